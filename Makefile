@@ -1,0 +1,64 @@
+# The commands of the house. `make play` and `make test` are all a newcomer needs; each sets up what it uses, once.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
+ARGS ?=
+SETUP_FILES := pyproject.toml constraints.txt
+
+.PHONY: help setup play test check format bench plot picture dist pocket clean
+
+help:
+	@sed -n 's/^\([a-z]*\):.*## /\1:/p' $(MAKEFILE_LIST) | awk -F: '{printf "  make %-7s %s\n", $$1, $$2}'
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "error: Python 3.10 or newer is needed; run: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.play: $(VENV)/.python $(SETUP_FILES)
+	@echo "setting up what playing needs (once) ..."
+	$(PIP_INSTALL) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.play $(SETUP_FILES)
+	@echo "setting up what tests and export need, PyTorch included (once) ..."
+	$(PIP_INSTALL) -e '.[dev,export]'
+	@touch $@
+
+setup: $(VENV)/.dev  ## everything: playing, tests, export
+
+play: $(VENV)/.play  ## play; ARGS='--seed 7 --out games/mine' are passed on
+	$(BIN)/animegamer-rt play $(ARGS)
+
+test: $(VENV)/.dev  ## all tests; ARGS='-k house' are passed on
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.dev  ## ruff, mypy --strict, the house rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python tests/house.py
+
+format: $(VENV)/.dev  ## put imports and layout in order
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev  ## measure turns on this machine, draw the plot, renew README's table
+	$(BIN)/animegamer-rt bench --results benchmarks/results $(ARGS)
+	$(BIN)/python benchmarks/plot.py
+	$(BIN)/python benchmarks/table.py
+
+picture: $(VENV)/.dev  ## play the game shown in README and make its animated picture
+	$(BIN)/python docs/picture.py $(ARGS)
+
+dist: $(VENV)/.dev  ## build the wheel and play it in a clean environment without the checkout
+	rm -rf dist
+	$(BIN)/python -m build --wheel
+	$(BIN)/python tests/wheel_plays.py dist
+
+pocket: $(VENV)/.dev  ## train and export the pocket bundle from nothing
+	$(BIN)/python -m animegamer_export.pocket $(ARGS)
+
+clean:  ## remove what the commands above made, but not the bundle or your games
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
