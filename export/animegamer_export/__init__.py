@@ -1,0 +1,1 @@
+"""From checkpoints to bundles: reading, checking, converting and training the parts that the runtime plays."""
