@@ -1,0 +1,168 @@
+"""Every error a user can meet, in one tree, each saying what, where, found, expected and what to do.
+
+Knows nothing of the rooms that raise them.
+
+    AnimeGamerError
+    |-- InstructionError            an instruction that cannot be played: empty, too long, control characters, unknown tag
+    |-- ConfigError                 a setting of the wrong name, type or value
+    |-- BundleError
+    |   |-- BundleNotFoundError     no bundle of that name or path
+    |   |-- BundleFormatError       a manifest that is newer, older, or no manifest of ours
+    |   `-- BundleFileError         a file missing, cut short, or not the one the manifest names
+    |-- PlanError                   a denoise plan that the bundle has not, or that does not hold together
+    |-- CheckpointError             a checkpoint whose keys or shapes are not the model's
+    |-- EngineStaleError            an engine built for another bundle, GPU or library
+    |-- BackendError                the library that runs the parts failed or lacks the device
+    |-- SessionError                a saved game that cannot be read, or a turn that is not kept
+    |-- OutputError                 a file or folder that cannot be written
+    `-- TurnCancelled               not a fault: the player stopped the turn; the session is as before
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+_LISTED = 40
+"""Keys listed per kind in a CheckpointError's text; the attributes always hold all of them."""
+
+
+class AnimeGamerError(Exception):
+    """Base of all errors of this project.
+
+    `what` happened, `where` (a file, an option, a turn), what was `found`, what was `expected`, and what to `do`.
+    `str(error)` joins them in one line; a server sends `code`, the text and `do` apart.
+    """
+
+    code: ClassVar[str] = "error"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: object = None,
+        found: object = None,
+        expected: object = None,
+        do: str | None = None,
+    ) -> None:
+        self.what = what
+        self.where = where
+        self.found = found
+        self.expected = expected
+        self.do = do
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        text = self.what if self.where is None else f"{self.where}: {self.what}"
+        if self.found is not None:
+            text += f"; found {self.found}"
+        if self.expected is not None:
+            text += f"; expected {self.expected}"
+        if self.do is not None:
+            text += f"; {self.do}"
+        return text
+
+
+class InstructionError(AnimeGamerError):
+    """An instruction that cannot be played."""
+
+    code = "instruction"
+
+
+class ConfigError(AnimeGamerError):
+    """A setting of the wrong name, type or value."""
+
+    code = "config"
+
+
+class BundleError(AnimeGamerError):
+    """A bundle that cannot be used."""
+
+    code = "bundle"
+
+
+class BundleNotFoundError(BundleError):
+    """No bundle of that name or path; the text lists where it was looked for."""
+
+    code = "bundle_not_found"
+
+
+class BundleFormatError(BundleError):
+    """A manifest of a newer or older format, or not a manifest of ours."""
+
+    code = "bundle_format"
+
+
+class BundleFileError(BundleError):
+    """A bundle's file is missing, cut short, or not the one the manifest names."""
+
+    code = "bundle_file"
+
+
+class PlanError(AnimeGamerError):
+    """A denoise plan that the bundle has not, or whose steps do not hold together."""
+
+    code = "plan"
+
+
+class CheckpointError(AnimeGamerError):
+    """A checkpoint that is not the model's; one error lists every key that is wrong.
+
+    `missing` and `unexpected` are key names; `misshapen` maps a key to (found shape, expected shape).
+    """
+
+    code = "checkpoint"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: object = None,
+        missing: Sequence[str] = (),
+        unexpected: Sequence[str] = (),
+        misshapen: Mapping[str, tuple[object, object]] | None = None,
+        do: str | None = None,
+    ) -> None:
+        self.missing = tuple(missing)
+        self.unexpected = tuple(unexpected)
+        self.misshapen = dict(misshapen or {})
+        shapes = [f"{key} (found {found}, expected {expected})" for key, (found, expected) in self.misshapen.items()]
+        lists = (("missing", self.missing), ("unexpected", self.unexpected), ("misshapen", shapes))
+        text = what + "".join(_listed(kind, keys) for kind, keys in lists if keys)
+        super().__init__(text, where=where, do=do)
+
+
+class EngineStaleError(AnimeGamerError):
+    """An engine that was built for another bundle, GPU or library version."""
+
+    code = "engine_stale"
+
+
+class BackendError(AnimeGamerError):
+    """The library that runs the parts failed, or the device asked for is not there."""
+
+    code = "backend"
+
+
+class SessionError(AnimeGamerError):
+    """A saved game that cannot be read, or a turn that is no longer kept."""
+
+    code = "session"
+
+
+class OutputError(AnimeGamerError):
+    """A file or folder that cannot be written."""
+
+    code = "output"
+
+
+class TurnCancelled(AnimeGamerError):
+    """The turn was stopped on request; the session is as it was before it."""
+
+    code = "cancelled"
+
+
+def _listed(kind: str, keys: Sequence[str]) -> str:
+    shown = "".join(f"\n    {key}" for key in keys[:_LISTED])
+    more = f"\n    ... and {len(keys) - _LISTED} more" if len(keys) > _LISTED else ""
+    return f"\n  {kind} ({len(keys)}):{shown}{more}"
