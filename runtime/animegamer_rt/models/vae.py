@@ -89,7 +89,8 @@ class LatentNorm(nn.Module):
         frames, height, width, apart = x.shape[2], x.shape[3], x.shape[4], frames_apart(x)
         scale = resize_like(self.scale(latent), frames, height, width, apart)
         shift = resize_like(self.shift(latent), frames, height, width, apart)
-        return self.norm(x) * scale + shift
+        out: Tensor = self.norm(x) * scale + shift
+        return out
 
 
 class ResidualBlock(nn.Module):
@@ -115,7 +116,7 @@ class ResidualBlock(nn.Module):
 
 
 class Upsample(nn.Module):
-    """Nearest doubling of space, and of time if asked (an apart first frame stays single), then a convolution a frame."""
+    """Nearest doubling of space, and of time if asked (an apart first frame stays single), a convolution a frame."""
 
     def __init__(self, channels: int, doubles_time: bool) -> None:
         super().__init__()
@@ -200,7 +201,9 @@ class VaeDecoder(nn.Module):
         """A whole turn: latent [B, 16, 5, h, w] (divided by the scale) -> frames [B, 3, 17, H, W], chunk by chunk."""
         caches: list[Tensor] | None = None
         frames = []
-        for chunk in latent.split(list(chunks), dim=2):
-            decoded, caches = self(chunk, caches)
+        start = 0
+        for length in chunks:
+            decoded, caches = self(latent[:, :, start : start + length], caches)
             frames.append(decoded)
+            start += length
         return torch.cat(frames, dim=2)
