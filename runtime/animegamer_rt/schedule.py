@@ -1,0 +1,330 @@
+"""The denoise schedule as data: noise levels, wave guidance, and the plan of a turn's steps.
+
+It does not know the network, tensors of latents or who runs the steps. NumPy only. Source: MODEL.md section 5.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from animegamer_rt.errors import PlanError
+
+Branch = Literal["pair", "conditional", "reuse"]
+
+TRAINING_TIMESTEPS = 1000
+BETA_FIRST, BETA_LAST = 0.00085, 0.012
+SHIFT = 3.0
+# The wave: 1 + WAVE_HEIGHT * (1 - cos(pi * ((n - t) / n)^WAVE_POWER)) / 2.
+WAVE_HEIGHT, WAVE_POWER = 6.0, 5
+# The curve is that of 50 steps whatever the number of steps of a plan: with its own n it would be another wave.
+CURVE_STEPS = 50
+
+
+@cache
+def _alpha_products() -> NDArray[np.float64]:
+    """abar of each training timestep after the shift, [1000]."""
+    betas = np.linspace(math.sqrt(BETA_FIRST), math.sqrt(BETA_LAST), TRAINING_TIMESTEPS) ** 2
+    products = np.cumprod(1.0 - betas)
+    shifted: NDArray[np.float64] = products / (SHIFT - (SHIFT - 1.0) * products)
+    return shifted
+
+
+def signal_levels(timesteps: Sequence[int]) -> NDArray[np.float64]:
+    """Signal level a (square root of abar) at each of the descending timesteps, exactly 0 at the first of them.
+
+    The rescaling to zero terminal signal uses the given timesteps' own ends, as the reference does.
+    """
+    levels = np.sqrt(_alpha_products()[np.asarray(timesteps)])
+    rescaled: NDArray[np.float64] = (levels - levels[0]) * (levels[-1] / (levels[-1] - levels[0]))
+    return rescaled
+
+
+@cache
+def full_signal_levels() -> NDArray[np.float64]:
+    """Signal level of all 1000 training timesteps, index = timestep: from about 1 down to 0."""
+    return signal_levels(range(TRAINING_TIMESTEPS - 1, -1, -1))[::-1]
+
+
+def nearest_signal_level(level: float) -> float:
+    """The entry of the full schedule nearest to level: what the network was trained to see v at."""
+    full = full_signal_levels()
+    return float(full[np.abs(full - level).argmin()])
+
+
+def even_timesteps(steps: int) -> tuple[int, ...]:
+    """The reference's timesteps for a number of steps: 999, 979, .. 19 for 50. Raises PlanError below 2 steps."""
+    if steps < 2 or steps > TRAINING_TIMESTEPS - 1:
+        raise PlanError("number of steps out of range", found=steps, expected=f"2 to {TRAINING_TIMESTEPS - 1}")
+    return tuple(int(t) for t in np.linspace(TRAINING_TIMESTEPS - 1, 0, steps, endpoint=False))
+
+
+def wave_guidance(timestep: int, curve_steps: int = CURVE_STEPS) -> float:
+    """Guidance in [1, 7] at a training timestep, on the curve of `curve_steps` steps.
+
+    The reference feeds the formula the timestep where a step's index was surely meant, so the wave jumps all over
+    its range; weights and samples were judged with it, so it stays. Float64: the cosine's argument reaches 1e7.
+    """
+    wave = math.cos(math.pi * ((curve_steps - float(timestep)) / curve_steps) ** WAVE_POWER)
+    return 1.0 + WAVE_HEIGHT * (1.0 - wave) / 2.0
+
+
+class Coefficients(NamedTuple):
+    """The eight numbers of one step, in the order of the denoiser part's input.
+
+    d = v_last - v_first + reuse * difference; v = v_last + guidance_minus_one * d; x0 = signal * latent - sigma * v;
+    next latent = c_latent * latent + c_x0 * x0 + c_x0_prev * x0_prev + c_noise * noise; next difference = d.
+    """
+
+    signal: float
+    sigma: float
+    guidance_minus_one: float
+    reuse: float
+    c_latent: float
+    c_x0: float
+    c_x0_prev: float
+    c_noise: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """One network execution.
+
+    `branch`: "pair" runs the unconditional and the conditional row; "conditional" runs the latter alone, unguided;
+    "reuse" runs it alone and guides by the difference of the last pair. `skip_blocks` are the transformer blocks
+    whose last output is reused (none: the full network).
+    """
+
+    timestep: int
+    guidance: float
+    branch: Branch
+    coefficients: Coefficients
+    skip_blocks: tuple[int, ...] = ()
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Rows of the batch: 0 is the unconditional constant, 1 the conditional row."""
+        return (0, 1) if self.branch == "pair" else (1,)
+
+
+@dataclass(frozen=True, slots=True)
+class DenoisePlan:
+    """All steps of a turn, in order. Made by `build_plan`, `even_plan`, `exact_plan` or `DenoisePlan.from_dict`."""
+
+    steps: tuple[PlanStep, ...]
+    stochastic: bool = True
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[PlanStep]:
+        return iter(self.steps)
+
+    @property
+    def noise_draws(self) -> int:
+        """How many steps use fresh noise; the last step never does."""
+        return sum(step.coefficients.c_noise != 0.0 for step in self.steps)
+
+    @property
+    def network_rows(self) -> int:
+        """Rows of the batch over all steps: the plan's cost, 2 for each pair."""
+        return sum(len(step.rows) for step in self.steps)
+
+    def coefficients(self) -> NDArray[np.float32]:
+        """The eight coefficients of every step, float32 [steps, 8]."""
+        return np.array([step.coefficients for step in self.steps], dtype=np.float32)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for a manifest; the coefficients are left out, they follow from the rest."""
+        steps = []
+        for step in self.steps:
+            entry: dict[str, Any] = {"timestep": step.timestep, "guidance": step.guidance, "branch": step.branch}
+            if step.skip_blocks:
+                entry["skip_blocks"] = list(step.skip_blocks)
+            steps.append(entry)
+        return {"stochastic": self.stochastic, "steps": steps}
+
+    @classmethod
+    def from_dict(cls, data: object) -> DenoisePlan:
+        """The inverse of `to_dict`. Raises PlanError for unknown or missing keys and for steps that cannot be."""
+        plan = _fields(data, "plan", required=("steps",), optional=("stochastic",))
+        stochastic = plan.get("stochastic", True)
+        if not isinstance(stochastic, bool):
+            raise PlanError("not a boolean", where="plan: stochastic", found=repr(stochastic), expected="true or false")
+        if not isinstance(plan["steps"], list):
+            raise PlanError("not a list", where="plan: steps", found=type(plan["steps"]).__name__, expected="list")
+        entries = [
+            _fields(entry, f"plan: step {k}", ("timestep", "guidance", "branch"), ("skip_blocks",))
+            for k, entry in enumerate(plan["steps"])
+        ]
+        return build_plan(
+            [entry["timestep"] for entry in entries],
+            guidance=[entry["guidance"] for entry in entries],
+            branches=[entry["branch"] for entry in entries],
+            skip_blocks=[entry.get("skip_blocks", ()) for entry in entries],
+            stochastic=stochastic,
+        )
+
+
+def build_plan(
+    timesteps: Sequence[int],
+    *,
+    guidance: Sequence[float] | None = None,
+    branches: Sequence[Branch] | None = None,
+    skip_blocks: Sequence[Sequence[int]] | None = None,
+    stochastic: bool = True,
+) -> DenoisePlan:
+    """A plan over descending training timesteps (at least two).
+
+    `guidance` defaults to the wave of 50 steps at the same timesteps, `branches` to guided pairs, `skip_blocks` to
+    none. `stochastic` is SDE-DPM++ 2M, the reference's solver; without it, DPM++ 2M as an ODE: no noise after the
+    first latent. Raises PlanError, naming the step, for values that cannot be.
+    """
+    if len(timesteps) < 2:
+        raise PlanError("too few steps", found=len(timesteps), expected="at least 2")
+    for k, t in enumerate(timesteps):
+        below = timesteps[k - 1] if k else TRAINING_TIMESTEPS
+        if not isinstance(t, int) or isinstance(t, bool) or not 0 <= t < below:
+            raise PlanError("impossible timestep", where=f"step {k}", found=t, expected=f"an integer in 0..{below - 1}")
+    if guidance is None:
+        guidance = [wave_guidance(t) for t in timesteps]
+    if branches is None:
+        branches = ["pair"] * len(timesteps)
+    if skip_blocks is None:
+        skip_blocks = [()] * len(timesteps)
+    for name, values in (("guidance", guidance), ("branches", branches), ("skip_blocks", skip_blocks)):
+        if len(values) != len(timesteps):
+            raise PlanError(f"{name} of another length", found=len(values), expected=len(timesteps))
+    solver = _solver_coefficients(timesteps, stochastic)
+    steps: list[PlanStep] = []
+    for k, t in enumerate(timesteps):
+        scale = _checked_guidance(guidance[k], k)
+        branch = _checked_branch(branches[k], k, any(step.branch == "pair" for step in steps))
+        skipped = _checked_blocks(skip_blocks[k], k)
+        # An unguided step still carries the last pair's difference along, for a later reuse.
+        coefficients = solver[k]._replace(
+            guidance_minus_one=0.0 if branch == "conditional" else scale - 1.0,
+            reuse=0.0 if branch == "pair" else 1.0,
+        )
+        steps.append(PlanStep(int(t), scale, branch, coefficients, skipped))
+    return DenoisePlan(tuple(steps), stochastic)
+
+
+def choose_branches(guidance: Sequence[float], conditional_below: float = 0.0, pair_every: int = 1) -> list[Branch]:
+    """Branches that spare network rows.
+
+    A step whose guidance - 1 is below `conditional_below` runs unguided (1e-5 spares steps 47 and 48 of 50 and loses
+    nothing); of the others every `pair_every`-th runs a pair and those between reuse its difference.
+    """
+    branches: list[Branch] = []
+    guided = 0
+    for scale in guidance:
+        if scale - 1.0 < conditional_below:
+            branches.append("conditional")
+        else:
+            branches.append("pair" if guided % pair_every == 0 else "reuse")
+            guided += 1
+    return branches
+
+
+def even_plan(
+    steps: int,
+    *,
+    curve_steps: int = CURVE_STEPS,
+    conditional_below: float = 0.0,
+    pair_every: int = 1,
+    stochastic: bool = True,
+) -> DenoisePlan:
+    """A plan over evenly spaced timesteps, guided by the wave of `curve_steps` at those timesteps."""
+    timesteps = even_timesteps(steps)
+    guidance = [wave_guidance(t, curve_steps) for t in timesteps]
+    branches = choose_branches(guidance, conditional_below, pair_every)
+    return build_plan(timesteps, guidance=guidance, branches=branches, stochastic=stochastic)
+
+
+def exact_plan(steps: int = 50) -> DenoisePlan:
+    """The reference's own sampling: guided pairs throughout, the wave taken with the plan's own number of steps."""
+    return even_plan(steps, curve_steps=steps)
+
+
+def _solver_coefficients(timesteps: Sequence[int], stochastic: bool) -> list[Coefficients]:
+    """Coefficients of (SDE-)DPM++ 2M; guidance and reuse are left at 0."""
+    levels = [*(float(level) for level in signal_levels(timesteps)), 1.0]
+    last = len(timesteps) - 1
+    result = []
+    h_before = math.inf
+    for k in range(len(timesteps)):
+        quantised = nearest_signal_level(levels[k])
+        sigma = math.sqrt(1.0 - quantised**2)
+        if k == last:
+            # After the last step no noise is left: the guided x0 is the latent.
+            result.append(Coefficients(quantised, sigma, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0))
+            break
+        h = _half_log_snr(levels[k + 1]) - _half_log_snr(levels[k])
+        spread, spread_next = (math.sqrt(1.0 - level**2) for level in levels[k : k + 2])
+        order = h / (2.0 * h_before) if k else 0.0
+        growth = -math.expm1(-2.0 * h if stochastic else -h) * levels[k + 1]
+        result.append(
+            Coefficients(
+                signal=quantised,
+                sigma=sigma,
+                guidance_minus_one=0.0,
+                reuse=0.0,
+                c_latent=spread_next / spread * (math.exp(-h) if stochastic else 1.0),
+                c_x0=growth * (1.0 + order),
+                c_x0_prev=-growth * order,
+                c_noise=spread_next * math.sqrt(-math.expm1(-2.0 * h)) if stochastic else 0.0,
+            )
+        )
+        h_before = h
+    return result
+
+
+def _half_log_snr(level: float) -> float:
+    """lambda = log(a / sqrt(1 - a^2)); minus infinity at the zero terminal signal."""
+    return -math.inf if level <= 0.0 else math.log(level / math.sqrt(1.0 - level**2))
+
+
+def _fields(data: object, where: str, required: tuple[str, ...], optional: tuple[str, ...]) -> Mapping[str, Any]:
+    """data as a mapping that has exactly these keys."""
+    if not isinstance(data, Mapping):
+        raise PlanError("not an object", where=where, found=type(data).__name__, expected="an object with named fields")
+    known = (*required, *optional)
+    for key in data:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+            raise PlanError(f"unknown key {key!r}", where=where, do=hint)
+    for key in required:
+        if key not in data:
+            raise PlanError(f"missing key {key!r}", where=where)
+    return data
+
+
+def _checked_guidance(value: object, step: int) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise PlanError("impossible guidance", where=f"step {step}", found=repr(value), expected="a finite number")
+    return float(value)
+
+
+def _checked_branch(value: Branch, step: int, has_pair: bool) -> Branch:
+    if value not in get_args(Branch):
+        raise PlanError("unknown branch", where=f"step {step}", found=repr(value), expected=", ".join(get_args(Branch)))
+    if value == "reuse" and not has_pair:
+        raise PlanError("reuse before any pair: there is no difference yet", where=f"step {step}", expected="a pair")
+    return value
+
+
+def _checked_blocks(value: object, step: int) -> tuple[int, ...]:
+    blocks = tuple(value) if isinstance(value, (list, tuple)) else None
+    if blocks is None or any(not isinstance(b, int) or isinstance(b, bool) or b < 0 for b in blocks):
+        expected = "a list of block indices"
+        raise PlanError("impossible blocks to skip", where=f"step {step}", found=repr(value), expected=expected)
+    return blocks
