@@ -1,0 +1,80 @@
+"""The plot of benchmark records: a bar a measurement, stacked by stage, as an SVG that needs no plotting library.
+
+Knows records (see `bench`), nothing of how they were measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from .clip import write_file
+
+Record = dict[str, Any]
+COLOURS = {"predictor": "#4e79a7", "denoiser": "#f28e2b", "vae": "#59a14f"}
+WIDTH, LEFT, ROW, TOP = 860, 300, 34, 56
+
+
+def read_records(folder: Path) -> list[Record]:
+    """All records in a folder, the oldest first."""
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    return sorted(records, key=lambda record: str(record["date"]))
+
+
+def newest(records: Sequence[Record]) -> list[Record]:
+    """The newest record of each machine, bundle, plan and peer; slowest plan first."""
+    latest = {(record["machine"], record["size"], record["plan"], record["peer"]): record for record in records}
+    return sorted(latest.values(), key=lambda record: (record["size"], -record["seconds_per_turn_p50"]))
+
+
+def write_chart(path: Path, records: Sequence[Record]) -> Path:
+    """Write the newest records as stacked bars with the playback time beside them; returns the path."""
+    shown = newest(records)
+    longest = 1.1 * max(max(record["seconds_per_turn_p50"], record["playback_seconds"]) for record in shown)
+    scale = (WIDTH - LEFT - 70) / longest
+    height = TOP + ROW * len(shown) + 30
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
+        'font-family="sans-serif" font-size="13">',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+        '<text x="12" y="22" font-size="15" font-weight="bold">Seconds per turn, median, by stage</text>',
+    ]
+    for number, (stage, colour) in enumerate(COLOURS.items()):
+        x = LEFT + 110 * number
+        parts.append(f'<rect x="{x}" y="32" width="12" height="12" fill="{colour}"/>')
+        parts.append(f'<text x="{x + 17}" y="43">{stage}</text>')
+    for row, record in enumerate(shown):
+        parts += _bar(record, TOP + ROW * row, scale)
+    for playback in sorted({record["playback_seconds"] for record in shown}):
+        x = LEFT + playback * scale
+        parts.append(
+            f'<path d="M{x:.1f} {TOP - 4}V{height - 24}" stroke="#e15759" stroke-width="2" stroke-dasharray="5 4"/>'
+        )
+        parts.append(
+            f'<text x="{x:.1f}" y="{height - 9}" text-anchor="middle" fill="#e15759">'
+            f"a clip plays {playback:.2f} s</text>"
+        )
+    write_file(path, ("\n".join([*parts, "</svg>"]) + "\n").encode())
+    return path
+
+
+def _bar(record: Record, y: float, scale: float) -> list[str]:
+    label = f"{record['size']} · {record['plan']} · {record['peer'] or 'animegamer-rt'}"
+    machine = str(record["machine"])[:46]
+    parts = [
+        f'<text x="12" y="{y + 12}">{escape(label)}</text>',
+        f'<text x="12" y="{y + 25}" font-size="10" fill="#777">{escape(machine)}</text>',
+    ]
+    x = float(LEFT)
+    for stage, colour in COLOURS.items():
+        width = record["stages"][stage]["p50"] * scale
+        parts.append(f'<rect x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="20" fill="{colour}"/>')
+        x += width
+    total = record["seconds_per_turn_p50"]
+    parts.append(
+        f'<text x="{x + 6:.1f}" y="{y + 18}" stroke="white" stroke-width="4" paint-order="stroke">{total:.2f} s</text>'
+    )
+    return parts

@@ -1,0 +1,177 @@
+"""The command `animegamer-rt`: options, subcommands, exit codes (0 done, 2 the user can mend it, 130 interrupted).
+
+Knows what to call, nothing of how it is done; a subcommand's room is imported when it is called.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+from . import __version__
+from .errors import AnimeGamerError, ConfigError
+
+COMMAND_GROUP = "animegamer_rt.commands"
+"""Entry-point group of the subcommands that other packages add: a function that takes argv and returns an exit code."""
+USER_ERROR, INTERRUPTED = 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand; returns the exit code. What a user can mend is one line on stderr, never a traceback."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # an instruction or a bar that this terminal has no letters for
+    try:
+        added = {point.name: point for point in entry_points(group=COMMAND_GROUP)}
+        if arguments and arguments[0] in added:
+            return _run_added(added[arguments[0]], arguments[1:])
+        options = _parser(sorted(added)).parse_args(arguments)
+        if not hasattr(options, "run"):
+            _parser(sorted(added)).print_help()
+            return 0
+        code: int = options.run(options)
+        return code
+    except AnimeGamerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return USER_ERROR
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _parser(added: list[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="animegamer-rt",
+        description="Text in, next game state and a 17-frame clip out.",
+        epilog=f"further commands, with help of their own: {', '.join(added)}" if added else None,
+    )
+    parser.add_argument("--version", action="version", version=f"animegamer-rt {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    play = commands.add_parser("play", help="play a game: interactive on a terminal, otherwise from lines of text")
+    play.set_defaults(run=_play)
+    _add_bundle(play)
+    play.add_argument(
+        "--instructions",
+        metavar="FILE",
+        help="a line a turn (- is standard input); # begins a comment; no questions asked",
+    )
+    play.add_argument(
+        "--seed", type=_seed, help="same bundle, plan, seed and instructions: same frames (default: a new one)"
+    )
+    play.add_argument("--out", type=Path, metavar="DIR", help="folder of the game (default: the next games/game-NNN)")
+    play.add_argument(
+        "--window", type=_window, metavar="TURNS", help="earlier turns that count (default: the bundle's)"
+    )
+    play.add_argument("--fps", type=_fps, help="frames a second of the clips (default: the bundle's)")
+    play.add_argument("--scale", type=_scale, help="enlarge clips this many times (default: 4 for pocket, 1 for full)")
+    play.add_argument("--no-preview", action="store_true", help="do not show the clip in the terminal")
+
+    bench = commands.add_parser("bench", help="measure turns on this machine, by stage")
+    bench.set_defaults(run=_bench)
+    _add_bundle(bench)
+    bench.add_argument("--turns", type=_turns, default=15, help="turns to measure after the warm-up (default: 15)")
+    bench.add_argument(
+        "--results",
+        type=Path,
+        default=Path("benchmarks/results"),
+        metavar="DIR",
+        help="where the record and the plot go",
+    )
+
+    info = commands.add_parser("info", help="explain a bundle")
+    info.set_defaults(run=_info)
+    info.add_argument("bundle", nargs="?", default="pocket", help="name or folder (default: pocket)")
+    info.add_argument("--json", action="store_true", help="the whole manifest as JSON")
+    info.add_argument("--list", action="store_true", help="the bundles that are found by name")
+    return parser
+
+
+def _add_bundle(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--bundle", default="pocket", help="name or folder (default: pocket)")
+    command.add_argument("--plan", help="exact, balanced or fast (default: the bundle's default)")
+
+
+def _play(options: argparse.Namespace) -> int:
+    from .play import PlayOptions, play
+
+    return play(
+        PlayOptions(
+            bundle=options.bundle,
+            plan=options.plan,
+            seed=options.seed,
+            out=options.out,
+            history_turns=options.window,
+            fps=options.fps,
+            scale=options.scale,
+            instructions=options.instructions,
+            preview=not options.no_preview,
+        )
+    )
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from .bench import bench
+
+    return bench(options.bundle, options.plan, options.turns, options.results)
+
+
+def _info(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from . import bundle, info
+
+    if options.list:
+        info.list_bundles(Console())
+    elif options.json:
+        print(info.as_json(bundle.open_bundle(options.bundle)))
+    else:
+        info.explain(bundle.open_bundle(options.bundle), Console())
+    return 0
+
+
+def _run_added(point: EntryPoint, arguments: list[str]) -> int:
+    try:
+        command = point.load()
+    except ImportError as error:
+        raise ConfigError(
+            f"the command {point.name!r} lacks a library",
+            found=str(error),
+            do="run: pip install 'animegamer-rt[export]' (in a checkout: make setup)",
+        ) from error
+    code: int = command(arguments)
+    return code
+
+
+def _number(low: int, high: int, text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = low - 1
+    if not low <= value <= high:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} to {high}")
+    return value
+
+
+def _seed(text: str) -> int:
+    return _number(0, 2**63 - 1, text)
+
+
+def _window(text: str) -> int:
+    return _number(0, 64, text)
+
+
+def _fps(text: str) -> int:
+    return _number(1, 120, text)
+
+
+def _scale(text: str) -> int:
+    return _number(1, 16, text)
+
+
+def _turns(text: str) -> int:
+    return _number(1, 10_000, text)

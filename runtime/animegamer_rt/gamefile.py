@@ -1,0 +1,142 @@
+"""A game on disk: a folder with a clip a turn, a contact sheet, and `game.json`, whole and valid after every turn.
+
+Knows files and records; it never runs a turn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from .clip import Frames, make_folder, sheet_row, unwritable, write_clip, write_file, write_sheet
+from .errors import OutputError
+from .state import CharacterState, GameState
+
+GAME_FILE = "game.json"
+SHEET_FILE = "contact-sheet.png"
+SHEET_TURNS = 40
+"""Turns on the contact sheet: the newest ones of a longer game."""
+MARGIN_BYTES = 8 * 2**20
+"""Free space to leave beyond a turn's raw frames, which no clip of them exceeds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Where a turn's time went."""
+
+    predictor: float
+    denoiser: float
+    vae: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedTurn:
+    """All of one turn that goes to disk. `frames` is uint8 [T, H, W, 3]."""
+
+    instruction: str
+    state: GameState
+    character: CharacterState
+    seconds: Seconds
+    frames: Frames
+
+
+class GameFolder:
+    """The folder of one game.
+
+    Made once, before any work: raises OutputError where nothing can be written. A game that lies there is replaced.
+    """
+
+    def __init__(self, folder: Path, bundle: str, plan: str, seed: int, fps: float, scale: int | None = None) -> None:
+        self.folder, self.fps, self.scale = folder, fps, scale
+        self._record: dict[str, object] = {"bundle": bundle, "plan": plan, "seed": seed, "turns": []}
+        self._turns: list[dict[str, object]] = []
+        self._rows: list[Frames] = []
+        make_folder(folder)
+        self.replaced = _remove_game(folder)
+        self._write()
+
+    @property
+    def game_path(self) -> Path:
+        """`game.json`."""
+        return self.folder / GAME_FILE
+
+    @property
+    def sheet_path(self) -> Path:
+        """The contact sheet; there is one from the first turn on."""
+        return self.folder / SHEET_FILE
+
+    def clip_path(self, turn: int) -> Path:
+        """Where the clip of a turn (from 1) is or will be."""
+        return self.folder / f"turn-{turn:03d}.mp4"
+
+    def check_room(self, frames_bytes: int) -> None:
+        """Raise OutputError, before a turn's work, if its clip would not fit. `frames_bytes`: of the raw frames."""
+        try:
+            free = shutil.disk_usage(self.folder).free
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
+        needed = frames_bytes + MARGIN_BYTES
+        if free < needed:
+            raise OutputError(
+                "too little free space for another turn",
+                where=self.folder,
+                found=f"{free / 2**20:.0f} MiB free",
+                expected=f"{needed / 2**20:.0f} MiB",
+                do="make room there, or choose another folder with --out; finished turns are kept",
+            )
+
+    def add(self, turn: FinishedTurn) -> Path:
+        """Write a turn's clip, renew sheet and game.json in this order; returns the clip's path. Raises OutputError."""
+        number = len(self._turns) + 1
+        frames = np.ascontiguousarray(turn.frames)
+        path = self.clip_path(number)
+        write_clip(path, frames, self.fps, self.scale)
+        self._rows = [*self._rows, sheet_row(frames)][-SHEET_TURNS:]
+        write_sheet(self.sheet_path, self._rows)
+        count, height, width, _ = frames.shape
+        self._turns.append(
+            {
+                "turn": number,
+                "instruction": turn.instruction,
+                "state": asdict(turn.state),
+                "character": asdict(turn.character),
+                "frames": count,
+                "height": height,
+                "width": width,
+                "fps": self.fps,
+                "seconds": {stage: round(seconds, 4) for stage, seconds in asdict(turn.seconds).items()},
+                "frames_sha256": hashlib.sha256(frames.tobytes()).hexdigest(),
+            }
+        )
+        self._write()
+        return path
+
+    def _write(self) -> None:
+        self._record["turns"] = self._turns
+        write_file(self.game_path, (json.dumps(self._record, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def next_folder(parent: Path) -> Path:
+    """The first of `game-001`, `game-002`, .. under `parent` that does not exist yet."""
+    number = 1
+    while (parent / f"game-{number:03d}").exists():
+        number += 1
+    return parent / f"game-{number:03d}"
+
+
+def _remove_game(folder: Path) -> bool:
+    """Remove the clips and sheet that an earlier game.json in the folder speaks of; whether there was one."""
+    try:
+        turns = json.loads((folder / GAME_FILE).read_text(encoding="utf-8"))["turns"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    for number in range(1, len(turns) + 1):
+        (folder / f"turn-{number:03d}.mp4").unlink(missing_ok=True)
+    (folder / SHEET_FILE).unlink(missing_ok=True)
+    return True

@@ -1,0 +1,122 @@
+"""`animegamer-rt info`: a bundle explained, as tables for people or as JSON.
+
+Knows the manifest's fields; it opens no part.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from . import bundle as bundles
+from .bundle import Bundle
+from .config import write_record
+
+ROOMS = {
+    "encoder": "picture and motion words -> shot; not needed to play",
+    "text_tower": "motion words -> features for the encoder",
+    "image_tower": "picture -> features for the encoder",
+    "predictor_prefill": "prompt -> shot and the first state choice",
+    "predictor_extend": "a choice -> the next choice",
+    "denoiser": "shot -> latent, one call a step",
+    "vae_first": "first 3 latent frames -> 9 video frames",
+    "vae_next": "2 latent frames more -> 8 video frames",
+}
+
+
+def explain(bundle: Bundle, console: Console) -> None:
+    """Print what the bundle is, holds, can do and was measured at."""
+    manifest, geometry = bundle.manifest, bundle.manifest.geometry
+    total = sum(record.bytes for record in manifest.files.values())
+    console.print(f"[bold]{manifest.name}[/]  {manifest.description}", highlight=False)
+    if manifest.origin == "random weights":
+        console.print("[bold red]random weights: good for time and memory only; its pictures mean nothing[/]")
+    facts = {
+        "folder": str(bundle.folder),
+        "origin": manifest.origin,
+        "size": f"{total / 1e6:.1f} MB in {len(manifest.files)} files, every one verified",
+        "a turn": f"{geometry.frames} frames of {geometry.width} x {geometry.height} at {geometry.fps} fps "
+        f"({geometry.frames / geometry.fps:.1f} s of play)",
+        "latent": f"{geometry.latent_frames} frames of {geometry.latent_channels} channels, "
+        f"{geometry.latent_width} x {geometry.latent_height}",
+        "shot": f"{geometry.shot_tokens} tokens of width {geometry.shot_width}",
+        "history": f"{manifest.compatibility.history_turns} earlier turns",
+        "licence": manifest.licence or "not stated",
+    }
+    console.print(_table("", ("", ""), facts.items(), headed=False))
+    parts = [
+        (name, part.precision, f"{_part_bytes(bundle, name) / 1e6:.2f} MB", ROOMS.get(name, ""))
+        for name, part in manifest.parts.items()
+    ]
+    console.print(_table("Parts", ("part", "weights", "size", "what it does"), parts))
+    plans = [
+        (f"{name} (default)" if entry.default else name, _steps(entry.plan), _line(entry.fidelity) or "not measured")
+        for name, entry in manifest.plans.items()
+    ]
+    console.print(_table("Plans", ("plan", "steps", "fidelity against exact"), plans))
+    console.print(_table("Compatibility", ("setting", "value"), write_record(manifest.compatibility).items()))
+    if manifest.quality:
+        console.print(_table("Measured quality", ("figure", "value"), _flat(manifest.quality)))
+    world = manifest.world
+    words = {"characters": world.characters, "motions": world.motions, "adverbs": world.adverbs, "places": world.places}
+    if any(words.values()):
+        console.print(
+            _table("World", ("", ""), [(name, ", ".join(known)) for name, known in words.items() if known], False)
+        )
+    for engine in manifest.engines.values():
+        console.print(f"engine {engine.file}: built for {_line(engine.built_for)}", highlight=False)
+
+
+def list_bundles(console: Console) -> None:
+    """Print the bundles that are found by name."""
+    rows = [(name, str(folder)) for name, folder in bundles.available().items()]
+    console.print(_table("Bundles found by name", ("name", "folder"), rows))
+
+
+def as_json(bundle: Bundle) -> str:
+    """The whole manifest and where it lies, for programs."""
+    return json.dumps({"folder": str(bundle.folder), **write_record(bundle.manifest)}, indent=2, ensure_ascii=False)
+
+
+def _table(title: str, columns: Sequence[str], rows: object, headed: bool = True) -> Table:
+    table = Table(
+        title=title or None, title_justify="left", title_style="bold", show_header=headed, box=None, padding=(0, 2)
+    )
+    for number, column in enumerate(columns):
+        table.add_column(column, style="cyan" if number == 0 else None, overflow="fold", header_style="dim")
+    for row in rows:  # type: ignore[attr-defined]
+        table.add_row(*(str(cell) for cell in row))
+    return table
+
+
+def _part_bytes(bundle: Bundle, name: str) -> int:
+    part = bundle.manifest.parts[name]
+    return sum(bundle.manifest.files[file].bytes for file in (part.file, *part.data_files))
+
+
+def _steps(plan: Mapping[str, object]) -> str:
+    steps = plan.get("steps")
+    return str(len(steps)) if isinstance(steps, (list, tuple)) else str(steps)
+
+
+def _flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for key, value in values.items():
+        name = f"{prefix}{key.replace('_', ' ')}"
+        rows += _flat(value, f"{name}: ") if isinstance(value, Mapping) else [(name, _value(value))]
+    return rows
+
+
+def _line(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in _flat(values))
+
+
+def _value(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_value(item) for item in value)
+    return str(value)

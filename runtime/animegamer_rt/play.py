@@ -1,0 +1,158 @@
+"""`animegamer-rt play`: one game in one process, asked for turn by turn on a terminal or read from a script.
+
+Knows the order of things: open, ask, run a turn, write it down. What it looks like is `terminal`'s, what is kept is
+`gamefile`'s, how a turn is made is `pipeline`'s.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+
+from .backends.onnxruntime import open_engines
+from .bundle import Bundle, open_bundle
+from .errors import InstructionError
+from .events import Done, FrameReady, StatePredicted
+from .gamefile import FinishedTurn, GameFolder, Seconds, next_folder
+from .pipeline import Rooms, open_rooms, run_turn
+from .script import STDIN, example_script, read_script, stdin_has_lines
+from .session import Session
+from .state import Instruction
+from .terminal import Terminal
+
+GAMES = Path("games")
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class PlayOptions:
+    """What `animegamer-rt play` was asked for; None is the bundle's or the program's own choice."""
+
+    bundle: str = "pocket"
+    plan: str | None = None
+    seed: int | None = None
+    out: Path | None = None
+    history_turns: int | None = None
+    fps: int | None = None
+    scale: int | None = None
+    instructions: str | None = None
+    preview: bool = True
+
+
+class Game:
+    """A game that is being played: the rooms, the session, and the folder it is written to."""
+
+    def __init__(self, rooms: Rooms, session: Session, folder: GameFolder) -> None:
+        self.rooms, self.session, self.folder = rooms, session, folder
+        self._geometry = rooms.bundle.manifest.geometry
+        self._frames_bytes = self._geometry.frames * self._geometry.height * self._geometry.width * 3
+
+    @property
+    def next_turn(self) -> int:
+        """Number of the turn to come, from 1."""
+        return self.session.turns + 1
+
+    def play_turn(self, text: str, terminal: Terminal) -> None:
+        """Play one turn and write it down. An error or an interrupt leaves the game as it was after the turn before."""
+        self.folder.check_room(self._frames_bytes)
+        events = run_turn(self.rooms, self.session, Instruction.parse(text))
+        frames = []
+        with contextlib.ExitStack() as stack:
+            view = stack.enter_context(terminal.turn())
+            for event in events:
+                view.show(event)
+                if isinstance(event, StatePredicted):
+                    predicted = event
+                elif isinstance(event, FrameReady):
+                    frames.append(event.frame)
+                    if len(frames) == self._geometry.frames:
+                        # The next event means that the session keeps the turn: the folder must then have it as well.
+                        stack.enter_context(_uninterrupted())
+                elif isinstance(event, Done):
+                    seconds = Seconds(**asdict(event.seconds))
+            turn = FinishedTurn(text.strip(), predicted.game_state, predicted.shown, seconds, np.stack(frames))
+            clip = self.folder.add(turn)
+        terminal.finished(clip, seconds, len(frames) / self.folder.fps)
+
+
+def open_game(options: PlayOptions, bundle: Bundle) -> Game:
+    """Everything up to the first prompt: folder writable, engines loaded. Raises AnimeGamerError."""
+    plan = options.plan or bundle.default_plan
+    bundle.plan(plan)
+    seed = secrets.randbelow(2**31) if options.seed is None else options.seed
+    session = Session.start(bundle, seed=seed, history_turns=options.history_turns)
+    fps = options.fps or bundle.manifest.geometry.fps
+    folder = GameFolder(options.out or next_folder(GAMES), bundle.manifest.name, plan, seed, fps, options.scale)
+    return Game(open_rooms(bundle, open_engines(bundle), plan=plan), session, folder)
+
+
+def get_ready(bundle: str, plan: str, out: str) -> None:
+    """All that happens before the first prompt, and no more: what `bench` measures in a process of its own."""
+    open_game(PlayOptions(bundle=bundle, plan=plan, seed=0, out=Path(out)), open_bundle(bundle))
+
+
+def play(options: PlayOptions) -> int:
+    """Play a game to its end; returns the exit code. Raises AnimeGamerError for what the user can mend."""
+    interactive = options.instructions is None and sys.stdin.isatty() and sys.stdout.isatty()
+    bundle = open_bundle(options.bundle)
+    script = [] if interactive else _script(options.instructions, bundle)
+    game = open_game(options, bundle)
+    terminal = Terminal(bundle, preview=options.preview and interactive)
+    terminal.opening(game.rooms.plan_name, game.session.seed, game.folder, interactive)
+    try:
+        if interactive:
+            _ask_turns(game, terminal)
+        for text in script:
+            terminal.instruction(game.next_turn, text)
+            game.play_turn(text, terminal)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        terminal.closing(game.folder, game.session.turns)
+    return 0
+
+
+def _script(instructions: str | None, bundle: Bundle) -> list[str]:
+    if instructions is not None:
+        return read_script(instructions)
+    return read_script(STDIN) if stdin_has_lines() else example_script(bundle.manifest.world)
+
+
+def _ask_turns(game: Game, terminal: Terminal) -> None:
+    """Ask for turns until the player has enough. An interrupt stops the turn; at the prompt it stops the game."""
+    while (text := terminal.ask(game.next_turn)) is not None:
+        try:
+            game.play_turn(text, terminal)
+        except InstructionError as error:
+            terminal.refused(error)
+        except KeyboardInterrupt:
+            terminal.turn_stopped(game.next_turn)
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold back Ctrl-C for the fraction of a second that a finished turn is being written, then let it through."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        held.append(number)
+
+    before = signal.signal(signal.SIGINT, hold)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held:
+        raise KeyboardInterrupt

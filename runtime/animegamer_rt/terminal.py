@@ -1,0 +1,251 @@
+"""What a game looks like on a terminal: the prompt with its suggestions, the state bars, the progress bar, the clip.
+
+Knows how to show; it decides nothing. Where output is no terminal, the same facts come as plain lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.color import Color
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import Progress as ProgressBar
+from rich.segment import Segment
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from . import events
+from .bundle import Bundle
+from .clip import Frames
+from .errors import AnimeGamerError
+from .gamefile import GameFolder, Seconds
+from .manifest import World
+from .state import CharacterState
+from .suggest import completions
+
+BAR_CELLS = 20
+PREVIEW_CELLS = 72
+"""Widest preview, in terminal columns; a column shows one pixel across and two down."""
+COLOURS = {"stamina": "red", "social": "magenta", "entertainment": "yellow"}
+QUIT, HELP = ("quit", "exit", "/quit", "/exit"), ("help", "?", "/help")
+
+
+class Terminal:
+    """Shows one game. `preview` plays each finished clip in the terminal, if that has colours enough."""
+
+    def __init__(self, bundle: Bundle, preview: bool, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False, soft_wrap=True)
+        self._bundle = bundle
+        self._world = bundle.manifest.world
+        self._preview = preview and self._console.is_terminal and self._console.color_system in ("256", "truecolor")
+        self._character = CharacterState()
+        self._vae_seconds = 0.0
+        self._frames: list[Frames] = []
+
+    def opening(self, plan: str, seed: int, folder: GameFolder, interactive: bool) -> None:
+        """Say what is played and where it goes."""
+        manifest, geometry = self._bundle.manifest, self._bundle.manifest.geometry
+        self._say(
+            f"{manifest.name}: turns of {geometry.frames} frames, {geometry.width} x {geometry.height}; "
+            f"plan {plan}, seed {seed}, in {folder.folder}",
+            "bold",
+        )
+        if manifest.origin == "random weights":
+            self._say("random weights: good for time and memory only; the pictures mean nothing", "bold red")
+        if folder.replaced:
+            self._say("the game that was in this folder is replaced", "yellow")
+        if interactive:
+            self._say("")
+            self.help()
+
+    def help(self) -> None:
+        """What can be typed."""
+        table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+        world = self._world
+        for name, words in {
+            "characters": world.characters,
+            "motions": world.motions,
+            "how": world.adverbs,
+            "places": world.places,
+        }.items():
+            if words:
+                table.add_row(Text(name, "cyan"), Text(", ".join(words)))
+        if world.examples:
+            table.add_row(Text("for example", "cyan"), Text(world.examples[0], "italic"))
+        self._console.print(table, soft_wrap=False)
+        self._say(
+            "Say in your own words who does what where. Tab suggests, Ctrl-C stops a turn, quit ends the game.", "dim"
+        )
+
+    def ask(self, turn: int) -> str | None:
+        """The next instruction; None when the player has had enough. Raises KeyboardInterrupt on Ctrl-C."""
+        while True:
+            self._say("")
+            try:
+                with _suggesting(self._world, self._console):
+                    text = input(f"turn {turn} > ").strip()
+            except EOFError:
+                self._say("")
+                return None
+            if text.lower() in QUIT:
+                return None
+            if text.lower() in HELP:
+                self.help()
+            elif text:
+                return text
+
+    def instruction(self, turn: int, text: str) -> None:
+        """Show an instruction that nobody typed."""
+        self._say(f"\nturn {turn} > {text}")
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[TurnView]:
+        """Follow a turn while it runs; the bar goes when the turn does."""
+        bar = ProgressBar(
+            TextColumn("{task.description}"),
+            BarColumn(40),
+            TextColumn("{task.fields[left]}"),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._frames = []
+        with bar:
+            yield TurnView(self, bar, self._vae_seconds)
+
+    def state(self, event: events.StatePredicted) -> None:
+        """The predicted state: the motion level, and the character's three values with their change."""
+        now = event.shown
+        self._console.print(Text.assemble("  ", (f"{'motion level':<15}", "cyan"), f"{event.game_state.motion_level}"))
+        for name, colour in COLOURS.items():
+            value, before = getattr(now, name), getattr(self._character, name)
+            full = round(value / 100 * BAR_CELLS)
+            change = f"{value - before:+d}" if value != before else " ="
+            self._console.print(
+                Text.assemble(
+                    "  ",
+                    (f"{name:<15}", "cyan"),
+                    ("█" * full, colour),
+                    ("░" * (BAR_CELLS - full), "dim"),
+                    f" {value:>3}  ",
+                    (change, "green" if value > before else "red" if value < before else "dim"),
+                )
+            )
+        self._character = now
+
+    def keep_frame(self, frame: Frames) -> None:
+        """Hold a frame for the preview."""
+        if self._preview:
+            self._frames.append(frame)
+
+    def finished(self, clip: Path, seconds: Seconds, playback_seconds: float) -> None:
+        """Show the clip, where it is, and where the time went."""
+        self._vae_seconds = seconds.vae
+        if self._frames:
+            self._play(playback_seconds / len(self._frames))
+        stages = f"predictor {seconds.predictor:.2f}, denoiser {seconds.denoiser:.2f}, vae {seconds.vae:.2f}"
+        self._say(f"  {clip}  ({playback_seconds:.1f} s of play in {seconds.total:.2f} s: {stages})", "dim")
+
+    def refused(self, error: AnimeGamerError) -> None:
+        """Say why an instruction was not played."""
+        self._say(f"error: {error}", "red")
+
+    def turn_stopped(self, turn: int) -> None:
+        """Say that the turn in progress was given up."""
+        self._say(f"stopped; the next turn is turn {turn}", "yellow")
+
+    def closing(self, folder: GameFolder, turns: int) -> None:
+        """Say where everything is."""
+        self._say("")
+        if turns:
+            self._say(f"{turns} {'turn' if turns == 1 else 'turns'}: clips and game.json in {folder.folder}", "bold")
+            self._say(f"contact sheet: {folder.sheet_path}")
+            self._say(f"game record:   {folder.game_path}")
+        else:
+            self._say("no turn was finished")
+
+    def _say(self, text: str, style: str = "") -> None:
+        self._console.print(Text(text, style), soft_wrap=True)
+
+    def _play(self, frame_seconds: float) -> None:
+        with Live(console=self._console, auto_refresh=False, transient=False) as live:
+            start = time.monotonic()
+            for number, frame in enumerate(self._frames):
+                live.update(BlockPicture(frame), refresh=True)
+                time.sleep(max(0.0, start + (number + 1) * frame_seconds - time.monotonic()))
+
+
+class TurnView:
+    """One running turn on the terminal: takes its events as they come."""
+
+    def __init__(self, terminal: Terminal, bar: ProgressBar, vae_seconds: float) -> None:
+        self._terminal, self._bar, self._vae_seconds = terminal, bar, vae_seconds
+        self._task: TaskID = bar.add_task("thinking", total=None, left="")
+
+    def show(self, event: events.Event) -> None:
+        """Show what an event says."""
+        if isinstance(event, events.StatePredicted):
+            self._terminal.state(event)
+        elif isinstance(event, events.Progress):
+            left = f"{event.seconds_left + self._vae_seconds:.1f} s left"
+            self._bar.update(self._task, description="drawing", completed=event.step, total=event.steps, left=left)
+        elif isinstance(event, events.FrameReady):
+            self._terminal.keep_frame(event.frame)
+
+
+class BlockPicture:
+    """A picture in half blocks: a cell shows one pixel across and two down."""
+
+    def __init__(self, frame: Frames) -> None:
+        self._frame = frame
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The rows of cells, as wide as fits."""
+        height, width, _ = self._frame.shape
+        step = -(-width // min(PREVIEW_CELLS, options.max_width))
+        cropped = self._frame[: height // (2 * step) * 2 * step, : width // step * step].astype(np.uint16)
+        small = cropped.reshape(len(cropped) // step, step, -1, step, 3).mean((1, 3)).astype(int)
+        for top, bottom in zip(small[::2], small[1::2], strict=True):
+            for upper, lower in zip(top, bottom, strict=True):
+                yield Segment("▀", Style(color=Color.from_rgb(*upper), bgcolor=Color.from_rgb(*lower)))
+            yield Segment.line()
+
+
+@contextlib.contextmanager
+def _suggesting(world: World, console: Console) -> Iterator[None]:
+    """Let Tab complete instructions while a line is read; where the system has no line editor, reading is plain."""
+    try:
+        import readline
+    except ImportError:
+        yield
+        return
+
+    def complete(text: str, state: int) -> str | None:
+        if state == 0:
+            found[:] = completions(text, world)
+        return found[state] if state < len(found) else None
+
+    def display(_: str, matches: Sequence[str], __: int) -> None:
+        shared = readline.get_line_buffer()
+        console.print(Text("\n" + "\n".join(f"  {match}" for match in matches[:24]), "dim"))
+        sys.stdout.write(f"> {shared}")
+        sys.stdout.flush()
+
+    found: list[str] = []
+    readline.set_completer_delims("")
+    readline.set_completer(complete)
+    readline.set_completion_display_matches_hook(display)
+    readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
+    readline.set_auto_history(True)
+    try:
+        yield
+    finally:
+        readline.set_completer(None)
