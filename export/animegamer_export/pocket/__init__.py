@@ -1,0 +1,1 @@
+"""The pocket bundle: a tiny cartoon world and how its small models are trained on it."""

@@ -1,0 +1,225 @@
+"""Scenes as text: the reference caption, free paraphrases, and reading either back to a scene.
+
+What a text leaves out comes from the game so far, and in its first turn from the defaults: the meadow, day, everyday
+clothes, the centre, level 3. It does not know how anything is drawn.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Collection, Sequence
+
+from .scene import (
+    ADVERBS,
+    CHARACTERS,
+    DEFAULT_LEVEL,
+    DEFAULT_NIGHT,
+    DEFAULT_OUTFIT,
+    DEFAULT_PLACE,
+    MOTIONS,
+    OUTFITS,
+    PLACES,
+    POSITIONS,
+    Scene,
+    held_out,
+    next_start,
+    position,
+)
+
+PARTS = ("characters", "adverb", "place", "time", "outfit", "position")
+"""What a paraphrase may leave out."""
+
+_CLOTHES = {"everyday": "everyday clothes", "raincoat": "a raincoat", "party": "party clothes"}
+_WHERE = {
+    "meadow": ("in the meadow", "across the meadow"), "forest": ("in the forest", "through the forest"),
+    "beach": ("at the beach", "on the beach"), "city": ("in the city", "through the city"),
+    "room": ("in the room", "in a room"), "snowfield": ("in the snowfield", "on the snowfield"),
+    "desert": ("in the desert", "across the desert"), "cloudland": ("in cloudland", "up in cloudland"),
+}
+_VERBS = {
+    "walk": ("walk", "walks", "walking"), "run": ("run", "runs", "running"), "jump": ("jump", "jumps", "jumping"),
+    "wave": ("wave", "waves", "waving"), "dance": ("dance", "dances", "dancing"), "sit": ("sit", "sits", "sitting"),
+    "lie down": ("lie down", "lies down", "lying down"), "fly": ("fly", "flies", "flying"),
+    "bow": ("bow", "bows", "bowing"),
+}
+_PLACED = {"left": "on the left", "centre": "in the middle", "right": "on the right"}
+
+
+def caption(scene: Scene) -> str:
+    """The reference form: `Character: A in a raincoat and B; Motion: wildly run; Background: night city.`"""
+    time = "night" if scene.night else "day"
+    return (f"Character: {_names(scene)}; Motion: {ADVERBS[scene.level - 1]} {scene.motion}; "
+            f"Background: {time} {scene.place}.")
+
+
+def _names(scene: Scene, all_clothes: bool = False) -> str:
+    named = [
+        f"{name} in {_CLOTHES[outfit]}" if outfit != DEFAULT_OUTFIT or all_clothes else name
+        for name, outfit in zip(scene.characters, scene.outfits, strict=True)
+    ]
+    return " and ".join(named)
+
+
+def paraphrase(scene: Scene, rng: random.Random, omit: Collection[str] = ()) -> str:
+    """The scene in free words, or in a shortened reference form.
+
+    `omit` names the PARTS to leave out (history or the defaults must supply them); an outfit that is not left out is
+    said even if it is the everyday one.
+    """
+    assert set(omit) <= set(PARTS), f"unknown parts to leave out: {sorted(set(omit) - set(PARTS))}"
+    adverb = "" if "adverb" in omit else ADVERBS[scene.level - 1]
+    names = " and ".join(scene.characters) if "outfit" in omit else _names(scene, all_clothes=True)
+    names = "" if "characters" in omit else names
+    where = "" if "place" in omit else rng.choice(_WHERE[scene.place])
+    hour = "" if "time" in omit else ("at night" if scene.night else rng.choice(("by day", "during the day")))
+    named = next((name for name in POSITIONS if position(name, len(scene.characters)) == scene.start_x), None)
+    spot = _PLACED[named] if named is not None and "position" not in omit else ""
+    if names and rng.random() < 0.4:
+        return _short_reference(scene, names, adverb, spot, omit)
+    return _sentence(scene, rng, names, adverb, (spot, where, hour))
+
+
+def _short_reference(scene: Scene, names: str, adverb: str, spot: str, omit: Collection[str]) -> str:
+    background = ["" if "time" in omit else "night" if scene.night else "day", "" if "place" in omit else scene.place]
+    parts = [_joined("Character:", names, spot), _joined("Motion:", adverb, scene.motion)]
+    if any(background):
+        parts.append(_joined("Background:", *background))
+    return "; ".join(parts) + "."
+
+
+def _sentence(scene: Scene, rng: random.Random, names: str, adverb: str, tail: tuple[str, str, str]) -> str:
+    plain, third, going = _VERBS[scene.motion]
+    if scene.motion == "fly" and rng.random() < 0.5:
+        plain, third, going = (f"{word} on a broom" for word in (plain, third, going))
+    if not names:
+        start = rng.choice(("", "now", "then", "please"))
+        text = _joined(start, adverb, plain, *tail) if rng.random() < 0.5 else _joined(start, plain, adverb, *tail)
+        return _closed(text, rng)
+    verb = plain if scene.is_pair else third
+    spot, where, hour = tail
+    forms = (
+        _joined(rng.choice(("make", "let")), names, adverb, plain, *tail),
+        _joined(names, verb, adverb, *tail),
+        _joined(names, adverb, verb, *tail),
+        _joined(names, "are" if scene.is_pair else "is", adverb, going, *tail),
+        _joined("now", names, adverb, verb, *tail),
+        _joined(f"{_joined(hour, where)},".lstrip(",") if hour or where else "", names, adverb, verb, spot),
+        _joined("I want", names, "to", plain, adverb, *tail),
+    )
+    return _closed(rng.choice(forms), rng)
+
+
+def _joined(*words: str) -> str:
+    return " ".join(word for word in words if word)
+
+
+def _closed(text: str, rng: random.Random) -> str:
+    text = text[0].upper() + text[1:]
+    return text + rng.choice((".", ".", "", "!"))
+
+
+def parse(text: str, game: Sequence[Scene] = (), seed: int = 0) -> Scene:
+    """The scene a text asks for after the turns of a game so far.
+
+    Raises:
+        ValueError: the text names no motion, or no character in a game's first turn.
+    """
+    lowered = text.lower()
+    previous = game[-1] if game else None
+    found = sorted((match.start(), name) for name in CHARACTERS if (match := _word(name.lower(), lowered)))
+    characters = tuple(name for _, name in found[:2])
+    if not characters:
+        if previous is None:
+            raise ValueError(f"{text!r} names no character; say one of {', '.join(CHARACTERS)}")
+        characters = previous.characters
+    motion = next((motion for motion in MOTIONS if any(_word(verb, lowered) for verb in _VERBS[motion])), None)
+    if motion is None:
+        raise ValueError(f"{text!r} names no motion; say one of {', '.join(MOTIONS)}")
+    level = next((index + 1 for index, adverb in enumerate(ADVERBS) if _word(adverb, lowered)), DEFAULT_LEVEL)
+    place = next((place for place in PLACES if _word(place, lowered)), previous.place if previous else DEFAULT_PLACE)
+    if _word("night", lowered) or _word("day", lowered):
+        night = _word("night", lowered) is not None
+    else:
+        night = previous.night if previous else DEFAULT_NIGHT
+    worn = {name: outfit for turn in game for name, outfit in zip(turn.characters, turn.outfits, strict=True)}
+    said = _outfits(lowered, [start for start, _ in found[:2]], len(characters))
+    outfits = tuple(said[index] or worn.get(name, DEFAULT_OUTFIT) for index, name in enumerate(characters))
+    spot = next((name for name, words in _PLACED.items() if words in lowered), None)
+    if spot is not None:
+        start_x = position(spot, len(characters))
+    else:
+        start_x = next_start(previous, characters) if previous else position("centre", len(characters))
+    return Scene(characters, motion, level, place, night, outfits, start_x, seed)
+
+
+def _word(word: str, text: str) -> re.Match[str] | None:
+    return re.search(rf"\b{word}\b", text)
+
+
+def _outfits(lowered: str, starts: list[int], characters: int) -> list[str | None]:
+    """The outfit said after each name and before the next; without names it is everyone's; None where none is said."""
+    starts = starts or [0] * characters
+    ends = [*(start or len(lowered) for start in starts[1:]), len(lowered)]
+    return [
+        next((outfit for outfit in OUTFITS if _word(outfit, lowered[start:end])), None)
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def sample_game(rng: random.Random, turns: int, train: bool = True) -> list[tuple[Scene, str]]:
+    """A random game: each turn's scene and an instruction, which together with the turns before means that scene.
+
+    With `train` no turn is a held-out combination; else the last turn is one.
+    """
+    while True:
+        game: list[tuple[Scene, str]] = []
+        for _ in range(turns):
+            game.append(_sample_turn(rng, [scene for scene, _ in game]))
+        if train and not any(held_out(scene) for scene, _ in game):
+            return game
+        if not train and held_out(game[-1][0]):
+            return game
+
+
+def _sample_turn(rng: random.Random, past: list[Scene]) -> tuple[Scene, str]:
+    previous = past[-1] if past else None
+    count = 2 if rng.random() < 0.3 else 1
+    same_characters = previous is not None and rng.random() < 0.6
+    characters = previous.characters if previous and same_characters else tuple(rng.sample(CHARACTERS, count))
+    worn = {name: outfit for turn in past for name, outfit in zip(turn.characters, turn.outfits, strict=True)}
+    kept = tuple(worn.get(name, DEFAULT_OUTFIT) for name in characters)
+    change = rng.random() < (0.2 if previous else 0.35)
+    outfits = tuple(rng.choice(OUTFITS) for _ in characters) if change else kept
+    place, night = (previous.place, previous.night) if previous else (DEFAULT_PLACE, DEFAULT_NIGHT)
+    if rng.random() < (0.4 if previous else 0.85):
+        place, night = rng.choice(PLACES), rng.random() < 0.5
+    start_x = next_start(previous, characters) if previous else position("centre", len(characters))
+    said_spot = rng.random() < (0.05 if previous else 0.25)
+    if said_spot:
+        start_x = position(rng.choice(tuple(POSITIONS)), len(characters))
+    scene = Scene(characters, rng.choice(MOTIONS), rng.randint(1, 5), place, night, outfits, start_x,
+                  rng.getrandbits(31))
+    omit = set() if said_spot else {"position"}
+    if same_characters and outfits == kept and rng.random() < 0.3:
+        omit.add("characters")
+    if scene.level == DEFAULT_LEVEL and rng.random() < 0.4:
+        omit.add("adverb")
+    if outfits == kept:
+        omit.add("outfit")
+    past_place, past_night = (previous.place, previous.night) if previous else (DEFAULT_PLACE, DEFAULT_NIGHT)
+    if place == past_place and rng.random() < 0.7:
+        omit.add("place")
+    if night == past_night and rng.random() < 0.7:
+        omit.add("time")
+    if not omit - {"position", "outfit"} and not said_spot and _caption_means(scene, worn) and rng.random() < 0.6:
+        return scene, caption(scene)
+    return scene, paraphrase(scene, rng, omit)
+
+
+def _caption_means(scene: Scene, worn: dict[str, str]) -> bool:
+    """The reference caption does not say everyday clothes, so they must be what was worn."""
+    return all(
+        outfit != DEFAULT_OUTFIT or worn.get(name, DEFAULT_OUTFIT) == DEFAULT_OUTFIT
+        for name, outfit in zip(scene.characters, scene.outfits, strict=True)
+    )
