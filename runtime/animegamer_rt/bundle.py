@@ -44,6 +44,12 @@ class Bundle:
         return self.folder / self.manifest.parts[part].file
 
     @property
+    def fingerprint(self) -> str:
+        """Short hash of all files: two bundles with the same fingerprint play the same."""
+        records = sorted((name, record.sha256) for name, record in self.manifest.files.items())
+        return hashlib.sha256(json.dumps(records).encode()).hexdigest()[:16]
+
+    @property
     def default_plan(self) -> str:
         """Name of the plan that is used when the player names none."""
         return next(name for name, entry in self.manifest.plans.items() if entry.default)

@@ -3,7 +3,7 @@
 Knows nothing of the rooms that raise them.
 
     AnimeGamerError
-    |-- InstructionError            an instruction that cannot be played: empty, too long, control characters, unknown tag
+    |-- InstructionError            one that cannot be played: empty, too long, control characters, unknown tag
     |-- ConfigError                 a setting of the wrong name, type or value
     |-- BundleError
     |   |-- BundleNotFoundError     no bundle of that name or path

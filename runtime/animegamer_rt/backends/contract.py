@@ -1,0 +1,101 @@
+"""What an engine must offer: the four parts of the model, with names, shapes and dtypes the same in every library.
+
+Knows numpy arrays only; whatever stays on a device (attention caches, vae caches) passes through as opaque objects.
+One turn at a time (batch 1). L prompt tokens, H history turns, N = 226 shot tokens, D shot width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ..prompt import Prompt
+
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int64]
+Frames = npt.NDArray[np.uint8]
+
+PIXEL_FORMATS: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {"rgb24": (0, 1, 2), "rgba32": (0, 1, 2, 3), "bgra32": (2, 1, 0, 3)}
+)
+"""Pixel format -> `channel_order` of the vae parts: indices into R, G, B, A (A is always 255)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """shot f32 [226, D]; logits f32 [V] of the first free slot; cache of the causal row, for `extend`."""
+
+    shot: FloatArray
+    logits: FloatArray
+    cache: object
+
+
+class PredictorPart(Protocol):
+    """Prompt -> shot and state logits."""
+
+    def prefill(self, prompt: Prompt) -> Prefill:
+        """Both read-outs of one prompt, in one batch-2 forward."""
+        ...
+
+    def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
+        """Feeds tokens i64 [n] to the causal row; logits f32 [V] after the last one, and the longer cache."""
+        ...
+
+
+class Denoising(Protocol):
+    """One turn's denoising under way; latent, last x0 and last difference stay where the engine runs."""
+
+    def step(self, coefficients: FloatArray, timestep: float, rows: tuple[int, ...], noise: FloatArray) -> None:
+        """One engine execution: network, guidance and solver. coefficients f32 [8], noise f32 as the latent.
+
+        rows: (0, 1) for a pair, (1,) for the conditional row alone (row 0 is unconditional).
+        """
+        ...
+
+    def latent(self) -> FloatArray:
+        """The latent now, f32 [1, T', 16, h, w], as a copy."""
+        ...
+
+
+class DenoiserPart(Protocol):
+    """Noise + shot + motion scope -> latent."""
+
+    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> Denoising:
+        """Starts from a latent of pure noise f32 [1, T', 16, h, w] and a shot f32 [226, D]."""
+        ...
+
+
+class VaePart(Protocol):
+    """Latent -> frames u8 [n, H, W, C]; `channel_order` as in PIXEL_FORMATS, `flip` = bottom row first."""
+
+    def first(self, latent: FloatArray, channel_order: tuple[int, ...], flip: bool) -> tuple[Frames, object]:
+        """latent f32 [1, 3, 16, h, w] -> 9 frames, and the caches that `next` needs."""
+        ...
+
+    def next(self, latent: FloatArray, caches: object, channel_order: tuple[int, ...], flip: bool) -> Frames:
+        """latent f32 [1, 2, 16, h, w] -> 8 frames."""
+        ...
+
+
+class EncoderPart(Protocol):
+    """Text features f32 [1, 30, C] and image features f32 [1, 196, C] -> shot f32 [226, D]. Not needed to play."""
+
+    def encode(self, text_features: FloatArray, image_features: FloatArray) -> FloatArray:
+        """The shot of a described picture."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """The parts of one bundle, loaded. `device` says in words where they run."""
+
+    predictor: PredictorPart
+    denoiser: DenoiserPart
+    vae: VaePart
+    encoder: EncoderPart | None = None
+    device: str = "CPU"

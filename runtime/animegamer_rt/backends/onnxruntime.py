@@ -1,0 +1,235 @@
+"""Runs a bundle's ONNX parts with onnxruntime, on the CPU or on CUDA.
+
+Knows sessions, bindings and threads; nothing of turns. Buffers of the denoise loop are allocated once a turn and bound
+alternately, and attention and vae caches never leave the device.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+
+from ..bundle import Bundle
+from ..errors import BackendError
+from ..prompt import Prompt
+from .contract import Engines, FloatArray, Frames, IntArray, Prefill
+
+PROVIDERS: Mapping[str, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+
+_PREFILL = ("ids", "history_index", "masks", "history_shots", "readout_start"), ("shot", "logits", "keys", "values")
+_EXTEND = ("tokens", "keys", "values"), ("logits", "next_keys", "next_values")
+_DENOISER = (
+    ("latent", "x0_prev", "noise", "difference", "coefficients", "timestep", "motion_scope", "shot", "rows"),
+    ("next_latent", "x0", "next_difference"),
+)
+_VAE = ("latent", "channel_order", "flip"), ("frames",)
+_ENCODER = ("text_features", "image_features"), ("shot",)
+
+
+def open_engines(bundle: Bundle, provider: str = "cpu", threads: int | None = None) -> Engines:
+    """Loads the parts of a bundle, side by side. `threads` None is one for each core this process may use.
+
+    Raises BackendError when the provider is not there (no falling back), or when a part is not what the contract says.
+    """
+    if provider not in PROVIDERS:
+        raise BackendError("unknown provider", found=repr(provider), expected=" or ".join(PROVIDERS))
+    names = {"predictor_prefill": _PREFILL, "predictor_extend": _EXTEND, "denoiser": _DENOISER}
+    names |= {"vae_first": _VAE, "vae_next": _VAE}
+    if "encoder" in bundle.manifest.parts:
+        names["encoder"] = _ENCODER
+    paths = {part: bundle.part_path(part) for part in names}
+    with ThreadPoolExecutor(len(names)) as pool:
+        opened = {part: pool.submit(_Part, paths[part], provider, threads, *names[part]) for part in names}
+        parts = {part: future.result() for part, future in opened.items()}
+    return Engines(
+        _Predictor(parts["predictor_prefill"], parts["predictor_extend"]),
+        _Denoiser(parts["denoiser"]),
+        _Vae(parts["vae_first"], parts["vae_next"]),
+        _Encoder(parts["encoder"]) if "encoder" in parts else None,
+        f"onnxruntime {onnxruntime.__version__} on {provider}, {threads or available_cores()} threads",
+    )
+
+
+def available_cores() -> int:
+    """Cores this process may run on (a container's or taskset's share, not the machine's)."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class _Part:
+    """One ONNX file in one session; values are handed over as OrtValues so that they can stay on the device."""
+
+    def __init__(
+        self, path: Path, provider: str, threads: int | None, inputs: Sequence[str], outputs: Sequence[str]
+    ) -> None:
+        self.device = provider
+        self.session = _open_session(path, provider, threads)
+        self.input_names = [value.name for value in self.session.get_inputs()]
+        self.output_names = [value.name for value in self.session.get_outputs()]
+        for kind, expected, found in (("inputs", inputs, self.input_names), ("outputs", outputs, self.output_names)):
+            strange = {name for name in set(expected) ^ set(found) if not name.startswith("cache_")}
+            if strange:
+                raise BackendError(
+                    f"the part's {kind} are not the contract's",
+                    where=path,
+                    found=", ".join(found),
+                    expected=", ".join(expected),
+                    do="build the bundle again with this version",
+                )
+
+    def value(self, array: npt.NDArray[np.generic]) -> onnxruntime.OrtValue:
+        return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), self.device, 0)
+
+    def empty(self, shape: Sequence[int]) -> onnxruntime.OrtValue:
+        return onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), np.float32, self.device, 0)
+
+    def bind(
+        self,
+        inputs: Mapping[str, onnxruntime.OrtValue],
+        outputs: Mapping[str, onnxruntime.OrtValue] | None = None,
+        on_cpu: Sequence[str] = (),
+    ) -> onnxruntime.IOBinding:
+        """`outputs` are written in place; those `on_cpu` come back to the host, the others stay on the device."""
+        binding = self.session.io_binding()
+        for name, value in inputs.items():
+            binding.bind_ortvalue_input(name, value)
+        for name in self.output_names:
+            if outputs is not None and name in outputs:
+                binding.bind_ortvalue_output(name, outputs[name])
+            else:
+                binding.bind_output(name, "cpu" if name in on_cpu else self.device)
+        return binding
+
+    def run(self, binding: onnxruntime.IOBinding) -> dict[str, onnxruntime.OrtValue]:
+        try:
+            self.session.run_with_iobinding(binding)
+        except Exception as error:
+            raise BackendError(
+                "a part failed to run", found=str(error), do="verify the bundle, or free memory"
+            ) from error
+        return dict(zip(self.output_names, binding.get_outputs(), strict=True))
+
+
+class _Predictor:
+    def __init__(self, prefill: _Part, extend: _Part) -> None:
+        self._prefill, self._extend = prefill, extend
+
+    def prefill(self, prompt: Prompt) -> Prefill:
+        inputs = {name: self._prefill.value(getattr(prompt, name)) for name in self._prefill.input_names}
+        out = self._prefill.run(self._prefill.bind(inputs, on_cpu=("shot", "logits")))
+        return Prefill(out["shot"].numpy()[0], out["logits"].numpy()[0], (out["keys"], out["values"]))
+
+    def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
+        assert isinstance(cache, tuple)
+        keys, values = cache
+        inputs = {"tokens": self._extend.value(tokens[None]), "keys": keys, "values": values}
+        out = self._extend.run(self._extend.bind(inputs, on_cpu=("logits",)))
+        logits: FloatArray = out["logits"].numpy()[0]
+        return logits, (out["next_keys"], out["next_values"])
+
+
+class _Denoiser:
+    def __init__(self, part: _Part) -> None:
+        self._part = part
+
+    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> _Denoising:
+        return _Denoising(self._part, latent, shot, motion_scope)
+
+
+class _Denoising:
+    """Two sets of buffers: each step reads one and writes the other."""
+
+    def __init__(self, part: _Part, latent: FloatArray, shot: FloatArray, motion_scope: float) -> None:
+        self._part = part
+        zeros = np.zeros_like(latent)
+        self._now = tuple(part.value(array.copy()) for array in (latent, zeros, zeros))
+        self._after = tuple(part.empty(latent.shape) for _ in range(3))
+        self._shot = part.value(shot[None])
+        self._motion_scope = part.value(np.array([motion_scope], np.float32))
+
+    def step(self, coefficients: FloatArray, timestep: float, rows: tuple[int, ...], noise: FloatArray) -> None:
+        inputs = dict(zip(("latent", "x0_prev", "difference"), self._now, strict=True))
+        inputs |= {
+            "noise": self._part.value(noise),
+            "coefficients": self._part.value(coefficients),
+            "timestep": self._part.value(np.array([timestep], np.float32)),
+            "motion_scope": self._motion_scope,
+            "shot": self._shot,
+            "rows": self._part.value(np.array(rows, np.int64)),
+        }
+        outputs = dict(zip(("next_latent", "x0", "next_difference"), self._after, strict=True))
+        self._part.run(self._part.bind(inputs, outputs))
+        self._now, self._after = self._after, self._now
+
+    def latent(self) -> FloatArray:
+        latent: FloatArray = np.array(self._now[0].numpy(), copy=True)
+        return latent
+
+
+class _Vae:
+    def __init__(self, first: _Part, next_part: _Part) -> None:
+        self._first, self._next = first, next_part
+
+    def first(self, latent: FloatArray, channel_order: tuple[int, ...], flip: bool) -> tuple[Frames, object]:
+        out = self._first.run(self._first.bind(self._inputs(latent, channel_order, flip), on_cpu=("frames",)))
+        frames: Frames = out.pop("frames").numpy()
+        return frames, out
+
+    def next(self, latent: FloatArray, caches: object, channel_order: tuple[int, ...], flip: bool) -> Frames:
+        assert isinstance(caches, dict)
+        inputs = self._inputs(latent, channel_order, flip) | caches
+        frames: Frames = self._next.run(self._next.bind(inputs, on_cpu=("frames",)))["frames"].numpy()
+        return frames
+
+    def _inputs(
+        self, latent: FloatArray, channel_order: tuple[int, ...], flip: bool
+    ) -> dict[str, onnxruntime.OrtValue]:
+        return {
+            "latent": self._first.value(latent),
+            "channel_order": self._first.value(np.array(channel_order, np.int64)),
+            "flip": self._first.value(np.array([flip])),
+        }
+
+
+class _Encoder:
+    def __init__(self, part: _Part) -> None:
+        self._part = part
+
+    def encode(self, text_features: FloatArray, image_features: FloatArray) -> FloatArray:
+        inputs = {"text_features": self._part.value(text_features), "image_features": self._part.value(image_features)}
+        shot: FloatArray = self._part.run(self._part.bind(inputs, on_cpu=("shot",)))["shot"].numpy()[0]
+        return shot
+
+
+def _open_session(path: Path, provider: str, threads: int | None) -> onnxruntime.InferenceSession:
+    wanted = PROVIDERS[provider]
+    if wanted not in onnxruntime.get_available_providers():
+        raise BackendError(
+            f"this onnxruntime has no {wanted}",
+            found=", ".join(onnxruntime.get_available_providers()),
+            do="install the `gpu` extra in an environment of its own, or play on the CPU",
+        )
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads or available_cores()
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.use_deterministic_compute = True
+    options.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(str(path), options, providers=[wanted])
+    except Exception as error:
+        raise BackendError("the part cannot be loaded", where=path, found=str(error)) from error
+    # onnxruntime falls back to the CPU in silence when a provider cannot start.
+    if wanted not in session.get_providers():
+        found = ", ".join(session.get_providers())
+        raise BackendError(
+            f"{wanted} did not start", where=path, found=found, do="check the driver, or play on the CPU"
+        )
+    return session

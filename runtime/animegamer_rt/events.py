@@ -1,0 +1,70 @@
+"""What a turn says while it runs: typed events, each with session, turn and sequence number.
+
+Knows nothing of how a turn is run, shown or sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from .state import CharacterState, GameState
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`session` id; `turn` from 1; `sequence` from 0 within the turn."""
+
+    session: str
+    turn: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class StatePredicted(Event):
+    """As soon as the state is known, before the first denoise step.
+
+    character: the running values after this turn; shown: the same with the quiet-turn rule, for display.
+    """
+
+    game_state: GameState
+    character: CharacterState
+    shown: CharacterState
+    motion_scope: float
+    history_turns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress(Event):
+    """After denoise step `step` of `steps`; `seconds_left` covers the denoiser only."""
+
+    step: int
+    steps: int
+    seconds_left: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FrameReady(Event):
+    """Frame `index` (0..16), u8 [H, W, C] in the asked pixel format; valid for as long as it is held."""
+
+    index: int
+    frame: npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class StageSeconds:
+    """Seconds inside each stage's engine; `total` is the wall clock of the whole turn."""
+
+    predictor: float
+    denoiser: float
+    vae: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Event):
+    """The turn is part of the session now."""
+
+    seconds: StageSeconds

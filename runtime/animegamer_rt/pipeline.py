@@ -1,0 +1,96 @@
+"""One turn, top to bottom: predict -> denoise -> decode -> frames, as a generator of events.
+
+Knows the rooms a turn passes through, in order; nothing of the libraries that run them, nor of who watches.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .backends.contract import Engines
+from .bundle import Bundle
+from .denoiser import Denoiser
+from .errors import TurnCancelled
+from .events import Done, Event, FrameReady, Progress, StageSeconds, StatePredicted
+from .predictor import Predictor
+from .prompt import Prompter
+from .schedule import DenoisePlan
+from .session import Session
+from .state import Instruction, motion_scope
+from .vae import Vae
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """What turns need, loaded once for any number of sessions; one turn runs at a time."""
+
+    bundle: Bundle
+    plan_name: str
+    plan: DenoisePlan
+    predictor: Predictor
+    denoiser: Denoiser
+    vae: Vae
+
+
+def open_rooms(bundle: Bundle, engines: Engines, plan: str | None = None) -> Rooms:
+    """The rooms of a bundle, with one of its plans (None = its default). Raises PlanError for an unknown one."""
+    name, size = plan or bundle.default_plan, bundle.manifest.geometry
+    denoise_plan = DenoisePlan.from_dict(bundle.plan(name))
+    latent_shape = (1, size.latent_frames, size.latent_channels, size.latent_height, size.latent_width)
+    predictor = Predictor(engines.predictor, Prompter.from_bundle(bundle))
+    denoiser = Denoiser(engines.denoiser, denoise_plan, latent_shape)
+    return Rooms(bundle, name, denoise_plan, predictor, denoiser, Vae(engines.vae))
+
+
+def run_turn(
+    rooms: Rooms,
+    session: Session,
+    instruction: Instruction,
+    *,
+    pixel_format: str = "rgb24",
+    flip: bool = False,
+    cancel: threading.Event | None = None,
+) -> Iterator[Event]:
+    """Plays one turn. The session keeps it after the last frame; a turn that fails, is cancelled, or whose generator is
+    closed leaves the session as it was. Raises TurnCancelled within one step of `cancel` being set.
+    """
+    cancel, turn = cancel or threading.Event(), session.turns + 1
+    sequence, rules = itertools.count(), rooms.bundle.manifest.compatibility
+    started = time.perf_counter()
+
+    # 1. What happens, and how it leaves the character.
+    _stop_if(cancel, turn)
+    prediction = rooms.predictor.predict(session.history, instruction)
+    predictor_seconds = time.perf_counter() - started
+    state = prediction.game_state
+    scope = motion_scope(state, rules.motion_table, rules.motion_source)
+    character = session.character.after(state)
+    stamp = (session.id, turn)
+    yield StatePredicted(
+        *stamp, next(sequence), state, character, character.shown(state), scope, prediction.history_turns
+    )
+
+    # 2. What it looks like, as a latent.
+    noise = rooms.denoiser.draw_noise(session.seed, turn)
+    for at in rooms.denoiser.denoise(prediction.shot, scope, noise):
+        _stop_if(cancel, turn)
+        yield Progress(*stamp, next(sequence), at.step, at.steps, at.seconds_left)
+
+    # 3. What it looks like, as frames.
+    for index, frame in enumerate(rooms.vae.decode(at.latent, pixel_format, flip)):
+        _stop_if(cancel, turn)
+        yield FrameReady(*stamp, next(sequence), index, frame)
+
+    # 4. The turn counts.
+    session.keep(instruction, prediction)
+    total = time.perf_counter() - started
+    yield Done(*stamp, next(sequence), StageSeconds(predictor_seconds, at.seconds, rooms.vae.seconds, total))
+
+
+def _stop_if(cancel: threading.Event, turn: int) -> None:
+    if cancel.is_set():
+        raise TurnCancelled("the turn was cancelled", where=f"turn {turn}")

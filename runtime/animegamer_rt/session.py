@@ -1,0 +1,130 @@
+"""One player's game: the turns so far, the history window, the character, the seed. No turn limit, no globals.
+
+Knows turns, not engines: whoever rewinds further back than the kept shots hands in the predictor's `predict`.
+Only the last `history_turns` shots are kept; older ones can be predicted again, exactly, from the instructions.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from .bundle import Bundle
+from .errors import SessionError
+from .predictor import Prediction
+from .prompt import PastTurn
+from .state import CharacterState, GameState, Instruction
+
+Predict = Callable[[Sequence[PastTurn], Instruction], Prediction]
+"""`Predictor.predict`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedTurn:
+    """One finished turn: the instruction's text and what the predictor said of it."""
+
+    text: str
+    game_state: GameState
+
+
+@dataclass(slots=True)
+class Session:
+    """A game: `log` holds the finished turns, `character` the running values, `history` is what the next prompt sees.
+
+    The noise of turn k depends on `seed` and k alone, so a resumed or rewound game goes on to the same bytes.
+    """
+
+    bundle_name: str
+    bundle_fingerprint: str
+    seed: int
+    history_turns: int
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    log: tuple[PlayedTurn, ...] = ()
+    character: CharacterState = field(default_factory=CharacterState)
+    _shots: dict[int, npt.NDArray[np.float16]] = field(default_factory=dict)
+    """Turn number -> shot fp16 [226, D]; the last `history_turns` turns only."""
+
+    @classmethod
+    def start(cls, bundle: Bundle, seed: int, history_turns: int | None = None) -> Session:
+        """A new game. `history_turns` None is the bundle's own window. Raises SessionError for a negative number."""
+        window = bundle.manifest.compatibility.history_turns if history_turns is None else history_turns
+        for name, value in (("seed", seed), ("history_turns", window)):
+            if value < 0:
+                raise SessionError(f"{name} is negative", found=value, expected="0 or more")
+        return cls(bundle.manifest.name, bundle.fingerprint, seed, window)
+
+    @property
+    def turns(self) -> int:
+        """Number of finished turns."""
+        return len(self.log)
+
+    @property
+    def history(self) -> tuple[PastTurn, ...]:
+        """The turns that the next prompt sees, oldest first."""
+        return self._window(self.turns)
+
+    @property
+    def shots(self) -> dict[int, npt.NDArray[np.float16]]:
+        """The kept shots by turn number, for saving."""
+        return dict(self._shots)
+
+    def keep(self, instruction: Instruction, prediction: Prediction) -> None:
+        """Makes a finished turn part of the game. Called once a turn, after its last frame."""
+        self.log += (PlayedTurn(instruction.text, prediction.game_state),)
+        self.character = self.character.after(prediction.game_state)
+        self._shots[self.turns] = prediction.shot.astype(np.float16)
+        self._forget()
+
+    def rewind(self, turn: int, predict: Predict) -> None:
+        """Goes back to just after `turn` (0 = the start). Shots no longer kept are predicted again.
+
+        Raises SessionError if the turn was not played.
+        """
+        if not 0 <= turn <= self.turns:
+            raise SessionError("no such turn to go back to", found=turn, expected=f"0 to {self.turns}")
+        shots = dict(self._shots)
+        needed = range(max(1, turn - self.history_turns + 1), turn + 1)
+        if any(number not in shots for number in needed):
+            shots = self._predict_again(turn, predict)
+        character = CharacterState()
+        for played in self.log[:turn]:
+            character = character.after(played.game_state)
+        self.log, self.character = self.log[:turn], character
+        self._shots = {number: shots[number] for number in needed}
+
+    def branch(self, turn: int, predict: Predict, seed: int | None = None) -> Session:
+        """A new game that shares this one's turns up to `turn` and goes its own way; this one stays as it is."""
+        other = Session(
+            self.bundle_name,
+            self.bundle_fingerprint,
+            self.seed if seed is None else seed,
+            self.history_turns,
+            log=self.log,
+            character=self.character,
+            _shots=dict(self._shots),
+        )
+        other.rewind(turn, predict)
+        return other
+
+    def _predict_again(self, turn: int, predict: Predict) -> dict[int, npt.NDArray[np.float16]]:
+        shots: dict[int, npt.NDArray[np.float16]] = {}
+        for number in range(1, turn + 1):
+            history = self._window(number - 1, shots)
+            shots[number] = predict(history, Instruction(self.log[number - 1].text)).shot.astype(np.float16)
+            shots.pop(number - self.history_turns, None)
+        return shots
+
+    def _window(self, turns: int, shots: dict[int, npt.NDArray[np.float16]] | None = None) -> tuple[PastTurn, ...]:
+        shots = self._shots if shots is None else shots
+        return tuple(
+            PastTurn(self.log[number - 1].text, self.log[number - 1].game_state, shots[number])
+            for number in range(max(1, turns - self.history_turns + 1), turns + 1)
+        )
+
+    def _forget(self) -> None:
+        for number in [number for number in self._shots if number <= self.turns - self.history_turns]:
+            del self._shots[number]
