@@ -1,0 +1,48 @@
+"""The plot shows the newest record of each kind, to scale."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+from animegamer_rt.chart import newest, read_records, write_chart
+
+
+def record(date: str, plan: str, total: float) -> dict[str, Any]:
+    return {
+        "date": date,
+        "machine": "A & B <CPU>",
+        "size": "pocket",
+        "plan": plan,
+        "peer": None,
+        "playback_seconds": 2.125,
+        "seconds_per_turn_p50": total,
+        "stages": {stage: {"p50": total / 3, "p95": total / 2} for stage in ("predictor", "denoiser", "vae")},
+    }
+
+
+def test_only_the_newest_of_a_kind_is_shown_and_the_slowest_comes_first() -> None:
+    records = [
+        record("2026-01-01", "exact", 9.0),
+        record("2026-01-02", "exact", 4.0),
+        record("2026-01-01", "fast", 1.0),
+    ]
+    assert [(shown["plan"], shown["seconds_per_turn_p50"]) for shown in newest(records)] == [
+        ("exact", 4.0),
+        ("fast", 1.0),
+    ]
+
+
+def test_chart_is_well_formed_and_to_scale(tmp_path: Path) -> None:
+    for number, (plan, total) in enumerate((("exact", 4.0), ("fast", 2.0))):
+        (tmp_path / f"{number}.json").write_text(json.dumps(record(f"2026-01-0{number + 1}", plan, total)))
+    path = write_chart(tmp_path / "turn.svg", read_records(tmp_path))
+    svg = ElementTree.parse(path).getroot()
+    bars = [
+        float(bar.get("width", 0)) for bar in svg.iter("{http://www.w3.org/2000/svg}rect") if bar.get("height") == "20"
+    ]
+    assert len(bars) == 6
+    assert abs(sum(bars[:3]) / sum(bars[3:]) - 2.0) < 0.01
+    assert "4.00 s" in path.read_text() and "a clip plays 2.12 s" in path.read_text()
