@@ -69,9 +69,8 @@ class _Body:
 
     def line(self, points: list[tuple[float, float]], color: Color, width: float, outlined: bool = True) -> None:
         tint, placed = self.color(color), self.place(np.asarray(points))
-        if outlined:
-            stroke(self.canvas, placed, shade(tint, 0.58), (width + 1.8) * self.scale)
-        stroke(self.canvas, placed, tint, width * self.scale)
+        outline = shade(tint, 0.58) if outlined else None
+        stroke(self.canvas, placed, tint, width * self.scale, outline, 0.9 * self.scale)
 
 
 @lru_cache(maxsize=256)

@@ -75,9 +75,15 @@ def fill(canvas: Canvas, points: Points, color: Color, outline: Color | None = N
     cv2.fillPoly(canvas, where, color, cv2.LINE_8, _SHIFT)
 
 
-def stroke(canvas: Canvas, points: Points | Sequence[Any], color: Color, width: float) -> None:
-    """Draws an open line with round ends, `width` px wide."""
+def stroke(
+    canvas: Canvas, points: Points | Sequence[Any], color: Color, width: float, outline: Color | None = None,
+    outline_px: float = 1.0,
+) -> None:
+    """Draws an open line with round ends, `width` px wide; an outline adds `outline_px` on either side."""
     where = [fixed(np.asarray(points, dtype=np.float64))]
+    if outline is not None:
+        thickness = max(1, round((width + 2 * outline_px) * SCALE))
+        cv2.polylines(canvas, where, False, outline, thickness, cv2.LINE_8, _SHIFT)
     cv2.polylines(canvas, where, False, color, max(1, round(width * SCALE)), cv2.LINE_8, _SHIFT)
 
 

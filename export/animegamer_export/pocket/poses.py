@@ -82,7 +82,8 @@ def pose_at(motion: str, level: int, frame: int, phase: float = 0.0) -> Pose:
         pose.hip_y, pose.legs, pose.arms = 4.5, (1.4, 1.3 + 0.3 * size * swing), (-0.7, 0.7)
         pose.lean = 0.34 * size * swing
     elif motion == "lie down":
-        pose.shift, pose.hip_y, pose.turn, pose.asleep = 19.0, 12.0 + 9.0 * size * rise, -1.5 - 0.15 * size * swing, True
+        pose.shift, pose.hip_y, pose.asleep = 19.0, 12.0 + 9.0 * size * rise, True
+        pose.turn = -1.5 - 0.15 * size * swing
         pose.arms, pose.legs = (0.3, 0.8 + 0.4 * size * swing), (0.1 + 0.5 * size * swing, 0.1 - 0.5 * size * swing)
     elif motion == "fly":
         pose.hip_y, pose.turn, pose.broom = 25.0 + 6.0 * size * swing, 0.22 - 0.12 * size * swing, True

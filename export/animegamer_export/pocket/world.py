@@ -56,8 +56,9 @@ def render(scene: Scene) -> npt.NDArray[np.uint8]:
     scale = _PAIR_SCALE if scene.is_pair else _ALONE_SCALE
     apart = (-PAIR_SPACING_PX / 2, PAIR_SPACING_PX / 2) if scene.is_pair else (0.0,)
     clip = np.empty((FRAMES, HEIGHT, WIDTH, 3), np.uint8)
+    canvas = np.empty_like(place)  # one for all frames: a fresh copy each would cost page faults
     for frame in range(FRAMES):
-        canvas = place.copy()
+        np.copyto(canvas, place)
         middle = scene.start_x + shift_x + scene.direction * scene.travel * frame / (FRAMES - 1)
         poses = [
             pose_at(scene.motion, scene.level, frame, phase + index * _PARTNER_DELAY_RADIANS)
