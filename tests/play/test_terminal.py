@@ -1,0 +1,145 @@
+"""A game on a terminal: a real process behind a real pseudo-terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import fakes
+
+SECONDS = 30
+
+
+class Player:
+    """Someone at a terminal: types, and reads the screen."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        fakes.write_bundle(folder / "tiny")
+        import pty
+
+        self.screen_end, other_end = pty.openpty()
+        command = [sys.executable, "-m", "animegamer_rt", "play", "--bundle", str(folder / "tiny"), *options]
+        terminal = {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "50", "INPUTRC": os.devnull}
+        self.process = subprocess.Popen(
+            command,
+            stdin=other_end,
+            stdout=other_end,
+            stderr=other_end,
+            cwd=folder,
+            env={**os.environ, **terminal},
+            start_new_session=True,
+        )
+        os.close(other_end)
+        self.seen = ""
+
+    def type(self, text: str) -> None:
+        """Type a text as it is."""
+        os.write(self.screen_end, text.encode())
+
+    def read_until(self, expected: str) -> str:
+        """What appears on the screen up to and with a text; fails if it does not appear."""
+        deadline, fresh = time.monotonic() + SECONDS, self.seen
+        while expected not in _plain(fresh):
+            assert time.monotonic() < deadline, f"{expected!r} never appeared in {_plain(fresh)!r}"
+            if select.select([self.screen_end], [], [], 0.2)[0]:
+                try:
+                    fresh += os.read(self.screen_end, 65536).decode(errors="replace")
+                except OSError:
+                    break
+        before, found, self.seen = _plain(fresh).partition(expected)
+        assert found, before
+        return before + found
+
+    def leave(self) -> int:
+        """Wait for the end; the exit code."""
+        return self.process.wait(timeout=SECONDS)
+
+
+def _plain(screen: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen).replace("\r", "")
+
+
+@pytest.fixture
+def player(tmp_path: Path) -> Iterator[Player]:
+    player = Player(tmp_path, "--seed", "7", "--out", "mine", "--no-preview")
+    yield player
+    player.process.kill()
+    player.process.wait()
+    os.close(player.screen_end)
+
+
+def turns(folder: Path) -> list[str]:
+    return [turn["instruction"] for turn in json.loads((folder / "mine" / "game.json").read_text())["turns"]]
+
+
+def test_a_game_is_asked_for_turn_by_turn(player: Player, tmp_path: Path) -> None:
+    opening = player.read_until("turn 1 > ")
+    assert "Mia, Tobo" in opening and "day town, night forest" in opening and "for example" in opening
+    player.type("Mia waves\n")
+    turn = player.read_until("turn 2 > ")
+    for name in ("motion level", "stamina", "social", "entertainment", "mine/turn-001.mp4"):
+        assert name in turn
+    assert re.search(r"stamina +[█░]{20} +\d+ +[-+=]", turn)
+    player.type("Tobo runs\n")
+    player.read_until("turn 3 > ")
+    player.type("quit\n")
+    closing = player.read_until("game record:")
+    assert "2 turns" in closing and "mine/contact-sheet.png" in closing
+    assert player.leave() == 0
+    assert turns(tmp_path) == ["Mia waves", "Tobo runs"]
+
+
+def test_bad_instruction_is_explained_and_asked_for_again(player: Player, tmp_path: Path) -> None:
+    player.read_until("turn 1 > ")
+    player.type("   \n...\n")
+    player.read_until("the instruction is empty")
+    player.type("x" * 600 + "\n")
+    player.read_until("the instruction is too long")
+    player.read_until("turn 1 > ")
+    player.type("\x04")
+    assert "no turn was finished" in player.read_until("no turn was finished")
+    assert player.leave() == 0
+    assert turns(tmp_path) == []
+
+
+def test_tab_completes_what_the_world_knows(player: Player, tmp_path: Path) -> None:
+    player.read_until("turn 1 > ")
+    player.type("Character: T\t")
+    player.read_until("Character: Tobo")
+    player.type("; Motion: quickly f\t")
+    player.read_until("fly on a kite")
+    player.type("\n")
+    player.read_until("turn 2 > ")
+    assert turns(tmp_path) == ["Character: Tobo; Motion: quickly fly on a kite"]
+
+
+def test_interrupt_at_the_prompt_ends_the_game(player: Player, tmp_path: Path) -> None:
+    player.read_until("turn 1 > ")
+    player.type("Mia waves\n")
+    player.read_until("turn 2 > ")
+    os.killpg(player.process.pid, signal.SIGINT)
+    player.read_until("1 turn")
+    assert player.leave() == 130
+    assert turns(tmp_path) == ["Mia waves"]
+
+
+def test_finished_clip_is_shown_in_the_terminal(tmp_path: Path) -> None:
+    player = Player(tmp_path, "--out", "mine")
+    try:
+        player.read_until("turn 1 > ")
+        player.type("Mia waves\n")
+        assert player.read_until("turn 2 > ").count("▀" * 24) >= 8
+    finally:
+        player.process.kill()
+        player.process.wait()
+        os.close(player.screen_end)
