@@ -1,17 +1,22 @@
 """How much a clip moves: mean optical flow, and the paper's two figures against the instructed level (ACC-F, MAE-F).
 
-Flow is Farneback's between neighbouring frames; magnitudes of 0.2 px a frame and less are filtered out; the mean of the
-rest over the clip is its motion amount. It does not know what the clip shows.
+Flow is Farneback's between neighbouring frames; lengths of 0.2 px a frame and less are filtered out; the mean of the
+rest over the clip is its motion amount. Four thresholds, fitted on rendered clips, turn an amount into a level 1..5.
+It does not know what the clip shows.
 """
 
 from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
 FILTER_PX = 0.2
-"""Flow at or under this, px a frame, is noise (paper, section on motion metrics)."""
+"""Flow at or under this, px a frame, is noise (the paper's filter for its motion figures)."""
+LEVELS = 5
 
 
 def flow_magnitudes(frames: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
@@ -30,3 +35,57 @@ def motion_amount(frames: npt.NDArray[np.uint8]) -> float:
     lengths = flow_magnitudes(frames)
     moving = lengths[lengths > FILTER_PX]
     return float(moving.mean()) if moving.size else 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MotionScale:
+    """Where one level ends and the next begins: four rising amounts, px a frame."""
+
+    thresholds: tuple[float, float, float, float]
+
+    def level(self, amount: float) -> int:
+        """The level 1..5 of a motion amount."""
+        return 1 + sum(amount > threshold for threshold in self.thresholds)
+
+
+def fit_scale(amounts: Sequence[float], levels: Sequence[int]) -> MotionScale:
+    """The thresholds that put most clips into their own level.
+
+    Each threshold is the best cut between two neighbouring levels: the middle of the range of amounts at which the
+    fewest of their clips fall on the wrong side.
+
+    Raises:
+        ValueError: a level 1..5 has no clip.
+    """
+    values, names = np.asarray(amounts, np.float64), np.asarray(levels)
+    missing = sorted(set(range(1, LEVELS + 1)) - set(names.tolist()))
+    if missing:
+        raise ValueError(f"no clip of level {missing}; thresholds need clips of every level 1..{LEVELS}")
+    cuts = []
+    for level in range(1, LEVELS):
+        low, high = values[names == level], values[names == level + 1]
+        edges = np.sort(np.concatenate([low, high]))
+        middles = (edges[:-1] + edges[1:]) / 2
+        wrong = (low[None] > middles[:, None]).sum(axis=1) + (high[None] <= middles[:, None]).sum(axis=1)
+        best = middles[wrong == wrong.min()]
+        cuts.append(float((best[0] + best[-1]) / 2))
+    first, second, third, fourth = np.maximum.accumulate(cuts).tolist()
+    return MotionScale((first, second, third, fourth))
+
+
+def motion_figures(amounts: Sequence[float], levels: Sequence[int], scale: MotionScale) -> dict[str, object]:
+    """ACC-F, MAE-F (in levels), the share within one level, the mean amount (px a frame) by level and its ratio 5:1."""
+    measured = np.asarray([scale.level(amount) for amount in amounts])
+    off = np.abs(measured - np.asarray(levels))
+    means = {
+        level: float(np.mean([a for a, named in zip(amounts, levels, strict=True) if named == level]))
+        for level in sorted(set(levels))
+    }
+    ratio = means[LEVELS] / means[1] if {1, LEVELS} <= set(means) and means[1] > 0 else None
+    return {
+        "acc_f": round(float((off == 0).mean()), 4),
+        "mae_f_levels": round(float(off.mean()), 4),
+        "within_one_level": round(float((off <= 1).mean()), 4),
+        "amount_px_per_frame_by_level": {str(level): round(mean, 3) for level, mean in means.items()},
+        "amount_ratio_5_to_1": None if ratio is None else round(ratio, 2),
+    }
