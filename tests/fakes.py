@@ -135,7 +135,7 @@ class FakePredictor:
 
 @dataclass
 class FakeDenoising:
-    """Keeps what each step was given; the latent is the start plus all noise, scaled by the shot's mean."""
+    """Keeps what each step was given; the latent depends on the start, the shot and the noise."""
 
     now: FloatArray
     steps: list[tuple[tuple[float, ...], float, tuple[int, ...]]]
@@ -162,7 +162,7 @@ class FakeDenoiser:
     def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> FakeDenoising:
         self.motion_scopes.append(motion_scope)
         self.steps.clear()
-        return FakeDenoising(latent + shot.mean(), self.steps, self.fail_at)
+        return FakeDenoising((latent + np.tanh(shot.sum())).astype(np.float32), self.steps, self.fail_at)
 
 
 class FakeVae:

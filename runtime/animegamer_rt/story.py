@@ -68,7 +68,7 @@ def _adverb(values: dict[str, list[str]]) -> str:
     if not level.lstrip("-").isdigit():
         return level
     if int(level) not in LEVEL_ADVERBS:
-        raise InstructionError("unknown motion level", where="<ML>", found=level, expected="1 to 5, or an adverb")
+        raise InstructionError("unknown motion level", found=level, expected="1 to 5, or an adverb")
     return LEVEL_ADVERBS[int(level)]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 
@@ -42,7 +42,8 @@ class Vae:
         try:
             yield from frames
         finally:
-            frames, rest_seconds = rest.result()
+            wait([rest])  # also when the caller stops early: the engine is free again once this returns
+        frames, rest_seconds = rest.result()
         self.seconds = first_seconds + rest_seconds
         yield from frames
 

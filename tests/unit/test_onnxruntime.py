@@ -1,0 +1,161 @@
+"""The real onnxruntime, on the tiny bundle's real ONNX parts."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import fakes
+from animegamer_rt.backends.onnxruntime import available_cores, open_engines
+from animegamer_rt.bundle import Bundle, write_manifest
+from animegamer_rt.errors import BackendError, BundleError
+from animegamer_rt.events import FrameReady
+from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.prompt import PastTurn, Prompter
+from animegamer_rt.schedule import even_plan
+from animegamer_rt.session import Session
+from animegamer_rt.state import GameState, Instruction
+
+RANDOM = np.random.default_rng(5)
+SHOT = RANDOM.normal(size=(226, 8)).astype(np.float32)
+
+
+def latent() -> np.ndarray:
+    return RANDOM.normal(size=(1, 5, 16, 2, 3)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return fakes.write_bundle(tmp_path_factory.mktemp("bundles") / "tiny")
+
+
+def test_game_is_the_same_bytes_in_every_run_and_process(bundle: Bundle) -> None:
+    rooms = open_rooms(bundle, open_engines(bundle))
+
+    def digest() -> str:
+        session, sha = Session.start(bundle, 7), hashlib.sha256()
+        for text in ("Mia waves.", "Tobo runs.", "Mia flies."):
+            for event in run_turn(rooms, session, Instruction(text)):
+                if isinstance(event, FrameReady):
+                    sha.update(event.frame.tobytes())
+        return sha.hexdigest()
+
+    assert digest() == digest()
+
+
+def test_denoising_is_the_contracts_arithmetic(bundle: Bundle) -> None:
+    plan, start = even_plan(5, pair_every=2), latent()
+    noises = [latent() for _ in plan.steps]
+    denoising = open_engines(bundle).denoiser.begin(start, SHOT, 10.0)
+    now, x0_prev, difference = start, np.zeros_like(start), np.zeros_like(start)
+    for step, noise in zip(plan, noises, strict=True):
+        denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, noise)
+        c = step.coefficients
+        rows = [np.tanh(now + SHOT.mean()) * (row + 1) / 4 + 0.1 for row in step.rows]
+        difference = rows[-1] - rows[0] + c.reuse * difference
+        x0 = c.signal * now - c.sigma * (rows[-1] + c.guidance_minus_one * difference)
+        now = c.c_latent * now + c.c_x0 * x0 + c.c_x0_prev * x0_prev + c.c_noise * noise
+        x0_prev = x0
+        np.testing.assert_allclose(denoising.latent(), now, atol=1e-4)
+
+
+def test_denoising_leaves_the_callers_noise_and_earlier_latents_alone(bundle: Bundle) -> None:
+    start, noise = latent(), latent()
+    kept = start.copy(), noise.copy()
+    denoising = open_engines(bundle).denoiser.begin(start, SHOT, 10.0)
+    results = []
+    for step in even_plan(4):
+        denoising.step(np.array(step.coefficients, np.float32), 500.0, step.rows, noise)
+        results.append((denoising.latent(), denoising.latent().copy()))
+    assert (start == kept[0]).all() and (noise == kept[1]).all()
+    assert all((held == copied).all() for held, copied in results)
+
+
+def test_predictor_extends_the_cache_of_its_prefill(bundle: Bundle) -> None:
+    predictor, prompter = open_engines(bundle).predictor, Prompter.from_bundle(bundle)
+    prompt = prompter.write("Mia waves.", [PastTurn("Tobo runs.", GameState(1, 2, 3, 4), SHOT.astype(np.float16))])
+    prefill = predictor.prefill(prompt)
+    assert prefill.shot.shape == (226, 8) and prefill.logits.shape == (fakes.vocabulary(),)
+    logits, cache = predictor.extend(np.array([3, 4, 5]), prefill.cache)
+    again, _ = predictor.extend(np.array([3, 4, 5]), prefill.cache)
+    assert (logits == again).all(), "extending must not change the cache it was given"
+    longer, _ = predictor.extend(np.array([6]), cache)
+    total = float(prompt.ids.sum() + 3 + 4 + 5 + 6)
+    np.testing.assert_allclose(longer[:3], np.cos(np.arange(3) * total * 2 * 0.01), atol=0.05)
+
+
+def test_vae_gives_every_pixel_format_and_both_ways_up(bundle: Bundle) -> None:
+    vae, whole = open_engines(bundle).vae, latent()
+    first, caches = vae.first(whole[:, :3], (0, 1, 2), False)
+    rest = vae.next(whole[:, 3:], caches, (0, 1, 2), False)
+    assert first.shape == (9, 16, 24, 3) and rest.shape == (8, 16, 24, 3) and first.dtype == np.uint8
+    bgra, _ = vae.first(whole[:, :3], (2, 1, 0, 3), True)
+    assert (bgra[:, ::-1, :, [2, 1, 0]] == first).all() and (bgra[..., 3] == 255).all()
+
+
+def test_cuda_is_refused_where_there_is_none(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    with pytest.raises(BackendError, match=r"no CUDAExecutionProvider.*`gpu` extra"):
+        open_engines(bundle, provider="cuda")
+
+
+def test_silent_fall_back_to_the_cpu_is_refused(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = onnxruntime.InferenceSession
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
+    monkeypatch.setattr(
+        onnxruntime, "InferenceSession", lambda path, options, providers: real(path, options, ["CPUExecutionProvider"])
+    )
+    with pytest.raises(BackendError, match="CUDAExecutionProvider did not start; found CPUExecutionProvider"):
+        open_engines(bundle, provider="cuda")
+
+
+def test_unknown_provider_is_refused(bundle: Bundle) -> None:
+    with pytest.raises(BackendError, match="unknown provider; found 'gpu'; expected cpu or cuda"):
+        open_engines(bundle, provider="gpu")
+
+
+def test_part_with_other_inputs_is_refused_and_named(tmp_path: Path) -> None:
+    bundle = fakes.write_bundle(tmp_path / "tiny")
+    parts = dict(bundle.manifest.parts)
+    parts["denoiser"] = parts["vae_first"]
+    mixed = write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))
+    with pytest.raises(
+        BackendError, match=r"vae_first\.onnx: the part's inputs are not the contract's; found latent, ch"
+    ):
+        open_engines(mixed)
+
+
+def test_part_that_is_no_onnx_file_is_named(tmp_path: Path) -> None:
+    bundle = fakes.write_bundle(tmp_path / "tiny")
+    (bundle.folder / "denoiser.onnx").write_bytes(b"not a graph")
+    with pytest.raises(BackendError, match=r"denoiser\.onnx: the part cannot be loaded"):
+        open_engines(write_manifest(bundle.folder, bundle.manifest))
+
+
+def test_bundle_without_a_part_is_refused(tmp_path: Path) -> None:
+    bundle = fakes.write_bundle(tmp_path / "tiny")
+    parts = {name: part for name, part in bundle.manifest.parts.items() if name != "vae_next"}
+    with pytest.raises(BundleError, match="no part 'vae_next'"):
+        open_engines(write_manifest(bundle.folder, replace(bundle.manifest, parts=parts)))
+
+
+def test_misshapen_input_is_an_error_of_ours(bundle: Bundle) -> None:
+    denoising = open_engines(bundle).denoiser.begin(latent(), SHOT[:, :4], 10.0)
+    with pytest.raises(BackendError, match="a part failed to run"):
+        denoising.step(np.zeros(8, np.float32), 500.0, (1,), latent())
+
+
+def test_cores_are_those_this_process_may_use() -> None:
+    assert available_cores() >= 1
+
+
+def test_playing_imports_no_torch() -> None:
+    code = "import sys, animegamer_rt.backends.onnxruntime, animegamer_rt.pipeline; print('torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
