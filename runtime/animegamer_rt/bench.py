@@ -39,7 +39,6 @@ READY = "import sys; from animegamer_rt.play import get_ready; get_ready(*sys.ar
 """What a fresh process runs to be measured from its start to the first prompt."""
 RECORD_FORMAT = 1
 MATMUL_SIDE = 1024
-BRANCHES = {"pair": 2, "conditional": 1, "reuse": 1}
 
 
 def bench(bundle_name: str, plan: str | None, turns: int, results: Path) -> int:
@@ -64,6 +63,7 @@ def bench(bundle_name: str, plan: str | None, turns: int, results: Path) -> int:
         "shape": [geometry.frames, geometry.height, geometry.width],
         "plan": rooms.plan_name,
         "steps": len(rooms.plan.steps),
+        "branches": branches(rooms),
         "peer": None,
         "precision": {name: part.precision for name, part in bundle.manifest.parts.items()},
         "n": turns,
@@ -122,8 +122,12 @@ def denoiser_floor(rooms: Rooms) -> float | None:
     tokens += geometry.latent_frames * (geometry.latent_height // patch) * (geometry.latent_width // patch)
     width, layers = int(size["hidden"]), int(size["layers"])
     operations = layers * (24.0 * tokens * width**2 + 4.0 * tokens**2 * width)
-    branches = sum(BRANCHES[step.branch] for step in rooms.plan.steps)
-    return round(branches * operations / _matmul_rate(), 4)
+    return round(branches(rooms) * operations / _matmul_rate(), 4)
+
+
+def branches(rooms: Rooms) -> int:
+    """How many times a turn runs the denoiser's network: twice for a guided pair, else once a step."""
+    return sum(len(step.rows) for step in rooms.plan.steps)
 
 
 def machine() -> str:

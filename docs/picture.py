@@ -1,0 +1,73 @@
+"""The animated picture of README: plays docs/story.txt for real and draws clips, instructions and state as a GIF.
+
+`make picture` runs it. The frames are the pipeline's own; only the strip below them is added.
+"""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageFont
+
+from animegamer_rt.backends.onnxruntime import open_engines
+from animegamer_rt.bundle import open_bundle
+from animegamer_rt.clip import Frames
+from animegamer_rt.events import FrameReady, StatePredicted
+from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.script import read_script
+from animegamer_rt.session import Session
+from animegamer_rt.state import CharacterState, Instruction
+
+DOCS = Path(__file__).resolve().parent
+SCALE, STRIP, MARGIN = 3, 74, 10
+BARS = {"stamina": "#e15759", "social": "#b07aa1", "entertainment": "#edc948"}
+COLOURS = 128
+
+
+def draw(frame: Frames, text: str, state: CharacterState) -> Image.Image:
+    """One frame, enlarged, over a strip with the instruction and the character's values."""
+    height, width, _ = frame.shape
+    picture = Image.new("RGB", (width * SCALE, height * SCALE + STRIP), "#1f2430")
+    picture.paste(Image.fromarray(frame).resize((width * SCALE, height * SCALE), Image.Resampling.BICUBIC))
+    pen = ImageDraw.Draw(picture)
+    words, small = ImageFont.load_default(15), ImageFont.load_default(11)
+    for row, line in enumerate(textwrap.wrap(text, 56)[:2]):
+        pen.text((MARGIN, height * SCALE + 7 + 19 * row), line, fill="#f2f2f2", font=words)
+    each = (width * SCALE - 2 * MARGIN) // len(BARS)
+    for column, (name, colour) in enumerate(BARS.items()):
+        x, y, full = MARGIN + column * each, height * SCALE + 52, each - 20
+        pen.rectangle((x, y + 13, x + full, y + 17), fill="#3a4150")
+        pen.rectangle((x, y + 13, x + full * getattr(state, name) // 100, y + 17), fill=colour)
+        pen.text((x, y - 2), f"{name} {getattr(state, name)}", fill="#c8ccd4", font=small)
+    return picture
+
+
+def main() -> None:
+    """Play the story and write the GIF."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bundle", default="pocket")
+    parser.add_argument("--plan")
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--story", default=str(DOCS / "story.txt"))
+    parser.add_argument("--out", type=Path, default=DOCS / "game.gif")
+    options = parser.parse_args()
+    bundle = open_bundle(options.bundle)
+    rooms = open_rooms(bundle, open_engines(bundle), plan=options.plan)
+    session = Session.start(bundle, seed=options.seed)
+    pictures = []
+    for text in read_script(options.story):
+        for event in run_turn(rooms, session, Instruction.parse(text)):
+            if isinstance(event, StatePredicted):
+                state = event.shown
+            elif isinstance(event, FrameReady):
+                pictures.append(draw(event.frame, text, state))
+    palette = [picture.quantize(COLOURS, dither=Image.Dither.NONE) for picture in pictures]
+    duration = 1000 // bundle.manifest.geometry.fps
+    palette[0].save(options.out, save_all=True, append_images=palette[1:], duration=duration, loop=0, optimize=True)
+    print(f"{options.out}: {len(pictures)} frames, {options.out.stat().st_size / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""README is true: its code runs, its commands exist, its links lead somewhere, its table is the measured one."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import house
+import pytest
+
+ROOT = house.ROOT
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "benchmarks").glob("*.md")),
+    *ROOT.glob("docs/*.md"),
+]
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[str]:
+    return [line for block in blocks("sh") for line in block.splitlines() if line]
+
+
+def test_python_code_runs_as_it_stands(tmp_path: Path) -> None:
+    (code,) = blocks("python")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("GameState(") == 2
+    assert done.stdout.count("(96, 144, 3) uint8") == 34
+
+
+def test_game_command_plays_the_story(tmp_path: Path) -> None:
+    (command,) = [line for line in commands() if line.startswith("animegamer-rt ")]
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    words = shlex.split(command)[1:]
+    done = subprocess.run([sys.executable, "-m", "animegamer_rt", *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    game = json.loads((tmp_path / words[-1] / "game.json").read_text(encoding="utf-8"))
+    lines = (ROOT / "docs" / "story.txt").read_text(encoding="utf-8").splitlines()
+    assert [turn["instruction"] for turn in game["turns"]] == [line for line in lines if not line.startswith("#")]
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    named = set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE))
+    assert {"play", "test"} <= named
+    assert named <= set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_files_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_ci_runs_the_test_command_of_readme() -> None:
+    assert "make test" in commands()
+    assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+
+
+def test_table_is_the_measured_one() -> None:
+    done = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "table.py"), "--check"])
+    assert done.returncode == 0, "run: python benchmarks/table.py"
+
+
+def test_picture_loads_quickly() -> None:
+    assert (ROOT / "docs" / "game.gif").stat().st_size < 6e6
