@@ -153,6 +153,16 @@ def parse(text: str, game: Sequence[Scene] = (), seed: int = 0) -> Scene:
     return Scene(characters, motion, level, place, night, outfits, start_x, seed)
 
 
+def said_parts(text: str) -> frozenset[str]:
+    """Which of the PARTS a text says; the rest must come from the game so far or from the defaults."""
+    lowered = text.lower()
+    words = {
+        "characters": [name.lower() for name in CHARACTERS], "adverb": ADVERBS, "place": PLACES,
+        "time": ("day", "night"), "outfit": OUTFITS, "position": tuple(_PLACED.values()),
+    }
+    return frozenset(part for part in PARTS if any(_word(word, lowered) for word in words[part]))
+
+
 def _word(word: str, text: str) -> re.Match[str] | None:
     return re.search(rf"\b{word}\b", text)
 

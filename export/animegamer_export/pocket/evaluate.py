@@ -1,0 +1,177 @@
+"""How well turns are played: held-out instructions and five-turn games, judged, counted, and put into one dict.
+
+Whoever plays is given as a function, so that the same figures can be had of a bundle, of a model in training, and of
+the renderer itself (`play_rendered`), which gives the ceiling. It does not know how a turn is played.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .captions import caption, parse, said_parts, sample_game
+from .dataset import sample_scenes
+from .judge import Judge, Reading, read_clips
+from .motion import LEVELS, MotionScale, fit_scale, motion_amount, motion_figures
+from .scene import DEFAULT_OUTFIT, Scene, position, strengths
+from .world import render
+
+Clip: TypeAlias = npt.NDArray[np.uint8]
+States: TypeAlias = tuple[int, int, int, int]
+Play: TypeAlias = Callable[[list[str], int], Sequence[tuple[Clip, States]]]
+"""Plays a game from its start: (instructions, seed) -> the turns' clips, uint8 [17, 96, 144, 3], and states (motion
+level, social, entertainment, stamina)."""
+
+POSITION_TOLERANCE_PX = 16
+"""A turn starts where the last ended if the judge sees it within two grid steps (9 % of the picture's width)."""
+_STATES = ("motion_level", "social", "entertainment", "stamina")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class JudgedTurn:
+    """One played turn beside what was asked: the scene it should show, the text, and what was seen."""
+
+    scene: Scene
+    instruction: str
+    turn: int
+    clip: Clip
+    states: States
+    reading: Reading
+    amount: float
+
+
+def fit_motion_scale(clips_per_level: int = 40, seed: int = 11) -> MotionScale:
+    """The level thresholds, fitted on rendered training clips."""
+    scenes = [
+        dataclasses.replace(scene, level=1 + index % LEVELS)
+        for index, scene in enumerate(sample_scenes(clips_per_level * LEVELS, seed))
+    ]
+    return fit_scale([motion_amount(render(scene)) for scene in scenes], [scene.level for scene in scenes])
+
+
+def held_out_turns(count: int, seed: int) -> list[tuple[Scene, str]]:
+    """First turns of combinations that training never saw, as reference captions; the levels take turns."""
+    turns = []
+    for index, scene in enumerate(sample_scenes(count, seed, train=False)):
+        start_x = position("centre", len(scene.characters))
+        scene = dataclasses.replace(scene, level=1 + index % LEVELS, start_x=start_x)
+        turns.append((scene, caption(scene)))
+    return turns
+
+
+def held_out_games(count: int, turns: int, seed: int) -> list[list[tuple[Scene, str]]]:
+    """Games whose last turn is a combination that training never saw."""
+    rng = random.Random(seed)
+    return [sample_game(rng, turns, train=False) for _ in range(count)]
+
+
+def play_rendered(instructions: list[str], seed: int) -> list[tuple[Clip, States]]:
+    """The perfect player: reads each instruction as it is meant and renders it. Its figures are the ceiling."""
+    game: list[Scene] = []
+    for index, instruction in enumerate(instructions):
+        game.append(parse(instruction, game, seed * 1000 + index))
+    return [(render(scene), strengths(scene)) for scene in game]
+
+
+def judge_game(play: Play, judge: Judge, game: Sequence[tuple[Scene, str]], seed: int) -> list[JudgedTurn]:
+    """Plays a game and looks at every turn."""
+    played = list(play([instruction for _, instruction in game], seed))
+    readings = read_clips(judge, np.stack([clip for clip, _ in played]))
+    return [
+        JudgedTurn(scene, instruction, index, clip, states, reading, motion_amount(clip))
+        for index, ((scene, instruction), (clip, states), reading) in enumerate(
+            zip(game, played, readings, strict=True)
+        )
+    ]
+
+
+def evaluate(
+    play: Play, judge: Judge, scale: MotionScale, single_turns: int = 40, games: int = 8, turns: int = 5,
+    seed: int = 2024,
+) -> tuple[dict[str, object], list[JudgedTurn]]:
+    """All figures of a player on held-out instructions with fixed seeds, and the judged turns they were counted on."""
+    singles = [
+        judge_game(play, judge, [turn], seed + index)[0]
+        for index, turn in enumerate(held_out_turns(single_turns, seed))
+    ]
+    longer = [
+        judge_game(play, judge, game, seed + 500 + index)
+        for index, game in enumerate(held_out_games(games, turns, seed + 1))
+    ]
+    judged = singles + [turn for game in longer for turn in game]
+    figures: dict[str, object] = {
+        "seed": seed,
+        "held_out_single_turns": len(singles),
+        "games": len(longer),
+        "turns_per_game": turns,
+        "instruction": instruction_figures(singles),
+        "motion": motion_figures([turn.amount for turn in singles], [turn.scene.level for turn in singles], scale),
+        "states": state_figures(judged),
+        "game": consistency_figures(longer),
+    }
+    return figures, judged
+
+
+def instruction_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]:
+    """The share of turns that show what was asked, field by field, and their mean."""
+    figures = {
+        "characters": _share(turn.reading.characters == frozenset(turn.scene.characters) for turn in judged),
+        "outfits": _share(_outfits_right(turn) for turn in judged),
+        "place": _share(turn.reading.place == turn.scene.place for turn in judged),
+        "day_or_night": _share(turn.reading.night == turn.scene.night for turn in judged),
+        "motion": _share(turn.reading.motion == turn.scene.motion for turn in judged),
+    }
+    known = [value for value in figures.values() if value is not None]
+    return {**figures, "mean": round(float(np.mean(known)), 4) if known else None}
+
+
+def state_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]:
+    """The share of turns whose states are exactly right, one by one and all four."""
+    pairs = [(turn.states, strengths(turn.scene)) for turn in judged]
+    figures = {
+        name: _share(tuple(states)[index] == truth[index] for states, truth in pairs)
+        for index, name in enumerate(_STATES)
+    }
+    return {**figures, "all_four": _share(tuple(states) == truth for states, truth in pairs)}
+
+
+def consistency_figures(games: Sequence[Sequence[JudgedTurn]]) -> dict[str, object]:
+    """What later turns keep although the text does not say it, and how each turn of a game fares."""
+    later = [turn for game in games for turn in game[1:]]
+    unsaid = {part: [turn for turn in later if part not in said_parts(turn.instruction)]
+              for part in ("characters", "place", "time", "outfit", "position")}
+    worn = [turn for turn in unsaid["outfit"] if any(outfit != DEFAULT_OUTFIT for outfit in turn.scene.outfits)]
+    errors = [abs(turn.reading.start_x - turn.scene.start_x) for turn in unsaid["position"]]
+    length = max((len(game) for game in games), default=0)
+    return {
+        "characters_kept": _share(t.reading.characters == frozenset(t.scene.characters) for t in unsaid["characters"]),
+        "place_kept": _share(turn.reading.place == turn.scene.place for turn in unsaid["place"]),
+        "day_or_night_kept": _share(turn.reading.night == turn.scene.night for turn in unsaid["time"]),
+        "outfit_kept": _share(_outfits_right(turn) for turn in worn),
+        "position_kept": _share(error <= POSITION_TOLERANCE_PX for error in errors),
+        "position_error_px": round(float(np.mean(errors)), 2) if errors else None,
+        "counted": {"characters": len(unsaid["characters"]), "place": len(unsaid["place"]),
+                    "time": len(unsaid["time"]), "outfit": len(worn), "position": len(errors)},
+        "instruction_mean_by_turn": [
+            instruction_figures([game[index] for game in games if index < len(game)])["mean"]
+            for index in range(length)
+        ],
+    }
+
+
+def _outfits_right(turn: JudgedTurn) -> bool:
+    """Every asked-for character that is seen wears the right clothes, and at least one is seen."""
+    asked = dict(zip(turn.scene.characters, turn.scene.outfits, strict=True))
+    seen = {name: outfit for name, outfit in turn.reading.outfits.items() if name in asked}
+    return bool(seen) and all(asked[name] == outfit for name, outfit in seen.items())
+
+
+def _share(right: Iterable[bool]) -> float | None:
+    """The share of true values, to four places; None of nothing."""
+    values = list(right)
+    return round(sum(values) / len(values), 4) if values else None

@@ -1,0 +1,71 @@
+"""Contact sheets: what was generated above what the renderer would show, under the caption of each.
+
+It does not know how either was made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+_BAR_PX, _GAP_PX = 18, 4
+_PAPER, _TEXT, _FAINT = (250, 248, 244), (50, 40, 60), (150, 140, 150)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SheetRow:
+    """One row: its caption and its clips by label, each uint8 [17, 96, 144, 3], drawn below each other."""
+
+    caption: str
+    clips: dict[str, npt.NDArray[np.uint8]]
+
+
+def contact_sheet(
+    rows: Sequence[SheetRow], path: Path, frames: Sequence[int] = (0, 3, 6, 9, 12, 16), columns: int = 1
+) -> None:
+    """Writes a PNG with the chosen frames of every row's clips.
+
+    Raises:
+        ValueError: there are no rows, or a clip has too few frames.
+        OSError: the file cannot be written.
+    """
+    if not rows:
+        raise ValueError("a contact sheet needs at least one row")
+    blocks = [_block(row, frames) for row in rows]
+    blocks += [np.full_like(blocks[0], _PAPER)] * (-len(blocks) % columns)
+    lines = [np.concatenate(blocks[start : start + columns], axis=1) for start in range(0, len(blocks), columns)]
+    sheet = np.concatenate(lines, axis=0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not cv2.imwrite(str(path), sheet[..., ::-1]):
+        raise OSError(f"cannot write the contact sheet {path}")
+
+
+def _block(row: SheetRow, frames: Sequence[int]) -> npt.NDArray[np.uint8]:
+    for label, clip in row.clips.items():
+        if max(frames) >= len(clip):
+            raise ValueError(f"the clip {label!r} of {row.caption!r} has {len(clip)} frames, needs {max(frames) + 1}")
+    strips = {label: np.concatenate([clip[frame] for frame in frames], axis=1) for label, clip in row.clips.items()}
+    width = max(strip.shape[1] for strip in strips.values()) + 2 * _GAP_PX
+    height = _BAR_PX + sum(strip.shape[0] + _GAP_PX for strip in strips.values())
+    block = np.full((height, width, 3), _PAPER, np.uint8)
+    _write(block, row.caption, _GAP_PX, _TEXT)
+    labels = " / ".join(strips)
+    _write(block, labels, width - _GAP_PX - _text_width(labels), _FAINT)
+    y = _BAR_PX
+    for strip in strips.values():
+        block[y : y + strip.shape[0], _GAP_PX : _GAP_PX + strip.shape[1]] = strip
+        y += strip.shape[0] + _GAP_PX
+    return block
+
+
+def _text_width(text: str) -> int:
+    return int(cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, 0.42, 1)[0][0])
+
+
+def _write(block: npt.NDArray[np.uint8], text: str, x: int, color: tuple[int, int, int]) -> None:
+    cv2.putText(block, text, (x, _BAR_PX - 5), cv2.FONT_HERSHEY_SIMPLEX, 0.42, color, 1, cv2.LINE_AA)
