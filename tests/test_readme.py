@@ -10,8 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import house
 import pytest
+
+import house
 
 ROOT = house.ROOT
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The wheel plays in a clean environment without the checkout: `python tests/wheel_plays.py dist`, part of `make dist`."""
+"""The wheel plays in a clean environment without the checkout. Run by `make dist`."""
 
 from __future__ import annotations
 
@@ -40,9 +40,7 @@ def main(folder: Path) -> int:
         installed = json.loads(subprocess.run(listed, check=True, env=environment, capture_output=True).stdout)
         assert "torch" not in {package["name"] for package in installed}, "the base install pulls torch"
         size = sum(path.lstat().st_size for path in (clean / "venv").rglob("*") if path.is_file()) / 2**20
-    print(
-        f"{wheels[0].name}: {mib:.1f} MiB; {len(turns)} turns in {seconds:.1f} s; a clean environment has {size:.0f} MiB"
-    )
+    print(f"{wheels[0].name}: {mib:.1f} MiB; {len(turns)} turns in {seconds:.1f} s; the environment has {size:.0f} MiB")
     return 0
 
 
