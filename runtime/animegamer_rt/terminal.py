@@ -7,18 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-from rich.color import Color
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.live import Live
+from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as ProgressBar
-from rich.segment import Segment
-from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -28,12 +22,11 @@ from .clip import Frames
 from .errors import AnimeGamerError
 from .gamefile import GameFolder, Seconds
 from .manifest import World
+from .preview import show_clip
 from .state import CharacterState
 from .suggest import completions
 
 BAR_CELLS = 20
-PREVIEW_CELLS = 72
-"""Widest preview, in terminal columns; a column shows one pixel across and two down."""
 COLOURS = {"stamina": "red", "social": "magenta", "entertainment": "yellow"}
 QUIT, HELP = ("quit", "exit", "/quit", "/exit"), ("help", "?", "/help")
 
@@ -150,7 +143,7 @@ class Terminal:
         """Show the clip, where it is, and where the time went."""
         self._vae_seconds = seconds.vae
         if self._frames:
-            self._play(playback_seconds / len(self._frames))
+            show_clip(self._console, self._frames, playback_seconds)
         stages = f"predictor {seconds.predictor:.2f}, denoiser {seconds.denoiser:.2f}, vae {seconds.vae:.2f}"
         self._say(f"  {clip}  ({playback_seconds:.1f} s of play in {seconds.total:.2f} s: {stages})", "dim")
 
@@ -175,13 +168,6 @@ class Terminal:
     def _say(self, text: str, style: str = "") -> None:
         self._console.print(Text(text, style), soft_wrap=True)
 
-    def _play(self, frame_seconds: float) -> None:
-        with Live(console=self._console, auto_refresh=False, transient=False) as live:
-            start = time.monotonic()
-            for number, frame in enumerate(self._frames):
-                live.update(BlockPicture(frame), refresh=True)
-                time.sleep(max(0.0, start + (number + 1) * frame_seconds - time.monotonic()))
-
 
 class TurnView:
     """One running turn on the terminal: takes its events as they come."""
@@ -199,24 +185,6 @@ class TurnView:
             self._bar.update(self._task, description="drawing", completed=event.step, total=event.steps, left=left)
         elif isinstance(event, events.FrameReady):
             self._terminal.keep_frame(event.frame)
-
-
-class BlockPicture:
-    """A picture in half blocks: a cell shows one pixel across and two down."""
-
-    def __init__(self, frame: Frames) -> None:
-        self._frame = frame
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The rows of cells, as wide as fits."""
-        height, width, _ = self._frame.shape
-        step = -(-width // min(PREVIEW_CELLS, options.max_width))
-        cropped = self._frame[: height // (2 * step) * 2 * step, : width // step * step].astype(np.uint16)
-        small = cropped.reshape(len(cropped) // step, step, -1, step, 3).mean((1, 3)).astype(int)
-        for top, bottom in zip(small[::2], small[1::2], strict=True):
-            for upper, lower in zip(top, bottom, strict=True):
-                yield Segment("▀", Style(color=Color.from_rgb(*upper), bgcolor=Color.from_rgb(*lower)))
-            yield Segment.line()
 
 
 @contextlib.contextmanager
