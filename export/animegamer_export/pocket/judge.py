@@ -24,6 +24,7 @@ _CHANNELS = (32, 64, 96, 128)
 _SHRINK = 2
 """The judge looks at half size: fine blur, which it should forgive, is gone, and it learns four times as fast."""
 _ROWS, _COLUMNS = 3, 9
+_WHOLE = (len(PLACES), 1, len(MOTIONS), 2)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,9 +41,11 @@ class Reading:
 
 
 class Judge(nn.Module):
-    """Six frames stacked as channels -> logits: characters, their outfits, place, night, motion, two positions."""
+    """Six frames stacked as channels -> logits: characters, their outfits, place, night, motion, two positions.
 
-    SIZES = (len(CHARACTERS), len(CHARACTERS) * len(OUTFITS), len(PLACES), 1, len(MOTIONS), 2)
+    Who is there and what is worn is read off a 6 x 9 map, so that each of two characters keeps its own clothes: a
+    character is present if some place of the map says so, and is dressed as the map says at that place.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,15 +56,21 @@ class Judge(nn.Module):
                        nn.Conv2d(width, width, 3, padding=1), nn.GroupNorm(8, width), nn.SiLU()]
             channels = width
         self.trunk = nn.Sequential(*layers)
+        self.who = nn.Conv2d(channels, len(CHARACTERS), 1)
+        self.worn = nn.Conv2d(channels, len(CHARACTERS) * len(OUTFITS), 1)
         self.hidden = nn.Linear(channels * _ROWS * _COLUMNS, 256)
-        self.out = nn.Linear(256, sum(self.SIZES))
+        self.out = nn.Linear(256, sum(_WHOLE))
 
     def forward(self, frames: Tensor) -> tuple[Tensor, ...]:
-        """float [B, 18, 48, 72] about -1..1 -> the six groups of logits (positions in picture widths)."""
+        """float [B, 18, 48, 72] about -1..1 -> who [B, 5], outfits [B, 15], place [B, 8], night [B, 1],
+        motion [B, 9] and the first and last x in picture widths [B, 2]."""
         seen = self.trunk(frames)
-        seen = nn.functional.adaptive_avg_pool2d(seen, (_ROWS, _COLUMNS)).flatten(1)
-        groups: tuple[Tensor, ...] = self.out(nn.functional.silu(self.hidden(seen))).float().split(self.SIZES, dim=1)
-        return groups
+        presence = self.who(seen).float().flatten(2)
+        clothes = self.worn(seen).float().flatten(2).unflatten(1, (len(CHARACTERS), len(OUTFITS)))
+        worn = (presence.softmax(dim=2)[:, :, None] * clothes).sum(dim=3).flatten(1)
+        whole = nn.functional.adaptive_avg_pool2d(seen, (_ROWS, _COLUMNS)).flatten(1)
+        groups = self.out(nn.functional.silu(self.hidden(whole))).float().split(_WHOLE, dim=1)
+        return presence.amax(dim=2), worn, *groups
 
 
 def stack_frames(clips: npt.NDArray[np.uint8]) -> Tensor:
