@@ -1,0 +1,210 @@
+"""The published checkpoints, read into our networks: low-rank additions merged, no pickled code run, nothing ignored.
+
+It does not convert or quantise. Source: MODEL.md sections 1, 2, 4 and 6. Every reader raises CheckpointError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from animegamer_export.checkpoints.files import Shape, TensorFile, open_hugging_face, open_torch, read_json
+from animegamer_export.checkpoints.names import DENOISER, DIFFUSION, PEFT, PREDICTOR, Naming, vae_naming
+from animegamer_export.checkpoints.recipe import Recipe, make_recipe, overlay, wanted_shapes
+from animegamer_rt.errors import CheckpointError
+from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
+from animegamer_rt.models.encoder import Encoder, EncoderSize
+from animegamer_rt.models.predictor import Predictor, PredictorSize
+from animegamer_rt.models.vae import VaeDecoder, VaeSize
+
+DENOISER_ALPHA = 1.0
+PREDICTOR_ALPHA = 32.0
+
+
+@dataclass(frozen=True, slots=True)
+class DenoiserCheckpoint:
+    """The denoiser and the encoder, which share a file; `dead` maps each unused key to the reason."""
+
+    denoiser: Denoiser
+    encoder: Encoder
+    dead: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class VaeCheckpoint:
+    """The vae decoder; `dead` maps each unused key to the reason."""
+
+    decoder: VaeDecoder
+    dead: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PredictorCheckpoint:
+    """The predictor; `dead` maps each unused key to the reason."""
+
+    predictor: Predictor
+    dead: Mapping[str, str]
+
+
+def read_denoiser(
+    path: Path,
+    *,
+    latent_height: int = 60,
+    latent_width: int = 90,
+    alpha: float = DENOISER_ALPHA,
+    dtype: torch.dtype = torch.float32,
+) -> DenoiserCheckpoint:
+    """Denoiser and encoder of a SAT checkpoint (dict `module`); other sizes are read from its shapes."""
+    file = open_torch(path, "module")
+    size, encoder_size = denoiser_sizes(file, latent_height, latent_width)
+    with torch.device("meta"):
+        denoiser, encoder = Denoiser(size), Encoder(encoder_size)
+    recipe = denoiser_recipe(file, denoiser, encoder, alpha)
+    recipe.load_into(denoiser, "denoiser.", dtype)
+    recipe.load_into(encoder, "encoder.", dtype)
+    return DenoiserCheckpoint(denoiser.eval(), encoder.eval(), recipe.dead)
+
+
+def read_vae(path: Path, *, norm_groups: int = 32, dtype: torch.dtype = torch.float32) -> VaeCheckpoint:
+    """The decoder of a 3D-VAE checkpoint (dict `state_dict`); other sizes are read from its shapes."""
+    file = open_torch(path, "state_dict")
+    with torch.device("meta"):
+        decoder = VaeDecoder(vae_size(file, norm_groups))
+    recipe = vae_recipe(file, decoder)
+    recipe.load_into(decoder, dtype=dtype)
+    return VaeCheckpoint(decoder.eval(), recipe.dead)
+
+
+def read_predictor(
+    mistral: Path, adapter: Path, *, alpha: float = PREDICTOR_ALPHA, dtype: torch.dtype = torch.float32
+) -> PredictorCheckpoint:
+    """The predictor of a Hugging Face Mistral folder and the published `pytorch_model.bin` over it.
+
+    The adapter's file may hold the base weights too; those of the folder are then dead.
+    """
+    adapter_file = open_torch(adapter)
+    size = predictor_size(read_json(mistral / "config.json"), adapter_file, mistral / "config.json")
+    file, replaced = overlay(adapter_file, open_hugging_face(mistral), PREDICTOR, PEFT)
+    with torch.device("meta"):
+        predictor = Predictor(size)
+    recipe = predictor_recipe(file, predictor, alpha)
+    recipe.load_into(predictor, dtype=dtype)
+    return PredictorCheckpoint(predictor.eval(), {**recipe.dead, **replaced})
+
+
+def denoiser_recipe(file: TensorFile, denoiser: Denoiser, encoder: Encoder, alpha: float = DENOISER_ALPHA) -> Recipe:
+    """The recipe of both networks; `alpha` over the file's rank is the scale of the low-rank additions."""
+    wanted = wanted_shapes({"denoiser.": denoiser, "encoder.": encoder})
+    shot_tokens = denoiser.size.shot_tokens
+    return make_recipe(file, wanted, DENOISER, alpha=alpha, shot_tokens=shot_tokens, what="denoiser checkpoint")
+
+
+def vae_recipe(file: TensorFile, decoder: VaeDecoder) -> Recipe:
+    """The recipe of the decoder."""
+    naming = vae_naming(len(decoder.size.multipliers))
+    return make_recipe(file, wanted_shapes({"": decoder}), naming, what="vae checkpoint")
+
+
+def predictor_recipe(file: TensorFile, predictor: Predictor, alpha: float = PREDICTOR_ALPHA) -> Recipe:
+    """The recipe of the predictor; `alpha` over the file's rank is the scale of the low-rank additions."""
+    return make_recipe(file, wanted_shapes({"": predictor}), PREDICTOR, alpha=alpha, what="predictor checkpoint")
+
+
+def denoiser_sizes(file: TensorFile, latent_height: int, latent_width: int) -> tuple[DenoiserSize, EncoderSize]:
+    """Sizes of the denoiser and the encoder from the shapes of a SAT checkpoint."""
+    shape = _Shapes(file, "denoiser checkpoint", DENOISER)
+    hidden, channels, patch, _ = shape(DIFFUSION + "mixins.patch_embed.proj.weight", 4)
+    (head_width,) = shape(DIFFUSION + "mixins.adaln_layer.query_layernorm_list.0.weight", 1)
+    size = DenoiserSize(
+        hidden=hidden,
+        layers=shape.count(DIFFUSION + "mixins.adaln_layer.query_layernorm_list.{}.weight"),
+        heads=hidden // head_width,
+        time_width=shape(DIFFUSION + "time_embed.2.weight", 2)[0],
+        latent_height=latent_height,
+        latent_width=latent_width,
+        latent_channels=channels,
+        patch=patch,
+    )
+    text_width = shape(DIFFUSION + "mixins.patch_embed.text_proj.0.weight", 2)[1]
+    image_width = shape(DIFFUSION + "mixins.patch_embed.ip_proj.0.weight", 2)[1]
+    return size, EncoderSize(text_width=text_width, image_width=image_width, hidden=hidden)
+
+
+def vae_size(file: TensorFile, norm_groups: int) -> VaeSize:
+    """Sizes of the decoder from the shapes of a 3D-VAE checkpoint; the number of norm groups shows in no shape."""
+    shape = _Shapes(file, "vae checkpoint", Naming(()))
+    levels = shape.count("decoder.up.{}.block.0.conv1.conv.weight")
+    widths = [shape(f"decoder.up.{level}.block.0.conv1.conv.weight", 5)[0] for level in range(levels)]
+    return VaeSize(
+        channels=widths[0],
+        multipliers=tuple(width // widths[0] for width in widths),
+        res_blocks=shape.count("decoder.up.0.block.{}.conv1.conv.weight") - 1,
+        latent_channels=shape("decoder.conv_in.conv.weight", 5)[1],
+        norm_groups=norm_groups,
+    )
+
+
+def predictor_size(config: Mapping[str, Any], adapter: TensorFile, where: Path) -> PredictorSize:
+    """Sizes of the predictor: the language model's from its config.json, the rest from the adapter's shapes."""
+    kind = config.get("model_type")
+    if kind != "mistral":
+        raise CheckpointError(f"model_type is {kind!r}, not 'mistral'", where=where, do="give the Mistral-7B folder")
+    rope = config.get("rope_parameters") or {}
+    numbers = {**config, "rope_theta": config.get("rope_theta", rope.get("rope_theta"))}
+    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size")
+    faults = [name for name in names if not isinstance(numbers.get(name), int) or numbers[name] <= 0]
+    faults += [name for name in ("rms_norm_eps", "rope_theta") if not isinstance(numbers.get(name), (int, float))]
+    window = config.get("sliding_window")
+    if window is not None and not isinstance(window, int):
+        faults.append("sliding_window")
+    if faults:
+        raise CheckpointError("sizes that are not there or not positive numbers", where=where, missing=faults)
+    shape = _Shapes(adapter, "predictor checkpoint", PREDICTOR)
+    hidden, layers, heads, kv_heads, mlp = (numbers[name] for name in names)
+    return PredictorSize(
+        hidden=hidden,
+        layers=layers,
+        heads=heads,
+        kv_heads=kv_heads,
+        mlp=mlp,
+        vocabulary=shape(PEFT + "model.embed_tokens.weight", 2)[0],
+        shot_width=shape("output_resampler.proj.2.weight", 2)[0],
+        rms_eps=float(numbers["rms_norm_eps"]),
+        rope_theta=float(numbers["rope_theta"]),
+        sliding_window=window,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shapes:
+    """Looks up the shapes of the weights that sizes are read from, under whatever key the naming holds them."""
+
+    file: TensorFile
+    what: str
+    naming: Naming
+
+    def held(self) -> dict[str, Shape]:
+        pieces = ((self.naming.piece(key), shape) for key, shape in self.file.shapes.items())
+        return {piece.weight: shape for piece, shape in pieces if piece.role in ("base", "copy")}
+
+    def __call__(self, weight: str, axes: int) -> Shape:
+        shape = self.held().get(weight)
+        if shape is None:
+            what = f"not a {self.what}: its sizes cannot be read"
+            raise CheckpointError(what, where=self.file.where, missing=[weight])
+        if len(shape) != axes or 0 in shape:
+            wrong = {weight: (list(shape), f"{axes} axes, none empty")}
+            raise CheckpointError(f"not a {self.what}", where=self.file.where, misshapen=wrong)
+        return shape
+
+    def count(self, pattern: str) -> int:
+        number, held = 0, self.held()
+        while pattern.format(number) in held:
+            number += 1
+        if number == 0:
+            raise CheckpointError(f"not a {self.what}", where=self.file.where, missing=[pattern.format(0)])
+        return number

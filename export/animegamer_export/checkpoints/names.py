@@ -1,0 +1,180 @@
+"""Our state-dict names in the words of the published checkpoints, and what of those checkpoints is never used.
+
+It does not open files and knows nothing of tensors' values. Source: MODEL.md sections 1, 2, 4 and 6.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+DIFFUSION = "model.diffusion_model."
+PEFT = "llm.base_model.model."
+
+# What a key holds: the plain weight, a trained copy that replaces it, or one factor of a low-rank addition.
+Role = Literal["base", "copy", "down", "up"]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One key of a checkpoint: the weight (in the checkpoint's words) it belongs to, and as what."""
+
+    weight: str
+    role: Role
+    index: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How one checkpoint format names things.
+
+    `ours`: (pattern of our names, their name), first match wins. `pieces`: (pattern of their keys, weight, role); the
+    group "index" numbers low-rank pairs. `dead`: (pattern, why such a key is never used).
+    """
+
+    ours: tuple[tuple[str, str], ...]
+    pieces: tuple[tuple[str, str, Role], ...] = ()
+    dead: tuple[tuple[str, str], ...] = ()
+
+    def theirs(self, name: str) -> str:
+        """The checkpoint's name of our parameter; a KeyError here is a fault of the table, not of a file."""
+        for pattern, replacement in self.ours:
+            match = re.fullmatch(pattern, name)
+            if match:
+                return match.expand(replacement)
+        raise KeyError(name)
+
+    def piece(self, key: str) -> Piece:
+        """What a key of a checkpoint holds; a plain name holds the weight itself."""
+        for pattern, weight, role in self.pieces:
+            match = re.fullmatch(pattern, key)
+            if match:
+                return Piece(match.expand(weight), role, int(match.groupdict().get("index") or 0))
+        return Piece(key, "base")
+
+    def why_dead(self, key: str) -> str | None:
+        """Why the key is never used, or None if nothing is known against it."""
+        return next((why for pattern, why in self.dead if re.fullmatch(pattern, key)), None)
+
+
+def _under(prefix: str, table: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((pattern, prefix + replacement) for pattern, replacement in table)
+
+
+_BLOCK = r"denoiser\.blocks\.(\d+)\."
+_LAYER = r"transformer.layers.\1."
+# Both networks live in one file: ours are told apart by the prefixes "denoiser." and "encoder.".
+DENOISER = Naming(
+    ours=_under(
+        DIFFUSION,
+        (
+            (r"denoiser\.positions", r"mixins.pos_embed.pos_embedding"),
+            (r"denoiser\.patches\.(.*)", r"mixins.patch_embed.proj.\1"),
+            (r"denoiser\.time\.fc_in\.(.*)", r"time_embed.0.\1"),
+            (r"denoiser\.time\.fc_out\.(.*)", r"time_embed.2.\1"),
+            (r"denoiser\.motion\.fc_in\.(.*)", r"flow_embed.0.\1"),
+            (r"denoiser\.motion\.fc_out\.(.*)", r"flow_embed.2.\1"),
+            (_BLOCK + r"modulation\.(.*)", r"mixins.adaln_layer.adaLN_modulations.\1.1.\2"),
+            (_BLOCK + r"attention\.query_norm\.(.*)", r"mixins.adaln_layer.query_layernorm_list.\1.\2"),
+            (_BLOCK + r"attention\.key_norm\.(.*)", r"mixins.adaln_layer.key_layernorm_list.\1.\2"),
+            (_BLOCK + r"attention_norm\.(.*)", _LAYER + r"input_layernorm.\2"),
+            (_BLOCK + r"attention\.qkv\.(.*)", _LAYER + r"attention.query_key_value.\2"),
+            (_BLOCK + r"attention\.output\.(.*)", _LAYER + r"attention.dense.\2"),
+            (_BLOCK + r"mlp_norm\.(.*)", _LAYER + r"post_attention_layernorm.\2"),
+            (_BLOCK + r"mlp_in\.(.*)", _LAYER + r"mlp.dense_h_to_4h.\2"),
+            (_BLOCK + r"mlp_out\.(.*)", _LAYER + r"mlp.dense_4h_to_h.\2"),
+            (r"denoiser\.final_norm\.(.*)", r"transformer.final_layernorm.\1"),
+            (r"denoiser\.head\.norm\.(.*)", r"mixins.final_layer.norm_final.\1"),
+            (r"denoiser\.head\.modulation\.(.*)", r"mixins.final_layer.adaLN_modulation.1.\1"),
+            (r"denoiser\.head\.output\.(.*)", r"mixins.final_layer.linear.\1"),
+            (r"encoder\.text_projection\.(.*)", r"mixins.patch_embed.text_proj.\1"),
+            (r"encoder\.image_projection\.(.*)", r"mixins.patch_embed.ip_proj.\1"),
+            (r"encoder\.text_norm\.(.*)", r"mixins.patch_embed.txt_mix_layer_norm.\1"),
+            (r"encoder\.image_norm\.(.*)", r"mixins.patch_embed.ip_mix_layer_norm.\1"),
+        ),
+    ),
+    pieces=(
+        (r"(.*)\.original\.(weight|bias)", r"\1.\2", "base"),
+        (r"(.*)\.matrix_A\.(?P<index>\d+)", r"\1.weight", "down"),
+        (r"(.*)\.matrix_B\.(?P<index>\d+)", r"\1.weight", "up"),
+    ),
+    dead=(
+        (r".*\.patch_embed\.output_mix_layer_norm\..*", "not in the forward when the image features are 768 wide"),
+        (r"first_stage_model\..*", "the vae is read from its own checkpoint"),
+        (r"conditioner\..*", "the text tower is a part of its own and not needed to play"),
+        (r"clip_img_encoder\..*", "the image tower is a part of its own and not needed to play"),
+    ),
+)
+
+
+def vae_naming(levels: int) -> Naming:
+    """The names of a 3D-VAE checkpoint of so many levels, which count from full resolution; ours from the deepest."""
+    table = [
+        *_vae_block(r"middle\.0\.", "decoder.mid.block_1.", 1),
+        *_vae_block(r"middle\.1\.", "decoder.mid.block_2.", 1),
+    ]
+    for stage in range(levels):
+        level = levels - 1 - stage
+        table.append((rf"stages\.{stage}\.upsample\.conv\.(.*)", rf"decoder.up.{level}.upsample.conv.\1"))
+        table.extend(_vae_block(rf"stages\.{stage}\.blocks\.(\d+)\.", rf"decoder.up.{level}.block.\1.", 2))
+    table += [
+        (r"(conv_in|conv_out)\.(.*)", r"decoder.\1.conv.\2"),
+        (r"norm_out\.norm\.(.*)", r"decoder.norm_out.norm_layer.\1"),
+        (r"norm_out\.scale\.(.*)", r"decoder.norm_out.conv_y.conv.\1"),
+        (r"norm_out\.shift\.(.*)", r"decoder.norm_out.conv_b.conv.\1"),
+    ]
+    return Naming(
+        ours=tuple(table),
+        dead=(
+            (r"encoder\..*", "the vae's own encoder is not needed to play"),
+            (r"loss\..*", "training only"),
+        ),
+    )
+
+
+def _vae_block(ours: str, theirs: str, group: int) -> list[tuple[str, str]]:
+    """Names inside one residual block; `group` is the next free group of the patterns."""
+    rest = rf"\{group}"
+    return [
+        (ours + r"conv_in\.(.*)", theirs + f"conv1.conv.{rest}"),
+        (ours + r"conv_out\.(.*)", theirs + f"conv2.conv.{rest}"),
+        (ours + r"shortcut\.(.*)", theirs + f"nin_shortcut.{rest}"),
+        *(
+            (ours + rf"{norm}\.{part}\.(.*)", theirs + f"{their_norm}.{their_part}.{rest}")
+            for norm, their_norm in (("norm_in", "norm1"), ("norm_out", "norm2"))
+            for part, their_part in (("norm", "norm_layer"), ("scale", "conv_y.conv"), ("shift", "conv_b.conv"))
+        ),
+    ]
+
+
+_PREDICTOR_BLOCK = r"blocks\.(\d+)\."
+_MISTRAL_LAYER = r"model.layers.\1."
+_MISTRAL = (
+    (r"embedding\.(.*)", r"model.embed_tokens.\1"),
+    (r"head\.(.*)", r"lm_head.\1"),
+    (r"norm\.(.*)", r"model.norm.\1"),
+    (_PREDICTOR_BLOCK + r"attention_norm\.(.*)", _MISTRAL_LAYER + r"input_layernorm.\2"),
+    (_PREDICTOR_BLOCK + r"mlp_norm\.(.*)", _MISTRAL_LAYER + r"post_attention_layernorm.\2"),
+    (_PREDICTOR_BLOCK + r"attention\.query\.(.*)", _MISTRAL_LAYER + r"self_attn.q_proj.\2"),
+    (_PREDICTOR_BLOCK + r"attention\.key\.(.*)", _MISTRAL_LAYER + r"self_attn.k_proj.\2"),
+    (_PREDICTOR_BLOCK + r"attention\.value\.(.*)", _MISTRAL_LAYER + r"self_attn.v_proj.\2"),
+    (_PREDICTOR_BLOCK + r"attention\.output\.(.*)", _MISTRAL_LAYER + r"self_attn.o_proj.\2"),
+    (_PREDICTOR_BLOCK + r"(gate|up|down)\.(.*)", _MISTRAL_LAYER + r"mlp.\2_proj.\3"),
+)
+_COMPUTED = (r".*\.rotary_emb\.inv_freq", "computed from the positions")
+# The adapter's file holds the language model under PEFT's names and, beside it, the two resamplers.
+PREDICTOR = Naming(
+    ours=(
+        (r"(input|output)_resampler\.(.*)", r"\1_resampler.proj.\2"),
+        *_under(PEFT, _MISTRAL),
+    ),
+    pieces=(
+        (r"(.*)\.base_layer\.(weight|bias)", r"\1.\2", "base"),
+        (r"(.*)\.lora_A\.(?:\w+\.)?weight", r"\1.weight", "down"),
+        (r"(.*)\.lora_B\.(?:\w+\.)?weight", r"\1.weight", "up"),
+        (r"(.*)\.modules_to_save\.\w+\.(weight|bias)", r"\1.\2", "copy"),
+    ),
+    dead=((r".*\.original_module\..*", "replaced by its modules_to_save copy"), _COMPUTED),
+)

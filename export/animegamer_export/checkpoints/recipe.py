@@ -1,0 +1,224 @@
+"""From a checkpoint's keys to our parameters: every key is used or named as dead, and all faults come at once.
+
+Works on names and shapes; values are read one parameter at a time. It does not know which network it serves.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from animegamer_export.checkpoints.files import Shape, TensorFile
+from animegamer_export.checkpoints.names import Naming
+from animegamer_rt.errors import CheckpointError
+
+# Nearest names are looked up for this many unexpected keys: the search is slow, and a foreign file has thousands.
+NAMED = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a checkpoint keeps one parameter's tensor where its shape is not ours."""
+
+    kind: str
+
+    def shape(self, ours: Shape, shot_tokens: int) -> Shape:
+        """The checkpoint's shape of a parameter of our shape."""
+        if self.kind == "with shot rows":
+            return (1, shot_tokens + ours[0], *ours[1:])
+        return ours[:2] + ours[3:] if self.kind == "per frame" else ours
+
+    def tensor(self, theirs: Tensor, shot_tokens: int) -> Tensor:
+        """The checkpoint's tensor in our shape."""
+        if self.kind == "with shot rows":
+            return theirs[0, shot_tokens:]
+        return theirs[:, :, None] if self.kind == "per frame" else theirs
+
+
+PLAIN = Layout("plain")
+
+
+def layout_of(parameter: str) -> Layout:
+    """The layout of one of our parameters in the published checkpoints."""
+    if parameter.endswith("positions"):
+        return Layout("with shot rows")
+    # A convolution over single frames: theirs is 2D, ours has a time axis of length 1.
+    return Layout("per frame") if parameter.endswith("upsample.conv.weight") else PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where one parameter comes from: its weight, and low-rank pairs (down, up) to add, stacked along the rows."""
+
+    weight: str
+    pairs: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to make each of our parameters from a checkpoint, and which of its keys are dead and why."""
+
+    file: TensorFile
+    sources: Mapping[str, Source]
+    dead: Mapping[str, str]
+    alpha: float
+    shot_tokens: int
+
+    def weight(self, parameter: str) -> Tensor:
+        """The parameter without its low-rank addition, in our shape and the checkpoint's dtype."""
+        key = self.sources[parameter].weight
+        theirs, layout = self.file.read(key), layout_of(parameter)
+        if layout.kind == "with shot rows" and theirs[0, : self.shot_tokens].any():
+            raise CheckpointError(f"{key}: rows of the shot tokens that are not zero", where=self.file.where)
+        return layout.tensor(theirs, self.shot_tokens)
+
+    def low_rank(self, parameter: str) -> list[tuple[Tensor, Tensor, float]]:
+        """The parameter's (down [r, in], up [out, r], scale) pairs; scale is alpha / r, the rank that of the file."""
+        pairs = [(self.file.read(down), self.file.read(up)) for down, up in self.sources[parameter].pairs]
+        return [(down, up, self.alpha / down.shape[0]) for down, up in pairs]
+
+    def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
+        """The parameter with its low-rank addition, summed in float32 and then cast."""
+        weight = self.weight(parameter)
+        pairs = self.low_rank(parameter)
+        if not pairs:
+            return weight.to(dtype)
+        added = torch.cat([scale * (up.float() @ down.float()) for down, up, scale in pairs])
+        return (weight.float() + added).to(dtype)
+
+    def load_into(self, model: torch.nn.Module, prefix: str = "", dtype: torch.dtype = torch.float32) -> None:
+        """Put merged parameters (those whose name starts with prefix) in the place of model's, made on "meta"."""
+        state = {name: self.merged(prefix + name, dtype) for name in model.state_dict()}
+        model.load_state_dict(state, assign=True)
+
+
+def overlay(adapter: TensorFile, base: TensorFile, naming: Naming, prefix: str) -> tuple[TensorFile, dict[str, str]]:
+    """One file view of an adapter over a base model whose keys lack `prefix`; with the base's keys that are dead."""
+    held = {naming.piece(key).weight for key in adapter.shapes if naming.piece(key).role in ("base", "copy")}
+    shapes = dict(adapter.shapes)
+    from_base: dict[str, str] = {}
+    dead: dict[str, str] = {}
+    for key, shape in base.shapes.items():
+        if prefix + key in held:
+            dead[key] = f"replaced by {adapter.where}"
+        else:
+            from_base[prefix + key] = key
+            shapes[prefix + key] = shape
+
+    def read(key: str) -> Tensor:
+        return base.read(from_base[key]) if key in from_base else adapter.read(key)
+
+    return TensorFile(adapter.where, shapes, read), dead
+
+
+def make_recipe(
+    file: TensorFile,
+    wanted: Mapping[str, Shape],
+    naming: Naming,
+    *,
+    alpha: float = 1.0,
+    shot_tokens: int = 226,
+    what: str = "checkpoint",
+) -> Recipe:
+    """Match a checkpoint's keys to the parameters we want (name -> shape).
+
+    Raises one CheckpointError that lists every missing, unexpected (with the nearest known name) and misshapen key.
+    """
+    known = {naming.theirs(name): name for name in wanted}
+    plain: dict[str, list[str]] = defaultdict(list)
+    copies: dict[str, str] = {}
+    down: dict[str, dict[int, str]] = defaultdict(dict)
+    up: dict[str, dict[int, str]] = defaultdict(dict)
+    dead: dict[str, str] = {}
+    unexpected: list[str] = []
+    for key in file.shapes:
+        why = naming.why_dead(key)
+        piece = naming.piece(key)
+        if why is not None:
+            dead[key] = why
+        elif piece.weight not in known:
+            unexpected.append(key)
+        elif piece.role == "base":
+            plain[known[piece.weight]].append(key)
+        elif piece.role == "copy":
+            copies[known[piece.weight]] = key
+        else:
+            (down if piece.role == "down" else up)[known[piece.weight]][piece.index] = key
+    missing: list[str] = []
+    misshapen: dict[str, tuple[object, object]] = {}
+    sources: dict[str, Source] = {}
+    for theirs, name in known.items():
+        held = plain[name]
+        if name in copies:
+            dead.update(dict.fromkeys(held, "replaced by its modules_to_save copy"))
+            held = [copies[name]]
+        if len(held) > 1:
+            unexpected.extend(held[1:])
+        if not held:
+            missing.append(theirs)
+            continue
+        expected = layout_of(name).shape(tuple(wanted[name]), shot_tokens)
+        if file.shapes[held[0]] != expected:
+            misshapen[held[0]] = (list(file.shapes[held[0]]), list(expected))
+        pairs, lacking = _pairs(down[name], up[name], theirs)
+        missing.extend(lacking)
+        misshapen.update(_misshapen_pairs(pairs, file.shapes, tuple(wanted[name])))
+        sources[name] = Source(held[0], pairs)
+    if missing or unexpected or misshapen:
+        raise CheckpointError(
+            f"not the {what} that was expected",
+            where=file.where,
+            missing=missing,
+            unexpected=_with_nearest(unexpected, [*known, *file.shapes.keys() - set(unexpected)]),
+            misshapen=misshapen,
+            do="check that the file and the sizes given belong together",
+        )
+    return Recipe(file, sources, dead, alpha, shot_tokens)
+
+
+def wanted_shapes(models: Mapping[str, torch.nn.Module]) -> dict[str, Shape]:
+    """Name (with its prefix) and shape of every parameter and buffer of the models."""
+    return {
+        prefix + name: tuple(value.shape)
+        for prefix, model in models.items()
+        for name, value in model.state_dict().items()
+    }
+
+
+def _pairs(
+    down: Mapping[int, str], up: Mapping[int, str], theirs: str
+) -> tuple[tuple[tuple[str, str], ...], list[str]]:
+    """The pairs that are whole, and a line for each that lacks its other half."""
+    whole = sorted(down.keys() & up.keys())
+    halves = sorted(down.keys() ^ up.keys())
+    lacking = [f"the other half of {down.get(i) or up.get(i)} (of {theirs})" for i in halves]
+    return tuple((down[i], up[i]) for i in whole), lacking
+
+
+def _misshapen_pairs(
+    pairs: tuple[tuple[str, str], ...], shapes: Mapping[str, Shape], weight: Shape
+) -> dict[str, tuple[object, object]]:
+    """Low-rank factors that do not fit the weight [out, in] they are added to."""
+    wrong: dict[str, tuple[object, object]] = {}
+    if not pairs:
+        return wrong
+    rows = weight[0] // len(pairs)
+    for down, up in pairs:
+        rank = shapes[down][0] if shapes[down] else 0
+        for key, expected in ((down, (rank, weight[1])), (up, (rows, rank))):
+            if shapes[key] != expected:
+                wrong[key] = (list(shapes[key]), list(expected))
+    return wrong
+
+
+def _with_nearest(keys: list[str], known: list[str]) -> list[str]:
+    named = []
+    for key in keys[:NAMED]:
+        near = difflib.get_close_matches(key, known, n=1, cutoff=0.8)
+        named.append(f"{key} (nearest: {near[0]})" if near else key)
+    return named + keys[NAMED:]

@@ -1,0 +1,92 @@
+"""Parity of the vae decoder: in chunks with caches, in one call, and inside.
+
+It does not know how fixtures are stored.
+"""
+
+from __future__ import annotations
+
+import re
+
+import torch
+from torch import Tensor, nn
+
+from animegamer_export.checkpoints import vae_recipe
+from animegamer_export.checkpoints.files import open_tensors
+from animegamer_export.parity.checks import VAE, Check, compare, count_differences
+from animegamer_export.parity.fixtures import FixtureSet, Folder, vae_weights
+from animegamer_rt.errors import CheckpointError
+from animegamer_rt.models.vae import Stage, VaeDecoder, VaeSize
+
+
+def decoder(folder: Folder, fixture: FixtureSet) -> VaeDecoder:
+    """The decoder with the weights of a vae set."""
+    multipliers = fixture.config.get("mult")
+    if not isinstance(multipliers, list) or not multipliers or not all(isinstance(m, int) for m in multipliers):
+        raise CheckpointError(f"config 'mult' is {multipliers!r}, not a list of whole numbers", where=fixture.where)
+    size = VaeSize(
+        channels=fixture.size("ch"),
+        multipliers=tuple(multipliers),
+        res_blocks=int(fixture.config["nres"]),
+        latent_channels=fixture.size("z_channels"),
+        norm_groups=fixture.size("norm_groups"),
+    )
+    with torch.device("meta"):
+        network = VaeDecoder(size)
+    vae_recipe(open_tensors(vae_weights(folder, fixture), fixture.where), network).load_into(network)
+    return network.eval()
+
+
+def _chunks(fixture: FixtureSet) -> list[Tensor]:
+    latent = fixture.tensor("latent")
+    return [latent[:, :, start:end] for start, end in fixture.entry("chunks", list)]
+
+
+def check_decode(folder: Folder, fixture: FixtureSet) -> list[Check]:
+    """The whole clip, chunk by chunk with caches."""
+    network = decoder(folder, fixture)
+    caches: list[Tensor] | None = None
+    frames = []
+    for chunk in _chunks(fixture):
+        decoded, caches = network(chunk, caches)
+        frames.append(decoded)
+    counts = [part.shape[2] for part in frames]
+    return [
+        compare("frames", torch.cat(frames, dim=2), fixture.tensor("output"), VAE),
+        count_differences("frames of each chunk", counts, fixture.entry("frames_per_chunk", list)),
+    ]
+
+
+def check_whole(folder: Folder, fixture: FixtureSet) -> list[Check]:
+    """The same latent in one call, which is another result."""
+    parent = folder.named(fixture.name.replace("vae_whole", "vae_decode"), fixture)
+    frames, _ = decoder(folder, parent)(parent.tensor("latent"), None)
+    return [compare("frames in one call", frames, fixture.tensor("whole"), VAE)]
+
+
+def check_inner(folder: Folder, fixture: FixtureSet) -> list[Check]:
+    """Inner activations of every chunk of the decoding of the same suffix."""
+    parent = folder.named(fixture.name.replace("vae_inter", "vae_decode"), fixture)
+    network = decoder(folder, parent)
+    recorded: dict[str, Tensor] = {}
+    chunk_number = 0
+
+    def record(name: str, module: nn.Module) -> None:
+        def keep(_module: nn.Module, _inputs: object, output: Tensor) -> None:
+            recorded[f"{name}_chunk{chunk_number}"] = output
+
+        module.register_forward_hook(keep)
+
+    record("conv_in", network.conv_in)
+    record("mid", network.middle[-1])
+    for stage, module in enumerate(network.stages):
+        if isinstance(module, Stage) and module.upsample is not None:
+            record(f"up{len(network.stages) - 1 - stage}_upsample", module.upsample)
+    caches: list[Tensor] | None = None
+    for number, chunk in enumerate(_chunks(parent)):
+        chunk_number = number
+        _, caches = network(chunk, caches)
+    unknown = sorted(key for key in fixture.tensors if key not in recorded)
+    if unknown:
+        places = sorted({re.sub(r"_chunk\d+$", "", key) for key in recorded})
+        raise CheckpointError(f"activations of no known place (known: {', '.join(places)})", where=fixture.where)
+    return [compare(key, recorded[key], value, VAE) for key, value in fixture.tensors.items()]

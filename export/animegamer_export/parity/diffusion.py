@@ -1,0 +1,211 @@
+"""Parity of the encoder, the denoiser and whole sampling trajectories.
+
+It does not know how fixtures are stored.
+"""
+
+from __future__ import annotations
+
+import re
+
+import torch
+from torch import Tensor
+
+from animegamer_export.checkpoints import denoiser_recipe
+from animegamer_export.checkpoints.files import open_tensors
+from animegamer_export.checkpoints.names import DENOISER as DENOISER_NAMES
+from animegamer_export.checkpoints.recipe import make_recipe, wanted_shapes
+from animegamer_export.parity.checks import DENOISER, ENCODER, SAMPLER, SCHEDULE, Check, compare, count_differences
+from animegamer_export.parity.fixtures import FixtureSet, Folder
+from animegamer_rt import schedule
+from animegamer_rt.errors import CheckpointError
+from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
+from animegamer_rt.models.encoder import Encoder, EncoderSize
+from animegamer_rt.models.step import DenoiserStep
+
+
+def encoder_size(fixture: FixtureSet) -> EncoderSize:
+    """Sizes of the encoder from a fixture's config."""
+    size = fixture.size
+    return EncoderSize(size("text_h"), size("ip_h"), size("hidden"), size("text_tokens"), size("ip_tokens"))
+
+
+def denoiser_size(fixture: FixtureSet) -> DenoiserSize:
+    """Sizes of the denoiser from a fixture's config."""
+    size = fixture.size
+    return DenoiserSize(
+        hidden=size("hidden"),
+        layers=size("layers"),
+        heads=size("heads"),
+        time_width=size("tdim"),
+        latent_height=size("lh"),
+        latent_width=size("lw"),
+        latent_frames=size("T_latent"),
+        latent_channels=size("in_channels"),
+        patch=size("patch"),
+        shot_tokens=size("text_tokens") + size("ip_tokens"),
+        height_interpolation=float(fixture.config["height_interpolation"]),
+        width_interpolation=float(fixture.config["width_interpolation"]),
+    )
+
+
+def networks(folder: Folder, fixture: FixtureSet) -> tuple[Denoiser, Encoder]:
+    """Denoiser (low-rank factors merged, as we run it) and encoder with the weights the fixture names."""
+    weights = folder.parent(fixture, "dit_weights")
+    with torch.device("meta"):
+        denoiser, encoder = Denoiser(denoiser_size(weights)), Encoder(encoder_size(weights))
+    alpha = float(weights.config["lora_alpha"])
+    recipe = denoiser_recipe(open_tensors(weights.tensors, weights.where), denoiser, encoder, alpha)
+    recipe.load_into(denoiser, "denoiser.")
+    recipe.load_into(encoder, "encoder.")
+    return denoiser.eval(), encoder.eval()
+
+
+def check_encoder(folder: Folder, fixture: FixtureSet) -> list[Check]:
+    """The shot of recorded tower features, with the set's own weights or those of its suffix."""
+    with torch.device("meta"):
+        encoder = Encoder(encoder_size(fixture))
+    names = {DENOISER_NAMES.theirs(f"encoder.{name}") for name in encoder.state_dict()}
+    weights = {key: value for key, value in fixture.tensors.items() if key.startswith("model.")}
+    if not weights:
+        stored = folder.parent(fixture, "dit_weights").tensors
+        weights = {key: stored[key] for key in names & stored.keys()}
+    file = open_tensors(weights, fixture.where)
+    make_recipe(file, wanted_shapes({"encoder.": encoder}), DENOISER_NAMES, what="encoder").load_into(
+        encoder, "encoder."
+    )
+    shot = encoder(fixture.tensor("t5_features"), fixture.tensor("clip_features"))
+    return [compare("shot", shot, fixture.tensor("mix_embedding"), ENCODER)]
+
+
+def check_unconditional(folder: Folder, fixture: FixtureSet) -> list[Check]:
+    """The constant shot of the unguided row."""
+    _, encoder = networks(folder, fixture)
+    return [compare("unconditional shot", encoder.unconditional(), fixture.tensor("uncond_embedding"), ENCODER)]
+
+
+def _pair(fixture: FixtureSet, encoder: Encoder) -> Tensor:
+    return torch.cat([encoder.unconditional()[None], fixture.tensor("aroutput")])
+
+
+def check_step(folder: Folder, fixture: FixtureSet) -> list[Check]:
+    """One network call on a guided pair."""
+    denoiser, encoder = networks(folder, fixture)
+    v = denoiser(fixture.tensor("x"), fixture.tensor("timesteps"), fixture.tensor("flow_idx"), _pair(fixture, encoder))
+    constant = fixture.tensor("uncond_embedding")
+    checks = [
+        compare("v", v, fixture.tensor("output"), DENOISER),
+        compare("unconditional shot", encoder.unconditional(), constant, ENCODER),
+    ]
+    if "crossattn" in fixture.tensors:
+        # Row 0 of the recorded tower features is the unconditional row; row 1's shot was replaced by `aroutput`.
+        shot = encoder(fixture.tensor("crossattn")[:1], fixture.tensor("ip_cond")[:1])[0]
+        checks.append(compare("shot of the unconditional features", shot, constant, ENCODER))
+    return checks
+
+
+def check_inner(folder: Folder, fixture: FixtureSet) -> list[Check]:
+    """Inner activations of the step of the same suffix."""
+    step = folder.named(fixture.name.replace("dit_inter", "dit_step"), fixture)
+    denoiser, encoder = networks(folder, step)
+    shot = _pair(step, encoder)
+    patches = denoiser.embed_patches(step.tensor("x"))
+    embedding = denoiser.time(step.tensor("timesteps")) + denoiser.motion(step.tensor("flow_idx"))
+    x = torch.cat([shot, patches + denoiser.positions], dim=1)
+    checks = [
+        compare("embedding", embedding, fixture.tensor("emb"), DENOISER),
+        compare("tokens", torch.cat([shot, patches], dim=1), fixture.tensor("word_embed_out"), DENOISER),
+        compare("tokens with positions", x, fixture.tensor("tokens_plus_pos"), DENOISER),
+    ]
+    for layer, block in enumerate(denoiser.blocks):
+        x = block(x, torch.nn.functional.silu(embedding))
+        if f"layer{layer}_out" in fixture.tensors:
+            checks.append(compare(f"block {layer}", x, fixture.tensor(f"layer{layer}_out"), DENOISER))
+    return checks
+
+
+def check_schedule(fixture: FixtureSet, plan: schedule.DenoisePlan) -> list[Check]:
+    """Timesteps, noise levels and guidance of the plan against the recorded ones."""
+
+    def series(what: str, ours: list[float], key: str) -> Check:
+        return compare(what, torch.tensor(ours, dtype=torch.float64), fixture.tensor(key), SCHEDULE)
+
+    timesteps = [step.timestep for step in plan]
+    levels = [*(float(level) for level in schedule.signal_levels(timesteps)), 1.0]
+    checks = [
+        count_differences("timesteps", timesteps, fixture.tensor("timesteps").tolist()),
+        series("guidance", [step.guidance for step in plan], "guidance"),
+        series("signal levels", levels, "alphas_cumprod_sqrt"),
+        series("signal levels of the network", [step.coefficients.signal for step in plan], "alphas_quantised"),
+        series("full schedule", [float(level) for level in schedule.full_signal_levels()], "full_schedule_1000"),
+    ]
+    for key, ours in (("timesteps", timesteps), ("guidance", [step.guidance for step in plan])):
+        if key in fixture.about:
+            listed = torch.tensor(fixture.entry(key, list), dtype=torch.float64)
+            checks.append(
+                compare(f"{key} of the description", torch.tensor(ours, dtype=torch.float64), listed, SCHEDULE)
+            )
+    if "step_index" in fixture.tensors:
+        # What the guidance formula of the reference takes for a step's index.
+        indices = [len(plan) - timestep for timestep in timesteps]
+        checks.append(count_differences("guidance index", indices, fixture.tensor("step_index").tolist()))
+    return checks
+
+
+def check_sampler(folder: Folder, fixture: FixtureSet) -> list[Check]:
+    """A whole trajectory with the recorded noise, through the plan and the step as the denoiser part computes it."""
+    plan = schedule.exact_plan(fixture.entry("num_steps", int))
+    checks = check_schedule(fixture, plan)
+    denoiser, encoder = networks(folder, fixture)
+    step = DenoiserStep(denoiser, encoder.unconditional())
+    latent = fixture.tensor("init_noise")
+    zeros = torch.zeros_like(latent)
+    noise_used = fixture.tensor("noise_used")
+    if len(noise_used) != plan.noise_draws:
+        raise CheckpointError(
+            f"noise_used has {len(noise_used)} entries, {plan.noise_draws} steps draw noise", where=fixture.where
+        )
+    x0, difference = zeros, zeros
+    motion_scope = torch.tensor([fixture.number("flow")])
+    coefficients = torch.from_numpy(plan.coefficients())
+    for k, planned in enumerate(plan):
+        latent, x0, difference = step(
+            latent,
+            x0,
+            noise_used[k : k + 1] if k < len(noise_used) else zeros,
+            difference,
+            coefficients[k],
+            torch.tensor([float(planned.timestep)]),
+            motion_scope,
+            fixture.tensor("aroutput"),
+            torch.tensor(planned.rows),
+        )
+        for what, ours, key in (("latent", latent, f"x_after_{k}"), ("x0", x0, f"denoised_{k}")):
+            if key in fixture.tensors:
+                checks.append(compare(f"{what} of step {k}", ours, fixture.tensor(key), SAMPLER))
+    checks.append(compare("final latent", latent, fixture.tensor("final"), SAMPLER))
+    return checks
+
+
+def check_discarded(folder: Folder, fixture: FixtureSet) -> list[Check]:
+    """The order of the reference's random numbers: replaying its seed gives the recorded noise."""
+    base, suffix = fixture.name.split("_discarded_")
+    sampler = folder.named(f"{base}_{suffix}", fixture)
+    seed = re.search(r"manual_seed\((\d+)\)", fixture.entry("description", str))
+    if seed is None:
+        raise CheckpointError("the description names no torch.manual_seed(..)", where=fixture.where)
+    generator = torch.Generator().manual_seed(int(seed.group(1)))
+    shape = sampler.tensor("init_noise").shape
+
+    def draw() -> Tensor:
+        return torch.randn(shape, generator=generator)
+
+    first = draw()
+    used, discarded = [draw()], []
+    for _ in range(fixture.tensor("noise_discarded").shape[0]):
+        discarded.append(draw())
+        used.append(draw())
+    return [
+        compare("first latent", first, sampler.tensor("init_noise"), SCHEDULE),
+        compare("noise used", torch.cat(used), sampler.tensor("noise_used"), SCHEDULE),
+        compare("noise discarded", torch.cat(discarded), fixture.tensor("noise_discarded"), SCHEDULE),
+    ]

@@ -1,0 +1,191 @@
+"""A folder of recorded fixtures: each set a JSON description and its tensors, found by name, checked against itself.
+
+It does not know the networks. Files are data: tensors are read from safetensors, nothing in the folder is run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from animegamer_export.checkpoints.files import open_safetensors, read_json
+from animegamer_rt.errors import CheckpointError
+
+_KINDS = {
+    # kind: pattern of the file's stem; the last word is the suffix that tells sets apart.
+    "vae_weights": r"(?P<parent>vae_[^_]+_[^_]+)_weights",
+    "dit_weights": r"dit_weights_[^_]+",
+    "mllm_weights": r"mllm_weights_[^_]+",
+    "dit_step": r"dit_step_(?P<suffix>[^_]+)",
+    "dit_inter": r"dit_inter_(?P<suffix>[^_]+)",
+    "uncond": r"uncond_(?P<suffix>[^_]+)",
+    "encoder": r"encoder_(?P<suffix>[^_]+)",
+    "sampler_discarded": r"(?P<base>sampler_.+)_discarded_(?P<suffix>[^_]+)",
+    "sampler": r"sampler_[^_]+_(?P<suffix>[^_]+)",
+    "vae_inter": r"vae_inter_(?P<suffix>[^_]+)",
+    "vae_whole": r"vae_whole_(?P<suffix>[^_]+)",
+    "vae": r"vae_[^_]+_(?P<suffix>[^_]+)",
+    "mllm": r"mllm_.+_(?P<suffix>[^_]+)",
+}
+# Kinds that hold weights for others and have nothing of their own to compare.
+WEIGHTS = ("vae_weights", "dit_weights", "mllm_weights")
+
+
+@dataclass(frozen=True)
+class FixtureSet:
+    """One NAME.json and its tensors."""
+
+    name: str
+    kind: str
+    folder: Path
+    about: Mapping[str, Any]
+
+    @property
+    def where(self) -> Path:
+        """The description's file."""
+        return self.folder / f"{self.name}.json"
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The sizes. Raises CheckpointError when the description has none."""
+        config: Mapping[str, Any] = self.entry("config", dict)
+        return config
+
+    def entry(self, key: str, kind: type) -> Any:
+        """An entry of the description. Raises CheckpointError when it is missing or of another type."""
+        value = self.about.get(key)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            found = "nothing" if key not in self.about else type(value).__name__
+            raise CheckpointError(f"entry {key!r} holds {found}, not {kind.__name__}", where=self.where)
+        return value
+
+    def number(self, key: str) -> float:
+        """A number of the description."""
+        value = self.about.get(key)
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise CheckpointError(f"entry {key!r} is {value!r}, not a number", where=self.where)
+        return float(value)
+
+    def size(self, key: str) -> int:
+        """A positive whole number of the config."""
+        value = self.config.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+            raise CheckpointError(f"config {key!r} is {value!r}, not a positive whole number", where=self.where)
+        return value
+
+    @cached_property
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors of the set, merged over its files and checked against the description."""
+        merged: dict[str, Tensor] = {}
+        for name in self.entry("files", list):
+            if not isinstance(name, str) or Path(name).name != name:
+                raise CheckpointError(f"file name {name!r} is not one inside the folder", where=self.where)
+            file = open_safetensors(self.folder / name)
+            merged.update({key: file.read(key) for key in file.shapes})
+        listed = self.entry("tensors", dict)
+        wrong = {}
+        for key in listed.keys() & merged.keys():
+            found = [str(merged[key].dtype).removeprefix("torch."), list(merged[key].shape)]
+            if found != listed[key]:
+                wrong[key] = (found, listed[key])
+        missing, unexpected = sorted(listed.keys() - merged.keys()), sorted(merged.keys() - listed.keys())
+        if wrong or missing or unexpected:
+            raise CheckpointError(
+                "tensors are not the described ones",
+                where=self.where,
+                missing=missing,
+                unexpected=unexpected,
+                misshapen=wrong,
+            )
+        return merged
+
+    def tensor(self, key: str) -> Tensor:
+        """One tensor. Raises CheckpointError when the set has none of that name."""
+        if key not in self.tensors:
+            raise CheckpointError("a tensor is missing", where=self.where, missing=[key])
+        return self.tensors[key]
+
+
+@dataclass(frozen=True)
+class Folder:
+    """All fixture sets of a folder by name."""
+
+    path: Path
+    sets: Mapping[str, FixtureSet]
+
+    def named(self, name: str, wanted_by: FixtureSet) -> FixtureSet:
+        """A set that another one builds on. Raises CheckpointError naming both."""
+        if name not in self.sets:
+            raise CheckpointError(f"needs {name}.json, which is not there", where=wanted_by.where)
+        return self.sets[name]
+
+    def parent(self, fixture: FixtureSet, kind: str) -> FixtureSet:
+        """The set that holds the weights of this one: named by its `weights`, else of its own suffix."""
+        default = f"{kind}_{fixture.name.rsplit('_', 1)[1]}"
+        name = fixture.about.get("weights", default)
+        return self.named(name if isinstance(name, str) else default, fixture)
+
+
+def open_folder(path: Path) -> Folder:
+    """The fixture sets of a folder. Raises CheckpointError when it is no folder or holds none."""
+    if not path.is_dir():
+        raise CheckpointError("no such folder", where=path, do="give the folder that holds the fixtures")
+    sets = {}
+    for file in sorted(path.glob("*.json")):
+        kind = next((kind for kind, pattern in _KINDS.items() if re.fullmatch(pattern, file.stem)), None)
+        if kind is not None:
+            sets[file.stem] = FixtureSet(file.stem, kind, path, read_json(file))
+    if not any(fixture.kind not in WEIGHTS for fixture in sets.values()):
+        raise CheckpointError("holds no fixture set", where=path, do="give a folder of NAME.json + NAME.safetensors")
+    return Folder(path, sets)
+
+
+def vae_weights(folder: Folder, fixture: FixtureSet) -> dict[str, Tensor]:
+    """Weights of a vae set: stored beside it, or generated from its seed; their hashes must be the recorded ones."""
+    shapes = fixture.entry("weight_shapes", dict)
+    stored = folder.sets.get(f"{fixture.name}_weights")
+    if stored is not None:
+        weights = dict(stored.tensors)
+    else:
+        seed = fixture.entry("weight_seed", int)
+        weights = {key: torch.from_numpy(generated_weight(key, shape, seed)) for key, shape in shapes.items()}
+    foreign = [
+        key
+        for key, digest in fixture.entry("weight_sha256", dict).items()
+        if key not in weights or not _sha256(weights[key]).startswith(digest)
+    ]
+    if foreign:
+        raise CheckpointError("weights are not the recorded ones (sha256)", where=fixture.where, unexpected=foreign)
+    return weights
+
+
+def generated_weight(key: str, shape: list[int], seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """The fixtures' weight of that name, without storage: uniform, of standard deviation 1/sqrt(fan in) or a tenth.
+
+    NumPy's legacy RandomState stream is the same on every platform and version.
+    """
+    # The stream is part of the fixtures' definition.
+    stream = np.random.RandomState((zlib.crc32(key.encode()) + seed) & 0xFFFFFFFF)
+    values = (stream.random_sample(int(np.prod(shape))) * 2 - 1) * np.sqrt(3.0)
+    if len(shape) > 1:
+        values = values / np.sqrt(int(np.prod(shape[1:])))
+    elif "norm" in key and key.endswith("weight"):
+        values = 1 + 0.2 * values
+    else:
+        values = 0.1 * values
+    weight: np.ndarray[Any, np.dtype[np.float32]] = values.reshape(shape).astype(np.float32)
+    return weight
+
+
+def _sha256(tensor: Tensor) -> str:
+    return hashlib.sha256(np.ascontiguousarray(tensor.numpy()).tobytes()).hexdigest()

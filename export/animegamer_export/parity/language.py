@@ -1,0 +1,222 @@
+"""Parity of the predictor: both read-outs, both ways to treat the history, and free-running greedy text.
+
+It does not know how fixtures are stored. Play never decodes freely; the fixtures' random weights know no template.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from animegamer_export.checkpoints import predictor_recipe
+from animegamer_export.checkpoints.files import open_tensors
+from animegamer_export.checkpoints.recipe import Recipe
+from animegamer_export.parity.checks import PREDICTOR, PREDICTOR_MERGED, SCHEDULE, Check, compare, count_differences
+from animegamer_export.parity.fixtures import FixtureSet, Folder
+from animegamer_rt.errors import CheckpointError
+from animegamer_rt.models.predictor import Predictor, PredictorSize
+
+FRAME_TOKENS = [f"<frame_{number:05d}>" for number in range(256)]
+FRAME_OPEN, FRAME_CLOSE = "<frame>", "</frame>"
+# Original ids of the tokens above (MODEL.md section 2); a fixture's vocabulary is squeezed to the ids in use.
+ORIGINAL_IDS = {token: 32000 + number for number, token in enumerate(FRAME_TOKENS)} | {
+    FRAME_OPEN: 32260,
+    FRAME_CLOSE: 32261,
+}
+ROW_SHOT, ROW_STATE = 0, 1
+
+
+class LowRankLinear(nn.Module):
+    """A linear layer with its low-rank addition kept apart, as the recordings were made."""
+
+    def __init__(self, weight: Tensor, down: Tensor, up: Tensor, scale: float) -> None:
+        super().__init__()
+        self.weight, self.down, self.up, self.scale = weight, down, up, scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[.., in] -> [.., out]."""
+        linear = nn.functional.linear
+        return linear(x, self.weight) + linear(linear(x, self.down), self.up) * self.scale
+
+
+def predictor_size(weights: FixtureSet) -> PredictorSize:
+    """Sizes of the predictor from a weight set's config."""
+    size, config = weights.size, weights.config
+    return PredictorSize(
+        hidden=size("hidden"),
+        layers=size("layers"),
+        heads=size("heads"),
+        kv_heads=size("kv"),
+        mlp=size("inter"),
+        vocabulary=size("vocab"),
+        shot_width=size("rep"),
+        rms_eps=float(config["rms_norm_eps"]),
+        rope_theta=float(config["rope_theta"]),
+        sliding_window=config["sliding_window"],
+        shot_tokens=size("num_queries"),
+    )
+
+
+def predictors(folder: Folder, fixture: FixtureSet) -> dict[str, Predictor]:
+    """The predictor with low-rank factors apart, and with them merged as we run it."""
+    weights = folder.parent(fixture, "mllm_weights")
+    made = {}
+    for kind in ("factors apart", "factors merged"):
+        with torch.device("meta"):
+            predictor = Predictor(predictor_size(weights))
+        recipe = predictor_recipe(
+            open_tensors(weights.tensors, weights.where), predictor, alpha=float(weights.config["alpha"])
+        )
+        recipe.load_into(predictor)
+        if kind == "factors apart":
+            _take_apart(predictor, recipe)
+        made[kind] = predictor.eval()
+    return made
+
+
+def _take_apart(predictor: Predictor, recipe: Recipe) -> None:
+    """Replace every merged linear layer by its weight and its factors."""
+    for name in recipe.sources:
+        for down, up, scale in recipe.low_rank(name):
+            parent, _, attribute = name.removesuffix(".weight").rpartition(".")
+            layer = LowRankLinear(recipe.weight(name), down, up, scale)
+            setattr(predictor.get_submodule(parent), attribute, layer)
+
+
+class FrameTokenScores:
+    """What the reference's logits processor does, which the recorded logits contain.
+
+    After `<frame>` or one of its first 100 frame tokens the next of them is forced; otherwise all of them and
+    `</frame>` score exactly 0.
+    """
+
+    def __init__(self, weights: FixtureSet, fixture: FixtureSet) -> None:
+        stated = re.search(r"num_vid_gen_tokens=(\d+)", fixture.entry("description", str))
+        count = int(stated.group(1)) if stated else 0
+        tokens = [FRAME_OPEN, *FRAME_TOKENS[:count], FRAME_CLOSE]
+        squeezed = {original: new for new, original in enumerate(weights.entry("new2old_token_ids", list))}
+        absent = [token for token in tokens if ORIGINAL_IDS[token] not in squeezed]
+        if absent:
+            raise CheckpointError("the vocabulary lacks frame tokens", where=weights.where, missing=absent)
+        self.sequence = [squeezed[ORIGINAL_IDS[token]] for token in tokens] if count else []
+
+    def apply(self, logits: Tensor, last: int) -> Tensor:
+        """Logits [1, V] after the token `last`."""
+        if not self.sequence:
+            return logits
+        scores = logits.clone()
+        if last in self.sequence[:-1]:
+            forced = self.sequence[self.sequence.index(last) + 1]
+            scores[:, forced] = scores.max() + 10.0
+        else:
+            scores[:, self.sequence[1:]] = 0.0
+        return scores
+
+
+def check_predictor(folder: Folder, fixture: FixtureSet) -> list[Check]:
+    """Masks, embeddings, both read-outs and both texts, with the factors apart and merged."""
+    weights = folder.parent(fixture, "mllm_weights")
+    scores = FrameTokenScores(weights, fixture)
+    prompt = _Prompt(fixture)
+    checks = [
+        count_differences("attention mask", prompt.open_mask.flatten().tolist(), prompt.recorded_mask()),
+        count_differences("prompt ids", prompt.original_ids(weights), fixture.tensor("original_ids")[0].tolist()),
+        count_differences("query places", prompt.queries.tolist(), fixture.tensor("ids_gen_mask")[0].tolist()),
+    ]
+    for kind, predictor in predictors(folder, fixture).items():
+        tolerance = PREDICTOR if kind == "factors apart" else PREDICTOR_MERGED
+        variant = "" if kind == "factors apart" else kind
+        checks += [replace(check, variant=variant) for check in _check(predictor, prompt, scores, tolerance)]
+    return checks
+
+
+def _check(predictor: Predictor, prompt: _Prompt, scores: FrameTokenScores, tolerance: float) -> list[Check]:
+    fixture, ids = prompt.fixture, prompt.ids
+    index = prompt.history_index
+    embeddings = predictor.embed(ids, index[None], prompt.shots)
+    hidden = predictor(ids, index[None], prompt.open_mask[None], prompt.shots)
+    checks = [
+        compare("embeddings", embeddings, fixture.tensor("inputs_embeds"), SCHEDULE),
+        compare("last hidden states", hidden, fixture.tensor("last_hidden"), tolerance),
+        compare("last logits", predictor.head(hidden[:, -1]), fixture.tensor("last_logits"), tolerance),
+    ]
+    masks = torch.stack([prompt.open_mask, prompt.causal_mask])
+    starts = {"output": ids.shape[1] - predictor.size.shot_tokens, "output_at_query_positions": prompt.first_query}
+    ignored = torch.full_like(index, -1)
+    for variant, state_index in (("reference", ignored), ("embeds_honoured", index)):
+        for key, start in starts.items():
+            shot, logits, keys, values = predictor.prefill(
+                ids, torch.stack([index, state_index]), masks, prompt.shots, torch.tensor([start])
+            )
+            checks.append(compare(f"shot ({key})", shot, fixture.tensor(key), tolerance))
+        text, raw = _greedy(predictor, logits, keys, values, int(ids[0, -1]), scores, fixture, variant)
+        checks += [
+            count_differences(f"text ({variant})", text, fixture.tensor(f"text_ids_{variant}").tolist()),
+            count_differences(
+                f"text of the description ({variant})", text, fixture.entry("text", dict).get(variant, ())
+            ),
+            compare(f"text logits ({variant})", raw, fixture.tensor(f"text_logits_{variant}"), tolerance),
+            compare(f"text scores ({variant})", raw, fixture.tensor(f"text_scores_{variant}"), tolerance),
+        ]
+    return checks
+
+
+def _greedy(
+    predictor: Predictor,
+    logits: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    last: int,
+    scores: FrameTokenScores,
+    fixture: FixtureSet,
+    variant: str,
+) -> tuple[list[int], Tensor]:
+    """As many free-running greedy tokens as were recorded, and the logits that each was chosen from."""
+    text: list[int] = []
+    seen: list[Tensor] = []
+    count = len(fixture.tensor(f"text_ids_{variant}"))
+    while len(text) < count:
+        if text:
+            logits, keys, values = predictor.extend(torch.tensor([[last]]), keys, values)
+        scored = scores.apply(logits, last)
+        last = int(scored.argmax())
+        text.append(last)
+        seen.append(scored)
+    return text, torch.cat(seen)
+
+
+class _Prompt:
+    """The prompt of a set: ids, masks and where earlier shots are put."""
+
+    def __init__(self, fixture: FixtureSet) -> None:
+        self.fixture = fixture
+        self.ids = fixture.tensor("input_ids")
+        length = self.ids.shape[1]
+        # -1 marks the current turn's queries.
+        self.queries = queries = fixture.tensor("attention_mask")[0] == -1
+        self.causal_mask = torch.ones(length, length, dtype=torch.bool).tril()
+        self.open_mask = self.causal_mask | (queries[:, None] & queries[None])
+        self.first_query = int(queries.nonzero()[0])
+        stated = fixture.entry("query_range", list)
+        if stated != [self.first_query, int(queries.nonzero()[-1])]:
+            raise CheckpointError(f"query_range is {stated}, the mask says otherwise", where=fixture.where)
+        history = fixture.tensor("ids_cmp_mask")[0]
+        self.history_index = torch.full((length,), -1, dtype=torch.long)
+        self.history_index[history] = torch.arange(int(history.sum()))
+        self.shots = fixture.tensor("video_embeds")[0]
+
+    def original_ids(self, weights: FixtureSet) -> list[int]:
+        """The prompt in the ids of the full vocabulary."""
+        original = weights.entry("new2old_token_ids", list)
+        return [original[token] for token in self.ids[0].tolist()]
+
+    def recorded_mask(self) -> list[bool]:
+        """The recorded mask, unpacked."""
+        packed = self.fixture.tensor("mask_packed").numpy()
+        bits = np.unpackbits(packed, axis=1)[:, : self.ids.shape[1]]
+        mask: list[bool] = bits.astype(bool).flatten().tolist()
+        return mask

@@ -1,0 +1,128 @@
+"""Runs the checks of every fixture set in a folder and prints the table.
+
+It does not know the networks; each kind of set has its check in a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from animegamer_export.parity import decoding, diffusion, language
+from animegamer_export.parity.checks import Check
+from animegamer_export.parity.fixtures import WEIGHTS, FixtureSet, Folder, open_folder
+from animegamer_rt.errors import AnimeGamerError, CheckpointError
+
+CHECKS: dict[str, Callable[[Folder, FixtureSet], list[Check]]] = {
+    "encoder": diffusion.check_encoder,
+    "uncond": diffusion.check_unconditional,
+    "dit_step": diffusion.check_step,
+    "dit_inter": diffusion.check_inner,
+    "sampler": diffusion.check_sampler,
+    "sampler_discarded": diffusion.check_discarded,
+    "vae": decoding.check_decode,
+    "vae_inter": decoding.check_inner,
+    "vae_whole": decoding.check_whole,
+    "mllm": language.check_predictor,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The checks of one set, or why it could not be checked."""
+
+    name: str
+    checks: tuple[Check, ...]
+    fault: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the set could be checked and every check is within its tolerance."""
+        return self.fault is None and bool(self.checks) and all(check.passed for check in self.checks)
+
+    @property
+    def worst(self) -> Check:
+        """The check furthest beyond its tolerance, or, if all pass, the one of the largest error."""
+        failed = [check for check in self.checks if not check.passed]
+        if failed:
+            return max(failed, key=lambda check: check.severity)
+        return max(self.checks, key=lambda check: (check.error, check.tolerance))
+
+
+def check_folder(path: Path) -> list[Result]:
+    """Every fixture set of the folder, checked on the CPU in float32. Raises CheckpointError when it holds none."""
+    folder = open_folder(path)
+    results = []
+    for fixture in folder.sets.values():
+        if fixture.kind not in WEIGHTS:
+            results += _check(folder, fixture)
+    return results
+
+
+def _check(folder: Folder, fixture: FixtureSet) -> list[Result]:
+    try:
+        with torch.no_grad():
+            checks = CHECKS[fixture.kind](folder, fixture)
+    except AnimeGamerError as error:
+        return [Result(fixture.name, (), str(error))]
+    except KeyError as error:
+        # Weights whose names the config's sizes do not lead to are CheckpointErrors; what is left is the config.
+        return [Result(fixture.name, (), f"{fixture.where}: config lacks {error}")]
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        # Tensors and sizes that agree with their description but not with each other.
+        return [Result(fixture.name, (), f"{fixture.where}: {type(error).__name__}: {error}")]
+    return [
+        Result(
+            f"{fixture.name} ({variant})" if variant else fixture.name,
+            tuple(check for check in checks if check.variant == variant),
+        )
+        for variant in dict.fromkeys(check.variant for check in checks)
+    ]
+
+
+def table(results: list[Result], verbose: bool) -> str:
+    """The results as text: a line a set with its worst check, then what failed."""
+    width = max(len(result.name) for result in results)
+    lines = [f"{'set':{width}}  {'max error':>10}  {'tolerance':>9}  result  worst of"]
+    for result in results:
+        word = "pass" if result.passed else "FAIL"
+        if result.fault is not None:
+            lines.append(f"{result.name:{width}}  {'-':>10}  {'-':>9}  {word}")
+            continue
+        worst = result.worst
+        error, tolerance = f"{worst.error:10.2e}", f"{worst.tolerance:9.0e}"
+        lines.append(f"{result.name:{width}}  {error}  {tolerance}  {word}    {len(result.checks)}: {worst.what}")
+        if verbose:
+            for check in result.checks:
+                lines.append(f"    {check.error:10.2e}  {check.tolerance:9.0e}  {check.what}")
+    for result in results:
+        if result.fault is not None:
+            lines.append(f"FAIL {result.name}: {result.fault}")
+        for check in result.checks:
+            if not check.passed:
+                lines.append(f"FAIL {result.name}: {check.what}: {check.error:.2e} > {check.tolerance:.0e}")
+    passed = sum(result.passed for result in results)
+    lines.append(f"{passed} of {len(results)} sets pass (float32, CPU, largest absolute errors)")
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """`python -m animegamer_export.parity DIR`: 0 when every set passes, 1 when one fails, 2 when there is none."""
+    parser = argparse.ArgumentParser(
+        prog="animegamer_export.parity", description="Check the networks against recorded fixtures, number by number."
+    )
+    parser.add_argument("folder", type=Path, metavar="DIR", help="folder of NAME.json + NAME.safetensors")
+    parser.add_argument("--verbose", action="store_true", help="every check of every set")
+    arguments = parser.parse_args(argv)
+    try:
+        results = check_folder(arguments.folder)
+    except CheckpointError as error:
+        print(f"parity: {error}", file=sys.stderr)
+        return 2
+    print(table(results, arguments.verbose))
+    return 0 if all(result.passed for result in results) else 1
