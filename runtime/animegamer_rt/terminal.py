@@ -82,9 +82,10 @@ class Terminal:
         """The next instruction; None when the player has had enough. Raises KeyboardInterrupt on Ctrl-C."""
         while True:
             self._say("")
+            prompt = f"turn {turn} > "
             try:
-                with _suggesting(self._world, self._console):
-                    text = input(f"turn {turn} > ").strip()
+                with _suggesting(self._world, self._console, prompt):
+                    text = input(prompt).strip()
             except EOFError:
                 self._say("")
                 return None
@@ -188,7 +189,7 @@ class TurnView:
 
 
 @contextlib.contextmanager
-def _suggesting(world: World, console: Console) -> Iterator[None]:
+def _suggesting(world: World, console: Console, prompt: str) -> Iterator[None]:
     """Let Tab complete instructions while a line is read; where the system has no line editor, reading is plain."""
     try:
         import readline
@@ -202,9 +203,8 @@ def _suggesting(world: World, console: Console) -> Iterator[None]:
         return found[state] if state < len(found) else None
 
     def display(_: str, matches: Sequence[str], __: int) -> None:
-        shared = readline.get_line_buffer()
         console.print(Text("\n" + "\n".join(f"  {match}" for match in matches[:24]), "dim"))
-        sys.stdout.write(f"> {shared}")
+        sys.stdout.write(prompt + readline.get_line_buffer())
         sys.stdout.flush()
 
     found: list[str] = []

@@ -127,6 +127,7 @@ def test_interrupt_at_the_prompt_ends_the_game(player: Player, tmp_path: Path) -
     player.read_until("turn 1 > ")
     player.type("Mia waves\n")
     player.read_until("turn 2 > ")
+    time.sleep(0.5)  # the line editor shows its prompt a moment before it listens for signals
     os.killpg(player.process.pid, signal.SIGINT)
     player.read_until("1 turn")
     assert player.leave() == 130
