@@ -167,7 +167,7 @@ def make_recipe(
             misshapen[held[0]] = (list(file.shapes[held[0]]), list(expected))
         pairs, lacking = _pairs(down[name], up[name], theirs)
         missing.extend(lacking)
-        misshapen.update(_misshapen_pairs(pairs, file.shapes, tuple(wanted[name])))
+        misshapen.update(_misshapen_pairs(pairs, len(pairs) + len(lacking), file.shapes, tuple(wanted[name])))
         sources[name] = Source(held[0], pairs)
     if missing or unexpected or misshapen:
         raise CheckpointError(
@@ -201,14 +201,12 @@ def _pairs(
 
 
 def _misshapen_pairs(
-    pairs: tuple[tuple[str, str], ...], shapes: Mapping[str, Shape], weight: Shape
+    pairs: tuple[tuple[str, str], ...], blocks: int, shapes: Mapping[str, Shape], weight: Shape
 ) -> dict[str, tuple[object, object]]:
-    """Low-rank factors that do not fit the weight [out, in] they are added to."""
+    """Low-rank factors that do not fit the weight [out, in] they are added to, in so many blocks of rows."""
     wrong: dict[str, tuple[object, object]] = {}
-    if not pairs:
-        return wrong
-    rows = weight[0] // len(pairs)
     for down, up in pairs:
+        rows = weight[0] // blocks
         rank = shapes[down][0] if shapes[down] else 0
         for key, expected in ((down, (rank, weight[1])), (up, (rows, rank))):
             if shapes[key] != expected:

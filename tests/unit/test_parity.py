@@ -1,0 +1,175 @@
+"""The networks agree with the recorded reference, and a fixture that was tampered with does not pass."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from animegamer_export.parity import Result, check_folder, main
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+DIFFUSION_WEIGHTS = ("dit_weights_a",)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def copy_sets(to: Path, *names: str) -> Path:
+    """A folder with copies of some of the golden sets."""
+    to.mkdir(exist_ok=True)
+    for name in names:
+        about = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+        for file in (f"{name}.json", *about["files"]):
+            shutil.copy(GOLDEN / file, to / file)
+    return to
+
+
+def change_tensor(folder: Path, file: str, key: str, change: Callable[[Tensor], Tensor]) -> None:
+    tensors = load_file(folder / file)
+    tensors[key] = change(tensors[key]).contiguous()
+    save_file(tensors, folder / file)
+
+
+def change_about(folder: Path, name: str, **entries: Any) -> None:
+    path = folder / f"{name}.json"
+    about = json.loads(path.read_text(encoding="utf-8"))
+    about.update(entries)
+    path.write_text(json.dumps(about), encoding="utf-8")
+
+
+def only(results: list[Result]) -> Result:
+    (result,) = results
+    return result
+
+
+def test_every_golden_set_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(GOLDEN)]) == 0
+    printed = capsys.readouterr().out
+    recorded = {path.stem for path in GOLDEN.glob("*.json") if "_weights_" not in path.name}
+    assert recorded == {line.split()[0] for line in printed.splitlines() if "  pass" in line}
+    assert "FAIL" not in printed
+
+
+def test_verbose_lists_every_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(copy_sets(tmp_path, "uncond_a", *DIFFUSION_WEIGHTS)), "--verbose"]) == 0
+    assert capsys.readouterr().out.count("unconditional shot") == 2
+
+
+def test_the_suffix_does_not_matter(tmp_path: Path) -> None:
+    folder = copy_sets(tmp_path, "uncond_a", *DIFFUSION_WEIGHTS)
+    for path in list(folder.glob("*.json")):
+        path.rename(path.with_name(path.name.replace("_a.json", "_other2.json")))
+    change_about(folder, "uncond_other2", weights="dit_weights_other2")
+    assert only(check_folder(folder)).passed
+
+
+def nudge(tensor: Tensor) -> Tensor:
+    changed = tensor.clone()
+    changed.view(-1)[7] += 1e-2
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("sets", "file", "key"),
+    [
+        (("uncond_a",), "uncond_a.safetensors", "uncond_embedding"),
+        (("dit_step_a",), "dit_step_a.safetensors", "output"),
+        (("dit_step_a",), "dit_step_a.safetensors", "aroutput"),
+        (("dit_step_a",), "dit_weights_a.part1.safetensors", "model.diffusion_model.time_embed.0.weight"),
+        (("encoder_a",), "encoder_a.safetensors", "clip_features"),
+    ],
+)
+def test_a_changed_number_fails(tmp_path: Path, sets: tuple[str, ...], file: str, key: str) -> None:
+    folder = copy_sets(tmp_path, *sets, *DIFFUSION_WEIGHTS)
+    assert only(check_folder(folder)).passed
+    change_tensor(folder, file, key, nudge)
+    result = only(check_folder(folder))
+    assert not result.passed and result.worst.error > result.worst.tolerance
+
+
+@pytest.mark.parametrize("key", ["noise_used", "alphas_quantised", "denoised_4", "guidance"])
+def test_a_changed_trajectory_fails(tmp_path: Path, key: str) -> None:
+    folder = copy_sets(tmp_path, "sampler_n10_a", *DIFFUSION_WEIGHTS)
+    change_tensor(folder, "sampler_n10_a.safetensors", key, nudge)
+    assert not only(check_folder(folder)).passed
+
+
+def test_changed_vae_frames_and_foreign_vae_weights_fail(tmp_path: Path) -> None:
+    folder = copy_sets(tmp_path, "vae_decode_a")
+    change_tensor(folder, "vae_decode_a.safetensors", "output", nudge)
+    assert not only(check_folder(folder)).passed
+    change_about(folder, "vae_decode_a", weight_seed=1)
+    assert "sha256" in str(only(check_folder(folder)).fault)
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "change", "text"),
+    [
+        ("mllm_1turn_a.safetensors", "text_ids_reference", lambda t: t.roll(1), "text (reference)"),
+        ("mllm_1turn_a.safetensors", "mask_packed", lambda t: t ^ 1, "attention mask"),
+        ("mllm_1turn_a.safetensors", "output_at_query_positions", nudge, "output_at_query_positions"),
+        ("mllm_weights_a.safetensors", "input_resampler.proj.0.bias", lambda t: t + torch.nan, "embeddings"),
+    ],
+)
+def test_a_changed_predictor_set_fails(
+    tmp_path: Path, file: str, key: str, change: Callable[[Tensor], Tensor], text: str
+) -> None:
+    folder = copy_sets(tmp_path, "mllm_1turn_a", "mllm_weights_a")
+    change_tensor(folder, file, key, change)
+    if key == "input_resampler.proj.0.bias":
+        folder = copy_sets(tmp_path, "mllm_3hist_a")
+    failed = {check.what for result in check_folder(folder) for check in result.checks if not check.passed}
+    assert any(text in what for what in failed)
+
+
+def test_a_folder_without_fixtures_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path)]) == 2
+    assert main([str(tmp_path / "absent")]) == 2
+    copy_sets(tmp_path, *DIFFUSION_WEIGHTS)
+    assert main([str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "holds no fixture set" in said and "no such folder" in said
+
+
+def test_bad_json_and_missing_files_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = copy_sets(tmp_path, "uncond_a")
+    assert "needs dit_weights_a.json" in str(only(check_folder(folder)).fault)
+    copy_sets(tmp_path, *DIFFUSION_WEIGHTS)
+    (folder / "dit_weights_a.part1.safetensors").unlink()
+    fault = str(only(check_folder(folder)).fault)
+    assert "dit_weights_a.part1.safetensors" in fault and "no such file" in fault
+    (folder / "uncond_a.json").write_text("{", encoding="utf-8")
+    assert main([str(folder)]) == 2
+    assert "uncond_a.json" in capsys.readouterr().err
+
+
+def test_a_truncated_tensor_file_fails_by_name(tmp_path: Path) -> None:
+    folder = copy_sets(tmp_path, "uncond_a", *DIFFUSION_WEIGHTS)
+    path = folder / "uncond_a.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    assert "uncond_a.safetensors: cut short" in str(only(check_folder(folder)).fault)
+
+
+@pytest.mark.parametrize(
+    ("entries", "text"),
+    [
+        ({"config": {}}, "config 'hidden'"),
+        ({"files": ["../dit_weights_a.part0.safetensors"]}, "not one inside the folder"),
+        ({"tensors": {"pos": ["float32", [1]]}}, "not the described ones"),
+        ({"files": 3}, "not list"),
+    ],
+)
+def test_a_description_that_does_not_fit_fails(tmp_path: Path, entries: dict[str, Any], text: str) -> None:
+    folder = copy_sets(tmp_path, "uncond_a", *DIFFUSION_WEIGHTS)
+    change_about(folder, "dit_weights_a", **entries)
+    assert text in str(only(check_folder(folder)).fault)
