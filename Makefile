@@ -61,4 +61,4 @@ pocket: $(VENV)/.dev  ## train and export the pocket bundle from nothing
 	$(BIN)/python -m animegamer_export.pocket $(ARGS)
 
 clean:  ## remove what the commands above made, but not the bundle or your games
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache
