@@ -14,7 +14,7 @@ from .errors import InstructionError
 CAPTION_TAGS = ("S", "MD", "EV", "ML", "MA")
 LABEL_TAGS = ("SC", "ET", "ST")
 
-LEVEL_ADVERBS = {1: "gently", 2: "calmly", 3: "steadily", 4: "quickly", 5: "wildly"}
+LEVEL_ADVERBS = {1: "barely", 2: "gently", 3: "smoothly", 4: "quickly", 5: "wildly"}
 """The adverb that stands for a motion level given as a number without an adverb."""
 
 _ANY_TAG = re.compile(r"</?\s*([A-Za-z_]+)\s*>")

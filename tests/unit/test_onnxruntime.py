@@ -36,10 +36,9 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     return fakes.write_bundle(tmp_path_factory.mktemp("bundles") / "tiny")
 
 
-def test_game_is_the_same_bytes_in_every_run_and_process(bundle: Bundle) -> None:
-    rooms = open_rooms(bundle, open_engines(bundle))
-
+def test_game_is_the_same_bytes_in_every_run(bundle: Bundle) -> None:
     def digest() -> str:
+        rooms = open_rooms(bundle, open_engines(bundle))
         session, sha = Session.start(bundle, 7), hashlib.sha256()
         for text in ("Mia waves.", "Tobo runs.", "Mia flies."):
             for event in run_turn(rooms, session, Instruction(text)):
