@@ -76,6 +76,7 @@ class Prompter:
         self._compatibility = compatibility
         self._shot_width, self._shot_tokens = shot_width, shot_tokens
         self._window_tokens, self._bos = window_tokens, bos
+        self._first_query = self._added["<frame_00000>"]
         self._shot_block = [
             *self._ids("<img>", "<frame>"),
             *(self._added[f"<frame_{n:05d}>"] for n in range(shot_tokens)),
@@ -132,8 +133,8 @@ class Prompter:
     ) -> Prompt:
         ids = [self._bos]
         injected: list[tuple[int, int]] = []
-        for row, (block, turn) in enumerate(zip(blocks, history, strict=True)):
-            injected.append((len(ids) + len(self.words(turn.text)) + 3, row * self._shot_tokens))
+        for row, block in enumerate(blocks):
+            injected.append((len(ids) + block.index(self._first_query), row * self._shot_tokens))
             ids += block
         first_query = len(ids) + queries_in_tail
         ids += tail
