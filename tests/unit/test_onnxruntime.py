@@ -9,14 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
 import fakes
+from animegamer_rt import bundle as bundles
 from animegamer_rt.backends.onnxruntime import available_cores, open_engines
 from animegamer_rt.bundle import Bundle, write_manifest
-from animegamer_rt.errors import BackendError, BundleError
+from animegamer_rt.errors import BackendError, BundleError, BundleFileError
 from animegamer_rt.events import FrameReady
+from animegamer_rt.manifest import Part
 from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.prompt import PastTurn, Prompter
 from animegamer_rt.schedule import even_plan
@@ -158,3 +161,24 @@ def test_cores_are_those_this_process_may_use() -> None:
 def test_playing_imports_no_torch() -> None:
     code = "import sys, animegamer_rt.backends.onnxruntime, animegamer_rt.pipeline; print('torch' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
+
+
+def test_weights_in_a_data_file_are_loaded_and_verified(tmp_path: Path) -> None:
+    bundle = fakes.write_bundle(tmp_path / "tiny")
+    path = bundle.part_path("denoiser")
+    model = onnx.load(path)
+    for constant in model.graph.initializer:
+        constant.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(constant), constant.name))
+    onnx.save_model(model, path, save_as_external_data=True, location="denoiser.weights", size_threshold=0)
+    parts = dict(bundle.manifest.parts) | {"denoiser": Part("denoiser.onnx", "fp32", ("denoiser.weights",))}
+    apart = write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))
+    start, step, steps = latent(), even_plan(4).steps[0], []
+    for opened in (bundles.load(apart.folder), fakes.write_bundle(tmp_path / "whole")):
+        denoising = open_engines(opened).denoiser.begin(start, SHOT, 2.5)
+        denoising.step(np.array(step.coefficients, np.float32), 999.0, step.rows, start)
+        steps.append(denoising.latent())
+    assert (steps[0] == steps[1]).all()
+    weights = bundle.folder / "denoiser.weights"
+    weights.write_bytes(bytes([weights.read_bytes()[0] ^ 1]) + weights.read_bytes()[1:])
+    with pytest.raises(BundleFileError, match=r"denoiser\.weights"):
+        bundles.load(apart.folder)
