@@ -58,7 +58,7 @@ dist: $(VENV)/.dev  ## build the wheel and play it in a clean environment withou
 	$(BIN)/python tests/wheel_plays.py dist
 
 pocket: $(VENV)/.dev  ## train and export the pocket bundle from nothing
-	$(BIN)/python -m animegamer_export.pocket $(ARGS)
+	$(BIN)/python -m animegamer_export.pocket --work pocket-work --out engines/pocket $(ARGS)
 
 clean:  ## remove what the commands above made, but not the bundle or your games
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache

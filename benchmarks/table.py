@@ -1,12 +1,14 @@
-"""README's table of measurements, written from benchmarks/results. `python benchmarks/table.py` renews it in place.
+"""README's tables: seconds from benchmarks/results, quality from the shipped bundle's manifest.
 
-Nothing in the table is typed by hand; `--check` only says whether README is up to date.
+`python benchmarks/table.py` renews them in place; `--check` only says whether README is up to date. Nothing in them is
+typed by hand.
 """
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from animegamer_rt.chart import Record, newest, read_records
@@ -14,7 +16,8 @@ from animegamer_rt.chart import Record, newest, read_records
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 README = ROOT / "README.md"
-BEGIN, END = "<!-- measured: begin (written by benchmarks/table.py) -->", "<!-- measured: end -->"
+MANIFEST = ROOT / "engines" / "pocket" / "manifest.json"
+BEGIN, END = "<!-- {}: begin (written by benchmarks/table.py) -->", "<!-- {}: end -->"
 COLUMNS = (
     "bundle, plan",
     "branches",
@@ -54,35 +57,58 @@ def row(record: Record) -> list[str]:
         *stages,
         f"{memory:.0f} MiB" if memory is not None else "not measured",
         f"{record['first_prompt_seconds']:.1f} s",
-        _fidelity(record["fidelity"]),
+        figures(record["fidelity"]) or "not measured",
         f"`{record['commit']}`, {record['date'][:10]}",
     ]
 
 
-def renewed(readme: str, content: str) -> str:
-    """README with the content between the two marks."""
-    before, begin, rest = readme.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    assert begin and end, f"README.md lacks the marks {BEGIN} and {END}"
-    return f"{before}{BEGIN}\n\n{content.strip()}\n\n{END}{after}"
+def quality_table(quality: Mapping[str, object]) -> str:
+    """A bundle's measured quality as Markdown, a row a group of figures."""
+    if not quality:
+        return "Nothing was measured yet.\n"
+    alone = {name: value for name, value in quality.items() if not isinstance(value, Mapping)}
+    groups = {name: value for name, value in quality.items() if isinstance(value, Mapping)}
+    rows = [[name.replace("_", " "), figures(group)] for name, group in groups.items()]
+    rows += [["measured on", figures(alone)]] if alone else []
+    return "\n".join([_line(["what", "measured"]), _line(["---"] * 2), *map(_line, rows)])
+
+
+def figures(group: Mapping[str, object]) -> str:
+    """Names and numbers in one line; groups inside are named before their own."""
+    parts = []
+    for name, value in group.items():
+        label = name.replace("_", " ")
+        if isinstance(value, Mapping):
+            parts.append(f"{label}: {figures(value)}")
+        elif isinstance(value, (list, tuple)):
+            parts.append(f"{label} {' / '.join(_number(item) for item in value)}")
+        elif value is not None:
+            parts.append(f"{label} {_number(value)}")
+    return ", ".join(parts)
+
+
+def renewed(readme: str, mark: str, content: str) -> str:
+    """README with the content between the two marks of that name."""
+    begin, end = BEGIN.format(mark), END.format(mark)
+    assert begin in readme and end in readme, f"README.md lacks the marks {begin} and {end}"
+    before, _, rest = readme.partition(begin)
+    return f"{before}{begin}\n\n{content.strip()}\n\n{end}{rest.partition(end)[2]}"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Renew README, or with --check say (1) that it is out of date."""
     readme = README.read_text(encoding="utf-8")
-    wanted = renewed(readme, table(read_records(RESULTS)))
+    quality = json.loads(MANIFEST.read_text(encoding="utf-8"))["quality"] if MANIFEST.is_file() else {}
+    wanted = renewed(renewed(readme, "measured", table(read_records(RESULTS))), "quality", quality_table(quality))
     if "--check" in arguments:
         return int(readme != wanted)
     README.write_text(wanted, encoding="utf-8")
-    print(f"README's table: {len(newest(read_records(RESULTS)))} measurements")
+    print(f"README: {len(newest(read_records(RESULTS)))} measurements of time, {len(quality)} groups of quality")
     return 0
 
 
-def _fidelity(figures: object) -> str:
-    if not isinstance(figures, dict) or not figures:
-        return "not measured"
-    known = [(name, value) for name, value in figures.items() if isinstance(value, (int, float))]
-    return ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in known) or "not measured"
+def _number(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _line(cells: Sequence[str]) -> str:
