@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import multiprocessing
 import random
@@ -40,12 +41,12 @@ def sample_scenes(count: int, seed: int, train: bool = True) -> list[Scene]:
     return [sample_scene(rng, train=train) for _ in range(count)]
 
 
-def write(scenes: Sequence[Scene], folder: Path, processes: int = 1) -> None:
-    """Renders the scenes into folder/clips.npy and folder/scenes.jsonl."""
+def write(scenes: Sequence[Scene], folder: Path, processes: int = 1, frames: int = FRAMES) -> None:
+    """Renders the scenes, or only their first frames, into folder/clips.npy and folder/scenes.jsonl."""
     folder.mkdir(parents=True, exist_ok=True)
-    shape = (len(scenes), FRAMES, HEIGHT, WIDTH, 3)
+    shape = (len(scenes), frames, HEIGHT, WIDTH, 3)
     clips = np.lib.format.open_memmap(folder / "clips.npy", mode="w+", dtype=np.uint8, shape=shape)
-    for index, clip in enumerate(_rendered(scenes, processes)):
+    for index, clip in enumerate(_rendered(scenes, processes, frames)):
         clips[index] = clip
     clips.flush()
     lines = [json.dumps({**dataclasses.asdict(scene), "caption": caption(scene)}) for scene in scenes]
@@ -65,12 +66,15 @@ def _scene(line: str) -> Scene:
     return Scene(**fields)
 
 
-def _rendered(scenes: Sequence[Scene], processes: int) -> Iterator[npt.NDArray[np.uint8]]:
+def _rendered(
+    scenes: Sequence[Scene], processes: int, frames: int = FRAMES
+) -> Iterator[npt.NDArray[np.uint8]]:
+    draw = functools.partial(render, frames=frames)
     if processes <= 1:
-        yield from map(render, scenes)
+        yield from map(draw, scenes)
         return
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap(render, scenes, chunksize=_CHUNK)
+        yield from pool.imap(draw, scenes, chunksize=_CHUNK)
 
 
 def main() -> None:

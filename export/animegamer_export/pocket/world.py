@@ -47,17 +47,17 @@ _PARTNER_DELAY_RADIANS = 0.6
 cv2.setNumThreads(1)  # one clip is too small to share; the data set is spread over processes instead
 
 
-def render(scene: Scene) -> npt.NDArray[np.uint8]:
-    """The clip of a scene, uint8 [17, 96, 144, 3] RGB."""
+def render(scene: Scene, frames: int = FRAMES) -> npt.NDArray[np.uint8]:
+    """The clip of a scene, uint8 [17, 96, 144, 3] RGB, or its first `frames` alone."""
     jitter = random.Random(scene.seed)
     shift_x, shift_y = (jitter.uniform(-_JITTER_PX, _JITTER_PX) for _ in range(2))
     phase = jitter.uniform(-_JITTER_RADIANS, _JITTER_RADIANS)
     place = paint_place(scene.place, scene.night)
     scale = _PAIR_SCALE if scene.is_pair else _ALONE_SCALE
     apart = (-PAIR_SPACING_PX / 2, PAIR_SPACING_PX / 2) if scene.is_pair else (0.0,)
-    clip = np.empty((FRAMES, HEIGHT, WIDTH, 3), np.uint8)
+    clip = np.empty((frames, HEIGHT, WIDTH, 3), np.uint8)
     canvas = np.empty_like(place)  # one for all frames: a fresh copy each would cost page faults
-    for frame in range(FRAMES):
+    for frame in range(frames):
         np.copyto(canvas, place)
         middle = scene.start_x + shift_x + scene.direction * scene.travel * frame / (FRAMES - 1)
         poses = [

@@ -1,0 +1,140 @@
+"""Train the pocket VAE: encoder and decoder on whole clips, then the decoder alone on frozen latents.
+
+Group statistics of the decoder are per chunk, so it is trained on the same two chunks ([0:3], [3:5]) that it plays.
+The encoder is frozen early: the denoiser can then be trained beside the decoder, and the decoder keeps improving.
+Crops were poor because their group statistics differ, and single frames cost more a picture than clips (docs/LOG.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from animegamer_rt.models.vae import LatentNorm, VaeDecoder
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
+
+from animegamer_export.pocket.frame_encoder import FrameEncoder
+from animegamer_export.pocket.recipe import Phase
+from animegamer_export.pocket.training import Optimisers
+
+KL_WEIGHT = 3e-4
+GRADIENT_WEIGHT = 0.5
+MOVING_WEIGHT = 4.0
+LATENT_NOISE = 0.05  # the decoder also meets latents this far off, as a denoiser's will be
+FIRST_CHUNK = 3  # latent frames; the rest is the second chunk
+
+
+def to_pixels(clips: np.ndarray) -> Tensor:
+    """uint8 [B, T, H, W, 3] -> float32 [B, 3, T, H, W] in -1..1."""
+    return torch.from_numpy(np.ascontiguousarray(clips)).permute(0, 4, 1, 2, 3).float().div_(127.5).sub_(1.0)
+
+
+def decode_chunks(decoder: nn.Module, latent: Tensor) -> Tensor:
+    """[B, 16, 5, h, w] -> [B, 3, 17, H, W] as at play: two chunks, the first one's caches handed to the second."""
+    first, caches = decoder(latent[:, :, :FIRST_CHUNK], None)
+    if latent.shape[2] <= FIRST_CHUNK:
+        return torch.as_tensor(first)
+    second, _ = decoder(latent[:, :, FIRST_CHUNK:], caches)
+    return torch.cat([first, second], dim=2)
+
+
+def _autocast() -> torch.autocast:
+    return torch.autocast("cpu", dtype=torch.bfloat16)
+
+
+def reconstruction_loss(decoded: Tensor, pixels: Tensor) -> Tensor:
+    """L1 and squared error, heavier where pixels move, plus L1 of the horizontal and vertical differences (edges)."""
+    decoded = decoded.float()
+    weight = 1.0 + MOVING_WEIGHT * _moving(pixels)
+    error = decoded - pixels
+    plain = (weight * (error.abs() + 2.0 * error.square())).mean() / weight.mean()
+    across = (error[..., 1:] - error[..., :-1]).abs()
+    down = (error[..., 1:, :] - error[..., :-1, :]).abs()
+    edges = (weight[..., 1:] * across).mean() + (weight[..., 1:, :] * down).mean()
+    return plain + GRADIENT_WEIGHT * edges / weight.mean()
+
+
+def _moving(pixels: Tensor) -> Tensor:
+    """1 where the clip changes over time (grown by two pixels), 0 elsewhere: [B, 1, 1, H, W]."""
+    change = (pixels.amax(dim=2) - pixels.amin(dim=2)).amax(dim=1, keepdim=True)
+    return F.max_pool2d((change > 0.1).float(), 5, stride=1, padding=2).unsqueeze(2)
+
+
+def start_plain(decoder: VaeDecoder) -> None:
+    """Let every latent-conditioned norm start as a plain one (scale 1, shift 0), with a tenth of the usual projection.
+
+    Left at the usual start the scales are about 0, signals vanish between blocks, and the loss stays on a plateau.
+    """
+    for module in decoder.modules():
+        if isinstance(module, LatentNorm):
+            for projection, bias in ((module.scale, 1.0), (module.shift, 0.0)):
+                nn.init.constant_(torch.as_tensor(projection.bias), bias)
+                with torch.no_grad():
+                    projection.weight.mul_(0.1)
+
+
+def train_autoencoder(
+    encoder: FrameEncoder, decoder: VaeDecoder, clips: np.ndarray, phase: Phase, seed: int
+) -> Iterator[dict[str, float]]:
+    """Encoder and decoder together, on whole clips."""
+    rng = np.random.default_rng(seed)
+    torch.manual_seed(seed)
+    both = nn.ModuleList([encoder, decoder])
+    optimisers = Optimisers(both, phase)
+    for step in range(phase.steps):
+        chosen = np.sort(rng.choice(len(clips), phase.batch, replace=phase.batch > len(clips)))
+        pixels = to_pixels(clips[chosen])
+        with _autocast():
+            mean, log_variance = encoder(pixels)
+            latent = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
+            decoded = decode_chunks(decoder, latent.contiguous(memory_format=torch.channels_last_3d))
+        loss = reconstruction_loss(decoded, pixels)
+        kl = 0.5 * (mean.square() + log_variance.exp() - 1.0 - log_variance).mean()
+        optimisers.step(loss + KL_WEIGHT * kl, step)
+        yield {"reconstruction": loss.item(), "kl_nats": kl.item()}
+
+
+def train_decoder(
+    decoder: VaeDecoder, latents: np.ndarray, clips: np.ndarray, phase: Phase, ema: AveragedModel, seed: int
+) -> Iterator[dict[str, float]]:
+    """The decoder alone, on the encoder's mean latents [N, 16, 5, h, w] with a little noise."""
+    rng = np.random.default_rng(seed)
+    torch.manual_seed(seed)
+    optimisers = Optimisers(decoder, phase)
+    for step in range(phase.steps):
+        chosen = np.sort(rng.choice(len(clips), phase.batch, replace=phase.batch > len(clips)))
+        pixels = to_pixels(clips[chosen])
+        latent = torch.from_numpy(latents[chosen]).float()
+        latent = latent + LATENT_NOISE * latent.std() * torch.randn_like(latent)
+        with _autocast():
+            decoded = decode_chunks(decoder, latent.contiguous(memory_format=torch.channels_last_3d))
+        loss = reconstruction_loss(decoded, pixels)
+        optimisers.step(loss, step)
+        ema.update_parameters(decoder)
+        yield {"reconstruction": loss.item()}
+
+
+@torch.no_grad()
+def encode_all(encoder: FrameEncoder, clips: np.ndarray, batch: int = 16) -> np.ndarray:
+    """The mean latent of every clip, float16 [N, 16, 5, h, w]."""
+    parts = []
+    for start in range(0, len(clips), batch):
+        with _autocast():
+            mean, _ = encoder(to_pixels(clips[start : start + batch]))
+        parts.append(mean.half().numpy())
+    return np.concatenate(parts)
+
+
+@torch.no_grad()
+def psnr_db(decoder: VaeDecoder, latents: np.ndarray, clips: np.ndarray) -> np.ndarray:
+    """Peak signal-to-noise ratio of each clip after decoding its latent, in dB: float64 [N]."""
+    values = []
+    for latent, clip in zip(latents, clips, strict=True):
+        with _autocast():
+            decoded = decode_chunks(decoder, torch.from_numpy(latent[None]).float())
+        frames = ((decoded.float().clamp(-1, 1) + 1) * 127.5).floor()[0].permute(1, 2, 3, 0).numpy()
+        values.append(10 * np.log10(255.0**2 / max(1e-9, float(np.mean((frames - clip) ** 2)))))
+    return np.asarray(values)

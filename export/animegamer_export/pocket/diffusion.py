@@ -1,0 +1,129 @@
+"""Train the pocket denoiser: with its shot encoder on true shots first, then alone on the predictor's shots.
+
+v-prediction on the very schedule that is played (zero terminal SNR); one clip in ten is shown the unconditional shot,
+so that guidance has something to push away from. Source: MODEL.md sections 1, 4 and 5; the paper's phases one and three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from animegamer_rt.models.denoiser import Denoiser
+from animegamer_rt.models.encoder import Encoder
+from animegamer_rt.schedule import full_signal_levels
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
+
+from animegamer_export.pocket.recipe import Phase
+from animegamer_export.pocket.towers import ImageTower, TextTower
+from animegamer_export.pocket.training import Optimisers
+
+CONDITION_DROP = 0.1
+PREDICTED_SHARE = 0.6  # phase three: this share of the clips is shown the predicted shot, the rest the true one
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """What the denoiser learns from, one row a clip.
+
+    latents float16 [N, 5, 16, h, w] with unit variance; motion_scopes float32 [N]; motion_ids int64 [N, 30];
+    pictures uint8 [N, H, W, 3], the first frames; predicted float16 [N, 226, D] or None before phase three.
+    """
+
+    latents: np.ndarray
+    motion_scopes: np.ndarray
+    motion_ids: np.ndarray
+    pictures: np.ndarray
+    predicted: np.ndarray | None = None
+
+
+class ShotEncoder(nn.Module):
+    """Towers and projections together: motion ids and a first frame -> shot."""
+
+    def __init__(self, text_tower: TextTower, encoder: Encoder) -> None:
+        super().__init__()
+        self.text_tower = text_tower
+        self.image_tower = ImageTower()
+        self.encoder = encoder
+
+    def forward(self, motion_ids: Tensor, pictures: Tensor) -> Tensor:
+        """ids int64 [B, 30], pictures float32 [B, 3, H, W] in -1..1 -> [B, 226, D]."""
+        shot: Tensor = self.encoder(self.text_tower(motion_ids), self.image_tower(pictures))
+        return shot
+
+
+def to_pictures(frames: np.ndarray) -> Tensor:
+    """uint8 [B, H, W, 3] -> float32 [B, 3, H, W] in -1..1."""
+    return torch.from_numpy(np.ascontiguousarray(frames)).permute(0, 3, 1, 2).float().div_(127.5).sub_(1.0)
+
+
+def noised(latents: Tensor, signal: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """The network's input x_t and its target v, for signal level a [B] (a^2 + sigma^2 = 1)."""
+    a = signal.view(-1, 1, 1, 1, 1)
+    sigma = (1.0 - a.square()).sqrt()
+    return a * latents + sigma * noise, a * noise - sigma * latents
+
+
+def denoiser_loss(
+    denoiser: nn.Module, latents: Tensor, timesteps: Tensor, scopes: Tensor, shots: Tensor, noise: Tensor
+) -> Tensor:
+    """Mean squared error of v at the given integer timesteps [B]."""
+    signals = torch.from_numpy(np.asarray(full_signal_levels(), dtype=np.float32))
+    x, target = noised(latents, signals[timesteps], noise)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        v = denoiser(x, timesteps.float(), scopes, shots)
+    return (v.float() - target).square().mean()
+
+
+def train_denoiser(
+    denoiser: Denoiser, shot_encoder: ShotEncoder, examples: Examples, phase: Phase, ema: AveragedModel, seed: int
+) -> Iterator[dict[str, float]]:
+    """Phase one (no predicted shots: encoder and denoiser learn together) or three (the denoiser alone adapts).
+
+    `ema` averages nn.ModuleList([denoiser, shot_encoder]).
+    """
+    rng = np.random.default_rng(seed)
+    torch.manual_seed(seed)
+    adapting = examples.predicted is not None
+    learning: nn.Module = denoiser if adapting else nn.ModuleList([denoiser, shot_encoder])
+    shot_encoder.requires_grad_(not adapting)
+    optimisers = Optimisers(learning, phase)
+    count = len(examples.latents)
+    for step in range(phase.steps):
+        rows = np.sort(rng.choice(count, phase.batch, replace=phase.batch > count))
+        latents = torch.from_numpy(examples.latents[rows]).float()
+        shots = shot_encoder(torch.from_numpy(examples.motion_ids[rows]), to_pictures(examples.pictures[rows]))
+        if examples.predicted is not None:
+            swap = torch.from_numpy(rng.random(phase.batch) < PREDICTED_SHARE).view(-1, 1, 1)
+            shots = torch.where(swap, torch.from_numpy(examples.predicted[rows]).float(), shots)
+        drop = torch.from_numpy(rng.random(phase.batch) < CONDITION_DROP).view(-1, 1, 1)
+        shots = torch.where(drop, shot_encoder.encoder.unconditional().expand_as(shots), shots)
+        timesteps = _spread_timesteps(rng, phase.batch)
+        scopes = torch.from_numpy(examples.motion_scopes[rows])
+        loss = denoiser_loss(denoiser, latents, timesteps, scopes, shots, torch.randn_like(latents))
+        optimisers.step(loss, step)
+        ema.update_parameters(nn.ModuleList([denoiser, shot_encoder]))
+        yield {"v_loss": loss.item()}
+
+
+def _spread_timesteps(rng: np.random.Generator, batch: int) -> Tensor:
+    """One timestep in each of `batch` equal parts of 0..999: the same mean, less noise between steps."""
+    return torch.from_numpy(((np.arange(batch) + rng.random(batch)) * (1000 / batch)).astype(np.int64).clip(0, 999))
+
+
+@torch.no_grad()
+def held_out_loss(denoiser: nn.Module, shot_encoder: nn.Module, examples: Examples, seed: int = 1) -> float:
+    """v loss on clips never trained on, at fixed noise and twenty timesteps."""
+    torch.manual_seed(seed)
+    total = 0.0
+    latents = torch.from_numpy(examples.latents).float()
+    shots = shot_encoder(torch.from_numpy(examples.motion_ids), to_pictures(examples.pictures))
+    scopes = torch.from_numpy(examples.motion_scopes)
+    for timestep in range(25, 1000, 50):
+        times = torch.full((len(latents),), timestep, dtype=torch.int64)
+        noise = torch.randn_like(latents)
+        total += denoiser_loss(denoiser, latents, times, scopes, shots, noise).item()
+    return total / 20

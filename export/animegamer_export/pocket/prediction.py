@@ -1,0 +1,155 @@
+"""Train the pocket predictor: prompt with history -> the next shot (mean squared error) and the four strengths.
+
+The paper's phase two. Every prompt is written by the runtime's own `Prompter`, so what is trained is what is played.
+Knows nothing of the denoiser that will be shown the shots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from animegamer_rt.models.predictor import Predictor
+from animegamer_rt.prompt import PastTurn, Prompt, Prompter
+from animegamer_rt.state import GameState
+from torch import Tensor
+from torch.optim.swa_utils import AveragedModel
+
+from animegamer_export.pocket.recipe import Phase
+from animegamer_export.pocket.training import Optimisers
+
+STATE_WEIGHT = 0.2
+HISTORY_NOISE = 0.15  # earlier shots are predictions at play, so they are never quite right in training either
+STRENGTH_CHOICES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Games as the predictor sees them, `turns` rows a game: instruction, strengths, true shot float16 [226, D]."""
+
+    instructions: Sequence[str]
+    states: Sequence[tuple[int, int, int, int]]
+    shots: np.ndarray
+    turns: int
+
+    @property
+    def games(self) -> int:
+        """How many games there are."""
+        return len(self.instructions) // self.turns
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    ids: Tensor
+    history_index: Tensor
+    masks: Tensor
+    shots: Tensor
+    readouts: list[int]
+    choices: Tensor
+    chosen: Tensor
+
+
+def train_predictor(
+    predictor: Predictor,
+    prompter: Prompter,
+    turns: Turns,
+    history_turns: int,
+    phase: Phase,
+    ema: AveragedModel,
+    seed: int,
+) -> Iterator[dict[str, float]]:
+    """One batch: the same turn number of several games, each prompt once for its shot and once for its state."""
+    rng = np.random.default_rng(seed)
+    torch.manual_seed(seed)
+    optimisers = Optimisers(predictor, phase)
+    predictor.train()
+    for step in range(phase.steps):
+        turn = int(rng.integers(turns.turns))
+        games = rng.choice(turns.games, phase.batch, replace=phase.batch > turns.games)
+        rows = [int(game) * turns.turns + turn for game in games]
+        batch = _collate([_example(prompter, turns, row, turn, history_turns, rng) for row in rows], phase.batch)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            hidden = predictor(batch.ids, batch.history_index, batch.masks, batch.shots)
+            tokens = turns.shots.shape[1]
+            queries = torch.stack([hidden[i, start : start + tokens] for i, start in enumerate(batch.readouts)])
+            predicted = predictor.output_resampler(queries)
+            slots = hidden[phase.batch :].gather(1, batch.choices.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
+            logits = predictor.head(slots)
+        target = torch.from_numpy(turns.shots[rows]).float()
+        shot_loss = F.mse_loss(predicted.float(), target)
+        state_loss = F.cross_entropy(logits.float().flatten(0, 1), batch.chosen.flatten())
+        optimisers.step(shot_loss + STATE_WEIGHT * state_loss, step)
+        ema.update_parameters(predictor)
+        yield {"shot": shot_loss.item(), "state": state_loss.item()}
+    predictor.eval()
+
+
+def _example(
+    prompter: Prompter, turns: Turns, row: int, turn: int, history_turns: int, rng: np.random.Generator
+) -> tuple[Prompt, list[int], tuple[int, int, int, int]]:
+    """The prompt of a turn, the state's answer as tokens, and its strengths."""
+    past = []
+    for earlier in range(row - min(turn, history_turns), row):
+        shot = turns.shots[earlier] + HISTORY_NOISE * rng.standard_normal(turns.shots[earlier].shape)
+        past.append(PastTurn(turns.instructions[earlier], GameState(*turns.states[earlier]), shot.astype(np.float16)))
+    answer: list[int] = []
+    for choice, fixed in zip(turns.states[row], [*prompter.between_slots, ()], strict=True):
+        answer += [prompter.strength_ids[choice + 5], *fixed]
+    return prompter.write(turns.instructions[row], past), answer, turns.states[row]
+
+
+def _collate(
+    examples: Sequence[tuple[Prompt, list[int], tuple[int, int, int, int]]], count: int
+) -> _Batch:
+    """First all shot rows, then all state rows; padded at the end, where a causal mask never looks."""
+    length = max(prompt.ids.shape[1] + len(answer) for prompt, answer, _ in examples)
+    ids = np.zeros((2 * count, length), np.int64)
+    index = np.full((2 * count, length), -1, np.int64)
+    masks = np.broadcast_to(np.tri(length, dtype=np.bool_), (2 * count, length, length)).copy()
+    choices = np.zeros((count, STRENGTH_CHOICES), np.int64)
+    chosen = np.zeros((count, STRENGTH_CHOICES), np.int64)
+    shots, readouts, first_row = [], [], 0
+    for i, (prompt, answer, _) in enumerate(examples):
+        size = prompt.ids.shape[1]
+        for row, which in ((i, 0), (count + i, 1)):
+            ids[row, :size] = prompt.ids[0]
+            injected = prompt.history_index[which]
+            index[row, :size] = np.where(injected >= 0, injected + first_row, -1)
+        masks[i, :size, :size] = prompt.masks[0]
+        ids[count + i, size : size + len(answer)] = answer
+        places = size - 1 + np.arange(STRENGTH_CHOICES) * 3  # a strength and two fixed tokens a slot
+        choices[i], chosen[i] = places, np.asarray(answer)[::3]
+        shots.append(prompt.history_shots)
+        first_row += prompt.history_shots.shape[0] * prompt.history_shots.shape[1]
+        readouts.append(int(prompt.readout_start[0]))
+    arrays = [torch.from_numpy(array) for array in (ids, index, masks, np.concatenate(shots))]
+    return _Batch(*arrays, readouts, torch.from_numpy(choices), torch.from_numpy(chosen))
+
+
+@torch.no_grad()
+def predict_games(
+    predictor: Predictor, prompter: Prompter, turns: Turns, games: Sequence[int], history_turns: int
+) -> tuple[np.ndarray, float]:
+    """Play the games through the predictor alone, each turn on its own earlier predictions.
+
+    Returns shots float16 [len(games) * turns, 226, D] and the share of turns whose first strength was right.
+    """
+    predictor.eval()
+    shots = np.empty((len(games) * turns.turns, *turns.shots.shape[1:]), np.float16)
+    right = 0
+    for at, game in enumerate(games):
+        past: list[PastTurn] = []
+        for turn in range(turns.turns):
+            row = game * turns.turns + turn
+            state = GameState(*turns.states[row])
+            prompt = prompter.write(turns.instructions[row], past[-history_turns:] if history_turns else [])
+            arrays = (prompt.ids, prompt.history_index, prompt.masks, prompt.history_shots, prompt.readout_start)
+            shot, logits, _, _ = predictor.prefill(*(torch.from_numpy(array) for array in arrays))
+            shots[at * turns.turns + turn] = shot[0].half().numpy()
+            allowed = logits[0, list(prompter.strength_ids)]
+            right += int(allowed.argmax()) - 5 == state.motion_level
+            past.append(PastTurn(turns.instructions[row], state, shots[at * turns.turns + turn]))
+    return shots, right / len(shots)

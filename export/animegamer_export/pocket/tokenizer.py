@@ -1,0 +1,53 @@
+"""The pocket tokenizer: a sentencepiece model of the captions, and the added tokens in the reference's order.
+
+The same two files, with the same meaning, as the full size has (MODEL.md section 2), so one prompt writer serves both.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+
+import sentencepiece
+
+FRAME_TOKENS = 256
+SHOT_TOKENS = 226
+STATE_TAGS = ("ML", "SC", "ET", "ST", "TURN")
+
+
+def added_tokens() -> list[str]:
+    """The reference's added tokens in their order: 256 frames, marks, strengths, state tags."""
+    frames = [f"<frame_{n:05d}>" for n in range(FRAME_TOKENS)]
+    marks = ["<img>", "</img>", "<vid>", "</vid>", "<frame>", "</frame>"]
+    strengths = [f"<Strength_{strength}>" for strength in range(-5, 6)]
+    tags = [f"<{slash}{tag}>" for tag in STATE_TAGS for slash in ("", "/")]
+    return [*frames, *marks, *strengths, "<visual>", *tags]
+
+
+def train_tokenizer(texts: Iterable[str], pieces: int, folder: Path) -> int:
+    """Write tokenizer.model and added_tokens.json into folder; gives back the whole vocabulary's size.
+
+    Byte fallback: any text in any script has ids. The size is rounded up to a multiple of 8 for the engines.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sorted(set(texts))),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=pieces,
+        byte_fallback=True,
+        character_coverage=1.0,
+        hard_vocab_limit=False,
+        normalization_rule_name="identity",
+        minloglevel=2,
+    )
+    (folder / "tokenizer.model").write_bytes(model.getvalue())
+    words = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    first = int(words.get_piece_size())
+    ids = {token: first + n for n, token in enumerate(added_tokens())}
+    (folder / "added_tokens.json").write_text(json.dumps(ids, indent=0) + "\n", encoding="utf-8")
+    return math.ceil((first + len(ids)) / 8) * 8

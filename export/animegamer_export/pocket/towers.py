@@ -1,0 +1,46 @@
+"""The pocket's small text and image towers: what T5 and CLIP are to the full size, behind the same shapes.
+
+text: token ids -> [B, 30, C] (zeros after the text's end, as an all-zero feature means "nothing said").
+image: a picture -> [B, 196, 192], the 14 x 14 squares of 8 x 8 pixels of the picture resized to 112 x 112.
+They know nothing of the shot.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from animegamer_export.pocket.recipe import PATCH_PIXELS
+
+TEXT_TOKENS = 30
+GRID = 14
+
+
+class TextTower(nn.Module):
+    """Token and position embeddings of a motion text: ids int64 [B, 30], 0 where there is no token -> [B, 30, C]."""
+
+    def __init__(self, vocabulary: int, width: int) -> None:
+        super().__init__()
+        self.token_embedding = nn.Embedding(vocabulary, width)
+        self.position_embedding = nn.Embedding(TEXT_TOKENS, width)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        present = (ids != 0).unsqueeze(-1).to(self.token_embedding.weight.dtype)
+        positions = torch.arange(TEXT_TOKENS, device=ids.device)
+        return torch.as_tensor((self.token_embedding(ids) + self.position_embedding(positions)) * present)
+
+
+class ImageTower(nn.Module):
+    """A picture float32 [B, 3, H, W] in -1..1 -> [B, 196, 192] squares of its 112 x 112 version. No weights."""
+
+    def forward(self, picture: Tensor) -> Tensor:
+        side = GRID * PATCH_PIXELS
+        small = F.interpolate(picture, (side, side), mode="bicubic", align_corners=True)
+        squares = F.unfold(small, PATCH_PIXELS, stride=PATCH_PIXELS)  # [B, 192, 196]
+        return squares.transpose(1, 2)
+
+
+def pad_text(ids: list[int]) -> list[int]:
+    """Exactly 30 ids: cut at 30, zeros after the end."""
+    return (ids + [0] * TEXT_TOKENS)[:TEXT_TOKENS]
