@@ -25,6 +25,8 @@ GRADIENT_WEIGHT = 0.5
 MOVING_WEIGHT = 4.0
 LATENT_NOISE = 0.05  # the decoder also meets latents this far off, as a denoiser's will be
 FIRST_CHUNK = 3  # latent frames; the rest is the second chunk
+FIRST_CHUNK_FRAMES = 9
+WHOLE_SHARE = 0.5  # of the decoder's steps see both chunks; the others see the first alone, at half the cost
 
 
 def to_pixels(clips: np.ndarray) -> Tensor:
@@ -106,8 +108,9 @@ def train_decoder(
     optimisers = Optimisers(decoder, phase)
     for step in range(phase.steps):
         chosen = np.sort(rng.choice(len(clips), phase.batch, replace=phase.batch > len(clips)))
-        pixels = to_pixels(clips[chosen])
-        latent = torch.from_numpy(latents[chosen]).float()
+        whole = bool(rng.random() < WHOLE_SHARE)
+        pixels = to_pixels(clips[chosen] if whole else clips[chosen, :FIRST_CHUNK_FRAMES])
+        latent = torch.from_numpy(latents[chosen] if whole else latents[chosen, :, :FIRST_CHUNK]).float()
         latent = latent + LATENT_NOISE * latent.std() * torch.randn_like(latent)
         with _autocast():
             decoded = decode_chunks(decoder, latent.contiguous(memory_format=torch.channels_last_3d))

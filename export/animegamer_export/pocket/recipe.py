@@ -94,10 +94,10 @@ FULL = Recipe(
     denoiser=_denoiser(hidden=192, layers=6),
     predictor=PredictorShape(hidden=192, layers=4, heads=3, kv_heads=1, mlp=512),
     autoencoder_phase=Phase(steps=320, batch=2, learning_rate=1.5e-3, final_share=0.3),
-    decoder_phase=Phase(steps=1500, batch=2, learning_rate=1e-3),
-    denoiser_phase=Phase(steps=5000, batch=16, learning_rate=1e-3, matrix_learning_rate=1e-2),
-    predictor_phase=Phase(steps=1500, batch=8, learning_rate=1e-3, matrix_learning_rate=1e-2),
-    adapt_phase=Phase(steps=600, batch=16, learning_rate=3e-4, matrix_learning_rate=3e-3),
+    decoder_phase=Phase(steps=900, batch=2, learning_rate=1e-3),
+    denoiser_phase=Phase(steps=2000, batch=16, learning_rate=1e-3, matrix_learning_rate=1e-2),
+    predictor_phase=Phase(steps=700, batch=8, learning_rate=1e-3, matrix_learning_rate=1e-2),
+    adapt_phase=Phase(steps=300, batch=16, learning_rate=3e-4, matrix_learning_rate=3e-3),
 )
 
 SHORT = Recipe(

@@ -1,0 +1,86 @@
+"""What the pocket bundle's manifest says of its quality, measured on the bundle as it is played, and the pictures.
+
+Knows the runtime's rooms, the judge and the renderer; nothing of how the networks were trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from animegamer_export.fidelity import plan_fidelity
+from animegamer_export.pocket.captions import caption
+from animegamer_export.pocket.evaluate import JudgedTurn, Play, States, evaluate, fit_motion_scale
+from animegamer_export.pocket.judge import Judge
+from animegamer_export.pocket.pictures import SheetRow, contact_sheet
+from animegamer_export.pocket.world import render
+from animegamer_rt.backends.contract import Engines
+from animegamer_rt.bundle import Bundle
+from animegamer_rt.events import FrameReady, StatePredicted
+from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.session import Session
+from animegamer_rt.state import Instruction
+
+FIDELITY_SEED = 100
+SHEET_ROWS = 9
+
+Clip = npt.NDArray[np.uint8]
+
+
+def player(bundle: Bundle, engines: Engines, plan: str) -> Play:
+    """Plays whole games through the runtime's own road."""
+    rooms = open_rooms(bundle, engines, plan)
+
+    def play(instructions: list[str], seed: int) -> list[tuple[Clip, States]]:
+        session, played = Session.start(bundle, seed), []
+        for text in instructions:
+            frames: list[Clip] = []
+            for event in run_turn(rooms, session, Instruction.parse(text)):
+                if isinstance(event, StatePredicted):
+                    state = event.game_state
+                elif isinstance(event, FrameReady):
+                    frames.append(event.frame)
+            states = (state.motion_level, state.social, state.entertainment, state.stamina)
+            played.append((np.stack(frames), states))
+        return played
+
+    return play
+
+
+def measure(
+    bundle: Bundle, engines: Engines, judge: Judge, plans: Sequence[str], turns: int, games: int, pictures: Path
+) -> dict[str, Any]:
+    """The judge's figures of every plan, and a contact sheet of the first plan's clips beside rendered truth."""
+    scale, figures = fit_motion_scale(), {}
+    for plan in plans:
+        figures[plan], judged = evaluate(player(bundle, engines, plan), judge, scale, turns, games)
+        if plan == plans[0]:
+            _draw(judged, pictures)
+    return figures
+
+
+def fidelities(bundle: Bundle, engines: Engines, plans: Sequence[str], instructions: Sequence[str]) -> dict[str, Any]:
+    """Each plan's figures against the exact plan."""
+    return {plan: plan_fidelity(bundle, engines, plan, instructions, FIDELITY_SEED) for plan in plans}
+
+
+def _draw(judged: Sequence[JudgedTurn], folder: Path) -> None:
+    """Single turns, levels and a whole game: generated above what the renderer would have drawn."""
+    singles = [turn for turn in judged if turn.turn == 0][:SHEET_ROWS]
+    contact_sheet([_row(turn) for turn in singles], folder / "pocket-turns.png")
+    start = next((at for at, turn in enumerate(judged) if turn.turn == 1), 1) - 1
+    game = [judged[start]]
+    for turn in judged[start + 1 :]:
+        if turn.turn == 0:
+            break
+        game.append(turn)
+    contact_sheet([_row(turn) for turn in game], folder / "pocket-game.png")
+
+
+def _row(turn: JudgedTurn) -> SheetRow:
+    said = turn.instruction if turn.instruction == caption(turn.scene) else f"{turn.instruction}  ->  {caption(turn.scene)}"
+    return SheetRow(said, {"generated": turn.clip, "rendered": render(turn.scene)})
