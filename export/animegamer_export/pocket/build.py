@@ -6,6 +6,7 @@ how a network learns is its own room's business.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
@@ -13,26 +14,39 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from animegamer_rt.manifest import Compatibility
+from animegamer_rt.backends.onnxruntime import open_engines
+from animegamer_rt.bundle import load
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.encoder import Encoder
 from animegamer_rt.models.predictor import Predictor, PredictorSize
 from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.prompt import Prompter
 from animegamer_rt.state import GameState, motion_scope
+from animegamer_rt.vae import Vae
 from torch import nn
 
-from animegamer_export.pocket import autoencoder, diffusion, prediction, training
+from animegamer_export.pocket import (
+    autoencoder,
+    bundle,
+    diffusion,
+    judge_training,
+    prediction,
+    quality,
+    training,
+)
+from animegamer_export.pocket.captions import caption
 from animegamer_export.pocket.corpus import Corpus, build
+from animegamer_export.pocket.dataset import render_many
 from animegamer_export.pocket.diffusion import Examples, ShotEncoder
 from animegamer_export.pocket.frame_encoder import FrameEncoder
+from animegamer_export.pocket.judge import load_judge, save_judge
 from animegamer_export.pocket.recipe import Recipe
+from animegamer_export.pocket.reconstruction import vae_figures
 from animegamer_export.pocket.scene import ADVERBS, Scene, strengths
 from animegamer_export.pocket.tokenizer import train_tokenizer
 from animegamer_export.pocket.towers import TextTower, pad_text
 
-COMPATIBILITY = Compatibility()
-WINDOW_TOKENS = 4096
+COMPATIBILITY, WINDOW_TOKENS = bundle.COMPATIBILITY, bundle.WINDOW_TOKENS
 
 
 class Workshop:
@@ -141,14 +155,26 @@ def make_corpus(shop: Workshop) -> None:
     print(f"vocabulary of {shop.vocabulary} tokens")
 
 
-def train_autoencoder(shop: Workshop) -> None:
-    """Encoder and decoder together; leaves autoencoder.pt with the latent scale."""
-    if shop.at("autoencoder").exists():
+def train_frames(shop: Workshop) -> None:
+    """Encoder and decoder on single frames; leaves frames.pt."""
+    if shop.at("frames").exists():
         return
-    phase, seed = shop.recipe.autoencoder_phase, shop.recipe.seed
+    phase, seed = shop.recipe.frames_phase, shop.recipe.seed
     torch.manual_seed(seed)
     encoder, decoder = shop.new_autoencoder()
     autoencoder.start_plain(decoder)
+    training.run("frames", autoencoder.train_frames(encoder, decoder, shop.corpus.clips, phase, seed), phase.steps)
+    training.save(shop.at("frames"), ("encoder", encoder), ("decoder", decoder))
+
+
+def train_autoencoder(shop: Workshop) -> None:
+    """Encoder and decoder on whole clips; leaves autoencoder.pt with the latent scale."""
+    if shop.at("autoencoder").exists():
+        return
+    phase, seed = shop.recipe.autoencoder_phase, shop.recipe.seed + 5
+    encoder, decoder = shop.new_autoencoder()
+    training.load(shop.at("frames"), ("encoder", encoder), ("decoder", decoder))
+    autoencoder.settle_taps(decoder)
     losses = autoencoder.train_autoencoder(encoder, decoder, shop.corpus.clips, phase, seed)
     training.run("autoencoder", losses, phase.steps)
     spread = float(autoencoder.encode_all(encoder, shop.corpus.clips[:256]).astype(np.float32).std())
@@ -169,6 +195,15 @@ def train_decoder(shop: Workshop) -> None:
     training.save(shop.at("decoder"), ("decoder", ema.module))
     held = shop.held.clips[:60]
     print("held-out psnr", autoencoder.psnr_db(ema.module, autoencoder.encode_all(encoder, held), held).mean())
+
+
+def load_autoencoder(shop: Workshop) -> tuple[FrameEncoder, VaeDecoder, dict[str, object]]:
+    """The frozen encoder, the finished decoder with its scale, and the facts kept beside them."""
+    encoder, decoder = shop.new_autoencoder()
+    facts = training.load(shop.at("autoencoder"), ("encoder", encoder), ("decoder", decoder))
+    scaled = VaeDecoder(replace(shop.recipe.vae, scale=float(str(facts["scale"]))))
+    training.load(shop.at("decoder"), ("decoder", scaled))
+    return encoder, scaled.eval(), facts
 
 
 def train_denoiser(shop: Workshop) -> None:
@@ -238,11 +273,68 @@ def adapt_denoiser(shop: Workshop) -> None:
     training.save(shop.at("adapted"), ("both", ema.module), scale=scale)
 
 
+def make_bundle(shop: Workshop) -> None:
+    """Export every network into the bundle, with the plans not measured yet."""
+    denoiser, shot_encoder = load_denoiser(shop, "adapted")
+    _, decoder, facts = load_autoencoder(shop)
+    bundle.write_bundle(
+        shop.out,
+        bundle.Networks(
+            predictor=load_predictor(shop),
+            denoiser=denoiser,
+            encoder=shot_encoder.encoder,
+            decoder=decoder,
+            text_tower=shot_encoder.text_tower,
+            image_tower=shot_encoder.image_tower,
+        ),
+        shop.work / "tokenizer",
+        provenance={"recipe": shop.recipe.name, "seed": shop.recipe.seed, "latent_scale": facts["scale"]},
+    )
+
+
+def make_judge(shop: Workshop) -> None:
+    """Train the judge on rendered clips; leaves judge.pt."""
+    if shop.at("judge").exists():
+        return
+    scenes = judge_training.judge_scenes(shop.recipe.judge_clips, shop.recipe.seed)
+    judge = judge_training.train_judge(render_many(scenes, 2), scenes, shop.recipe.judge_epochs, shop.recipe.seed)
+    save_judge(judge, shop.at("judge"))
+
+
+def measure_quality(shop: Workshop) -> None:
+    """Measure the bundle as it is played; writes the figures into its manifest and contact sheets into the work folder."""
+    recipe, judge = shop.recipe, load_judge(shop.at("judge"))
+    encoder, _, facts = load_autoencoder(shop)
+    written = load(shop.out)
+    engines = open_engines(written)
+    plans = bundle.default_plans()
+    held = [caption(scene) for scene in shop.held.scenes[:: shop.held.turns][: recipe.fidelity_turns]]
+    fidelity = quality.fidelities(written, engines, [name for name in plans if name != "exact"], held)
+
+    def reconstruct(clips: np.ndarray) -> np.ndarray:
+        latents = autoencoder.encode_all(encoder, clips).astype(np.float32).transpose(0, 2, 1, 3, 4)
+        vae = Vae(engines.vae)
+        return np.stack([np.stack(list(vae.decode(latent[None] * float(str(facts["scale"]))))) for latent in latents])
+
+    figures = {
+        "vae": vae_figures(reconstruct, recipe.judged_turns),
+        **quality.measure(
+            written, engines, judge, recipe.judged_plans, recipe.judged_turns, recipe.judged_games, shop.work / "pictures"
+        ),
+    }
+    bundle.update_bundle(shop.out, plans=plans, fidelity=fidelity, quality=figures)
+    print(json.dumps({"quality": figures, "fidelity": fidelity}, indent=1))
+
+
 PHASES: dict[str, Callable[[Workshop], None]] = {
     "corpus": make_corpus,
+    "frames": train_frames,
     "autoencoder": train_autoencoder,
     "decoder": train_decoder,
     "denoiser": train_denoiser,
     "predictor": train_predictor,
     "adapt": adapt_denoiser,
+    "bundle": make_bundle,
+    "judge": make_judge,
+    "quality": measure_quality,
 }

@@ -57,7 +57,7 @@ class ShotEncoder(nn.Module):
 
 def to_pictures(frames: np.ndarray) -> Tensor:
     """uint8 [B, H, W, 3] -> float32 [B, 3, H, W] in -1..1."""
-    return torch.from_numpy(np.ascontiguousarray(frames)).permute(0, 3, 1, 2).float().div_(127.5).sub_(1.0)
+    return torch.from_numpy(np.array(frames)).permute(0, 3, 1, 2).float().div_(127.5).sub_(1.0)
 
 
 def noised(latents: Tensor, signal: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:

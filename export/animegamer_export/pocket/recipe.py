@@ -50,11 +50,18 @@ class Recipe:
     stories: int  # games of text and first frames alone, for the predictor
     turns_per_game: int
     adapt_games: int  # of the rendered games, how many the predictor plays for phase three
+    judge_clips: int
+    judge_epochs: int
+    judged_turns: int
+    judged_games: int
+    judged_plans: tuple[str, ...]
+    fidelity_turns: int
     vocabulary_pieces: int
     text_width: int
     vae: VaeSize
     denoiser: DenoiserSize
     predictor: PredictorShape
+    frames_phase: Phase
     autoencoder_phase: Phase
     decoder_phase: Phase
     denoiser_phase: Phase
@@ -88,12 +95,19 @@ FULL = Recipe(
     stories=3000,
     turns_per_game=5,
     adapt_games=300,
+    judge_clips=5000,
+    judge_epochs=8,
+    judged_turns=40,
+    judged_games=8,
+    judged_plans=("balanced",),
+    fidelity_turns=8,
     vocabulary_pieces=400,
     text_width=64,
     vae=VaeSize(channels=16, multipliers=(1, 2, 4, 8), res_blocks=0, norm_groups=4, scale=1.0),
     denoiser=_denoiser(hidden=192, layers=6),
     predictor=PredictorShape(hidden=192, layers=4, heads=3, kv_heads=1, mlp=512),
-    autoencoder_phase=Phase(steps=320, batch=2, learning_rate=1.5e-3, final_share=0.3),
+    frames_phase=Phase(steps=1000, batch=8, learning_rate=2e-3, final_share=0.2),
+    autoencoder_phase=Phase(steps=250, batch=2, learning_rate=1e-3, final_share=0.5),
     decoder_phase=Phase(steps=900, batch=2, learning_rate=1e-3),
     denoiser_phase=Phase(steps=2000, batch=16, learning_rate=1e-3, matrix_learning_rate=1e-2),
     predictor_phase=Phase(steps=700, batch=8, learning_rate=1e-3, matrix_learning_rate=1e-2),
@@ -108,11 +122,18 @@ SHORT = Recipe(
     stories=8,
     turns_per_game=3,
     adapt_games=4,
+    judge_clips=32,
+    judge_epochs=1,
+    judged_turns=2,
+    judged_games=1,
+    judged_plans=("fast",),
+    fidelity_turns=1,
     vocabulary_pieces=300,
     text_width=16,
     vae=VaeSize(channels=4, multipliers=(1, 1, 2, 2), res_blocks=0, norm_groups=2, scale=1.0),
     denoiser=_denoiser(hidden=64, layers=2),
     predictor=PredictorShape(hidden=64, layers=1, heads=1, kv_heads=1, mlp=128),
+    frames_phase=Phase(steps=3, batch=4, learning_rate=2e-3),
     autoencoder_phase=Phase(steps=3, batch=1, learning_rate=1e-3),
     decoder_phase=Phase(steps=3, batch=1, learning_rate=1e-3),
     denoiser_phase=Phase(steps=4, batch=2, learning_rate=1e-3, matrix_learning_rate=1e-2),
