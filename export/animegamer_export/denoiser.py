@@ -1,0 +1,232 @@
+"""Writes the denoiser's ONNX part: network, guidance and solver as one step, three kinds of step over one graph.
+
+The graph is not the network's own form: both rows share timestep and motion scope, so all that follows from them is
+computed once and folded into the norms, and the last block computes only what is read. The weights are the same;
+`check` holds the two forms together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.onnx.ops import attention as attention_node
+from torch.onnx.ops import symbolic
+
+from animegamer_export.onnx_file import Case, Graph, Precision, Written, check, prepared, write
+from animegamer_rt.models.denoiser import MODULATIONS_A_BLOCK, Block, Denoiser
+from animegamer_rt.models.step import DenoiserStep
+
+WEIGHTS = "denoiser.weights"
+TOLERANCE = 2e-4
+"""float32 in another order of operations, over all layers; guidance multiplies it by up to 7."""
+
+AttentionForm = Literal["onnx", "onnxruntime"]
+"""`onnx`: the standard's Attention, for every engine; `onnxruntime`: its own MultiHeadAttention, flash on the CPU."""
+
+INPUTS = (
+    "latent",
+    "x0_prev",
+    "noise",
+    "difference",
+    "coefficients",
+    "timestep",
+    "motion_scope",
+    "shot",
+    "rows",
+)
+OUTPUTS = ("next_latent", "x0", "next_difference")
+
+
+def export_denoiser(
+    denoiser: Denoiser,
+    unconditional: Tensor,
+    folder: Path,
+    precision: Precision = "fp16",
+    attention: AttentionForm = "onnx",
+) -> Written:
+    """Writes denoiser.onnx and its weights; unconditional [226, D] is the constant of row 0 (Encoder.unconditional).
+
+    Checked on pair, conditional and reuse steps. Raises BundleError when onnxruntime does not answer as torch does.
+    """
+    denoiser = prepared(denoiser, precision)
+    if precision == "fp16":
+        unconditional = unconditional.half().float()
+    reference = DenoiserStep(denoiser, unconditional).eval()
+    with torch.no_grad():
+        graph = Graph(
+            "denoiser",
+            StepGraph(denoiser, unconditional, attention),
+            dict(zip(INPUTS, example_step(denoiser, [0, 1], 0.0), strict=True)),
+            OUTPUTS,
+            {"rows": {0: "batch"}},
+        )
+        parts = write(folder, [graph], WEIGHTS, precision)
+        return Written(parts, check(folder, list(_cases(reference)), TOLERANCE))
+
+
+def example_step(denoiser: Denoiser, rows: list[int], reuse: float, seed: int = 0) -> tuple[Tensor, ...]:
+    """Random inputs of one step, in the order of INPUTS."""
+    size, random = denoiser.size, torch.Generator().manual_seed(seed)
+    grid = (1, size.latent_frames, size.latent_channels, size.latent_height, size.latent_width)
+    states = torch.randn(4, *grid, generator=random)
+    coefficients = torch.tensor([0.6, 0.8, 3.5, reuse, 0.5, 0.7, -0.2, 0.3])
+    shot = torch.randn(1, size.shot_tokens, size.hidden, generator=random)
+    return *states, coefficients, torch.tensor([739.0]), torch.tensor([12.5]), shot, torch.tensor(rows)
+
+
+def _cases(reference: DenoiserStep) -> Iterator[tuple[str, Case]]:
+    for seed, (name, rows, reuse) in enumerate((("pair", [0, 1], 0.0), ("conditional", [1], 0.0), ("reuse", [1], 1.0))):
+        inputs = example_step(reference.denoiser, rows, reuse, seed=1 + seed)
+        outputs = dict(zip(OUTPUTS, reference(*inputs), strict=True))
+        yield "denoiser", Case(name, dict(zip(INPUTS, inputs, strict=True)), outputs)
+
+
+class StepGraph(nn.Module):
+    """One step with the inputs and outputs of models/step.py's DenoiserStep. B rows, S tokens, D hidden, P patches."""
+
+    unconditional: Tensor
+
+    def __init__(self, denoiser: Denoiser, unconditional: Tensor, attention: AttentionForm) -> None:
+        super().__init__()
+        self.denoiser = denoiser
+        last = len(denoiser.blocks) - 1
+        self.blocks = nn.ModuleList(
+            _Block(block, attention, image_only=number == last) for number, block in enumerate(_blocks(denoiser))
+        )
+        self.register_buffer("unconditional", unconditional.detach()[None])
+
+    def forward(
+        self,
+        latent: Tensor,
+        x0_prev: Tensor,
+        noise: Tensor,
+        difference: Tensor,
+        coefficients: Tensor,
+        timestep: Tensor,
+        motion_scope: Tensor,
+        shot: Tensor,
+        rows: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """(next latent, x0, next difference), as DenoiserStep.forward."""
+        signal, sigma, guidance_minus_one, reuse, c_latent, c_x0, c_x0_prev, c_noise = coefficients.split(1)
+        shots = torch.cat([self.unconditional, shot]).index_select(0, rows)
+        v = self.v(latent, timestep, motion_scope, shots)
+        next_difference = v[-1:] - v[:1] + reuse * difference
+        guided = v[-1:] + guidance_minus_one * next_difference
+        x0 = signal * latent - sigma * guided
+        next_latent = c_latent * latent + c_x0 * x0 + c_x0_prev * x0_prev + c_noise * noise
+        return next_latent, x0, next_difference
+
+    def v(self, latent: Tensor, timestep: Tensor, motion_scope: Tensor, shots: Tensor) -> Tensor:
+        """v [B, 5, 16, h, w] of one latent [1, 5, 16, h, w] under B shots [B, 226, D]."""
+        denoiser = self.denoiser
+        embedding = functional.silu(denoiser.time(timestep) + denoiser.motion(motion_scope))
+        image = denoiser.embed_patches(latent) + denoiser.positions
+        image = image.expand(shots.shape[0], -1, -1)
+        for block in self.blocks:
+            shots, image = block(shots, image, embedding)
+        return self.head(denoiser.final_norm(image), embedding)
+
+    def head(self, x: Tensor, embedding: Tensor) -> Tensor:
+        """Image tokens [B, P, D] to v, the embedding folded into the norm."""
+        head = self.denoiser.head
+        shift, scale = head.modulation(embedding)[0].chunk(2)
+        patches = head.output(_modulated_norm(head.norm, x, shift, scale))
+        frames, rows, columns = head.size.patch_grid
+        channels, patch = head.size.latent_channels, head.size.patch
+        patches = patches.reshape(-1, frames, rows, columns, channels, patch, patch).permute(0, 1, 4, 2, 5, 3, 6)
+        out: Tensor = patches.reshape(-1, frames, channels, rows * patch, columns * patch)
+        return out
+
+
+def _modulated_norm(norm: nn.LayerNorm, x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    """norm(x)(1 + scale) + shift as one norm: shift and scale [D] go into its weight and bias."""
+    weight = norm.weight * (1 + scale)
+    return functional.layer_norm(x, norm.normalized_shape, weight, norm.bias * (1 + scale) + shift, norm.eps)
+
+
+class _Block(nn.Module):
+    """One block with shot and image tokens apart, so that each kind's modulation is one vector and nothing is cut.
+
+    With `image_only` the shot tokens end here, as nothing reads them after the last block.
+    """
+
+    def __init__(self, block: Block, form: AttentionForm, image_only: bool) -> None:
+        super().__init__()
+        self.block, self.form, self.image_only = block, form, image_only
+        self.heads = block.attention.heads
+        hidden = block.attention.output.in_features
+        weights = block.attention.qkv.weight.detach().split(hidden)
+        biases = block.attention.qkv.bias.detach().split(hidden)
+        # Three matrices: cutting the result of one costs onnxruntime half as much again as the product itself.
+        self.weights = nn.ParameterList(nn.Parameter(weight.contiguous()) for weight in weights)
+        self.biases = nn.ParameterList(nn.Parameter(bias.contiguous()) for bias in biases)
+
+    def forward(self, shot: Tensor, image: Tensor, embedding: Tensor) -> tuple[Tensor, Tensor]:
+        """shot [B, 226, D], image [B, P, D], embedding [1, time_width] -> both after the block."""
+        factors = self.block.modulation(embedding)[0].chunk(MODULATIONS_A_BLOCK)
+        of_image, of_shot = factors[:6], factors[6:]
+        norm = self.block.attention_norm
+        normed = [_modulated_norm(norm, shot, *of_shot[:2]), _modulated_norm(norm, image, *of_image[:2])]
+        mixed_shot, mixed_image = self.attend(normed)
+        image = self.finish(image, mixed_image, of_image)
+        return (shot if mixed_shot is None else self.finish(shot, mixed_shot, of_shot)), image
+
+    def finish(self, x: Tensor, mixed: Tensor, factors: Sequence[Tensor]) -> Tensor:
+        """What follows attention, for one kind of token: x and mixed [B, tokens, D]."""
+        block = self.block
+        x = x + _linear(mixed, block.attention.output) * factors[2]
+        inner = _linear(_modulated_norm(block.mlp_norm, x, *factors[3:5]), block.mlp_in)
+        return x + _linear(functional.gelu(inner, approximate="tanh"), block.mlp_out) * factors[5]
+
+    def attend(self, x: Sequence[Tensor]) -> tuple[Tensor | None, Tensor]:
+        """Attention over the tokens of both kinds, before its output matrix; the shot's are left out if not needed."""
+        shot_tokens = x[0].shape[1]
+        asking = x[1:] if self.image_only else x
+        query = self.each_head(self.block.attention.query_norm, self.projected(asking, 0))
+        key = self.each_head(self.block.attention.key_norm, self.projected(x, 1))
+        mixed = self.mix(query, key, self.projected(x, 2))
+        return (None, mixed) if self.image_only else (mixed[:, :shot_tokens], mixed[:, shot_tokens:])
+
+    def projected(self, x: Sequence[Tensor], which: int) -> Tensor:
+        """Queries (0), keys (1) or values (2) of all tokens [B, S, D]."""
+        return torch.cat([_affine(tokens, self.weights[which], self.biases[which]) for tokens in x], dim=1)
+
+    def each_head(self, norm: nn.LayerNorm, x: Tensor) -> Tensor:
+        """The norm over every head of x [B, S, D]."""
+        out: Tensor = norm(x.unflatten(2, (self.heads, -1))).flatten(2)
+        return out
+
+    def mix(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Attention itself, all [B, tokens, D]."""
+        if self.form == "onnx":
+            mixed, _, _, _ = attention_node(query, key, value, q_num_heads=self.heads, kv_num_heads=self.heads)
+            return mixed
+        return symbolic(
+            "com.microsoft::MultiHeadAttention",
+            (query, key, value),
+            {"num_heads": self.heads},
+            dtype=query.dtype,
+            shape=query.shape,
+            version=1,
+        )
+
+
+def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """x [B, tokens, in] -> [B, tokens, out], as one matrix, so that onnxruntime adds the bias inside the product."""
+    return functional.linear(x.flatten(0, 1), weight, bias).unflatten(0, x.shape[:2])
+
+
+def _linear(x: Tensor, linear: nn.Linear) -> Tensor:
+    return _affine(x, linear.weight, linear.bias)
+
+
+def _blocks(denoiser: Denoiser) -> Iterator[Block]:
+    for block in denoiser.blocks:
+        assert isinstance(block, Block)
+        yield block

@@ -1,0 +1,172 @@
+"""Assembles the pocket bundle: exports every network into one folder and writes the manifest over it.
+
+It knows what the manifest should say of the pocket world; how a network is trained or measured is not its business.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from animegamer_export.denoiser import export_denoiser
+from animegamer_export.encoder import export_encoder, export_image_tower, export_text_tower
+from animegamer_export.onnx_file import Written
+from animegamer_export.pocket.scene import ADVERBS, CHARACTERS, MOTIONS, PLACES
+from animegamer_export.pocket.towers import TEXT_TOKENS, ImageTower, TextTower
+from animegamer_export.predictor import export_predictor
+from animegamer_export.vae import export_vae
+from animegamer_rt.bundle import Bundle, load, write_manifest
+from animegamer_rt.errors import BundleError
+from animegamer_rt.manifest import Compatibility, Geometry, Manifest, Part, PlanEntry, World
+from animegamer_rt.models.denoiser import Denoiser
+from animegamer_rt.models.encoder import Encoder
+from animegamer_rt.models.predictor import Predictor
+from animegamer_rt.models.vae import VaeDecoder
+from animegamer_rt.schedule import DenoisePlan, even_plan
+
+NAME = "pocket"
+DESCRIPTION = "a small procedural cartoon world of our own, 96 x 144, with the architecture of the full size"
+LICENCE = "Apache-2.0"
+TOKENIZER_FILES = ("tokenizer.model", "added_tokens.json")
+MOST_BYTES = 24_000_000
+
+COMPATIBILITY = Compatibility()
+WINDOW_TOKENS = 4096
+
+WORLD = World(
+    characters=CHARACTERS,
+    motions=MOTIONS,
+    adverbs=ADVERBS,
+    places=PLACES,
+    examples=(
+        "Character: Mirel; Motion: quickly run; Background: day beach.",
+        "Dovan dances wildly in the forest at night.",
+        "Character: Zelki and Bixo; Motion: gently wave; Background: day city.",
+        "Tofi in a raincoat jumps smoothly in the snowfield.",
+        "Character: Mirel and Tofi; Motion: smoothly fly; Background: night cloudland.",
+    ),
+)
+
+# Guidance falls to 1 within 1e-5 at two of the 50 steps: those need no unguided row (schedule.choose_branches).
+UNGUIDED_BELOW = 1e-5
+PLAN_STEPS: Mapping[str, int] = MappingProxyType({"exact": 50, "balanced": 20, "fast": 10})
+DEFAULT_PLAN = "balanced"
+
+
+@dataclass(frozen=True, slots=True)
+class Networks:
+    """The trained networks of one pocket world. The decoder's size holds the scale that training measured."""
+
+    predictor: Predictor
+    denoiser: Denoiser
+    encoder: Encoder
+    decoder: VaeDecoder
+    text_tower: TextTower
+    image_tower: ImageTower
+
+
+def default_plans() -> dict[str, DenoisePlan]:
+    """Exact, and evenly spaced plans of fewer steps, until calibrated ones replace them."""
+    return {name: even_plan(steps, conditional_below=UNGUIDED_BELOW) for name, steps in PLAN_STEPS.items()}
+
+
+def write_bundle(
+    folder: Path,
+    networks: Networks,
+    tokenizer: Path,
+    *,
+    plans: Mapping[str, DenoisePlan] | None = None,
+    fidelity: Mapping[str, Mapping[str, Any]] | None = None,
+    quality: Mapping[str, Any] | None = None,
+    provenance: Mapping[str, Any] | None = None,
+    origin: str = "trained",
+) -> Bundle:
+    """Writes all parts, checks each against its network, and the manifest last; prints the errors of the checks.
+
+    tokenizer is the folder that holds tokenizer.model and added_tokens.json; fidelity is by plan. What an earlier
+    bundle left in the folder is replaced. Raises BundleError for a part that disagrees or a bundle over 24 MB.
+    """
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    for name in TOKENIZER_FILES:
+        shutil.copyfile(tokenizer / name, folder / name)
+    size = networks.denoiser.size
+    geometry = Geometry(
+        height=size.latent_height * networks.decoder.size.upscale,
+        width=size.latent_width * networks.decoder.size.upscale,
+        latent_height=size.latent_height,
+        latent_width=size.latent_width,
+        shot_width=size.hidden,
+        window_tokens=WINDOW_TOKENS,
+    )
+    sizes = {name: asdict(getattr(networks, name).size) for name in ("predictor", "denoiser", "encoder", "decoder")}
+    manifest = Manifest(
+        format="",
+        format_version=0,
+        name=NAME,
+        description=DESCRIPTION,
+        origin=origin,
+        geometry=geometry,
+        parts=_export_all(folder, networks, geometry),
+        plans=_entries(plans or default_plans(), fidelity or {}),
+        files={},
+        compatibility=COMPATIBILITY,
+        sizes=sizes,
+        quality=quality or {},
+        world=WORLD,
+        provenance=provenance or {},
+        licence=LICENCE,
+    )
+    return _finish(folder, manifest)
+
+
+def update_bundle(
+    folder: Path,
+    *,
+    plans: Mapping[str, DenoisePlan] | None = None,
+    fidelity: Mapping[str, Mapping[str, Any]] | None = None,
+    quality: Mapping[str, Any] | None = None,
+) -> Bundle:
+    """Writes new plans with their fidelity, or new quality figures, over those of a bundle; the parts stay."""
+    manifest = load(folder).manifest
+    if plans is not None:
+        manifest = replace(manifest, plans=_entries(plans, fidelity or {}))
+    if quality is not None:
+        manifest = replace(manifest, quality=quality)
+    return _finish(folder, manifest)
+
+
+def _export_all(folder: Path, networks: Networks, geometry: Geometry) -> dict[str, Part]:
+    unconditional = networks.encoder.unconditional().detach()
+    written: list[Written] = [
+        export_predictor(networks.predictor, folder),
+        export_denoiser(networks.denoiser, unconditional, folder),
+        export_vae(networks.decoder, folder, geometry.latent_height, geometry.latent_width),
+        export_encoder(networks.encoder, folder),
+        export_text_tower(networks.text_tower, folder, TEXT_TOKENS),
+        export_image_tower(networks.image_tower, folder, geometry.height, geometry.width),
+    ]
+    print("\n".join(one.report() for one in written), flush=True)
+    return {name: part for one in written for name, part in one.parts.items()}
+
+
+def _entries(plans: Mapping[str, DenoisePlan], fidelity: Mapping[str, Mapping[str, Any]]) -> dict[str, PlanEntry]:
+    return {
+        name: PlanEntry(plan.to_dict(), fidelity.get(name, {}), default=name == DEFAULT_PLAN)
+        for name, plan in plans.items()
+    }
+
+
+def _finish(folder: Path, manifest: Manifest) -> Bundle:
+    bundle = write_manifest(folder, manifest)
+    found = sum(path.stat().st_size for path in folder.iterdir())
+    if found > MOST_BYTES:
+        raise BundleError(
+            "the bundle is too large to ship", where=folder, found=f"{found} bytes", expected=f"at most {MOST_BYTES}"
+        )
+    return bundle

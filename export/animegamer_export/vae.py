@@ -1,0 +1,235 @@
+"""Writes the vae decoder's two ONNX parts, first and next, over one file of weights; pixels are made inside.
+
+The graph is not the network's own form: frames are a batch of 2-D pictures, because onnxruntime's blocked 2-D
+convolutions run three times as fast as its 3-D ones. The weights are the same; `check` holds the two forms together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from animegamer_export.onnx_file import Case, Graph, Precision, Written, check, prepared, write
+from animegamer_rt.models.vae import (
+    CACHE_FRAMES,
+    CHUNKS,
+    CausalConv,
+    LatentNorm,
+    ResidualBlock,
+    Upsample,
+    VaeDecoder,
+)
+
+WEIGHTS = "vae.weights"
+CACHE_TOLERANCE = 2e-3
+"""Caches are activations of tens; frames may differ by one of 255 steps."""
+
+Caches = Iterator[Tensor | None]
+
+
+def pixels(frames: Tensor, channel_order: Tensor, flip: Tensor) -> Tensor:
+    """frames [T, 3, H, W] about -1..1 -> uint8 [T, H, W, C], cut off, not rounded.
+
+    channel_order int64 [C] picks of R, G, B, A (always 255); flip bool [1] puts the bottom row first.
+    """
+    colours = (((frames + 1) / 2).clamp(0, 1) * 255).to(torch.uint8)
+    alpha = torch.full_like(colours[:, :1], 255)
+    rows = torch.arange(frames.shape[2])
+    rows = torch.where(flip, rows.flip(0), rows)
+    picked = torch.cat([colours, alpha], dim=1).index_select(1, channel_order).index_select(2, rows)
+    return picked.permute(0, 2, 3, 1)
+
+
+def export_vae(
+    decoder: VaeDecoder, folder: Path, latent_height: int, latent_width: int, precision: Precision = "fp16"
+) -> Written:
+    """Writes vae_first.onnx, vae_next.onnx and their weights; checked on both chunks in three pixel formats.
+
+    Raises BundleError when onnxruntime does not answer as the decoder in torch does.
+    """
+    decoder = prepared(decoder, precision)
+    grid = (decoder.size.latent_channels, latent_height, latent_width)
+    order, flip = torch.tensor([0, 1, 2, 3]), torch.tensor([True])
+    latents = torch.randn(1, sum(CHUNKS), *grid, generator=torch.Generator().manual_seed(0)).split(CHUNKS, dim=1)
+    with torch.no_grad():
+        graph = VaeGraph(decoder)
+        _, *caches = graph(latents[0], order, flip)
+        first = {"latent": latents[0], "channel_order": order, "flip": flip}
+        names = [f"cache_{number:02d}" for number in range(len(caches))]
+        following = {**first, "latent": latents[1], **dict(zip(names, caches, strict=True))}
+        axes = {"channel_order": {0: "channels"}}
+        outputs = ("frames", *names)
+        graphs = [
+            Graph("vae_first", graph, first, outputs, axes),
+            Graph("vae_next", _LastChunk(graph), following, ("frames",), axes),
+        ]
+        parts = write(folder, graphs, WEIGHTS, precision)
+        return Written(parts, check(folder, list(_cases(decoder, latents, names)), CACHE_TOLERANCE))
+
+
+def _cases(decoder: VaeDecoder, latents: Sequence[Tensor], names: list[str]) -> Iterator[tuple[str, Case]]:
+    """What the decoder itself makes of both chunks, as RGB, flipped BGRA and flipped RGBA."""
+    caches: list[Tensor] | None = None
+    for part, latent in zip(("vae_first", "vae_next"), latents, strict=True):
+        given = {} if caches is None else dict(zip(names, (_to_batch(cache) for cache in caches), strict=True))
+        frames, caches = decoder(latent.transpose(1, 2) / decoder.size.scale, caches)
+        left = dict(zip(names, (_to_batch(cache) for cache in caches), strict=True)) if part == "vae_first" else {}
+        for name, channels, flipped in (
+            ("rgb", [0, 1, 2], False),
+            ("bgra", [2, 1, 0, 3], True),
+            ("rgba", [0, 1, 2, 3], False),
+        ):
+            order, flip = torch.tensor(channels), torch.tensor([flipped])
+            inputs = {"latent": latent, "channel_order": order, "flip": flip, **given}
+            yield part, Case(name, inputs, {"frames": pixels(_to_batch(frames), order, flip), **left})
+
+
+def _to_batch(frames: Tensor) -> Tensor:
+    """[1, C, T, H, W] -> [T, C, H, W]."""
+    return frames[0].transpose(0, 1).contiguous()
+
+
+class VaeGraph(nn.Module):
+    """The decoder with frames as the batch, from the denoiser's latent to pixels."""
+
+    def __init__(self, decoder: VaeDecoder) -> None:
+        super().__init__()
+        self.scale = decoder.size.scale
+        self.conv_in = _Conv(decoder.conv_in)
+        self.middle = nn.ModuleList(_Block(block) for block in decoder.middle)
+        self.stages = nn.ModuleList(nn.ModuleList(_Block(block) for block in stage.blocks) for stage in decoder.stages)
+        self.upsamples = nn.ModuleList(
+            nn.Identity() if stage.upsample is None else _Upsample(stage.upsample) for stage in decoder.stages
+        )
+        self.norm_out, self.conv_out = _Norm(decoder.norm_out), _Conv(decoder.conv_out)
+        self.cache_count = decoder.cache_count
+
+    def forward(self, latent: Tensor, channel_order: Tensor, flip: Tensor, *caches: Tensor) -> tuple[Tensor, ...]:
+        """latent [1, t, 16, h, w], caches of the chunk before (none at the first) -> frames and the caches after it."""
+        latent = latent[0] / self.scale
+        past: Caches = iter(caches if caches else [None] * self.cache_count)
+        kept: list[Tensor] = []
+        x = self.conv_in(latent, past, kept)
+        for block in self.middle:
+            x = block(x, latent, past, kept)
+        for blocks, upsample in zip(self.stages, self.upsamples, strict=True):
+            assert isinstance(blocks, nn.ModuleList)
+            for block in blocks:
+                x = block(x, latent, past, kept)
+            x = upsample(x)
+        x = self.conv_out(self.norm_out(x, latent), past, kept)
+        return pixels(x, channel_order, flip), *kept
+
+
+class _LastChunk(nn.Module):
+    """A graph whose caches nobody needs."""
+
+    def __init__(self, graph: VaeGraph) -> None:
+        super().__init__()
+        self.decoder = graph
+
+    def forward(self, latent: Tensor, channel_order: Tensor, flip: Tensor, *caches: Tensor) -> Tensor:
+        frames: Tensor = self.decoder(latent, channel_order, flip, *caches)[0]
+        return frames
+
+
+class _Conv(nn.Module):
+    """A causal convolution as the sum of three 2-D ones over the frames before, the frame before and the frame."""
+
+    def __init__(self, conv: CausalConv) -> None:
+        super().__init__()
+        self.taps = nn.ParameterList(nn.Parameter(tap.contiguous()) for tap in conv.weight.detach().unbind(2))
+        self.bias = conv.bias
+
+    def forward(self, x: Tensor, past: Caches, kept: list[Tensor]) -> Tensor:
+        """x [T, C, H, W]; takes its cache [2, C, H, W] from `past` and appends the new one to `kept`."""
+        cache = next(past)
+        padded = torch.cat([x[:1], x[:1], x] if cache is None else [cache, x])
+        kept.append(padded[-CACHE_FRAMES:])
+        frames = len(x)
+        out = functional.conv2d(padded[:frames], self.taps[0], self.bias, padding=1)
+        for delay in (1, 2):
+            out = out + functional.conv2d(padded[delay : delay + frames], self.taps[delay], padding=1)
+        return out
+
+
+class _Norm(nn.Module):
+    """Group norm, the latent's scale and shift, and SiLU, with all factors multiplied on the latent's small grid."""
+
+    def __init__(self, norm: LatentNorm) -> None:
+        super().__init__()
+        self.groups, self.epsilon = norm.norm.num_groups, norm.norm.eps
+        self.weight, self.bias = norm.norm.weight, norm.norm.bias
+        self.scale, self.shift = _flat(norm.scale), _flat(norm.shift)
+
+    def forward(self, x: Tensor, latent: Tensor) -> Tensor:
+        """x [T, C, H, W], latent [t, 16, h, w] -> silu(norm(x) * scale + shift)."""
+        frames, channels, height, width = x.shape
+        grouped = x.reshape(frames, self.groups, -1)
+        mean = grouped.mean((0, 2), keepdim=True)
+        variance = (grouped * grouped).mean((0, 2), keepdim=True) - mean * mean
+        share = (1, self.groups, channels // self.groups)
+        factor = torch.rsqrt(variance + self.epsilon) * self.weight.reshape(share)
+        offset = (self.bias.reshape(share) - mean * factor).reshape(1, channels, 1, 1)
+        scale = self.scale(latent)
+        # norm(x) * scale + shift = x * (factor * scale) + (offset * scale + shift): two large products, not four.
+        large = _resize(factor.reshape(1, channels, 1, 1) * scale, frames, height)
+        return functional.silu(x * large + _resize(offset * scale + self.shift(latent), frames, height))
+
+
+class _Block(nn.Module):
+    def __init__(self, block: ResidualBlock) -> None:
+        super().__init__()
+        self.norm_in, self.conv_in = _Norm(block.norm_in), _Conv(block.conv_in)
+        self.norm_out, self.conv_out = _Norm(block.norm_out), _Conv(block.conv_out)
+        self.shortcut = _flat(block.shortcut) if isinstance(block.shortcut, nn.Conv3d) else nn.Identity()
+
+    def forward(self, x: Tensor, latent: Tensor, past: Caches, kept: list[Tensor]) -> Tensor:
+        h = self.conv_in(self.norm_in(x, latent), past, kept)
+        h = self.conv_out(self.norm_out(h, latent), past, kept)
+        shortcut: Tensor = self.shortcut(x)
+        return shortcut + h
+
+
+class _Upsample(nn.Module):
+    def __init__(self, upsample: Upsample) -> None:
+        super().__init__()
+        self.doubles_time = upsample.doubles_time
+        self.conv = _flat(upsample.conv)
+
+    def forward(self, x: Tensor) -> Tensor:
+        frames = len(x)
+        if self.doubles_time and frames > 1:
+            frames = 2 * frames - frames % 2
+        out: Tensor = self.conv(_resize(x, frames, 2 * x.shape[2]))
+        return out
+
+
+def _flat(conv: nn.Conv3d) -> nn.Conv2d:
+    """The 2-D convolution over single frames that a 3-D one of depth 1 is, keeping the picture's size."""
+    depth, *kernel = conv.kernel_size
+    assert depth == 1
+    flat = nn.Conv2d(conv.in_channels, conv.out_channels, (kernel[0], kernel[1]), padding=kernel[0] // 2)
+    flat.weight, flat.bias = nn.Parameter(conv.weight.detach()[:, :, 0].contiguous()), conv.bias
+    return flat
+
+
+def _resize(x: Tensor, frames: int, height: int) -> Tensor:
+    """Nearest resize of x [t, C, h, w] to `frames` and `height` (a power of two times h); an odd count's first apart."""
+    if frames != len(x):
+        x = x.index_select(0, torch.tensor(_sources(len(x), frames)))
+    while x.shape[2] < height:
+        # onnxruntime's fast resize is the doubling of two axes of four; a step of 8 or five axes are far slower.
+        x = functional.interpolate(x, scale_factor=2.0, mode="nearest")
+    return x
+
+
+def _sources(have: int, frames: int) -> list[int]:
+    """Which of `have` frames each of `frames` repeats."""
+    if frames == 1 or frames % 2 == 0:
+        return [frame * have // frames for frame in range(frames)]
+    return [0, *(1 + frame * (have - 1) // (frames - 1) for frame in range(frames - 1))]
