@@ -77,7 +77,7 @@ class Written:
 
 
 def halved(module: Module) -> Module:
-    """A copy in evaluation mode whose weights of two axes and more are rounded to float16 (biases and norms are not)."""
+    """A copy in evaluation mode whose weights of two axes and more are rounded to float16; not so biases and norms."""
     rounded = copy.deepcopy(module).eval()
     with torch.no_grad():
         for weight in rounded.parameters():

@@ -47,7 +47,7 @@ def pixels(frames: Tensor, channel_order: Tensor, flip: Tensor) -> Tensor:
 def export_vae(
     decoder: VaeDecoder, folder: Path, latent_height: int, latent_width: int, precision: Precision = "fp16"
 ) -> Written:
-    """Writes vae_first.onnx, vae_next.onnx and their weights; checked on both chunks in three pixel formats.
+    """Writes vae_first.onnx, vae_next.onnx and their weights; checked on both chunks in two pixel formats.
 
     Raises BundleError when onnxruntime does not answer as the decoder in torch does.
     """
@@ -72,18 +72,14 @@ def export_vae(
 
 
 def _cases(decoder: VaeDecoder, latents: Sequence[Tensor], names: list[str]) -> Iterator[tuple[str, Case]]:
-    """What the decoder itself makes of both chunks, as RGB, flipped BGRA and flipped RGBA."""
+    """What the decoder itself makes of both chunks, as RGB and as flipped BGRA."""
     caches: list[Tensor] | None = None
     for part, latent in zip(("vae_first", "vae_next"), latents, strict=True):
         given = {} if caches is None else dict(zip(names, (_to_batch(cache) for cache in caches), strict=True))
         frames, caches = decoder(latent.transpose(1, 2) / decoder.size.scale, caches)
         left = dict(zip(names, (_to_batch(cache) for cache in caches), strict=True)) if part == "vae_first" else {}
-        for name, channels, flipped in (
-            ("rgb", [0, 1, 2], False),
-            ("bgra", [2, 1, 0, 3], True),
-            ("rgba", [0, 1, 2, 3], False),
-        ):
-            order, flip = torch.tensor(channels), torch.tensor([flipped])
+        for name, channels in (("rgb", [0, 1, 2]), ("flipped bgra", [2, 1, 0, 3])):
+            order, flip = torch.tensor(channels), torch.tensor(["flipped" in name])
             inputs = {"latent": latent, "channel_order": order, "flip": flip, **given}
             yield part, Case(name, inputs, {"frames": pixels(_to_batch(frames), order, flip), **left})
 
@@ -219,7 +215,7 @@ def _flat(conv: nn.Conv3d) -> nn.Conv2d:
 
 
 def _resize(x: Tensor, frames: int, height: int) -> Tensor:
-    """Nearest resize of x [t, C, h, w] to `frames` and `height` (a power of two times h); an odd count's first apart."""
+    """Nearest resize of x [t, C, h, w] to `frames` and `height` (doublings of h); an odd count's first apart."""
     if frames != len(x):
         x = x.index_select(0, torch.tensor(_sources(len(x), frames)))
     while x.shape[2] < height:
