@@ -11,8 +11,9 @@ from pathlib import Path
 
 import torch
 
-from animegamer_export.pocket.build import PHASES, Workshop
+from animegamer_export.pocket.build import PHASES
 from animegamer_export.pocket.recipe import RECIPES
+from animegamer_export.pocket.workshop import Workshop
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -22,10 +23,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, required=True, help="keeps the corpus and each phase's weights (4 GB)")
     parser.add_argument("--out", type=Path, required=True, help="where the bundle is written")
     parser.add_argument("--phase", choices=list(PHASES), help="run this phase alone")
+    parser.add_argument("--device", default="cpu", help="where to train: cpu or cuda")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     chosen = parser.parse_args(argv)
     torch.set_num_threads(chosen.threads)
-    workshop = Workshop(RECIPES[chosen.recipe], chosen.work, chosen.out)
+    workshop = Workshop(RECIPES[chosen.recipe], chosen.work, chosen.out, chosen.device)
     for name, phase in PHASES.items():
         if chosen.phase in (None, name):
             print(f"== {name}", flush=True)

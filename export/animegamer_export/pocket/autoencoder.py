@@ -8,17 +8,18 @@ Crops were poor because their group statistics differ, and single frames cost mo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from animegamer_rt.models.vae import CausalConv, LatentNorm, ResidualBlock, VaeDecoder
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from animegamer_export.pocket.frame_encoder import FrameEncoder
 from animegamer_export.pocket.recipe import Phase
-from animegamer_export.pocket.training import Optimisers
+from animegamer_export.pocket.training import Optimisers, autocast, device_of
+from animegamer_rt.models.vae import CausalConv, LatentNorm, ResidualBlock, Stage, Upsample, VaeDecoder
 
 KL_WEIGHT = 3e-4
 GRADIENT_WEIGHT = 0.5
@@ -29,9 +30,9 @@ FIRST_CHUNK_FRAMES = 9
 WHOLE_SHARE = 0.5  # of the decoder's steps see both chunks; the others see the first alone, at half the cost
 
 
-def to_pixels(clips: np.ndarray) -> Tensor:
-    """uint8 [B, T, H, W, 3] -> float32 [B, 3, T, H, W] in -1..1."""
-    return torch.from_numpy(np.array(clips)).permute(0, 4, 1, 2, 3).float().div_(127.5).sub_(1.0)
+def to_pixels(clips: np.ndarray, device: torch.device) -> Tensor:
+    """uint8 [B, T, H, W, 3] -> float32 [B, 3, T, H, W] in -1..1, on the device."""
+    return torch.from_numpy(np.array(clips)).to(device).permute(0, 4, 1, 2, 3).float().div_(127.5).sub_(1.0)
 
 
 def decode_chunks(decoder: nn.Module, latent: Tensor) -> Tensor:
@@ -41,10 +42,6 @@ def decode_chunks(decoder: nn.Module, latent: Tensor) -> Tensor:
         return torch.as_tensor(first)
     second, _ = decoder(latent[:, :, FIRST_CHUNK:], caches)
     return torch.cat([first, second], dim=2)
-
-
-def _autocast() -> torch.autocast:
-    return torch.autocast("cpu", dtype=torch.bfloat16)
 
 
 def reconstruction_loss(decoded: Tensor, pixels: Tensor) -> Tensor:
@@ -98,12 +95,12 @@ def decode_frames(decoder: VaeDecoder, latent: Tensor) -> Tensor:
         return hidden + (conv(layer.shortcut, x, 0) if isinstance(layer.shortcut, nn.Conv3d) else x)
 
     x = conv(decoder.conv_in, latent, 1)
-    blocks = [(layer, None) for layer in decoder.middle]
-    for stage in decoder.stages:
+    blocks: list[tuple[nn.Module, Upsample | None]] = [(layer, None) for layer in decoder.middle]
+    for stage in (cast(Stage, module) for module in decoder.stages):
         blocks += [(layer, None) for layer in stage.blocks]
         blocks[-1] = (blocks[-1][0], stage.upsample)
     for layer, upsample in blocks:
-        x = block(layer, x)
+        x = block(cast(ResidualBlock, layer), x)
         if upsample is not None:
             x = conv(upsample.conv, F.interpolate(x, scale_factor=2.0), 1)
     return conv(decoder.conv_out, norm(decoder.norm_out, x), 1)
@@ -124,11 +121,12 @@ def train_frames(
     """Encoder and decoder together, on single frames: the pictures are learned here, the motion later."""
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
-    optimisers = Optimisers(nn.ModuleList([encoder, decoder]), phase)
+    optimisers, device = Optimisers(nn.ModuleList([encoder, decoder]), phase), device_of(decoder)
     for step in range(phase.steps):
         rows, moments = rng.integers(0, len(clips), phase.batch), rng.integers(0, clips.shape[1], phase.batch)
-        pixels = to_pixels(np.stack([clips[row, moment, None] for row, moment in zip(rows, moments, strict=True)]))
-        with _autocast():
+        frames = [clips[row, moment, None] for row, moment in zip(rows, moments, strict=True)]
+        pixels = to_pixels(np.stack(frames), device)
+        with autocast(device):
             mean, log_variance = encoder(pixels)
             latent = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
             decoded = decode_frames(decoder, latent[:, :, 0].contiguous(memory_format=torch.channels_last))
@@ -144,12 +142,11 @@ def train_autoencoder(
     """Encoder and decoder together, on whole clips."""
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
-    both = nn.ModuleList([encoder, decoder])
-    optimisers = Optimisers(both, phase)
+    optimisers, device = Optimisers(nn.ModuleList([encoder, decoder]), phase), device_of(decoder)
     for step in range(phase.steps):
         chosen = np.sort(rng.choice(len(clips), phase.batch, replace=phase.batch > len(clips)))
-        pixels = to_pixels(clips[chosen])
-        with _autocast():
+        pixels = to_pixels(clips[chosen], device)
+        with autocast(device):
             mean, log_variance = encoder(pixels)
             latent = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
             decoded = decode_chunks(decoder, latent.contiguous(memory_format=torch.channels_last_3d))
@@ -165,14 +162,14 @@ def train_decoder(
     """The decoder alone, on the encoder's mean latents [N, 16, 5, h, w] with a little noise."""
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
-    optimisers = Optimisers(decoder, phase)
+    optimisers, device = Optimisers(decoder, phase), device_of(decoder)
     for step in range(phase.steps):
         chosen = np.sort(rng.choice(len(clips), phase.batch, replace=phase.batch > len(clips)))
         whole = bool(rng.random() < WHOLE_SHARE)
-        pixels = to_pixels(clips[chosen] if whole else clips[chosen, :FIRST_CHUNK_FRAMES])
-        latent = torch.from_numpy(latents[chosen] if whole else latents[chosen, :, :FIRST_CHUNK]).float()
+        pixels = to_pixels(clips[chosen] if whole else clips[chosen, :FIRST_CHUNK_FRAMES], device)
+        latent = torch.from_numpy(latents[chosen] if whole else latents[chosen, :, :FIRST_CHUNK]).to(device).float()
         latent = latent + LATENT_NOISE * latent.std() * torch.randn_like(latent)
-        with _autocast():
+        with autocast(device):
             decoded = decode_chunks(decoder, latent.contiguous(memory_format=torch.channels_last_3d))
         loss = reconstruction_loss(decoded, pixels)
         optimisers.step(loss, step)
@@ -183,21 +180,21 @@ def train_decoder(
 @torch.no_grad()
 def encode_all(encoder: FrameEncoder, clips: np.ndarray, batch: int = 16) -> np.ndarray:
     """The mean latent of every clip, float16 [N, 16, 5, h, w]."""
-    parts = []
+    parts, device = [], device_of(encoder)
     for start in range(0, len(clips), batch):
-        with _autocast():
-            mean, _ = encoder(to_pixels(clips[start : start + batch]))
-        parts.append(mean.half().numpy())
+        with autocast(device):
+            mean, _ = encoder(to_pixels(clips[start : start + batch], device))
+        parts.append(mean.half().cpu().numpy())
     return np.concatenate(parts)
 
 
 @torch.no_grad()
 def psnr_db(decoder: VaeDecoder, latents: np.ndarray, clips: np.ndarray) -> np.ndarray:
     """Peak signal-to-noise ratio of each clip after decoding its latent, in dB: float64 [N]."""
-    values = []
+    values, device = [], device_of(decoder)
     for latent, clip in zip(latents, clips, strict=True):
-        with _autocast():
-            decoded = decode_chunks(decoder, torch.from_numpy(latent[None]).float())
-        frames = ((decoded.float().clamp(-1, 1) + 1) * 127.5).floor()[0].permute(1, 2, 3, 0).numpy()
+        with autocast(device):
+            decoded = decode_chunks(decoder, torch.from_numpy(latent[None]).to(device).float())
+        frames = ((decoded.float().clamp(-1, 1) + 1) * 127.5).floor()[0].permute(1, 2, 3, 0).cpu().numpy()
         values.append(10 * np.log10(255.0**2 / max(1e-9, float(np.mean((frames - clip) ** 2)))))
     return np.asarray(values)

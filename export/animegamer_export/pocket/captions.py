@@ -32,15 +32,24 @@ PARTS = ("characters", "adverb", "place", "time", "outfit", "position")
 
 _CLOTHES = {"everyday": "everyday clothes", "raincoat": "a raincoat", "party": "party clothes"}
 _WHERE = {
-    "meadow": ("in the meadow", "across the meadow"), "forest": ("in the forest", "through the forest"),
-    "beach": ("at the beach", "on the beach"), "city": ("in the city", "through the city"),
-    "room": ("in the room", "in a room"), "snowfield": ("in the snowfield", "on the snowfield"),
-    "desert": ("in the desert", "across the desert"), "cloudland": ("in cloudland", "up in cloudland"),
+    "meadow": ("in the meadow", "across the meadow"),
+    "forest": ("in the forest", "through the forest"),
+    "beach": ("at the beach", "on the beach"),
+    "city": ("in the city", "through the city"),
+    "room": ("in the room", "in a room"),
+    "snowfield": ("in the snowfield", "on the snowfield"),
+    "desert": ("in the desert", "across the desert"),
+    "cloudland": ("in cloudland", "up in cloudland"),
 }
 _VERBS = {
-    "walk": ("walk", "walks", "walking"), "run": ("run", "runs", "running"), "jump": ("jump", "jumps", "jumping"),
-    "wave": ("wave", "waves", "waving"), "dance": ("dance", "dances", "dancing"), "sit": ("sit", "sits", "sitting"),
-    "lie down": ("lie down", "lies down", "lying down"), "fly": ("fly", "flies", "flying"),
+    "walk": ("walk", "walks", "walking"),
+    "run": ("run", "runs", "running"),
+    "jump": ("jump", "jumps", "jumping"),
+    "wave": ("wave", "waves", "waving"),
+    "dance": ("dance", "dances", "dancing"),
+    "sit": ("sit", "sits", "sitting"),
+    "lie down": ("lie down", "lies down", "lying down"),
+    "fly": ("fly", "flies", "flying"),
     "bow": ("bow", "bows", "bowing"),
 }
 _PLACED = {"left": "on the left", "centre": "in the middle", "right": "on the right"}
@@ -49,8 +58,10 @@ _PLACED = {"left": "on the left", "centre": "in the middle", "right": "on the ri
 def caption(scene: Scene) -> str:
     """The reference form: `Character: A in a raincoat and B; Motion: wildly run; Background: night city.`"""
     time = "night" if scene.night else "day"
-    return (f"Character: {_names(scene)}; Motion: {ADVERBS[scene.level - 1]} {scene.motion}; "
-            f"Background: {time} {scene.place}.")
+    return (
+        f"Character: {_names(scene)}; Motion: {ADVERBS[scene.level - 1]} {scene.motion}; "
+        f"Background: {time} {scene.place}."
+    )
 
 
 def _names(scene: Scene, all_clothes: bool = False) -> str:
@@ -157,8 +168,12 @@ def said_parts(text: str) -> frozenset[str]:
     """Which of the PARTS a text says; the rest must come from the game so far or from the defaults."""
     lowered = text.lower()
     words = {
-        "characters": [name.lower() for name in CHARACTERS], "adverb": ADVERBS, "place": PLACES,
-        "time": ("day", "night"), "outfit": OUTFITS, "position": tuple(_PLACED.values()),
+        "characters": [name.lower() for name in CHARACTERS],
+        "adverb": ADVERBS,
+        "place": PLACES,
+        "time": ("day", "night"),
+        "outfit": OUTFITS,
+        "position": tuple(_PLACED.values()),
     }
     return frozenset(part for part in PARTS if any(_word(word, lowered) for word in words[part]))
 
@@ -208,8 +223,9 @@ def _sample_turn(rng: random.Random, past: list[Scene]) -> tuple[Scene, str]:
     said_spot = rng.random() < (0.05 if previous else 0.25)
     if said_spot:
         start_x = position(rng.choice(tuple(POSITIONS)), len(characters))
-    scene = Scene(characters, rng.choice(MOTIONS), rng.randint(1, 5), place, night, outfits, start_x,
-                  rng.getrandbits(31))
+    scene = Scene(
+        characters, rng.choice(MOTIONS), rng.randint(1, 5), place, night, outfits, start_x, rng.getrandbits(31)
+    )
     omit = set() if said_spot else {"position"}
     if same_characters and outfits == kept and rng.random() < 0.3:
         omit.add("characters")

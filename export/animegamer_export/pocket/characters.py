@@ -35,14 +35,18 @@ class Look:
 
 
 LOOKS = {
-    "Mirel": Look((255, 226, 204), (250, 110, 160), (84, 160, 240), (255, 226, 204), (250, 250, 255), (60, 90, 190),
-                  "dress"),
-    "Dovan": Look((240, 194, 152), (64, 86, 186), (50, 176, 104), (84, 92, 130), (250, 140, 60), (40, 110, 90),
-                  "shirt"),
-    "Zelki": Look((255, 232, 216), (60, 190, 150), (128, 72, 196), (90, 60, 130), (60, 40, 90), (120, 50, 160),
-                  "robe", 0.94),
-    "Bixo": Look((196, 216, 232), (196, 216, 232), (90, 140, 170), (120, 140, 160), (80, 96, 120), (20, 190, 210),
-                 "box"),
+    "Mirel": Look(
+        (255, 226, 204), (250, 110, 160), (84, 160, 240), (255, 226, 204), (250, 250, 255), (60, 90, 190), "dress"
+    ),
+    "Dovan": Look(
+        (240, 194, 152), (64, 86, 186), (50, 176, 104), (84, 92, 130), (250, 140, 60), (40, 110, 90), "shirt"
+    ),
+    "Zelki": Look(
+        (255, 232, 216), (60, 190, 150), (128, 72, 196), (90, 60, 130), (60, 40, 90), (120, 50, 160), "robe", 0.94
+    ),
+    "Bixo": Look(
+        (196, 216, 232), (196, 216, 232), (90, 140, 170), (120, 140, 160), (80, 96, 120), (20, 190, 210), "box"
+    ),
     "Tofi": Look((250, 150, 62), (250, 150, 62), (58, 120, 200), (196, 100, 44), (120, 64, 40), (70, 44, 30), "vest"),
 }
 
@@ -86,7 +90,14 @@ def _rotation(angle: float, x: float = 0.0, y: float = 0.0) -> Points:
 
 
 def draw_character(
-    canvas: Canvas, name: str, outfit: str, pose: Pose, x: float, ground_y: float, facing: int, scale: float,
+    canvas: Canvas,
+    name: str,
+    outfit: str,
+    pose: Pose,
+    x: float,
+    ground_y: float,
+    facing: int,
+    scale: float,
     night: bool,
 ) -> None:
     """Draws one body; `x` and `ground_y` in px say where its feet are, `facing` is +1 (right) or -1."""
@@ -157,8 +168,9 @@ def _torso(body: _Body, look: Look, outfit: str, coat: Color) -> None:
     else:
         body.shape(smooth(((-8, -19), (8, -19), (9.5, 3), (-9.5, 3)), 1), coat)
     if outfit == "party":
-        body.shape(smooth(((-8, -18), (-1, -14), (1, -14), (8, -18), (8, -9), (1, -12.5), (-1, -12.5), (-8, -9)), 1),
-                   _WHITE)
+        body.shape(
+            smooth(((-8, -18), (-1, -14), (1, -14), (8, -18), (8, -9), (1, -12.5), (-1, -12.5), (-8, -9)), 1), _WHITE
+        )
     elif look.cut == "vest":
         body.shape(oval(1.5, -6.0, 4.6, 7.5), (255, 240, 220), outlined=False)
     elif look.cut == "box":
@@ -177,8 +189,20 @@ def _back_of_head(body: _Body, name: str, look: Look, outfit: str) -> None:
         body.shape(oval(-1.5, -12.5, 18.0, 17.0), _RAINCOAT)
     if name == "Mirel":
         for side in (-1, 1):
-            body.shape(smooth(((side * 10, -24), (side * 22, -20), (side * 25, -4), (side * 20, 10), (side * 16, 2),
-                               (side * 13, -10)), 2), look.hair)
+            body.shape(
+                smooth(
+                    (
+                        (side * 10, -24),
+                        (side * 22, -20),
+                        (side * 25, -4),
+                        (side * 20, 10),
+                        (side * 16, 2),
+                        (side * 13, -10),
+                    ),
+                    2,
+                ),
+                look.hair,
+            )
         body.shape(oval(-0.5, -14.5, 15.8, 14.5), look.hair)
     elif name == "Zelki":
         body.shape(smooth(((-15, -22), (15, -22), (18, 1), (9, 4), (-9, 4), (-18, 1)), 2), look.hair)
@@ -197,27 +221,72 @@ def _front_of_head(body: _Body, name: str, look: Look, outfit: str, pose: Pose) 
     if name == "Tofi":
         for side in (-1, 1):
             body.shape(smooth(((side * 3, -24), (side * 14, -39), (side * 17, -14)), 1), look.skin)
-            body.shape(smooth(((side * 8, -25), (side * 13, -34), (side * 14.5, -20)), 1), (255, 222, 190),
-                       outlined=False)
+            body.shape(
+                smooth(((side * 8, -25), (side * 13, -34), (side * 14.5, -20)), 1), (255, 222, 190), outlined=False
+            )
         body.shape(smooth(((-12, -25), (12, -25), (19, -9), (8, 0), (-8, 0), (-19, -9)), 2), look.skin)
-        body.shape(smooth(((pose.look - 12, -7), (pose.look, -10), (pose.look + 12, -7), (pose.look + 6, 0),
-                           (pose.look - 6, 0)), 2), (255, 240, 220), outlined=False)
+        body.shape(
+            smooth(
+                ((pose.look - 12, -7), (pose.look, -10), (pose.look + 12, -7), (pose.look + 6, 0), (pose.look - 6, 0)),
+                2,
+            ),
+            (255, 240, 220),
+            outlined=False,
+        )
         _face(body, look, pose, x=pose.look, snout=True)
         return
     body.shape(oval(0.0, -12.5, 14.5, 12.8), look.skin)
     _face(body, look, pose, x=pose.look)
     if name == "Mirel":
-        body.shape(smooth(((-15, -9), (-15.5, -22), (-7, -29), (5, -29.5), (14, -24), (15.5, -12), (11, -18), (4, -20),
-                           (-3, -17), (-9, -18)), 2), look.hair)
+        body.shape(
+            smooth(
+                (
+                    (-15, -9),
+                    (-15.5, -22),
+                    (-7, -29),
+                    (5, -29.5),
+                    (14, -24),
+                    (15.5, -12),
+                    (11, -18),
+                    (4, -20),
+                    (-3, -17),
+                    (-9, -18),
+                ),
+                2,
+            ),
+            look.hair,
+        )
         for side in (-1, 1):
             body.shape(oval(side * 13.5, -24.5, 3.8, 3.8), (255, 232, 120))
     elif name == "Dovan":
-        body.shape(smooth(((-15, -8), (-20, -20), (-15, -21), (-17, -31), (-8, -28), (-4, -37), (2, -29), (11, -34),
-                           (12, -26), (19, -26), (15, -12), (11, -19), (5, -17), (0, -20), (-6, -16), (-11, -18)), 1),
-                   look.hair)
+        body.shape(
+            smooth(
+                (
+                    (-15, -8),
+                    (-20, -20),
+                    (-15, -21),
+                    (-17, -31),
+                    (-8, -28),
+                    (-4, -37),
+                    (2, -29),
+                    (11, -34),
+                    (12, -26),
+                    (19, -26),
+                    (15, -12),
+                    (11, -19),
+                    (5, -17),
+                    (0, -20),
+                    (-6, -16),
+                    (-11, -18),
+                ),
+                1,
+            ),
+            look.hair,
+        )
     else:
-        body.shape(smooth(((-16, -2), (-16, -21), (15, -21), (15.5, -10), (8, -17), (-6, -16), (-12, -10)), 2),
-                   look.hair)
+        body.shape(
+            smooth(((-16, -2), (-16, -21), (15, -21), (15.5, -10), (8, -17), (-6, -16), (-12, -10)), 2), look.hair
+        )
         hat = {"everyday": (104, 56, 170), "party": (190, 40, 76), "raincoat": (232, 170, 30)}[outfit]
         body.shape(smooth(((-13, -20), (-8, -32), (-10, -43), (1, -37), (9, -29), (13, -20)), 2), hat)
         body.shape(oval(0.0, -20.0, 21.0, 4.2), hat)

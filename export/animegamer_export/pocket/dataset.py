@@ -66,9 +66,7 @@ def _scene(line: str) -> Scene:
     return Scene(**fields)
 
 
-def _rendered(
-    scenes: Sequence[Scene], processes: int, frames: int = FRAMES
-) -> Iterator[npt.NDArray[np.uint8]]:
+def _rendered(scenes: Sequence[Scene], processes: int, frames: int = FRAMES) -> Iterator[npt.NDArray[np.uint8]]:
     draw = functools.partial(render, frames=frames)
     if processes <= 1:
         yield from map(draw, scenes)

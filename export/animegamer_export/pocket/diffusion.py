@@ -1,7 +1,7 @@
 """Train the pocket denoiser: with its shot encoder on true shots first, then alone on the predictor's shots.
 
 v-prediction on the very schedule that is played (zero terminal SNR); one clip in ten is shown the unconditional shot,
-so that guidance has something to push away from. Source: MODEL.md sections 1, 4 and 5; the paper's phases one and three.
+so that guidance has something to push away from. Source: MODEL.md sections 1, 4, 5; the paper's phases one and three.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from animegamer_rt.models.denoiser import Denoiser
-from animegamer_rt.models.encoder import Encoder
-from animegamer_rt.schedule import full_signal_levels
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from animegamer_export.pocket.recipe import Phase
 from animegamer_export.pocket.towers import ImageTower, TextTower
-from animegamer_export.pocket.training import Optimisers
+from animegamer_export.pocket.training import Optimisers, autocast, device_of
+from animegamer_rt.models.denoiser import Denoiser
+from animegamer_rt.models.encoder import Encoder
+from animegamer_rt.schedule import full_signal_levels
 
 CONDITION_DROP = 0.1
 PREDICTED_SHARE = 0.6  # phase three: this share of the clips is shown the predicted shot, the rest the true one
@@ -55,9 +55,9 @@ class ShotEncoder(nn.Module):
         return shot
 
 
-def to_pictures(frames: np.ndarray) -> Tensor:
-    """uint8 [B, H, W, 3] -> float32 [B, 3, H, W] in -1..1."""
-    return torch.from_numpy(np.array(frames)).permute(0, 3, 1, 2).float().div_(127.5).sub_(1.0)
+def to_pictures(frames: np.ndarray, device: torch.device) -> Tensor:
+    """uint8 [B, H, W, 3] -> float32 [B, 3, H, W] in -1..1, on the device."""
+    return torch.from_numpy(np.array(frames)).to(device).permute(0, 3, 1, 2).float().div_(127.5).sub_(1.0)
 
 
 def noised(latents: Tensor, signal: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -71,10 +71,10 @@ def denoiser_loss(
     denoiser: nn.Module, latents: Tensor, timesteps: Tensor, scopes: Tensor, shots: Tensor, noise: Tensor
 ) -> Tensor:
     """Mean squared error of v at the given integer timesteps [B]."""
-    signals = torch.from_numpy(np.asarray(full_signal_levels(), dtype=np.float32))
+    signals = torch.from_numpy(np.asarray(full_signal_levels(), dtype=np.float32)).to(latents.device)
     x, target = noised(latents, signals[timesteps], noise)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        v = denoiser(x, timesteps.float(), scopes, shots)
+    with autocast(latents.device):
+        v: Tensor = denoiser(x, timesteps.float(), scopes, shots)
     return (v.float() - target).square().mean()
 
 
@@ -90,19 +90,20 @@ def train_denoiser(
     adapting = examples.predicted is not None
     learning: nn.Module = denoiser if adapting else nn.ModuleList([denoiser, shot_encoder])
     shot_encoder.requires_grad_(not adapting)
-    optimisers = Optimisers(learning, phase)
+    optimisers, device = Optimisers(learning, phase), device_of(denoiser)
     count = len(examples.latents)
     for step in range(phase.steps):
         rows = np.sort(rng.choice(count, phase.batch, replace=phase.batch > count))
-        latents = torch.from_numpy(examples.latents[rows]).float()
-        shots = shot_encoder(torch.from_numpy(examples.motion_ids[rows]), to_pictures(examples.pictures[rows]))
+        latents = torch.from_numpy(examples.latents[rows]).to(device).float()
+        motion_ids = torch.from_numpy(examples.motion_ids[rows]).to(device)
+        shots = shot_encoder(motion_ids, to_pictures(examples.pictures[rows], device))
         if examples.predicted is not None:
-            swap = torch.from_numpy(rng.random(phase.batch) < PREDICTED_SHARE).view(-1, 1, 1)
-            shots = torch.where(swap, torch.from_numpy(examples.predicted[rows]).float(), shots)
-        drop = torch.from_numpy(rng.random(phase.batch) < CONDITION_DROP).view(-1, 1, 1)
+            swap = torch.from_numpy(rng.random(phase.batch) < PREDICTED_SHARE).to(device).view(-1, 1, 1)
+            shots = torch.where(swap, torch.from_numpy(examples.predicted[rows]).to(device).float(), shots)
+        drop = torch.from_numpy(rng.random(phase.batch) < CONDITION_DROP).to(device).view(-1, 1, 1)
         shots = torch.where(drop, shot_encoder.encoder.unconditional().expand_as(shots), shots)
-        timesteps = _spread_timesteps(rng, phase.batch)
-        scopes = torch.from_numpy(examples.motion_scopes[rows])
+        timesteps = _spread_timesteps(rng, phase.batch).to(device)
+        scopes = torch.from_numpy(examples.motion_scopes[rows]).to(device)
         loss = denoiser_loss(denoiser, latents, timesteps, scopes, shots, torch.randn_like(latents))
         optimisers.step(loss, step)
         ema.update_parameters(nn.ModuleList([denoiser, shot_encoder]))
@@ -118,12 +119,13 @@ def _spread_timesteps(rng: np.random.Generator, batch: int) -> Tensor:
 def held_out_loss(denoiser: nn.Module, shot_encoder: nn.Module, examples: Examples, seed: int = 1) -> float:
     """v loss on clips never trained on, at fixed noise and twenty timesteps."""
     torch.manual_seed(seed)
-    total = 0.0
-    latents = torch.from_numpy(examples.latents).float()
-    shots = shot_encoder(torch.from_numpy(examples.motion_ids), to_pictures(examples.pictures))
-    scopes = torch.from_numpy(examples.motion_scopes)
+    total, device = 0.0, device_of(denoiser)
+    latents = torch.from_numpy(examples.latents).to(device).float()
+    motion_ids = torch.from_numpy(examples.motion_ids).to(device)
+    shots = shot_encoder(motion_ids, to_pictures(examples.pictures, device))
+    scopes = torch.from_numpy(examples.motion_scopes).to(device)
     for timestep in range(25, 1000, 50):
-        times = torch.full((len(latents),), timestep, dtype=torch.int64)
+        times = torch.full((len(latents),), timestep, dtype=torch.int64, device=device)
         noise = torch.randn_like(latents)
         total += denoiser_loss(denoiser, latents, times, scopes, shots, noise).item()
     return total / 20

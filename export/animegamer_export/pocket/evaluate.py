@@ -91,7 +91,12 @@ def judge_game(play: Play, judge: Judge, game: Sequence[tuple[Scene, str]], seed
 
 
 def evaluate(
-    play: Play, judge: Judge, scale: MotionScale, single_turns: int = 40, games: int = 8, turns: int = 5,
+    play: Play,
+    judge: Judge,
+    scale: MotionScale,
+    single_turns: int = 40,
+    games: int = 8,
+    turns: int = 5,
     seed: int = 2024,
 ) -> tuple[dict[str, object], list[JudgedTurn]]:
     """All figures of a player on held-out instructions with fixed seeds, and the judged turns they were counted on."""
@@ -143,8 +148,10 @@ def state_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]:
 def consistency_figures(games: Sequence[Sequence[JudgedTurn]]) -> dict[str, object]:
     """What later turns keep although the text does not say it, and how each turn of a game fares."""
     later = [turn for game in games for turn in game[1:]]
-    unsaid = {part: [turn for turn in later if part not in said_parts(turn.instruction)]
-              for part in ("characters", "place", "time", "outfit", "position")}
+    unsaid = {
+        part: [turn for turn in later if part not in said_parts(turn.instruction)]
+        for part in ("characters", "place", "time", "outfit", "position")
+    }
     worn = [turn for turn in unsaid["outfit"] if any(outfit != DEFAULT_OUTFIT for outfit in turn.scene.outfits)]
     errors = [abs(turn.reading.start_x - turn.scene.start_x) for turn in unsaid["position"]]
     length = max((len(game) for game in games), default=0)
@@ -155,11 +162,15 @@ def consistency_figures(games: Sequence[Sequence[JudgedTurn]]) -> dict[str, obje
         "outfit_kept": _share(_outfits_right(turn) for turn in worn),
         "position_kept": _share(error <= POSITION_TOLERANCE_PX for error in errors),
         "position_error_px": round(float(np.mean(errors)), 2) if errors else None,
-        "counted": {"characters": len(unsaid["characters"]), "place": len(unsaid["place"]),
-                    "time": len(unsaid["time"]), "outfit": len(worn), "position": len(errors)},
+        "counted": {
+            "characters": len(unsaid["characters"]),
+            "place": len(unsaid["place"]),
+            "time": len(unsaid["time"]),
+            "outfit": len(worn),
+            "position": len(errors),
+        },
         "instruction_mean_by_turn": [
-            instruction_figures([game[index] for game in games if index < len(game)])["mean"]
-            for index in range(length)
+            instruction_figures([game[index] for game in games if index < len(game)])["mean"] for index in range(length)
         ],
     }
 

@@ -23,7 +23,8 @@ class _ResBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.conv1(F.silu(self.norm1(x)))
-        return x + self.conv2(F.silu(self.norm2(hidden)))
+        change: Tensor = self.conv2(F.silu(self.norm2(hidden)))
+        return x + change
 
 
 class FrameEncoder(nn.Module):

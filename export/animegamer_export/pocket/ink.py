@@ -76,7 +76,11 @@ def fill(canvas: Canvas, points: Points, color: Color, outline: Color | None = N
 
 
 def stroke(
-    canvas: Canvas, points: Points | Sequence[Any], color: Color, width: float, outline: Color | None = None,
+    canvas: Canvas,
+    points: Points | Sequence[Any],
+    color: Color,
+    width: float,
+    outline: Color | None = None,
     outline_px: float = 1.0,
 ) -> None:
     """Draws an open line with round ends, `width` px wide; an outline adds `outline_px` on either side."""

@@ -52,8 +52,14 @@ class Judge(nn.Module):
         layers: list[nn.Module] = []
         channels = 3 * len(SEEN_FRAMES)
         for width, stride in zip(_CHANNELS, (2, 2, 2, 1), strict=True):
-            layers += [nn.Conv2d(channels, width, 3, stride=stride, padding=1), nn.GroupNorm(8, width), nn.SiLU(),
-                       nn.Conv2d(width, width, 3, padding=1), nn.GroupNorm(8, width), nn.SiLU()]
+            layers += [
+                nn.Conv2d(channels, width, 3, stride=stride, padding=1),
+                nn.GroupNorm(8, width),
+                nn.SiLU(),
+                nn.Conv2d(width, width, 3, padding=1),
+                nn.GroupNorm(8, width),
+                nn.SiLU(),
+            ]
             channels = width
         self.trunk = nn.Sequential(*layers)
         self.who = nn.Conv2d(channels, len(CHARACTERS), 1)

@@ -118,8 +118,9 @@ def accuracy(judge: Judge, clips: npt.NDArray[np.uint8], scenes: Sequence[Scene]
     pairs = list(zip(readings, scenes, strict=True))
     right = {
         "characters": [reading.characters == frozenset(scene.characters) for reading, scene in pairs],
-        "outfits": [reading.outfits == dict(zip(scene.characters, scene.outfits, strict=True))
-                    for reading, scene in pairs],
+        "outfits": [
+            reading.outfits == dict(zip(scene.characters, scene.outfits, strict=True)) for reading, scene in pairs
+        ],
         "place": [reading.place == scene.place for reading, scene in pairs],
         "day_or_night": [reading.night == scene.night for reading, scene in pairs],
         "motion": [reading.motion == scene.motion for reading, scene in pairs],
@@ -145,8 +146,12 @@ def main() -> None:
     save_judge(judge, arguments.out)
     unseen = sample_scenes(arguments.held_out_clips, arguments.seed + 1, train=False)
     figures = accuracy(judge, render_many(unseen, arguments.processes), unseen)
-    record = {"clips": arguments.clips, "held_out_clips": len(unseen), "held_out_accuracy": figures,
-              "seconds": round(time.perf_counter() - began)}
+    record = {
+        "clips": arguments.clips,
+        "held_out_clips": len(unseen),
+        "held_out_accuracy": figures,
+        "seconds": round(time.perf_counter() - began),
+    }
     arguments.out.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(record))
 

@@ -83,15 +83,26 @@ def _meadow(paint: _Painter) -> None:
     paint.oval(28, 84, 62, 32, (170, 222, 160))
     paint.oval(118, 86, 66, 32, (150, 212, 146))
     paint.band((150, 216, 128), (112, 190, 100), _HORIZON + 6, HEIGHT)
-    for x, y, color in ((10, 90, (255, 150, 170)), (46, 92, (255, 240, 140)), (88, 91, (255, 150, 170)),
-                        (130, 90, (255, 255, 255)), (112, 80, (255, 240, 140)), (24, 79, (255, 255, 255))):
+    for x, y, color in (
+        (10, 90, (255, 150, 170)),
+        (46, 92, (255, 240, 140)),
+        (88, 91, (255, 150, 170)),
+        (130, 90, (255, 255, 255)),
+        (112, 80, (255, 240, 140)),
+        (24, 79, (255, 255, 255)),
+    ):
         paint.oval(x, y, 2.6, 2.0, color)
 
 
 def _forest(paint: _Painter) -> None:
     paint.sky((176, 220, 200), (222, 240, 214))
-    for x, height, color in ((2, 40, (104, 160, 120)), (34, 50, (120, 174, 130)), (68, 38, (104, 160, 120)),
-                             (104, 52, (120, 174, 130)), (138, 42, (104, 160, 120))):
+    for x, height, color in (
+        (2, 40, (104, 160, 120)),
+        (34, 50, (120, 174, 130)),
+        (68, 38, (104, 160, 120)),
+        (104, 52, (120, 174, 130)),
+        (138, 42, (104, 160, 120)),
+    ):
         paint.box(x - 3, 50, x + 3, _HORIZON + 8, (136, 112, 90))
         base = _HORIZON
         for tier in range(3):
@@ -110,8 +121,9 @@ def _beach(paint: _Painter) -> None:
     stroke(paint.canvas, [(14, 80), (15, 60), (19, 42)], paint.color((170, 124, 90)), 5)
     for angle in (-2.9, -2.2, -0.9, -0.2, 0.5):
         x, y = 19 + 17 * math.cos(angle), 44 + 13 * math.sin(angle) + 3
-        paint.shape(((19, 38), (mix_x(19, x, 0.5), y - 7), (x, y + 4), (mix_x(19, x, 0.5), y + 1), (19, 44)),
-                    (104, 184, 110), 2)
+        paint.shape(
+            ((19, 38), (mix_x(19, x, 0.5), y - 7), (x, y + 4), (mix_x(19, x, 0.5), y + 1), (19, 44)), (104, 184, 110), 2
+        )
 
 
 def mix_x(first: float, second: float, share: float) -> float:
@@ -130,8 +142,11 @@ def _city(paint: _Painter) -> None:
                 y = _HORIZON + 13 - height + row * 15
                 window: Color = (228, 238, 248)
                 if paint.night and (row + column + index) % 3 != 0:
-                    fill(paint.canvas, smooth(((x + column, y), (x + column + 5, y), (x + column + 5, y + 7),
-                                               (x + column, y + 7)), 0), (236, 208, 128))
+                    fill(
+                        paint.canvas,
+                        smooth(((x + column, y), (x + column + 5, y), (x + column + 5, y + 7), (x + column, y + 7)), 0),
+                        (236, 208, 128),
+                    )
                 else:
                     paint.box(x + column, y, x + column + 5, y + 7, window)
     paint.band((176, 172, 184), (140, 138, 154), _HORIZON + 8, HEIGHT)
@@ -147,8 +162,9 @@ def _room(paint: _Painter) -> None:
     gradient_box(paint, 53, 11, 95, 41)
     paint.box(72.5, 11, 75.5, 41, (255, 252, 246))
     paint.box(4, 22, 30, _HORIZON + 6, (184, 130, 96))
-    for row, colors in enumerate((((226, 120, 120), (130, 170, 220), (240, 206, 120)),
-                                  ((150, 196, 140), (226, 150, 180), (130, 170, 220)))):
+    for row, colors in enumerate(
+        (((226, 120, 120), (130, 170, 220), (240, 206, 120)), ((150, 196, 140), (226, 150, 180), (130, 170, 220)))
+    ):
         for column, color in enumerate(colors):
             paint.box(7 + column * 7, 26 + row * 21, 13 + column * 7, 42 + row * 21, color)
     paint.box(120, 50, 138, _HORIZON + 8, (150, 170, 214))
@@ -187,10 +203,18 @@ def _desert(paint: _Painter) -> None:
         color: Color = (126, 178, 128)
         tint = paint.color(color)
         stroke(paint.canvas, [(x, y), (x, y - 30 * size)], tint, 7 * size)
-        stroke(paint.canvas, [(x, y - 12 * size), (x - 9 * size, y - 13 * size), (x - 9 * size, y - 22 * size)],
-               tint, 5 * size)
-        stroke(paint.canvas, [(x, y - 9 * size), (x + 9 * size, y - 10 * size), (x + 9 * size, y - 18 * size)],
-               tint, 5 * size)
+        stroke(
+            paint.canvas,
+            [(x, y - 12 * size), (x - 9 * size, y - 13 * size), (x - 9 * size, y - 22 * size)],
+            tint,
+            5 * size,
+        )
+        stroke(
+            paint.canvas,
+            [(x, y - 9 * size), (x + 9 * size, y - 10 * size), (x + 9 * size, y - 18 * size)],
+            tint,
+            5 * size,
+        )
 
 
 def _cloudland(paint: _Painter) -> None:
@@ -199,16 +223,26 @@ def _cloudland(paint: _Painter) -> None:
     for index, color in enumerate(arch):
         turn = np.linspace(math.pi, 2 * math.pi, 32)
         radius = 52 - 5 * index
-        stroke(paint.canvas, np.stack([52 + radius * np.cos(turn), 72 + radius * np.sin(turn)], axis=1),
-               paint.color(color), 5.4)
+        stroke(
+            paint.canvas,
+            np.stack([52 + radius * np.cos(turn), 72 + radius * np.sin(turn)], axis=1),
+            paint.color(color),
+            5.4,
+        )
     for x, y, size in ((6, 76, 15), (44, 80, 17), (86, 78, 16), (124, 76, 18)):
         paint.cloud(x, y, size, (255, 240, 248))
     paint.band((255, 242, 250), (238, 220, 244), _HORIZON + 14, HEIGHT)
 
 
 _PLACES: dict[str, Callable[[_Painter], None]] = {
-    "meadow": _meadow, "forest": _forest, "beach": _beach, "city": _city,
-    "room": _room, "snowfield": _snowfield, "desert": _desert, "cloudland": _cloudland,
+    "meadow": _meadow,
+    "forest": _forest,
+    "beach": _beach,
+    "city": _city,
+    "room": _room,
+    "snowfield": _snowfield,
+    "desert": _desert,
+    "cloudland": _cloudland,
 }
 
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import torch.nn.functional as F
-from animegamer_rt.models.predictor import Predictor
-from animegamer_rt.prompt import PastTurn, Prompt, Prompter
-from animegamer_rt.state import GameState
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
 from animegamer_export.pocket.recipe import Phase
-from animegamer_export.pocket.training import Optimisers
+from animegamer_export.pocket.training import Optimisers, autocast, device_of
+from animegamer_rt.models.predictor import Predictor
+from animegamer_rt.prompt import PastTurn, Prompt, Prompter
+from animegamer_rt.state import GameState
 
 STATE_WEIGHT = 0.2
 HISTORY_NOISE = 0.15  # earlier shots are predictions at play, so they are never quite right in training either
@@ -64,21 +64,22 @@ def train_predictor(
     """One batch: the same turn number of several games, each prompt once for its shot and once for its state."""
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
-    optimisers = Optimisers(predictor, phase)
+    optimisers, device = Optimisers(predictor, phase), device_of(predictor)
     predictor.train()
     for step in range(phase.steps):
         turn = int(rng.integers(turns.turns))
         games = rng.choice(turns.games, phase.batch, replace=phase.batch > turns.games)
         rows = [int(game) * turns.turns + turn for game in games]
-        batch = _collate([_example(prompter, turns, row, turn, history_turns, rng) for row in rows], phase.batch)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        examples = [_example(prompter, turns, row, turn, history_turns, rng) for row in rows]
+        batch = _collate(examples, phase.batch, device)
+        with autocast(device):
             hidden = predictor(batch.ids, batch.history_index, batch.masks, batch.shots)
             tokens = turns.shots.shape[1]
             queries = torch.stack([hidden[i, start : start + tokens] for i, start in enumerate(batch.readouts)])
             predicted = predictor.output_resampler(queries)
             slots = hidden[phase.batch :].gather(1, batch.choices.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
             logits = predictor.head(slots)
-        target = torch.from_numpy(turns.shots[rows]).float()
+        target = torch.from_numpy(turns.shots[rows]).to(device).float()
         shot_loss = F.mse_loss(predicted.float(), target)
         state_loss = F.cross_entropy(logits.float().flatten(0, 1), batch.chosen.flatten())
         optimisers.step(shot_loss + STATE_WEIGHT * state_loss, step)
@@ -102,7 +103,7 @@ def _example(
 
 
 def _collate(
-    examples: Sequence[tuple[Prompt, list[int], tuple[int, int, int, int]]], count: int
+    examples: Sequence[tuple[Prompt, list[int], tuple[int, int, int, int]]], count: int, device: torch.device
 ) -> _Batch:
     """First all shot rows, then all state rows; padded at the end, where a causal mask never looks."""
     length = max(prompt.ids.shape[1] + len(answer) for prompt, answer, _ in examples)
@@ -125,8 +126,11 @@ def _collate(
         shots.append(prompt.history_shots)
         first_row += prompt.history_shots.shape[0] * prompt.history_shots.shape[1]
         readouts.append(int(prompt.readout_start[0]))
-    arrays = [torch.from_numpy(array) for array in (ids, index, masks, np.concatenate(shots))]
-    return _Batch(*arrays, readouts, torch.from_numpy(choices), torch.from_numpy(chosen))
+    arrays = (
+        torch.from_numpy(array).to(device) for array in (ids, index, masks, np.concatenate(shots), choices, chosen)
+    )
+    tokens, injected_at, mask, history, choice_places, chosen_strengths = arrays
+    return _Batch(tokens, injected_at, mask, history, readouts, choice_places, chosen_strengths)
 
 
 @torch.no_grad()
@@ -138,6 +142,7 @@ def predict_games(
     Returns shots float16 [len(games) * turns, 226, D] and the share of turns whose first strength was right.
     """
     predictor.eval()
+    device = device_of(predictor)
     shots = np.empty((len(games) * turns.turns, *turns.shots.shape[1:]), np.float16)
     right = 0
     for at, game in enumerate(games):
@@ -147,8 +152,8 @@ def predict_games(
             state = GameState(*turns.states[row])
             prompt = prompter.write(turns.instructions[row], past[-history_turns:] if history_turns else [])
             arrays = (prompt.ids, prompt.history_index, prompt.masks, prompt.history_shots, prompt.readout_start)
-            shot, logits, _, _ = predictor.prefill(*(torch.from_numpy(array) for array in arrays))
-            shots[at * turns.turns + turn] = shot[0].half().numpy()
+            shot, logits, _, _ = predictor.prefill(*(torch.from_numpy(array).to(device) for array in arrays))
+            shots[at * turns.turns + turn] = shot[0].half().cpu().numpy()
             allowed = logits[0, list(prompter.strength_ids)]
             right += int(allowed.argmax()) - 5 == state.motion_level
             past.append(PastTurn(turns.instructions[row], state, shots[at * turns.turns + turn]))

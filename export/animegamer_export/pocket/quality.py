@@ -82,5 +82,6 @@ def _draw(judged: Sequence[JudgedTurn], folder: Path) -> None:
 
 
 def _row(turn: JudgedTurn) -> SheetRow:
-    said = turn.instruction if turn.instruction == caption(turn.scene) else f"{turn.instruction}  ->  {caption(turn.scene)}"
+    meant = caption(turn.scene)
+    said = meant if turn.instruction == meant else f"{turn.instruction}  ->  {meant}"
     return SheetRow(said, {"generated": turn.clip, "rendered": render(turn.scene)})

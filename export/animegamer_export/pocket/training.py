@@ -39,7 +39,7 @@ class Optimisers:
 
     def step(self, loss: Tensor, step: int, clip_norm: float = 1.0) -> None:
         """Back-propagate and update every weight at the learning rate of `step` (0-based)."""
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(self._weights, clip_norm)
         factor = learning_rate_factor(step, self.phase)
         for optimiser, top in self._pairs:
@@ -59,6 +59,16 @@ def learning_rate_factor(step: int, phase: Phase) -> float:
     warmup = max(1, round(phase.steps * WARMUP_SHARE))
     left = max(0.0, (phase.steps - step) / max(1, phase.steps - warmup))
     return min((step + 1) / warmup, phase.final_share + (1.0 - phase.final_share) * left)
+
+
+def device_of(module: nn.Module) -> torch.device:
+    """Where the module's weights lie; a batch has to be brought there."""
+    return next(module.parameters()).device
+
+
+def autocast(device: torch.device) -> torch.autocast:
+    """bfloat16 products, float32 weights."""
+    return torch.autocast(device.type, dtype=torch.bfloat16)
 
 
 def averaged(module: nn.Module, decay: float = 0.998) -> AveragedModel:
@@ -93,7 +103,7 @@ def save(path: Path, *modules: tuple[str, nn.Module], **facts: object) -> None:
 
 def load(path: Path, *modules: tuple[str, nn.Module]) -> dict[str, object]:
     """Load weights saved by `save` into the modules; gives back the facts."""
-    whole = torch.load(path, weights_only=True)
+    whole = torch.load(path, weights_only=True, map_location="cpu")
     for name, module in modules:
         module.load_state_dict(whole[name])
     facts: dict[str, object] = json.loads(whole["facts"]["json"])

@@ -35,8 +35,23 @@ from .scene import (
 )
 
 __all__ = [
-    "ADVERBS", "CHARACTERS", "FRAMES", "FRAMES_PER_SECOND", "HEIGHT", "MOTIONS", "OUTFITS", "PLACES", "WIDTH",
-    "Scene", "caption", "held_out", "paraphrase", "render", "sample_game", "sample_scene", "strengths",
+    "ADVERBS",
+    "CHARACTERS",
+    "FRAMES",
+    "FRAMES_PER_SECOND",
+    "HEIGHT",
+    "MOTIONS",
+    "OUTFITS",
+    "PLACES",
+    "WIDTH",
+    "Scene",
+    "caption",
+    "held_out",
+    "paraphrase",
+    "render",
+    "sample_game",
+    "sample_scene",
+    "strengths",
 ]
 
 _ALONE_SCALE, _PAIR_SCALE = 1.06, 0.9
@@ -69,8 +84,9 @@ def render(scene: Scene, frames: int = FRAMES) -> npt.NDArray[np.uint8]:
             size = 17.0 if pose.turn > -1 else 30.0
             fill(canvas, oval(0, 0, size * scale, 3.6) + (x, GROUND_Y + 1.0), shadow_color(scene.place, scene.night))
         for pose, offset, name, outfit in zip(poses, apart, scene.characters, scene.outfits, strict=True):
-            draw_character(canvas, name, outfit, pose, middle + offset, GROUND_Y + shift_y, scene.direction, scale,
-                           scene.night)
+            draw_character(
+                canvas, name, outfit, pose, middle + offset, GROUND_Y + shift_y, scene.direction, scale, scene.night
+            )
         clip[frame] = reduce(canvas)
     return clip
 
