@@ -251,7 +251,7 @@ class _Store:
                 continue
             raw = tensor.tobytes()
             value.const_value = ir.ExternalTensor(
-                self.location, self._place(raw), len(raw), tensor.dtype, name=name, shape=tensor.shape
+                self.location, self._place(raw), len(raw), tensor.dtype, name=name, shape=ir.Shape(tensor.shape.numpy())
             )
 
     def _place(self, raw: bytes) -> int:

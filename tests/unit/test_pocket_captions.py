@@ -35,8 +35,13 @@ def test_every_instruction_of_a_game_reads_back_to_its_scene(train: bool) -> Non
 
 def test_a_first_turn_fills_what_is_unsaid_with_the_defaults() -> None:
     scene = parse("Tofi jumps")
-    assert (scene.level, scene.place, scene.night, scene.outfits, scene.start_x) == (3, "meadow", False,
-                                                                                    ("everyday",), 64)
+    assert (scene.level, scene.place, scene.night, scene.outfits, scene.start_x) == (
+        3,
+        "meadow",
+        False,
+        ("everyday",),
+        64,
+    )
 
 
 def test_a_later_turn_keeps_what_is_unsaid() -> None:

@@ -35,8 +35,15 @@ STILL = np.full((17, 96, 144, 3), 90, np.uint8)
 def seen(scene: Scene) -> Reading:
     """What a judge without fault would read."""
     outfits = dict(zip(scene.characters, scene.outfits, strict=True))
-    return Reading(frozenset(scene.characters), outfits, scene.place, scene.night, scene.motion,
-                   float(scene.start_x), float(scene.end_x))
+    return Reading(
+        frozenset(scene.characters),
+        outfits,
+        scene.place,
+        scene.night,
+        scene.motion,
+        float(scene.start_x),
+        float(scene.end_x),
+    )
 
 
 def judged(text: str, past: list[Scene], reading: Reading | None = None) -> JudgedTurn:
@@ -92,8 +99,14 @@ def test_the_truth_of_a_scene_has_the_least_loss() -> None:
     who, worn, place, night, motion, where = judge_training.targets(scenes)
     assert who.sum(dim=1).tolist() == [2, 1] and worn[1].tolist().count(-100) == len(CHARACTERS) - 1
     one_hot = torch.nn.functional.one_hot
-    perfect = ((who * 2 - 1) * 9, one_hot(worn.clamp(min=0), 3).float() * 9, one_hot(place, 8).float() * 9,
-               (night[:, None] * 2 - 1) * 9, one_hot(motion, 9).float() * 6, where)
+    perfect = (
+        (who * 2 - 1) * 9,
+        one_hot(worn.clamp(min=0), 3).float() * 9,
+        one_hot(place, 8).float() * 9,
+        (night[:, None] * 2 - 1) * 9,
+        one_hot(motion, 9).float() * 6,
+        where,
+    )
     truth = (who, worn, place, night, motion, where)
     swapped = tuple(group.flip(0) for group in perfect)
     assert judge_training.loss(perfect, truth) < 1.5 < judge_training.loss(swapped, truth)

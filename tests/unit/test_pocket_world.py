@@ -50,10 +50,18 @@ def test_measured_motion_rises_with_every_level(motion: str) -> None:
     assert 3.5 < amounts[4] / amounts[0] < 7
 
 
-@pytest.mark.parametrize("change", [
-    {"characters": ("Tofi",)}, {"motion": "sit"}, {"place": "city"}, {"night": True}, {"outfits": ("raincoat",)},
-    {"outfits": ("party",)}, {"start_x": 104},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"characters": ("Tofi",)},
+        {"motion": "sit"},
+        {"place": "city"},
+        {"night": True},
+        {"outfits": ("raincoat",)},
+        {"outfits": ("party",)},
+        {"start_x": 104},
+    ],
+)
 def test_every_part_of_a_scene_is_visible_in_the_first_frame(change: dict[str, Any]) -> None:
     first = render(BASE)[0].astype(int)
     changed = render(dataclasses.replace(BASE, **change))[0].astype(int)
@@ -92,7 +100,10 @@ def test_training_scenes_never_hold_a_held_out_combination() -> None:
 def test_about_six_percent_of_combinations_are_held_out() -> None:
     chosen = [
         held_out_combination(character, motion, place, night)
-        for character in CHARACTERS for motion in MOTIONS for place in PLACES for night in (False, True)
+        for character in CHARACTERS
+        for motion in MOTIONS
+        for place in PLACES
+        for night in (False, True)
     ]
     assert 0.04 < np.mean(chosen) < 0.08
 
