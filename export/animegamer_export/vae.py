@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ from animegamer_rt.models.vae import (
     CausalConv,
     LatentNorm,
     ResidualBlock,
+    Stage,
     Upsample,
     VaeDecoder,
 )
@@ -89,6 +91,10 @@ def _to_batch(frames: Tensor) -> Tensor:
     return frames[0].transpose(0, 1).contiguous()
 
 
+def _blocks(blocks: nn.ModuleList) -> nn.ModuleList:
+    return nn.ModuleList(_Block(cast(ResidualBlock, block)) for block in blocks)
+
+
 class VaeGraph(nn.Module):
     """The decoder with frames as the batch, from the denoiser's latent to pixels."""
 
@@ -96,10 +102,11 @@ class VaeGraph(nn.Module):
         super().__init__()
         self.scale = decoder.size.scale
         self.conv_in = _Conv(decoder.conv_in)
-        self.middle = nn.ModuleList(_Block(block) for block in decoder.middle)
-        self.stages = nn.ModuleList(nn.ModuleList(_Block(block) for block in stage.blocks) for stage in decoder.stages)
+        stages = [cast(Stage, stage) for stage in decoder.stages]
+        self.middle = _blocks(decoder.middle)
+        self.stages = nn.ModuleList(_blocks(stage.blocks) for stage in stages)
         self.upsamples = nn.ModuleList(
-            nn.Identity() if stage.upsample is None else _Upsample(stage.upsample) for stage in decoder.stages
+            nn.Identity() if stage.upsample is None else _Upsample(stage.upsample) for stage in stages
         )
         self.norm_out, self.conv_out = _Norm(decoder.norm_out), _Conv(decoder.conv_out)
         self.cache_count = decoder.cache_count
@@ -134,12 +141,21 @@ class _LastChunk(nn.Module):
 
 
 class _Conv(nn.Module):
-    """A causal convolution as the sum of three 2-D ones over the frames before, the frame before and the frame."""
+    """A causal convolution as three 2-D ones: over the frames two before, the frames before, and the frames.
+
+    Where there are fewer channels after than before, all three run at once on every frame and the results are added
+    apart in time: full blocks of outputs make up for it (16 to 3 channels at 96 x 144: 37 -> 16 ms of one core).
+    """
 
     def __init__(self, conv: CausalConv) -> None:
         super().__init__()
-        self.taps = nn.ParameterList(nn.Parameter(tap.contiguous()) for tap in conv.weight.detach().unbind(2))
-        self.bias = conv.bias
+        self.channels, self.stacked = conv.out_channels, conv.out_channels < conv.in_channels
+        taps = conv.weight.detach().unbind(2)
+        weights = [torch.cat(taps)] if self.stacked else [tap.contiguous() for tap in taps]
+        assert conv.bias is not None
+        bias = conv.bias.detach()
+        self.weights = nn.ParameterList(nn.Parameter(weight) for weight in weights)
+        self.bias = nn.Parameter(torch.cat([bias, 0 * bias, 0 * bias]) if self.stacked else bias.clone())
 
     def forward(self, x: Tensor, past: Caches, kept: list[Tensor]) -> Tensor:
         """x [T, C, H, W]; takes its cache [2, C, H, W] from `past` and appends the new one to `kept`."""
@@ -147,9 +163,12 @@ class _Conv(nn.Module):
         padded = torch.cat([x[:1], x[:1], x] if cache is None else [cache, x])
         kept.append(padded[-CACHE_FRAMES:])
         frames = len(x)
-        out = functional.conv2d(padded[:frames], self.taps[0], self.bias, padding=1)
-        for delay in (1, 2):
-            out = out + functional.conv2d(padded[delay : delay + frames], self.taps[delay], padding=1)
+        if self.stacked:
+            each = functional.conv2d(padded, self.weights[0], self.bias, padding=1).split(self.channels, dim=1)
+            return each[0][:frames] + each[1][1 : frames + 1] + each[2][2:]
+        out = functional.conv2d(x, self.weights[2], self.bias, padding=1)
+        for delay in (0, 1):
+            out = out + functional.conv2d(padded[delay : delay + frames], self.weights[delay], padding=1)
         return out
 
 
@@ -188,7 +207,7 @@ class _Block(nn.Module):
         h = self.conv_in(self.norm_in(x, latent), past, kept)
         h = self.conv_out(self.norm_out(h, latent), past, kept)
         shortcut: Tensor = self.shortcut(x)
-        return shortcut + h
+        return shortcut + cast(Tensor, h)
 
 
 class _Upsample(nn.Module):
