@@ -111,7 +111,7 @@ FULL = Recipe(
     decoder_phase=Phase(steps=330, batch=2, learning_rate=1e-3),
     denoiser_phase=Phase(steps=520, batch=8, learning_rate=1e-3, matrix_learning_rate=1e-2),
     predictor_phase=Phase(steps=260, batch=6, learning_rate=1e-3, matrix_learning_rate=1e-2),
-    adapt_phase=Phase(steps=80, batch=16, learning_rate=3e-4, matrix_learning_rate=3e-3),
+    adapt_phase=Phase(steps=60, batch=8, learning_rate=3e-4, matrix_learning_rate=3e-3),
 )
 
 SHORT = Recipe(

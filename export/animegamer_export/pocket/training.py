@@ -12,11 +12,12 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 
 from animegamer_export.pocket.recipe import Phase
 
 WARMUP_SHARE = 0.03
+AVERAGE_DECAY = 0.995  # of the weights' moving average, once it is long enough
 REPORT_EVERY_S = 20.0
 
 
@@ -71,9 +72,18 @@ def autocast(device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, dtype=torch.bfloat16)
 
 
-def averaged(module: nn.Module, decay: float = 0.998) -> AveragedModel:
-    """An exponential moving average of the module's weights; its `.module` is what ships."""
-    return AveragedModel(module, multi_avg_fn=get_ema_multi_avg_fn(decay), use_buffers=False)
+def averaged(module: nn.Module) -> AveragedModel:
+    """An exponential moving average of the module's weights; its `.module` is what ships.
+
+    The average starts short and grows: a short phase would otherwise ship its first steps' weights, too.
+    """
+
+    def average(kept: list[Tensor], new: list[Tensor], count: Tensor) -> None:
+        decay = min(AVERAGE_DECAY, (1.0 + float(count)) / (10.0 + float(count)))
+        for mean, weight in zip(kept, new, strict=True):
+            mean.lerp_(weight, 1.0 - decay)
+
+    return AveragedModel(module, multi_avg_fn=average, use_buffers=False)
 
 
 def run(name: str, losses: Iterator[dict[str, float]], steps: int) -> None:
