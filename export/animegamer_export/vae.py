@@ -165,7 +165,8 @@ class _Conv(nn.Module):
         frames = len(x)
         if self.stacked:
             each = functional.conv2d(padded, self.weights[0], self.bias, padding=1).split(self.channels, dim=1)
-            return each[0][:frames] + each[1][1 : frames + 1] + each[2][2:]
+            summed: Tensor = each[0][:frames] + each[1][1 : frames + 1] + each[2][2:]
+            return summed
         out = functional.conv2d(x, self.weights[2], self.bias, padding=1)
         for delay in (0, 1):
             out = out + functional.conv2d(padded[delay : delay + frames], self.weights[delay], padding=1)

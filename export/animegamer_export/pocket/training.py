@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -78,7 +78,7 @@ def averaged(module: nn.Module) -> AveragedModel:
     The average starts short and grows: a short phase would otherwise ship its first steps' weights, too.
     """
 
-    def average(kept: list[Tensor], new: list[Tensor], count: Tensor) -> None:
+    def average(kept: Sequence[Tensor], new: Sequence[Tensor], count: Tensor | int) -> None:
         decay = min(AVERAGE_DECAY, (1.0 + float(count)) / (10.0 + float(count)))
         for mean, weight in zip(kept, new, strict=True):
             mean.lerp_(weight, 1.0 - decay)
