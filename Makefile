@@ -44,9 +44,8 @@ format: $(VENV)/.dev  ## put imports and layout in order
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev  ## measure turns on this machine, draw the plot, renew README's table
-	$(BIN)/animegamer-rt bench --results benchmarks/results $(ARGS)
-	$(BIN)/python benchmarks/plot.py
+bench: $(VENV)/.play  ## measure every plan on this machine, draw the plot, renew README's tables
+	for plan in exact balanced fast; do $(BIN)/animegamer-rt bench --plan $$plan $(ARGS) || exit 1; done
 	$(BIN)/python benchmarks/table.py
 
 picture: $(VENV)/.dev  ## play the game shown in README and make its animated picture
