@@ -94,7 +94,7 @@ FULL = Recipe(
     held_out_games=60,
     stories=3000,
     turns_per_game=5,
-    adapt_games=30,
+    adapt_games=200,
     judge_clips=5000,
     judge_epochs=8,
     judged_turns=40,
@@ -106,12 +106,12 @@ FULL = Recipe(
     vae=VaeSize(channels=16, multipliers=(1, 2, 4, 8), res_blocks=0, norm_groups=4, scale=1.0),
     denoiser=_denoiser(hidden=192, layers=6),
     predictor=PredictorShape(hidden=192, layers=4, heads=3, kv_heads=1, mlp=512),
-    frames_phase=Phase(steps=1000, batch=8, learning_rate=2e-3, final_share=0.2),
-    autoencoder_phase=Phase(steps=200, batch=2, learning_rate=1e-3, final_share=0.5),
-    decoder_phase=Phase(steps=330, batch=2, learning_rate=1e-3),
-    denoiser_phase=Phase(steps=520, batch=8, learning_rate=1e-3, matrix_learning_rate=1e-2),
-    predictor_phase=Phase(steps=260, batch=6, learning_rate=1e-3, matrix_learning_rate=1e-2),
-    adapt_phase=Phase(steps=60, batch=8, learning_rate=3e-4, matrix_learning_rate=3e-3),
+    frames_phase=Phase(steps=2000, batch=8, learning_rate=2e-3, final_share=0.2),
+    autoencoder_phase=Phase(steps=1500, batch=2, learning_rate=1e-3, final_share=0.3),
+    decoder_phase=Phase(steps=500, batch=2, learning_rate=5e-4),
+    denoiser_phase=Phase(steps=4000, batch=8, learning_rate=1e-3, matrix_learning_rate=1e-2),
+    predictor_phase=Phase(steps=1200, batch=6, learning_rate=1e-3, matrix_learning_rate=1e-2),
+    adapt_phase=Phase(steps=600, batch=8, learning_rate=3e-4, matrix_learning_rate=3e-3),
 )
 
 SHORT = Recipe(
