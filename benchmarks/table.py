@@ -66,11 +66,18 @@ def quality_table(quality: Mapping[str, object]) -> str:
     """A bundle's measured quality as Markdown, a row a group of figures."""
     if not quality:
         return "Nothing was measured yet.\n"
+    return "\n".join([_line(["what", "measured"]), _line(["---"] * 2), *map(_line, quality_rows(quality))])
+
+
+def quality_rows(quality: Mapping[str, object], above: str = "", deeper: int = 1) -> list[list[str]]:
+    """A row for the figures of each group, and of the groups inside it; what stands alone comes first."""
     alone = {name: value for name, value in quality.items() if not isinstance(value, Mapping)}
-    groups = {name: value for name, value in quality.items() if isinstance(value, Mapping)}
-    rows = [[name.replace("_", " "), figures(group)] for name, group in groups.items()]
-    rows += [["measured on", figures(alone)]] if alone else []
-    return "\n".join([_line(["what", "measured"]), _line(["---"] * 2), *map(_line, rows)])
+    rows = [[above or "measured on", figures(alone)]] if alone else []
+    for name, group in quality.items():
+        if isinstance(group, Mapping):
+            label = f"{above}: {name}" if above else name
+            rows += quality_rows(group, label, deeper - 1) if deeper else [[label.replace("_", " "), figures(group)]]
+    return rows
 
 
 def figures(group: Mapping[str, object]) -> str:
