@@ -1,7 +1,7 @@
 """One denoising step: the denoiser with guidance and solver around it, as the engine part of that name computes it.
 
 It does not know the schedule: every number of the step comes in as a coefficient (schedule.Coefficients).
-Source: MODEL.md section 5; DESIGN.md, contract of the four parts.
+Source: MODEL.md section 5; backends/contract.py, the denoiser part.
 """
 
 from __future__ import annotations
