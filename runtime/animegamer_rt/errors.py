@@ -15,13 +15,15 @@ Knows nothing of the rooms that raise them.
     |-- BackendError                the library that runs the parts failed or lacks the device
     |-- SessionError                a saved game that cannot be read, or a turn that is not kept
     |-- OutputError                 a file or folder that cannot be written
+    |-- ProtocolError               bytes that are no message of ours; `code` says which rule they break
+    |-- ServerError                 a server that cannot start: a port in use, an address it must not bind
+    |-- StoreError                  kept sessions that cannot be read or written, or are not there
     `-- TurnCancelled               not a fault: the player stopped the turn; the session is as before
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 _LISTED = 40
 """Keys listed per kind in a CheckpointError's text; the attributes always hold all of them."""
@@ -34,7 +36,7 @@ class AnimeGamerError(Exception):
     `str(error)` joins them in one line; a server sends `code`, the text and `do` apart.
     """
 
-    code: ClassVar[str] = "error"
+    code: str = "error"
 
     def __init__(
         self,
@@ -154,6 +156,41 @@ class OutputError(AnimeGamerError):
     """A file or folder that cannot be written."""
 
     code = "output"
+
+
+class ProtocolError(AnimeGamerError):
+    """Bytes that are no message of the protocol, or not one that may be sent here.
+
+    `code` is the instance's own: protocol, version, unknown_type, missing_field, bad_field, too_large, or another of
+    the codes that client/PROTOCOL.md lists.
+    """
+
+    code = "protocol"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        code: str = "protocol",
+        where: object = None,
+        found: object = None,
+        expected: object = None,
+        do: str | None = None,
+    ) -> None:
+        self.code = code
+        super().__init__(what, where=where, found=found, expected=expected, do=do)
+
+
+class ServerError(AnimeGamerError):
+    """A server that cannot start: a port in use, or an address that it must not bind without keys."""
+
+    code = "server"
+
+
+class StoreError(AnimeGamerError):
+    """Kept sessions that cannot be read or written, or one that is not there."""
+
+    code = "storage"
 
 
 class TurnCancelled(AnimeGamerError):
