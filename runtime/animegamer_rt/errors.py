@@ -162,7 +162,7 @@ class ProtocolError(AnimeGamerError):
     """Bytes that are no message of the protocol, or not one that may be sent here.
 
     `code` is the instance's own: protocol, version, unknown_type, missing_field, bad_field, too_large, or another of
-    the codes that client/PROTOCOL.md lists.
+    the codes that client/PROTOCOL.md lists. `request` is the id of the message at fault, if it could be read.
     """
 
     code = "protocol"
@@ -172,12 +172,14 @@ class ProtocolError(AnimeGamerError):
         what: str,
         *,
         code: str = "protocol",
+        request: str | None = None,
         where: object = None,
         found: object = None,
         expected: object = None,
         do: str | None = None,
     ) -> None:
         self.code = code
+        self.request = request
         super().__init__(what, where=where, found=found, expected=expected, do=do)
 
 

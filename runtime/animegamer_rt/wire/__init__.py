@@ -1,0 +1,50 @@
+"""The wire: messages <-> bytes, version 1 of the protocol that client/PROTOCOL.md describes.
+
+Knows no socket. `MESSAGES` is the one table of every message; PROTOCOL.md, schema and vectors are made from it.
+"""
+
+from __future__ import annotations
+
+from .codec import (
+    FIRST_FRAME,
+    FROM_CLIENT,
+    FROM_SERVER,
+    INSIDE,
+    MAGIC,
+    MAJOR,
+    MESSAGES,
+    VERSION,
+    Buffer,
+    Limits,
+    Message,
+    decode,
+    encode,
+)
+from .codes import CODES
+from .fields import HEADER, LONGEST_NAME, MOST_FILES, MOST_LISTED
+from .kinds import Field, MessageKind, Sender, allowed
+
+__all__ = [
+    "CODES",
+    "FIRST_FRAME",
+    "FROM_CLIENT",
+    "FROM_SERVER",
+    "HEADER",
+    "INSIDE",
+    "LONGEST_NAME",
+    "MAGIC",
+    "MAJOR",
+    "MESSAGES",
+    "MOST_FILES",
+    "MOST_LISTED",
+    "VERSION",
+    "Buffer",
+    "Field",
+    "Limits",
+    "Message",
+    "MessageKind",
+    "Sender",
+    "allowed",
+    "decode",
+    "encode",
+]
