@@ -50,7 +50,7 @@ def networks(vocabulary: int) -> pocket.Networks:
     made = pocket.Networks(
         predictor=Predictor(predictor),
         denoiser=Denoiser(denoiser),
-        encoder=Encoder(EncoderSize(text_width=16, image_width=192, hidden=32)),
+        encoder=Encoder(EncoderSize(text_width=16, image_width=224, hidden=32)),
         decoder=VaeDecoder(VaeSize(channels=4, multipliers=(1, 1, 2), res_blocks=0, norm_groups=2, scale=1.3)),
         text_tower=TextTower(vocabulary, 16),
         image_tower=ImageTower(),

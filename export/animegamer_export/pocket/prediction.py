@@ -68,16 +68,17 @@ def train_predictor(
     predictor.train()
     for step in range(phase.steps):
         turn = int(rng.integers(turns.turns))
-        games = rng.choice(turns.games, phase.batch, replace=phase.batch > turns.games)
+        count = phase.batch * turns.turns // (turn + 1)  # short histories are cheap: as many tokens a step, more games
+        games = rng.choice(turns.games, count, replace=count > turns.games)
         rows = [int(game) * turns.turns + turn for game in games]
         examples = [_example(prompter, turns, row, turn, history_turns, rng) for row in rows]
-        batch = _collate(examples, phase.batch, device)
+        batch = _collate(examples, count, device)
         with autocast(device):
             hidden = predictor(batch.ids, batch.history_index, batch.masks, batch.shots)
             tokens = turns.shots.shape[1]
             queries = torch.stack([hidden[i, start : start + tokens] for i, start in enumerate(batch.readouts)])
             predicted = predictor.output_resampler(queries)
-            slots = hidden[phase.batch :].gather(1, batch.choices.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
+            slots = hidden[count:].gather(1, batch.choices.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
             logits = predictor.head(slots)
         target = torch.from_numpy(turns.shots[rows]).to(device).float()
         shot_loss = F.mse_loss(predicted.float(), target)

@@ -15,6 +15,7 @@ from animegamer_rt.models.vae import VaeSize
 LATENT_CHANNELS = 16
 LATENT_HEIGHT, LATENT_WIDTH = 12, 18  # 96 x 144 pixels, eight pixels a latent cell
 PATCH_PIXELS = 8  # the image tower reads 14 x 14 squares of 8 x 8 pixels from a 112 x 112 picture
+PLACE_WAVES = 8  # and tells each square's place in this many waves along each axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Recipe:
     def encoder(self) -> EncoderSize:
         """The shot encoder's size: it reads the pocket towers and writes shots as wide as the denoiser."""
         return EncoderSize(
-            text_width=self.text_width, image_width=3 * PATCH_PIXELS * PATCH_PIXELS, hidden=self.denoiser.hidden
+            text_width=self.text_width, image_width=3 * PATCH_PIXELS**2 + 4 * PLACE_WAVES, hidden=self.denoiser.hidden
         )
 
 
@@ -107,11 +108,11 @@ FULL = Recipe(
     denoiser=_denoiser(hidden=192, layers=6),
     predictor=PredictorShape(hidden=192, layers=4, heads=3, kv_heads=1, mlp=512),
     frames_phase=Phase(steps=2000, batch=8, learning_rate=2e-3, final_share=0.2),
-    autoencoder_phase=Phase(steps=1500, batch=2, learning_rate=1e-3, final_share=0.3),
-    decoder_phase=Phase(steps=500, batch=2, learning_rate=5e-4),
-    denoiser_phase=Phase(steps=4000, batch=8, learning_rate=1e-3, matrix_learning_rate=1e-2),
-    predictor_phase=Phase(steps=1200, batch=6, learning_rate=1e-3, matrix_learning_rate=1e-2),
-    adapt_phase=Phase(steps=600, batch=8, learning_rate=3e-4, matrix_learning_rate=3e-3),
+    autoencoder_phase=Phase(steps=400, batch=2, learning_rate=1e-3, final_share=0.2),
+    decoder_phase=Phase(steps=300, batch=2, learning_rate=5e-4),
+    denoiser_phase=Phase(steps=3000, batch=8, learning_rate=1e-3, matrix_learning_rate=1e-2),
+    predictor_phase=Phase(steps=700, batch=4, learning_rate=1e-3, matrix_learning_rate=1e-2),
+    adapt_phase=Phase(steps=400, batch=8, learning_rate=3e-4, matrix_learning_rate=3e-3),
 )
 
 SHORT = Recipe(

@@ -1,17 +1,20 @@
 """The pocket's small text and image towers: what T5 and CLIP are to the full size, behind the same shapes.
 
 text: token ids -> [B, 30, C] (zeros after the text's end, as an all-zero feature means "nothing said").
-image: a picture -> [B, 196, 192], the 14 x 14 squares of 8 x 8 pixels of the picture resized to 112 x 112.
+image: a picture -> [B, 196, 224], the 14 x 14 squares of 8 x 8 pixels of the picture resized to 112 x 112, each with
+where it lies: shot tokens get no positions of their own in the denoiser, so a tower's features have to tell them.
 They know nothing of the shot.
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from animegamer_export.pocket.recipe import PATCH_PIXELS
+from animegamer_export.pocket.recipe import PATCH_PIXELS, PLACE_WAVES
 
 TEXT_TOKENS = 30
 GRID = 14
@@ -32,13 +35,32 @@ class TextTower(nn.Module):
 
 
 class ImageTower(nn.Module):
-    """A picture float32 [B, 3, H, W] in -1..1 -> [B, 196, 192] squares of its 112 x 112 version. No weights."""
+    """A picture float32 [B, 3, H, W] in -1..1 -> [B, 196, 224]: squares of its 112 x 112 version and their places.
+
+    No weights.
+    """
+
+    places: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("places", square_places(), persistent=False)
 
     def forward(self, picture: Tensor) -> Tensor:
         side = GRID * PATCH_PIXELS
         small = F.interpolate(picture, (side, side), mode="bicubic", align_corners=True)
-        squares = F.unfold(small, PATCH_PIXELS, stride=PATCH_PIXELS)  # [B, 192, 196]
-        return squares.transpose(1, 2)
+        squares = F.unfold(small, PATCH_PIXELS, stride=PATCH_PIXELS).transpose(1, 2)  # [B, 196, 192]
+        return torch.cat([squares, self.places.expand(squares.shape[0], -1, -1)], dim=2)
+
+
+def square_places() -> Tensor:
+    """Where each square lies, float32 [196, 32]: sine and cosine of 1..8 quarter turns across the picture, and down."""
+    centres = (torch.arange(GRID) + 0.5) / GRID
+    angles = centres[:, None] * (math.pi / 2) * torch.arange(1, PLACE_WAVES + 1)
+    waves = torch.cat([angles.sin(), angles.cos()], dim=1)  # [14, 16]
+    along_x = waves[None].expand(GRID, -1, -1)
+    along_y = waves[:, None].expand(-1, GRID, -1)
+    return torch.cat([along_x, along_y], dim=2).reshape(GRID * GRID, -1)
 
 
 def pad_text(ids: list[int]) -> list[int]:
