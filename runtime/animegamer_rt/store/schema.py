@@ -1,0 +1,59 @@
+"""The tables, and the steps from each version of them to the next.
+
+Knows SQL; nothing of what the rows are for. A newer file is left as it is.
+"""
+
+from __future__ import annotations
+
+SCRIPTS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE store (schema_version INTEGER NOT NULL)",
+        "INSERT INTO store VALUES (0)",
+        """
+        CREATE TABLE sessions (
+            key INTEGER PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            token_sha256 TEXT NOT NULL UNIQUE,
+            bundle_name TEXT NOT NULL,
+            bundle_fingerprint TEXT NOT NULL,
+            seed INTEGER NOT NULL,
+            history_turns INTEGER NOT NULL,
+            created REAL NOT NULL,
+            used REAL NOT NULL,
+            closed INTEGER NOT NULL DEFAULT 0
+        )
+        """,
+        "CREATE INDEX sessions_by_use ON sessions (closed DESC, used)",
+        """
+        CREATE TABLE turns (
+            session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+            turn INTEGER NOT NULL,
+            turn_id TEXT NOT NULL,
+            instruction TEXT NOT NULL,
+            seed INTEGER NOT NULL,
+            motion_level INTEGER NOT NULL,
+            social INTEGER NOT NULL,
+            entertainment INTEGER NOT NULL,
+            stamina INTEGER NOT NULL,
+            character_stamina INTEGER NOT NULL,
+            character_social INTEGER NOT NULL,
+            character_entertainment INTEGER NOT NULL,
+            seconds TEXT NOT NULL,
+            PRIMARY KEY (session, turn),
+            UNIQUE (session, turn_id)
+        ) WITHOUT ROWID
+        """,
+        """
+        CREATE TABLE shots (
+            session INTEGER NOT NULL,
+            turn INTEGER NOT NULL,
+            shot BLOB NOT NULL,
+            PRIMARY KEY (session, turn),
+            FOREIGN KEY (session, turn) REFERENCES turns ON DELETE CASCADE
+        )
+        """,
+    ),
+)
+"""`SCRIPTS[n]` takes the tables from version n to n + 1; version 0 is an empty file."""
+
+SCHEMA_VERSION = len(SCRIPTS)
