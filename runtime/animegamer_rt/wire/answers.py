@@ -44,7 +44,7 @@ _SESSION_ANSWERS = (
         text("server", "Name and version of the server."),
         text("protocol", "Version of the protocol that the server speaks, `major.minor`."),
         BUNDLE,
-        Field("capabilities", "list", "What this server can do beyond the protocol's version.", of=(text("name", ""),)),
+        Field("capabilities", "list", "What this server can do beyond the protocol's version.", of=(text("", ""),)),
         Field(
             "limits",
             "map",
@@ -88,7 +88,7 @@ _SESSION_ANSWERS = (
             most=MOST_LISTED,
             of=(
                 Field(
-                    "item",
+                    "",
                     "map",
                     "",
                     of=(
@@ -113,7 +113,7 @@ _SESSION_ANSWERS = (
             "list",
             f"Names of the files in it; of a longer game the first {MOST_FILES}.",
             most=MOST_FILES,
-            of=(text("name", ""),),
+            of=(text("", ""),),
         ),
         header=("session",),
     ),
@@ -164,7 +164,7 @@ _TURN_EVENTS = (
         Field("width", "int", "Columns.", "pixels", least=1, most=65535),
         Field("height", "int", "Rows.", "pixels", least=1, most=65535),
         Field("stride", "int", "Bytes from one row to the next; 0 for jpeg.", "bytes", least=0, most=2**31 - 1),
-        Field("pixel_format", "str", "Order of a raw picture's bytes; of a jpeg: rgb24.", choices=PIXEL_FORMATS),
+        Field("pixel_format", "str", "Order of a raw picture's bytes; of no meaning for jpeg.", choices=PIXEL_FORMATS),
         Field("codec", "str", "What the buffer holds.", choices=("raw", "jpeg")),
         header=_EVENT,
         buffers=1,

@@ -6,7 +6,7 @@ Knows no socket. Never pickles. Only ProtocolError comes out of `decode`, whatev
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -146,16 +146,7 @@ def _checked(message: Message, limits: Limits) -> Message:
     fields = known_fields(kind.fields, message.fields, kind.type)
     if kind.type == "frame":
         _check_picture(fields, _size(message.buffers[0]))
-    return Message(
-        message.type,
-        fields,
-        message.id,
-        message.parent,
-        message.session,
-        message.turn,
-        message.seq,
-        message.buffers,
-    )
+    return replace(message, fields=fields)
 
 
 def _check_picture(fields: Mapping[str, Any], size: int) -> None:

@@ -23,7 +23,7 @@ class Field:
 
     least, most: of the value (int, float), of its characters (str) or of its items (list), both included.
     choices: the values a str may have; `open`: a later minor version may send others, so they are not checked.
-    of: the fields of a map, or the one field that each item of a list is.
+    of: the fields of a map, or the one field (without a name) that each item of a list is.
     """
 
     name: str
@@ -66,7 +66,7 @@ def known_fields(fields: Sequence[Field], values: Mapping[Any, Any], where: str)
     known: dict[str, Any] = {}
     for field in fields:
         if field.name in values:
-            known[field.name] = _value(field, values[field.name], f"{where}.{field.name}")
+            known[field.name] = _value(field, values[field.name], where)
         elif field.required:
             raise ProtocolError("a field is missing", code="missing_field", where=f"{where}.{field.name}")
     return known
@@ -109,12 +109,17 @@ def _value(field: Field, value: Any, where: str) -> Any:
     if size is not None:
         good = (field.least is None or size >= field.least) and (field.most is None or size <= field.most)
     if not good:
-        raise bad_field(where, value, allowed(field))
+        raise bad_field(_path(where, field), value, allowed(field))
     if field.kind == "map" and field.of:
-        return known_fields(field.of, value, where)
+        return known_fields(field.of, value, _path(where, field))
     if field.kind == "list":
-        return [_value(field.of[0], item, f"{where}[{index}]") for index, item in enumerate(value)]
+        path = _path(where, field)
+        return [_value(field.of[0], item, f"{path}[{index}]") for index, item in enumerate(value)]
     return value
+
+
+def _path(where: str, field: Field) -> str:
+    return f"{where}.{field.name}" if field.name else where
 
 
 def allowed(field: Field) -> str:

@@ -27,7 +27,7 @@ REQUESTS = (
             "Major versions of the protocol that the client speaks.",
             least=1,
             most=16,
-            of=(Field("version", "int", "A major version.", least=1, most=255),),
+            of=(Field("", "int", "A major version.", least=1, most=255),),
         ),
         Field("client", "str", "Name and version of the client, for the server's log.", most=128),
         Field(
