@@ -2,12 +2,13 @@
 
 Knows turns, not engines: whoever rewinds further back than the kept shots hands in the predictor's `predict`.
 Only the last `history_turns` shots are kept; older ones can be predicted again, exactly, from the instructions.
+To play on, a game needs no more than the turns of its window: one that is resumed may leave the earlier ones out.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,6 +37,7 @@ class Session:
     """A game: `log` holds the finished turns, `character` the running values, `history` is what the next prompt sees.
 
     The noise of turn k depends on `seed` and k alone, so a resumed or rewound game goes on to the same bytes.
+    `first` turns came before those of `log`: 0 except in a game that was resumed with its last turns only.
     """
 
     bundle_name: str
@@ -47,20 +49,43 @@ class Session:
     character: CharacterState = field(default_factory=CharacterState)
     _shots: dict[int, npt.NDArray[np.float16]] = field(default_factory=dict)
     """Turn number -> shot fp16 [226, D]; the last `history_turns` turns only."""
+    first: int = 0
 
     @classmethod
     def start(cls, bundle: Bundle, seed: int, history_turns: int | None = None) -> Session:
         """A new game. `history_turns` None is the bundle's own window. Raises SessionError for a negative number."""
         window = bundle.manifest.compatibility.history_turns if history_turns is None else history_turns
-        for name, value in (("seed", seed), ("history_turns", window)):
-            if value < 0:
-                raise SessionError(f"{name} is negative", found=value, expected="0 or more")
+        _refuse_negative(seed=seed, history_turns=window)
         return cls(bundle.manifest.name, bundle.fingerprint, seed, window)
+
+    @classmethod
+    def resume(
+        cls,
+        bundle: Bundle,
+        seed: int,
+        history_turns: int,
+        log: Sequence[PlayedTurn],
+        character: CharacterState,
+        shots: Mapping[int, npt.NDArray[np.float16]],
+        predict: Predict,
+        *,
+        first: int = 0,
+    ) -> Session:
+        """A game that goes on after `log`, itself after `first` turns that need not be told.
+
+        character: the values now; shots: turn number -> fp16 [226, D]. If one of the window's is missing, all turns are
+        predicted again, so `first` must then be 0. Raises SessionError when what is given does not suffice.
+        """
+        _refuse_negative(seed=seed, history_turns=history_turns, first=first)
+        session = cls(bundle.manifest.name, bundle.fingerprint, seed, history_turns, first=first)
+        session.log, session.character = tuple(log), character
+        session._shots = session._window_shots(session.turns, shots, predict)
+        return session
 
     @property
     def turns(self) -> int:
         """Number of finished turns."""
-        return len(self.log)
+        return self.first + len(self.log)
 
     @property
     def history(self) -> tuple[PastTurn, ...]:
@@ -86,15 +111,12 @@ class Session:
         """
         if not 0 <= turn <= self.turns:
             raise SessionError("no such turn to go back to", found=turn, expected=f"0 to {self.turns}")
-        shots = dict(self._shots)
-        needed = range(max(1, turn - self.history_turns + 1), turn + 1)
-        if any(number not in shots for number in needed):
-            shots = self._predict_again(turn, predict)
+        self._refuse_without_start("go back in a game")
+        shots = self._window_shots(turn, self._shots, predict)
         character = CharacterState()
         for played in self.log[:turn]:
             character = character.after(played.game_state)
-        self.log, self.character = self.log[:turn], character
-        self._shots = {number: shots[number] for number in needed}
+        self.log, self.character, self._shots = self.log[:turn], character, shots
 
     def branch(self, turn: int, predict: Predict, seed: int | None = None) -> Session:
         """A new game that shares this one's turns up to `turn` and goes its own way; this one stays as it is."""
@@ -106,11 +128,24 @@ class Session:
             log=self.log,
             character=self.character,
             _shots=dict(self._shots),
+            first=self.first,
         )
         other.rewind(turn, predict)
         return other
 
+    def _window_shots(
+        self, turn: int, shots: Mapping[int, npt.NDArray[np.float16]], predict: Predict
+    ) -> dict[int, npt.NDArray[np.float16]]:
+        """The shots that the prompt after `turn` needs: those at hand, else predicted again from the first turn on."""
+        needed = range(max(1, turn - self.history_turns + 1), turn + 1)
+        if needed and needed[0] <= self.first:
+            self._refuse_without_start("fill the window of a game")
+        if any(number not in shots for number in needed):
+            shots = self._predict_again(turn, predict)
+        return {number: shots[number] for number in needed}
+
     def _predict_again(self, turn: int, predict: Predict) -> dict[int, npt.NDArray[np.float16]]:
+        self._refuse_without_start("predict the shots of a game again")
         shots: dict[int, npt.NDArray[np.float16]] = {}
         for number in range(1, turn + 1):
             history = self._window(number - 1, shots)
@@ -120,11 +155,24 @@ class Session:
 
     def _window(self, turns: int, shots: dict[int, npt.NDArray[np.float16]] | None = None) -> tuple[PastTurn, ...]:
         shots = self._shots if shots is None else shots
-        return tuple(
-            PastTurn(self.log[number - 1].text, self.log[number - 1].game_state, shots[number])
-            for number in range(max(1, turns - self.history_turns + 1), turns + 1)
-        )
+        oldest = max(1, turns - self.history_turns + 1)
+        window = self.log[oldest - 1 - self.first : turns - self.first]
+        return tuple(PastTurn(turn.text, turn.game_state, shots[number]) for number, turn in enumerate(window, oldest))
 
     def _forget(self) -> None:
         for number in [number for number in self._shots if number <= self.turns - self.history_turns]:
             del self._shots[number]
+
+    def _refuse_without_start(self, what: str) -> None:
+        if self.first:
+            raise SessionError(
+                f"cannot {what} whose first turns were left out",
+                found=f"turns {self.first + 1} to {self.turns}",
+                expected="all turns from 1",
+            )
+
+
+def _refuse_negative(**values: int) -> None:
+    for name, value in values.items():
+        if value < 0:
+            raise SessionError(f"{name} is negative", found=value, expected="0 or more")

@@ -1,0 +1,139 @@
+"""`python -m animegamer_rt.worker`: connects to the front process, opens a bundle, plays a turn to warm up, takes jobs.
+
+Started by the server's supervisor, which holds the other end of its standard input: when that closes, nobody is left to
+work for, and the worker ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import zmq
+
+from ..backends.contract import Engines
+from ..bundle import Bundle, open_bundle
+from ..errors import AnimeGamerError, ConfigError
+from ..pipeline import Rooms, open_rooms, run_turn
+from ..session import Session
+from ..state import MAX_INSTRUCTION_CHARACTERS, Instruction
+from ..wire import Message, encode
+from .loop import Worker
+from .memory import resident_mib
+
+SECRET = "ANIMEGAMER_WORKER_SECRET"
+"""Environment variable: what the front process knows its worker by."""
+LINGER_MS = 1000
+"""How long the last messages may take to leave."""
+REFUSED = 2
+
+OpenEngines = Callable[[Bundle], Engines]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Work until told to stop; returns the exit code: 2 when bundle or engines cannot be opened."""
+    # Ctrl-C reaches every process of a terminal; what it means for running turns is the front's to decide.
+    for name in ("SIGINT", "SIGBREAK"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    options = _parse(arguments)
+    secret = os.environ.pop(SECRET, "")
+    logging.basicConfig(level=logging.INFO, format="%(name)s: %(levelname)s: %(message)s")
+    open_engines = _engines(options)
+    _end_with_parent()
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.linger, socket.sndhwm = LINGER_MS, 0
+        socket.connect(options.front)
+
+        def say(kind: str, **fields: object) -> None:
+            socket.send_multipart(encode(Message(kind, {"secret": secret, **fields}, parent=secret)))
+
+        say("loading")
+        try:
+            rooms = open_rooms(bundle := open_bundle(options.bundle), open_engines(bundle), options.plan)
+            seconds = warm_up(rooms)
+        except AnimeGamerError as error:
+            logging.getLogger("animegamer_rt.worker").error("%s", error)
+            return REFUSED
+        memory = resident_mib()
+        say(
+            "ready",
+            bundle=about(rooms),
+            text_characters=MAX_INSTRUCTION_CHARACTERS,
+            warmup_s=seconds,
+            pid=os.getpid(),
+            **({} if memory is None else {"resident_mib": memory}),
+        )
+        Worker(socket, rooms).run()
+    return 0
+
+
+def warm_up(rooms: Rooms) -> float:
+    """Plays a turn that nobody sees, so that a client's first turn is as fast as the others; the seconds it took."""
+    started = time.perf_counter()
+    for _ in run_turn(rooms, Session.start(rooms.bundle, seed=0), Instruction("One waits.")):
+        pass
+    return time.perf_counter() - started
+
+
+def about(rooms: Rooms) -> dict[str, object]:
+    """What clients are told of the bundle, as in `welcome`."""
+    manifest = rooms.bundle.manifest
+    return {
+        "name": manifest.name,
+        "fingerprint": rooms.bundle.fingerprint,
+        "plan": rooms.plan_name,
+        "height": manifest.geometry.height,
+        "width": manifest.geometry.width,
+        "frames": manifest.geometry.frames,
+        "fps": manifest.geometry.fps,
+        "random_weights": manifest.origin == "random weights",
+    }
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("animegamer_rt.worker", description="Run turns for `animegamer-rt serve`.")
+    parser.add_argument("--front", required=True, help="where the front process listens: tcp://127.0.0.1:PORT")
+    parser.add_argument("--bundle", required=True, help="the bundle, by name or folder")
+    parser.add_argument("--plan", help="its denoise plan; by default its own choice")
+    parser.add_argument("--engines", default="onnxruntime", help="onnxruntime, or fixed:SECONDS (only wait)")
+    parser.add_argument("--threads", type=int, help="threads of the engines; by default one a core")
+    return parser.parse_args(arguments)
+
+
+def _engines(options: argparse.Namespace) -> OpenEngines:
+    """What opens the engines; their library is loaded here, so that nobody pays for one that is not used."""
+    kind, _, seconds = options.engines.partition(":")
+    if kind == "onnxruntime":
+        from ..backends import onnxruntime
+
+        return lambda bundle: onnxruntime.open_engines(bundle, threads=options.threads)
+    if kind == "fixed":
+        from . import fixed_cost
+
+        return lambda bundle: fixed_cost.open_engines(bundle, float(seconds), options.plan)
+    raise ConfigError("unknown engines", found=repr(options.engines), expected="onnxruntime or fixed:SECONDS")
+
+
+def _end_with_parent() -> None:
+    if sys.stdin is None:
+        return
+    descriptor = sys.stdin.fileno()
+
+    def watch() -> None:
+        # Not sys.stdin.read: its lock would still be held when the interpreter ends.
+        while os.read(descriptor, 4096):
+            pass
+        os._exit(0)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

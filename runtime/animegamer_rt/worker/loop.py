@@ -1,0 +1,123 @@
+"""The worker's only thread: takes jobs from the front process, sends what they say, and listens between two messages.
+
+Knows the socket and the order of things; what a job does is `turn`'s and `export`'s. A job that fails is answered and
+forgotten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import zmq
+
+from ..config import one_of
+from ..errors import AnimeGamerError, ProtocolError, TurnCancelled
+from ..pipeline import Rooms
+from ..wire import INSIDE, Message, decode, encode
+from .export import render_game
+from .jobs import Answers
+from .turn import play_turn
+
+KINDS = {"turn": play_turn, "export": render_game}
+ALIVE_SECONDS = 1.0
+"""How often a job that has nothing to say lets the front process know that it still runs."""
+
+log = logging.getLogger("animegamer_rt.worker")
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A job that runs or is to run."""
+
+    message: Message
+    cancelled: bool = False
+
+    def is_meant_by(self, cancel: Message) -> bool:
+        """Whether a `cancel` is about this job: it names the job's id, or session and turn."""
+        if cancel.id is not None:
+            return cancel.id == self.message.id
+        return (cancel.session, cancel.turn) == (self.message.session, self.message.turn)
+
+
+class Worker:
+    """Runs jobs with `rooms` until it is told to stop. The socket is a DEALER connected to the front process."""
+
+    def __init__(self, socket: zmq.Socket[bytes], rooms: Rooms) -> None:
+        self._socket, self._rooms = socket, rooms
+        self._jobs: deque[_Waiting] = deque()
+        self._stopping = False
+        self._spoke = 0.0
+
+    def run(self) -> None:
+        """Returns after `stop`."""
+        while not self._stopping:
+            if not self._jobs:
+                self._hear(self._socket.recv_multipart())
+            self._listen()
+            if self._jobs and not self._stopping:
+                self._run(self._jobs[0])
+                self._jobs.popleft()
+
+    def _run(self, job: _Waiting) -> None:
+        try:
+            self._stop_if_cancelled(job)
+            kind = one_of(str(job.message.fields.get("kind")), tuple(KINDS), f"job {job.message.id}: kind")
+            with contextlib.closing(KINDS[kind](self._rooms, job.message, lambda: self._alive(job))) as messages:
+                for message in messages:
+                    self._stop_if_cancelled(job)
+                    self._send(message)
+        except TurnCancelled as error:
+            self._fail(job, error.code, "the turn was cancelled", None)
+        except AnimeGamerError as error:
+            log.warning("job %s failed: %s", job.message.id, error)
+            self._fail(job, error.code, str(error), error.do)
+        except Exception as error:
+            log.exception("job %s failed", job.message.id)
+            self._fail(job, "internal", f"{type(error).__name__}: {error}", None)
+
+    def _fail(self, job: _Waiting, code: str, text: str, do: str | None) -> None:
+        fields: Mapping[str, Any] = {"code": code, "text": text} | ({"do": do} if do else {})
+        self._send(Answers(job.message).note("failed", fields))
+
+    def _alive(self, job: _Waiting) -> None:
+        if time.monotonic() - self._spoke >= ALIVE_SECONDS:
+            self._send(Answers(job.message).note("alive", {}))
+        self._stop_if_cancelled(job)
+
+    def _stop_if_cancelled(self, job: _Waiting) -> None:
+        self._listen()
+        if job.cancelled:
+            raise TurnCancelled("the turn was cancelled", where=f"turn {job.message.turn}")
+
+    def _listen(self) -> None:
+        """Takes in whatever has arrived, without waiting."""
+        while self._socket.poll(0):
+            self._hear(self._socket.recv_multipart())
+
+    def _hear(self, frames: list[bytes]) -> None:
+        try:
+            message = decode(frames, INSIDE, check=False)
+        except ProtocolError as error:
+            log.warning("ignored a message: %s", error)
+            return
+        if message.type == "job":
+            self._jobs.append(_Waiting(message))
+        elif message.type == "cancel":
+            for job in self._jobs:
+                job.cancelled = job.cancelled or job.is_meant_by(message)
+        elif message.type == "stop":
+            self._stopping = True
+            for job in self._jobs:
+                job.cancelled = True
+        else:
+            log.warning("ignored a message of unknown type %r", message.type)
+
+    def _send(self, message: Message) -> None:
+        self._spoke = time.monotonic()
+        self._socket.send_multipart(encode(message), copy=False)

@@ -1,0 +1,147 @@
+"""Plays the turn of a job: its events as messages, pictures in the form the client asked for, and what to keep of it.
+
+Knows the pipeline and what the messages say; nothing of sockets. All that it knows of the session came with the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import asdict
+from itertools import count
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import SessionError
+from ..events import Done, FrameReady, Progress, StatePredicted
+from ..manifest import Geometry
+from ..pipeline import Rooms, run_turn
+from ..predictor import Prediction
+from ..prompt import PastTurn
+from ..session import PlayedTurn, Session
+from ..state import GameState, Instruction
+from ..wire import Buffer, Message
+from .jobs import Answers, TurnJob, read_job
+from .memory import resident_mib
+from .pictures import ClipEncoder, Frame, JpegEncoder
+
+
+def play_turn(rooms: Rooms, message: Message, alive: Callable[[], None]) -> Generator[Message, None, None]:
+    """All messages that answer the job, the last being `finished`. Raises AnimeGamerError when it cannot be played.
+
+    `alive` is called before each turn that is predicted again, while there is nothing to say; it may raise to stop.
+    """
+    job = read_job(TurnJob, message)
+    session = _resume(rooms, job, message.buffers, alive)
+    if message.turn != session.turns + 1:
+        raise SessionError("the job is not of the game's next turn", found=message.turn, expected=session.turns + 1)
+    new = set(session.shots) - set(job.shots) | {message.turn}
+    geometry, answers = rooms.bundle.manifest.geometry, Answers(message)
+    pixel_format = job.pixel_format if job.codec == "raw" else "rgb24"
+    pictures, film = _Pictures(job, geometry, answers), _Film(job, geometry, pixel_format, answers)
+    for event in run_turn(rooms, session, Instruction(job.instruction), pixel_format=pixel_format, flip=job.flip):
+        if isinstance(event, StatePredicted):
+            predicted = event
+            yield answers.event("state", _state(event))
+        elif isinstance(event, Progress):
+            yield answers.progress(event.step, event.steps, event.seconds_left)
+        elif isinstance(event, FrameReady):
+            yield from pictures.messages(event)
+            yield from film.messages(event)
+        elif isinstance(event, Done):
+            done = event
+    yield from film.rest()
+    shots = {number: shot for number, shot in session.shots.items() if number in new}
+    fields: dict[str, Any] = {"seconds": asdict(done.seconds), **asdict(predicted.game_state)}
+    fields |= {"character": asdict(session.character), "shots": list(shots)}
+    if (memory := resident_mib()) is not None:
+        fields["resident_mib"] = memory
+    yield answers.note("finished", fields, *(shot.astype("<f2").tobytes() for shot in shots.values()))
+
+
+class _Pictures:
+    """The `frame` messages of a turn; none when the client asked for the clip alone."""
+
+    def __init__(self, job: TurnJob, geometry: Geometry, answers: Answers) -> None:
+        self._job, self._geometry, self._answers = job, geometry, answers
+        self._jpeg = JpegEncoder(geometry.height, geometry.width, job.jpeg_quality) if job.codec == "jpeg" else None
+
+    def messages(self, event: FrameReady) -> Iterator[Message]:
+        if self._job.codec == "mp4":
+            return
+        height, width, channels = event.frame.shape
+        fields = {
+            "index": event.index,
+            "count": self._geometry.frames,
+            "dtype": "uint8",
+            "width": width,
+            "height": height,
+            "stride": 0 if self._jpeg else width * channels,
+            "pixel_format": "rgb24" if self._jpeg else self._job.pixel_format,
+            "codec": self._job.codec,
+        }
+        # A raw frame is sent from where it lies: contiguous arrays are not copied.
+        content = self._jpeg.encode(event.frame) if self._jpeg else np.ascontiguousarray(event.frame).data.cast("B")
+        yield self._answers.event("frame", fields, content)
+
+
+class _Film:
+    """The `clip` messages of a turn: as the frames come if nothing else is sent, else after the last frame."""
+
+    def __init__(self, job: TurnJob, geometry: Geometry, pixel_format: str, answers: Answers) -> None:
+        self._wanted, self._alone = job.clip or job.codec == "mp4", job.codec == "mp4"
+        self._answers, self._numbers = answers, count()
+        self._waiting: list[Frame] = []
+        if self._wanted:
+            self._encoder = ClipEncoder(geometry.height, geometry.width, geometry.fps, pixel_format)
+
+    def messages(self, event: FrameReady) -> Iterator[Message]:
+        if self._alone:
+            yield from self._chunk(self._encoder.add(event.frame))
+        elif self._wanted:
+            self._waiting.append(event.frame)
+
+    def rest(self) -> Iterator[Message]:
+        if not self._wanted:
+            return
+        for frame in self._waiting:
+            yield from self._chunk(self._encoder.add(frame))
+        yield from self._chunk(self._encoder.finish(), last=True)
+
+    def _chunk(self, content: bytes, last: bool = False) -> Iterator[Message]:
+        if content:
+            fields = {"index": next(self._numbers), "last": last, "codec": "mp4"}
+            yield self._answers.event("clip", fields, content)
+
+
+def _resume(rooms: Rooms, job: TurnJob, buffers: Sequence[Buffer], alive: Callable[[], None]) -> Session:
+    def predict(history: Sequence[PastTurn], instruction: Instruction) -> Prediction:
+        alive()
+        return rooms.predictor.predict(history, instruction)
+
+    geometry = rooms.bundle.manifest.geometry
+    shape = (geometry.shot_tokens, geometry.shot_width)
+    if len(buffers) != len(job.shots):
+        raise SessionError("the job's shots do not fit its numbers", found=len(buffers), expected=len(job.shots))
+    shots = {number: _shot(buffer, shape) for number, buffer in zip(job.shots, buffers, strict=True)}
+    log = [PlayedTurn(text, GameState(*strengths)) for text, *strengths in job.log]
+    return Session.resume(
+        rooms.bundle, job.seed, job.history_turns, log, job.character, shots, predict, first=job.first
+    )
+
+
+def _shot(buffer: Buffer, shape: tuple[int, int]) -> npt.NDArray[np.float16]:
+    expected = 2 * shape[0] * shape[1]
+    if len(buffer) != expected:
+        raise SessionError("a shot is not this bundle's", found=f"{len(buffer)} bytes", expected=f"{expected} bytes")
+    return np.frombuffer(buffer, "<f2").reshape(shape).astype(np.float16)
+
+
+def _state(event: StatePredicted) -> dict[str, Any]:
+    return {
+        **asdict(event.game_state),
+        "character": asdict(event.character),
+        "shown": asdict(event.shown),
+        "motion_scope": float(event.motion_scope),
+    }
