@@ -131,7 +131,8 @@ def allowed(field: Field) -> str:
         words += ", " + ("for example " if field.open else "") + " | ".join(field.choices)
     unit = {"str": " characters", "list": " items"}.get(field.kind, "")
     if field.least is not None and field.most is not None:
-        words += f", {field.least}..{field.most}{unit}"
+        most = "2^63-1" if field.most == 2**63 - 1 else field.most
+        words += f", {field.least}..{most}{unit}"
     elif field.least is not None:
         words += f", {field.least} or more{unit}"
     elif field.most is not None:

@@ -1,0 +1,332 @@
+"""Messages worth holding a client to: at least one of every kind, and broken ones with the error code they must get.
+
+Knows the messages' meaning; nothing of files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from animegamer_rt.wire import FIRST_FRAME, FROM_CLIENT, FROM_SERVER, Message, Sender
+
+TOKEN = "N1vQ0hJ3tqkHk2bXgq3V0mZ9aYwXr5uE"
+SESSION = "5f2c9a7be1d04c38"
+WAVE = "Character: Mia; Motion: gently wave; Background: day town."
+CHARACTER = {"stamina": 45, "social": 60, "entertainment": 50}
+STRENGTHS = {"motion_level": 2, "social": 2, "entertainment": 0, "stamina": -1}
+BUNDLE = {
+    "name": "pocket",
+    "fingerprint": "3f9c81aa",
+    "plan": "balanced",
+    "height": 96,
+    "width": 144,
+    "frames": 17,
+    "fps": 8.5,
+    "random_weights": False,
+}
+LIMITS = {"text_characters": 500, "header_bytes": 65536, "turns_a_minute": 60, "sessions": 1000, "queue": 32}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A message that must pass. `frame_1`: bytes that mean the same, but that our encoder would not write."""
+
+    name: str
+    sender: Sender
+    message: Message
+    frame_1: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Frames that must be refused with `code`; a pair (byte, count) is a frame of that byte so many times.
+
+    layer: "frames" if the codec alone must see it, "fields" if it takes the table of messages.
+    """
+
+    name: str
+    sender: Sender
+    code: str
+    layer: str
+    frames: tuple[bytes | tuple[bytes, int], ...]
+
+
+def _ask(name: str, type: str, session: str | None = None, turn: int | None = None, **fields: Any) -> Sample:
+    return Sample(name, "client", Message(type, fields, id="7", session=session, turn=turn))
+
+
+def _answer(name: str, type: str, session: str | None = None, **fields: Any) -> Sample:
+    return Sample(name, "server", Message(type, fields, parent="7", session=session))
+
+
+def _event(name: str, type: str, seq: int, *buffers: bytes, **fields: Any) -> Sample:
+    return Sample(name, "server", Message(type, fields, parent="7", session=SESSION, turn=3, seq=seq, buffers=buffers))
+
+
+_FRAME = {"index": 0, "count": 17, "dtype": "uint8", "width": 2, "height": 2}
+_STATUS: dict[str, Any] = {
+    "version": "0.2.0",
+    "protocol": "1.0",
+    "state": "ready",
+    "bundle": "pocket",
+    "plan": "balanced",
+    "uptime_s": 3600.5,
+    "turns_done": 120,
+    "sessions": 4,
+    "connections": 2,
+    "queue": 1,
+    "running": 1,
+}
+
+SAMPLES = (
+    _ask("hello, least", "hello", versions=[1], client="example 1.0"),
+    _ask(
+        "hello, all",
+        "hello",
+        versions=[1, 2],
+        client="example 1.0",
+        pixel_format="bgra32",
+        flip=True,
+        codec="jpeg",
+        jpeg_quality=85,
+        clip=True,
+    ),
+    _ask("open, new", "open", seed=3, history_turns=4),
+    _ask("open, largest seed", "open", seed=2**63 - 1),
+    _ask("open, resume", "open", token=TOKEN),
+    _ask("turn", "turn", SESSION, instruction=WAVE, turn_id="a-1", token=TOKEN),
+    _ask(
+        "turn, all", "turn", SESSION, instruction="Mia naïvely dances 踊る", turn_id="a-2", deadline_s=12.5, token=TOKEN
+    ),
+    _ask("replay", "replay", SESSION, 3, token=TOKEN, after_seq=4),
+    Sample("rewind", "client", Message("rewind", {"token": TOKEN, "turn": 0}, id="7", session=SESSION)),
+    Sample("branch", "client", Message("branch", {"token": TOKEN, "turn": 2, "seed": 4}, id="7", session=SESSION)),
+    _ask("list", "list", SESSION, token=TOKEN, before=101),
+    _ask("export", "export", SESSION, token=TOKEN),
+    _ask("close", "close", SESSION, token=TOKEN),
+    _ask("cancel", "cancel", SESSION, token=TOKEN),
+    _ask("ping", "ping"),
+    _ask("status, asked", "status"),
+    Sample("ping without id", "client", Message("ping")),
+    Sample(
+        "ping with keys and fields of the future",
+        "client",
+        Message("ping", id="7"),
+        msgpack.packb({"colour": "red", "fields": {"why": [1, None, {"a": b"b"}]}, "id": "7", "type": "ping"}),
+    ),
+    Sample("ping without fields", "client", Message("ping", id="7"), msgpack.packb({"type": "ping", "id": "7"})),
+    _answer(
+        "welcome",
+        "welcome",
+        version=1,
+        server="animegamer-rt 0.2.0",
+        protocol="1.0",
+        bundle=BUNDLE,
+        capabilities=["jpeg", "mp4"],
+        limits=LIMITS,
+        state="ready",
+    ),
+    _answer("opened", "opened", SESSION, token=TOKEN, seed=3, history_turns=4, turns=2, character=CHARACTER),
+    _answer(
+        "opened, a turn runs",
+        "opened",
+        SESSION,
+        token=TOKEN,
+        seed=3,
+        history_turns=4,
+        turns=2,
+        character=CHARACTER,
+        running={"turn": 3, "turn_id": "a-1"},
+    ),
+    _answer("rewound", "rewound", SESSION, turns=0, character={"stamina": 50, "social": 50, "entertainment": 50}),
+    _answer(
+        "listed",
+        "listed",
+        SESSION,
+        turns=[{"turn": 1, "turn_id": "a-0", "instruction": WAVE, **STRENGTHS}],
+        more=False,
+    ),
+    _answer(
+        "exported",
+        "exported",
+        SESSION,
+        folder="state/exports/5f2c9a7be1d04c38-1",
+        turns=1,
+        files=["turn-001.mp4", "game.json"],
+    ),
+    _answer("closed", "closed", SESSION),
+    _answer("cancelling", "cancelling", SESSION, running=True),
+    _event("accepted", "accepted", 0, turn_id="a-1", place=0, estimate_s=1.25, instruction=WAVE, replayed=False),
+    _event(
+        "state",
+        "state",
+        1,
+        **STRENGTHS,
+        character=CHARACTER,
+        shown={**CHARACTER, "entertainment": 45},
+        motion_scope=2.5,
+    ),
+    _event("progress", "progress", 2, step=1, steps=10, seconds_left=0.75),
+    _answer("progress of an export", "progress", SESSION, step=1, steps=2, seconds_left=0.75),
+    _event(
+        "frame, raw",
+        "frame",
+        12,
+        bytes(range(16)),
+        **_FRAME,
+        stride=8,
+        pixel_format="rgba32",
+        codec="raw",
+    ),
+    _event(
+        "frame, raw, padded rows",
+        "frame",
+        12,
+        bytes(range(16)),
+        **_FRAME,
+        stride=8,
+        pixel_format="rgb24",
+        codec="raw",
+    ),
+    _event("frame, jpeg", "frame", 12, b"\xff\xd8\xff\xd9", **_FRAME, stride=0, pixel_format="rgb24", codec="jpeg"),
+    _event("clip", "clip", 29, b"\x00\x00\x00\x08free", index=0, last=True, codec="mp4"),
+    _event(
+        "done",
+        "done",
+        30,
+        seconds={"queue": 0.25, "predictor": 0.125, "denoiser": 0.75, "vae": 0.5, "total": 1.375},
+        turns=3,
+    ),
+    Sample(
+        "restarting",
+        "server",
+        Message("restarting", {"attempt": 1, "retry_in_s": 0.5}, parent="7", session=SESSION, turn=3),
+    ),
+    _answer("pong", "pong"),
+    _answer(
+        "status, answered",
+        "status",
+        **_STATUS,
+        worker={"state": "busy", "pid": 4711, "restarts": 1, "last_error": "exit code -9", "resident_mib": 310.5},
+        seconds={"queue": 0.25, "predictor": 0.125, "denoiser": 0.75, "vae": 0.5, "total": 1.375},
+    ),
+    _answer(
+        "status, answered while starting",
+        "status",
+        **{**_STATUS, "state": "starting", "turns_done": 0},
+        worker={"state": "starting", "restarts": 0},
+        seconds={},
+    ),
+    _answer("error", "error", code="busy", text="32 turns wait already", do="try again after some seconds"),
+    Sample("error without a request", "server", Message("error", {"code": "protocol", "text": "no message"})),
+    Sample(
+        "error that ends a turn",
+        "server",
+        Message("error", {"code": "cancelled", "text": "the turn was stopped"}, parent="7", session=SESSION, turn=3),
+    ),
+)
+
+
+def _packed(**header: Any) -> tuple[bytes, bytes]:
+    return FIRST_FRAME, msgpack.packb(header)
+
+
+def _hello(**changes: Any) -> tuple[bytes, bytes]:
+    return _packed(type="hello", fields={"versions": [1], "client": "x", **changes})
+
+
+def _turn(**changes: Any) -> tuple[bytes, bytes]:
+    """A turn request with fields changed; None takes one away."""
+    fields = {"instruction": WAVE, "turn_id": "a-1", "token": TOKEN, **changes}
+    fields = {key: value for key, value in fields.items() if value is not None}
+    return _packed(type="turn", session=SESSION, fields=fields)
+
+
+def _of_turn(type: str, **fields: Any) -> tuple[bytes, bytes]:
+    return _packed(type=type, session=SESSION, turn=3, seq=12, fields=fields)
+
+
+def _picture(*buffers: bytes, **changes: Any) -> tuple[bytes, ...]:
+    fields = {**_FRAME, "stride": 8, "pixel_format": "rgba32", "codec": "raw", **changes}
+    return *_of_turn("frame", **fields), *buffers
+
+
+def _frames(name: str, code: str, *frames: bytes | tuple[bytes, int], sender: Sender = "client") -> Broken:
+    return Broken(name, sender, code, "frames", frames)
+
+
+def _header(name: str, code: str, header: bytes | tuple[bytes, int], sender: Sender = "client") -> Broken:
+    return Broken(name, sender, code, "frames", (FIRST_FRAME, header))
+
+
+def _fields(name: str, code: str, frames: tuple[bytes, ...], sender: Sender = "client") -> Broken:
+    return Broken(name, sender, code, "fields", frames)
+
+
+_PING = msgpack.packb({"type": "ping"})
+_OPENED = {"token": TOKEN, "seed": 3, "history_turns": 4, "turns": 2, "character": {"stamina": 50}}
+
+BROKEN = (
+    _frames("nothing", "protocol"),
+    _frames("one frame", "protocol", FIRST_FRAME),
+    _frames("empty frames", "protocol", b"", b""),
+    _frames("wrong magic", "protocol", b"AGRX\x01", _PING),
+    _frames("magic alone", "protocol", b"AGRT", _PING),
+    _frames("a byte too many in frame 0", "protocol", b"AGRT\x01\x00", _PING),
+    _frames("an empty delimiter before the magic", "protocol", b"", FIRST_FRAME, _PING),
+    _frames("an older version", "version", b"AGRT\x00", _PING),
+    _frames("a newer version", "version", b"AGRT\x02", _PING),
+    _header("an empty header", "protocol", b""),
+    _header("a header that is not msgpack", "protocol", b"\xc1"),
+    _header("a header that is JSON", "protocol", b'{"type":"ping"}'),
+    _header("a header cut short", "protocol", _PING[:-1]),
+    _header("a header with a byte too many", "protocol", _PING + b"\xc0"),
+    _header("a header that is a list", "protocol", b"\x91\xa4ping"),
+    _header("a header with a number as a key", "protocol", b"\x81\x01\x01"),
+    _header("text that is not UTF-8", "protocol", b"\x81\xa4type\xa2\xff\xfe"),
+    _header("1 GiB of text declared", "protocol", b"\x81\xa4type\xdb\x40\0\0\0"),
+    _header("1 GiB of bytes declared", "protocol", b"\x81\xa4type\xc6\x40\0\0\0"),
+    _header("1 GiB of an extension declared", "protocol", b"\x81\xa4type\xc9\x40\0\0\0\x01"),
+    _header("a list of 2^30 declared", "protocol", b"\x81\xa4type\xdd\x40\0\0\0"),
+    _header("a map of 2^30 declared", "protocol", b"\xdf\x40\0\0\0"),
+    _header("lists nested 60 000 deep", "protocol", (b"\x91", 60_000)),
+    _header("lists of 256 nested 20 000 deep", "protocol", (b"\xdc\x01\x00", 20_000)),
+    _header("a header over its limit", "too_large", (b"\xc0", FROM_CLIENT.header_bytes + 1)),
+    _header("an answer's header over its limit", "too_large", (b"\xc0", FROM_SERVER.header_bytes + 1), "server"),
+    _frames("a buffer in a request", "too_large", FIRST_FRAME, _PING, b""),
+    _frames("two buffers", "too_large", *_picture(bytes(16), b""), sender="server"),
+    _frames(
+        "a buffer over its limit", "too_large", *_picture(), (b"\0", FROM_SERVER.buffer_bytes + 1), sender="server"
+    ),
+    _frames("no type", "missing_field", *_packed(fields={})),
+    _frames("type that is nil", "bad_field", *_packed(type=None)),
+    _frames("id that is a number", "bad_field", *_packed(type="ping", id=7)),
+    _frames("id of 65 characters", "bad_field", *_packed(type="ping", id="7" * 65)),
+    _frames("turn 0", "bad_field", *_packed(type="ping", turn=0)),
+    _frames("seq that is true", "bad_field", *_packed(type="ping", seq=True)),
+    _frames("fields that are a list", "bad_field", *_packed(type="ping", fields=[])),
+    _fields("a type that nobody knows", "unknown_type", _packed(type="dance")),
+    _fields("an answer as a request", "unknown_type", _packed(type="welcome")),
+    _fields("turn without session", "missing_field", _packed(type="turn", fields={})),
+    _fields("turn without token", "missing_field", _turn(token=None)),
+    _fields("instruction that is bytes", "bad_field", _turn(instruction=b"wave")),
+    _fields("turn_id of 65 characters", "bad_field", _turn(turn_id="a" * 65)),
+    _fields("deadline that is no number", "bad_field", _turn(deadline_s=float("nan"))),
+    _fields("deadline 0", "bad_field", _turn(deadline_s=0)),
+    _fields("negative seed", "bad_field", _packed(type="open", fields={"seed": -1})),
+    _fields("seed of 64 bits", "bad_field", _packed(type="open", fields={"seed": 2**63})),
+    _fields("a codec that nobody knows", "bad_field", _hello(codec="gif")),
+    _fields("versions that are text", "bad_field", _hello(versions=["1"])),
+    _fields("no versions", "bad_field", _hello(versions=[])),
+    _fields("a frame without its buffer", "bad_field", _picture(), "server"),
+    _fields("a frame with a short buffer", "bad_field", _picture(bytes(15)), "server"),
+    _fields("a frame whose rows overlap", "bad_field", _picture(bytes(14), stride=7), "server"),
+    _fields("a frame without seq", "missing_field", (*_packed(type="frame", session=SESSION, turn=3), b""), "server"),
+    _fields("a strength of 6", "bad_field", _of_turn("state", motion_level=6), "server"),
+    _fields(
+        "a character without social", "missing_field", _packed(type="opened", session=SESSION, fields=_OPENED), "server"
+    ),
+)

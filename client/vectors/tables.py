@@ -1,0 +1,103 @@
+"""The parts of PROTOCOL.md that are made from the table of messages: tables, and real messages as bytes.
+
+Knows Markdown and the table; nothing of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from animegamer_rt.wire import (
+    CODES,
+    FROM_CLIENT,
+    FROM_SERVER,
+    HEADER,
+    MESSAGES,
+    Field,
+    MessageKind,
+    Sender,
+    allowed,
+    encode,
+)
+from samples import SAMPLES
+
+_SOCKETS = {"T": "turns", "C": "control", "TC": "turns, control"}
+
+
+def parts() -> dict[str, str]:
+    """Name of a part in PROTOCOL.md -> its Markdown."""
+    return {
+        "bytes of turn": _bytes_of("turn"),
+        "bytes of frame": _bytes_of("frame, raw"),
+        "header": _field_table(HEADER),
+        "limits": _limits(),
+        "requests": _messages("client"),
+        "answers": _messages("server"),
+        "codes": _codes(),
+    }
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _field_table(fields: tuple[Field, ...]) -> str:
+    head = ("Name", "Kind", "Unit", "Required", "Since", "Meaning")
+    return _table(head, list(_rows(fields, "")))
+
+
+def _rows(fields: tuple[Field, ...], prefix: str) -> Iterator[tuple[str, ...]]:
+    for field in fields:
+        name = f"{prefix}{field.name}"
+        default = "" if field.default is None else f", else {_shown(field.default)}"
+        required = "yes" if field.required else f"no{default}"
+        yield f"`{name}`", allowed(field), field.unit, required, field.since, field.doc
+        inner = field.of[0].of if field.kind == "list" else field.of
+        yield from _rows(inner, f"{name}[]." if field.kind == "list" else f"{name}.")
+
+
+def _shown(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _messages(sender: Sender) -> str:
+    return "\n\n".join(_message(kind) for kind in MESSAGES[sender].values())
+
+
+def _message(kind: MessageKind) -> str:
+    about = [f"Socket: {_SOCKETS[kind.sockets]}", f"since {kind.since}"]
+    if kind.header:
+        about.append("header: " + ", ".join(f"`{key}`" for key in kind.header))
+    if kind.buffers:
+        about.append(f"buffers: {kind.buffers}")
+    if kind.answers:
+        about.append("answers: " + ", ".join(f"`{answer}`" for answer in kind.answers))
+    fields = _field_table(kind.fields) if kind.fields else "No fields."
+    return f"### {kind.type}\n\n{kind.doc}\n{'; '.join(about)}.\n\n{fields}"
+
+
+def _codes() -> str:
+    rows: list[tuple[str, ...]] = [(f"`{code}`", meaning, do) for code, (meaning, do) in CODES.items()]
+    return _table(("Code", "Meaning", "What to do"), rows)
+
+
+def _limits() -> str:
+    rows = [
+        (f"from the {limits.sender}", *(f"{number:,}" for number in numbers))
+        for limits in (FROM_CLIENT, FROM_SERVER)
+        for numbers in [(limits.header_bytes, limits.buffers, limits.buffer_bytes, limits.items)]
+    ]
+    return _table(("Message", "Header, bytes", "Buffers", "One buffer, bytes", "Items of a list or map"), rows)
+
+
+def _bytes_of(name: str) -> str:
+    sample = next(sample for sample in SAMPLES if sample.name == name)
+    lines = []
+    for number, frame in enumerate(encode(sample.message)):
+        lines.append(f"frame {number}, {len(frame)} bytes")
+        for start in range(0, len(frame), 16):
+            row = bytes(frame[start : start + 16])
+            text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+            lines.append(f"  {start:04x}  {row.hex(' '):<47}  {text}".rstrip())
+    return "```\n" + "\n".join(lines) + "\n```"
