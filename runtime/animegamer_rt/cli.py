@@ -44,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser(added: list[str]) -> argparse.ArgumentParser:
+    from .server.options import add_options as add_serve_options
+
     parser = argparse.ArgumentParser(
         prog="animegamer-rt",
         description="Text in, next game state and a 17-frame clip out.",
@@ -83,6 +85,17 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
         help="where the record and the plot go",
     )
 
+    serve = commands.add_parser("serve", help="serve games to other programs")
+    serve.set_defaults(run=_serve)
+    _add_bundle(serve)
+    add_serve_options(serve)
+
+    keys = commands.add_parser("keys", help="make the keys that serving beyond this machine needs")
+    keys.set_defaults(run=_new_keys)
+    keys.add_argument("action", choices=("new",), help="make a key pair")
+    keys.add_argument("name", help="server, or a player's name: the files are NAME.key and NAME.key_secret")
+    keys.add_argument("--keys", type=Path, default=Path("keys"), metavar="DIR", help="where to (default: keys)")
+
     info = commands.add_parser("info", help="explain a bundle")
     info.set_defaults(run=_info)
     info.add_argument("bundle", nargs="?", default="pocket", help="name or folder (default: pocket)")
@@ -118,6 +131,21 @@ def _bench(options: argparse.Namespace) -> int:
     from .bench import bench
 
     return bench(options.bundle, options.plan, options.turns, options.results)
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from .server.front import serve
+    from .server.options import from_arguments
+
+    return serve(from_arguments(options))
+
+
+def _new_keys(options: argparse.Namespace) -> int:
+    from .server import keys
+
+    public, secret = keys.new(options.name, options.keys)
+    print(f"{public}: give it to those who are to know {options.name}\n{secret}: keep it secret")
+    return 0
 
 
 def _info(options: argparse.Namespace) -> int:

@@ -1,0 +1,169 @@
+"""The front's sockets: turns, control, the worker's door, and who is let in.
+
+Knows addresses, limits of libzmq and CURVE; nothing of messages. Closed by default: NULL security on loopback only,
+anything else is CURVE with an allow-list. The ZAP handler is one more socket of the same loop: pyzmq's own needs a
+thread with an event loop that Windows has not.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import random
+import struct
+
+import zmq
+from zmq.utils import z85
+
+from ..errors import ServerError
+from ..wire import FROM_CLIENT
+from .keys import Keys, load
+from .options import ServeOptions
+
+HIGH_WATER_MESSAGES = 40
+"""A whole turn of 17 frames with its progress fits; beyond it bytes are counted, by the client's outbox."""
+SOCKET_BYTES = 2**20
+MOST_FRAME_BYTES = 2 * FROM_CLIENT.header_bytes
+"""libzmq hangs up on a client that announces a larger frame, before it is allocated; up to here it gets `too_large`."""
+LINGER_MS = 2000
+_FREE_PORT_TRIES = 50
+_ANY_PORT = range(20_000, 60_000)
+
+
+class Doors:
+    """All sockets, bound. Raises ServerError for an address that cannot or must not be bound."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        host = "127.0.0.1" if options.host == "localhost" else options.host
+        self.keys = load(options.keys, options.allow, host) if options.keys or not is_loopback(host) else None
+        self._context = zmq.Context()
+        try:
+            self._zap = self._open_zap(self.keys)
+            self.turns, self.control, self.port = self._bind_pair(host, options.port)
+            self.worker = self._router()
+            self.worker.rcvhwm = self.worker.sndhwm = 1000
+            self.worker_address = f"tcp://127.0.0.1:{self.worker.bind_to_random_port('tcp://127.0.0.1')}"
+            self._monitor = self.turns.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
+        except BaseException:
+            self._context.destroy(linger=0)
+            raise
+        self.address = f"tcp://{_bracketed(host)}:{self.port}"
+        self._connected: set[int] = set()
+        self._poller = zmq.Poller()
+        for socket in (self.turns, self.control, self.worker, self._monitor, *([self._zap] if self._zap else [])):
+            self._poller.register(socket, zmq.POLLIN)
+
+    @property
+    def connections(self) -> int:
+        """Players connected to the turn socket now."""
+        return len(self._connected)
+
+    def wait(self, milliseconds: int) -> set[zmq.Socket[bytes]]:
+        """The sockets of `turns`, `control` and `worker` that can be read; looks after the others itself."""
+        ready = {socket for socket, _ in self._poller.poll(milliseconds)}
+        if self._zap in ready:
+            self._let_in()
+        if self._monitor in ready:
+            self._count()
+        return ready & {self.turns, self.control, self.worker}
+
+    def close(self) -> None:
+        """Close all sockets; what was handed to them may linger for two seconds."""
+        self.turns.disable_monitor()
+        self._context.destroy(linger=LINGER_MS)
+
+    def _router(self) -> zmq.Socket[bytes]:
+        socket = self._context.socket(zmq.ROUTER)
+        socket.router_mandatory = True
+        socket.sndhwm = socket.rcvhwm = HIGH_WATER_MESSAGES
+        socket.linger = LINGER_MS
+        return socket
+
+    def _client_door(self, host: str) -> zmq.Socket[bytes]:
+        socket = self._router()
+        socket.maxmsgsize = MOST_FRAME_BYTES
+        socket.sndbuf = socket.rcvbuf = SOCKET_BYTES
+        socket.ipv6 = ":" in host
+        # A peer that vanished without a word (a cable, a sleeping laptop) is noticed within about a minute.
+        socket.tcp_keepalive, socket.tcp_keepalive_idle, socket.tcp_keepalive_intvl = 1, 30, 10
+        if self.keys is not None:
+            socket.curve_server, socket.curve_secretkey, socket.curve_publickey = (
+                True,
+                self.keys.secret,
+                self.keys.public,
+            )
+            socket.zap_domain = b"animegamer"
+            # A client that comes back under its own identity takes over from its lost connection.
+            socket.router_handover = True
+        return socket
+
+    def _bind_pair(self, host: str, port: int) -> tuple[zmq.Socket[bytes], zmq.Socket[bytes], int]:
+        tries = [port] if port else random.sample(_ANY_PORT, _FREE_PORT_TRIES)
+        for last, candidate in ((n == len(tries) - 1, at) for n, at in enumerate(tries)):
+            turns, control = self._client_door(host), self._client_door(host)
+            try:
+                for socket, at in ((turns, candidate), (control, candidate + 1)):
+                    _bind(socket, host, at)
+                return turns, control, candidate
+            except ServerError:
+                turns.close(0)
+                control.close(0)
+                if last:
+                    raise
+        raise AssertionError("there is always a last try")
+
+    def _open_zap(self, keys: Keys | None) -> zmq.Socket[bytes] | None:
+        if keys is None:
+            return None
+        socket = self._context.socket(zmq.REP)
+        socket.bind("inproc://zeromq.zap.01")
+        return socket
+
+    def _let_in(self) -> None:
+        """Answer one ZAP request (RFC 27): 200 for a key on the allow-list, 400 for anything else."""
+        assert self._zap is not None and self.keys is not None
+        version, request, _, _, _, mechanism, *credentials = self._zap.recv_multipart()
+        key = z85.encode(credentials[0]) if mechanism == b"CURVE" and len(credentials) == 1 else b""
+        known = key in self.keys.allowed
+        status, text = (b"200", b"OK") if known else (b"400", b"this key is not on the server's allow-list")
+        self._zap.send_multipart([version, request, status, text, key if known else b"", b""])
+
+    def _count(self) -> None:
+        while self._monitor.poll(0):
+            event, descriptor = struct.unpack("=HI", self._monitor.recv_multipart()[0])
+            if event == zmq.EVENT_ACCEPTED:
+                self._connected.add(descriptor)
+            else:
+                self._connected.discard(descriptor)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _bind(socket: zmq.Socket[bytes], host: str, port: int) -> None:
+    try:
+        socket.bind(f"tcp://{_bracketed(host)}:{port}")
+    except zmq.ZMQError as error:
+        if error.errno == zmq.EADDRINUSE:
+            raise ServerError(
+                "the port is in use",
+                where=f"port {port}",
+                do="stop the other program, or choose another with --port (PORT is for turns, PORT + 1 for control)",
+            ) from error
+        if error.errno == errno.EACCES:
+            raise ServerError("the port needs rights", where=f"port {port}", do="choose one above 1023") from error
+        raise ServerError(
+            "the address cannot be bound",
+            where=f"--host {host}, port {port}",
+            found=str(error),
+            do="give an address of this machine: 127.0.0.1 for programs on it, 0.0.0.0 for all of its networks",
+        ) from error
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

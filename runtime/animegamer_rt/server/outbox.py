@@ -1,0 +1,84 @@
+"""One client's messages on their way out: handed to its socket at once, or kept, bounded in bytes, until it reads.
+
+Knows one routing id of a ROUTER; nothing of what messages mean. A reader that stalls costs its own bound and nobody
+anything else: above it, what it has not read of the turn's frames is dropped, and the gap in `seq` tells it to replay.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import zmq
+
+from ..wire import Message, encode
+from .metrics import Metrics
+
+_OVERHEAD_BYTES = 256
+"""Counted beside its content for every message kept, so that small ones are bounded too."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    parts: tuple[bytes | memoryview, ...]
+    size: int
+    turn: str | None
+
+
+class Outbox:
+    """`gone` once the client is: the socket has no such peer any more, and what is sent is dropped."""
+
+    def __init__(self, socket: zmq.Socket[bytes], routing: bytes, most_bytes: int, metrics: Metrics) -> None:
+        self._socket, self._routing, self._most_bytes, self._metrics = socket, routing, most_bytes, metrics
+        self._kept: deque[_Kept] = deque()
+        self._dropped_turn: str | None = None
+        self.bytes = 0
+        self.gone = False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something is kept for the client."""
+        return bool(self._kept)
+
+    def send(self, message: Message, turn: str | None = None) -> None:
+        """Send, keep or drop. `turn` names the delivery whose frames are dropped together."""
+        if self.gone or (message.buffers and turn is not None and turn == self._dropped_turn):
+            return
+        parts = tuple(encode(message))
+        kept = _Kept(parts, sum(len(part) for part in parts), turn if message.buffers else None)
+        if not self._kept and self._sent(kept):
+            return
+        if self.bytes + kept.size + _OVERHEAD_BYTES > self._most_bytes:
+            self._drop_frames(turn)
+            if kept.turn is not None:
+                return
+        if self.bytes + kept.size + _OVERHEAD_BYTES <= self._most_bytes:
+            self._kept.append(kept)
+            self.bytes += kept.size + _OVERHEAD_BYTES
+
+    def retry(self) -> None:
+        """Hand over what the socket takes now."""
+        while self._kept and self._sent(self._kept[0]):
+            self.bytes -= self._kept.popleft().size + _OVERHEAD_BYTES
+        if self.gone:
+            self._kept.clear()
+            self.bytes = 0
+
+    def _sent(self, kept: _Kept) -> bool:
+        """Whether the message needs no keeping: the socket took it, or there is nobody to take it."""
+        try:
+            self._socket.send_multipart([self._routing, *kept.parts], zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return False
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EHOSTUNREACH:
+                raise
+            self.gone = True
+            return True
+        self._metrics.sent(kept.size)
+        return True
+
+    def _drop_frames(self, turn: str | None) -> None:
+        self._dropped_turn = turn
+        self._kept = deque(kept for kept in self._kept if kept.turn is None)
+        self.bytes = sum(kept.size + _OVERHEAD_BYTES for kept in self._kept)

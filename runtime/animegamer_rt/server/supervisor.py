@@ -1,0 +1,217 @@
+"""Starts the worker process, listens to it, and starts it again when it died or says nothing any more.
+
+Knows one process and its socket; nothing of turns. Between the starts it waits 0.5, 1, 2, .. 30 seconds. The worker's
+stdin is a pipe that nobody writes to: it closes when this process is gone, however it went, and the worker ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from ..bundle import Bundle
+from ..errors import ProtocolError, StoreError
+from ..wire import INSIDE, Message, decode, encode
+from .options import ServeOptions
+
+SECRET = "ANIMEGAMER_WORKER_SECRET"
+FAILURES = 3
+"""Deaths in a row after which a job fails, and after which the server says `degraded` until a worker is ready."""
+BACKOFF_S, MOST_BACKOFF_S = 0.5, 30.0
+STEADY_S = 60.0
+"""A worker that was ready for so long does not count as a failed start when it dies."""
+STOP_S = 5.0
+LOG_TAIL_BYTES = 4096
+
+log = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """`state`: starting, ready, busy, restarting, failed (it goes on trying) or stopped."""
+
+    def __init__(self, options: ServeOptions, bundle: Bundle, door: zmq.Socket[bytes], address: str) -> None:
+        self._options, self._door = options, door
+        self._command = [sys.executable, "-m", "animegamer_rt.worker", "--front", address]
+        self._command += ["--bundle", str(bundle.folder), "--engines", options.engines]
+        self._command += ["--plan", options.plan] if options.plan else []
+        self._command += ["--threads", str(options.threads)] if options.threads else []
+        self._log_path = options.state / "worker.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._secret, self._peer = "", b""
+        self._start_at = self._heard_at = 0.0
+        self._ready_at: float | None = None
+        self._failures = 0
+        self.state = "starting"
+        self.restarts = 0
+        self.last_error = ""
+        self.facts: dict[str, Any] = {}
+        """What the worker said of itself when it was last ready."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can be given a job."""
+        return self.state == "ready"
+
+    @property
+    def degraded(self) -> bool:
+        """Whether turns cannot be expected to run soon."""
+        return self._failures >= FAILURES and self.state not in ("ready", "busy")
+
+    @property
+    def warm(self) -> bool:
+        """Whether a worker has ever been ready."""
+        return bool(self.facts)
+
+    @property
+    def pid(self) -> int | None:
+        """Process id, while there is a process."""
+        return self._process.pid if self._process is not None else None
+
+    def retry_in_s(self, now: float) -> float:
+        """Seconds until the next start."""
+        return max(0.0, self._start_at - now)
+
+    def open_log(self) -> None:
+        """Begin a new log of the worker's own words. Raises StoreError when the state folder cannot be written."""
+        try:
+            self._log_path.write_bytes(b"")
+        except OSError as error:
+            raise StoreError("the worker's log cannot be written", where=self._log_path, found=str(error)) from error
+
+    def watch(self, now: float) -> str | None:
+        """Start the worker when it is time. Returns what happened if it has just died or had to be ended."""
+        if self.state == "stopped":
+            return None
+        if self._process is None:
+            if now >= self._start_at:
+                self._start(now)
+            return None
+        code = self._process.poll()
+        if code is not None:
+            # A worker that ended by itself has said why; one that was killed has not.
+            return self._bury(now, f"the worker ended with code {code}{self._last_words() if code > 0 else ''}")
+        limit = {"busy": self._options.stall_s, "ready": None}.get(self.state, self._options.loading_s)
+        if limit is not None and now - self._heard_at > limit:
+            self._process.kill()
+            return self._bury(now, f"the worker said nothing for {limit:g} s and was ended")
+        return None
+
+    def receive(self, now: float) -> Iterator[Message]:
+        """What the worker says about its job; that it loads or is ready is noted here."""
+        while True:
+            try:
+                routing, *frames = self._door.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            try:
+                message = decode([frame.buffer for frame in frames], INSIDE, check=False)
+            except ProtocolError as error:
+                log.warning("a message to the worker's door was not understood: %s", error)
+                continue
+            if message.type in ("loading", "ready"):
+                if self._secret and message.fields.get("secret", message.parent) == self._secret:
+                    self._greet(routing.bytes, message, now)
+            elif routing.bytes == self._peer:
+                self._heard_at = now
+                yield message
+
+    def give(self, job: Message, now: float) -> None:
+        """Hand over a job. The worker must be ready."""
+        assert self.state == "ready"
+        self.state, self._heard_at = "busy", now
+        self.send(job)
+
+    def send(self, message: Message) -> None:
+        """Say something to the worker; a worker that is gone is noticed by `watch`."""
+        try:
+            self._door.send_multipart([self._peer, *encode(message)], zmq.NOBLOCK, copy=False)
+        except zmq.ZMQError as error:
+            if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+                raise
+            log.warning("the worker did not take %s: %s", message.type, error)
+
+    def rest(self, *, well: bool) -> None:
+        """The job is over. `well`: it was played to its end, so the worker works."""
+        if self.state == "busy":
+            self.state = "ready"
+        if well:
+            self._failures = 0
+
+    def stop(self) -> None:
+        """End the worker: asked first, then by force."""
+        self.state = "stopped"
+        if self._process is None:
+            return
+        if self._peer:
+            self.send(Message("stop"))
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def _start(self, now: float) -> None:
+        self._secret, self._peer, self._ready_at = secrets.token_hex(16), b"", None
+        self._heard_at = now
+        with self._log_path.open("ab") as words:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=words,
+                stderr=words,
+                env={**os.environ, SECRET: self._secret},
+                **_own_group(),
+            )
+        log.info("worker started, process %d", self._process.pid)
+
+    def _greet(self, routing: bytes, message: Message, now: float) -> None:
+        self._peer, self._heard_at = routing, now
+        if message.type == "ready":
+            self.facts, self._ready_at, self.state = dict(message.fields), now, "ready"
+            log.info("worker ready")
+
+    def _bury(self, now: float, reason: str) -> str:
+        assert self._process is not None and self._process.stdin is not None
+        self._process.wait()
+        self._process.stdin.close()
+        steady = self._ready_at is not None and now - self._ready_at > STEADY_S
+        self._failures = 1 if steady else self._failures + 1
+        self._process, self._secret, self._peer = None, "", b""
+        self._start_at = now + min(MOST_BACKOFF_S, BACKOFF_S * 2 ** (self._failures - 1))
+        self.restarts += 1
+        self.state = "failed" if self._failures >= FAILURES else "restarting"
+        self.last_error = reason
+        log.error("%s; it is started again in %.1f s", reason, self.retry_in_s(now))
+        return reason
+
+    def _last_words(self) -> str:
+        return "".join(f": {line}" for line in tail(self._log_path)[-1:])
+
+
+def tail(path: Path) -> list[str]:
+    """The last lines of a file that say something."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return []
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _own_group() -> dict[str, Any]:
+    """Ctrl-C on the terminal is for the front alone, which lets running turns finish."""
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    return {"start_new_session": True}

@@ -1,0 +1,248 @@
+"""Jobs on their way: admitted, given to the worker, its events passed on, the turn kept, `done` sent.
+
+Knows the order of a job's life; requests are `desk`'s, the process is `supervisor`'s, limits are `admission`'s. A turn
+is kept in one transaction before its `done`. When a worker dies, the next one gets the job again, and what was sent is
+not sent twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import AnimeGamerError, ProtocolError, StoreError
+from ..state import CharacterState, GameState
+from ..store import Store, StoredTurn
+from ..wire import MOST_FILES, Message
+from .admission import Admission
+from .jobs import Job, Listener
+from .metrics import Metrics
+from .options import ServeOptions
+from .supervisor import FAILURES, Supervisor
+
+EXPORTS = "exports"
+_STRENGTHS = ("motion_level", "social", "entertainment", "stamina")
+
+log = logging.getLogger(__name__)
+
+
+class Turns:
+    """All jobs of the server."""
+
+    def __init__(
+        self, options: ServeOptions, store: Store, admission: Admission, supervisor: Supervisor, metrics: Metrics
+    ) -> None:
+        self._options, self._store, self._admission = options, store, admission
+        self._supervisor, self._metrics = supervisor, metrics
+
+    def admit(self, job: Job, now: float) -> None:
+        """Queue a job and tell its client its place. The caller has asked admission."""
+        self._admission.add(job)
+        if job.kind != "export":
+            job.emit(self._accepted(job))
+        self.start_next(now)
+
+    def start_next(self, now: float) -> None:
+        """Give the worker its job, if it is free and there is one."""
+        while self._supervisor.ready:
+            job = self._admission.running or self._admission.next()
+            if job is None or job.at_worker:
+                return
+            try:
+                message = self._message(job)
+            except AnimeGamerError as error:
+                self._fail(job, error)
+                continue
+            job.at_worker, job.started_at = True, job.started_at or now
+            self._supervisor.give(message, now)
+
+    def heard(self, message: Message, now: float) -> None:
+        """The worker says something about the running job."""
+        job = self._admission.running
+        if job is None or not job.at_worker:
+            return
+        if message.type == "finished":
+            self._supervisor.rest(well=True)
+            self._finish(job, message, now)
+            self.start_next(now)
+        elif message.type == "failed":
+            self._supervisor.rest(well=True)
+            self._fail(job, _worker_error(job, message))
+            self.start_next(now)
+        elif job.kind == "export" and message.type == "progress":
+            job.tell(replace(message, seq=None))
+        elif message.seq is not None and message.seq > job.produced:
+            job.produced = message.seq
+            job.emit(replace(message, session=job.session, turn=job.turn, id=None))
+
+    def worker_died(self, reason: str, now: float) -> None:
+        """The job that it had goes to the next worker, unless it has cost too many or is being stopped."""
+        self._metrics.worker_restarted()
+        job = self._admission.running
+        if job is not None and job.at_worker:
+            job.at_worker = False
+            job.failures += 1
+            if job.ending is not None:
+                self._fail(job, _ended(job.ending))
+            elif job.failures >= FAILURES:
+                what = f"the worker died {job.failures} times on this turn"
+                do = "send another instruction; the operator finds the reason in worker.log"
+                self._fail(job, ProtocolError(what, code="worker_failed", found=reason, do=do))
+            else:
+                fields = {"attempt": job.failures, "retry_in_s": self._supervisor.retry_in_s(now)}
+                job.tell(Message("restarting", fields))
+        elif self._supervisor.degraded:
+            # It could not even start: nobody is kept waiting for it.
+            for waiting in list(self._admission.jobs):
+                self._fail(waiting, degraded(self._supervisor))
+
+    def watch_deadlines(self, now: float) -> None:
+        """Stop the jobs that are past their deadline."""
+        for job in self._admission.overdue(now):
+            self._stop(job, "deadline")
+
+    def cancel(self, session: str) -> bool:
+        """Stop the session's job; whether there was one. Its error follows once it has stopped."""
+        job = self._admission.of_session(session)
+        if job is None:
+            return False
+        self._stop(job, "cancelled")
+        return True
+
+    def end_all(self) -> None:
+        """The server will not wait any longer."""
+        for job in list(self._admission.jobs):
+            self._fail(job, _ended("draining"))
+
+    def _stop(self, job: Job, code: str) -> None:
+        if job.at_worker:
+            job.ending = job.ending or code
+            self._supervisor.send(Message("cancel", session=job.session, turn=job.turn, id=job.id))
+        else:
+            self._fail(job, _ended(code))
+
+    def _accepted(self, job: Job) -> Message:
+        place = self._admission.place(job)
+        seconds = self._metrics.medians().get("total", float(self._supervisor.facts.get("warmup_s", 0.0)))
+        fields = {
+            "turn_id": job.turn_id,
+            "place": place,
+            "estimate_s": seconds * (place + 1),
+            "instruction": job.instruction,
+            "replayed": job.kind == "replay",
+        }
+        return Message("accepted", fields, session=job.session, turn=job.turn, seq=0)
+
+    def _message(self, job: Job) -> Message:
+        """The job as the worker needs it. Raises StoreError."""
+        session = self._store.get(job.session)
+        fields: dict[str, Any] = {"kind": "turn", "history_turns": session.history_turns}
+        if job.kind == "export":
+            job.folder = job.folder or _next_folder(self._options.state / EXPORTS, job.session)
+            turns = self._store.turns(job.session, 1, session.turns)
+            fields |= {"kind": "export", "folder": str(job.folder), "seed": session.seed, "first": 0, "shots": []}
+            fields |= {"log": [_log_row(turn) for turn in turns], "seeds": [turn.seed for turn in turns]}
+            return Message("job", fields, id=job.id, session=job.session)
+        assert job.turn is not None
+        if job.kind == "turn" and job.turn != session.turns + 1:
+            raise ProtocolError("the session went on without this turn", code="no_such_turn", found=f"turn {job.turn}")
+        history = self._store.job_history(job.session, job.turn)
+        shots = sorted(history.shots)
+        fields |= {"instruction": job.instruction, "seed": job.seed, "first": history.first}
+        fields |= {"log": [list(row) for row in history.log], "shots": shots, "character": asdict(history.character)}
+        fields |= asdict(job.pictures)
+        buffers = tuple(history.shots[number] for number in shots)
+        return Message("job", fields, id=job.id, session=job.session, turn=job.turn, buffers=buffers)
+
+    def _finish(self, job: Job, message: Message, now: float) -> None:
+        """The worker has played the job to its end: keep it, and say so."""
+        fields = message.fields
+        try:
+            seconds = self._keep(job, message) if job.kind == "turn" else dict(fields.get("seconds", {}))
+            turns = self._store.get(job.session).turns
+        except StoreError as error:
+            log.error("a turn could not be kept: %s", error)
+            self._fail(job, error)
+            return
+        if job.kind == "export":
+            files = list(fields["files"])[:MOST_FILES]
+            job.tell(Message("exported", {"folder": str(job.folder), "turns": turns, "files": files}))
+        else:
+            seconds["queue"] = job.queued_s
+            self._metrics.turn_done(seconds)
+            done = {"seconds": seconds, "turns": turns}
+            job.emit(Message("done", done, session=job.session, turn=job.turn, seq=job.produced + 1))
+        self._admission.remove(job)
+        if job.late is not None and job.kind != "export":
+            self._play_again(job, job.late, now)
+
+    def _keep(self, job: Job, message: Message) -> dict[str, float]:
+        """One transaction; the turn's seconds by stage. Raises StoreError."""
+        fields = message.fields
+        assert job.turn is not None
+        seconds: dict[str, float] = {**fields["seconds"], "queue": job.queued_s}
+        self._store.finish_turn(
+            job.session,
+            job.turn,
+            job.turn_id,
+            job.instruction,
+            GameState(**{name: fields[name] for name in _STRENGTHS}),
+            CharacterState(**fields["character"]),
+            {number: bytes(shot) for number, shot in zip(fields["shots"], message.buffers, strict=True)},
+            seconds,
+        )
+        return seconds
+
+    def _play_again(self, job: Job, listener: Listener, now: float) -> None:
+        again = replace(
+            job, kind="replay", listener=listener, accepted_at=now, deadline_at=now + job.deadline_at - job.accepted_at
+        )
+        again.started_at, again.produced, again.at_worker, again.failures = None, 0, False, 0
+        again.events, again.events_bytes, again.late, again.ending = [], 0, None, None
+        self.admit(again, now)
+
+    def _fail(self, job: Job, error: AnimeGamerError) -> None:
+        self._admission.remove(job)
+        to = job.late or job.listener
+        to.client.refuse(error, to.parent, job.session, job.turn)
+
+
+def degraded(supervisor: Supervisor) -> ProtocolError:
+    """What a turn is told while no worker can be started."""
+    return ProtocolError(
+        "the worker cannot be started",
+        code="degraded",
+        found=supervisor.last_error,
+        do="try again later; the server goes on trying, and the operator finds the reason in worker.log",
+    )
+
+
+def _ended(code: str) -> ProtocolError:
+    what, do = {
+        "cancelled": ("the turn was cancelled", None),
+        "deadline": ("the turn did not finish in time", "send it again with a longer deadline_s"),
+        "draining": ("the server is stopping", "connect again later; the session is kept"),
+    }[code]
+    return ProtocolError(what, code=code, do=do)
+
+
+def _worker_error(job: Job, message: Message) -> AnimeGamerError:
+    code, text = str(message.fields.get("code", "internal")), str(message.fields.get("text", "the turn failed"))
+    if code == "cancelled":
+        return _ended(job.ending or "cancelled")
+    log.error("the worker failed a job: %s: %s", code, text)
+    do = message.fields.get("do")
+    return ProtocolError(text.removesuffix(f"; {do}"), code=code, do=None if do is None else str(do))
+
+
+def _log_row(turn: StoredTurn) -> list[Any]:
+    return [turn.instruction, *(getattr(turn.game_state, name) for name in _STRENGTHS)]
+
+
+def _next_folder(parent: Path, session: str) -> Path:
+    number = 1
+    while (parent / f"{session}-{number}").exists():
+        number += 1
+    return parent / f"{session}-{number}"

@@ -1,0 +1,55 @@
+"""What a player may say: instructions made plain, and an optional list of words and phrases that are blocked.
+
+Knows text only. Blocked words are found in any case and any width of letters, as whole words.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from pathlib import Path
+
+from ..errors import ConfigError, ProtocolError
+from ..state import Instruction
+
+_BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+class Words:
+    """The door for text. `block_list` is a file of a word or phrase a line; lines that begin with # are comments."""
+
+    def __init__(self, block_list: Path | None = None) -> None:
+        phrases = [] if block_list is None else _read(block_list)
+        self._blocked = _pattern(phrases) if phrases else None
+
+    def read(self, raw: str) -> Instruction:
+        """The instruction as it will be played: NFC, no control characters, single spaces.
+
+        Raises InstructionError for what cannot be played, ProtocolError `blocked` for what may not.
+        """
+        instruction = Instruction.parse("".join(letter for letter in raw if not _is_control(letter)))
+        if self._blocked is not None and self._blocked.search(_plain(instruction.text)):
+            raise ProtocolError("this server does not play that", code="blocked", do="say it in other words")
+        return instruction
+
+
+def _read(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("the block-list cannot be read", where=path, found=str(error)) from error
+    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def _pattern(phrases: list[str]) -> re.Pattern[str]:
+    words = [r"\s+".join(re.escape(word) for word in _plain(phrase).split()) for phrase in phrases]
+    # Not \b: a phrase may begin or end with a letter that is none to `re`, a heart or a sign.
+    return re.compile(r"(?<!\w)(?:" + "|".join(words) + r")(?!\w)")
+
+
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+def _is_control(letter: str) -> bool:
+    return (unicodedata.category(letter) in ("Cc", "Cs") and not letter.isspace()) or letter in _BIDI_CONTROLS
