@@ -19,7 +19,7 @@ from torch.onnx.ops import symbolic
 
 from animegamer_export.onnx_file import Case, Graph, Precision, Written, check, prepared, write
 from animegamer_rt.models.denoiser import MODULATIONS_A_BLOCK, Block, Denoiser
-from animegamer_rt.models.step import DenoiserStep
+from animegamer_rt.models.step import DenoiserStep, advance
 
 WEIGHTS = "denoiser.weights"
 TOLERANCE = 1e-3
@@ -113,14 +113,9 @@ class StepGraph(nn.Module):
         rows: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """(next latent, x0, next difference), as DenoiserStep.forward."""
-        signal, sigma, guidance_minus_one, reuse, c_latent, c_x0, c_x0_prev, c_noise = coefficients.split(1)
         shots = torch.cat([self.unconditional, shot]).index_select(0, rows)
         v = self.v(latent, timestep, motion_scope, shots)
-        next_difference = v[-1:] - v[:1] + reuse * difference
-        guided = v[-1:] + guidance_minus_one * next_difference
-        x0 = signal * latent - sigma * guided
-        next_latent = c_latent * latent + c_x0 * x0 + c_x0_prev * x0_prev + c_noise * noise
-        return next_latent, x0, next_difference
+        return advance(v, latent, x0_prev, noise, difference, coefficients.split(1))
 
     def v(self, latent: Tensor, timestep: Tensor, motion_scope: Tensor, shots: Tensor) -> Tensor:
         """v [B, 5, 16, h, w] of one latent [1, 5, 16, h, w] under B shots [B, 226, D]."""

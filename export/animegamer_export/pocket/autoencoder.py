@@ -7,7 +7,7 @@ Crops were poor because their group statistics differ, and single frames cost mo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import numpy as np
@@ -119,37 +119,49 @@ def train_frames(
     encoder: FrameEncoder, decoder: VaeDecoder, clips: np.ndarray, phase: Phase, seed: int
 ) -> Iterator[dict[str, float]]:
     """Encoder and decoder together, on single frames: the pictures are learned here, the motion later."""
-    rng = np.random.default_rng(seed)
-    torch.manual_seed(seed)
-    optimisers, device = Optimisers(nn.ModuleList([encoder, decoder]), phase), device_of(decoder)
-    for step in range(phase.steps):
+
+    def draw(rng: np.random.Generator) -> np.ndarray:
         rows, moments = rng.integers(0, len(clips), phase.batch), rng.integers(0, clips.shape[1], phase.batch)
-        frames = [clips[row, moment, None] for row, moment in zip(rows, moments, strict=True)]
-        pixels = to_pixels(np.stack(frames), device)
-        with autocast(device):
-            mean, log_variance = encoder(pixels)
-            latent = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
-            decoded = decode_frames(decoder, latent[:, :, 0].contiguous(memory_format=torch.channels_last))
-        loss = reconstruction_loss(decoded.unsqueeze(2), pixels)
-        kl = 0.5 * (mean.square() + log_variance.exp() - 1.0 - log_variance).mean()
-        optimisers.step(loss + KL_WEIGHT * kl, step)
-        yield {"reconstruction": loss.item(), "kl_nats": kl.item()}
+        return np.stack([clips[row, moment, None] for row, moment in zip(rows, moments, strict=True)])
+
+    def decode(latent: Tensor) -> Tensor:
+        return decode_frames(decoder, latent[:, :, 0].contiguous(memory_format=torch.channels_last)).unsqueeze(2)
+
+    yield from _train_both(encoder, decoder, draw, decode, phase, seed)
 
 
 def train_autoencoder(
     encoder: FrameEncoder, decoder: VaeDecoder, clips: np.ndarray, phase: Phase, seed: int
 ) -> Iterator[dict[str, float]]:
     """Encoder and decoder together, on whole clips."""
+
+    def draw(rng: np.random.Generator) -> np.ndarray:
+        drawn: np.ndarray = clips[np.sort(rng.choice(len(clips), phase.batch, replace=phase.batch > len(clips)))]
+        return drawn
+
+    def decode(latent: Tensor) -> Tensor:
+        return decode_chunks(decoder, latent.contiguous(memory_format=torch.channels_last_3d))
+
+    yield from _train_both(encoder, decoder, draw, decode, phase, seed)
+
+
+def _train_both(
+    encoder: FrameEncoder,
+    decoder: VaeDecoder,
+    draw: Callable[[np.random.Generator], np.ndarray],
+    decode: Callable[[Tensor], Tensor],
+    phase: Phase,
+    seed: int,
+) -> Iterator[dict[str, float]]:
+    """draw: the clips of a step, uint8 [B, T, H, W, 3]; decode: a latent of theirs -> [B, 3, T, H, W]."""
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
     optimisers, device = Optimisers(nn.ModuleList([encoder, decoder]), phase), device_of(decoder)
     for step in range(phase.steps):
-        chosen = np.sort(rng.choice(len(clips), phase.batch, replace=phase.batch > len(clips)))
-        pixels = to_pixels(clips[chosen], device)
+        pixels = to_pixels(draw(rng), device)
         with autocast(device):
             mean, log_variance = encoder(pixels)
-            latent = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
-            decoded = decode_chunks(decoder, latent.contiguous(memory_format=torch.channels_last_3d))
+            decoded = decode(mean + torch.randn_like(mean) * (0.5 * log_variance).exp())
         loss = reconstruction_loss(decoded, pixels)
         kl = 0.5 * (mean.square() + log_variance.exp() - 1.0 - log_variance).mean()
         optimisers.step(loss + KL_WEIGHT * kl, step)
