@@ -1,0 +1,244 @@
+"""The client in ordinary code: a game as its README tells it, and what each event holds."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+from animegamer_client import (
+    Accepted,
+    Client,
+    ClientError,
+    Clip,
+    Done,
+    Event,
+    Frame,
+    Progress,
+    ServerRefused,
+    State,
+    TimedOut,
+)
+from client.fake_server import FRAMES, HEIGHT, WIDTH, FakeServer, frame_rows
+
+
+def test_turn_is_its_events_in_order(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5) as client:
+        game = client.open(seed=3)
+        events = list(game.turn("Mia waves."))
+        assert [type(event) for event in events] == [Accepted, State, Progress, Progress, *[Frame] * FRAMES, Done]
+        assert [event.seq for event in events] == list(range(len(events)))
+        assert {(event.session, event.turn) for event in events} == {(game.session, 1)}
+        assert game.turns == 1
+
+
+def test_events_hold_what_the_server_said(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5) as client:
+        accepted, state, progress, *_, done = client.open(seed=3).turn(" Mia waves. ", turn_id="mine")
+    assert isinstance(accepted, Accepted) and isinstance(state, State) and isinstance(progress, Progress)
+    assert (accepted.turn_id, accepted.instruction, accepted.replayed) == ("mine", "Mia waves.", False)
+    assert (state.motion_level, state.social, state.character.social, state.shown.entertainment) == (2, 1, 55, 45)
+    assert (progress.step, progress.steps) == (1, 2)
+    assert isinstance(done, Done) and done.seconds.total == 0.6 and done.turns == 1
+
+
+@pytest.mark.parametrize(("pixel_format", "channels"), [("rgb24", 3), ("rgba32", 4), ("bgra32", 4)])
+def test_frame_is_a_view_of_what_came(server: FakeServer, pixel_format: str, channels: int) -> None:
+    with Client(server.address, timeout_s=5, pixel_format=pixel_format) as client:
+        frames = [event for event in client.open(seed=3).turn("Mia waves.") if isinstance(event, Frame)]
+    for index, frame in enumerate(frames):
+        assert (frame.index, frame.count, frame.pixels.shape) == (index, FRAMES, (HEIGHT, WIDTH, channels))
+        assert frame.pixels.strides[0] == frame.stride > WIDTH * channels
+        assert np.array_equal(frame.pixels, frame_rows(3, 1, index, channels)[:, :-2].reshape(HEIGHT, WIDTH, -1))
+        assert not frame.pixels.flags.owndata and not frame.pixels.flags.writeable
+        assert np.shares_memory(frame.pixels, np.frombuffer(frame.data, np.uint8))
+
+
+def test_jpeg_frames_are_files_and_say_so(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5, codec="jpeg") as client:
+        frame = next(event for event in client.open().turn("Mia waves.") if isinstance(event, Frame))
+    assert bytes(frame.data).startswith(b"\xff\xd8")
+    with pytest.raises(ValueError, match="jpeg"):
+        _ = frame.pixels
+
+
+def test_clip_pieces_make_the_file(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5, codec="mp4") as client:
+        events = list(client.open().turn("Mia waves."))
+    pieces = [event for event in events if isinstance(event, Clip)]
+    assert b"".join(piece.data for piece in pieces) == b"ftypmoof"
+    assert [piece.last for piece in pieces] == [False, True]
+    assert not any(isinstance(event, Frame) for event in events)
+
+
+def test_hello_carries_the_options(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5, pixel_format="bgra32", flip=True, jpeg_quality=70, clip=True) as client:
+        assert client.connect().bundle.name == "fake"
+    hello = server.seen[0]
+    wishes = {"pixel_format": "bgra32", "flip": True, "codec": "raw", "jpeg_quality": 70, "clip": True}
+    assert hello.type == "hello" and hello.fields["versions"] == [1]
+    assert {name: hello.fields[name] for name in wishes} == wishes
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"pixel_format": "rgb"}, {"codec": "png"}, {"jpeg_quality": 0}, {"server_key": "x" * 40}]
+)
+def test_options_that_do_not_exist_are_refused_at_once(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Client("tcp://127.0.0.1:5560", **wrong)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "ipc:///tmp/x", "tcp://127.0.0.1:65535", "tcp://127.0.0.1:0"])
+def test_address_that_is_none_is_refused_at_once(address: str) -> None:
+    with pytest.raises(ValueError, match="tcp://HOST:PORT"):
+        Client(address)
+
+
+def play(client: Client, turns: int) -> tuple[str, list[list[Event]]]:
+    game = client.open(seed=3)
+    return game.token, [list(game.turn(f"Mia waves {n}.")) for n in range(turns)]
+
+
+def test_rewind_branch_and_log(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5) as client:
+        token, _ = play(client, 5)
+        game = client.open(resume=token)
+        assert game.turns == 5
+        assert [(entry.turn, entry.instruction) for entry in game.log()] == [
+            (n + 1, f"Mia waves {n}.") for n in range(5)
+        ]
+        game.rewind(2)
+        assert game.turns == 2
+        other = game.branch(1, seed=9)
+        assert (other.turns, other.seed, other.token != game.token) == (1, 9, True)
+        assert [entry.instruction for entry in other.log()] == ["Mia waves 0."]
+        list(other.turn("Mia runs."))
+        assert (other.turns, game.turns) == (2, 2)
+
+
+def test_log_of_a_new_game_is_empty(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5) as client:
+        assert client.open().log() == []
+
+
+def test_replay_is_the_same_again(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5) as client:
+        game = client.open(seed=3)
+        first = [event.pixels.tobytes() for event in game.turn("Mia waves.") if isinstance(event, Frame)]
+        again = [event.pixels.tobytes() for event in game.replay(1) if isinstance(event, Frame)]
+        assert first == again and game.turns == 1
+        assert [event.seq for event in game.replay(1, after_seq=4)] == [5, 6, 7]
+
+
+def test_same_turn_id_twice_is_one_turn(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5) as client:
+        game = client.open()
+        list(game.turn("Mia waves.", turn_id="mine"))
+        accepted = next(iter(game.turn("Mia waves.", turn_id="mine")))
+        assert isinstance(accepted, Accepted) and accepted.replayed
+        assert game.turns == 1
+
+
+def test_turns_of_two_games_may_be_read_in_turn(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5) as client:
+        one, two = client.open(seed=1), client.open(seed=2)
+        list(two.turn("Mia sleeps."))
+        first, second = one.turn("Mia waves."), two.replay(1)
+        pairs = list(zip(first, second, strict=True))
+        assert {(a.session, b.session) for a, b in pairs} == {(one.session, two.session)}
+
+
+def test_server_error_has_code_text_and_what_to_do(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5) as client:
+        game = client.open()
+        with pytest.raises(ServerRefused) as caught:
+            list(game.turn("  "))
+        assert (caught.value.code, caught.value.text, caught.value.do) == (
+            "instruction",
+            "the instruction is empty",
+            "say something",
+        )
+        assert len(list(game.turn("Mia waves."))) == 8
+        with pytest.raises(ServerRefused, match="no such session"):
+            client.open(resume="nobody")
+
+
+def test_closed_game_refuses_turns(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5) as client:
+        game = client.open()
+        game.close()
+        game.close()
+        with pytest.raises(ServerRefused) as caught:
+            list(game.turn("Mia waves."))
+        assert caught.value.code == "session_closed"
+
+
+def test_leaving_the_loop_cancels_the_turn_and_the_next_one_runs(server: FakeServer) -> None:
+    server.faults[5] = "hold"
+    with Client(server.address, timeout_s=5) as client:
+        game = client.open()
+        for event in game.turn("Mia waves."):
+            if isinstance(event, Frame):
+                break
+        gc.collect()
+        events = list(game.turn("Mia runs."))
+        assert isinstance(events[-1], Done) and (events[-1].turn, game.turns) == (1, 1)
+        assert [turn["instruction"] for turn in server.games[game.token].turns] == ["Mia runs."]
+    assert server.kinds().count("cancel") == 1
+
+
+def test_cancel_from_another_thread_ends_the_turn(server: FakeServer) -> None:
+    server.faults[3] = "hold"
+    with Client(server.address, timeout_s=5) as client:
+        game, seen = client.open(), []
+        cancelled: list[bool] = []
+        thread = threading.Thread(target=lambda: cancelled.append(game.cancel()))
+        with pytest.raises(ServerRefused) as caught:
+            for event in game.turn("Mia waves."):
+                seen.append(event)
+                if isinstance(event, Progress):
+                    thread.start()
+        thread.join()
+        assert caught.value.code == "cancelled" and cancelled == [True]
+        assert game.turns == 0 and game.cancel() is False
+
+
+def test_export_tells_how_far_it_is(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5) as client:
+        token, _ = play(client, 2)
+        told: list[tuple[int, int]] = []
+        exported = client.open(resume=token).export(on_progress=lambda step, steps: told.append((step, steps)))
+        assert told == [(1, 2), (2, 2)]
+        assert exported.files == ("turn-001.mp4", "turn-002.mp4", "game.json") and exported.turns == 2
+
+
+def test_status_and_ping_go_past_the_frames(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5) as client:
+        assert client.status()["worker"]["pid"] == 42
+        assert 0 < client.ping() < 5
+
+
+def test_nobody_there_is_told_with_what_to_do() -> None:
+    with pytest.raises(TimedOut, match="nothing listens there.*status"), Client("tcp://127.0.0.1:9", timeout_s=0.5):
+        pass
+
+
+def test_closed_client_says_so(server: FakeServer) -> None:
+    client = Client(server.address, timeout_s=5)
+    game = client.open()
+    turn = game.turn("Mia waves.")
+    client.close()
+    client.close()
+    with pytest.raises(ClientError, match="closed"):
+        next(turn)
+    turn.close()
+    with pytest.raises(ClientError, match="closed"):
+        client.status()
+
+
+def test_token_is_not_shown(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5) as client:
+        game = client.open()
+        assert game.token not in repr(game) and game.session in repr(game)
