@@ -79,6 +79,7 @@ class TurnCall(Call[None]):
 
     def __init__(self, seat: Seat, request: Message, turn: int | None = None, after_seq: int = -1) -> None:
         super().__init__(request, "", lambda _: None, seat)
+        self.place = seat
         self.turn, self.seq = turn, after_seq
         self.events: deque[Event] = deque()
         self.abandoned = False
@@ -148,18 +149,16 @@ class TurnCall(Call[None]):
         return None
 
     def _replay(self, turn: int) -> Message:
-        assert self.seat is not None
-        return seated(self.seat, "replay", {"after_seq": self.seq}, turn=turn)
+        return seated(self.place, "replay", {"after_seq": self.seq}, turn=turn)
 
     def _keep(self, event: Event | None) -> None:
-        assert self.seat is not None
         if isinstance(event, State):
             self._character = event.character
         if isinstance(event, Done):
             self._done = True
-            self.seat.turns = event.turns
+            self.place.turns = event.turns
             if self._character is not None and event.turn == event.turns:
-                self.seat.character = self._character
+                self.place.character = self._character
         if event is not None and not self.abandoned:
             self.events.append(event)
 

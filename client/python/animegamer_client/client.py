@@ -16,13 +16,14 @@ from typing import Any, TypeVar
 import zmq
 
 from . import calls
-from .answers import Exported, LoggedTurn, RunningTurn, Seat, Welcome
+from .answers import Exported, LoggedTurn, Seat, Welcome
 from .calls import Call, TurnCall
 from .connection import Connection, shut
 from .errors import ClientError
-from .events import Character, Event
+from .events import Event
 from .link import Link
 from .options import Options, addresses, read_keys
+from .standing import Standing
 
 T = TypeVar("T")
 
@@ -150,45 +151,13 @@ class Client:
             raise ClientError("the client is closed", "make another one; the game goes on with open(resume=token)")
 
 
-class Game:
-    """One game. Its `token` is all that is needed to go on with it later, elsewhere: keep it, and keep it secret."""
+class Game(Standing):
+    """One game, played from one thread; `cancel` may come from any."""
 
     def __init__(self, client: Client, seat: Seat) -> None:
-        self._client, self._seat = client, seat
+        super().__init__(seat)
+        self._client = client
         self._turn: TurnCall | None = None
-
-    def __repr__(self) -> str:
-        return f"<Game {self._seat.session}: {self.turns} turns>"
-
-    @property
-    def token(self) -> str:
-        """The secret that resumes this game."""
-        return self._seat.token
-
-    @property
-    def session(self) -> str:
-        """The game's id, as events have it."""
-        return self._seat.session
-
-    @property
-    def seed(self) -> int:
-        """Seed of the game's noise."""
-        return self._seat.seed
-
-    @property
-    def turns(self) -> int:
-        """Finished turns."""
-        return self._seat.turns
-
-    @property
-    def character(self) -> Character:
-        """The running values after the last finished turn."""
-        return self._seat.character
-
-    @property
-    def running(self) -> RunningTurn | None:
-        """The turn that ran on the server when the game was resumed; follow it with `replay`."""
-        return self._seat.running
 
     def turn(self, instruction: str, *, turn_id: str | None = None, deadline_s: float | None = None) -> Turn:
         """Play the next turn: an iterator of its events. Leaving the loop early cancels the turn.
@@ -241,7 +210,7 @@ class Game:
         self._settle()
         self._client.follow(call)
         self._turn = call
-        return Turn(self, self._client, call)
+        return Turn(self._client, call)
 
     def _settle(self) -> None:
         """Wait for the end of a turn that was left; it was cancelled then."""
@@ -251,17 +220,24 @@ class Game:
 
 
 class Turn(Iterator[Event]):
-    """One turn's events, as they come. Raises ServerRefused if the server ends the turn, TimedOut if it is silent."""
+    """One turn's events, as they come. Raises ServerRefused if the server ends the turn, TimedOut if it is silent.
 
-    def __init__(self, game: Game, client: Client, call: TurnCall) -> None:
-        self._game, self._client, self._call = game, client, call
+    Leaving it cancels the turn: `break`, the end of a `with`, or an interrupt while it waits.
+    """
+
+    def __init__(self, client: Client, call: TurnCall) -> None:
+        self._client, self._call = client, call
 
     def __iter__(self) -> Turn:
         return self
 
     def __next__(self) -> Event:
         if not self._call.abandoned:
-            self._client.wait(self._call)
+            try:
+                self._client.wait(self._call)
+            except KeyboardInterrupt:
+                self._leave()
+                raise
             event = self._call.next()
             if event is not None:
                 return event
@@ -290,7 +266,7 @@ class Turn(Iterator[Event]):
     def _leave(self) -> None:
         if not (self._call.ended or self._call.abandoned or self._client.closed):
             self._call.abandon()
-            self._client.say_last(calls.cancel(self._game._seat))
+            self._client.say_last(calls.cancel(self._call.place))
 
 
 def _wait(connection: Connection) -> None:

@@ -42,9 +42,13 @@ class Connection:
         """What to wait on; none while there is no connection."""
         return [socket for socket in (self._socket, self._monitor) if socket is not None]
 
-    def advance(self) -> None:
-        """Take in one message, or what the monitor saw; look at the clock; send and connect as the link wants."""
-        if not self._receive():
+    def advance(self) -> bool:
+        """Take in one message, or what the monitor saw; look at the clock; connect and send as the link wants.
+
+        Returns whether there was a message.
+        """
+        received = self._receive()
+        if not received:
             self._look()
         self.link.tick()
         if self.link.phase is Phase.DOWN:
@@ -52,7 +56,18 @@ class Connection:
         if self.link.wants_socket:
             self._open()
             self.link.opened()
-        self._send()
+        self.send()
+        return received
+
+    def send(self) -> None:
+        """Send what waits."""
+        for message in self.link.outgoing():
+            if self._socket is None:
+                continue
+            try:
+                self._socket.send_multipart(encode(message), zmq.DONTWAIT)
+            except zmq.Again:
+                self.link.lost("the server takes no more messages")
 
     def close(self) -> None:
         """Drop the sockets, and what was not sent."""
@@ -88,15 +103,6 @@ class Connection:
             return False
         self.link.received([frame.buffer for frame in frames])
         return True
-
-    def _send(self) -> None:
-        for message in self.link.outgoing():
-            if self._socket is None:
-                continue
-            try:
-                self._socket.send_multipart(encode(message), zmq.DONTWAIT)
-            except zmq.Again:
-                self.link.lost("the server takes no more messages")
 
     def _look(self) -> None:
         """What the monitor saw of the connection."""

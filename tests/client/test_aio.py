@@ -1,0 +1,166 @@
+"""The asyncio client: the same game, with several of them at once in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import animegamer_client
+from animegamer_client import Accepted, ClientError, Done, Event, Frame, Progress, ServerRefused, TimedOut, aio
+from client.fake_server import FRAMES, FakeServer
+
+
+def run(server: FakeServer, play: Callable[[aio.Client], Awaitable[Any]], **options: Any) -> Any:
+    async def main() -> Any:
+        async with aio.Client(server.address, timeout_s=5, **options) as client:
+            return await asyncio.wait_for(play(client), 30)
+
+    return asyncio.run(main())
+
+
+def test_turn_is_the_same_as_in_the_plain_client(server: FakeServer) -> None:
+    async def play(client: aio.Client) -> list[Event]:
+        game = await client.open(seed=3)
+        return [event async for event in game.turn("Mia waves.")]
+
+    with animegamer_client.Client(server.address, timeout_s=5) as client:
+        plain = list(client.open(seed=3).turn("Mia waves."))
+    events = run(server, play)
+    assert [(type(event), event.turn, event.seq) for event in events] == [
+        (type(event), event.turn, event.seq) for event in plain
+    ]
+    pairs = [(a.pixels, b.pixels) for a, b in zip(events, plain, strict=True) if isinstance(b, Frame)]
+    assert len(pairs) == FRAMES and all((a == b).all() for a, b in pairs)
+
+
+def test_games_run_side_by_side_on_one_connection(server: FakeServer) -> None:
+    async def play_one(client: aio.Client, seed: int) -> tuple[str, int]:
+        game = await client.open(seed=seed)
+        for text in ("Mia waves.", "Mia runs."):
+            async for event in game.turn(text):
+                assert event.session == game.session
+        return game.session, game.turns
+
+    async def play(client: aio.Client) -> Any:
+        return await asyncio.gather(*(play_one(client, seed) for seed in range(4)))
+
+    ended = run(server, play)
+    assert sorted(ended) == [(f"s{n}", 2) for n in range(1, 5)]
+    assert server.kinds().count("hello") == 1
+
+
+def test_names_and_signatures_are_those_of_the_plain_client() -> None:
+    for name in ("Client", "Game", "Turn"):
+        plain, twin = (
+            {entry for entry in dir(getattr(module, name)) if not entry.startswith("_")}
+            for module in (animegamer_client, aio)
+        )
+        assert plain == twin
+
+
+def test_rewind_branch_log_export_close(server: FakeServer) -> None:
+    async def play(client: aio.Client) -> None:
+        game = await client.open()
+        for n in range(5):
+            assert isinstance([event async for event in game.turn(f"Mia waves {n}.")][-1], Done)
+        assert [entry.turn for entry in await game.log()] == [1, 2, 3, 4, 5]
+        await game.rewind(2)
+        other = await game.branch(1, seed=9)
+        assert (game.turns, other.turns, other.seed) == (2, 1, 9)
+        again = await client.open(resume=game.token)
+        assert (await again.export()).turns == again.turns == 2
+        assert [event.seq async for event in again.replay(2, after_seq=4)] == [5, 6, 7]
+        assert 0 < await client.ping() < 5
+        assert (await client.status())["plan"] == "fast"
+        await game.close()
+        with pytest.raises(ServerRefused) as caught:
+            await other._client.open(resume="nobody")
+        assert caught.value.code == "unknown_session"
+
+    run(server, play)
+
+
+def test_leaving_the_loop_cancels_the_turn_and_the_next_one_runs(server: FakeServer) -> None:
+    server.faults[5] = "hold"
+
+    async def play(client: aio.Client) -> None:
+        game = await client.open()
+        async for event in game.turn("Mia waves."):
+            if isinstance(event, Frame):
+                break
+        gc.collect()
+        assert isinstance([event async for event in game.turn("Mia runs.")][-1], Done)
+        assert game.turns == 1
+
+    run(server, play)
+    assert server.kinds().count("cancel") == 1
+
+
+def test_cancelled_task_cancels_its_turn(server: FakeServer) -> None:
+    server.faults[3] = "hold"
+
+    async def play(client: aio.Client) -> None:
+        game = await client.open()
+        started = asyncio.Event()
+
+        async def follow() -> None:
+            async for event in game.turn("Mia waves."):
+                if isinstance(event, Progress):
+                    started.set()
+
+        task = asyncio.create_task(follow())
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        del task
+        gc.collect()
+        assert [event async for event in game.turn("Mia runs.")][-1].turn == 1
+
+    run(server, play)
+    assert server.kinds().count("cancel") == 1
+
+
+def test_cancel_from_another_task_ends_the_turn(server: FakeServer) -> None:
+    server.faults[3] = "hold"
+
+    async def play(client: aio.Client) -> None:
+        game = await client.open()
+        with pytest.raises(ServerRefused) as caught:
+            async for event in game.turn("Mia waves."):
+                if isinstance(event, Progress):
+                    assert await game.cancel()
+        assert caught.value.code == "cancelled"
+
+    run(server, play)
+
+
+def test_lost_connection_is_not_noticed(server: FakeServer) -> None:
+    server.faults[5] = "drop"
+
+    async def play(client: aio.Client) -> list[int]:
+        game = await client.open()
+        return [event.seq async for event in game.turn("Mia waves.")]
+
+    assert run(server, play) == list(range(8))
+    assert [message.fields["after_seq"] for message in server.seen if message.type == "replay"] == [4]
+
+
+def test_silent_server_times_out(server: FakeServer) -> None:
+    server.faults[3] = "silence"
+
+    async def main() -> None:
+        client = aio.Client(server.address, timeout_s=1)
+        game = await client.open()
+        with pytest.raises(TimedOut, match="open\\(resume=game.token\\)"):
+            async for event in game.turn("Mia waves."):
+                assert isinstance(event, Accepted | animegamer_client.State | Progress)
+        await client.close()
+        with pytest.raises(ClientError, match="closed"):
+            await client.ping()
+
+    asyncio.run(main())

@@ -1,0 +1,199 @@
+"""What may go wrong while a turn runs: the loop over its events notices nothing, or is told what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from animegamer_client import (
+    Client,
+    ConnectionLost,
+    Done,
+    Event,
+    Frame,
+    ProtocolError,
+    Restarting,
+    ServerRefused,
+    TimedOut,
+)
+from client.fake_server import FRAMES, FakeServer, frame_rows
+
+EVENTS = 8
+
+
+def play(server: FakeServer, timeout_s: float = 5) -> list[Event]:
+    with Client(server.address, timeout_s=timeout_s) as client:
+        game = client.open(seed=3)
+        events = list(game.turn("Mia waves.", turn_id="mine"))
+        assert game.turns == 1
+    return events
+
+
+def assert_whole(events: list[Event]) -> None:
+    assert [event.seq for event in events] == list(range(EVENTS))
+    assert isinstance(events[-1], Done)
+    frames = [event for event in events if isinstance(event, Frame)]
+    for index, frame in enumerate(frames):
+        assert frame.index == index and frame.pixels[0, 0, 0] == frame_rows(3, 1, index, 3)[0, 0]
+    assert len(frames) == FRAMES
+
+
+@pytest.mark.parametrize("seq", range(1, EVENTS))
+def test_connection_lost_at_any_event(server: FakeServer, seq: int) -> None:
+    server.faults[seq] = "drop"
+    assert_whole(play(server))
+    replays = [message for message in server.seen if message.type == "replay"]
+    assert [message.fields["after_seq"] for message in replays] == [seq - 1]
+    tokens = [message.fields.get("token") for message in server.seen if message.type == "open"]
+    assert tokens == [None, "token-1"]
+    assert server.kinds().count("turn") == 1
+
+
+def test_connection_lost_before_the_turn_was_accepted(server: FakeServer) -> None:
+    server.faults[0] = "drop"
+    assert_whole(play(server))
+    turns = [message.fields["turn_id"] for message in server.seen if message.type == "turn"]
+    assert turns == ["mine", "mine"]
+
+
+@pytest.mark.parametrize("seq", range(EVENTS))
+def test_server_that_restarts_and_forgets_the_turn_is_asked_again(server: FakeServer, seq: int) -> None:
+    server.faults[seq] = "restart"
+    assert_whole(play(server))
+    turns = [message.fields["turn_id"] for message in server.seen if message.type == "turn"]
+    assert turns == ["mine", "mine"]
+
+
+def test_connection_lost_again_and_again(server: FakeServer) -> None:
+    server.faults |= {1: "drop", 3: "restart", 5: "drop", 7: "drop"}
+    assert_whole(play(server))
+
+
+@pytest.mark.parametrize("seq", range(1, EVENTS - 1))
+def test_lost_message_is_asked_for_again(server: FakeServer, seq: int) -> None:
+    server.faults[seq] = "skip"
+    assert_whole(play(server))
+    assert "replay" in server.kinds()
+
+
+def test_lost_last_message_is_asked_for_again(server: FakeServer) -> None:
+    server.faults[EVENTS - 1] = "skip"
+    assert_whole(play(server, timeout_s=1))
+    assert "ping" in server.kinds() and "replay" in server.kinds()
+
+
+def test_restarting_engine_is_an_event_and_the_turn_goes_on(server: FakeServer) -> None:
+    server.faults[4] = "crash"
+    events = play(server)
+    (restarting,) = [event for event in events if isinstance(event, Restarting)]
+    assert (restarting.attempt, restarting.retry_in_s, restarting.seq) == (1, 0.5, 3)
+    assert_whole([event for event in events if event is not restarting])
+
+
+@pytest.mark.parametrize("code", ["deadline", "worker_failed", "internal", "a_code_of_later"])
+def test_turn_that_the_server_ends_raises_its_error(server: FakeServer, code: str) -> None:
+    server.faults[4] = code
+    with Client(server.address, timeout_s=5) as client:
+        game = client.open()
+        with pytest.raises(ServerRefused, match="the turn ended") as caught:
+            list(game.turn("Mia waves."))
+        assert caught.value.code == code and game.turns == 0
+        assert len(list(game.turn("Mia runs."))) == EVENTS
+
+
+def test_silent_server_times_out_and_says_how_to_go_on(server: FakeServer) -> None:
+    server.faults[4] = "silence"
+    with Client(server.address, timeout_s=1) as client:
+        game, seen = client.open(), []
+        with pytest.raises(TimedOut, match="no answer within 1 s.*resume=game.token"):
+            for event in game.turn("Mia waves."):
+                seen.append(event.seq)
+        assert seen == [0, 1, 2, 3]
+    assert server.kinds().count("hello") >= 2, "a silent connection is made anew before it is given up"
+
+
+def test_server_that_goes_away_for_good_times_out(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=1) as client:
+        game = client.open()
+        assert len(list(game.turn("Mia waves."))) == EVENTS
+        server.close()
+        with pytest.raises(TimedOut, match="nothing listens there"):
+            game.log()
+
+
+def test_connection_lost_between_turns_is_not_noticed(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5) as client:
+        game = client.open(seed=3)
+        list(game.turn("Mia waves."))
+        server.faults[0] = "drop"
+        assert len(list(client.open().turn("Tobo sleeps."))) == EVENTS
+        assert [entry.turn for entry in game.log()] == [1]
+        list(game.turn("Mia runs."))
+        assert game.turns == 2
+
+
+def test_lost_export_is_not_started_twice(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5) as client:
+        game = client.open()
+        list(game.turn("Mia waves."))
+        server.faults[-1] = "drop"
+        with pytest.raises(ConnectionLost, match="export it again"):
+            game.export()
+        assert server.kinds().count("export") == 1
+        assert game.export().turns == 1
+
+
+def test_garbage_is_an_error_and_the_client_lives(server: FakeServer) -> None:
+    server.faults[3] = "garbage"
+    with Client(server.address, timeout_s=5) as client:
+        game = client.open()
+        with pytest.raises(ProtocolError, match="no message of this protocol"):
+            list(game.turn("Mia waves."))
+        assert client.open(resume=game.token).session == game.session
+
+
+def test_starting_server_is_waited_for(server: FakeServer) -> None:
+    server.refusals["turn"] = ["starting", "starting"]
+    assert_whole(play(server))
+
+
+def test_server_that_keeps_starting_is_told_of(server: FakeServer) -> None:
+    server.refusals["turn"] = ["starting"] * 99
+    with Client(server.address, timeout_s=1) as client, pytest.raises(ServerRefused) as caught:
+        list(client.open().turn("Mia waves."))
+    assert caught.value.code == "starting"
+
+
+@pytest.mark.parametrize("code", ["busy", "rate_limited", "draining"])
+def test_refusals_of_a_new_turn_are_told_at_once(server: FakeServer, code: str) -> None:
+    server.refusals["turn"] = [code]
+    with Client(server.address, timeout_s=5) as client:
+        game = client.open()
+        with pytest.raises(ServerRefused) as caught:
+            list(game.turn("Mia waves."))
+        assert caught.value.code == code and server.kinds().count("turn") == 1
+
+
+def test_draining_server_after_a_loss_is_waited_out(server: FakeServer) -> None:
+    server.faults[3] = "drop"
+    server.refusals["replay"] = ["draining", "busy"]
+    assert_whole(play(server))
+
+
+def test_session_that_is_gone_after_a_loss_is_told_of(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5) as client:
+        game = client.open()
+        list(game.turn("Mia waves."))
+        server.faults[2] = "restart"
+        turn = game.turn("Mia runs.")
+        assert next(turn).seq == 0
+        server.games.clear()
+        with pytest.raises(ServerRefused) as caught:
+            list(turn)
+        assert caught.value.code == "unknown_session"
+
+
+def test_wrong_version_is_told_at_once(server: FakeServer) -> None:
+    server.refusals["hello"] = ["version"]
+    with pytest.raises(ServerRefused) as caught, Client(server.address, timeout_s=5):
+        pass
+    assert caught.value.code == "version"
