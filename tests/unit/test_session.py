@@ -12,7 +12,8 @@ from animegamer_rt.bundle import Bundle
 from animegamer_rt.errors import SessionError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Rooms, open_rooms, run_turn
-from animegamer_rt.session import Session
+from animegamer_rt.predictor import Prediction
+from animegamer_rt.session import Predict, Session
 from animegamer_rt.state import CharacterState, Instruction
 
 TEXTS = ["Mia waves.", "Mia runs.", "Tobo runs.", "Tobo flies.", "Mia flies.", "Mia sleeps."]
@@ -92,11 +93,7 @@ def test_rewound_game_goes_on_to_the_same_bytes(rooms: Rooms, turn: int) -> None
 
 def test_short_rewind_within_the_kept_shots_predicts_nothing(rooms: Rooms) -> None:
     session = played(rooms, 6, history_turns=0)
-
-    def forbidden(*_: object) -> None:
-        raise AssertionError("nothing needs to be predicted again")
-
-    session.rewind(3, forbidden)  # type: ignore[arg-type]
+    session.rewind(3, forbidden)
     assert session.turns == 3
 
 
@@ -128,3 +125,73 @@ def test_branch_goes_its_own_way_and_leaves_the_first_game_alone(rooms: Rooms) -
     theirs, ours = play(rooms, branch, "Tobo runs."), played(rooms, 3)
     assert not (theirs == play(rooms, ours, "Tobo runs.")).all()
     assert [turn.text for turn in session.log] == TEXTS[:4]
+
+
+def resumed(rooms: Rooms, session: Session, first: int, shots: dict[int, np.ndarray], predict: Predict) -> Session:
+    """The game as someone knows it who has its last turns only."""
+    return Session.resume(
+        rooms.bundle,
+        session.seed,
+        session.history_turns,
+        session.log[first:],
+        session.character,
+        shots,
+        predict,
+        first=first,
+    )
+
+
+def forbidden(*_: object) -> Prediction:
+    raise AssertionError("nothing needs to be predicted again")
+
+
+@pytest.mark.parametrize("first", range(3))
+def test_game_goes_on_to_the_same_bytes_without_its_first_turns(rooms: Rooms, first: int) -> None:
+    session = played(rooms, 4)
+    other = resumed(rooms, session, first, session.shots, forbidden)
+    assert (other.turns, other.character, sorted(other.shots)) == (4, session.character, [3, 4])
+    for text in TEXTS[4:]:
+        assert (play(rooms, other, text) == play(rooms, session, text)).all()
+    assert (other.turns, other.character, sorted(other.shots)) == (6, session.character, [5, 6])
+
+
+@pytest.mark.parametrize("kept", [(), (3,), (4,)])
+def test_missing_shots_are_predicted_again_to_the_same_bytes(rooms: Rooms, kept: tuple[int, ...]) -> None:
+    session = played(rooms, 4)
+    shots = {number: session.shots[number] for number in kept}
+    other = resumed(rooms, session, 0, shots, rooms.predictor.predict)
+    assert sorted(other.shots) == [3, 4]
+    assert all((other.shots[number] == shot).all() for number, shot in session.shots.items())
+    assert (play(rooms, other, "Mia flies.") == play(rooms, session, "Mia flies.")).all()
+
+
+def test_a_game_without_history_needs_no_shots_and_no_turns(rooms: Rooms) -> None:
+    session = played(rooms, 4, history_turns=0)
+    other = resumed(rooms, session, 4, {}, forbidden)
+    assert (play(rooms, other, "Mia flies.") == play(rooms, session, "Mia flies.")).all()
+
+
+def test_shots_beyond_the_window_are_let_go(rooms: Rooms) -> None:
+    session = played(rooms, 4, history_turns=4)
+    session.history_turns = 2
+    assert sorted(resumed(rooms, session, 0, session.shots, forbidden).shots) == [3, 4]
+
+
+def test_turns_of_the_window_cannot_be_left_out(rooms: Rooms) -> None:
+    session = played(rooms, 4)
+    with pytest.raises(SessionError, match="turns were left out; found turns 4 to 4; expected all turns from 1"):
+        resumed(rooms, session, 3, session.shots, forbidden)
+
+
+def test_a_missing_shot_needs_all_turns(rooms: Rooms) -> None:
+    session = played(rooms, 4)
+    with pytest.raises(SessionError, match="cannot predict the shots of a game again whose first turns were left out"):
+        resumed(rooms, session, 2, {4: session.shots[4]}, forbidden)
+
+
+def test_a_game_without_its_first_turns_cannot_go_back(rooms: Rooms) -> None:
+    session = played(rooms, 4)
+    other = resumed(rooms, session, 2, session.shots, forbidden)
+    with pytest.raises(SessionError, match="cannot go back in a game whose first turns were left out"):
+        other.rewind(3, rooms.predictor.predict)
+    assert (other.turns, sorted(other.shots)) == (4, [3, 4])

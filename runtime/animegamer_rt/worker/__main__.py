@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -37,15 +38,24 @@ OpenEngines = Callable[[Bundle], Engines]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Work until told to stop; returns the exit code: 2 when bundle or engines cannot be opened."""
+    """Work until told to stop; returns the exit code, 2 when there is nothing to work with."""
     # Ctrl-C reaches every process of a terminal; what it means for running turns is the front's to decide.
     for name in ("SIGINT", "SIGBREAK"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     options = _parse(arguments)
-    secret = os.environ.pop(SECRET, "")
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(levelname)s: %(message)s")
-    open_engines = _engines(options)
+    try:
+        work(options, os.environ.pop(SECRET, ""))
+    except AnimeGamerError as error:
+        logging.getLogger("animegamer_rt.worker").error("%s", error)
+        return REFUSED
+    return 0
+
+
+def work(options: argparse.Namespace, secret: str) -> None:
+    """Opens everything and runs jobs until `stop`. Raises AnimeGamerError when bundle or engines cannot be opened."""
+    open_engines = _engines(options.engines, options.plan, options.threads)
     _end_with_parent()
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.linger, socket.sndhwm = LINGER_MS, 0
@@ -55,12 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             socket.send_multipart(encode(Message(kind, {"secret": secret, **fields}, parent=secret)))
 
         say("loading")
-        try:
-            rooms = open_rooms(bundle := open_bundle(options.bundle), open_engines(bundle), options.plan)
-            seconds = warm_up(rooms)
-        except AnimeGamerError as error:
-            logging.getLogger("animegamer_rt.worker").error("%s", error)
-            return REFUSED
+        bundle = open_bundle(options.bundle)
+        rooms = open_rooms(bundle, open_engines(bundle), options.plan)
+        seconds = warm_up(rooms)
         memory = resident_mib()
         say(
             "ready",
@@ -71,7 +78,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             **({} if memory is None else {"resident_mib": memory}),
         )
         Worker(socket, rooms).run()
-    return 0
 
 
 def warm_up(rooms: Rooms) -> float:
@@ -107,18 +113,18 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _engines(options: argparse.Namespace) -> OpenEngines:
+def _engines(name: str, plan: str | None, threads: int | None) -> OpenEngines:
     """What opens the engines; their library is loaded here, so that nobody pays for one that is not used."""
-    kind, _, seconds = options.engines.partition(":")
-    if kind == "onnxruntime":
+    kind, _, seconds = name.partition(":")
+    if name == "onnxruntime":
         from ..backends import onnxruntime
 
-        return lambda bundle: onnxruntime.open_engines(bundle, threads=options.threads)
-    if kind == "fixed":
+        return lambda bundle: onnxruntime.open_engines(bundle, threads=threads)
+    if kind == "fixed" and re.fullmatch(r"\d+(\.\d+)?", seconds):
         from . import fixed_cost
 
-        return lambda bundle: fixed_cost.open_engines(bundle, float(seconds), options.plan)
-    raise ConfigError("unknown engines", found=repr(options.engines), expected="onnxruntime or fixed:SECONDS")
+        return lambda bundle: fixed_cost.open_engines(bundle, float(seconds), plan)
+    raise ConfigError("unknown engines", found=repr(name), expected="onnxruntime or fixed:SECONDS")
 
 
 def _end_with_parent() -> None:
