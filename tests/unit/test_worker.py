@@ -112,8 +112,14 @@ def live(bundle: Bundle) -> Iterator[Front]:
         facts = ready(front)
         assert front.process is not None and facts["pid"] == front.process.pid
         assert facts["bundle"] == {
-            "name": "tiny", "fingerprint": bundle.fingerprint, "plan": "balanced", "random_weights": True,
-            "height": 16, "width": 24, "frames": 17, "fps": 8,
+            "name": "tiny",
+            "fingerprint": bundle.fingerprint,
+            "plan": "balanced",
+            "random_weights": True,
+            "height": 16,
+            "width": 24,
+            "frames": 17,
+            "fps": 8,
         }
         assert facts["text_characters"] == 500 and facts["warmup_s"] > 0 and facts["resident_mib"] > 10
         yield front

@@ -29,7 +29,8 @@ Record = TypeVar("Record")
 class TurnJob:
     """Play the turn after `log`, itself after `first` turns that were left out; `shots` numbers the job's buffers.
 
-    character: the values before the turn.
+    character: the values before the turn. pixel_format is of raw frames (others are made from rgb24); flip is of every
+    codec: a client that asks for it gets its pictures and its clip bottom row first.
     """
 
     instruction: str
