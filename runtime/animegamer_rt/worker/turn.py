@@ -30,7 +30,7 @@ from .pictures import ClipEncoder, Frame, JpegEncoder
 def play_turn(rooms: Rooms, message: Message, alive: Callable[[], None]) -> Generator[Message, None, None]:
     """All messages that answer the job, the last being `finished`. Raises AnimeGamerError when it cannot be played.
 
-    `finished` brings the shots of the new window that did not come with the job: this turn's, and those predicted again.
+    `finished` brings those shots of the new window that came not with the job: this turn's, and any predicted again.
     `alive` is called before each turn that is predicted again, while there is nothing to say; it may raise to stop.
     """
     job = read_job(TurnJob, message)
