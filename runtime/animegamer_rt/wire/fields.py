@@ -61,7 +61,6 @@ VALUES = tuple(
 )
 CHARACTER = Field("character", "map", "The running values.", of=VALUES)
 SEED = Field("seed", "int", "Seed of the game's noise.", least=0, most=2**63 - 1)
-TURNS = Field("turns", "int", "Finished turns of the session.", unit="turns", least=0)
 STATE = Field(
     "state", "str", "What the server can do now.", choices=("starting", "ready", "degraded", "draining"), open=True
 )
@@ -102,3 +101,6 @@ def text(name: str, doc: str, required: bool = True) -> Field:
 def seconds(name: str, doc: str, required: bool = True) -> Field:
     """A duration."""
     return Field(name, "float", doc, "s", required, least=0)
+
+
+TURNS = whole("turns", "Finished turns of the session.", "turns")

@@ -5,7 +5,7 @@ Knows no bytes, and nothing of what a server sends.
 
 from __future__ import annotations
 
-from .fields import PIXEL_FORMATS, SEED, TOKEN, TURN_ID, optional
+from .fields import PIXEL_FORMATS, SEED, TOKEN, TURN_ID, optional, whole
 from .kinds import Field, MessageKind
 
 
@@ -89,7 +89,7 @@ REQUESTS = (
         "replay",
         "Send the events of a finished or running turn again, from a sequence number on.",
         TOKEN,
-        Field("after_seq", "int", "Last `seq` seen.", required=False, default=-1, least=-1),
+        Field("after_seq", "int", "Last `seq` seen.", required=False, default=-1, least=-1, most=2**63 - 1),
         header=("session", "turn"),
         answers=_TURN_EVENTS,
     ),
@@ -97,7 +97,7 @@ REQUESTS = (
         "rewind",
         "Go back to just after a turn; later turns are gone.",
         TOKEN,
-        Field("turn", "int", "Last turn to keep; 0 is the start.", least=0),
+        whole("turn", "Last turn to keep; 0 is the start."),
         header=("session",),
         answers=("rewound",),
     ),
@@ -105,7 +105,7 @@ REQUESTS = (
         "branch",
         "A new session that shares this one's turns up to a turn; this one stays as it is.",
         TOKEN,
-        Field("turn", "int", "Last turn to share; 0 is the start.", least=0),
+        whole("turn", "Last turn to share; 0 is the start."),
         optional(SEED, "Seed of the new session; absent: this one's."),
         header=("session",),
         answers=("opened",),
@@ -114,7 +114,7 @@ REQUESTS = (
         "list",
         "The session's turns, at most 100 a message.",
         TOKEN,
-        Field("before", "int", "Only turns before this number; absent: the newest.", required=False, least=1),
+        optional(whole("before", "Only turns before this number; absent: the newest.", least=1)),
         header=("session",),
         answers=("listed",),
     ),
