@@ -42,8 +42,14 @@ class SavedGame:
 
 
 def save(session: Session, folder: str | Path) -> Path:
-    """Writes the session and returns the json's path. Raises OutputError when the folder cannot be written."""
+    """Writes the session and returns the json's path.
+
+    Raises OutputError when the folder cannot be written, SessionError for a session that was resumed without its first
+    turns.
+    """
     folder = Path(folder)
+    if session.first:
+        raise SessionError("a game whose first turns were left out cannot be saved", found=f"{session.first} left out")
     shots_file = f"shots-{session.turns:04d}.npz"
     packed = io.BytesIO()
     arrays: dict[str, Any] = {str(number): shot for number, shot in session.shots.items()}

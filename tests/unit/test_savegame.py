@@ -116,3 +116,11 @@ def test_folder_that_cannot_be_written_is_named(rooms: Rooms, tmp_path: Path) ->
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(OutputError, match="the game cannot be saved"):
         saved(rooms, tmp_path / "file" / "game")
+
+
+def test_game_whose_first_turns_were_left_out_is_not_saved_as_another(rooms: Rooms, tmp_path: Path) -> None:
+    session = Session.start(rooms.bundle, 7)
+    session.first = 2
+    with pytest.raises(SessionError, match="first turns were left out"):
+        savegame.save(session, tmp_path / "game")
+    assert not (tmp_path / "game").exists()
