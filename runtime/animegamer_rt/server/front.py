@@ -24,7 +24,7 @@ from .clients import Clients
 from .desk import CONTROL, TURNS, Desk
 from .doors import Doors
 from .facts import Facts
-from .metrics import Metrics
+from .metrics import Metrics, page
 from .options import ServeOptions, check
 from .supervisor import Supervisor
 from .turns import Turns
@@ -35,6 +35,7 @@ IDLE_POLL_MS, RETRY_POLL_MS = 100, 4
 MESSAGES_A_ROUND = 32
 """Requests taken from one socket before the others have their turn."""
 SWEEP_S, SWEEP_MORE_S = 60.0, 1.0
+TELL_METRICS_S = 1.0
 FLUSH_S = 2.0
 """At the end, how long clients have to read what was already theirs."""
 INTERRUPTED = 130
@@ -64,6 +65,8 @@ def serve(options: ServeOptions) -> int:
         desk = Desk(options, facts, store, admission, supervisor, turns, words)
         clients = Clients(options.connections, int(options.outbox_mib * 2**20), metrics)
         front = Front(options, doors, store, supervisor, admission, facts, turns, desk, clients, metrics)
+        if options.metrics_port != 0:
+            log.info("metrics on %s", stack.enter_context(page(metrics, _metrics_port(options, doors.port))))
         with front.signals():
             return front.run()
 
@@ -89,7 +92,7 @@ class Front:
         self._clients, self._metrics = clients, metrics
         self._signals = 0
         self._announced = False
-        self._sweep_at = 0.0
+        self._sweep_at = self._tell_at = 0.0
 
     @contextlib.contextmanager
     def signals(self) -> Iterator[None]:
@@ -142,6 +145,18 @@ class Front:
             print(f"ready {self._doors.address} (control {self._doors.port + 1})", flush=True)
         if now >= self._sweep_at:
             self._sweep(now)
+        if now >= self._tell_at:
+            self._tell_at = now + TELL_METRICS_S
+            self._tell_metrics(now)
+
+    def _tell_metrics(self, now: float) -> None:
+        self._metrics.load(
+            queue=len(self._admission.waiting),
+            running=int(self._admission.running is not None),
+            sessions=self._admission.sessions(now),
+            connections=self._doors.connections,
+        )
+        self._metrics.health(self._facts.state == "ready", self._supervisor.facts.get("resident_mib"))
 
     def _sweep(self, now: float) -> None:
         try:
@@ -162,6 +177,13 @@ class Front:
 
     def _count_signal(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
+
+
+def _metrics_port(options: ServeOptions, port: int) -> int:
+    """Beside the two of the server, unless another was asked for; any free one if theirs were found so too."""
+    if options.metrics_port is not None:
+        return options.metrics_port
+    return port + 2 if options.port else 0
 
 
 def _log_to_stderr() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from ..errors import ConfigError
 
 PORT = 5570
-"""Turns; control is the next port."""
+"""Turns; control is the next port, metrics the one after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,7 @@ class ServeOptions:
     keep_days: float | None = None
     """Sessions unused for longer are removed."""
     metrics_port: int | None = None
+    """None is the port after control's; 0 is none."""
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -80,7 +81,12 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--keep-shots", default=default.keep_shots, help="window, a number of turns, or all (default: window)")
     add("--quota-gib", type=float, default=default.quota_gib, metavar="GIB", help="of all sessions (default: 8)")
     add("--keep-days", type=float, metavar="DAYS", help="remove sessions unused for longer (default: never)")
-    add("--metrics-port", type=int, metavar="PORT", help="Prometheus text on http://127.0.0.1:PORT/metrics")
+    add(
+        "--metrics-port",
+        type=int,
+        metavar="PORT",
+        help="Prometheus text on http://127.0.0.1:PORT/metrics; 0: none (default: --port + 2)",
+    )
 
 
 def from_arguments(arguments: argparse.Namespace) -> ServeOptions:
@@ -97,7 +103,8 @@ def from_arguments(arguments: argparse.Namespace) -> ServeOptions:
 def check(options: ServeOptions) -> None:
     """Raises ConfigError naming the first option that is out of range."""
     ranges: dict[str, tuple[float, float]] = {
-        "port": (0, 65534),
+        "port": (0, 65533),
+        "metrics_port": (0, 65535),
         "queue": (1, 10_000),
         "sessions": (1, 100_000),
         "connections": (1, 10_000),
@@ -111,7 +118,7 @@ def check(options: ServeOptions) -> None:
     }
     for name, (low, high) in ranges.items():
         value = getattr(options, name)
-        if not low <= value <= high:
+        if value is not None and not low <= value <= high:
             option = "--" + name.replace("_", "-").replace("turn-deadline-s", "turn-deadline")
             raise ConfigError("out of range", where=option, found=value, expected=f"{low:g} to {high:g}")
     kind, _, seconds = options.engines.partition(":")

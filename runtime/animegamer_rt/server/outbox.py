@@ -42,7 +42,10 @@ class Outbox:
 
     def send(self, message: Message, turn: str | None = None) -> None:
         """Send, keep or drop. `turn` names the delivery whose frames are dropped together."""
-        if self.gone or (message.buffers and turn is not None and turn == self._dropped_turn):
+        if self.gone:
+            return
+        if message.buffers and turn is not None and turn == self._dropped_turn:
+            self._metrics.frames_dropped(1)
             return
         parts = tuple(encode(message))
         kept = _Kept(parts, sum(len(part) for part in parts), turn if message.buffers else None)
@@ -51,6 +54,7 @@ class Outbox:
         if self.bytes + kept.size + _OVERHEAD_BYTES > self._most_bytes:
             self._drop_frames(turn)
             if kept.turn is not None:
+                self._metrics.frames_dropped(1)
                 return
         if self.bytes + kept.size + _OVERHEAD_BYTES <= self._most_bytes:
             self._kept.append(kept)
@@ -80,5 +84,7 @@ class Outbox:
 
     def _drop_frames(self, turn: str | None) -> None:
         self._dropped_turn = turn
+        held = len(self._kept)
         self._kept = deque(kept for kept in self._kept if kept.turn is None)
+        self._metrics.frames_dropped(held - len(self._kept))
         self.bytes = sum(kept.size + _OVERHEAD_BYTES for kept in self._kept)

@@ -121,6 +121,8 @@ class Supervisor:
                     self._greet(routing.bytes, message, now)
             elif routing.bytes == self._peer:
                 self._heard_at = now
+                if "resident_mib" in message.fields:
+                    self.facts["resident_mib"] = message.fields["resident_mib"]
                 yield message
 
     def give(self, job: Message, now: float) -> None:
