@@ -5,6 +5,7 @@ Knows files and transactions; nothing of what the rows mean.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -30,14 +31,17 @@ class Database:
         self.path = path
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Players' texts and tokens' hashes: for this user only. Also finds out what SQLite would open read-only.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            if not path.exists():
+                # Players' texts and tokens' hashes: for this user only.
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            elif not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         except OSError as error:
             raise StoreError(
                 "the state folder cannot be written",
                 where=path.parent,
                 found=error.strerror or str(error),
-                do="make it writable, or start with another folder",
+                do="make it and its files writable, or start with another folder",
             ) from error
         self.connection = sqlite3.connect(path, timeout=0, isolation_level=None)
         try:
@@ -78,8 +82,11 @@ class Database:
         """Hands free pages back to the disk: at most `most` bytes at once, and `slack` bytes stay."""
         spare = min(self.reusable_bytes() - slack, most) // self._pragma("page_size")
         if spare > 0:
-            self.rows(f"PRAGMA incremental_vacuum({spare})")
-            self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+            try:
+                # As a script: SQLite frees one page a step, and `execute` takes a single step of it.
+                self.connection.executescript(f"PRAGMA incremental_vacuum({spare}); PRAGMA wal_checkpoint(TRUNCATE)")
+            except sqlite3.Error as error:
+                raise storage_error(error, self.path) from error
 
     def close(self) -> None:
         """Copies the log into the file and lets go of it."""
@@ -89,7 +96,8 @@ class Database:
         return int(self.rows(f"PRAGMA {name}")[0][0])
 
     def _prepare(self) -> None:
-        # Exclusive: the lock is taken with the first read and kept until the process ends, however it ends.
+        # Exclusive: the lock is taken with the first read and kept until the process ends, however it ends. On POSIX
+        # it also goes when this process opens and closes the file itself, so nothing here does.
         self.rows("PRAGMA locking_mode = EXCLUSIVE")
         version = self._version()
         if version > SCHEMA_VERSION:

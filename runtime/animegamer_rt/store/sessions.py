@@ -180,7 +180,10 @@ class Store:
         return int(self.database.rows("SELECT count(*) FROM sessions WHERE NOT closed")[0][0])
 
     def sweep(self, now: float, in_use: Collection[str] = ()) -> Swept:
-        """Makes the quota hold, at most some 100 sessions at once. `in_use` are ids that must stay as they are."""
+        """Makes the quota hold, a few megabytes at a time; call it again soon if `more`.
+
+        `in_use` are the ids of sessions that must stay as they are: connected, queued, running.
+        """
         return retention.sweep(self.database, self.quota, now, in_use)
 
     def shut(self) -> None:
@@ -239,7 +242,8 @@ class Store:
         """Drops idle sessions' shots if `wanted` bytes do not fit. Raises StoreFullError if that is not enough."""
         missing = retention.missing_bytes(self.database, self.quota, wanted)
         if missing > 0:
-            retention.drop_idle_shots(self.database, self.quota, wanted, self._clock(), [session_id or ""])
+            with self.database.transaction():
+                retention.drop_idle_shots(self.database, self.quota, wanted, self._clock(), [session_id or ""])
             missing = retention.missing_bytes(self.database, self.quota, wanted)
         if missing > 0:
             raise StoreFullError(
