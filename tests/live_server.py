@@ -61,9 +61,9 @@ class LiveServer:
         assert line == f"ready tcp://127.0.0.1:{self.port} (control {self.port + 1})"
         return self
 
-    def client(self, **hello: Any) -> RawClient:
+    def client(self, configure: Callable[[Any], None] | None = None, **hello: Any) -> RawClient:
         """A client that has said hello."""
-        client = RawClient(self.port)
+        client = RawClient(self.port, configure=configure)
         client.ask("hello", {"versions": [1], "client": "test", **hello}, answer="welcome")
         return client
 

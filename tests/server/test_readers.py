@@ -1,0 +1,71 @@
+"""Clients that vanish or stop reading cost nobody but themselves, and lose nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import fakes
+from animegamer_rt.bundle import write_manifest
+from live_server import LiveServer, frames
+
+
+def full_size(folder: Path) -> Path:
+    """A bundle that says its frames are 480 x 720, 1.4 MB each; engines of fixed cost paint them."""
+    tiny = fakes.write_bundle(folder)
+    geometry = replace(tiny.manifest.geometry, height=480, width=720)
+    return write_manifest(folder, replace(tiny.manifest, geometry=geometry)).folder
+
+
+def stalled(socket: Any) -> None:
+    socket.rcvhwm, socket.rcvbuf = 1, 65536
+
+
+def test_a_client_that_vanishes_finds_its_turn_played(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", engines="fixed:0.5") as server:
+        with server.ready().client() as first:
+            plain = frames(first.play(first.open(seed=6)))
+            game = first.open(seed=6)
+            begun = first.begin(game, turn_id="lost")
+            seen = first.until(begun, "progress")
+        with server.client() as other:
+            assert frames(other.play(other.open())), "others play on"
+            server.await_status(lambda status: not status["running"])
+            assert other.open(token=game.token).opened.fields["turns"] == 1
+            replay = {"token": game.token, "after_seq": seen[-1].seq}
+            seen += other.rest(other.send("replay", replay, session=game.session, turn=1))
+            assert frames(seen) == plain
+
+
+def test_a_client_that_does_not_read_hurts_nobody_and_can_replay(tmp_path: Path) -> None:
+    bundle = full_size(tmp_path / "full")
+    limits = ("--outbox-mib", "8", "--queue", "32", "--turns-a-minute", "0")
+    with LiveServer(bundle, tmp_path / "state", *limits, engines="fixed:0.02") as server:
+        with server.ready().client(configure=stalled) as sleeper, server.client() as reader:
+            other = reader.open(seed=1)
+            plain = reader.play(other)
+            games = [sleeper.open(seed=2) for _ in range(6)]
+            turns = [sleeper.begin(game) for game in games]
+            mine = [frames(reader.play(reader.open(seed=1))) for _ in range(3)]
+            assert mine == [frames(plain)] * 3, "the reader gets all of its frames"
+            server.await_status(lambda status: not status["running"] and not status["queue"])
+            assert server.status()["turns_done"] >= 10, "and the worker waited for nobody"
+
+            # The sleeper wakes up: some of its frames were dropped, which the numbers tell, and replay brings them.
+            received = {turn: sleeper.rest(turn) for turn in turns[:1]}
+            for turn in turns[1:]:
+                received[turn] = []
+            while not all(events and events[-1].type == "done" for events in received.values()):
+                message = sleeper.receive()
+                assert message.parent is not None
+                received[message.parent].append(message)
+            gaps = [turn for turn, events in received.items() if len(events) <= (events[-1].seq or 0)]
+            assert gaps, "6 turns of 23 MB do not fit into what is kept for a client"
+            missed = received[gaps[-1]]
+            have = next(n for n, message in enumerate([*missed, missed[-1]]) if message.seq != n) - 1
+            game = games[turns.index(gaps[-1])]
+            rest = sleeper.rest(
+                sleeper.send("replay", {"token": game.token, "after_seq": have}, session=game.session, turn=1)
+            )
+            assert len(frames([*missed[: have + 1], *rest])) == 17
