@@ -182,7 +182,8 @@ class FakeServer:
             number = len(self.games) + 1
             game = replace(game, session=f"s{number}", token=f"token-{number}")
             self.games[game.token] = game
-        fields = {"token": game.token, "seed": game.seed, "history_turns": 2, "character": VALUES}
+        values = VALUES if game.turns else dict.fromkeys(VALUES, 50)
+        fields = {"token": game.token, "seed": game.seed, "history_turns": 2, "character": values}
         fields["turns"] = len(game.turns)
         if (place := self._job(game)) is not None:
             fields["running"] = {"turn": self._jobs[place].number, "turn_id": self._jobs[place].turn_id}

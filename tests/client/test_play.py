@@ -1,0 +1,180 @@
+"""`python -m animegamer_client`: a game in the terminal or from stdin, and the server's status."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from animegamer_client.__main__ import main
+from animegamer_client.sheet import png, sheet_row
+from client.fake_server import FRAMES, HEIGHT, WIDTH, FakeServer
+
+PLAY = [sys.executable, "-m", "animegamer_client", "play"]
+
+
+def play(server: FakeServer, monkeypatch: pytest.MonkeyPatch, lines: str, *options: object) -> int:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+    return main(["play", server.address, "--timeout", "5", *map(str, options)])
+
+
+def test_lines_of_stdin_are_played_and_kept(
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert play(server, monkeypatch, "# a story\nMia waves.\n\nMia runs.\n", "--seed", 3, "--out", out) == 0
+    assert sorted(path.name for path in out.iterdir()) == ["contact-sheet.png", "turn-001.mp4", "turn-002.mp4"]
+    assert (out / "turn-001.mp4").read_bytes() == b"ftypmoof"
+    with Image.open(out / "contact-sheet.png") as sheet:
+        assert sheet.size == (6 * WIDTH + 5 * 4, 2 * HEIGHT + 4)
+        assert sheet.getpixel((0, 0)) == (13, 13, 13) and sheet.getpixel((0, HEIGHT + 4)) == (23, 23, 23)
+    shown = capsys.readouterr().out
+    assert "social" in shown and " 55  +5" in shown and f"{out / 'turn-002.mp4'}" in shown
+    assert f"play {server.address} --resume token-1 --out {out}" in shown
+
+
+def test_refused_line_is_told_and_the_next_one_played(
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.refusals["turn"] = ["blocked"]
+    assert play(server, monkeypatch, "Mia waves.\nMia runs.\n", "--out", tmp_path) == 1
+    assert "error: not now; try later" in capsys.readouterr().out
+    assert [turn["instruction"] for turn in server.games["token-1"].turns] == ["Mia runs."]
+
+
+def test_commands_rewind_branch_export_and_show(
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = "a.\nb.\nc.\n:rewind 2\nd.\n:branch 1\ne.\n:export\n:status\n:what\n:quit\nf.\n"
+    assert play(server, monkeypatch, lines, "--out", tmp_path / "game-001") == 0
+    said = {token: [turn["instruction"] for turn in game.turns] for token, game in server.games.items()}
+    assert said == {"token-1": ["a.", "b.", "d."], "token-2": ["a.", "e."]}
+    with Image.open(tmp_path / "game-002" / "contact-sheet.png") as sheet:
+        assert sheet.size[1] == 2 * HEIGHT + 4
+    shown = capsys.readouterr().out
+    assert "3 files in exports/s1-1" in shown and "state     ready" in shown and ":rewind N" in shown
+    assert "--resume token-2" in shown
+
+
+def test_resumed_game_goes_on(
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(server, monkeypatch, "Mia waves.\n", "--out", tmp_path)
+    assert play(server, monkeypatch, "Mia runs.\n", "--out", tmp_path, "--resume", "token-1") == 0
+    assert "turn 2 > Mia runs." in capsys.readouterr().out
+    assert (tmp_path / "turn-002.mp4").exists()
+
+
+def test_nobody_there_and_unknown_token_are_errors_with_advice(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert play(server, monkeypatch, "", "--resume", "nobody") == 1
+    assert capsys.readouterr().err == "error: no such session\n"
+    assert main(["status", "tcp://127.0.0.1:9", "--timeout", "0.5"]) == 1
+    assert "nothing listens there" in capsys.readouterr().err
+    assert main(["status", "nowhere"]) == 1
+    assert "tcp://HOST:PORT" in capsys.readouterr().err
+
+
+def test_status_is_shown_and_is_the_exit_code(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", server.address]) == 0
+    assert "state     ready" in capsys.readouterr().out
+    server.state = "degraded"
+    assert main(["status", server.address, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["worker"]["pid"] == 42
+
+
+class Terminal:
+    """The interactive game in a terminal of its own."""
+
+    def __init__(self, *command: object) -> None:
+        self._fd, tty = pty.openpty()
+        self.process = subprocess.Popen([*map(str, command)], stdin=tty, stdout=tty, stderr=tty, start_new_session=True)
+        os.close(tty)
+        self.shown, self._seen = "", 0
+
+    def wait_for(self, text: str) -> None:
+        until = time.monotonic() + 40
+        while text not in self.shown[self._seen :]:
+            assert time.monotonic() < until, self.shown
+            if not select.select([self._fd], [], [], 1)[0]:
+                continue
+            try:
+                self.shown += os.read(self._fd, 4096).decode(errors="replace")
+            except OSError:
+                break
+        self._seen = self.shown.index(text, self._seen) + len(text)
+
+    def type(self, keys: str) -> None:
+        os.write(self._fd, keys.encode())
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._fd)
+
+
+def test_ctrl_c_cancels_the_turn_and_the_game_goes_on(server: FakeServer, tmp_path: Path) -> None:
+    server.faults[3] = "hold"
+    terminal = Terminal(*PLAY, server.address, "--timeout", 20, "--out", tmp_path)
+    try:
+        terminal.wait_for("turn 1 > ")
+        terminal.type("Mia waves.\n")
+        terminal.wait_for("1/2")
+        terminal.interrupt()
+        terminal.wait_for("stopped; the next turn is turn 1")
+        terminal.wait_for("turn 1 > ")
+        terminal.type("Mia runs.\n")
+        terminal.wait_for("turn 2 > ")
+        terminal.type("\x04")
+        terminal.wait_for("--resume token-1")
+        assert terminal.process.wait(30) == 0
+    finally:
+        terminal.close()
+    assert [turn["instruction"] for turn in server.games["token-1"].turns] == ["Mia runs."]
+    assert (tmp_path / "turn-001.mp4").exists()
+
+
+def test_interrupted_script_cancels_its_turn_and_says_how_to_resume(server: FakeServer, tmp_path: Path) -> None:
+    server.faults[3] = "hold"
+    command = [*PLAY, server.address, "--timeout", "20", "--out", str(tmp_path)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    process.stdin.write("Mia waves.\n")
+    process.stdin.close()
+    process.stdin = None
+    until = time.monotonic() + 60
+    while 3 in server.faults and time.monotonic() < until:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    shown, _ = process.communicate(timeout=60)
+    assert process.returncode == 130 and "--resume token-1" in shown
+    assert server.kinds().count("cancel") == 1
+
+
+def test_png_is_the_picture() -> None:
+    picture = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
+    with Image.open(io.BytesIO(png(picture))) as read:
+        assert np.array_equal(np.asarray(read), picture)
+
+
+def test_row_shows_first_and_last_picture_and_thins_large_ones() -> None:
+    frames = [np.full((480, 720, 3), index, np.uint8) for index in range(17)]
+    row = sheet_row(frames)
+    assert row.shape == (96, 6 * 144 + 5 * 4, 3)
+    assert (row[0, 0, 0], row[0, -1, 0]) == (0, 16)
+    assert sheet_row(frames[:FRAMES]).shape == row.shape
