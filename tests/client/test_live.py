@@ -1,0 +1,226 @@
+"""The client against a real server: README's code, exactness, cut wires, an engine and a server that die, keys."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import av
+import pytest
+
+import fakes
+from animegamer_client import Client, ClientError, Clip, Done, Event, Frame, Progress, Restarting, ServerRefused, aio
+from animegamer_client.__main__ import main
+from animegamer_rt.server import keys
+from client.wire_cutter import WireCutter
+from live_server import LiveServer
+
+README = Path(__file__).parents[2] / "client" / "python" / "README.md"
+TEXTS = ("Mia waves.", "Tobo runs to the forest.", "Mia flies on a kite.")
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder
+
+
+@pytest.fixture(scope="module")
+def shared_server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with LiveServer(bundle, tmp_path_factory.mktemp("state"), "--turns-a-minute", "0") as server:
+        yield server.ready()
+
+
+@pytest.fixture
+def address(shared_server: LiveServer) -> str:
+    return f"tcp://127.0.0.1:{shared_server.port}"
+
+
+def pictures(events: list[Event]) -> list[bytes]:
+    """The pictures of a whole turn; fails unless every event came once, in order."""
+    numbered = [event for event in events if not isinstance(event, Restarting)]
+    assert [event.seq for event in numbered] == list(range(len(numbered)))
+    assert isinstance(numbered[-1], Done)
+    frames = [event for event in numbered if isinstance(event, Frame)]
+    assert [frame.index for frame in frames] == list(range(17))
+    return [frame.pixels.tobytes() for frame in frames]
+
+
+@pytest.fixture(scope="module")
+def truth(shared_server: LiveServer) -> list[list[bytes]]:
+    """The pictures of TEXTS with seed 3, played without any trouble."""
+    with Client(f"tcp://127.0.0.1:{shared_server.port}") as client:
+        game = client.open(seed=3)
+        return [pictures(list(game.turn(text))) for text in TEXTS]
+
+
+def test_code_of_readme_runs_as_it_stands(address: str) -> None:
+    text = README.read_text(encoding="utf-8")
+    plain, concurrent = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    for code in (plain, concurrent):
+        assert "tcp://127.0.0.1:5570" in code
+    done = [
+        subprocess.run(
+            [sys.executable, "-c", code.replace("tcp://127.0.0.1:5570", address)],
+            cwd=README.parent,
+            capture_output=True,
+            text=True,
+        )
+        for code in (plain, concurrent)
+    ]
+    assert [run.returncode for run in done] == [0, 0], [run.stderr for run in done]
+    assert done[0].stdout.count("(16, 24, 3) uint8") == 17 and "turn 1 took" in done[0].stdout
+    assert done[1].stdout == "[17, 17]\n"
+
+
+def test_readme_names_what_there_is() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 150
+    for name in re.findall(r"`:(\w+)", text):
+        assert name in ("rewind", "branch", "export", "status", "quit")
+
+
+def test_resumed_rewound_and_branched_games_are_exact(address: str, truth: list[list[bytes]]) -> None:
+    with Client(address) as client:
+        token = client.open(seed=3).token
+    for n, text in enumerate(TEXTS):
+        with Client(address) as client:
+            game = client.open(resume=token)
+            assert game.turns == n
+            assert pictures(list(game.turn(text))) == truth[n]
+    with Client(address) as client:
+        game = client.open(resume=token)
+        assert [entry.instruction for entry in game.log()] == list(TEXTS)
+        other = game.branch(1)
+        assert pictures(list(other.turn(TEXTS[1]))) == truth[1]
+        game.rewind(2)
+        assert pictures(list(game.turn(TEXTS[2]))) == truth[2]
+        assert pictures(list(game.replay(1))) == truth[0]
+        assert (game.turns, other.turns) == (3, 2)
+
+
+def test_break_and_cancel_leave_the_game_as_it_was(address: str, truth: list[list[bytes]]) -> None:
+    with Client(address) as client:
+        game = client.open(seed=3)
+        for event in game.turn("Tobo sleeps."):
+            if isinstance(event, Progress):
+                break
+        with pytest.raises(ServerRefused) as caught:
+            for event in game.turn("Tobo sleeps.", deadline_s=60):
+                if isinstance(event, Progress) and event.step == 1:
+                    threading.Thread(target=game.cancel).start()
+                    time.sleep(0.2)
+        assert caught.value.code == "cancelled"
+        assert pictures(list(game.turn(TEXTS[0]))) == truth[0]
+
+
+@pytest.mark.parametrize("cut_at", [lambda event: isinstance(event, Progress), lambda event: isinstance(event, Frame)])
+def test_cut_wire_is_not_noticed(address: str, truth: list[list[bytes]], cut_at: Callable[[Event], bool]) -> None:
+    with WireCutter(address) as wire, Client(wire.address, timeout_s=20) as client:
+        game, events, cuts = client.open(seed=3), [], 0
+        for event in game.turn(TEXTS[0]):
+            events.append(event)
+            if cut_at(event) and cuts < 2:
+                wire.cut()
+                cuts += 1
+        assert cuts == 2 and pictures(events) == truth[0]
+        wire.cut()
+        assert pictures(list(game.turn(TEXTS[1]))) == truth[1]
+
+
+def test_asyncio_games_side_by_side_are_the_same(address: str, truth: list[list[bytes]]) -> None:
+    async def play(client: aio.Client) -> list[list[bytes]]:
+        game, clips = await client.open(seed=3), []
+        for text in TEXTS:
+            clips.append(pictures([event async for event in game.turn(text)]))
+        return clips
+
+    async def main() -> list[list[list[bytes]]]:
+        async with aio.Client(address) as client:
+            return list(await asyncio.gather(*(play(client) for _ in range(3))))
+
+    assert asyncio.run(main()) == [truth] * 3
+
+
+def test_dead_engine_is_told_and_the_turn_goes_on(bundle: Path, tmp_path: Path, truth: list[list[bytes]]) -> None:
+    with LiveServer(bundle, tmp_path, engines="fixed:0.5") as server:
+        server.ready()
+        with Client(f"tcp://127.0.0.1:{server.port}") as client:
+            game, events = client.open(seed=3), []
+            for event in game.turn(TEXTS[0]):
+                events.append(event)
+                if isinstance(event, Progress) and event.step == 2:
+                    os.kill(client.status()["worker"]["pid"], signal.SIGKILL)
+        assert any(isinstance(event, Restarting) for event in events)
+        assert pictures(events) == truth[0]
+
+
+def test_dead_server_that_comes_back_is_not_noticed(bundle: Path, tmp_path: Path, truth: list[list[bytes]]) -> None:
+    with LiveServer(bundle, tmp_path, engines="fixed:0.5") as server:
+        server.ready()
+        with Client(f"tcp://127.0.0.1:{server.port}", timeout_s=60) as client:
+            game, events = client.open(seed=3), []
+            assert pictures(list(game.turn(TEXTS[0]))) == truth[0]
+            turn = game.turn(TEXTS[1])
+            for event in turn:
+                events.append(event)
+                if isinstance(event, Progress) and event.step == 2:
+                    break_off(server)
+                    break
+            with LiveServer(bundle, tmp_path, "--port", str(server.port)):
+                events += turn
+                assert pictures(events) == truth[1]
+                assert game.turns == 2
+
+
+def break_off(server: LiveServer) -> None:
+    server.process.kill()
+    server.process.wait()
+
+
+def test_keys_let_in_those_on_the_list_only(bundle: Path, tmp_path: Path) -> None:
+    mine, allow = tmp_path / "keys", tmp_path / "allow"
+    server_key, _ = keys.new("server", mine)
+    _, friend = keys.new("friend", allow)
+    _, stranger = keys.new("stranger", tmp_path / "elsewhere")
+    with LiveServer(bundle, tmp_path / "state", "--keys", str(mine), "--allow", str(allow)) as server:
+        at = f"tcp://127.0.0.1:{server.ready().port}"
+        with Client(at, server_key=server_key, client_keys=friend) as client:
+            assert len(pictures(list(client.open(seed=3).turn(TEXTS[0])))) == 17
+            assert client.status()["state"] == "ready"
+        with pytest.raises(ServerRefused, match="allow-list") as caught:
+            Client(at, timeout_s=20, server_key=server_key, client_keys=stranger).connect()
+        assert caught.value.code == "not_allowed"
+        with pytest.raises(ClientError, match="give server_key and client_keys"):
+            Client(at, timeout_s=1).connect()
+
+
+def test_terminal_game_writes_real_clips(
+    address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "story.txt"
+    script.write_text("\n".join([*TEXTS, ":rewind 2", TEXTS[2], ":export", ":status"]), encoding="utf-8")
+    with script.open(encoding="utf-8") as lines:
+        monkeypatch.setattr(sys, "stdin", lines)
+        assert main(["play", address, "--seed", "3", "--out", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("motion level") == 4 and "contact sheet:" in shown and "state     ready" in shown
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["contact-sheet.png", "turn-001.mp4", "turn-002.mp4", "turn-003.mp4"]
+    assert main(["status", address]) == 0
+
+
+def test_clip_decodes_to_the_frames_of_a_turn(address: str, tmp_path: Path) -> None:
+    with Client(address, clip=True) as client:
+        clip = b"".join(event.data for event in client.open(seed=3).turn(TEXTS[0]) if isinstance(event, Clip))
+    path = tmp_path / "turn.mp4"
+    path.write_bytes(clip)
+    with av.open(str(path)) as container:
+        assert sum(1 for _ in container.decode(video=0)) == 17

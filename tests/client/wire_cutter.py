@@ -1,0 +1,80 @@
+"""A pair of TCP relays before a server, whose wires a test can cut. Knows sockets, nothing of what flows."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from types import TracebackType
+
+
+class WireCutter:
+    """Relays two neighbouring ports to those of a server at tcp://127.0.0.1:PORT."""
+
+    def __init__(self, address: str) -> None:
+        self._to = int(address.rsplit(":", 1)[1])
+        self._wires: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self._doors: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def address(self) -> str:
+        """Where clients connect."""
+        return f"tcp://127.0.0.1:{self._doors[0].getsockname()[1]}"
+
+    def __enter__(self) -> WireCutter:
+        while not self._doors:
+            first = socket.create_server(("127.0.0.1", 0))
+            try:
+                self._doors = [first, socket.create_server(("127.0.0.1", first.getsockname()[1] + 1))]
+            except OSError:
+                first.close()
+        for offset, door in enumerate(self._doors):
+            self._run(self._accept, door, offset)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for door in self._doors:
+            with contextlib.suppress(OSError):
+                door.shutdown(socket.SHUT_RDWR)
+            door.close()
+        self.cut()
+        for thread in self._threads:
+            thread.join(10)
+
+    def cut(self) -> None:
+        """Cut every wire, in both directions; new ones may be laid."""
+        with self._lock:
+            for wire in self._wires:
+                with contextlib.suppress(OSError):
+                    wire.shutdown(socket.SHUT_RDWR)
+            self._wires.clear()
+
+    def _accept(self, door: socket.socket, offset: int) -> None:
+        while True:
+            try:
+                near, _ = door.accept()
+            except OSError:
+                return
+            far = socket.create_connection(("127.0.0.1", self._to + offset))
+            with self._lock:
+                self._wires += [near, far]
+            ends = threading.Barrier(2)
+            self._run(self._relay, near, far, ends)
+            self._run(self._relay, far, near, ends)
+
+    def _relay(self, source: socket.socket, sink: socket.socket, ends: threading.Barrier) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        ends.wait(10)
+        source.close()
+
+    def _run(self, target: object, *arguments: object) -> None:
+        thread = threading.Thread(target=target, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
