@@ -1,0 +1,264 @@
+"""Time-outs, pings, gaps and asking again, on a clock of the test's own: no socket, no waiting."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from animegamer_client import Accepted, Character, Progress, ServerRefused, TimedOut
+from animegamer_client.answers import Seat
+from animegamer_client.calls import Call, ExportCall, TurnCall, new_turn, page, ping
+from animegamer_client.codec import Message, encode
+from animegamer_client.link import LAST_BACK_OFF_S, Link
+from client.fake_server import BUNDLE
+
+TIMEOUT_S = 8.0
+
+
+class Talk:
+    """A link, its clock, and a server that the test plays."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.link = Link("tcp://127.0.0.1:1", TIMEOUT_S, Message("hello"), clock=lambda: self.now)
+        self.sent: list[Message] = []
+        self.opened = 0
+
+    def turn(self, session: str = "s1") -> TurnCall:
+        return new_turn(seat(session), "Mia waves.", None, None)
+
+    def pass_s(self, seconds: float, answer_pings: bool = False) -> None:
+        for _ in range(round(seconds * 4)):
+            self.now += 0.25
+            self.link.tick()
+            for kind in self.flush():
+                if kind == "ping" and answer_pings:
+                    self.say(Message("pong", parent=self.asked("ping").id))
+
+    def flush(self) -> list[str]:
+        if self.link.wants_socket:
+            self.link.opened()
+            self.opened += 1
+        new = self.link.outgoing()
+        self.sent += new
+        return [message.type for message in new]
+
+    def say(self, *messages: Message) -> None:
+        for message in messages:
+            self.link.received(encode(message))
+
+    def greet(self) -> None:
+        self.flush()
+        hello = [message for message in self.sent if message.type == "hello"][-1]
+        fields = {"version": 1, "server": "s", "protocol": "1.0", "bundle": BUNDLE, "capabilities": [], "limits": {}}
+        self.say(Message("welcome", {**fields, "state": "ready"}, parent=hello.id))
+
+    def asked(self, kind: str) -> Message:
+        return [message for message in self.sent if message.type == kind][-1]
+
+    def kinds(self) -> list[str]:
+        return [message.type for message in self.sent]
+
+
+@pytest.fixture
+def talk() -> Talk:
+    return Talk()
+
+
+def seat(session: str = "s1") -> Seat:
+    return Seat(session, f"token-{session}", 3, 2, 0, Character(50, 50, 50))
+
+
+def event(kind: str, seq: int | None, **fields: Any) -> Message:
+    return Message(kind, fields, session="s1", turn=1, seq=seq)
+
+
+def accepted(place: int = 0) -> Message:
+    return event("accepted", 0, turn_id="t", place=place, estimate_s=1.0, instruction="Mia waves.", replayed=False)
+
+
+def progress(seq: int) -> Message:
+    return event("progress", seq, step=seq, steps=9, seconds_left=0.0)
+
+
+def done(seq: int) -> Message:
+    stages = dict.fromkeys(("queue", "predictor", "denoiser", "vae", "total"), 0.0)
+    return event("done", seq, seconds=stages, turns=1)
+
+
+def seqs(call: TurnCall) -> list[int]:
+    return [found.seq for found in call.events]
+
+
+def running_turn(talk: Talk, place: int = 0) -> TurnCall:
+    call = talk.turn()
+    talk.link.start(call)
+    talk.greet()
+    talk.flush()
+    talk.say(replace(accepted(place), parent=talk.asked("turn").id))
+    return call
+
+
+def test_turn_may_wait_in_the_queue_as_long_as_the_server_answers_pings(talk: Talk) -> None:
+    call = running_turn(talk, place=5)
+    talk.pass_s(10 * TIMEOUT_S, answer_pings=True)
+    assert not call.ended and talk.kinds().count("ping") > 10
+    assert talk.opened == 1, "a server that answers keeps its connection"
+    talk.pass_s(TIMEOUT_S + 1)
+    assert isinstance(call.error, TimedOut) and talk.opened > 1
+
+
+def test_overdue_turn_is_asked_for_again(talk: Talk) -> None:
+    running_turn(talk)
+    talk.pass_s(2.5 * TIMEOUT_S, answer_pings=True)
+    assert talk.kinds().count("replay") == 2
+    assert talk.asked("replay").fields["after_seq"] == 0
+
+
+def test_request_that_is_not_answered_times_out_whatever_else_comes(talk: Talk) -> None:
+    call = page(seat(), None)
+    talk.link.start(call)
+    talk.greet()
+    talk.pass_s(TIMEOUT_S - 1, answer_pings=True)
+    assert not call.ended
+    talk.pass_s(2, answer_pings=True)
+    assert isinstance(call.error, TimedOut) and call.error.do is not None
+
+
+def test_time_the_program_spends_elsewhere_is_not_the_servers_silence(talk: Talk) -> None:
+    call = running_turn(talk)
+    for seq in range(1, 4):
+        talk.now += 100 * TIMEOUT_S
+        talk.say(progress(seq))
+        talk.link.tick()
+    assert seqs(call) == [0, 1, 2, 3] and not call.ended and talk.opened == 1
+
+
+def test_silence_is_pinged_then_connected_anew_then_given_up(talk: Talk) -> None:
+    call = running_turn(talk)
+    talk.pass_s(TIMEOUT_S / 4 + 0.25)
+    assert talk.kinds()[-1] == "ping" and talk.opened == 1
+    talk.pass_s(TIMEOUT_S / 4)
+    assert talk.opened == 2 and talk.kinds()[-1] == "hello"
+    talk.pass_s(TIMEOUT_S / 2)
+    assert isinstance(call.error, TimedOut)
+
+
+def test_events_come_once_and_in_order_whatever_is_lost(talk: Talk) -> None:
+    call = running_turn(talk)
+    talk.say(progress(1), progress(1), progress(3), progress(4))
+    assert seqs(call) == [0, 1] and talk.flush() == ["replay"]
+    assert talk.asked("replay").fields["after_seq"] == 1
+    talk.say(progress(4), progress(5))
+    assert talk.flush() == [], "a gap is asked for once while the turn runs"
+    talk.say(done(6))
+    assert talk.flush() == ["replay"], "and once more when it is over"
+    talk.say(*(progress(seq) for seq in range(2, 6)), done(6))
+    assert seqs(call) == list(range(7)) and call.ended
+
+
+def test_event_types_of_a_later_protocol_are_passed_over(talk: Talk) -> None:
+    call = running_turn(talk)
+    talk.say(event("weather", 1, rain=True), progress(2))
+    assert [type(found) for found in call.events] == [Accepted, Progress] and seqs(call) == [0, 2]
+    assert talk.flush() == []
+
+
+def test_each_game_takes_its_seat_on_a_new_connection_once(talk: Talk) -> None:
+    first, second, log = talk.turn("s1"), talk.turn("s2"), page(seat("s2"), None)
+    for call in (first, second, log):
+        talk.link.start(call)
+    talk.greet()
+    assert talk.flush() == ["open", "turn", "open", "turn", "list"]
+    talk.link.lost("the connection was lost")
+    talk.pass_s(1)
+    talk.greet()
+    assert talk.flush() == ["open", "turn", "open", "turn", "list"]
+    tokens = [message.fields["token"] for message in talk.sent[-5:]]
+    assert tokens == ["token-s1", "token-s1", "token-s2", "token-s2", "token-s2"]
+
+
+def test_connections_that_keep_failing_are_made_ever_more_seldom(talk: Talk) -> None:
+    talk.link.start(ping())
+    at = []
+    for _ in range(4 * 60):
+        talk.now += 0.25
+        talk.link.tick()
+        if talk.link.wants_socket:
+            at.append(talk.now)
+            talk.link.opened()
+            talk.link.lost("the connection was lost")
+        if len(talk.link.outgoing()) > 1:
+            raise AssertionError("nothing but hello is sent before the welcome")
+    gaps = [later - earlier for earlier, later in zip(at, at[1:], strict=False)]
+    assert gaps == sorted(gaps) and gaps[-1] == LAST_BACK_OFF_S
+
+
+def test_new_server_process_is_greeted_and_asked_for_the_rest(talk: Talk) -> None:
+    call = running_turn(talk)
+    talk.say(Message("error", {"code": "hello_first", "text": "say hello first"}, parent="7"))
+    assert not call.ended
+    talk.pass_s(0.25)
+    talk.greet()
+    assert talk.flush() == ["open", "replay"]
+
+
+def test_error_for_nobody_in_particular_ends_every_call(talk: Talk) -> None:
+    call, other = running_turn(talk), page(seat("s2"), None)
+    talk.link.start(other)
+    talk.say(Message("error", {"code": "protocol", "text": "what was that"}))
+    for ended in (call, other):
+        assert isinstance(ended.error, ServerRefused) and ended.error.code == "protocol"
+
+
+def test_error_of_an_earlier_turn_does_not_end_this_one(talk: Talk) -> None:
+    call = running_turn(talk)
+    talk.say(Message("error", {"code": "cancelled", "text": "stopped"}, session="s1", turn=7))
+    talk.say(Message("error", {"code": "cancelled", "text": "stopped"}, session="s9", turn=1))
+    assert not call.ended
+    talk.say(Message("error", {"code": "cancelled", "text": "stopped"}, session="s1", turn=1))
+    assert isinstance(call.error, ServerRefused)
+
+
+def test_turn_that_was_left_is_not_asked_for_again(talk: Talk) -> None:
+    call = running_turn(talk)
+    call.abandon()
+    talk.link.lost("the connection was lost")
+    talk.link.start(ping())
+    talk.pass_s(0.25)
+    talk.greet()
+    assert talk.flush() == ["ping"] and call.ended
+
+
+def test_export_waits_for_a_starting_server_but_is_not_repeated(talk: Talk) -> None:
+    call: Call[Any] = ExportCall(seat(), None)
+    talk.link.start(call)
+    talk.greet()
+    talk.flush()
+    starting = {"code": "starting", "text": "warming up"}
+    talk.say(Message("error", starting, parent=talk.asked("export").id, session="s1"))
+    talk.pass_s(1, answer_pings=True)
+    assert talk.kinds().count("export") == 2 and not call.ended
+    talk.pass_s(2 * TIMEOUT_S, answer_pings=True)
+    assert not call.ended, "an export is long"
+    talk.link.lost("the connection was lost")
+    talk.pass_s(0.25)
+    talk.greet()
+    assert talk.kinds().count("export") == 2 and call.error is not None and call.error.code == "connection_lost"
+
+
+def test_client_brings_neither_runtime_nor_engine(tmp_path: Path) -> None:
+    code = (
+        "import sys, animegamer_client.aio, animegamer_client.__main__\n"
+        "print(sorted({name.split('.')[0] for name in sys.modules}))"
+    )
+    folder = Path(__file__).parents[2] / "client" / "python"
+    program = f"import sys; sys.path.insert(0, {str(folder)!r})\n{code}"
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
+    for name in ("animegamer_rt", "onnxruntime", "av", "rich", "torch", "PIL"):
+        assert f"'{name}'" not in shown.stdout
