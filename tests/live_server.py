@@ -1,6 +1,6 @@
 """A real `animegamer-rt serve` in a process of its own, and a client of plain ZeroMQ to speak to it.
 
-Every message that comes back is decoded with the protocol's own checks, so each test also holds the server to its table.
+Every message that comes back is decoded with the protocol's own checks: each test also holds the server to its table.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class RawClient:
 
     def rest(self, id: str) -> list[Message]:
         """What answers a request, up to what ends it."""
-        messages = []
+        messages: list[Message] = []
         while not messages or messages[-1].type not in ("done", "error", "exported"):
             message = self.receive()
             if message.parent == id:
@@ -243,7 +243,7 @@ class RawClient:
 
     def until(self, id: str, type: str) -> list[Message]:
         """What answers a request, up to the first message of a type."""
-        messages = []
+        messages: list[Message] = []
         while not messages or messages[-1].type != type:
             message = self.receive()
             assert message.type != "error", message

@@ -147,7 +147,7 @@ def test_a_second_turn_while_one_runs_is_refused(player: RawClient) -> None:
 
 
 def test_the_queue_the_rate_and_the_sessions_are_bounded(bundle: Path, tmp_path: Path) -> None:
-    limits = ("--queue", "1", "--turns-a-minute", "2", "--sessions", "4")
+    limits = ("--queue", "1", "--turns-a-minute", "2", "--sessions", "4", "--connections", "2")
     with LiveServer(bundle, tmp_path / "state", *limits, engines="fixed:0.5") as server:
         with server.ready().client() as player:
             games = [player.open() for _ in range(4)]
@@ -163,6 +163,9 @@ def test_the_queue_the_rate_and_the_sessions_are_bounded(bundle: Path, tmp_path:
             assert frames(player.play(games[1], "Tobo runs.")), "of one session, not of all"
             player.ask("close", {"token": games[0].token}, session=games[0].session, answer="closed")
             player.open()
+            with server.client(), RawClient(server.port) as third:
+                assert error_code(third.ask("hello", HELLO)) == "too_many_sessions"
+                assert frames(player.play(games[2])), "those who are in play on"
 
 
 def test_an_identity_that_is_taken_is_not_given_away(server: LiveServer) -> None:

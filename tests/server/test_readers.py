@@ -11,10 +11,10 @@ from animegamer_rt.bundle import write_manifest
 from live_server import LiveServer, frames
 
 
-def full_size(folder: Path) -> Path:
+def full_size(folder: Path, height: int = 480, width: int = 720) -> Path:
     """A bundle that says its frames are 480 x 720, 1.4 MB each; engines of fixed cost paint them."""
     tiny = fakes.write_bundle(folder)
-    geometry = replace(tiny.manifest.geometry, height=480, width=720)
+    geometry = replace(tiny.manifest.geometry, height=height, width=width)
     return write_manifest(folder, replace(tiny.manifest, geometry=geometry)).folder
 
 
@@ -69,3 +69,18 @@ def test_a_client_that_does_not_read_hurts_nobody_and_can_replay(tmp_path: Path)
                 sleeper.send("replay", {"token": game.token, "after_seq": have}, session=game.session, turn=1)
             )
             assert len(frames([*missed[: have + 1], *rest])) == 17
+
+
+def test_a_turn_too_large_to_keep_is_rendered_again_for_who_comes_back(tmp_path: Path) -> None:
+    bundle = full_size(tmp_path / "large", 1280, 1280)
+    with LiveServer(bundle, tmp_path / "state", engines="fixed:5") as server:
+        with server.ready().client() as first, server.client() as second:
+            game = first.open()
+            begun = first.begin(game)
+            seen = first.until(begun, "frame")
+            while seen[-1].fields.get("index") != 8:
+                seen.append(first.receive())
+            replay = {"token": game.token, "after_seq": seen[-1].seq}
+            rest = second.rest(second.send("replay", replay, session=game.session, turn=1))
+            assert len(frames([*seen, *rest])) == 17
+            assert second.open(token=game.token).opened.fields["turns"] == 1

@@ -1,4 +1,4 @@
-"""The server starts with what it needs or says what to do, ends without cutting a turn short, and leaves nothing behind."""
+"""The server starts or says what to do about it, ends without cutting a turn short, and leaves nothing behind."""
 
 from __future__ import annotations
 

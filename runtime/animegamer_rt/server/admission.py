@@ -75,11 +75,12 @@ class Admission:
 
     def check_sessions(self, now: float, session: str | None = None) -> None:
         """Raises `too_many_sessions` when there is no room for one more beside `session`."""
-        if session not in self._used and self.sessions(now) >= self._options.sessions:
+        most = self._options.sessions
+        if most and session not in self._used and self.sessions(now) >= most:
             raise ProtocolError(
                 "too many sessions are in use",
                 code="too_many_sessions",
-                expected=f"at most {self._options.sessions} within an hour",
+                expected=f"at most {most} within an hour",
                 do="close one, or try again later",
             )
 

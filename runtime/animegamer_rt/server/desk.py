@@ -70,6 +70,13 @@ class Desk:
             raise ProtocolError(
                 "no version that both speak", code="version", found=fields["versions"], expected=MAJOR, do="update"
             )
+        if self._facts.connections > self._options.connections:
+            raise ProtocolError(
+                "too many connections",
+                code="too_many_sessions",
+                expected=f"at most {self._options.connections}",
+                do="close others, or try again later",
+            )
         names = Pictures.__dataclass_fields__
         client.pictures = Pictures(**{name: value for name, value in fields.items() if name in names})
         _reply(client, message, "welcome", self._facts.welcome())

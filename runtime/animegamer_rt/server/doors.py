@@ -16,7 +16,7 @@ import zmq
 from zmq.utils import z85
 
 from ..errors import ServerError
-from ..wire import FROM_CLIENT
+from ..wire import FROM_CLIENT, INSIDE
 from .keys import Keys, load
 from .options import ServeOptions
 
@@ -35,13 +35,16 @@ class Doors:
 
     def __init__(self, options: ServeOptions) -> None:
         host = "127.0.0.1" if options.host == "localhost" else options.host
-        self.keys = load(options.keys, options.allow, host) if options.keys or not is_loopback(host) else None
+        self.keys = (
+            load(options.keys, options.allow, host) if options.keys or options.allow or not is_loopback(host) else None
+        )
         self._context = zmq.Context()
         try:
             self._zap = self._open_zap(self.keys)
             self.turns, self.control, self.port = self._bind_pair(host, options.port)
             self.worker = self._router()
             self.worker.rcvhwm = self.worker.sndhwm = 1000
+            self.worker.maxmsgsize = INSIDE.buffer_bytes
             self.worker_address = f"tcp://127.0.0.1:{self.worker.bind_to_random_port('tcp://127.0.0.1')}"
             self._monitor = self.turns.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         except BaseException:

@@ -50,6 +50,11 @@ class Facts:
             return "degraded"
         return "ready" if self._supervisor.warm else "starting"
 
+    @property
+    def connections(self) -> int:
+        """Players connected now, this one included."""
+        return self._doors.connections
+
     def welcome(self) -> dict[str, Any]:
         """The fields of `welcome`."""
         manifest, options = self.bundle.manifest, self._options
@@ -97,7 +102,7 @@ class Facts:
             "uptime_s": time.monotonic() - self._started,
             "turns_done": self._metrics.turns_done,
             "sessions": self._store.count(),
-            "connections": self._doors.connections,
+            "connections": self.connections,
             "queue": len(self._admission.waiting),
             "running": int(self._admission.running is not None),
             "worker": worker,

@@ -33,7 +33,7 @@ class ServeOptions:
     queue: int = 16
     """Most turns that wait, of all sessions together."""
     sessions: int = 64
-    """Most sessions used within the last hour."""
+    """Most sessions used within the last hour; 0 is no limit."""
     connections: int = 128
     turns_a_minute: int = 120
     """Most turns a minute of one session; 0 is no limit."""
@@ -69,7 +69,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--threads", type=int, help="cores the engines may use (default: all)")
     add("--block-list", type=Path, metavar="FILE", help="words and phrases that no instruction may hold, a line each")
     add("--queue", type=int, default=default.queue, help=f"most turns that wait (default: {default.queue})")
-    add("--sessions", type=int, default=default.sessions, help="most sessions in use (default: 64)")
+    add("--sessions", type=int, default=default.sessions, help="most sessions in use, 0: any (default: 64)")
     add("--connections", type=int, default=default.connections, help="most connections (default: 128)")
     add("--turns-a-minute", type=int, default=default.turns_a_minute, help="of one session, 0: any (default: 120)")
     add("--turn-deadline", type=float, default=default.turn_deadline_s, metavar="S", help="seconds (default: 120)")
@@ -106,7 +106,7 @@ def check(options: ServeOptions) -> None:
         "port": (0, 65533),
         "metrics_port": (0, 65535),
         "queue": (1, 10_000),
-        "sessions": (1, 100_000),
+        "sessions": (0, 100_000),
         "connections": (1, 10_000),
         "turns_a_minute": (0, 100_000),
         "turn_deadline_s": (0.01, 86_400),
