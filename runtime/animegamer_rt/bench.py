@@ -6,28 +6,24 @@ Measures whole turns of a game in progress (history window full), without encodi
 from __future__ import annotations
 
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from datetime import datetime, timezone
-from importlib.metadata import PackageNotFoundError, version
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import __version__
 from .backends.onnxruntime import open_engines
 from .bundle import Bundle, open_bundle
 from .chart import read_records, write_chart
-from .clip import make_folder, write_file
+from .clip import make_folder
 from .errors import BackendError
 from .events import Done, StageSeconds
+from .machine import heading, machine, percentile, write_record
 from .pipeline import Rooms, open_rooms, run_turn
 from .script import example_script
 from .session import Session
@@ -37,7 +33,6 @@ STAGES = ("predictor", "denoiser", "vae")
 SEED = 7
 READY = "import sys; from animegamer_rt.play import get_ready; get_ready(*sys.argv[1:])"
 """What a fresh process runs to be measured from its start to the first prompt."""
-RECORD_FORMAT = 1
 MATMUL_SIDE = 1024
 
 
@@ -53,11 +48,7 @@ def bench(bundle_name: str, plan: str | None, turns: int, results: Path) -> int:
     print(f"a clip plays {playback:.2f} s" + (f"; the denoiser's floor here is {floor:.2f} s" if floor else ""))
     measured = measure_turns(rooms, turns)
     record = {
-        "format": RECORD_FORMAT,
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "commit": commit(),
-        "machine": machine(),
-        "software": {"python": platform.python_version(), **_versions("animegamer-rt", "onnxruntime", "numpy")},
+        **heading("onnxruntime"),
         "size": bundle.manifest.name,
         "origin": bundle.manifest.origin,
         "shape": [geometry.frames, geometry.height, geometry.width],
@@ -73,9 +64,7 @@ def bench(bundle_name: str, plan: str | None, turns: int, results: Path) -> int:
         **_fresh_process(bundle, rooms.plan_name),
         "fidelity": dict(bundle.manifest.plans[rooms.plan_name].fidelity),
     }
-    stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    path = results / f"{stamp}-{record['size']}-{record['plan']}.json"
-    write_file(path, (json.dumps(record, indent=2) + "\n").encode())
+    path = write_record(results, f"{record['size']}-{record['plan']}", record)
     _print_summary(record)
     print(f"record: {path}")
     print(f"plot:   {write_chart(results / 'turn.svg', read_records(results))}")
@@ -100,10 +89,10 @@ def summary(measured: list[StageSeconds]) -> dict[str, Any]:
     """p50 and p95 of whole turns and of each stage, in seconds."""
     totals = [turn.total for turn in measured]
     return {
-        "seconds_per_turn_p50": _percentile(totals, 50),
-        "seconds_per_turn_p95": _percentile(totals, 95),
+        "seconds_per_turn_p50": percentile(totals, 50),
+        "seconds_per_turn_p95": percentile(totals, 95),
         "stages": {
-            stage: {f"p{p}": _percentile([getattr(turn, stage) for turn in measured], p) for p in (50, 95)}
+            stage: {f"p{p}": percentile([getattr(turn, stage) for turn in measured], p) for p in (50, 95)}
             for stage in STAGES
         },
     }
@@ -128,30 +117,6 @@ def denoiser_floor(rooms: Rooms) -> float | None:
 def branches(rooms: Rooms) -> int:
     """How many times a turn runs the denoiser's network: twice for a guided pair, else once a step."""
     return sum(len(step.rows) for step in rooms.plan.steps)
-
-
-def machine() -> str:
-    """This machine in words: processor, cores, system."""
-    name = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").is_file():
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                name = line.partition(":")[2].strip()
-                break
-    return f"{name}, {os.cpu_count()} cores, {platform.system()}"
-
-
-def commit() -> str:
-    """The checkout's commit, with a + when files differ from it; the version where there is no checkout."""
-    root = Path(__file__).resolve().parents[2]
-    try:
-        head = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], cwd=root, capture_output=True, text=True)
-        changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", "runtime", "engines"], cwd=root)
-    except OSError:
-        return f"v{__version__}"
-    if head.returncode or not (root / "pyproject.toml").is_file():
-        return f"v{__version__}"
-    return head.stdout.strip() + ("+" if changed.returncode else "")
 
 
 def _fresh_process(bundle: Bundle, plan: str) -> dict[str, float | None]:
@@ -191,20 +156,6 @@ def _matmul_rate() -> float:
         left @ left
         seconds.append(time.perf_counter() - start)
     return 2.0 * MATMUL_SIDE**3 / min(seconds)
-
-
-def _percentile(values: list[float], percent: int) -> float:
-    return round(float(np.percentile(values, percent)), 4)
-
-
-def _versions(*names: str) -> dict[str, str]:
-    found = {}
-    for name in names:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = __version__ if name == "animegamer-rt" else "unknown"
-    return found
 
 
 def _print_summary(record: Mapping[str, Any]) -> None:

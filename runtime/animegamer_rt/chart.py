@@ -18,10 +18,11 @@ COLOURS = {"predictor": "#4e79a7", "denoiser": "#f28e2b", "vae": "#59a14f"}
 WIDTH, LEFT, ROW, TOP = 860, 300, 34, 56
 
 
-def read_records(folder: Path) -> list[Record]:
-    """All records in a folder, the oldest first."""
+def read_records(folder: Path, kind: str = "turn") -> list[Record]:
+    """All records of a kind of measurement (`turn` or `wire`) in a folder, the oldest first."""
     records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
-    return sorted(records, key=lambda record: str(record["date"]))
+    chosen = [record for record in records if record.get("kind", "turn") == kind]
+    return sorted(chosen, key=lambda record: str(record["date"]))
 
 
 def newest(records: Sequence[Record]) -> list[Record]:

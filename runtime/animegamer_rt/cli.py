@@ -73,10 +73,13 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     play.add_argument("--scale", type=_scale, help="enlarge clips this many times (default: 4 for pocket, 1 for full)")
     play.add_argument("--no-preview", action="store_true", help="do not show the clip in the terminal")
 
-    bench = commands.add_parser("bench", help="measure turns on this machine, by stage")
+    bench = commands.add_parser("bench", help="measure turns on this machine, by stage, or what serving them adds")
     bench.set_defaults(run=_bench)
+    bench.add_argument(
+        "what", nargs="?", choices=("turn", "wire"), default="turn", help="turns alone, or the server (default: turn)"
+    )
     _add_bundle(bench)
-    bench.add_argument("--turns", type=_turns, default=15, help="turns to measure after the warm-up (default: 15)")
+    bench.add_argument("--turns", type=_turns, help="turns of each measurement (default: 15 of turn, 25 of wire)")
     bench.add_argument(
         "--results",
         type=Path,
@@ -128,9 +131,13 @@ def _play(options: argparse.Namespace) -> int:
 
 
 def _bench(options: argparse.Namespace) -> int:
+    if options.what == "wire":
+        from .server.bench.run import WireBench, bench_wire
+
+        return bench_wire(WireBench(options.bundle, options.plan, options.turns or 25, results=options.results))
     from .bench import bench
 
-    return bench(options.bundle, options.plan, options.turns, options.results)
+    return bench(options.bundle, options.plan, options.turns or 15, options.results)
 
 
 def _serve(options: argparse.Namespace) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from socketserver import TCPServer, ThreadingMixIn
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, make_wsgi_app
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, make_wsgi_app
 
 from ..errors import ServerError
 
@@ -34,6 +34,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        # The front's own memory, processor time and files, where the system tells them (Linux).
+        ProcessCollector(namespace=PREFIX.rstrip("_"), registry=self.registry)
         self.turns_done = 0
         self._seconds: deque[Mapping[str, float]] = deque(maxlen=REMEMBERED_TURNS)
         self._turns = self._counter("turns", "Turns finished, replays of finished ones included.")

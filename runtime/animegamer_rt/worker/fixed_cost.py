@@ -109,7 +109,8 @@ class _Vae:
         opaque = np.full((*small.shape[:3], 1), 255.0)
         small = np.concatenate([small, opaque], axis=-1).astype(np.uint8)[..., list(channel_order)]
         rows = self._rows[::-1] if flip else self._rows
-        picture: Frames = np.ascontiguousarray(small[:, rows][:, :, self._columns])
+        # Ten times as fast as indexing at full size, so that little of what is measured is this.
+        picture: Frames = small.take(self._columns, axis=2).take(rows, axis=1)
         _spend(started, self._seconds * frames)
         return picture
 

@@ -1,0 +1,81 @@
+"""This machine, this checkout and its libraries in words, as every record of a measurement begins.
+
+Knows operating systems and git; nothing of what was measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import __version__
+from .clip import write_file
+
+RECORD_FORMAT = 1
+
+
+def heading(*libraries: str) -> dict[str, Any]:
+    """The first fields of a record: when, of which commit, where, with which versions of these libraries."""
+    return {
+        "format": RECORD_FORMAT,
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "machine": machine(),
+        "software": {"python": platform.python_version(), **_versions("animegamer-rt", *libraries, "numpy")},
+    }
+
+
+def write_record(results: Path, name: str, record: Mapping[str, Any]) -> Path:
+    """Write a record under its time and this name; returns the path. Raises OutputError."""
+    stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    path = results / f"{stamp}-{name}.json"
+    write_file(path, (json.dumps(record, indent=2) + "\n").encode())
+    return path
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Of measured seconds; four digits are more than any machine repeats."""
+    return round(float(np.percentile(values, percent)), 4)
+
+
+def machine() -> str:
+    """This machine in words: processor, cores, system."""
+    name = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").is_file():
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                name = line.partition(":")[2].strip()
+                break
+    return f"{name}, {os.cpu_count()} cores, {platform.system()}"
+
+
+def commit() -> str:
+    """The checkout's commit, with a + when files differ from it; the version where there is no checkout."""
+    root = Path(__file__).resolve().parents[2]
+    try:
+        head = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], cwd=root, capture_output=True, text=True)
+        changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", "runtime", "engines"], cwd=root)
+    except OSError:
+        return f"v{__version__}"
+    if head.returncode or not (root / "pyproject.toml").is_file():
+        return f"v{__version__}"
+    return head.stdout.strip() + ("+" if changed.returncode else "")
+
+
+def _versions(*names: str) -> dict[str, str]:
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = __version__ if name == "animegamer-rt" else "unknown"
+    return found
