@@ -189,6 +189,38 @@ def test_leaving_the_loop_cancels_the_turn_and_the_next_one_runs(server: FakeSer
     assert server.kinds().count("cancel") == 1
 
 
+def test_second_turn_is_refused_while_one_is_read_which_goes_on(server: FakeServer) -> None:
+    server.faults[4] = "hold"
+    with Client(server.address, timeout_s=5) as client:
+        game = client.open()
+        turn = game.turn("Mia waves.")
+        assert next(turn).seq == 0
+        with pytest.raises(ServerRefused) as caught:
+            list(game.turn("Mia runs."))
+        assert caught.value.code == "turn_running"
+        assert next(turn).seq == 1
+        turn.close()
+        assert game.turns == 0 and list(turn) == []
+        assert len(list(game.turn("Mia runs."))) == 8
+
+
+def test_turn_as_a_context_is_cancelled_at_its_end(server: FakeServer) -> None:
+    server.faults[3] = "hold"
+    with Client(server.address, timeout_s=5) as client:
+        game = client.open()
+        with game.turn("Mia waves.") as turn:
+            assert turn.number is None and next(turn).seq == 0 and turn.number == 1
+        assert server.kinds()[-1] == "cancel"
+        with game.turn("Mia runs.") as turn:
+            events = list(turn)
+        assert isinstance(events[-1], Done) and server.kinds().count("cancel") == 1
+
+
+def test_localhost_is_found(server: FakeServer) -> None:
+    with Client(f"localhost:{server.port}", timeout_s=5) as client:
+        assert client.status()["state"] == "ready"
+
+
 def test_cancel_from_another_thread_ends_the_turn(server: FakeServer) -> None:
     server.faults[3] = "hold"
     with Client(server.address, timeout_s=5) as client:

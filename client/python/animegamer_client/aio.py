@@ -9,7 +9,7 @@ import asyncio
 import os
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -155,7 +155,7 @@ class Game(Standing):
     def __init__(self, client: Client, seat: Seat) -> None:
         super().__init__(seat)
         self._client = client
-        self._turn: TurnCall | None = None
+        self._followed: list[TurnCall] = []
 
     def turn(self, instruction: str, *, turn_id: str | None = None, deadline_s: float | None = None) -> Turn:
         """Play the next turn: an asynchronous iterator of its events. Leaving the loop early cancels the turn.
@@ -198,23 +198,33 @@ class Game(Standing):
         await self._ask(calls.CloseCall(self._seat))
 
     async def _ask(self, call: Call[T]) -> T:
-        if self._turn is not None and self._turn.abandoned:
-            await self._client.wait(self._turn)
+        await self._settle()
         return await self._client.ask(call)
 
     def _follow(self, call: TurnCall) -> Turn:
-        before, self._turn = self._turn, call
-        return Turn(self._client, call, before)
+        async def send() -> None:
+            await self._settle()
+            self._client.follow(call)
+            self._followed.append(call)
+
+        return Turn(self._client, call, send)
+
+    async def _settle(self) -> None:
+        """Wait for the end of a turn that was left; it was cancelled then."""
+        for call in self._followed:
+            if call.abandoned:
+                await self._client.wait(call)
+        self._followed = [call for call in self._followed if not call.ended]
 
 
 class Turn(AsyncIterator[Event]):
     """One turn's events, as they come. Raises ServerRefused if the server ends the turn, TimedOut if it is silent.
 
-    Leaving it cancels the turn: `break`, the end of an `async with`, or the cancellation of the task that waits.
+    The turn is sent when its first event is asked for. Leaving it cancels the turn: `break`, the end of an `async with`, or the cancellation of the task that waits.
     """
 
-    def __init__(self, client: Client, call: TurnCall, before: TurnCall | None) -> None:
-        self._client, self._call, self._before = client, call, before
+    def __init__(self, client: Client, call: TurnCall, send: Callable[[], Awaitable[None]]) -> None:
+        self._client, self._call, self._send = client, call, send
         self._sent = False
 
     def __aiter__(self) -> Turn:
@@ -223,7 +233,9 @@ class Turn(AsyncIterator[Event]):
     async def __anext__(self) -> Event:
         if not self._call.abandoned:
             try:
-                await self._send()
+                if not self._sent:
+                    await self._send()
+                    self._sent = True
                 await self._client.wait(self._call)
             except asyncio.CancelledError:
                 self._leave()
@@ -254,14 +266,6 @@ class Turn(AsyncIterator[Event]):
         self._leave()
         if self._sent and not self._client.closed:
             await self._client.wait(self._call)
-
-    async def _send(self) -> None:
-        """Send the turn at the first event that is asked for, after one that was left has ended."""
-        if not self._sent:
-            self._sent = True
-            if self._before is not None and self._before.abandoned:
-                await self._client.wait(self._before)
-            self._client.follow(self._call)
 
     def _leave(self) -> None:
         if self._sent and not (self._call.ended or self._call.abandoned or self._client.closed):

@@ -157,7 +157,7 @@ class Game(Standing):
     def __init__(self, client: Client, seat: Seat) -> None:
         super().__init__(seat)
         self._client = client
-        self._turn: TurnCall | None = None
+        self._followed: list[TurnCall] = []
 
     def turn(self, instruction: str, *, turn_id: str | None = None, deadline_s: float | None = None) -> Turn:
         """Play the next turn: an iterator of its events. Leaving the loop early cancels the turn.
@@ -209,14 +209,15 @@ class Game(Standing):
     def _follow(self, call: TurnCall) -> Turn:
         self._settle()
         self._client.follow(call)
-        self._turn = call
+        self._followed.append(call)
         return Turn(self._client, call)
 
     def _settle(self) -> None:
         """Wait for the end of a turn that was left; it was cancelled then."""
-        if self._turn is not None and self._turn.abandoned:
-            self._client.wait(self._turn)
-            self._turn = None
+        for call in self._followed:
+            if call.abandoned:
+                self._client.wait(call)
+        self._followed = [call for call in self._followed if not call.ended]
 
 
 class Turn(Iterator[Event]):

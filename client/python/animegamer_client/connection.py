@@ -85,7 +85,7 @@ class Connection:
         socket.rcvhwm = MOST_WAITING
         socket.maxmsgsize = max(FROM_SERVER.buffer_bytes, FROM_SERVER.header_bytes)
         socket.reconnect_ivl, socket.reconnect_ivl_max = 100, 2000
-        socket.ipv6 = True
+        socket.ipv6 = "[" in self.link.address  # a name such as localhost would be looked up as IPv6 only
         socket.tcp_keepalive = 1
         if self._keys is not None:
             socket.curve_serverkey = self._keys.server

@@ -46,7 +46,7 @@ def play(options: PlayOptions) -> int:
     ) as client:
         game = client.open(seed=options.seed) if options.resume is None else client.open(resume=options.resume)
         screen.opening(client.connect(), client.address, game.character)
-        player = Player(client, game, Album(options.out or next_folder(GAMES)), screen)
+        player = Player(client, game, Album(options.out or next_folder(GAMES)), screen, _key_options(options))
         screen.say(f"seed {game.seed}, {_turns(game.turns)} so far, in {player.album.folder}")
         try:
             player.finish_running()
@@ -58,8 +58,9 @@ def play(options: PlayOptions) -> int:
 class Player:
     """One player at the table."""
 
-    def __init__(self, client: Client, game: Game, album: Album, screen: Screen) -> None:
+    def __init__(self, client: Client, game: Game, album: Album, screen: Screen, key_options: str = "") -> None:
         self.client, self.game, self.album, self.screen = client, game, album, screen
+        self._key_options = key_options
 
     def ask_turns(self) -> int:
         """Ask for turns until Ctrl-D, `:quit`, or Ctrl-C at the prompt."""
@@ -115,7 +116,7 @@ class Player:
         self.screen.say(f"{_turns(self.game.turns)} played; to go on (the token is a secret):", "bold")
         self.screen.say(
             f"python -m animegamer_client play {self.client.address} --resume {self.game.token} "
-            f"--out {shlex.quote(str(self.album.folder))}"
+            f"--out {shlex.quote(str(self.album.folder))}{self._key_options}"
         )
 
     def _do(self, text: str) -> None:
@@ -138,7 +139,7 @@ class Player:
     def _watch(self, events: Turn) -> None:
         """Show a turn and keep it. An interrupt cancels it, on the server too."""
         self.album.begin()
-        turns = self.game.turns
+        turns, values = self.game.turns, self.screen.values
         try:
             with events:
                 for event in events:
@@ -149,7 +150,7 @@ class Player:
         finally:
             self.screen.ended()
             if self.game.turns == turns:
-                self.screen.values(self.game.character)
+                self.screen.values = values
 
     def _go_back(self, name: str, turn: int) -> None:
         if name == "rewind":
@@ -158,7 +159,13 @@ class Player:
         else:
             self.game, self.album = self.game.branch(turn), self.album.branch(turn)
         self.screen.say(f"after turn {self.game.turns}, in {self.album.folder}")
-        self.screen.values(self.game.character)
+        self.screen.values = self.game.character
+
+
+def _key_options(options: PlayOptions) -> str:
+    """The keys, as they stand on the command line."""
+    named = (("--server-key", options.server_key), ("--client-keys", options.client_keys))
+    return "".join(f" {name} {shlex.quote(value)}" for name, value in named if value is not None)
 
 
 def _turns(count: int) -> str:

@@ -28,7 +28,7 @@ Ctrl-C stops a turn; at the prompt it leaves the game, as Ctrl-D does. Commands:
 
 
 class Screen:
-    """Shows one game on `out`."""
+    """Shows one game on `out`. `values`: what the next turn's change is counted from."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stdout
@@ -37,23 +37,19 @@ class Screen:
         if os.name == "nt" and "WT_SESSION" not in os.environ:
             self._colours = False
         self._full, self._empty = ("█", "░") if _can_write("█░", self._out) else ("#", ".")
-        self._values = Character(50, 50, 50)
+        self.values = Character(50, 50, 50)
         self._line = False
 
     def opening(self, welcome: Welcome, address: str, character: Character) -> None:
         """Say what is played and where."""
         bundle = welcome.bundle
-        self.values(character)
+        self.values = character
         size = f"{bundle.frames} frames, {bundle.width} x {bundle.height}"
         self.say(f"{bundle.name} on {address}: turns of {size}; plan {bundle.plan} ({welcome.server})", "bold")
         if bundle.random_weights:
             self.say("random weights: good for time and memory only; the pictures mean nothing", "error")
         if welcome.state != "ready":
             self.say(f"the server is {welcome.state}", "error")
-
-    def values(self, character: Character) -> None:
-        """The values that the next turn's change is counted from."""
-        self._values = character
 
     def show(self, event: Event) -> None:
         """Show what an event of a running turn says."""
@@ -107,13 +103,13 @@ class Screen:
     def _state(self, event: State) -> None:
         self.say(f"  {'motion level':<15}{event.motion_level}")
         for name in VALUES:
-            value, before = getattr(event.shown, name), getattr(self._values, name)
+            value, before = getattr(event.shown, name), getattr(self.values, name)
             full = round(value / 100 * BAR_CELLS)
             bar = self._painted(self._full * full, name) + self._painted(self._empty * (BAR_CELLS - full), "dim")
             change = f"{value - before:+d}" if value != before else " ="
             style = "up" if value > before else "down" if value < before else "dim"
             self.say(f"  {name:<15}{bar} {value:>3}  {self._painted(change, style)}")
-        self._values = event.shown
+        self.values = event.shown
 
     def _progress(self, text: str) -> None:
         if self.lively:
