@@ -1,6 +1,6 @@
-"""README's tables: seconds from benchmarks/results, quality from the shipped bundle's manifest.
+"""The tables of README and WIRE.md: seconds from benchmarks/results, quality from the shipped bundle's manifest.
 
-`python benchmarks/table.py` renews them in place; `--check` only says whether README is up to date. Nothing in them is
+`python benchmarks/table.py` renews them in place; `--check` only says whether they are up to date. Nothing in them is
 typed by hand.
 """
 
@@ -11,11 +11,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from animegamer_rt import chart_wire
 from animegamer_rt.chart import Record, newest, read_records
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 README = ROOT / "README.md"
+WIRE = ROOT / "benchmarks" / "WIRE.md"
 MANIFEST = ROOT / "engines" / "pocket" / "manifest.json"
 BEGIN, END = "<!-- {}: begin (written by benchmarks/table.py) -->", "<!-- {}: end -->"
 COLUMNS = (
@@ -31,6 +33,10 @@ COLUMNS = (
     "fidelity against exact",
     "commit, date",
 )
+
+WIRE_COLUMNS = ("figure", "bundle, engines", "median", "p95", "n", "goal")
+WIRE_PLOT = "![the newest of them as bars](results/wire.svg)"
+MISSED = " (missed)"
 
 
 def table(records: Sequence[Record]) -> str:
@@ -60,6 +66,20 @@ def row(record: Record) -> list[str]:
         figures(record["fidelity"]) or "not measured",
         f"`{record['commit']}`, {record['date'][:10]}",
     ]
+
+
+def wire_table(records: Sequence[Record]) -> str:
+    """The newest `bench wire` record of each machine and bundle as Markdown, a table each."""
+    parts = []
+    for record in {(record["machine"], record["size"]): record for record in records}.values():
+        head = f"On {record['machine']}; bundle {record['size']}, plan {record['plan']}; "
+        head += f"commit `{record['commit']}`, {record['date'][:10]}:"
+        shown = [
+            [row.what, row.where, row.median, row.p95, row.samples, row.goal + MISSED * (row.reached is False)]
+            for row in chart_wire.rows(record)
+        ]
+        parts += [head, "", _line(WIRE_COLUMNS), _line(["---"] * len(WIRE_COLUMNS)), *map(_line, shown), ""]
+    return "\n".join([*parts, WIRE_PLOT]) if parts else "Nothing was measured yet.\n"
 
 
 def quality_table(quality: Mapping[str, object]) -> str:
@@ -94,23 +114,33 @@ def figures(group: Mapping[str, object]) -> str:
     return ", ".join(parts)
 
 
-def renewed(readme: str, mark: str, content: str) -> str:
-    """README with the content between the two marks of that name."""
+def renewed(text: str, mark: str, content: str) -> str:
+    """A file's text with the content between its two marks of that name."""
     begin, end = BEGIN.format(mark), END.format(mark)
-    assert begin in readme and end in readme, f"README.md lacks the marks {begin} and {end}"
-    before, _, rest = readme.partition(begin)
+    assert begin in text and end in text, f"the marks {begin} and {end} are missing"
+    before, _, rest = text.partition(begin)
     return f"{before}{begin}\n\n{content.strip()}\n\n{end}{rest.partition(end)[2]}"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Renew README, or with --check say (1) that it is out of date."""
-    readme = README.read_text(encoding="utf-8")
+    """Renew both files, or with --check say (1) that one is out of date."""
     quality = json.loads(MANIFEST.read_text(encoding="utf-8"))["quality"] if MANIFEST.is_file() else {}
-    wanted = renewed(renewed(readme, "measured", table(read_records(RESULTS))), "quality", quality_table(quality))
+    turns, wire = read_records(RESULTS), read_records(RESULTS, "wire")
+    contents = {
+        README: {"measured": table(turns), "quality": quality_table(quality)},
+        WIRE: {"wire": wire_table(wire)},
+    }
+    stale = False
+    for path, tables in contents.items():
+        before = wanted = path.read_text(encoding="utf-8")
+        for mark, content in tables.items():
+            wanted = renewed(wanted, mark, content)
+        stale = stale or wanted != before
+        if "--check" not in arguments:
+            path.write_text(wanted, encoding="utf-8")
     if "--check" in arguments:
-        return int(readme != wanted)
-    README.write_text(wanted, encoding="utf-8")
-    print(f"README: {len(newest(read_records(RESULTS)))} measurements of time, {len(quality)} groups of quality")
+        return int(stale)
+    print(f"README: {len(newest(turns))} measurements of time, {len(quality)} groups of quality; WIRE.md: {len(wire)}")
     return 0
 
 
