@@ -220,7 +220,8 @@ class Game(Standing):
 class Turn(AsyncIterator[Event]):
     """One turn's events, as they come. Raises ServerRefused if the server ends the turn, TimedOut if it is silent.
 
-    The turn is sent when its first event is asked for. Leaving it cancels the turn: `break`, the end of an `async with`, or the cancellation of the task that waits.
+    The turn is sent when its first event is asked for. Leaving it cancels it: `break`, the end of an `async with`, or
+    the cancellation of the task that waits.
     """
 
     def __init__(self, client: Client, call: TurnCall, send: Callable[[], Awaitable[None]]) -> None:
