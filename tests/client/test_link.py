@@ -12,9 +12,10 @@ import pytest
 
 from animegamer_client import Accepted, Character, Progress, ServerRefused, TimedOut
 from animegamer_client.answers import Seat
-from animegamer_client.calls import Call, ExportCall, TurnCall, new_turn, page, ping
+from animegamer_client.calls import Call, TurnCall
 from animegamer_client.codec import Message, encode
 from animegamer_client.link import LAST_BACK_OFF_S, Link
+from animegamer_client.requests import export, new_turn, page, ping
 from client.fake_server import BUNDLE
 
 TIMEOUT_S = 8.0
@@ -236,7 +237,7 @@ def test_turn_that_was_left_is_not_asked_for_again(talk: Talk) -> None:
 
 
 def test_export_waits_for_a_starting_server_but_is_not_repeated(talk: Talk) -> None:
-    call: Call[Any] = ExportCall(seat(), None)
+    call: Call[Any] = export(seat(), None)
     talk.link.start(call)
     talk.greet()
     talk.flush()

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import zmq
 import zmq.asyncio
 
-from . import calls
+from . import requests
 from .answers import Exported, LoggedTurn, Seat, Welcome
 from .calls import Call, TurnCall
 from .client import LAST_WORDS_S
@@ -75,7 +75,7 @@ class Client:
 
     async def connect(self) -> Welcome:
         """Greet the server; every other call does it when needed. Raises ClientError, as every call here does."""
-        await self.ask(calls.ping())
+        await self.ask(requests.ping())
         assert self._turns.connection.link.welcome is not None
         return self._turns.connection.link.welcome
 
@@ -83,17 +83,17 @@ class Client:
         self, *, seed: int | None = None, history_turns: int | None = None, resume: str | None = None
     ) -> Game:
         """A new game, or with `resume` (a game's token) one that was played before, on any connection."""
-        call = calls.open_new(seed, history_turns) if resume is None else calls.open_again(resume)
+        call = requests.open_new(seed, history_turns) if resume is None else requests.open_again(resume)
         return Game(self, await self.ask(call))
 
     async def status(self) -> dict[str, Any]:
         """How the server is: the fields of `status` in PROTOCOL.md."""
-        return await self.ask_control(calls.status())
+        return await self.ask_control(requests.status())
 
     async def ping(self) -> float:
         """Seconds to the server and back."""
         start = time.perf_counter()
-        await self.ask_control(calls.ping())
+        await self.ask_control(requests.ping())
         return time.perf_counter() - start
 
     async def close(self) -> None:
@@ -162,40 +162,40 @@ class Game(Standing):
 
         With a turn_id of its own, sending the same turn twice, even from another process, plays it once.
         """
-        return self._follow(calls.new_turn(self._seat, instruction, turn_id, deadline_s))
+        return self._follow(requests.new_turn(self._seat, instruction, turn_id, deadline_s))
 
     def replay(self, turn: int, *, after_seq: int = -1) -> Turn:
         """The events of a finished turn again, the same to the last bit; or what is to come of the running one."""
-        return self._follow(calls.replay(self._seat, turn, after_seq))
+        return self._follow(requests.replay(self._seat, turn, after_seq))
 
     async def cancel(self) -> bool:
         """Stop the running turn: its iterator raises ServerRefused with code `cancelled`. False if nothing ran."""
-        return await self._client.ask_control(calls.cancel(self._seat))
+        return await self._client.ask_control(requests.cancel(self._seat))
 
     async def rewind(self, turn: int) -> None:
         """Go back to just after this turn (0: the start); later turns are gone."""
-        await self._ask(calls.rewind(self._seat, turn))
+        await self._ask(requests.rewind(self._seat, turn))
 
     async def branch(self, turn: int, *, seed: int | None = None) -> Game:
         """A second game that shares the first turns up to this one, and may have a seed of its own."""
-        return Game(self._client, await self._ask(calls.branch(self._seat, turn, seed)))
+        return Game(self._client, await self._ask(requests.branch(self._seat, turn, seed)))
 
     async def log(self) -> list[LoggedTurn]:
         """Every finished turn, the newest last."""
         turns: list[LoggedTurn] = []
         more = True
         while more:
-            earlier, more = await self._ask(calls.page(self._seat, turns[0].turn if turns else None))
+            earlier, more = await self._ask(requests.page(self._seat, turns[0].turn if turns else None))
             turns, more = earlier + turns, more and bool(earlier)
         return turns
 
     async def export(self, on_progress: Callable[[int, int], None] | None = None) -> Exported:
         """Write the game to a folder on the server's machine; `on_progress` is told turns written, and of how many."""
-        return await self._ask(calls.ExportCall(self._seat, on_progress))
+        return await self._ask(requests.export(self._seat, on_progress))
 
     async def close(self) -> None:
         """End the game for good; to leave it for later, do nothing."""
-        await self._ask(calls.CloseCall(self._seat))
+        await self._ask(requests.close(self._seat))
 
     async def _ask(self, call: Call[T]) -> T:
         await self._settle()
@@ -271,7 +271,7 @@ class Turn(AsyncIterator[Event]):
     def _leave(self) -> None:
         if self._sent and not (self._call.ended or self._call.abandoned or self._client.closed):
             self._call.abandon()
-            self._client.say_last(calls.cancel(self._call.place))
+            self._client.say_last(requests.cancel(self._call.place))
 
 
 class Lane:

@@ -15,10 +15,11 @@ from enum import Enum, auto
 from typing import Any
 
 from .answers import Welcome
-from .calls import Call, TurnCall, open_again
+from .calls import Call, TurnCall
 from .codec import Buffer, Message, decode
 from .errors import ClientError, ProtocolError, ServerRefused, TimedOut
 from .fields import text
+from .requests import open_again
 
 LATER_S = 0.5
 """Wait before a request is made again that the server could not take just now."""
