@@ -14,7 +14,7 @@ from typing import Any
 from .chart import Record
 from .clip import write_file
 
-WIDTH, LEFT, RIGHT, BAR, HEAD, GAP = 860, 330, 130, 24, 30, 14
+WIDTH, LEFT, RIGHT, BAR, HEAD, GAP = 860, 300, 170, 24, 30, 14
 COLOUR, SPREAD, GOAL = "#4e79a7", "#9ab4d0", "#e15759"
 
 
@@ -75,6 +75,7 @@ def _overhead_rows(record: Record) -> Iterator[Row]:
     for entry in record["overhead"]:
         where, beyond = _where(entry), entry["overhead_s"]
         yield _timed("a turn beyond its engines, raw frames", where, beyond, f"<= {_ms(goal)}", beyond["p50"] <= goal)
+        yield _timed("- of it, outside the worker's turn", where, entry["outside_s"])
         yield Row("- of it, drawing the turn's noise", where, _ms(entry["noise_s"]))
         yield _timed("game state, beyond the predictor", where, entry["state_overhead_s"])
         yield _timed("game state, from the request", where, entry["state_s"])
@@ -146,7 +147,7 @@ def _group(title: str, unit: str, bars: Sequence[Bar], goal: float | None, y: fl
         top = y + HEAD + BAR * number
         width = scale * max(0.0, bar.median)
         end = LEFT + max(width, scale * (bar.p95 or 0.0))
-        text = f"{bar.median:.3g} {unit}" + (f" (p95 {bar.p95:.3g})" if bar.p95 is not None else "")
+        text = f"{_short(bar.median)} {unit}" + (f" (p95 {_short(bar.p95)})" if bar.p95 is not None else "")
         yield f'<text x="24" y="{top + 13:.1f}">{escape(bar.label)}</text>'
         yield f'<rect x="{LEFT}" y="{top:.1f}" width="{width:.1f}" height="17" fill="{COLOUR}"/>'
         if bar.p95 is not None:
@@ -169,3 +170,7 @@ def _where(entry: dict[str, Any]) -> str:
 
 def _ms(seconds: float) -> str:
     return f"{1e3 * seconds:.1f} ms"
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

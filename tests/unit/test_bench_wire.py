@@ -128,8 +128,8 @@ def test_a_turns_figures_are_between_its_events() -> None:
     for type, at, buffers in events:
         turn.note(Message(type, {"seconds": seconds} if type == "done" else {}, buffers=buffers), at)
     assert turn.bytes == 20
-    figures = (turn.turn_s, turn.engines_s, turn.overhead_s, turn.state_s, turn.state_overhead_s)
-    assert figures == pytest.approx((2.1, 1.75, 0.35, 0.6, 0.1))
+    figures = (turn.turn_s, turn.engines_s, turn.overhead_s, turn.outside_s, turn.state_s, turn.state_overhead_s)
+    assert figures == pytest.approx((2.1, 1.75, 0.35, 0.2, 0.6, 0.1))
     assert (turn.first_frame_s, turn.clip_s) == pytest.approx((1.9, 0.3))
 
 

@@ -44,6 +44,7 @@ def overhead(context: zmq.Context[zmq.Socket[bytes]], served: Served, turns: int
         played = [player.play() for _ in range(turns)]
     return {
         "overhead_s": series(turn.overhead_s for turn in played),
+        "outside_s": series(turn.outside_s for turn in played),
         "turn_s": series(turn.turn_s for turn in played),
         "state_s": series(turn.state_s for turn in played),
         "state_overhead_s": series(turn.state_overhead_s for turn in played),

@@ -53,6 +53,11 @@ class PlayedTurn:
         return self.turn_s - self.engines_s
 
     @property
+    def outside_s(self) -> float:
+        """What of it is not in the worker's turn: the front, the queue, the commit, the last message's way."""
+        return self.turn_s - self.seconds["total"]
+
+    @property
     def state_s(self) -> float:
         """From the request to the game state."""
         return self.state_at - self.asked_at
