@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import house
+from live_server import LiveServer
 
 ROOT = house.ROOT
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -33,15 +34,24 @@ def commands() -> list[str]:
 
 
 def test_python_code_runs_as_it_stands(tmp_path: Path) -> None:
-    (code,) = blocks("python")
+    code, _ = blocks("python")
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("GameState(") == 2
     assert done.stdout.count("(96, 144, 3) uint8") == 34
 
 
+def test_client_code_runs_against_the_server(tmp_path: Path) -> None:
+    _, code = blocks("python")
+    with LiveServer(ROOT / "engines" / "pocket", tmp_path / "state", engines="onnxruntime") as server:
+        code = code.replace(":5570", f":{server.ready().port}")
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("(96, 144, 3)") == 17
+
+
 def test_game_command_plays_the_story(tmp_path: Path) -> None:
-    (command,) = [line for line in commands() if line.startswith("animegamer-rt ")]
+    (command,) = [line for line in commands() if line.startswith("animegamer-rt play ")]
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     words = shlex.split(command)[1:]
     done = subprocess.run([sys.executable, "-m", "animegamer_rt", *words], cwd=tmp_path, capture_output=True, text=True)

@@ -95,7 +95,7 @@ FULL = Recipe(
     held_out_games=60,
     stories=3000,
     turns_per_game=5,
-    adapt_games=200,
+    adapt_games=350,
     judge_clips=5000,
     judge_epochs=8,
     judged_turns=40,
@@ -112,7 +112,7 @@ FULL = Recipe(
     decoder_phase=Phase(steps=300, batch=2, learning_rate=5e-4),
     denoiser_phase=Phase(steps=3000, batch=8, learning_rate=1e-3, matrix_learning_rate=1e-2),
     predictor_phase=Phase(steps=700, batch=4, learning_rate=1e-3, matrix_learning_rate=1e-2),
-    adapt_phase=Phase(steps=400, batch=8, learning_rate=3e-4, matrix_learning_rate=3e-3),
+    adapt_phase=Phase(steps=600, batch=8, learning_rate=5e-4, matrix_learning_rate=5e-3),
 )
 
 SHORT = Recipe(
