@@ -73,7 +73,7 @@ def test_a_client_that_does_not_read_hurts_nobody_and_can_replay(tmp_path: Path)
 
 def test_a_turn_too_large_to_keep_is_rendered_again_for_who_comes_back(tmp_path: Path) -> None:
     bundle = full_size(tmp_path / "large", 1280, 1280)
-    with LiveServer(bundle, tmp_path / "state", engines="fixed:5") as server:
+    with LiveServer(bundle, tmp_path / "state", engines="fixed:2") as server:
         with server.ready().client() as first, server.client() as second:
             game = first.open()
             begun = first.begin(game)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from animegamer_rt.errors import ServerError
+from animegamer_rt.server.keys import new
 from animegamer_rt.store import FILE, Store
 from live_server import LiveServer, error_code, frames, patience, refusal
 
@@ -46,7 +48,7 @@ print(sorted(name for name in sys.modules if any(name == b or name.startswith(b 
 
 
 def test_until_the_worker_is_warm_only_turns_are_refused(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", engines="fixed:4") as server, server.listening().client() as player:
+    with LiveServer(bundle, tmp_path / "state", engines="fixed:2") as server, server.listening().client() as player:
         assert server.status()["state"] == "starting"
         game = player.open()
         assert error_code(player.play(game)) == "starting"
@@ -57,7 +59,7 @@ def test_until_the_worker_is_warm_only_turns_are_refused(bundle: Path, tmp_path:
 
 
 def test_sigterm_lets_accepted_turns_finish_and_refuses_new_ones(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", engines="fixed:2") as server:
+    with LiveServer(bundle, tmp_path / "state", engines="fixed:1") as server:
         with server.ready().client() as one, server.client() as two, server.client() as three:
             first, second, third = one.open(), two.open(), three.open()
             runs = one.begin(first)
@@ -81,7 +83,7 @@ def test_a_second_ctrl_c_ends_at_once(bundle: Path, tmp_path: Path) -> None:
         server.listening()
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(60) == 0, "nothing runs, so the first is enough"
-    with LiveServer(bundle, tmp_path / "state", engines="fixed:3") as server, server.ready().client() as player:
+    with LiveServer(bundle, tmp_path / "state", engines="fixed:1.5") as server, server.ready().client() as player:
         game = player.open()
         turn = player.begin(game)
         player.until(turn, "state")
@@ -114,11 +116,11 @@ def test_other_addresses_need_keys_and_an_allow_list(bundle: Path, tmp_path: Pat
     state, keys = tmp_path / "state", tmp_path / "keys"
     code, said = refusal(bundle, state, "--host", "0.0.0.0")
     assert code == 2 and "animegamer-rt keys new server" in said and "--allow" in said
-    make_keys(keys, "server")
+    new("server", keys)
     code, said = refusal(bundle, state, "--host", "0.0.0.0", "--keys", str(keys), "--allow", str(tmp_path / "none"))
     assert code == 2 and "--allow" in said
     (keys / "server.key_secret").chmod(0o644)
-    make_keys(tmp_path / "allow", "mia")
+    new("mia", tmp_path / "allow")
     allow = ("--allow", str(tmp_path / "allow"))
     code, said = refusal(bundle, state, "--host", "0.0.0.0", "--keys", str(keys), *allow)
     assert code == 2 and "chmod 600" in said
@@ -164,16 +166,12 @@ def test_a_full_disk_costs_the_turn_and_nothing_that_was_kept(bundle: Path, tmp_
         assert frames(player.play(game))
 
 
-def make_keys(folder: Path, name: str) -> None:
-    command = [sys.executable, "-m", "animegamer_rt", "keys", "new", name, "--keys", str(folder)]
-    subprocess.run(command, check=True, capture_output=True)
-
-
 def test_keys_are_the_owners_alone_and_never_overwritten(tmp_path: Path) -> None:
-    make_keys(tmp_path, "server")
+    command = [sys.executable, "-m", "animegamer_rt", "keys", "new", "server", "--keys", str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True)
     secret = tmp_path / "server.key_secret"
     assert secret.stat().st_mode & 0o077 == 0
     before = secret.read_bytes()
-    with pytest.raises(subprocess.CalledProcessError) as failed:
-        make_keys(tmp_path, "server")
-    assert failed.value.returncode == 2 and secret.read_bytes() == before
+    with pytest.raises(ServerError, match="keys of that name"):
+        new("server", tmp_path)
+    assert secret.read_bytes() == before

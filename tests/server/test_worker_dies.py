@@ -11,13 +11,14 @@ import pytest
 
 from live_server import LiveServer, error_code, frames
 
+SOON = ("--backoff-s", "0.05")
 TRIES = 8
 """A turn may be over before the kill comes, on a busy machine; another one is tried then."""
 
 
 @pytest.fixture(scope="module")
 def mortal(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with LiveServer(bundle, tmp_path_factory.mktemp("mortal"), "--stall-s", "4", engines="fixed:1") as server:
+    with LiveServer(bundle, tmp_path_factory.mktemp("mortal"), "--stall-s", "4", *SOON, engines="fixed:0.5") as server:
         yield server.ready()
 
 
@@ -33,9 +34,9 @@ def test_a_worker_killed_at_any_stage_costs_time_only(mortal: LiveServer, stage:
         for _ in range(TRIES):
             game = player.open(seed=21)
             assert frames(player.play(game, "Mia waves.")) == expected[0]
+            pid = mortal.status()["worker"]["pid"]
             turn = player.begin(game, "Tobo runs.")
             events = player.until(turn, stage)
-            pid = mortal.await_status(lambda status: "pid" in status["worker"])["worker"]["pid"]
             kill(pid)
             events += player.rest(turn)
             assert frames(events) == expected[1], "bit-equal, numbered on, nothing twice"
@@ -85,7 +86,10 @@ def test_a_cancelled_turn_whose_worker_dies_is_not_begun_again(mortal: LiveServe
 
 
 def test_a_worker_that_always_dies_costs_the_turn_then_the_server_says_degraded(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", engines="fixed:1.5") as server, server.ready().client() as player:
+    with (
+        LiveServer(bundle, tmp_path / "state", *SOON, engines="fixed:0.8") as server,
+        server.ready().client() as player,
+    ):
         game = player.open()
         assert frames(player.play(game, "Mia waves.", turn_id="kept"))
         turn = player.begin(game, "Tobo runs.")

@@ -110,7 +110,7 @@ class Desk:
         self._opened(client, message, other, token)
 
     def _turn(self, client: Client, message: Message) -> None:
-        session, fields, now = self._session(message), message.fields, time.monotonic()
+        session, fields = self._session(message), message.fields
         listener, turn_id = Listener(client, message.id), fields["turn_id"]
         running = self._admission.of_session(session.id)
         if running is not None and running.turn_id == turn_id:
@@ -118,38 +118,24 @@ class Desk:
             return
         finished = self._store.find_turn(session.id, turn_id)
         if finished is not None:
-            self._play_again(listener, session, finished.turn, now)
+            self._play_again(listener, session, finished.turn)
             return
         instruction = self._words.read(fields["instruction"])
-        self._check_free(session)
-        self._check_open(session, now)
-        self._admission.check_rate(session.id, now)
-        assert client.pictures is not None
-        self._turns.admit(
-            Job(
-                "turn",
-                session.id,
-                listener,
-                client.pictures,
-                now,
-                now + min(fields.get("deadline_s", float("inf")), self._options.turn_deadline_s),
-                session.turns + 1,
-                turn_id,
-                instruction.text,
-                session.seed,
-            ),
-            now,
-        )
+        seconds = min(fields.get("deadline_s", float("inf")), self._options.turn_deadline_s)
+        job = self._job("turn", session, listener, seconds)
+        self._admission.check_rate(session.id, job.accepted_at)
+        job.turn, job.turn_id, job.instruction, job.seed = session.turns + 1, turn_id, instruction.text, session.seed
+        self._turns.admit(job, job.accepted_at)
 
     def _replay(self, client: Client, message: Message) -> None:
-        session, turn, now = self._session(message), message.turn, time.monotonic()
+        session, turn = self._session(message), message.turn
         assert turn is not None
         listener = Listener(client, message.id, message.fields.get("after_seq", -1))
         running = self._admission.of_session(session.id)
         if running is not None and running.turn == turn:
             running.attach(listener)
             return
-        self._play_again(listener, session, turn, now)
+        self._play_again(listener, session, turn)
 
     def _rewind(self, client: Client, message: Message) -> None:
         session = self._session(message)
@@ -169,13 +155,11 @@ class Desk:
         _reply(client, message, "listed", {"turns": turns, "more": first > 1}, session.id)
 
     def _export(self, client: Client, message: Message) -> None:
-        session, now = self._session(message), time.monotonic()
-        self._check_free(session)
-        self._check_open(session, now)
-        assert client.pictures is not None
+        session = self._session(message)
         # Every turn of the game is rendered again, so it may take as long as all of them may.
-        deadline = now + self._options.turn_deadline_s * max(1, session.turns)
-        self._turns.admit(Job("export", session.id, Listener(client, message.id), client.pictures, now, deadline), now)
+        seconds = self._options.turn_deadline_s * max(1, session.turns)
+        job = self._job("export", session, Listener(client, message.id), seconds)
+        self._turns.admit(job, job.accepted_at)
 
     def _close(self, client: Client, message: Message) -> None:
         session = self._session(message)
@@ -196,29 +180,23 @@ class Desk:
         session.require_bundle(self._facts.bundle.manifest.name, self._facts.bundle.fingerprint)
         return session
 
-    def _play_again(self, listener: Listener, session: StoredSession, turn: int, now: float) -> None:
+    def _play_again(self, listener: Listener, session: StoredSession, turn: int) -> None:
         """A finished turn's events once more, rendered anew: the same bytes, and nothing is added to the session."""
-        self._check_free(session)
         found = self._store.turns(session.id, turn, turn)
         if not found:
             expected = f"1 to {session.turns}"
             raise ProtocolError("no such turn", code="no_such_turn", found=f"turn {turn}", expected=expected)
+        played, job = found[0], self._job("replay", session, listener, self._options.turn_deadline_s)
+        job.turn, job.turn_id, job.instruction, job.seed = turn, played.turn_id, played.instruction, played.seed
+        self._turns.admit(job, job.accepted_at)
+
+    def _job(self, kind: str, session: StoredSession, listener: Listener, seconds: float) -> Job:
+        """A job of the session that has to be done in so many seconds. Raises what keeps it from having one now."""
+        now, pictures = time.monotonic(), listener.client.pictures
+        assert pictures is not None
+        self._check_free(session)
         self._check_open(session, now)
-        assert listener.client.pictures is not None
-        played = found[0]
-        job = Job(
-            "replay",
-            session.id,
-            listener,
-            listener.client.pictures,
-            now,
-            now + self._options.turn_deadline_s,
-            turn,
-            played.turn_id,
-            played.instruction,
-            played.seed,
-        )
-        self._turns.admit(job, now)
+        return Job(kind, session.id, listener, pictures, now, now + seconds)
 
     def _check_free(self, session: StoredSession) -> None:
         running = self._admission.of_session(session.id)

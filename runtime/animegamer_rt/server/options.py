@@ -44,6 +44,8 @@ class ServeOptions:
     drain_s: float = 60.0
     stall_s: float = 60.0
     """A worker that says nothing for so long while it has a job is taken for dead."""
+    backoff_s: float = 0.5
+    """Wait before a worker that died is started again; doubled with each death in a row."""
     loading_s: float = 600.0
     """The same while it loads its engines."""
     keep_shots: str = "window"
@@ -78,6 +80,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--drain-s", type=float, default=default.drain_s, metavar="S", help="for running turns at the end (default: 60)"
     )
     add("--stall-s", type=float, default=default.stall_s, metavar="S", help="silence of a dead worker (default: 60)")
+    add("--backoff-s", type=float, default=default.backoff_s, metavar="S", help="before a restart (default: 0.5)")
     add("--keep-shots", default=default.keep_shots, help="window, a number of turns, or all (default: window)")
     add("--quota-gib", type=float, default=default.quota_gib, metavar="GIB", help="of all sessions (default: 8)")
     add("--keep-days", type=float, metavar="DAYS", help="remove sessions unused for longer (default: never)")
@@ -114,6 +117,7 @@ def check(options: ServeOptions) -> None:
         "drain_s": (0, 86_400),
         "quota_gib": (0.001, 1e6),
         "stall_s": (0.1, 86_400),
+        "backoff_s": (0, 30),
         "loading_s": (1, 86_400),
     }
     for name, (low, high) in ranges.items():

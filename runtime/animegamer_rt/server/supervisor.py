@@ -1,6 +1,6 @@
 """Starts the worker process, listens to it, and starts it again when it died or says nothing any more.
 
-Knows one process and its socket; nothing of turns. Between the starts it waits 0.5, 1, 2, .. 30 seconds. The worker's
+Knows one process and its socket; nothing of turns. Between the starts it waits longer each time. The worker's
 stdin is a pipe that nobody writes to: it closes when this process is gone, however it went, and the worker ends.
 """
 
@@ -25,7 +25,7 @@ from .options import ServeOptions
 SECRET = "ANIMEGAMER_WORKER_SECRET"
 FAILURES = 3
 """Deaths in a row after which a job fails, and after which the server says `degraded` until a worker is ready."""
-BACKOFF_S, MOST_BACKOFF_S = 0.5, 30.0
+MOST_BACKOFF_S = 30.0
 STEADY_S = 60.0
 """A worker that was ready for so long does not count as a failed start when it dies."""
 STOP_S = 5.0
@@ -190,7 +190,7 @@ class Supervisor:
         steady = self._ready_at is not None and now - self._ready_at > STEADY_S
         self._failures = 1 if steady else self._failures + 1
         self._process, self._secret, self._peer = None, "", b""
-        self._start_at = now + min(MOST_BACKOFF_S, BACKOFF_S * 2 ** (self._failures - 1))
+        self._start_at = now + min(MOST_BACKOFF_S, self._options.backoff_s * 2 ** (self._failures - 1))
         self.restarts += 1
         self.state = "failed" if self._failures >= FAILURES else "restarting"
         self.last_error = reason
