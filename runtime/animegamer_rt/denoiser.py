@@ -47,23 +47,26 @@ class Denoiser:
         self._plan = plan
         self._latent_shape = latent_shape
 
-    def denoise(self, shot: FloatArray, motion_scope: float, noise: FloatArray) -> Iterator[Denoised]:
-        """Yields after every step; noise f32 [steps, 1, 5, 16, h, w] is `draw_noise`'s, its first the start.
+    def denoise(self, shot: FloatArray, motion_scope: float, noise: Iterator[FloatArray]) -> Iterator[Denoised]:
+        """Yields after every step; noise is `draw_noise`'s, its first the start.
 
         Stop iterating to stop the turn: nothing runs between two steps.
         """
         started = time.perf_counter()
-        turn = self._part.begin(noise[0], shot, motion_scope)
+        drawn = next(noise)
+        turn = self._part.begin(drawn, shot, motion_scope)
         seconds, last = time.perf_counter() - started, len(self._plan)
         for number, (step, coefficients) in enumerate(zip(self._plan, self._plan.coefficients(), strict=True), start=1):
             started = time.perf_counter()
-            # The last step draws no noise; its coefficient is zero, so any finite tensor will do.
-            turn.step(coefficients, float(step.timestep), step.rows, noise[number % last])
+            # The last step needs no noise: its coefficient is zero, so the one before will do.
+            drawn = next(noise) if number < last else drawn
+            turn.step(coefficients, float(step.timestep), step.rows, drawn)
             latent = turn.latent() if number == last else None
             seconds += time.perf_counter() - started
             yield Denoised(number, last, seconds, latent)
 
-    def draw_noise(self, seed: int, turn: int) -> FloatArray:
-        """All noise of one turn, from the game's seed and the turn's number alone; the start first."""
+    def draw_noise(self, seed: int, turn: int) -> Iterator[FloatArray]:
+        """One turn's noise without end, f32 [1, 5, 16, h, w] each, from the game's seed and the turn's number alone."""
         generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, turn])))
-        return generator.standard_normal((len(self._plan), *self._latent_shape), dtype=np.float32)
+        while True:
+            yield generator.standard_normal(self._latent_shape, dtype=np.float32)
