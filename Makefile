@@ -44,8 +44,9 @@ format: $(VENV)/.dev  ## put imports and layout in order
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.play  ## measure every plan on this machine, draw the plot, renew README's tables
+bench: $(VENV)/.play  ## measure every plan and the server on this machine, draw the plots, renew the tables
 	for plan in exact balanced fast; do $(BIN)/animegamer-rt bench --plan $$plan $(ARGS) || exit 1; done
+	$(BIN)/animegamer-rt bench wire
 	$(BIN)/python benchmarks/table.py
 
 picture: $(VENV)/.dev  ## play the game shown in README and make its animated picture

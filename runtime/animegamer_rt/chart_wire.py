@@ -76,7 +76,6 @@ def _overhead_rows(record: Record) -> Iterator[Row]:
         where, beyond = _where(entry), entry["overhead_s"]
         yield _timed("a turn beyond its engines, raw frames", where, beyond, f"<= {_ms(goal)}", beyond["p50"] <= goal)
         yield _timed("- of it, outside the worker's turn", where, entry["outside_s"])
-        yield Row("- of it, drawing the turn's noise", where, _ms(entry["noise_s"]))
         yield _timed("game state, beyond the predictor", where, entry["state_overhead_s"])
         yield _timed("game state, from the request", where, entry["state_s"])
         yield _timed("first frame, from the request", where, entry["first_frame_s"])

@@ -6,14 +6,12 @@ Knows players and what figures mean; nothing of how servers are started or how f
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import zmq
 
-from ...bundle import Bundle
 from ...machine import percentile
 from .played import PlayedTurn
 from .player import Player, play_together
@@ -24,7 +22,6 @@ WINDOW_FULL = 5
 STALLED_ROUNDS = 4
 """Fewest turns sent to a stalled reader; the third at full size is more than the server keeps for it."""
 CONNECTIONS = 100
-DRAWS = 5
 
 Figures = dict[str, Any]
 
@@ -50,18 +47,6 @@ def overhead(context: zmq.Context[zmq.Socket[bytes]], served: Served, turns: int
         "state_overhead_s": series(turn.state_overhead_s for turn in played),
         "first_frame_s": series(turn.first_frame_s for turn in played),
     }
-
-
-def noise(bundle: Bundle, steps: int) -> float:
-    """Seconds to draw a turn's noise: a part of every turn that is neither an engine's time nor the server's."""
-    size = bundle.manifest.geometry
-    shape = (steps, 1, size.latent_frames, size.latent_channels, size.latent_height, size.latent_width)
-    seconds = []
-    for seed in range(DRAWS):
-        started = time.perf_counter()
-        np.random.Generator(np.random.Philox(seed)).standard_normal(shape, dtype=np.float32)
-        seconds.append(time.perf_counter() - started)
-    return round(statistics.median(seconds), 4)
 
 
 def transfer(context: zmq.Context[zmq.Socket[bytes]], served: Served, codec: str, turns: int) -> Figures:

@@ -19,7 +19,6 @@ from ...chart import read_records
 from ...chart_wire import lines, write_wire_chart
 from ...clip import make_folder
 from ...machine import heading, machine, write_record
-from ...schedule import DenoisePlan
 from . import measures
 from .full_size import write_full_size
 from .served import Served
@@ -51,13 +50,13 @@ def bench_wire(options: WireBench) -> int:
     make_folder(options.results)
     bundle = open_bundle(options.bundle)
     plan = options.plan or bundle.default_plan
-    steps = len(DenoisePlan.from_dict(bundle.plan(plan)))
+    bundle.plan(plan)
     name = bundle.manifest.name
     print(f"wire: {name}, plan {plan}, {machine()}")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, zmq.Context() as context:
         context.linger = 0
         full = write_full_size(Path(folder) / "bundle", bundle)
-        found = _measure(options, context, (bundle, full), plan, steps, Path(folder))
+        found = _measure(options, context, (bundle, full), plan, Path(folder))
     record = {
         **heading("pyzmq", "msgpack", "onnxruntime", "av"),
         "kind": "wire",
@@ -83,7 +82,6 @@ def _measure(
     context: zmq.Context[zmq.Socket[bytes]],
     bundles: tuple[Bundle, Bundle],
     plan: str,
-    steps: int,
     folder: Path,
 ) -> dict[str, Any]:
     """All figures, a server for each pair of bundle and engines."""
@@ -109,7 +107,7 @@ def _measure(
     for bundle in bundles:
         with serve(bundle, fixed) as served:
             figures = measures.overhead(context, served, turns)
-            note("overhead", bundle, fixed, {**figures, "noise_s": measures.noise(bundle, steps)})
+            note("overhead", bundle, fixed, figures)
             if bundle is bundles[0]:
                 crowds(bundle, served, CROWDS, lambda count: max(2, 2 * turns // count))
             else:
