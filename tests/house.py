@@ -22,7 +22,7 @@ PACKAGES = {
 }
 RT = "animegamer_rt"
 # Rooms that must stay readable and testable with nothing installed but numpy and the message codec.
-PURE = ("state", "story", "schedule", "manifest", "bundle", "wire", "config", "errors")
+PURE = ("state", "story", "schedule", "coarse", "manifest", "bundle", "wire", "config", "errors")
 PURE_LIBRARIES = {"numpy", "msgpack"}
 PARTS = ("predictor", "denoiser", "vae")
 MOST_LINES = 400

@@ -1,6 +1,6 @@
 """Shot + motion scope -> latent, by a denoise plan.
 
-Knows plans, noise and the denoiser part; does no arithmetic on tensors: solver and guidance are inside the part.
+Knows plans, noise and the denoiser part; of arithmetic it only sums noise: solver and guidance are inside the part.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .backends.contract import DenoiserPart, FloatArray
+from .coarse import noise_weights
 from .errors import PlanError
 from .schedule import DenoisePlan
 
@@ -66,7 +67,11 @@ class Denoiser:
             yield Denoised(number, last, seconds, latent)
 
     def draw_noise(self, seed: int, turn: int) -> Iterator[FloatArray]:
-        """One turn's noise without end, f32 [1, 5, 16, h, w] each, from the game's seed and the turn's number alone."""
+        """The start and each step's noise, f32 [1, 5, 16, h, w], from the game's seed and the turn's number alone."""
         generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, turn])))
-        while True:
-            yield generator.standard_normal(self._latent_shape, dtype=np.float32)
+        yield generator.standard_normal(self._latent_shape, dtype=np.float32)
+        for weights in noise_weights(self._plan):
+            noise = np.zeros(self._latent_shape, np.float32)
+            for weight in weights:
+                noise += weight * generator.standard_normal(self._latent_shape, dtype=np.float32)
+            yield noise

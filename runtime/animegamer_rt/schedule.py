@@ -116,10 +116,14 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True)
 class DenoisePlan:
-    """All steps of a turn, in order. Made by `build_plan`, `even_plan`, `exact_plan` or `DenoisePlan.from_dict`."""
+    """All steps of a turn, in order. Made by `build_plan`, `even_plan`, `exact_plan` or `DenoisePlan.from_dict`.
+
+    `noise_steps`: the noise is that of an even plan of so many steps, summed up (coarse.py); 0: every step's own.
+    """
 
     steps: tuple[PlanStep, ...]
     stochastic: bool = True
+    noise_steps: int = 0
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -149,12 +153,13 @@ class DenoisePlan:
             if step.skip_blocks:
                 entry["skip_blocks"] = list(step.skip_blocks)
             steps.append(entry)
-        return {"stochastic": self.stochastic, "steps": steps}
+        plan: dict[str, Any] = {"stochastic": self.stochastic, "steps": steps}
+        return {**plan, "noise_steps": self.noise_steps} if self.noise_steps else plan
 
     @classmethod
     def from_dict(cls, data: object) -> DenoisePlan:
         """The inverse of `to_dict`. Raises PlanError for unknown or missing keys and for steps that cannot be."""
-        plan = _fields(data, "plan", required=("steps",), optional=("stochastic",))
+        plan = _fields(data, "plan", required=("steps",), optional=("stochastic", "noise_steps"))
         stochastic = plan.get("stochastic", True)
         if not isinstance(stochastic, bool):
             raise PlanError("not a boolean", where="plan: stochastic", found=repr(stochastic), expected="true or false")
@@ -170,6 +175,7 @@ class DenoisePlan:
             branches=[entry["branch"] for entry in entries],
             skip_blocks=[entry.get("skip_blocks", ()) for entry in entries],
             stochastic=stochastic,
+            noise_steps=plan.get("noise_steps", 0),
         )
 
 
@@ -180,12 +186,14 @@ def build_plan(
     branches: Sequence[Branch] | None = None,
     skip_blocks: Sequence[Sequence[int]] | None = None,
     stochastic: bool = True,
+    noise_steps: int = 0,
 ) -> DenoisePlan:
     """A plan over descending training timesteps (at least two).
 
     `guidance` defaults to the wave of 50 steps at the same timesteps, `branches` to guided pairs, `skip_blocks` to
     none. `stochastic` is SDE-DPM++ 2M, the reference's solver; without it, DPM++ 2M as an ODE: no noise after the
-    first latent. Raises PlanError, naming the step, for values that cannot be.
+    first latent. `noise_steps` as in DenoisePlan; the timesteps are then some of that even plan's. Raises PlanError,
+    naming the step, for values that cannot be.
     """
     if len(timesteps) < 2:
         raise PlanError("too few steps", found=len(timesteps), expected="at least 2")
@@ -193,6 +201,9 @@ def build_plan(
         below = timesteps[k - 1] if k else TRAINING_TIMESTEPS
         if not isinstance(t, int) or isinstance(t, bool) or not 0 <= t < below:
             raise PlanError("impossible timestep", where=f"step {k}", found=t, expected=f"an integer in 0..{below - 1}")
+    if noise_steps and not (type(noise_steps) is int and set(timesteps) <= set(even_timesteps(noise_steps))):
+        expected = "a number of even steps that has all the timesteps"
+        raise PlanError("impossible noise", where="plan: noise_steps", found=repr(noise_steps), expected=expected)
     if guidance is None:
         guidance = [wave_guidance(t) for t in timesteps]
     if branches is None:
@@ -214,7 +225,7 @@ def build_plan(
             reuse=0.0 if branch == "pair" else 1.0,
         )
         steps.append(PlanStep(int(t), scale, branch, coefficients, skipped))
-    return DenoisePlan(tuple(steps), stochastic)
+    return DenoisePlan(tuple(steps), stochastic, noise_steps)
 
 
 def choose_branches(guidance: Sequence[float], conditional_below: float = 0.0, pair_every: int = 1) -> list[Branch]:
@@ -267,7 +278,7 @@ def _solver_coefficients(timesteps: Sequence[int], stochastic: bool) -> list[Coe
             # After the last step no noise is left: the guided x0 is the latent.
             result.append(Coefficients(quantised, sigma, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0))
             break
-        h = _half_log_snr(levels[k + 1]) - _half_log_snr(levels[k])
+        h = half_log_snr(levels[k + 1]) - half_log_snr(levels[k])
         spread, spread_next = (math.sqrt(1.0 - level**2) for level in levels[k : k + 2])
         order = h / (2.0 * h_before) if k else 0.0
         growth = -math.expm1(-2.0 * h if stochastic else -h) * levels[k + 1]
@@ -287,8 +298,8 @@ def _solver_coefficients(timesteps: Sequence[int], stochastic: bool) -> list[Coe
     return result
 
 
-def _half_log_snr(level: float) -> float:
-    """lambda = log(a / sqrt(1 - a^2)); minus infinity at the zero terminal signal."""
+def half_log_snr(level: float) -> float:
+    """Where the solver steps along: lambda = log(a / sqrt(1 - a^2)); minus infinity at the zero terminal signal."""
     return -math.inf if level <= 0.0 else math.log(level / math.sqrt(1.0 - level**2))
 
 
