@@ -76,7 +76,7 @@ REQUESTS = (
         Field(
             "deadline_s",
             "float",
-            "The turn ends with `deadline` if it takes longer, queue included; absent: no deadline.",
+            "The turn ends with `deadline` if it takes longer, queue included; the server has one of its own, too.",
             unit="s",
             required=False,
             least=0.001,
