@@ -1,0 +1,110 @@
+"""Writes a bundle whose parts have other precisions than the one it is made from; what stays is linked or copied.
+
+Knows bundles and their parts; how a weight is quantised is not its business.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from animegamer_export.quantize.calibrate import activations
+from animegamer_export.quantize.graph import matrices
+from animegamer_export.quantize.keep import keep_rule
+from animegamer_export.quantize.nodes import Ranges
+from animegamer_export.quantize.scheme import Scheme
+from animegamer_export.quantize.smooth import ranges
+from animegamer_export.quantize.turns import RecordedDenoiser, instructions, render
+from animegamer_export.quantize.weights import Keep, Report, load, rewrite_together, weight_of
+from animegamer_rt.backends.onnxruntime import open_engines
+from animegamer_rt.bundle import MANIFEST, Bundle, write_manifest
+from animegamer_rt.config import nearest
+from animegamer_rt.errors import BundleError, ConfigError
+from animegamer_rt.pipeline import open_rooms
+
+CALIBRATION_TURNS = 4
+CALIBRATION_SEED = 1000
+"""Other turns than those that `verify` compares, which begin at 0."""
+
+
+def part_names(bundle: Bundle, name: str) -> list[str]:
+    """The parts of one of the four words: "predictor" is prefill and extend. Raises ConfigError for none."""
+    found = [part for part in bundle.manifest.parts if part == name or part.startswith(name + "_")]
+    if not found:
+        words = sorted({part.partition("_")[0] for part in bundle.manifest.parts})
+        raise ConfigError(f"the bundle has no part {name!r}", where=bundle.folder, do=nearest(name, words))
+    return found
+
+
+def quantize_bundle(
+    bundle: Bundle,
+    out: Path,
+    precisions: Mapping[str, Scheme],
+    calibration_turns: int = CALIBRATION_TURNS,
+    keep: Mapping[str, Keep] | None = None,
+    measured: Mapping[str, Mapping[str, Ranges]] | None = None,
+) -> dict[str, Report]:
+    """Writes the bundle to `out`, which must be new or empty; the manifest comes last, so half a bundle is none.
+
+    `keep` and `measured` (ranges by part) stand in for the house's rules and for calibration. Raises BundleError,
+    ConfigError.
+    """
+    if out.exists() and any(out.iterdir()):
+        raise BundleError("the folder is not empty", where=out, do="give a new one")
+    names = {name: part_names(bundle, name) for name in precisions}
+    changed = {part for parts in names.values() for part in parts}
+    out.mkdir(parents=True, exist_ok=True)
+    _take_over(bundle, out, changed)
+    manifest, reports = bundle.manifest, {}
+    parts = dict(manifest.parts)
+    for name, scheme in precisions.items():
+        rule = (keep or {}).get(name) or keep_rule(name)
+        found = (measured or {}).get(name)
+        if scheme.calibrated and found is None:
+            found = calibrated(bundle, name, scheme, rule, calibration_turns)
+        sources = [bundle.part_path(part) for part in names[name]]
+        reports[name] = rewrite_together(sources, out, f"{name}.weights", scheme, rule, found)
+        if not reports[name].errors:
+            raise BundleError(f"no weight of {name} is quantised by {scheme.name}", where=bundle.folder)
+        for part in names[name]:
+            parts[part] = replace(parts[part], precision=scheme.name, data_files=(f"{name}.weights",))
+    said = {name: scheme.name for name, scheme in precisions.items()}
+    provenance = {**manifest.provenance, "quantized": said, "quantized_from": bundle.fingerprint}
+    write_manifest(out, replace(manifest, parts=parts, provenance=provenance, engines={}))
+    return reports
+
+
+def calibrated(bundle: Bundle, name: str, scheme: Scheme, keep: Keep, turns: int) -> dict[str, Ranges]:
+    """Ranges of the denoiser's activations over whole turns by the bundle's default plan."""
+    if name != "denoiser":
+        raise ConfigError(f"{scheme.name} of {name!r}", expected="the denoiser; weights alone elsewhere")
+    source = bundle.part_path(name)
+    recorded = RecordedDenoiser(source)
+    rooms = open_rooms(bundle, replace(open_engines(bundle), denoiser=recorded))
+    texts = instructions(bundle.manifest.world, turns, CALIBRATION_SEED)
+    for _ in render(rooms, texts, CALIBRATION_SEED):
+        pass
+    found = activations(source, (feeds for feeds, _ in recorded.steps), keep)
+    chosen = (matrix for matrix in matrices(load(source)) if matrix.name in found)
+    return {matrix.name: ranges(weight_of(matrix), found[matrix.name], scheme) for matrix in chosen}
+
+
+def _take_over(bundle: Bundle, out: Path, changed: set[str]) -> None:
+    """Every file that another part, the tokenizer or nobody in particular needs."""
+    manifest = bundle.manifest
+    replaced: set[str] = set()
+    for part in changed:
+        replaced |= {manifest.parts[part].file, *manifest.parts[part].data_files}
+    shared = {file for name, part in manifest.parts.items() if name not in changed for file in part.data_files}
+    engines = {engine.file for engine in manifest.engines.values()}
+    for name in manifest.files:
+        if name in (replaced - shared) | engines or name == MANIFEST:
+            continue
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(bundle.path(name), out / name)
+        except OSError:
+            shutil.copyfile(bundle.path(name), out / name)

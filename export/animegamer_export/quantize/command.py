@@ -1,0 +1,51 @@
+"""The command `animegamer-rt quantize`: a bundle in, a bundle with parts of another precision out.
+
+Knows options and what to print.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from animegamer_export.quantize.bundle import CALIBRATION_TURNS, quantize_bundle
+from animegamer_export.quantize.scheme import SCHEMES, Scheme, scheme
+from animegamer_rt.bundle import open_bundle
+from animegamer_rt.errors import ConfigError
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parses, writes the bundle, prints a line a part."""
+    parser = argparse.ArgumentParser(prog="animegamer-rt quantize", description=__doc__.split("\n")[0])
+    parser.add_argument("bundle", help="name or folder of the bundle to start from")
+    parser.add_argument("--precision", required=True, help=f"predictor=nf4,denoiser=w8a8 ..; of {', '.join(SCHEMES)}")
+    parser.add_argument("--block", type=int, help="weights a scale, for the 4-bit ones and int8 (default: 64)")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the new bundle")
+    parser.add_argument(
+        "--calibration-turns", type=int, default=CALIBRATION_TURNS, metavar="N", help="for fp8 and w8a8 (default: 4)"
+    )
+    options = parser.parse_args(arguments)
+    precisions = parse_precisions(options.precision, options.block)
+    reports = quantize_bundle(open_bundle(options.bundle), options.out, precisions, options.calibration_turns)
+    for name, report in reports.items():
+        print(
+            f"{name}: {report.scheme}, {len(report.errors)} weights (mean relative error {report.mean_error:.4f}), "
+            f"{len(report.kept)} kept, {report.bytes_before / 2**20:.1f} -> {report.bytes_after / 2**20:.1f} MiB"
+        )
+    print(f"see what it costs: animegamer-rt verify {options.out} --against {options.bundle}")
+    return 0
+
+
+def parse_precisions(text: str, block: int | None = None) -> dict[str, Scheme]:
+    """`predictor=nf4,denoiser=w8a8` as schemes by part. A block size goes to those that have blocks."""
+    found: dict[str, Scheme] = {}
+    for entry in text.split(","):
+        part, equals, name = (word.strip() for word in entry.partition("="))
+        if not equals or not part or part in found:
+            raise ConfigError(f"precision {entry!r}", expected="PART=PRECISION, a part once")
+        plain = scheme(name)
+        found[part] = scheme(name, block) if block is not None and plain.block is not None else plain
+    if block is not None and not any(one.block for one in found.values()):
+        raise ConfigError(f"blocks of {block}", found=text, expected="a precision with blocks")
+    return found

@@ -1,0 +1,34 @@
+"""Which weights stay at 16 bits, a rule a part.
+
+The evidence is in docs/QUANTIZATION.md, from `sensitivity`. Names are those of `graph.matrices`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+KEPT: Mapping[str, str] = MappingProxyType(
+    {
+        # Embeddings and the vocabulary's head are read a row at a time; the resamplers are the only way in and out of
+        # the shot, and small.
+        "predictor": r"embedding|resampler|(^|\.)head\.",
+        # adaLN and the two scalar embeddings multiply every token of a block; patches and head touch the latent itself.
+        "denoiser": r"modulation|(^|\.)(time|motion|patches|head)\.|unconditional|positions",
+        # Convolutions only: 16-bit floats, no blocks.
+        "vae": r".",
+        # Four small matrices, run when a game starts from a picture.
+        "encoder": r".",
+        "text_tower": r"embedding|relative",
+        "image_tower": r".",
+    }
+)
+
+
+def keep_rule(part: str) -> Callable[[str], bool]:
+    """The rule of a part ("denoiser", "predictor_prefill", ..); a part of another name keeps nothing."""
+    for name, pattern in KEPT.items():
+        if part == name or part.startswith(name + "_"):
+            return lambda weight, found=re.compile(pattern): found.search(weight) is not None  # type: ignore[misc]
+    return lambda weight: False

@@ -1,0 +1,38 @@
+"""How much memory loading ONNX files takes: measured in a process of its own, so that nothing else is in the figure.
+
+`python -m animegamer_export.quantize.memory FILE ..` prints MiB: the growth of the process's peak while onnxruntime
+loads the files on the CPU. Nothing is run. Unix only, where the system keeps the peak.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def load_memory_mib(paths: Sequence[Path]) -> float | None:
+    """Peak growth in MiB while the files are loaded together; None where the system does not say."""
+    if sys.platform == "win32":
+        return None
+    command = [sys.executable, "-m", "animegamer_export.quantize.memory", *map(str, paths)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return round(float(done.stdout), 1)
+
+
+def _main(paths: Sequence[str]) -> None:
+    import resource
+
+    from animegamer_export.quantize.turns import open_plain
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    held = [open_plain(Path(path)) for path in paths]
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert held
+    # Linux counts in KiB, macOS in bytes.
+    print((after - before) / (1024**2 if sys.platform == "darwin" else 1024))
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

@@ -1,0 +1,167 @@
+"""Converts a graph: the products of a matrix read its codes instead of its weight.
+
+Knows operators and their inputs; the codes come from `blocks`, the ranges of activations from `calibrate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from animegamer_export.quantize.blocks import Array, Quantized
+from animegamer_export.quantize.data_file import DataFile
+from animegamer_export.quantize.graph import Matrix, input_of
+from animegamer_export.quantize.scheme import Scheme
+
+MICROSOFT = "com.microsoft"
+INT4 = np.dtype(ml_dtypes.int4)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """What the activations of a matrix need: a scale for each of its products, and one factor an input (smoothing).
+
+    The weight was multiplied by `factors` [K] before it was quantised; the activations are divided by them.
+    """
+
+    scales: tuple[float, ...]
+    factors: Array | None = None
+
+
+def convert(
+    model: ir.Model, matrix: Matrix, made: Quantized, scheme: Scheme, data: DataFile, ranges: Ranges | None = None
+) -> None:
+    """Puts codes and scales in the place of one weight. The weight leaves the graph."""
+    graph = model.graph
+    if scheme.form in ("bnb4", "nbits"):
+        _as_operator(model, matrix, made, scheme, data)
+    else:
+        _as_dequantized(graph, matrix, made, scheme, data)
+        if ranges is not None:
+            _quantize_inputs(graph, matrix, scheme, ranges)
+    _forget(graph, matrix.weight)
+
+
+def _as_operator(model: ir.Model, matrix: Matrix, made: Quantized, scheme: Scheme, data: DataFile) -> None:
+    outputs, inputs = made.weight.shape
+    bits = 8 if scheme.code == "int8" else 4
+    attributes = {"K": inputs, "N": outputs, "block_size": scheme.block or 0}
+    attributes |= {"quant_type": 1} if scheme.form == "bnb4" else {"bits": bits}
+    model.graph.opset_imports.setdefault(MICROSOFT, 1)
+    codes = data.value(made.codes, f"{matrix.name}.{scheme.name}")
+    scales = data.value(made.scales.astype(matrix.dtype.numpy()), f"{matrix.name}.scales")
+    for value in (codes, scales):
+        model.graph.register_initializer(value)
+    for node in matrix.uses:
+        operator = "MatMulBnb4" if scheme.form == "bnb4" else "MatMulNBits"
+        product = ir.node(operator, [input_of(node), codes, scales], attributes, domain=MICROSOFT)
+        made_here, bias = [product], node.inputs[2] if len(node.inputs) > 2 else None
+        if bias is not None:
+            _describe(product.outputs[0], node.outputs[0])
+            made_here.append(ir.node("Add", [product.outputs[0], bias]))
+        _replace(model.graph, node, made_here)
+
+
+def _as_dequantized(graph: ir.Graph, matrix: Matrix, made: Quantized, scheme: Scheme, data: DataFile) -> None:
+    """The weight in its own layout, so that the products stay as they are."""
+    codes, scales, axis = made.codes, made.scales, 0
+    if scheme.form != "stored" and scheme.block:
+        axis = 1
+    if matrix.inputs_first:
+        codes, axis = codes.T, 1 - axis
+        scales = scales.T if scales.ndim == 2 else scales
+    stored = data.value(np.ascontiguousarray(codes), f"{matrix.name}.{scheme.name}", _type(codes.dtype))
+    graph.register_initializer(stored)
+    if scheme.form == "stored":
+        node = ir.node("Cast", [stored], {"to": matrix.dtype})
+    else:
+        scale_name = f"{matrix.name}.scales"
+        scale = data.value(np.ascontiguousarray(scales.astype(matrix.dtype.numpy())), scale_name)
+        graph.register_initializer(scale)
+        blocked = {"block_size": scheme.block} if scheme.block else {}
+        node = ir.node("DequantizeLinear", [stored, scale], {"axis": axis, **blocked})
+    out = node.outputs[0]
+    out.dtype, out.shape = matrix.dtype, matrix.weight.shape
+    ir.convenience.replace_all_uses_with(matrix.read, out)
+    graph.insert_before(graph[0], node)
+
+
+def _quantize_inputs(graph: ir.Graph, matrix: Matrix, scheme: Scheme, ranges: Ranges) -> None:
+    """Q and DQ before each product. Products that share input, scale and no factors share the pair."""
+    if len(ranges.scales) != len(matrix.uses):
+        ranges = Ranges((max(ranges.scales),) * len(matrix.uses), ranges.factors)
+    zero_type = np.dtype(ml_dtypes.float8_e4m3fn) if scheme.code == "fp8" else np.dtype(np.int8)
+    for node, number in zip(matrix.uses, ranges.scales, strict=True):
+        source = input_of(node)
+        name = f"{source.name}.{scheme.name}"
+        if ranges.factors is not None:
+            inverse = np.asarray(1 / ranges.factors, matrix.dtype.numpy())
+            smooth = ir.node("Mul", [source, _constant(graph, inverse, f"{matrix.name}.smooth")])
+            _describe(smooth.outputs[0], source)
+            graph.insert_before(node, smooth)
+            source, name = smooth.outputs[0], f"{matrix.name}.{source.name}.{scheme.name}"
+        scale = _constant(graph, np.asarray(number, matrix.dtype.numpy()), f"{name}.scale")
+        zero = _constant(graph, np.zeros((), zero_type), f"{scheme.name}.zero")
+        pair = _existing_pair(source, scale)
+        if pair is None:
+            quantize = ir.node("QuantizeLinear", [source, scale, zero])
+            back = ir.node("DequantizeLinear", [quantize.outputs[0], scale, zero])
+            quantize.outputs[0].shape, quantize.outputs[0].dtype = source.shape, _type(zero_type)
+            _describe(back.outputs[0], source)
+            graph.insert_before(node, [quantize, back])
+            pair = back.outputs[0]
+        node.replace_input_with(0, pair)
+
+
+def _existing_pair(source: ir.Value, scale: ir.Value) -> ir.Value | None:
+    for node, _ in source.uses():
+        if node.op_type == "QuantizeLinear" and node.inputs[1] is scale:
+            ((after, _),) = node.outputs[0].uses()
+            return after.outputs[0]
+    return None
+
+
+def _constant(graph: ir.Graph, array: npt.NDArray[np.generic], name: str) -> ir.Value:
+    """A small initializer, the same value for the same name and number."""
+    held = graph.initializers.get(name)
+    if held is not None and held.const_value is not None and np.array_equal(held.const_value.numpy(), array):
+        return held
+    if held is not None:
+        name = f"{name}.{len(graph.initializers)}"
+    tensor = ir.tensor(array, dtype=_type(array.dtype), name=name)
+    value = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
+    graph.register_initializer(value)
+    return value
+
+
+def _replace(graph: ir.Graph, node: ir.Node, by: Sequence[ir.Node]) -> None:
+    """New nodes in the place of one; the last one's output takes over its output, name and all."""
+    old, new = node.outputs[0], by[-1].outputs[0]
+    new.name = old.name
+    _describe(new, old)
+    graph.insert_before(node, by)
+    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+    graph.remove(node, safe=True)
+
+
+def _forget(graph: ir.Graph, weight: ir.Value) -> None:
+    """Takes out a weight and the Cast and Transpose that nobody reads any more."""
+    for node in [node for node, _ in weight.uses() if node.op_type in ("Cast", "Transpose")]:
+        _forget(graph, node.outputs[0])
+        if not node.outputs[0].uses():
+            graph.remove(node, safe=True)
+    if weight.name is not None and weight.name in graph.initializers and not weight.uses():
+        del graph.initializers[weight.name]
+
+
+def _describe(value: ir.Value, like: ir.Value) -> None:
+    value.type, value.shape = like.type, like.shape
+
+
+def _type(dtype: np.dtype[np.generic]) -> ir.DataType:
+    return ir.DataType.from_numpy(dtype)

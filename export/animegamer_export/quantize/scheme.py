@@ -1,0 +1,70 @@
+"""What the name of a precision means: how a weight is stored and which operator reads it.
+
+Knows names only; the numbers are made in `blocks`, the graphs written in `weights`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal
+
+from animegamer_rt.config import nearest
+from animegamer_rt.errors import ConfigError
+
+BLOCK = 64
+"""Weights that share a scale, along the inputs: bitsandbytes' size for NF4, and the one TensorRT builds fastest."""
+
+Form = Literal["stored", "bnb4", "nbits", "dequantized", "quantized inputs"]
+"""stored: another float type and a Cast. bnb4, nbits: onnxruntime's MatMulBnb4 and MatMulNBits. dequantized: the
+standard's DequantizeLinear before the product. quantized inputs: the same, and the activations through Q and DQ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """One precision. `block` weights share a scale; None is one scale an output channel (or none at all)."""
+
+    name: str
+    form: Form
+    code: Literal["fp16", "bf16", "nf4", "int8", "int4", "fp8"]
+    block: int | None = None
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether it needs the activations' ranges."""
+        return self.form == "quantized inputs"
+
+
+SCHEMES: Mapping[str, Scheme] = MappingProxyType(
+    {
+        scheme.name: scheme
+        for scheme in (
+            Scheme("fp16", "stored", "fp16"),
+            Scheme("bf16", "stored", "bf16"),
+            Scheme("nf4", "bnb4", "nf4", BLOCK),
+            Scheme("int8", "nbits", "int8", BLOCK),
+            Scheme("int4", "nbits", "int4", BLOCK),
+            Scheme("int8-qdq", "dequantized", "int8"),
+            Scheme("int4-qdq", "dequantized", "int4", BLOCK),
+            Scheme("fp8", "quantized inputs", "fp8"),
+            Scheme("w8a8", "quantized inputs", "int8"),
+        )
+    }
+)
+"""Those that end in -qdq and fp8 and w8a8 are in the standard's operators, which TensorRT reads; nf4, int8 and int4 are
+onnxruntime's own."""
+
+
+def scheme(name: str, block: int | None = None) -> Scheme:
+    """The scheme of that name, with another block size if given. Raises ConfigError."""
+    if name not in SCHEMES:
+        raise ConfigError(f"unknown precision {name!r}", expected=", ".join(SCHEMES), do=nearest(name, SCHEMES))
+    found = SCHEMES[name]
+    if block is None:
+        return found
+    if found.block is None or block < 16 or block & (block - 1):
+        raise ConfigError(
+            f"{name} in blocks of {block}", expected="a power of two from 16, for nf4, int8, int4 or int4-qdq"
+        )
+    return replace(found, block=block)

@@ -1,0 +1,52 @@
+"""What each kind of weight costs when it alone is quantised: the evidence for what `keep` keeps.
+
+A kind is a weight's name without its block's number. Measured on single denoiser steps, from the full precision's own
+states, or on the predictor's shots.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from animegamer_export.quantize.blocks import relative_error
+from animegamer_export.quantize.calibrate import Feeds, activations
+from animegamer_export.quantize.graph import matrices
+from animegamer_export.quantize.scheme import Scheme
+from animegamer_export.quantize.smooth import ranges
+from animegamer_export.quantize.turns import open_plain
+from animegamer_export.quantize.weights import load, rewrite, weight_of
+
+
+def kind(name: str) -> str:
+    """blocks.3.block.mlp_in.weight -> blocks.*.mlp_in."""
+    bare = re.sub(r"blocks\.\d+\.(block\.)?", "blocks.*.", name).removesuffix(".weight")
+    # The denoiser's graph holds queries, keys and values as weights.0, 1 and 2.
+    named = dict(zip("012", ("query", "key", "value"), strict=True))
+    return re.sub(r"weights\.(\d)$", lambda found: f"attention.{named.get(found[1], found[1])}", bare)
+
+
+def by_kind(source: Path, scheme: Scheme, runs: Sequence[Feeds], output: str) -> Iterator[tuple[str, int, float]]:
+    """(kind, weights of that kind, mean relative error of `output` over the runs), one kind at a time."""
+    plain = open_plain(source)
+    true = [plain.run([output], dict(feeds))[0] for feeds in runs]
+    found = matrices(load(source))
+    measured = None
+    if scheme.calibrated:
+        seen = activations(source, runs, lambda name: False)
+        measured = {one.name: ranges(weight_of(one), seen[one.name], scheme) for one in found}
+    for one in dict.fromkeys(kind(matrix.name) for matrix in found):
+        with tempfile.TemporaryDirectory() as folder:
+            target = Path(folder) / source.name
+            report = rewrite(source, target, scheme, lambda name, one=one: kind(name) != one, measured)  # type: ignore[misc]
+            session = open_plain(target)
+            errors = [
+                relative_error(session.run([output], dict(feeds))[0], expected)
+                for feeds, expected in zip(runs, true, strict=True)
+            ]
+            del session
+        yield one, len(report.errors), float(np.mean(errors))

@@ -1,0 +1,49 @@
+"""Creates the ranges of one matrix's activations, and moves its outliers into the weight where that pays.
+
+Source: SmoothQuant (Xiao et al. 2023): inputs are divided, and the weight's columns multiplied, by
+max|x|^a / max|w|^(1-a). Knows arrays; nothing of graphs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from animegamer_export.quantize.blocks import FP8_LARGEST, TINY, Array, create, relative_error, rounded
+from animegamer_export.quantize.calibrate import Activation
+from animegamer_export.quantize.nodes import Ranges
+from animegamer_export.quantize.scheme import Scheme
+
+STRENGTHS = (0.5, 0.75)
+"""Values of a that are tried; 0.5 is the paper's, 0.75 its choice for models with larger outliers."""
+
+WORTH = 0.9
+"""Smoothing costs one more multiplication a token: it must lower the product's error to this share at least."""
+
+
+def ranges(weight: Array, activation: Activation, scheme: Scheme) -> Ranges:
+    """Scales of the activations, with smoothing if the product of the recorded rows gains by it."""
+    plain = _ranges(activation.largest, scheme, None)
+    best, least = plain, WORTH * product_error(weight, activation, scheme, plain)
+    largest = np.maximum(activation.largest.max(axis=0), TINY)
+    columns = np.maximum(np.abs(weight).max(axis=0), TINY)
+    for strength in STRENGTHS:
+        factors = (largest**strength / columns ** (1 - strength)).astype(np.float32)
+        factors = np.clip(factors / np.exp(np.log(factors).mean()), 1e-3, 1e3).astype(np.float32)
+        tried = _ranges(activation.largest, scheme, factors)
+        error = product_error(weight, activation, scheme, tried)
+        if error < least:
+            best, least = tried, error
+    return best
+
+
+def product_error(weight: Array, activation: Activation, scheme: Scheme, by: Ranges) -> float:
+    """Relative error of the recorded rows times the weight [N, K], both quantised."""
+    factors = np.ones(weight.shape[1], np.float32) if by.factors is None else by.factors
+    rows, _ = rounded(activation.rows / factors, np.float32(max(by.scales)), scheme.code)
+    return relative_error(rows @ create(weight * factors, scheme).weight.T, activation.rows @ weight.T)
+
+
+def _ranges(largest: Array, scheme: Scheme, factors: Array | None) -> Ranges:
+    seen = largest if factors is None else largest / factors
+    top = FP8_LARGEST if scheme.code == "fp8" else 127.0
+    return Ranges(tuple(float(max(row.max(), TINY)) / top for row in seen), factors)

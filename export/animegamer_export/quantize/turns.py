@@ -1,0 +1,102 @@
+"""Turns to calibrate and compare by: instructions from a bundle's world, and the inputs of its denoiser's steps.
+
+Knows the runtime's rooms; nothing of precisions.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+
+from animegamer_export.quantize.calibrate import Feeds, plain_options
+from animegamer_rt.backends.contract import FloatArray
+from animegamer_rt.manifest import World
+from animegamer_rt.pipeline import Rooms
+from animegamer_rt.state import Instruction, motion_scope
+
+RELEASE = World(
+    characters=("Qiqi", "Ponyo"),
+    motions=("fly on broomstick", "run", "wave", "sit", "read a book", "walk", "turn", "play the violin"),
+    adverbs=("slowly", "gently", "smoothly", "quickly", "wildly"),
+    places=("sky", "street", "room", "town", "railway", "forest", "beach", "sea"),
+)
+"""The words of the published demo's instructions, for bundles that say nothing of their world."""
+
+
+def instructions(world: World, count: int, seed: int = 0) -> list[str]:
+    """`count` captions of the world's words, the same for the same seed."""
+    if not (world.characters and world.motions and world.places):
+        world = RELEASE
+    chance, texts = random.Random(seed), []
+    for _ in range(count):
+        motion = " ".join((*(chance.choice(world.adverbs or ("",)),), chance.choice(world.motions))).strip()
+        place = f"{chance.choice(('day', 'night'))} {chance.choice(world.places)}"
+        texts.append(f"Character: {chance.choice(world.characters)}; Motion: {motion}; Background: {place}.")
+    return texts
+
+
+@dataclass(slots=True)
+class RecordedDenoiser:
+    """A DenoiserPart over a session of its own that keeps the inputs, and the answer x0, of every step (or none)."""
+
+    path: Path
+    keep: bool = True
+    session: onnxruntime.InferenceSession = field(init=False)
+    steps: list[tuple[Feeds, FloatArray]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.session = open_plain(self.path)
+
+    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> RecordedDenoiser._Turn:
+        """As DenoiserPart.begin."""
+        return RecordedDenoiser._Turn(self, latent, shot, motion_scope)
+
+    class _Turn:
+        def __init__(self, part: RecordedDenoiser, latent: FloatArray, shot: FloatArray, scope: float) -> None:
+            self.part, self.shot, self.scope = part, shot, scope
+            self.state = (latent, np.zeros_like(latent), np.zeros_like(latent))
+
+        def step(self, coefficients: FloatArray, timestep: float, rows: tuple[int, ...], noise: FloatArray) -> None:
+            feeds: dict[str, npt.NDArray[Any]] = {
+                **dict(zip(("latent", "x0_prev", "difference"), self.state, strict=True)),
+                "noise": noise,
+                "coefficients": coefficients,
+                "timestep": np.array([timestep], np.float32),
+                "motion_scope": np.array([self.scope], np.float32),
+                "shot": self.shot[None],
+                "rows": np.array(rows, np.int64),
+            }
+            self.state = tuple(self.part.session.run(("next_latent", "x0", "next_difference"), feeds))
+            if self.part.keep:
+                self.part.steps.append((feeds, self.state[1]))
+
+        def latent(self) -> FloatArray:
+            latent: FloatArray = self.state[0]
+            return latent
+
+
+def open_plain(path: Path) -> onnxruntime.InferenceSession:
+    """A session on the CPU with nothing special about it."""
+    return onnxruntime.InferenceSession(str(path), plain_options(), providers=["CPUExecutionProvider"])
+
+
+def render(rooms: Rooms, texts: list[str], seed: int) -> Iterator[tuple[FloatArray, float, FloatArray]]:
+    """(shot, motion scope, latent) of first turns."""
+    rules = rooms.bundle.manifest.compatibility
+    for number, text in enumerate(texts):
+        prediction = rooms.predictor.predict((), Instruction.parse(text))
+        scope = motion_scope(prediction.game_state, rules.motion_table, rules.motion_source)
+        yield prediction.shot, scope, denoise(rooms, prediction.shot, scope, seed + number)
+
+
+def denoise(rooms: Rooms, shot: FloatArray, scope: float, seed: int) -> FloatArray:
+    """The latent of a shot."""
+    *_, last = rooms.denoiser.denoise(shot, scope, rooms.denoiser.draw_noise(seed, 1))
+    return last.latent

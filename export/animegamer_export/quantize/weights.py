@@ -1,0 +1,186 @@
+"""Rewrites ONNX files with external data to another precision, tensor by tensor.
+
+Knows files, graphs and their order; codes are made in `blocks`, nodes in `nodes`. One weight is in memory at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+from animegamer_export.quantize.blocks import Array, create, relative_error
+from animegamer_export.quantize.data_file import INLINE_BYTES, DataFile
+from animegamer_export.quantize.graph import FLOATS, Matrix, matrices
+from animegamer_export.quantize.nodes import Ranges, convert
+from animegamer_export.quantize.scheme import Scheme
+from animegamer_rt.errors import BundleError
+
+Keep = Callable[[str], bool]
+TABLES = re.compile(r"positions")
+"""Added to what the patches carry, and not learned: they stay float32 whatever the weights are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a rewriting did. `errors` is the relative error of each quantised weight; bytes are of graph and data."""
+
+    scheme: str
+    errors: Mapping[str, float]
+    kept: tuple[str, ...]
+    bytes_before: int
+    bytes_after: int
+
+    @property
+    def mean_error(self) -> float:
+        """Over the quantised weights; 0 when there are none."""
+        return float(np.mean(list(self.errors.values()))) if self.errors else 0.0
+
+
+def rewrite(
+    source: Path, target: Path, scheme: Scheme, keep: Keep, ranges: Mapping[str, Ranges] | None = None
+) -> Report:
+    """Rewrites one file; its data go to `<target's stem>.weights`. See `rewrite_together`."""
+    return rewrite_together([source], target.parent, f"{target.stem}.weights", scheme, keep, ranges, (target.name,))
+
+
+def rewrite_together(
+    sources: Sequence[Path],
+    folder: Path,
+    weights: str,
+    scheme: Scheme,
+    keep: Keep,
+    ranges: Mapping[str, Ranges] | None = None,
+    names: Sequence[str] = (),
+) -> Report:
+    """Rewrites graphs that share weights, over one new data file in another folder. Sources are left as they are.
+
+    `keep` says of a weight's name (`graph.matrices`) that it stays; fp16 and bf16 do not ask it. `ranges` are needed
+    where `scheme.calibrated`.
+    Files appear whole or not at all, the data first. Raises BundleError for a source that cannot be read, or ranges
+    that are missing.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    sources = [source.resolve() for source in sources]
+    names = names or [source.name for source in sources]
+    targets = [folder / name for name in names]
+    taken = set(sources) | {(source.parent / place).resolve() for source in sources for place in data_files(source)}
+    if taken & {path.resolve() for path in (*targets, folder / weights)}:
+        raise BundleError("a part cannot be rewritten in its own place", where=folder, do="give another folder")
+    errors: dict[str, float] = {}
+    kept: dict[str, None] = {}
+    partial = folder / f"{weights}.part"
+    try:
+        with partial.open("wb") as file:
+            work = _Work(scheme, keep, ranges, DataFile(file, weights), errors, kept)
+            models = [work.rewritten(source) for source in sources]
+        os.replace(partial, folder / weights)
+    finally:
+        partial.unlink(missing_ok=True)
+    for model, target in zip(models, targets, strict=True):
+        part = target.with_name(target.name + ".part")
+        part.write_bytes(ir.to_proto(model).SerializeToString())
+        os.replace(part, target)
+    after = sum(path.stat().st_size for path in (*targets, folder / weights))
+    before = sum(path.stat().st_size for path in taken)
+    return Report(scheme.name, errors, tuple(kept), before, after)
+
+
+def load(source: Path) -> ir.Model:
+    """A graph with its weights left on disk. Raises BundleError when it is not one."""
+    try:
+        return ir.load(source)
+    except (OSError, ValueError, DecodeError) as error:
+        raise BundleError("not a readable ONNX file", where=source, found=str(error)) from error
+
+
+def data_files(source: Path) -> list[str]:
+    """Names of the files that hold a graph's weights."""
+    tensors = [value.const_value for value in load(source).graph.initializers.values()]
+    return sorted({str(tensor.location) for tensor in tensors if isinstance(tensor, ir.ExternalTensor)})
+
+
+def weight_of(matrix: Matrix) -> Array:
+    """A matrix float32 [outputs, inputs], read from disk."""
+    tensor = matrix.weight.const_value
+    assert tensor is not None
+    stored = tensor.numpy().astype(np.float32)
+    return np.ascontiguousarray(stored.T) if matrix.inputs_first else stored
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    scheme: Scheme
+    keep: Keep
+    ranges: Mapping[str, Ranges] | None
+    data: DataFile
+    errors: dict[str, float]
+    kept: dict[str, None]
+
+    def rewritten(self, source: Path) -> ir.Model:
+        model = load(source)
+        found = matrices(model)
+        if self.scheme.form == "stored":
+            self.store(model, {matrix.weight: matrix.name for matrix in found})
+        else:
+            for matrix in found:
+                if self.keep(matrix.name):
+                    self.kept[matrix.name] = None
+                else:
+                    self.quantize(model, matrix, source)
+        for name, value in model.graph.initializers.items():
+            tensor = value.const_value
+            if tensor is not None and not _is_in(tensor, self.data):
+                value.const_value = self.data.keep(tensor, name)
+        return model
+
+    def quantize(self, model: ir.Model, matrix: Matrix, source: Path) -> None:
+        found = None
+        if self.scheme.calibrated:
+            found = (self.ranges or {}).get(matrix.name)
+            if found is None:
+                raise BundleError(
+                    f"{self.scheme.name} needs the range of what {matrix.name} reads",
+                    where=source,
+                    do="calibrate first",
+                )
+        weight = weight_of(matrix)
+        true = weight
+        if found is not None and found.factors is not None:
+            weight = weight * found.factors
+        made = create(weight, self.scheme)
+        restored = made.weight if found is None or found.factors is None else made.weight / found.factors
+        self.errors[matrix.name] = relative_error(restored, true)
+        convert(model, matrix, made, self.scheme, self.data, found)
+
+    def store(self, model: ir.Model, names: Mapping[ir.Value, str]) -> None:
+        """Another float type for all that is larger than a vector: convolutions and embeddings too."""
+        wanted = ir.DataType.FLOAT16 if self.scheme.code == "fp16" else ir.DataType.BFLOAT16
+        for stored, value in list(model.graph.initializers.items()):
+            tensor = value.const_value
+            if tensor is None or tensor.dtype not in FLOATS or tensor.dtype == wanted or tensor.nbytes < INLINE_BYTES:
+                continue
+            shape = tuple(tensor.shape.numpy())
+            # Frequencies are vectors with an axis of one; at 16 bits they would turn late positions by a radian.
+            if sum(length > 1 for length in shape) < 2:
+                continue
+            name = names.get(value, stored.removesuffix(".fp16"))
+            if TABLES.search(name):
+                self.kept[name] = None
+                continue
+            (node, _), *others = value.uses()
+            read = node.outputs[0] if node.op_type == "Cast" and not others else value
+            weight = tensor.numpy().astype(np.float32)
+            made = create(weight, self.scheme)
+            self.errors[name] = relative_error(made.weight, weight)
+            convert(model, Matrix(name, value, read, (), inputs_first=False), made, self.scheme, self.data)
+
+
+def _is_in(tensor: ir.TensorProtocol, data: DataFile) -> bool:
+    return isinstance(tensor, ir.ExternalTensor) and tensor.location == data.name and not tensor.base_dir

@@ -1,0 +1,224 @@
+"""Compares a bundle with the one it was made from, part by part: shot, strengths, steps, latent, frames.
+
+Each part is given the reference's inputs, so that no error is counted twice. It knows the runtime's rooms and nothing
+of precisions: any two bundles of one geometry and tokenizer can be compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from animegamer_export.quantize.blocks import relative_error
+from animegamer_export.quantize.bundle import part_names
+from animegamer_export.quantize.memory import load_memory_mib
+from animegamer_export.quantize.turns import RecordedDenoiser, denoise, instructions, open_plain, render
+from animegamer_rt import machine
+from animegamer_rt.backends.contract import Engines, FloatArray, Frames
+from animegamer_rt.backends.onnxruntime import open_engines
+from animegamer_rt.bundle import Bundle, open_bundle
+from animegamer_rt.errors import BundleError
+from animegamer_rt.pipeline import Rooms, open_rooms
+from animegamer_rt.prompt import PastTurn
+from animegamer_rt.state import Instruction
+
+PARTS = ("predictor", "denoiser", "vae")
+GAME_TURNS = 2
+"""Instructions are played as games of two turns: half of the prompts carry an earlier shot."""
+
+Figures = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How much is compared: instructions for the predictor, turns of `plan` (None: the default) for the others."""
+
+    instructions: int = 200
+    turns: int = 4
+    plan: str | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The bundle that is tried and the one it is compared with, both loaded."""
+
+    tried: Rooms
+    true: Rooms
+    tried_bundle: Bundle
+    true_bundle: Bundle
+    true_engines: Engines
+
+
+def compare(bundle: Bundle, against: Bundle, amount: Amount, parts: Sequence[str] = ()) -> dict[str, Figures]:
+    """Figures of each part that differs (or of the `parts` named): errors, bytes, memory to load.
+
+    Raises BundleError when the two are not of one geometry, or when nothing differs.
+    """
+    if bundle.manifest.geometry != against.manifest.geometry or bundle.manifest.sizes != against.manifest.sizes:
+        raise BundleError("the bundles are not of one size", where=bundle.folder, expected=f"that of {against.folder}")
+    parts = parts or [name for name in PARTS if _files(bundle, name) != _files(against, name)]
+    if not parts:
+        raise BundleError("the bundles have the same parts", where=bundle.folder, found=f"those of {against.folder}")
+    engines = open_engines(against)
+    tried = engines if tuple(parts) == ("denoiser",) else open_engines(bundle)
+    if "denoiser" in parts:
+        # A session that computes what the graph says: the runtime's own may fuse what it must not (see plain_options).
+        tried = replace(tried, denoiser=RecordedDenoiser(bundle.part_path("denoiser"), keep=False))
+    rooms = open_rooms(bundle, tried, amount.plan)
+    pair = _Pair(rooms, open_rooms(against, engines, amount.plan), bundle, against, engines)
+    compared = {"predictor": _predictor, "denoiser": _denoiser, "vae": _vae}
+    return {
+        name: {
+            "precision": bundle.manifest.parts[part_names(bundle, name)[0]].precision,
+            "against": against.manifest.parts[part_names(against, name)[0]].precision,
+            **compared[name](pair, amount),
+            "bytes": part_bytes(bundle, name),
+            "bytes_before": part_bytes(against, name),
+            "load_mib": load_memory_mib([bundle.part_path(part) for part in part_names(bundle, name)]),
+            "load_mib_before": load_memory_mib([against.part_path(part) for part in part_names(against, name)]),
+        }
+        for name in parts
+    }
+
+
+def part_bytes(bundle: Bundle, name: str) -> int:
+    """Bytes of a part's graphs and weights."""
+    return sum(bundle.manifest.files[file].bytes for file in _files(bundle, name))
+
+
+def _files(bundle: Bundle, name: str) -> dict[str, str]:
+    parts = [bundle.manifest.parts[part] for part in part_names(bundle, name)]
+    files = [file for part in parts for file in (part.file, *part.data_files)]
+    return {file: bundle.manifest.files[file].sha256 for file in files}
+
+
+def _predictor(pair: _Pair, amount: Amount) -> Figures:
+    """Shots and strengths of the same prompts; earlier shots are the reference's."""
+    errors, same, slots = [], 0, 0
+    history: list[PastTurn] = []
+    for number, text in enumerate(instructions(pair.true_bundle.manifest.world, amount.instructions, amount.seed)):
+        if number % GAME_TURNS == 0:
+            history = []
+        instruction = Instruction.parse(text)
+        true = pair.true.predictor.predict(history, instruction)
+        tried = pair.tried.predictor.predict(history, instruction)
+        errors.append(relative_error(tried.shot, true.shot))
+        same += tried.game_state == true.game_state
+        slots += sum(
+            getattr(tried.game_state, name) == getattr(true.game_state, name)
+            for name in ("motion_level", "social", "entertainment", "stamina")
+        )
+        history.append(PastTurn(text, true.game_state, true.shot.astype(np.float16)))
+    return {
+        "instructions": amount.instructions,
+        "shot_relative_error": _mean(errors),
+        "shot_relative_error_max": round(max(errors), 6),
+        "four_strengths_equal": same,
+        "strengths_equal": slots,
+    }
+
+
+def _denoiser(pair: _Pair, amount: Amount) -> Figures:
+    """Single steps from the reference's states (x0), and whole turns, where errors add up; frames by its own vae."""
+    recorded = RecordedDenoiser(pair.true_bundle.part_path("denoiser"))
+    rooms = open_rooms(pair.true_bundle, replace(pair.true_engines, denoiser=recorded), amount.plan)
+    latents, shots, decibels = [], [], []
+    for number, (shot, scope, latent) in enumerate(render(rooms, _texts(pair, amount), amount.seed)):
+        tried = denoise(pair.tried, shot, scope, amount.seed + number)
+        latents.append(relative_error(tried, latent))
+        decibels.append(psnr(_decode(pair.true, tried), _decode(pair.true, latent)))
+        shots.append(shot)
+    session = open_plain(pair.tried_bundle.part_path("denoiser"))
+    steps = [relative_error(session.run(("x0",), dict(feeds))[0], x0) for feeds, x0 in recorded.steps]
+    return {
+        "turns": amount.turns,
+        "plan": pair.true.plan_name,
+        "step_relative_error": _mean(steps),
+        "step_relative_error_max": round(max(steps), 6),
+        "latent_relative_error": _mean(latents),
+        "frames_psnr_db": round(float(np.mean(decibels)), 2),
+    }
+
+
+def _vae(pair: _Pair, amount: Amount) -> Figures:
+    """Frames of the reference's latents."""
+    decibels, largest = [], 0
+    for _, _, latent in render(pair.true, _texts(pair, amount), amount.seed):
+        tried, true = _decode(pair.tried, latent), _decode(pair.true, latent)
+        decibels.append(psnr(tried, true))
+        largest = max(largest, int(np.abs(tried.astype(np.int16) - true).max()))
+    return {
+        "turns": amount.turns,
+        "plan": pair.true.plan_name,
+        "frames_psnr_db": round(float(np.mean(decibels)), 2),
+        "frames_max_error": largest,
+    }
+
+
+def psnr(found: Frames, expected: Frames) -> float:
+    """Decibels of two clips uint8 of one shape; 100 when they are equal."""
+    squared = float(np.mean((found.astype(np.float32) - expected) ** 2))
+    return min(100.0, 10 * float(np.log10(255.0**2 / max(squared, 1e-9))))
+
+
+def _texts(pair: _Pair, amount: Amount) -> list[str]:
+    return instructions(pair.true_bundle.manifest.world, amount.turns, amount.seed)
+
+
+def _decode(rooms: Rooms, latent: FloatArray) -> Frames:
+    return np.stack(list(rooms.vae.decode(latent)))
+
+
+def _mean(errors: Sequence[float]) -> float:
+    return round(float(np.mean(errors)), 6)
+
+
+def lines(figures: Mapping[str, Figures]) -> Iterator[str]:
+    """What a person reads: a line a figure."""
+    for part, found in figures.items():
+        yield f"{part}: {found['precision']} against {found['against']}"
+        for name, value in found.items():
+            if name not in ("precision", "against"):
+                yield f"  {name.replace('_', ' '):28s} {value}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command `animegamer-rt verify`."""
+    parser = argparse.ArgumentParser(prog="animegamer-rt verify", description=__doc__.split("\n")[0])
+    parser.add_argument("bundle", help="name or folder of the bundle that is tried")
+    parser.add_argument("--against", required=True, metavar="BUNDLE", help="the bundle it was made from")
+    parser.add_argument("--parts", default="", help="of predictor,denoiser,vae (default: those that differ)")
+    parser.add_argument("--instructions", type=int, default=200, metavar="N", help="prompts (default: 200)")
+    parser.add_argument("--turns", type=int, default=4, metavar="N", help="whole turns (default: 4)")
+    parser.add_argument("--plan", help="exact, balanced or fast (default: the bundle's default)")
+    parser.add_argument("--results", type=Path, metavar="DIR", help="write a record there")
+    options = parser.parse_args(arguments)
+    parts = [name for name in options.parts.split(",") if name]
+    if min(options.instructions, options.turns) < 1 or set(parts) - set(PARTS):
+        parser.error(f"numbers from 1, and parts of {', '.join(PARTS)}")
+    amount = Amount(options.instructions, options.turns, options.plan)
+    bundle, against = open_bundle(options.bundle), open_bundle(options.against)
+    figures = compare(bundle, against, amount, parts)
+    print("\n".join(lines(figures)))
+    if options.results is not None:
+        print(write_record(options.results, bundle, against, figures))
+    return 0
+
+
+def write_record(results: Path, bundle: Bundle, against: Bundle, figures: Mapping[str, Figures]) -> Path:
+    """One JSON of a comparison."""
+    record = {
+        **machine.heading("onnxruntime"),
+        "kind": "verify",
+        "bundle": bundle.manifest.name,
+        "fingerprint": bundle.fingerprint,
+        "against": against.fingerprint,
+        "parts": figures,
+    }
+    return machine.write_record(results, f"verify-{bundle.manifest.name}", record)

@@ -1,0 +1,214 @@
+"""Claims about rewritten graphs, on one of four small products in the forms that our exports have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+import pytest
+
+from animegamer_export.quantize import calibrate
+from animegamer_export.quantize.blocks import create, relative_error
+from animegamer_export.quantize.graph import matrices, weight_names
+from animegamer_export.quantize.keep import keep_rule
+from animegamer_export.quantize.nodes import Ranges
+from animegamer_export.quantize.scheme import SCHEMES, scheme
+from animegamer_export.quantize.smooth import product_error, ranges
+from animegamer_export.quantize.turns import open_plain
+from animegamer_export.quantize.weights import data_files, load, rewrite, rewrite_together, weight_of
+from animegamer_rt.errors import BundleError
+
+Array = npt.NDArray[Any]
+WIDTH, INNER, ROWS = 64, 128, 200
+RANDOM = np.random.default_rng(3)
+X = RANDOM.standard_normal((ROWS, WIDTH), np.float32)
+# Outliers in a few inputs, as language models have them: what smoothing is for.
+SPIKED = X * np.where(np.arange(WIDTH) % 16 == 0, 30, 1).astype(np.float32)
+WEIGHTS = {
+    "first.weight": RANDOM.standard_normal((INNER, WIDTH)).astype(np.float16) / np.float16(8),
+    "second.weight": RANDOM.standard_normal((WIDTH, INNER)).astype(np.float16) / np.float16(16),
+    "table": RANDOM.standard_normal((WIDTH, WIDTH)).astype(np.float16),
+    "val_9": RANDOM.standard_normal((INNER, WIDTH)).astype(np.float16) / np.float16(8),
+}
+BIAS = RANDOM.standard_normal(INNER).astype(np.float32)
+
+
+def keep_table(name: str) -> bool:
+    return name == "table"
+
+
+def write(path: Path, weights: Mapping[str, Array] = WEIGHTS) -> Path:
+    """y = gelu(x first^T + bias) second^T; z = gelu(x first^T + bias) val_9 + the table's mean."""
+
+    def initializer(name: str, array: Array) -> ir.Value:
+        tensor = ir.tensor(array, name=name)
+        return ir.Value(name=name, shape=tensor.shape, type=ir.TensorType(tensor.dtype), const_value=tensor)
+
+    def value(name: str, *shape: int | str) -> ir.Value:
+        return ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(ir.DataType.FLOAT))
+
+    held = [initializer(f"{name}.fp16", weights[name]) for name in WEIGHTS]
+    bias, x = initializer("bias", BIAS), value("x", "rows", WIDTH)
+    casts = [ir.node("Cast", [weight], {"to": ir.DataType.FLOAT}) for weight in held]
+    for cast, weight in zip(casts, held, strict=True):
+        cast.outputs[0].dtype, cast.outputs[0].shape = ir.DataType.FLOAT, weight.shape
+    first, second, table, last = (cast.outputs[0] for cast in casts)
+    inner = ir.node("Gemm", [x, first, bias], {"transB": 1}, outputs=[value("inner", "rows", INNER)])
+    bent = ir.node("Gelu", [inner.outputs[0]], outputs=[value("bent", "rows", INNER)])
+    down = ir.node("Gemm", [bent.outputs[0], second], {"transB": 1}, outputs=[value("y", "rows", WIDTH)])
+    other = ir.node("MatMul", [bent.outputs[0], last], outputs=[value("product", "rows", WIDTH)])
+    mean = ir.node("ReduceMean", [table], {"keepdims": 0}, outputs=[value("mean")])
+    z = ir.node("Add", [other.outputs[0], mean.outputs[0]], outputs=[value("z", "rows", WIDTH)])
+    graph = ir.Graph(
+        [x],
+        [down.outputs[0], z.outputs[0]],
+        nodes=[*casts, inner, bent, down, other, mean, z],
+        initializers=[*held, bias],
+        opset_imports={"": 23},
+        name="small",
+    )
+    ir.save(ir.Model(graph, ir_version=10), path, external_data=f"{path.stem}.weights")
+    return path
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("source") / "small.onnx")
+
+
+def run(path: Path, x: Array = X) -> list[Array]:
+    return list(open_plain(path).run(["y", "z"], {"x": x}))
+
+
+def measured(source: Path, name: str, x: Array = X) -> dict[str, Ranges]:
+    found = calibrate.activations(source, [{"x": x}], keep_table)
+    return {one.name: ranges(weight_of(one), found[one.name], scheme(name)) for one in matrices(load(source))}
+
+
+def test_matrices_are_found_with_their_layout_and_names(source: Path) -> None:
+    found = {one.name: one.inputs_first for one in matrices(load(source))}
+    assert found == {"first.weight": False, "second.weight": False, "head.output.weight": True}
+
+
+def test_nameless_weights_of_a_predictor_are_named_by_their_order() -> None:
+    names = weight_names(["head", *(f"val_{number}" for number in range(14))])
+    assert names[:2] == ["head", "blocks.0.attention.query.weight"]
+    assert names[-1] == "blocks.1.mlp.down.weight"
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_rewritten_graph_computes_with_the_weights_that_were_made(name: str, source: Path, tmp_path: Path) -> None:
+    chosen = scheme(name)
+    found = measured(source, name) if chosen.calibrated else None
+    report = rewrite(source, tmp_path / "new" / "small.onnx", chosen, keep_table, found)
+    assert data_files(tmp_path / "new" / "small.onnx") == ["small.weights"]
+    true = dict(WEIGHTS)
+    for one in matrices(load(source)):
+        key = "val_9" if one.name == "head.output.weight" else one.name
+        made = create(weight_of(one), chosen).weight
+        true[key] = made.T.copy() if one.inputs_first else made
+    # Where activations are rounded too, only the order of the error is known.
+    most = 0.06 if chosen.calibrated else 1e-3
+    for found_output, expected in zip(
+        run(tmp_path / "new" / "small.onnx"), run(write(tmp_path / "true.onnx", true)), strict=True
+    ):
+        assert relative_error(found_output, expected) < most
+    everything = {"first.weight", "second.weight", "head.output.weight"}
+    changed = {"fp16": set(), "bf16": {*everything, "table"}}.get(name, everything)
+    assert report.errors.keys() == changed
+
+
+def test_source_stays_and_so_does_what_is_kept(source: Path, tmp_path: Path) -> None:
+    before = source.read_bytes(), source.with_suffix(".weights").read_bytes()
+    rewrite(source, tmp_path / "small.onnx", scheme("nf4"), keep_table)
+    assert (source.read_bytes(), source.with_suffix(".weights").read_bytes()) == before
+    table = load(tmp_path / "small.onnx").graph.initializers["table.fp16"].const_value
+    assert table is not None
+    np.testing.assert_array_equal(table.numpy(), WEIGHTS["table"])
+
+
+@pytest.mark.parametrize(("name", "bits"), [("nf4", 4.5), ("int4", 4.5), ("int8", 8.5)])
+def test_size_is_codes_and_a_float32_scale_a_block(name: str, bits: float, source: Path, tmp_path: Path) -> None:
+    rewrite(source, tmp_path / "small.onnx", scheme(name), lambda weight: False)
+    quantized = 3 * WIDTH * INNER
+    table = 2 * WIDTH * WIDTH
+    assert (tmp_path / "small.weights").stat().st_size == pytest.approx(quantized * bits / 8 + table, abs=2048)
+
+
+def test_graphs_that_share_weights_share_the_new_ones(source: Path, tmp_path: Path) -> None:
+    twin = tmp_path / "twin.onnx"
+    ir.save(ir.load(source), twin, external_data="twin.weights")
+    rewrite_together([source, twin], tmp_path / "new", "both.weights", scheme("int4"), keep_table)
+    rewrite(source, tmp_path / "one" / "small.onnx", scheme("int4"), keep_table)
+    alone = (tmp_path / "one" / "small.weights").stat().st_size
+    assert (tmp_path / "new" / "both.weights").stat().st_size == alone
+    np.testing.assert_array_equal(run(tmp_path / "new" / "small.onnx")[0], run(tmp_path / "new" / "twin.onnx")[0])
+
+
+def test_a_part_is_not_rewritten_over_its_own_weights(source: Path) -> None:
+    with pytest.raises(BundleError, match="own place"):
+        rewrite_together([source], source.parent, "small.weights", scheme("int4"), keep_table, names=["new.onnx"])
+
+
+def test_activations_that_were_not_measured_are_asked_for(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match=r"needs the range.*calibrate"):
+        rewrite(source, tmp_path / "small.onnx", scheme("w8a8"), keep_table)
+    assert list(tmp_path.iterdir()) == [], "nothing half-written is left"
+
+
+def test_a_file_that_is_no_graph_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bad.onnx").write_bytes(b"\xff\xff not a graph")
+    with pytest.raises(BundleError, match=r"bad\.onnx.*not a readable ONNX file"):
+        rewrite(tmp_path / "bad.onnx", tmp_path / "new" / "bad.onnx", scheme("nf4"), keep_table)
+
+
+def test_smoothing_is_chosen_where_inputs_have_outliers_and_only_there(source: Path) -> None:
+    spiked, plain = measured(source, "w8a8", SPIKED), measured(source, "w8a8")
+    assert spiked["first.weight"].factors is not None
+    assert plain["first.weight"].factors is None
+    matrix = matrices(load(source))[0]
+    seen = calibrate.activations(source, [{"x": SPIKED}], keep_table)["first.weight"]
+    without = Ranges((float(seen.largest.max()) / 127,))
+    errors = [product_error(weight_of(matrix), seen, scheme("w8a8"), by) for by in (spiked["first.weight"], without)]
+    assert errors[0] < 0.9 * errors[1]
+
+
+def test_smoothed_graph_is_nearer_on_outliers(source: Path, tmp_path: Path) -> None:
+    found = measured(source, "w8a8", SPIKED)
+    plain = {name: Ranges((max(run.scales),)) for name, run in measured(source, "w8a8", X * 30).items()}
+    errors = []
+    for number, by in enumerate((found, plain)):
+        rewrite(source, tmp_path / str(number) / "small.onnx", scheme("w8a8"), keep_table, by)
+        errors.append(relative_error(run(tmp_path / str(number) / "small.onnx", SPIKED)[0], run(source, SPIKED)[0]))
+    assert errors[0] < errors[1]
+
+
+def test_largest_magnitudes_are_those_of_all_runs(source: Path) -> None:
+    found = calibrate.activations(source, [{"x": X}, {"x": SPIKED}], keep_table)["first.weight"]
+    np.testing.assert_allclose(found.largest[0], np.maximum(np.abs(X), np.abs(SPIKED)).max(axis=0), rtol=1e-6)
+    assert found.rows.shape[1] == WIDTH
+
+
+def test_peaks_see_every_value_that_could_overflow(source: Path) -> None:
+    peaks = calibrate.peaks(source, [{"x": 1e5 * X}])
+    assert peaks["y"] == pytest.approx(np.abs(run(source, 1e5 * X)[0]).max(), rel=1e-3)
+    assert peaks["inner"] > 65504
+
+
+@pytest.mark.parametrize(
+    ("part", "kept", "quantized"),
+    [
+        ("predictor_prefill", "predictor.input_resampler.0.weight", "blocks.0.attention.query.weight"),
+        ("predictor_extend", "predictor.head.weight", "blocks.0.mlp.gate.weight"),
+        ("denoiser", "blocks.0.block.modulation.weight", "blocks.0.block.mlp_in.weight"),
+        ("denoiser", "head.output.weight", "blocks.0.block.attention.output.weight"),
+        ("denoiser", "denoiser.time.fc_in.weight", "blocks.0.weights.0"),
+    ],
+)
+def test_keep_rules_know_their_weights(part: str, kept: str, quantized: str) -> None:
+    assert keep_rule(part)(kept)
+    assert not keep_rule(part)(quantized)
