@@ -206,6 +206,7 @@ def _named_files(manifest: Manifest) -> Iterable[str]:
         yield from part.data_files
     yield manifest.tokenizer.model
     yield manifest.tokenizer.added_tokens
+    yield manifest.motion_tokenizer.model
     for engine in manifest.engines.values():
         yield engine.file
 

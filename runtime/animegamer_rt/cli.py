@@ -69,6 +69,9 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     play.add_argument(
         "--window", type=_window, metavar="TURNS", help="earlier turns that count (default: the bundle's)"
     )
+    play.add_argument("--image", type=Path, metavar="FILE", help="start from this picture; needs --motion")
+    play.add_argument("--motion", metavar="TEXT", help="what happens in the picture, as in 'gently wave'")
+    _add_device(play)
     play.add_argument("--fps", type=_fps, help="frames a second of the clips (default: the bundle's)")
     play.add_argument("--scale", type=_scale, help="enlarge clips this many times (default: 4 for pocket, 1 for full)")
     play.add_argument("--no-preview", action="store_true", help="do not show the clip in the terminal")
@@ -112,6 +115,10 @@ def _add_bundle(command: argparse.ArgumentParser) -> None:
     command.add_argument("--plan", help="exact, balanced or fast (default: the bundle's default)")
 
 
+def _add_device(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="what runs the parts (default: cpu)")
+
+
 def _play(options: argparse.Namespace) -> int:
     from .play import PlayOptions, play
 
@@ -126,6 +133,9 @@ def _play(options: argparse.Namespace) -> int:
             scale=options.scale,
             instructions=options.instructions,
             preview=not options.no_preview,
+            device=options.device,
+            image=options.image,
+            motion=options.motion,
         )
     )
 

@@ -4,6 +4,7 @@ Knows nothing of the rooms that raise them.
 
     AnimeGamerError
     |-- InstructionError            one that cannot be played: empty, too long, control characters, unknown tag
+    |-- PictureError                a start picture that is missing, no picture, or too large
     |-- ConfigError                 a setting of the wrong name, type or value
     |-- BundleError
     |   |-- BundleNotFoundError     no bundle of that name or path
@@ -69,6 +70,12 @@ class InstructionError(AnimeGamerError):
     """An instruction that cannot be played."""
 
     code = "instruction"
+
+
+class PictureError(AnimeGamerError):
+    """A picture to start from that is missing, no picture, or too large."""
+
+    code = "picture"
 
 
 class ConfigError(AnimeGamerError):

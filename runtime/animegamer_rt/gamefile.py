@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -50,11 +51,23 @@ class GameFolder:
     """The folder of one game.
 
     Made once, before any work: raises OutputError where nothing can be written. A game that lies there is replaced.
+    `start` tells what picture it began from.
     """
 
-    def __init__(self, folder: Path, bundle: str, plan: str, seed: int, fps: float, scale: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        bundle: str,
+        plan: str,
+        seed: int,
+        fps: float,
+        scale: int | None = None,
+        start: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder, self.fps, self.scale = folder, fps, scale
         self._record: dict[str, object] = {"bundle": bundle, "plan": plan, "seed": seed, "turns": []}
+        if start is not None:
+            self._record["start"] = dict(start)
         self._turns: list[dict[str, object]] = []
         self._rows: list[Frames] = []
         make_folder(folder)

@@ -48,6 +48,18 @@ class Tokenizer:
 
 
 @dataclass(frozen=True, slots=True)
+class MotionTokenizer:
+    """How the text tower's ids are made of a motion text; the text is cut to the tower's tokens and filled up with 0.
+
+    space_first: a space mark goes before the text; end: the id that closes it (T5: a model of its own, True, and 1).
+    """
+
+    model: str = "tokenizer.model"
+    space_first: bool = False
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Compatibility:
     """How closely a bundle follows the published reference; `REFERENCE` reproduces it, quirks and all.
 
@@ -145,6 +157,7 @@ class Manifest:
     plans: Mapping[str, PlanEntry]
     files: Mapping[str, FileRecord]
     tokenizer: Tokenizer = Tokenizer()
+    motion_tokenizer: MotionTokenizer = MotionTokenizer()
     compatibility: Compatibility = Compatibility()
     sizes: Mapping[str, Any] = field(default_factory=dict)
     quality: Mapping[str, Any] = field(default_factory=dict)

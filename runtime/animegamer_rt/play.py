@@ -18,14 +18,15 @@ from types import FrameType
 
 import numpy as np
 
-from .backends.onnxruntime import open_engines
+from .backends.onnxruntime import open_engines, open_towers
 from .bundle import Bundle, open_bundle
-from .errors import InstructionError
+from .errors import ConfigError, InstructionError
 from .events import Done, FrameReady, StatePredicted
 from .gamefile import FinishedTurn, GameFolder, Seconds, next_folder
 from .pipeline import Rooms, open_rooms, run_turn
 from .script import STDIN, example_script, read_script, stdin_has_lines
 from .session import Session
+from .start import Start, first_turn, read_start
 from .state import Instruction
 from .terminal import Terminal
 
@@ -46,6 +47,9 @@ class PlayOptions:
     scale: int | None = None
     instructions: str | None = None
     preview: bool = True
+    device: str = "cpu"
+    image: Path | None = None
+    motion: str | None = None
 
 
 class Game:
@@ -90,9 +94,24 @@ def open_game(options: PlayOptions, bundle: Bundle) -> Game:
     bundle.plan(plan)
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     session = Session.start(bundle, seed=seed, history_turns=options.history_turns)
+    start = _read_start(options, bundle, session.history_turns)
+    told = None if start is None else {"image": start.path.name, "caption": start.caption}
     fps = options.fps or bundle.manifest.geometry.fps
-    folder = GameFolder(options.out or next_folder(GAMES), bundle.manifest.name, plan, seed, fps, options.scale)
-    return Game(open_rooms(bundle, open_engines(bundle), plan=plan), session, folder)
+    folder = GameFolder(options.out or next_folder(GAMES), bundle.manifest.name, plan, seed, fps, options.scale, told)
+    engines = open_engines(bundle, options.device)
+    if start is not None:
+        assert engines.encoder is not None
+        session.opening = first_turn(bundle, start, open_towers(bundle, options.device), engines.encoder)
+    return Game(open_rooms(bundle, engines, plan=plan), session, folder)
+
+
+def _read_start(options: PlayOptions, bundle: Bundle, history_turns: int) -> Start | None:
+    if (options.image is None) != (options.motion is None):
+        given, lacking = ("--image", "--motion") if options.motion is None else ("--motion", "--image")
+        raise ConfigError(f"{given} needs {lacking} beside it", expected="--image start.png --motion 'gently wave'")
+    if options.image is None or options.motion is None:
+        return None
+    return read_start(bundle, history_turns, options.image, options.motion)
 
 
 def get_ready(bundle: str, plan: str, out: str) -> None:

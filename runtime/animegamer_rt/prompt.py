@@ -71,7 +71,7 @@ class Prompter:
         bos: int = 1,
         shot_tokens: int = 226,
     ) -> None:
-        self._words = _open_sentencepiece(model)
+        self._words = open_sentencepiece(model)
         self._added = _read_added_tokens(added_tokens, shot_tokens)
         self._compatibility = compatibility
         self._shot_width, self._shot_tokens = shot_width, shot_tokens
@@ -174,9 +174,12 @@ class Prompter:
         return [self._added[token] for token in tokens]
 
 
-def _open_sentencepiece(path: Path) -> sentencepiece.SentencePieceProcessor:
+def open_sentencepiece(path: Path, space_first: bool = False) -> sentencepiece.SentencePieceProcessor:
+    """A tokenizer's model; `space_first` puts a space mark before the text. Raises BundleFileError."""
     try:
-        return sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes() + _NO_DUMMY_PREFIX)
+        return sentencepiece.SentencePieceProcessor(
+            model_proto=path.read_bytes() + (b"" if space_first else _NO_DUMMY_PREFIX)
+        )
     except (OSError, RuntimeError) as error:
         raise BundleFileError("the tokenizer cannot be read", where=path, found=str(error)) from error
 

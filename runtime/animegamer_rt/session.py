@@ -38,6 +38,7 @@ class Session:
 
     The noise of turn k depends on `seed` and k alone, so a resumed or rewound game goes on to the same bytes.
     `first` turns came before those of `log`: 0 except in a game that was resumed with its last turns only.
+    `opening` is a turn 0 that nobody saw, of a game that starts from a picture; it leaves the window as any turn does.
     """
 
     bundle_name: str
@@ -50,6 +51,7 @@ class Session:
     _shots: dict[int, npt.NDArray[np.float16]] = field(default_factory=dict)
     """Turn number -> shot fp16 [226, D]; the last `history_turns` turns only."""
     first: int = 0
+    opening: PastTurn | None = None
 
     @classmethod
     def start(cls, bundle: Bundle, seed: int, history_turns: int | None = None) -> Session:
@@ -129,6 +131,7 @@ class Session:
             character=self.character,
             _shots=dict(self._shots),
             first=self.first,
+            opening=self.opening,
         )
         other.rewind(turn, predict)
         return other
@@ -157,7 +160,8 @@ class Session:
         shots = self._shots if shots is None else shots
         oldest = max(1, turns - self.history_turns + 1)
         window = self.log[oldest - 1 - self.first : turns - self.first]
-        return tuple(PastTurn(turn.text, turn.game_state, shots[number]) for number, turn in enumerate(window, oldest))
+        past = tuple(PastTurn(turn.text, turn.game_state, shots[number]) for number, turn in enumerate(window, oldest))
+        return (self.opening, *past) if self.opening is not None and turns < self.history_turns else past
 
     def _forget(self) -> None:
         for number in [number for number in self._shots if number <= self.turns - self.history_turns]:

@@ -28,7 +28,7 @@ class Slow(fakes.FakeDenoiser):
             time.sleep(60)
         return super().begin(*args)
 
-animegamer_rt.play.open_engines = lambda bundle: fakes.fake_engines(denoiser=Slow())
+animegamer_rt.play.open_engines = lambda bundle, device: fakes.fake_engines(denoiser=Slow())
 from animegamer_rt.cli import main
 sys.exit(main(sys.argv[1:]))
 """
@@ -56,7 +56,7 @@ def turns(folder: Path) -> list[str]:
 
 def test_interrupt_keeps_finished_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engines = fakes.fake_engines(denoiser=InterruptedDenoiser())
-    monkeypatch.setattr(animegamer_rt.play, "open_engines", lambda _: engines)
+    monkeypatch.setattr(animegamer_rt.play, "open_engines", lambda *_: engines)
     assert main(options(tmp_path)) == 130
     assert turns(tmp_path) == ["Mia waves."]
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"game.json", "contact-sheet.png", "turn-001.mp4"}
@@ -103,7 +103,7 @@ def test_engine_that_fails_leaves_finished_turns(tmp_path: Path, monkeypatch: py
             return super().begin(latent, shot, motion_scope)
 
     engines: Engines = fakes.fake_engines(denoiser=Failing())
-    monkeypatch.setattr(animegamer_rt.play, "open_engines", lambda _: engines)
+    monkeypatch.setattr(animegamer_rt.play, "open_engines", lambda *_: engines)
     with pytest.raises(MemoryError):
         main(options(tmp_path))
     assert turns(tmp_path) == ["Mia waves."]

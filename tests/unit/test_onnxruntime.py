@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import pytest
 
 import fakes
 from animegamer_rt import bundle as bundles
+from animegamer_rt.backends import onnxruntime as backend
+from animegamer_rt.backends.contract import Engines
 from animegamer_rt.backends.onnxruntime import available_cores, open_engines
 from animegamer_rt.bundle import Bundle, write_manifest
 from animegamer_rt.errors import BackendError, BundleError, BundleFileError
@@ -104,23 +107,104 @@ def test_vae_gives_every_pixel_format_and_both_ways_up(bundle: Bundle) -> None:
 
 def test_cuda_is_refused_where_there_is_none(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
-    with pytest.raises(BackendError, match=r"no CUDAExecutionProvider.*`gpu` extra"):
-        open_engines(bundle, provider="cuda")
+    with pytest.raises(BackendError, match=r"no CUDAExecutionProvider; found CPUExec.*pip install 'onnxruntime-gpu"):
+        open_engines(bundle, device="cuda")
 
 
-def test_silent_fall_back_to_the_cpu_is_refused(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = onnxruntime.InferenceSession
+def test_silent_fall_back_to_the_cpu_is_refused_with_the_loaders_reason(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, loaded = onnxruntime.InferenceSession, []
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: loaded.append("cuda"), raising=False)
     monkeypatch.setattr(
         onnxruntime, "InferenceSession", lambda path, options, providers: real(path, options, ["CPUExecutionProvider"])
     )
-    with pytest.raises(BackendError, match="CUDAExecutionProvider did not start; found CPUExecutionProvider"):
-        open_engines(bundle, provider="cuda")
+    backend._load_cuda.cache_clear()
+    said = (
+        r"\.onnx: CUDAExecutionProvider did not start; found CPUExecutionProvider in its place; "
+        r".*onnxruntime_providers_cuda.*; run: pip install 'onnxruntime-gpu\[cuda,cudnn\]'.*or play with --device cpu"
+    )
+    with pytest.raises(BackendError, match=said):
+        open_engines(bundle, device="cuda")
+    assert loaded == ["cuda"], "libraries that came with pip are loaded before the first session"
+    backend._load_cuda.cache_clear()
 
 
-def test_unknown_provider_is_refused(bundle: Bundle) -> None:
-    with pytest.raises(BackendError, match="unknown provider; found 'gpu'; expected cpu or cuda"):
-        open_engines(bundle, provider="gpu")
+def test_libraries_that_load_leave_the_driver_to_blame(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda path: None)
+    assert "the driver or the GPU does not answer" in backend._why_cuda_fails()
+
+
+def test_sessions_that_start_on_cuda_are_taken_and_hold_their_values_there(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that says it runs on CUDA: every value that passes from one execution to the next is bound there."""
+
+    class Session(onnxruntime.InferenceSession):
+        def __init__(self, path: str, options: onnxruntime.SessionOptions, providers: list[str]) -> None:
+            asked.append(providers)
+            super().__init__(path, options, ["CPUExecutionProvider"])
+
+        def get_providers(self) -> list[str]:
+            return ["CUDAExecutionProvider", "CPUExecutionProvider"]
+
+    class Binding(onnxruntime.IOBinding):
+        def bind_output(self, name: str, device: str = "cpu") -> None:
+            placed[name] = device
+            super().bind_output(name, "cpu")
+
+    class Values:
+        """OrtValue, with what was asked to lie on CUDA put on the CPU."""
+
+        @staticmethod
+        def ortvalue_from_numpy(array: np.ndarray, device: str, number: int) -> onnxruntime.OrtValue:
+            devices.add(device)
+            return real_values.ortvalue_from_numpy(array, "cpu", number)
+
+        @staticmethod
+        def ortvalue_from_shape_and_type(shape: list[int], kind: type, device: str, number: int) -> object:
+            devices.add(device)
+            return real_values.ortvalue_from_shape_and_type(shape, kind, "cpu", number)
+
+    asked: list[list[str]] = []
+    placed: dict[str, str] = {}
+    devices: set[str] = set()
+    real_values = onnxruntime.OrtValue
+    expected = _first_clip(open_engines(bundle, threads=1), Prompter.from_bundle(bundle))
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None, raising=False)
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
+    monkeypatch.setattr(onnxruntime, "OrtValue", Values)
+    monkeypatch.setattr(Session, "io_binding", lambda session: Binding(session))
+    engines = open_engines(bundle, device="cuda", threads=1)
+    assert (_first_clip(engines, Prompter.from_bundle(bundle)) == expected).all()
+    assert asked == [["CUDAExecutionProvider"]] * 5 and "on cuda" in engines.device
+    assert devices == {"cuda"}
+    on_host = {name for name, device in placed.items() if device == "cpu"}
+    assert on_host == {"shot", "logits", "frames"}
+    assert {"keys", "values", "next_keys", "next_values", "cache_00"} == placed.keys() - on_host
+
+
+def _first_clip(engines: Engines, prompter: Prompter) -> np.ndarray:
+    """All parts once, from fixed numbers."""
+    random = np.random.default_rng(3)
+    start = random.normal(size=(1, 5, 16, 2, 3)).astype(np.float32)
+    prompt = prompter.write("Mia waves.", [])
+    prefill = engines.predictor.prefill(prompt)
+    _, cache = engines.predictor.extend(np.array([3, 4, 5]), prefill.cache)
+    engines.predictor.extend(np.array([6]), cache)
+    denoising = engines.denoiser.begin(start, prefill.shot, 10.0)
+    for step in even_plan(3):
+        denoising.step(np.array(step.coefficients, np.float32), 500.0, step.rows, start)
+    whole = denoising.latent()
+    first, caches = engines.vae.first(whole[:, :3], (0, 1, 2), False)
+    return np.concatenate([first, engines.vae.next(whole[:, 3:], caches, (0, 1, 2), False)])
+
+
+def test_unknown_device_is_refused(bundle: Bundle) -> None:
+    with pytest.raises(BackendError, match="unknown device; found 'gpu'; expected cpu or cuda"):
+        open_engines(bundle, device="gpu")
 
 
 def test_part_with_other_inputs_is_refused_and_named(tmp_path: Path) -> None:

@@ -90,6 +90,25 @@ class EncoderPart(Protocol):
         ...
 
 
+class TowersPart(Protocol):
+    """What makes the encoder's features: used once, to start a game from a picture, and never to play on.
+
+    tokens: length of the motion's ids; height, width: of the picture.
+    """
+
+    tokens: int
+    height: int
+    width: int
+
+    def text(self, ids: IntArray) -> FloatArray:
+        """ids i64 [1, tokens] -> text features f32 [1, 30, C]."""
+        ...
+
+    def image(self, picture: FloatArray) -> FloatArray:
+        """picture f32 [1, 3, height, width] in -1..1 -> image features f32 [1, 196, C]."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Engines:
     """The parts of one bundle, loaded. `device` says in words where they run."""

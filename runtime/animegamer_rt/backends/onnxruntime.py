@@ -6,8 +6,12 @@ alternately, and attention and vae caches never leave the device.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
+import io
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,8 +23,13 @@ import onnxruntime
 from ..bundle import Bundle
 from ..errors import BackendError
 from ..prompt import Prompt
-from .contract import Engines, FloatArray, Frames, IntArray, Prefill
+from .contract import Engines, FloatArray, Frames, IntArray, Prefill, TowersPart
 
+INSTALL_CUDA = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
+CUDA_LIBRARIES: Mapping[str, str] = {
+    "linux": "libonnxruntime_providers_cuda.so",
+    "win32": "onnxruntime_providers_cuda.dll",
+}
 PROVIDERS: Mapping[str, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 _PREFILL = ("ids", "history_index", "masks", "history_shots", "readout_start"), ("shot", "logits", "keys", "values")
@@ -31,30 +40,37 @@ _DENOISER = (
 )
 _VAE = ("latent", "channel_order", "flip"), ("frames",)
 _ENCODER = ("text_features", "image_features"), ("shot",)
+_TOWERS = {"text_tower": (("ids",), ("text_features",)), "image_tower": (("picture",), ("image_features",))}
 
 
-def open_engines(bundle: Bundle, provider: str = "cpu", threads: int | None = None) -> Engines:
+def open_engines(bundle: Bundle, device: str = "cpu", threads: int | None = None) -> Engines:
     """Loads the parts of a bundle, side by side. `threads` None is one for each core this process may use.
 
-    Raises BackendError when the provider is not there (no falling back), or when a part is not what the contract says.
+    Raises BackendError when the device is not there (no falling back), or when a part is not what the contract says.
     """
-    if provider not in PROVIDERS:
-        raise BackendError("unknown provider", found=repr(provider), expected=" or ".join(PROVIDERS))
     names = {"predictor_prefill": _PREFILL, "predictor_extend": _EXTEND, "denoiser": _DENOISER}
     names |= {"vae_first": _VAE, "vae_next": _VAE}
     if "encoder" in bundle.manifest.parts:
         names["encoder"] = _ENCODER
     paths = {part: bundle.part_path(part) for part in names}
     with ThreadPoolExecutor(len(names)) as pool:
-        opened = {part: pool.submit(_Part, paths[part], provider, threads, *names[part]) for part in names}
+        opened = {part: pool.submit(_Part, paths[part], device, threads, *names[part]) for part in names}
         parts = {part: future.result() for part, future in opened.items()}
     return Engines(
         _Predictor(parts["predictor_prefill"], parts["predictor_extend"]),
         _Denoiser(parts["denoiser"]),
         _Vae(parts["vae_first"], parts["vae_next"]),
         _Encoder(parts["encoder"]) if "encoder" in parts else None,
-        f"onnxruntime {onnxruntime.__version__} on {provider}, {threads or available_cores()} threads",
+        f"onnxruntime {onnxruntime.__version__} on {device}, {threads or available_cores()} threads",
     )
+
+
+def open_towers(bundle: Bundle, device: str = "cpu", threads: int | None = None) -> TowersPart:
+    """The text and image towers of a bundle that has them; drop what is returned and their memory is free again.
+
+    Raises BundleError when it has none, BackendError as `open_engines` does.
+    """
+    return _Towers(*(_Part(bundle.part_path(part), device, threads, *names) for part, names in _TOWERS.items()))
 
 
 def available_cores() -> int:
@@ -68,10 +84,10 @@ class _Part:
     """One ONNX file in one session; values are handed over as OrtValues so that they can stay on the device."""
 
     def __init__(
-        self, path: Path, provider: str, threads: int | None, inputs: Sequence[str], outputs: Sequence[str]
+        self, path: Path, device: str, threads: int | None, inputs: Sequence[str], outputs: Sequence[str]
     ) -> None:
-        self.device = provider
-        self.session = _open_session(path, provider, threads)
+        self.device = device
+        self.session = _open_session(path, device, threads)
         self.input_names = [value.name for value in self.session.get_inputs()]
         self.output_names = [value.name for value in self.session.get_outputs()]
         for kind, expected, found in (("inputs", inputs, self.input_names), ("outputs", outputs, self.output_names)):
@@ -209,6 +225,25 @@ class _Encoder:
         return shot
 
 
+class _Towers:
+    def __init__(self, text: _Part, image: _Part) -> None:
+        self._text, self._image = text, image
+        self.tokens: int = text.session.get_inputs()[0].shape[1]
+        self.height, self.width = image.session.get_inputs()[0].shape[2:]
+
+    def text(self, ids: IntArray) -> FloatArray:
+        inputs = {"ids": self._text.value(ids)}
+        out = self._text.run(self._text.bind(inputs, on_cpu=("text_features",)))
+        features: FloatArray = out["text_features"].numpy()
+        return features
+
+    def image(self, picture: FloatArray) -> FloatArray:
+        inputs = {"picture": self._image.value(picture)}
+        out = self._image.run(self._image.bind(inputs, on_cpu=("image_features",)))
+        features: FloatArray = out["image_features"].numpy()
+        return features
+
+
 @functools.cache
 def _share_arena() -> None:
     memory = onnxruntime.OrtMemoryInfo(
@@ -217,14 +252,8 @@ def _share_arena() -> None:
     onnxruntime.create_and_register_allocator(memory, None)
 
 
-def _open_session(path: Path, provider: str, threads: int | None) -> onnxruntime.InferenceSession:
-    wanted = PROVIDERS[provider]
-    if wanted not in onnxruntime.get_available_providers():
-        raise BackendError(
-            f"this onnxruntime has no {wanted}",
-            found=", ".join(onnxruntime.get_available_providers()),
-            do="install the `gpu` extra in an environment of its own, or play on the CPU",
-        )
+def _open_session(path: Path, device: str, threads: int | None) -> onnxruntime.InferenceSession:
+    wanted = check_device(device)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or available_cores()
     options.inter_op_num_threads = 1
@@ -233,7 +262,7 @@ def _open_session(path: Path, provider: str, threads: int | None) -> onnxruntime
     options.log_severity_level = 3
     # Spinning threads win nothing here (pocket on 2 cores: 1.17 s with, 1.09 s without) and cost the game beside us.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if provider == "cpu":
+    if device == "cpu":
         # One arena for all parts, as only one runs at a time, and no pre-planned blocks: prompts differ in length.
         # Pocket at its longest prompt: 857 -> 360 MB, same seconds.
         _share_arena()
@@ -245,8 +274,48 @@ def _open_session(path: Path, provider: str, threads: int | None) -> onnxruntime
         raise BackendError("the part cannot be loaded", where=path, found=str(error)) from error
     # onnxruntime falls back to the CPU in silence when a provider cannot start.
     if wanted not in session.get_providers():
-        found = ", ".join(session.get_providers())
         raise BackendError(
-            f"{wanted} did not start", where=path, found=found, do="check the driver, or play on the CPU"
+            f"{wanted} did not start",
+            where=path,
+            found=f"{', '.join(session.get_providers())} in its place; {_why_cuda_fails()}",
+            do=f"run: {INSTALL_CUDA} (and check the driver with nvidia-smi), or play with --device cpu",
         )
     return session
+
+
+def check_device(device: str) -> str:
+    """The provider of a device, if this onnxruntime was built with it. Raises BackendError otherwise."""
+    if device not in PROVIDERS:
+        raise BackendError("unknown device", found=repr(device), expected=" or ".join(PROVIDERS))
+    wanted = PROVIDERS[device]
+    if wanted not in onnxruntime.get_available_providers():
+        raise BackendError(
+            f"this onnxruntime has no {wanted}",
+            found=", ".join(onnxruntime.get_available_providers()),
+            do=f"run: pip uninstall onnxruntime && {INSTALL_CUDA} (in an environment of its own), "
+            "or play with --device cpu",
+        )
+    if device == "cuda":
+        _load_cuda()
+    return wanted
+
+
+@functools.cache
+def _load_cuda() -> None:
+    """CUDA and cuDNN that came with pip lie where no system loader looks; what is not there shows when a session opens.
+
+    onnxruntime prints every library that it did not find, which the error says better.
+    """
+    if hasattr(onnxruntime, "preload_dlls"):  # since onnxruntime 1.21
+        with contextlib.redirect_stdout(io.StringIO()):
+            onnxruntime.preload_dlls()
+
+
+def _why_cuda_fails() -> str:
+    """What the system's loader says of the CUDA provider's library: the name of the library that is missing, say."""
+    library = Path(onnxruntime.__file__).parent / "capi" / CUDA_LIBRARIES.get(sys.platform, CUDA_LIBRARIES["linux"])
+    try:
+        ctypes.CDLL(str(library))
+    except OSError as error:
+        return str(error)
+    return "its library can be loaded, so the driver or the GPU does not answer"
