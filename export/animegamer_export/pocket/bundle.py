@@ -20,6 +20,7 @@ from animegamer_export.pocket.towers import TEXT_TOKENS, ImageTower, TextTower
 from animegamer_export.predictor import export_predictor
 from animegamer_export.vae import export_vae
 from animegamer_rt.bundle import Bundle, load, write_manifest
+from animegamer_rt.coarse import coarse_plan
 from animegamer_rt.errors import BundleError
 from animegamer_rt.manifest import Compatibility, Geometry, Manifest, Part, PlanEntry, World
 from animegamer_rt.models.denoiser import Denoiser
@@ -52,8 +53,10 @@ WORLD = World(
 )
 
 # Guidance falls to 1 within 1e-5 at two of the 50 steps: those need no unguided row (schedule.choose_branches).
-UNGUIDED_BELOW = 1e-5
-PLAN_STEPS: Mapping[str, int] = MappingProxyType({"exact": 50, "balanced": 20, "fast": 10})
+LOSSLESS_BELOW = 1e-5
+# The last steps of a coarse plan are guided by 1.01 to 1.12: one row more for nothing that can be seen.
+UNGUIDED_BELOW = 0.2
+COARSE_STEPS: Mapping[str, int] = MappingProxyType({"balanced": 18, "fast": 10})
 DEFAULT_PLAN = "balanced"
 
 
@@ -70,8 +73,9 @@ class Networks:
 
 
 def default_plans() -> dict[str, DenoisePlan]:
-    """Exact, and evenly spaced plans of fewer steps, until calibrated ones replace them."""
-    return {name: even_plan(steps, conditional_below=UNGUIDED_BELOW) for name, steps in PLAN_STEPS.items()}
+    """The reference's fifty steps, and plans that follow their path in fewer."""
+    coarse = {name: coarse_plan(steps, conditional_below=UNGUIDED_BELOW) for name, steps in COARSE_STEPS.items()}
+    return {"exact": even_plan(50, conditional_below=LOSSLESS_BELOW), **coarse}
 
 
 def write_bundle(
