@@ -1,0 +1,155 @@
+"""Builds one engine in a process of its own: `python -m animegamer_export.tensorrt.builder`, a job on standard input.
+
+One process an engine, because a builder gives memory back only when it ends, and so that its peak is its own. The same
+code serves TensorRT-RTX, which is told the GPU and needs none, and TensorRT 11, which builds for the GPU it finds.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from animegamer_export.tensorrt.graph import strongly_typed
+from animegamer_rt.backends.tensorrt.identity import RTX
+
+RESIDENT = ("keys", "values", "next_keys", "next_values", "cache_")
+"""Inputs and outputs that pass from part to part on the GPU, by prefix: half precision there too."""
+
+Ranges = Mapping[str, tuple[int, int, int]]
+"""Axis name -> (least, usual, most)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One engine to build. `profiles`: the ranges of the named axes, each an optimisation profile, in order."""
+
+    source: str
+    target: str
+    library: str
+    arch: str
+    precision: str
+    profiles: tuple[Ranges, ...] = ()
+    stream_weights: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What came of it; `error` is the library's own words when nothing was built."""
+
+    version: str = ""
+    bytes: int = 0
+    parse_seconds: float = 0.0
+    build_seconds: float = 0.0
+    peak_mib: float | None = None
+    error: str = ""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+
+
+def build(job: Job) -> Built:
+    """Rewrites the ONNX file, builds, and writes the target whole. Errors of the library come back as text."""
+    try:
+        trt = importlib.import_module(job.library)
+    except ImportError as error:
+        return Built(error=f"{job.library} is not installed ({error}); run: pip install {_package(job.library)}")
+    source, target = Path(job.source), Path(job.target)
+    typed = source.with_name(f".{source.stem}.{job.arch}.{job.precision}.onnx")
+    try:
+        strongly_typed(source, typed, job.precision, RESIDENT)
+        return _build(trt, job, typed, target)
+    finally:
+        typed.unlink(missing_ok=True)
+
+
+def _build(trt: Any, job: Job, typed: Path, target: Path) -> Built:
+    logger = _logger(trt)
+    builder = trt.Builder(logger)
+    config = builder.create_builder_config()
+    if job.library == RTX:
+        # Left alone, the builder asks the machine's own GPU, and fails where there is none.
+        config.num_compute_capabilities = 1
+        config.set_compute_capability(getattr(trt.ComputeCapability, job.arch.upper()), 0)
+    if job.stream_weights:
+        config.set_flag(trt.BuilderFlag.WEIGHT_STREAMING)
+    network = builder.create_network(0)
+    parser = trt.OnnxParser(network, logger)
+    started = time.perf_counter()
+    if not parser.parse_from_file(str(typed)):
+        errors = [parser.get_error(index) for index in range(parser.num_errors)]
+        text = "; ".join(f"{error.desc()} (node {error.node_name()})" for error in errors)
+        return Built(trt.__version__, error=text or "the parser gives no reason")
+    parsed = time.perf_counter()
+    for ranges in job.profiles:
+        _add_profile(builder, config, network, ranges)
+    engine = builder.build_serialized_network(network, config)
+    if engine is None:
+        return Built(trt.__version__, error="; ".join(logger.errors) or "the builder gives no reason")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(target.name + ".part")
+    partial.write_bytes(engine)
+    partial.replace(target)
+    seconds = time.perf_counter() - parsed
+    return Built(trt.__version__, engine.nbytes, round(parsed - started, 2), round(seconds, 2), _peak_mib())
+
+
+def _add_profile(builder: Any, config: Any, network: Any, ranges: Ranges) -> None:
+    profile, dynamic = builder.create_optimization_profile(), False
+    for index in range(network.num_inputs):
+        tensor = network.get_input(index)
+        shape = list(tensor.shape)
+        if -1 not in shape:
+            continue
+        dynamic = True
+        names = [tensor.get_dimension_name(axis) for axis in range(len(shape))]
+        chosen = [
+            [length if length >= 0 else ranges[name][end] for length, name in zip(shape, names, strict=True)]
+            for end in range(3)
+        ]
+        profile.set_shape(tensor.name, *(tuple(end) for end in chosen))
+    if dynamic:
+        config.add_optimization_profile(profile)
+
+
+def _logger(trt: Any) -> Any:
+    class Errors(trt.ILogger):  # type: ignore[misc]
+        """Keeps the library's errors, to be told with what could not be built."""
+
+        def __init__(self) -> None:
+            trt.ILogger.__init__(self)
+            self.errors: list[str] = []
+
+        def log(self, severity: Any, message: str) -> None:
+            if severity <= trt.ILogger.ERROR:
+                self.errors.append(message.strip())
+
+    return Errors()
+
+
+def _peak_mib() -> float | None:
+    try:
+        import resource
+    except ImportError:
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20, 1)
+
+
+def _package(library: str) -> str:
+    return "tensorrt-rtx-cu13" if library == RTX else "tensorrt"
+
+
+def _main() -> int:
+    """A job as JSON in, what came of it as the last line out."""
+    data = json.load(sys.stdin)
+    data["profiles"] = tuple({name: tuple(ends) for name, ends in ranges.items()} for ranges in data["profiles"])
+    print(json.dumps(asdict(build(Job(**data)))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

@@ -1,0 +1,206 @@
+"""`animegamer-rt export tensorrt`: engines of a bundle's parts, one file a part and GPU architecture.
+
+Knows bundles, options and records; the building is `builder`'s. What is built and still fits is left alone, so a run
+that was broken off goes on; the manifest names an engine only when it is whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from animegamer_export.tensorrt.builder import Built, Job, Ranges
+from animegamer_export.tensorrt.graph import HALVES
+from animegamer_rt.backends.tensorrt.identity import (
+    ENGINE_PARTS,
+    RTX_ARCHES,
+    engine_name,
+    library_for,
+    sources_sha256,
+)
+from animegamer_rt.bundle import Bundle, open_bundle, write_manifest
+from animegamer_rt.clip import write_file
+from animegamer_rt.errors import ConfigError
+from animegamer_rt.machine import heading
+from animegamer_rt.manifest import Engine
+
+FOLDER = "engines"
+DONE, FAILED = 0, 1
+DATA_CENTRE_ARCHES = ("sm90", "sm100", "sm103")
+WORDS_A_TURN = 40
+"""Tokens of a turn besides its shot, generously: an instruction of two lines, the tags and the four strengths."""
+NEW_TOKENS = (1, 3, 8)
+"""`extend` is given a strength and two tags; a little more for other templates."""
+CHANNELS = (3, 3, 4)
+DEFAULT_RESULTS = Path("benchmarks/results/tensorrt-build.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was asked for."""
+
+    bundle: str
+    gpus: tuple[str, ...]
+    parts: tuple[str, ...]
+    precision: str = "fp16"
+    longest_prompt: int | None = None
+    stream_weights: bool = True
+    results: Path = DEFAULT_RESULTS
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Build what is asked for; 0 when all is there, 1 when something could not be built (it is named)."""
+    return run(_options(argv))
+
+
+def run(options: Options) -> int:
+    """The command with its options read. Raises AnimeGamerError for a bundle or option that cannot be used."""
+    bundle = open_bundle(options.bundle)
+    parts = [part for part in options.parts if part in bundle.manifest.parts]
+    rows: list[dict[str, Any]] = []
+    for gpu in options.gpus:
+        for part in parts:
+            row, bundle = _one(bundle, part, gpu, options)
+            rows.append(row)
+            print(_line(row), flush=True)
+    _record(options.results, bundle, rows)
+    failed = [row for row in rows if row["error"]]
+    for row in failed:
+        print(f"not built: {row['part']} for {row['arch']}: {row['error']}", file=sys.stderr)
+    return FAILED if failed else DONE
+
+
+def profiles(part: str, bundle: Bundle, longest_prompt: int | None = None) -> tuple[Ranges, ...]:
+    """The optimisation profiles of a part. The denoiser has one a kind of step: 0 is the pair, 1 a single row."""
+    geometry, turns = bundle.manifest.geometry, bundle.manifest.compatibility.history_turns
+    turn = geometry.shot_tokens + WORDS_A_TURN
+    longest = longest_prompt or min(geometry.window_tokens, 2 * (turns + 1) * turn)
+    usual, shortest = min(longest, (turns + 1) * turn), geometry.shot_tokens
+    if longest < turn:
+        raise ConfigError("the longest prompt is too short", found=longest, expected=f"{turn} tokens or more")
+    if part == "predictor_prefill":
+        most = max(1, longest // shortest)
+        return ({"tokens": (shortest, usual, longest), "history_turns": (1, min(most, max(1, turns)), most)},)
+    if part == "predictor_extend":
+        # Three extends follow a prefill.
+        cached = (shortest, usual, longest + 3 * NEW_TOKENS[2])
+        return ({"new_tokens": NEW_TOKENS, "cached_tokens": cached},)
+    if part == "denoiser":
+        return {"batch": (2, 2, 2)}, {"batch": (1, 1, 1)}
+    return ({"channels": CHANNELS},) if part.startswith("vae_") else ()
+
+
+def _one(bundle: Bundle, part: str, arch: str, options: Options) -> tuple[dict[str, Any], Bundle]:
+    library = library_for(arch)
+    name = engine_name(part, arch, library)
+    file = f"{FOLDER}/{name}.engine"
+    ranges = profiles(part, bundle, options.longest_prompt)
+    wanted = {"library": library, "arch": arch, "precision": options.precision, "profiles": json.dumps(ranges)}
+    row: dict[str, Any] = {"part": part, **{key: wanted[key] for key in ("arch", "library", "precision")}}
+    sources = sources_sha256(bundle, part)
+    held = bundle.manifest.engines.get(name)
+    if held and held.onnx_sha256 == sources and wanted.items() <= held.built_for.items():
+        kept = bundle.manifest.files[file].bytes
+        return {**row, "version": held.built_for["version"], "bytes": kept, "kept": True, "error": ""}, bundle
+    job = Job(
+        str(bundle.part_path(part)),
+        str(bundle.path(file)),
+        library,
+        arch,
+        options.precision,
+        ranges,
+        options.stream_weights,
+    )
+    built = _apart(job)
+    if not built.error:
+        engine = Engine(file, {**wanted, "version": built.version}, sources)
+        engines = {**bundle.manifest.engines, name: engine}
+        bundle = write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
+    return {**row, **asdict(built), "kept": False}, bundle
+
+
+def _apart(job: Job) -> Built:
+    """The builder in a process of its own; one that is killed (for memory, mostly) is an error like any other."""
+    command = [sys.executable, "-m", "animegamer_export.tensorrt.builder"]
+    done = subprocess.run(command, input=json.dumps(asdict(job)), capture_output=True, text=True)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no word"])[-1]
+        why = f"killed by signal {-done.returncode}" if done.returncode < 0 else f"ended with {done.returncode}: {last}"
+        return Built(error=f"the builder was {why}" if done.returncode < 0 else f"the builder {why}")
+    return Built(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def _record(path: Path, bundle: Bundle, rows: list[dict[str, Any]]) -> None:
+    """Each row under its bundle, part, GPU and precision; the rows of earlier runs stay."""
+    earlier = json.loads(path.read_text(encoding="utf-8"))["builds"] if path.is_file() else []
+    name = bundle.manifest.name
+    fresh = [{"bundle": name, **row} for row in rows if not row["kept"]]
+    if not fresh:
+        return
+    keys = [_key(row) for row in fresh]
+    builds = [row for row in earlier if _key(row) not in keys] + fresh
+    record = {**heading("onnx", "tensorrt-rtx-cu13"), "what": "engines built with no GPU in the machine"}
+    write_file(path, (json.dumps({**record, "builds": sorted(builds, key=_key)}, indent=1) + "\n").encode())
+
+
+def _key(row: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(str(row[key]) for key in ("bundle", "part", "arch", "library", "precision"))
+
+
+def _line(row: dict[str, Any]) -> str:
+    head = f"{row['part']:<18}{row['arch']:<7}{row['precision']:<6}"
+    if row["error"]:
+        return f"{head}not built"
+    if row["kept"]:
+        return f"{head}{row['bytes'] / 1e6:9.1f} MB  is there already"
+    return f"{head}{row['bytes'] / 1e6:9.1f} MB {row['build_seconds']:8.1f} s  peak {row['peak_mib'] or 0:.0f} MiB"
+
+
+def _options(argv: Sequence[str] | None) -> Options:
+    parser = argparse.ArgumentParser(
+        prog="animegamer-rt export tensorrt",
+        description="Build TensorRT engines from a bundle's ONNX files. TensorRT-RTX (RTX cards) needs no GPU for it.",
+    )
+    parser.add_argument("--bundle", required=True, help="name or folder; the engines go into its folder engines/")
+    parser.add_argument("--gpu", required=True, metavar="LIST", help=f"of {', '.join(_arches())}, joined by commas")
+    parser.add_argument("--parts", metavar="LIST", help="of predictor, denoiser, vae, encoder (default: all)")
+    parser.add_argument("--precision", choices=tuple(HALVES), default="fp16", help="between the edges (default: fp16)")
+    parser.add_argument("--longest-prompt", type=int, metavar="TOKENS", help="default: twice a full history's")
+    parser.add_argument("--no-weight-streaming", action="store_true", help="for cards that hold all weights anyway")
+    parser.add_argument("--results", type=Path, default=DEFAULT_RESULTS, metavar="FILE", help="where the record goes")
+    given = parser.parse_args(argv)
+    return Options(
+        given.bundle,
+        tuple(_each(given.gpu, _arches(), "--gpu")),
+        tuple(_parts(given.parts)),
+        given.precision,
+        given.longest_prompt,
+        not given.no_weight_streaming,
+        given.results,
+    )
+
+
+def _arches() -> tuple[str, ...]:
+    return (*RTX_ARCHES, *DATA_CENTRE_ARCHES)
+
+
+def _each(text: str, known: Sequence[str], option: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise ConfigError("unknown name", where=option, found=repr(name), expected=f"of {', '.join(known)}")
+    if not names:
+        raise ConfigError("nothing is named", where=option, expected=f"of {', '.join(known)}")
+    return list(dict.fromkeys(names))
+
+
+def _parts(text: str | None) -> Iterator[str]:
+    rooms = ("predictor", "denoiser", "vae", "encoder")
+    asked = rooms if text is None else tuple(_each(text, rooms, "--parts"))
+    yield from (part for part in ENGINE_PARTS if part.split("_")[0] in asked)

@@ -1,0 +1,217 @@
+"""Rewrites a bundle's ONNX part as TensorRT takes it: strongly typed, half precision between the edges.
+
+Knows operators and types, nothing of the four networks. TensorRT's builders obey the types in the file (there are no
+precision flags any more) and have no fp32 attention kernel, so what decides precision is written here:
+
+- matrix products, convolutions and attention, and all that lies between them, are half;
+- before the first and after the last of them all is float32: timesteps, rotary angles, the solver, pixels;
+- statistics (means, roots, sines) and the squares that feed them are float32: the overflow guard of the vae;
+- what stays on the GPU between two parts (attention caches, vae caches) is half at the edge too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import onnx_ir as ir
+
+HEAVY = frozenset({"MatMul", "Gemm", "Conv", "Attention"})
+WIDE = frozenset({"ReduceMean", "Sqrt", "Reciprocal", "Sin", "Cos", "Range"})
+FIXED = frozenset({"Constant", "ConstantOfShape", "RandomNormal"})
+"""Their output's type stands in an attribute; they stay as they are."""
+UNTOUCHED_INPUTS = {"Resize": (1, 2)}
+"""Inputs that the standard types float32 whatever the data's type (roi, scales)."""
+FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+HALVES = {"fp16": ir.DataType.FLOAT16, "bf16": ir.DataType.BFLOAT16}
+
+
+def strongly_typed(source: Path, target: Path, precision: str, resident: Iterable[str] = ()) -> None:
+    """Writes `target`, the rewritten `source`; its data files are still the source's own, by relative location.
+
+    precision: fp16 or bf16. resident: prefixes of the inputs and outputs that never leave the GPU.
+    The target must lie in the source's folder.
+    """
+    assert target.parent == source.parent, "external data is found beside the file that names it"
+    model = ir.load(source)
+    rewrite(model, HALVES[precision], tuple(resident))
+    ir.save(model, target)
+
+
+def rewrite(model: ir.Model, half: ir.DataType, resident: tuple[str, ...] = ()) -> None:
+    """`strongly_typed` in place."""
+    _standard_attention(model)
+    _bytes_at_the_edge(model.graph)
+    stored = _stored_weights(model, half)
+    half_nodes = _half_nodes(model.graph, resident)
+    _Casts(model.graph, half, resident, stored, half_nodes).run()
+    model.graph.sort()
+
+
+def _standard_attention(model: ir.Model) -> None:
+    """onnxruntime's MultiHeadAttention (no mask, no bias) -> the standard's Attention: the same three inputs."""
+    for node in list(model.graph):
+        if node.domain == "com.microsoft" and node.op_type == "MultiHeadAttention":
+            heads = node.attributes["num_heads"].as_int()
+            new = ir.node("Attention", node.inputs[:3], {"q_num_heads": heads, "kv_num_heads": heads})
+            _put_in_place(model.graph, node, new)
+    if not any(node.domain == "com.microsoft" for node in model.graph):
+        model.opset_imports.pop("com.microsoft", None)
+
+
+def _bytes_at_the_edge(graph: ir.Graph) -> None:
+    """Whole numbers in float32 in place of uint8 tensors, which TensorRT takes as outputs only; Casts come last."""
+    for name, value in list(graph.initializers.items()):
+        if value.dtype == ir.DataType.UINT8 and value.const_value is not None:
+            value.const_value = ir.tensor(value.const_value.numpy().astype("float32"), name=name)
+            value.dtype = ir.DataType.FLOAT
+    for node in list(graph):
+        if node.op_type == "Cast" and node.outputs[0].dtype == ir.DataType.UINT8:
+            # The standard's Cast cuts off; pixels are never negative, so Floor does the same.
+            _put_in_place(graph, node, ir.node("Floor", node.inputs))
+    inside = [value for node in graph for value in node.outputs if value.dtype == ir.DataType.UINT8]
+    for value in inside:
+        value.dtype = ir.DataType.FLOAT
+    for index, value in enumerate(graph.outputs):
+        if value in inside:
+            node = ir.node("Cast", [value], {"to": ir.DataType.UINT8})
+            cast = node.outputs[0]
+            cast.name, cast.dtype, cast.shape = value.name, ir.DataType.UINT8, value.shape
+            value.name = f"{value.name}.whole"
+            graph.append(node)
+            graph.outputs[index] = cast
+
+
+def _put_in_place(graph: ir.Graph, old: ir.Node, new: ir.Node) -> None:
+    before, after = old.outputs[0], new.outputs[0]
+    after.name, after.type, after.shape = before.name, before.type, before.shape
+    graph.insert_before(old, new)
+    before.replace_all_uses_with(after, replace_graph_outputs=True)
+    graph.remove(old, safe=True)
+
+
+def _stored_weights(model: ir.Model, half: ir.DataType) -> set[ir.Node]:
+    """Casts that widen weights stored in 16 bit; each is turned to give `half`, or is dropped where it would not."""
+    stored = set()
+    for node in list(model.graph):
+        source = node.inputs[0] if node.inputs else None
+        if node.op_type != "Cast" or source is None or source.const_value is None or source.dtype not in FLOATS:
+            continue
+        if source.dtype == half:
+            node.outputs[0].replace_all_uses_with(source)
+            model.graph.remove(node, safe=True)
+        else:
+            node.attributes["to"] = ir.AttrInt64("to", int(half))
+            node.outputs[0].dtype = half
+            stored.add(node)
+    return stored
+
+
+def _half_nodes(graph: ir.Graph, resident: tuple[str, ...]) -> set[ir.Node]:
+    """The nodes that compute in half precision, by the rules at the head of this file."""
+    nodes = list(graph)
+    kept_on_device = (
+        {value for value in graph.outputs if (value.name or "").startswith(resident)} if resident else set()
+    )
+    leads: set[ir.Node] = set()
+    for node in reversed(nodes):
+        used = any(user in leads for value in node.outputs for user, _ in value.uses())
+        if node.op_type in HEAVY or used or any(value in kept_on_device for value in node.outputs):
+            leads.add(node)
+    only_statistics: set[ir.Node] = set()
+    for node in reversed(nodes):
+        users = [user for value in node.outputs for user, _ in value.uses()]
+        if (
+            node.op_type not in HEAVY
+            and users
+            and all(user.op_type == "ReduceMean" or user in only_statistics for user in users)
+        ):
+            only_statistics.add(node)
+    half_nodes: set[ir.Node] = set()
+    half_values = {value for value in graph.inputs if resident and (value.name or "").startswith(resident)}
+    for node in nodes:
+        if node in only_statistics or node.op_type in WIDE | FIXED or node not in leads:
+            continue
+        floats = [value for value in _float_inputs(node) if value.const_value is None]
+        if node.op_type in HEAVY or not floats or any(value in half_values for value in floats):
+            half_nodes.add(node)
+            half_values.update(node.outputs)
+    return half_nodes
+
+
+def _float_inputs(node: ir.Node) -> list[ir.Value]:
+    untouched = UNTOUCHED_INPUTS.get(node.op_type, ())
+    return [
+        value
+        for index, value in enumerate(node.inputs)
+        if value is not None and index not in untouched and value.dtype in FLOATS
+    ]
+
+
+class _Casts:
+    """Gives every node its inputs in its own type, one Cast a value and type."""
+
+    def __init__(
+        self,
+        graph: ir.Graph,
+        half: ir.DataType,
+        resident: tuple[str, ...],
+        stored: set[ir.Node],
+        half_nodes: set[ir.Node],
+    ) -> None:
+        self.graph, self.half, self.resident = graph, half, resident
+        self.stored, self.half_nodes = stored, half_nodes
+        self.made: dict[tuple[ir.Value, ir.DataType], ir.Value] = {}
+
+    def run(self) -> None:
+        for value in self.graph.inputs:
+            if self._stays(value):
+                value.dtype = self.half
+        for node in list(self.graph):
+            if node in self.stored or node.op_type in FIXED:
+                continue
+            wanted = self.half if node in self.half_nodes else ir.DataType.FLOAT
+            self._feed(node, wanted)
+            for value in node.outputs:
+                if value.dtype in FLOATS:
+                    value.dtype = wanted
+            if node.op_type == "Cast" and node.outputs[0].dtype in FLOATS:
+                node.attributes["to"] = ir.AttrInt64("to", int(wanted))
+        for index, value in enumerate(self.graph.outputs):
+            wanted = self.half if self._stays(value) else ir.DataType.FLOAT
+            if value.dtype in FLOATS and value.dtype != wanted:
+                self._turn_output(index, value, wanted)
+
+    def _stays(self, value: ir.Value) -> bool:
+        return bool(self.resident) and value.dtype in FLOATS and (value.name or "").startswith(self.resident)
+
+    def _feed(self, node: ir.Node, wanted: ir.DataType) -> None:
+        untouched = UNTOUCHED_INPUTS.get(node.op_type, ())
+        if node.op_type == "Cast" and node.outputs[0].dtype not in FLOATS:
+            return
+        for index, value in enumerate(node.inputs):
+            if value is None or index in untouched or value.dtype not in FLOATS or value.dtype == wanted:
+                continue
+            if node.op_type == "Cast":
+                continue
+            node.replace_input_with(index, self._cast(value, wanted))
+
+    def _cast(self, value: ir.Value, to: ir.DataType) -> ir.Value:
+        if (value, to) not in self.made:
+            node = ir.node("Cast", [value], {"to": to})
+            new = node.outputs[0]
+            new.name, new.dtype, new.shape = f"{value.name}.as_{to.name.lower()}", to, value.shape
+            producer = value.producer()
+            if producer is None:
+                self.graph.insert_before(self.graph[0], node)
+            else:
+                self.graph.insert_after(producer, node)
+            self.made[value, to] = new
+        return self.made[value, to]
+
+    def _turn_output(self, index: int, value: ir.Value, to: ir.DataType) -> None:
+        name = value.name
+        value.name = f"{name}.inside"
+        turned = self._cast(value, to)
+        turned.name = name
+        self.graph.outputs[index] = turned

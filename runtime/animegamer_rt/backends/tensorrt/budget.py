@@ -1,0 +1,89 @@
+"""What the engines need on the GPU, and which weights stay in host memory when that is too much: arithmetic only.
+
+Weights are streamed where it costs least: first the predictor's (read four times a turn, and mostly idle), then the
+vae's (twice), the denoiser's last (once a step).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...errors import BackendError
+
+STREAM_FIRST = ("encoder", "predictor_extend", "predictor_prefill", "vae_first", "vae_next", "denoiser")
+RESERVE_BYTES = 256 * 2**20
+"""Left free: the driver's own memory for contexts, kernels and graphs. A guess until it was measured on a card."""
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One part: all its weights, and how many of them may be streamed."""
+
+    weights_bytes: int
+    streamable_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What each part keeps on the GPU of its streamable weights, and the sums. `str()` is the printed table."""
+
+    kept: Mapping[str, int]
+    needs: Mapping[str, Need]
+    buffers_bytes: int
+    scratch_bytes: int
+    free_bytes: int
+
+    @property
+    def on_gpu_bytes(self) -> int:
+        """All that will lie on the GPU."""
+        weights = sum(need.weights_bytes - need.streamable_bytes + self.kept[part] for part, need in self.needs.items())
+        return weights + self.buffers_bytes + self.scratch_bytes
+
+    @property
+    def streamed_bytes(self) -> int:
+        """Weights that stay in host memory and are copied at every execution."""
+        return sum(need.streamable_bytes - self.kept[part] for part, need in self.needs.items())
+
+    def __str__(self) -> str:
+        rows = [
+            f"  {part:<18}{need.weights_bytes / MIB:9.0f} MiB of weights"
+            + (
+                f", {(need.streamable_bytes - self.kept[part]) / MIB:.0f} of them streamed"
+                if self.kept[part] < need.streamable_bytes
+                else ""
+            )
+            for part, need in self.needs.items()
+        ]
+        rows += [
+            f"  {'buffers':<18}{self.buffers_bytes / MIB:9.0f} MiB",
+            f"  {'scratch, shared':<18}{self.scratch_bytes / MIB:9.0f} MiB",
+            f"  {'on the GPU':<18}{self.on_gpu_bytes / MIB:9.0f} MiB of {self.free_bytes / MIB:.0f} free, "
+            f"{RESERVE_BYTES / MIB:.0f} left over for the driver",
+        ]
+        return "\n".join(rows)
+
+
+def plan(needs: Mapping[str, Need], buffers_bytes: int, scratch_bytes: int, free_bytes: int) -> Budget:
+    """Keeps all weights on the GPU if they fit, else streams in the order of STREAM_FIRST, no more than is needed.
+
+    Raises BackendError when it does not fit even with everything streamed.
+    """
+    kept = {part: need.streamable_bytes for part, need in needs.items()}
+    whole = Budget(kept, needs, buffers_bytes, scratch_bytes, free_bytes)
+    over = whole.on_gpu_bytes + RESERVE_BYTES - free_bytes
+    for part in STREAM_FIRST:
+        if over > 0 and part in kept:
+            moved = min(over, kept[part])
+            kept[part] -= moved
+            over -= moved
+    budget = Budget(kept, needs, buffers_bytes, scratch_bytes, free_bytes)
+    if over > 0:
+        raise BackendError(
+            "the engines do not fit this GPU",
+            found=f"{free_bytes / MIB:.0f} MiB free",
+            expected=f"{(budget.on_gpu_bytes + RESERVE_BYTES) / MIB:.0f} MiB with all streamable weights on the host",
+            do="close other programs, build with a smaller --longest-prompt, or quantise the predictor further",
+        )
+    return budget

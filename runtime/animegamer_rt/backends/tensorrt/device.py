@@ -1,0 +1,156 @@
+"""The one thin interface between this backend and a GPU: memory, one stream, graphs, engines.
+
+Everything else in this package is arithmetic over it and is tested on the CPU against a device of the same interface
+whose stream is as lazy as a real one. `cuda` implements it on cuda-python and TensorRT; that file alone has **not been
+run on a GPU** yet. Work is queued on one stream, in order; only `wait`, `copy_out` and `synchronize` wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The GPU in words and numbers, and the library that will run on it; free_bytes is of the moment."""
+
+    name: str
+    arch: str
+    total_bytes: int
+    free_bytes: int
+    library: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """An input or output of an engine: its largest shape over all profiles, and the bytes of one element."""
+
+    shape: Shape
+    item_bytes: int
+    is_input: bool
+
+    @property
+    def bytes(self) -> int:
+        """What it needs at most."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.item_bytes
+
+
+class Context(Protocol):
+    """An engine under one of its optimisation profiles, with addresses of its own and memory given from outside."""
+
+    def bind(self, name: str, address: int) -> None:
+        """Where a tensor lies, from the next execution on."""
+        ...
+
+    def shape(self, name: str, shape: Shape) -> None:
+        """An input's shape, from the next execution on. Raises BackendError outside the profile."""
+        ...
+
+    def output_shape(self, name: str) -> Shape:
+        """An output's shape under the inputs' shapes."""
+        ...
+
+    def execute(self) -> None:
+        """Queues one execution. Raises BackendError."""
+        ...
+
+
+class Engine(Protocol):
+    """A loaded engine: weights once, however many contexts."""
+
+    tensors: Mapping[str, Tensor]
+    weights_bytes: int
+    """All weights, were none streamed."""
+    streamable_bytes: int
+    """The share of them that may stay in host memory (0: built without weight streaming)."""
+
+    def keep_weights(self, bytes_on_gpu: int) -> None:
+        """How much of the streamable weights stays on the GPU; before the first context."""
+        ...
+
+    def scratch_bytes(self) -> int:
+        """Memory that an execution needs while it runs, under the weights kept."""
+        ...
+
+    def context(self, profile: int, scratch: int, scratch_bytes: int) -> Context:
+        """A context on memory that others may use between two executions."""
+        ...
+
+    def save_cache(self) -> None:
+        """Keeps on disk what was compiled for this GPU, for the next start."""
+        ...
+
+
+class Device(Protocol):
+    """One GPU, one stream. Addresses are numbers; 0 is none."""
+
+    captures: bool
+    """Whether `begin_capture` is to be used (TensorRT), or the library captures graphs itself (TensorRT-RTX)."""
+
+    def facts(self) -> Facts: ...
+
+    def use(self) -> None:
+        """Makes this the calling thread's GPU."""
+        ...
+
+    def load(self, path: Path) -> Engine:
+        """Reads an engine. Raises EngineStaleError when the library refuses it."""
+        ...
+
+    def allocate(self, bytes: int) -> int:
+        """Device memory, at a multiple of 256. Raises BackendError when there is not enough."""
+        ...
+
+    def pinned(self, shape: Shape, dtype: npt.DTypeLike) -> Array:
+        """Host memory that the GPU reads by itself: what it holds counts when the copy runs, not when it is queued."""
+        ...
+
+    def copy_in(self, address: int, array: Array) -> None:
+        """Queues host -> device. An array that is not pinned may be changed at once."""
+        ...
+
+    def copy(self, target: int, source: int, bytes: int) -> None:
+        """Queues device -> device."""
+        ...
+
+    def copy_out(self, array: Array, address: int) -> None:
+        """Device -> host, after all that was queued; done on return."""
+        ...
+
+    def record(self) -> object:
+        """A mark after all that is queued now."""
+        ...
+
+    def wait(self, mark: object) -> None:
+        """Returns once the stream has passed the mark."""
+        ...
+
+    def begin_capture(self) -> None:
+        """From here on work is noted, not run."""
+        ...
+
+    def end_capture(self) -> object:
+        """What was noted, as a graph."""
+        ...
+
+    def launch(self, graph: object) -> None:
+        """Queues a graph."""
+        ...
+
+    def synchronize(self) -> None:
+        """Returns once nothing is queued."""
+        ...
+
+    def close(self) -> None:
+        """Frees all memory."""
+        ...

@@ -1,0 +1,274 @@
+"""The four parts of the contract over engines: which buffer feeds which tensor, and in what order things run.
+
+Knows the interface of `device` only. Everything is queued on one stream, so a part's work is ordered against the one
+before it without waiting; the host waits when it reads (shot, logits, latent, frames).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import BackendError
+from ...prompt import Prompt
+from ..contract import FloatArray, Frames, IntArray, Prefill
+from .buffers import Buffers
+from .device import Array, Context, Device, Engine, Shape
+
+CACHES = ("keys", "values")
+KEPT = (("latent", "next_latent"), ("x0_prev", "x0"), ("difference", "next_difference"))
+"""After a step the right is copied over the left, so that every step reads and writes the same addresses: one graph a
+kind of step serves the whole turn, for three copies of 1.7 MB a step at full size."""
+PAIR, SINGLE = (0, 1), (1,)
+SLOTS = 2
+"""Staging of a step's host values: the host fills one while the GPU may still read the other."""
+
+
+class EngineParts:
+    """The loaded engines of one bundle: buffers declared, then contexts made."""
+
+    def __init__(self, device: Device, engines: Mapping[str, Engine]) -> None:
+        self.device, self.engines, self.buffers = device, engines, Buffers()
+        self._saved = False
+        for part, engine in engines.items():
+            sizes = {name: tensor.bytes for name, tensor in engine.tensors.items()}
+            if part.startswith("predictor"):
+                # Two sets of caches: an extend reads one and writes the other.
+                for cache in CACHES:
+                    most = max(sizes.pop(name, 0) for name in (cache, f"next_{cache}"))
+                    self.buffers.declare({_slot(cache, slot): most for slot in range(SLOTS)})
+            shared = {name: sizes.pop(name) for name in list(sizes) if name.startswith("cache_")}
+            self.buffers.declare(shared)
+            self.buffers.declare({f"{part}.{name}": size for name, size in sizes.items()})
+        self.buffers.declare({f"denoiser.rows.{len(rows)}": 8 * len(rows) for rows in (PAIR, SINGLE)})
+
+    def save_caches(self) -> None:
+        """Keeps what was compiled, once, when every part has run."""
+        if not self._saved:
+            for engine in self.engines.values():
+                engine.save_cache()
+            self._saved = True
+
+    def context(self, part: str, profile: int, scratch: int, scratch_bytes: int) -> Context:
+        """A context of a part, every tensor bound to its buffer."""
+        context = self.engines[part].context(profile, scratch, scratch_bytes)
+        for name in self.engines[part].tensors:
+            if name not in CACHES and not name.startswith("next_k") and not name.startswith("next_v"):
+                context.bind(name, self.buffers[name if name.startswith("cache_") else f"{part}.{name}"])
+        return context
+
+    def send(self, context: Context, part: str, values: Mapping[str, Array]) -> None:
+        """Shapes and values of inputs."""
+        for name, value in values.items():
+            most = self.engines[part].tensors[name].shape
+            if len(most) != value.ndim or any(length > limit for length, limit in zip(value.shape, most, strict=True)):
+                raise BackendError(
+                    f"{name} is larger than the engine of {part} was built for",
+                    found=value.shape,
+                    expected=f"at most {most}",
+                    do="play a shorter instruction, or build with a larger --longest-prompt",
+                )
+            context.shape(name, value.shape)
+            self.device.copy_in(self.buffers[f"{part}.{name}"], np.ascontiguousarray(value))
+
+    def receive(self, context: Context, part: str, name: str, dtype: type[np.generic]) -> Array:
+        """An output, copied to host memory of its own."""
+        array = np.empty(context.output_shape(name), dtype)
+        self.device.copy_out(array, self.buffers[f"{part}.{name}"])
+        return array
+
+
+@dataclass(frozen=True, slots=True)
+class _Cache:
+    """Which set of caches, as written by which call; the set's later writer makes it stale."""
+
+    slot: int
+    written: int
+    shape: Shape
+
+
+class Predictor:
+    """contract.PredictorPart."""
+
+    def __init__(self, parts: EngineParts, prefill: Context, extend: Context) -> None:
+        self._parts, self._prefill, self._extend = parts, prefill, extend
+        self._written = [0] * SLOTS
+        self._calls = 0
+
+    def prefill(self, prompt: Prompt) -> Prefill:
+        self._parts.device.use()
+        part, context = "predictor_prefill", self._prefill
+        names = ("ids", "history_index", "masks", "history_shots", "readout_start")
+        self._parts.send(context, part, {name: getattr(prompt, name) for name in names})
+        cache = self._write(context, CACHES, slot=0)
+        shot = self._parts.receive(context, part, "shot", np.float32)[0]
+        return Prefill(shot, self._parts.receive(context, part, "logits", np.float32)[0], cache)
+
+    def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
+        assert isinstance(cache, _Cache)
+        self._parts.device.use()
+        if self._written[cache.slot] != cache.written:
+            raise BackendError("an attention cache was used after a later prompt or extend had taken its memory")
+        part, context = "predictor_extend", self._extend
+        self._parts.send(context, part, {"tokens": tokens[None]})
+        for name in CACHES:
+            context.shape(name, cache.shape)
+            context.bind(name, self._parts.buffers[_slot(name, cache.slot)])
+        longer = self._write(context, ("next_keys", "next_values"), slot=1 - cache.slot)
+        return self._parts.receive(context, part, "logits", np.float32)[0], longer
+
+    def _write(self, context: Context, names: tuple[str, str], slot: int) -> _Cache:
+        for name, cache in zip(names, CACHES, strict=True):
+            context.bind(name, self._parts.buffers[_slot(cache, slot)])
+        context.execute()
+        self._calls += 1
+        self._written[slot] = self._calls
+        return _Cache(slot, self._calls, context.output_shape(names[0]))
+
+
+class Denoiser:
+    """contract.DenoiserPart. Profile 0 runs the pair, profile 1 a single row, over the same weights and buffers."""
+
+    def __init__(self, parts: EngineParts, pair: Context, single: Context) -> None:
+        self.parts, self.contexts = parts, {PAIR: pair, SINGLE: single}
+        self.turn = 0
+        self._graphs: dict[tuple[int, ...], object] = {}
+        self._warm: set[tuple[int, ...]] = set()
+        device, buffers = parts.device, parts.buffers
+        for rows, context in self.contexts.items():
+            address = buffers[f"denoiser.rows.{len(rows)}"]
+            device.copy_in(address, np.array(rows, np.int64))
+            context.shape("rows", (len(rows),))
+            context.bind("rows", address)
+        latent = parts.engines["denoiser"].tensors["latent"].shape
+        self.slots = [
+            {
+                "noise": device.pinned(latent, np.float32),
+                "coefficients": device.pinned((8,), np.float32),
+                "timestep": device.pinned((1,), np.float32),
+            }
+            for _ in range(SLOTS)
+        ]
+        self.marks: list[object | None] = [None] * SLOTS
+
+    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> Denoising:
+        device, buffers = self.parts.device, self.parts.buffers
+        device.use()
+        self.turn += 1
+        zeros = np.zeros_like(latent)
+        values = {"latent": latent, "x0_prev": zeros, "difference": zeros, "shot": shot[None]}
+        values["motion_scope"] = np.array([motion_scope], np.float32)
+        for name, value in values.items():
+            expected = self.parts.engines["denoiser"].tensors[name].shape
+            if value.shape != expected:
+                raise BackendError(f"{name} is not the engine's", found=value.shape, expected=expected)
+            device.copy_in(buffers[f"denoiser.{name}"], np.ascontiguousarray(value, np.float32))
+        return Denoising(self, self.turn, latent.shape)
+
+    def run(self, rows: tuple[int, ...]) -> None:
+        """Queues one step of a kind: plainly the first time, when the library may still allocate, then as a graph."""
+        device = self.parts.device
+        if rows in self._graphs:
+            device.launch(self._graphs[rows])
+        elif device.captures and rows in self._warm:
+            device.begin_capture()
+            self._queue(rows)
+            self._graphs[rows] = device.end_capture()
+            device.launch(self._graphs[rows])
+        else:
+            self._queue(rows)
+            self._warm.add(rows)
+
+    def _queue(self, rows: tuple[int, ...]) -> None:
+        self.contexts[rows].execute()
+        buffers = self.parts.buffers
+        for kept, fresh in KEPT:
+            size = buffers.bytes(f"denoiser.{kept}")
+            self.parts.device.copy(buffers[f"denoiser.{kept}"], buffers[f"denoiser.{fresh}"], size)
+
+
+class Denoising:
+    """contract.Denoising: one turn at a time, as all turns share the buffers."""
+
+    def __init__(self, denoiser: Denoiser, turn: int, shape: Shape) -> None:
+        self._denoiser, self._turn, self._shape = denoiser, turn, shape
+        self._steps = 0
+
+    def step(self, coefficients: FloatArray, timestep: float, rows: tuple[int, ...], noise: FloatArray) -> None:
+        self._check()
+        denoiser = self._denoiser
+        if rows not in denoiser.contexts:
+            raise BackendError("a step of another kind", found=rows, expected=f"{PAIR} or {SINGLE}")
+        device, buffers = denoiser.parts.device, denoiser.parts.buffers
+        slot = self._steps % SLOTS
+        mark = denoiser.marks[slot]
+        if mark is not None:
+            device.wait(mark)
+        staged = denoiser.slots[slot]
+        staged["noise"][...], staged["coefficients"][...], staged["timestep"][...] = noise, coefficients, timestep
+        for name, value in staged.items():
+            device.copy_in(buffers[f"denoiser.{name}"], value)
+        denoiser.marks[slot] = device.record()
+        denoiser.run(rows)
+        self._steps += 1
+
+    def latent(self) -> FloatArray:
+        self._check()
+        latent: FloatArray = np.empty(self._shape, np.float32)
+        self._denoiser.parts.device.copy_out(latent, self._denoiser.parts.buffers["denoiser.latent"])
+        return latent
+
+    def _check(self) -> None:
+        self._denoiser.parts.device.use()
+        if self._turn != self._denoiser.turn:
+            raise BackendError("a turn's denoising went on after the next turn had begun")
+
+
+class Vae:
+    """contract.VaePart; `first` writes its caches where `next` reads them."""
+
+    def __init__(self, parts: EngineParts, first: Context, next_context: Context) -> None:
+        self._parts, self._first, self._next = parts, first, next_context
+        self._clip = 0
+
+    def first(self, latent: FloatArray, channel_order: tuple[int, ...], flip: bool) -> tuple[Frames, object]:
+        frames = self._run(self._first, "vae_first", latent, channel_order, flip)
+        self._clip += 1
+        return frames, self._clip
+
+    def next(self, latent: FloatArray, caches: object, channel_order: tuple[int, ...], flip: bool) -> Frames:
+        if caches != self._clip:
+            raise BackendError("a clip's second part was asked for after another clip had begun")
+        frames = self._run(self._next, "vae_next", latent, channel_order, flip)
+        self._parts.save_caches()  # the last part of a turn
+        return frames
+
+    def _run(
+        self, context: Context, part: str, latent: FloatArray, channel_order: tuple[int, ...], flip: bool
+    ) -> Frames:
+        self._parts.device.use()
+        order = np.array(channel_order, np.int64)
+        self._parts.send(context, part, {"latent": latent, "channel_order": order, "flip": np.array([flip])})
+        context.execute()
+        return self._parts.receive(context, part, "frames", np.uint8)
+
+
+class Encoder:
+    """contract.EncoderPart."""
+
+    def __init__(self, parts: EngineParts, context: Context) -> None:
+        self._parts, self._context = parts, context
+
+    def encode(self, text_features: FloatArray, image_features: FloatArray) -> FloatArray:
+        self._parts.device.use()
+        values = {"text_features": text_features, "image_features": image_features}
+        self._parts.send(self._context, "encoder", values)
+        self._context.execute()
+        shot: FloatArray = self._parts.receive(self._context, "encoder", "shot", np.float32)[0]
+        return shot
+
+
+def _slot(cache: str, slot: int) -> str:
+    return f"predictor.{cache}.{slot}"

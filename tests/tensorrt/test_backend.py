@@ -1,0 +1,231 @@
+"""The TensorRT backend on a device of host memory: same numbers as onnxruntime, buffers once, graphs, refusals."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from dataclasses import replace
+from enum import IntEnum
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import fakes
+from animegamer_rt.backends import onnxruntime as ort_backend
+from animegamer_rt.backends.contract import Engines
+from animegamer_rt.backends.tensorrt import open_engines
+from animegamer_rt.backends.tensorrt.budget import RESERVE_BYTES, Need, plan
+from animegamer_rt.backends.tensorrt.identity import ENGINE_PARTS, engine_name, library_for, sources_sha256
+from animegamer_rt.bundle import Bundle, write_manifest
+from animegamer_rt.errors import BackendError, EngineStaleError
+from animegamer_rt.events import FrameReady
+from animegamer_rt.manifest import Engine
+from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.prompt import Prompter
+from animegamer_rt.schedule import even_plan
+from animegamer_rt.session import Session
+from animegamer_rt.state import Instruction
+from fake_device import FakeDevice
+
+MOST = {"length": 1600, "turns": 6, "count": 4, "past": 1600, "channels": 4, "rows_count": 2}
+RANDOM = np.random.default_rng(0)
+SHOT = RANDOM.standard_normal((226, 8), dtype=np.float32)
+BUILT_FOR = {"library": "tensorrt_rtx", "version": "1.7.1.116", "arch": "sm89"}
+
+
+def latent() -> np.ndarray:
+    return RANDOM.standard_normal((1, 5, 16, 2, 3), dtype=np.float32)
+
+
+def with_engines(folder: Path, **changes: str) -> Bundle:
+    bundle = fakes.write_bundle(folder)
+    (folder / "engines").mkdir()
+    engines = {}
+    for part in (part for part in ENGINE_PARTS if part in bundle.manifest.parts):
+        name = engine_name(part, "sm89", "tensorrt_rtx")
+        (folder / f"engines/{name}.engine").write_bytes(part.encode())
+        sources = changes.get("onnx_sha256", sources_sha256(bundle, part))
+        built_for = BUILT_FOR | {key: value for key, value in changes.items() if key in BUILT_FOR}
+        engines[name] = Engine(f"engines/{name}.engine", built_for, sources)
+    return write_manifest(folder, replace(bundle.manifest, engines=engines))
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return with_engines(tmp_path_factory.mktemp("bundles") / "tiny")
+
+
+def opened(bundle: Bundle, **options: object) -> tuple[Engines, FakeDevice]:
+    device = FakeDevice(MOST, **options)  # type: ignore[arg-type]
+    return open_engines(bundle, device, tell=lambda _: None), device
+
+
+def frames_of(bundle: Bundle, engines: Engines) -> str:
+    session, sha = Session.start(bundle, 7), hashlib.sha256()
+    for text in ("Mia waves.", "Tobo runs."):
+        for event in run_turn(open_rooms(bundle, engines), session, Instruction(text)):
+            if isinstance(event, FrameReady):
+                sha.update(event.frame.tobytes())
+    return sha.hexdigest()
+
+
+@pytest.mark.parametrize("captures", [True, False])
+def test_game_is_the_one_that_onnxruntime_plays(bundle: Bundle, captures: bool) -> None:
+    engines, _ = opened(bundle, captures=captures)
+    assert frames_of(bundle, engines) == frames_of(bundle, ort_backend.open_engines(bundle, threads=1))
+
+
+def test_all_memory_is_allocated_before_the_first_turn(bundle: Bundle) -> None:
+    engines, device = opened(bundle)
+    before = list(device.blocks)
+    frames_of(bundle, engines)
+    assert list(device.blocks) == before and len(before) == 2, "one block of buffers, one scratch"
+
+
+def test_each_kind_of_step_is_captured_once_and_launched_after(bundle: Bundle) -> None:
+    engines, device = opened(bundle)
+    steps = list(even_plan(9, pair_every=2))
+    denoising = engines.denoiser.begin(latent(), SHOT, 10.0)
+    device.calls.clear()
+    for step in steps:
+        denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, latent())
+    kinds = {step.rows for step in steps}
+    assert kinds == {(0, 1), (1,)}
+    # Each kind runs once plainly and is noted once; from its second step on it is launched.
+    assert device.calls.count("execute") == 2 * len(kinds)
+    assert device.calls.count("launch") == len(steps) - len(kinds)
+
+
+def test_host_values_are_not_overwritten_while_the_gpu_may_read_them(bundle: Bundle) -> None:
+    start, noises = latent(), [latent() for _ in range(6)]
+    results = []
+    for engines in (opened(bundle)[0], ort_backend.open_engines(bundle, threads=1)):
+        denoising = engines.denoiser.begin(start, SHOT, 10.0)
+        for step, noise in zip(even_plan(6, pair_every=2), noises, strict=True):
+            passed = noise.copy()
+            denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, passed)
+            passed[...] = np.nan
+        results.append(denoising.latent())
+    np.testing.assert_array_equal(*results)
+
+
+def test_extending_leaves_the_cache_it_was_given_and_refuses_one_whose_memory_was_taken(bundle: Bundle) -> None:
+    predictor = opened(bundle)[0].predictor
+    prefill = predictor.prefill(Prompter.from_bundle(bundle).write("Mia waves.", ()))
+    logits, longer = predictor.extend(np.array([3, 4, 5]), prefill.cache)
+    again, longer = predictor.extend(np.array([3, 4, 5]), prefill.cache)
+    np.testing.assert_array_equal(logits, again)
+    predictor.extend(np.array([6]), longer)
+    with pytest.raises(BackendError, match="after a later prompt or extend"):
+        predictor.extend(np.array([6]), prefill.cache)
+
+
+def test_second_part_of_an_earlier_clip_is_refused(bundle: Bundle) -> None:
+    vae, whole = opened(bundle)[0].vae, latent()
+    _, caches = vae.first(whole[:, :3], (0, 1, 2), False)
+    vae.first(whole[:, :3], (0, 1, 2), False)
+    with pytest.raises(BackendError, match="after another clip had begun"):
+        vae.next(whole[:, 3:], caches, (0, 1, 2), False)
+
+
+def test_earlier_turn_cannot_go_on_in_the_next_ones_buffers(bundle: Bundle) -> None:
+    denoiser = opened(bundle)[0].denoiser
+    earlier = denoiser.begin(latent(), SHOT, 1.0)
+    denoiser.begin(latent(), SHOT, 1.0)
+    with pytest.raises(BackendError, match="after the next turn had begun"):
+        earlier.latent()
+
+
+def test_prompt_longer_than_the_engine_is_refused_with_what_to_do(bundle: Bundle) -> None:
+    device = FakeDevice(MOST | {"length": 240})
+    engines = open_engines(bundle, device, tell=lambda _: None)
+    with pytest.raises(BackendError, match="larger than the engine of predictor_prefill.*--longest-prompt"):
+        engines.predictor.prefill(Prompter.from_bundle(bundle).write("Mia waves and waves. " * 9, ()))
+
+
+@pytest.mark.parametrize(
+    ("change", "value", "text"),
+    [
+        ("version", "1.6.0", "another version; found 1.6.0; expected 1.7.1.116"),
+        ("arch", "sm86", "another arch; found sm86; expected sm89"),
+        ("onnx_sha256", "81aa" * 16, "built from other weights"),
+    ],
+)
+def test_stale_or_foreign_engine_is_refused_with_the_mending_command(
+    tmp_path: Path, change: str, value: str, text: str
+) -> None:
+    bundle = with_engines(tmp_path / "tiny", **{change: value})
+    with pytest.raises(EngineStaleError, match=rf"{text}.*export tensorrt --bundle .*tiny --gpu sm89"):
+        open_engines(bundle, FakeDevice(MOST))
+
+
+def test_engine_that_was_never_built_is_named_with_the_command(bundle: Bundle) -> None:
+    device = FakeDevice(MOST, arch="sm120")
+    with pytest.raises(
+        BackendError, match=r"no engine of predictor_prefill for sm120; found predictor_prefill-sm89; .*--gpu sm120"
+    ):
+        open_engines(bundle, device)
+
+
+def test_budget_is_told_before_anything_is_placed(bundle: Bundle) -> None:
+    told: list[str] = []
+    device = FakeDevice(MOST)
+    open_engines(bundle, device, tell=lambda text: told.append(f"{len(device.blocks)} {text}"))
+    assert told[0].startswith("0 Fake (sm89), tensorrt_rtx 1.7.1.116") and "scratch, shared" in told[0]
+
+
+def test_weights_are_streamed_only_as_far_as_needed_and_the_predictors_first() -> None:
+    needs = {"predictor_prefill": Need(1000, 900), "denoiser": Need(500, 500)}
+    whole = plan(needs, 100, 50, RESERVE_BYTES + 1650)
+    assert whole.streamed_bytes == 0 and whole.on_gpu_bytes == 1650
+    short = plan(needs, 100, 50, RESERVE_BYTES + 1400)
+    assert short.kept == {"predictor_prefill": 650, "denoiser": 500} and short.on_gpu_bytes == 1400
+    least = plan(needs, 100, 50, RESERVE_BYTES + 250)
+    assert least.kept == {"predictor_prefill": 0, "denoiser": 0}
+    with pytest.raises(BackendError, match="do not fit this GPU"):
+        plan(needs, 100, 50, RESERVE_BYTES + 249)
+
+
+def test_game_is_the_same_with_streamed_weights_and_their_larger_scratch(bundle: Bundle) -> None:
+    device = FakeDevice(MOST, streamable=10**9, free=3 * 10**9)
+    device.streamed_scratch = 5000
+    engines = open_engines(bundle, device, tell=lambda _: None)
+    assert "streamed" in engines.device
+    assert frames_of(bundle, engines) == frames_of(bundle, opened(bundle)[0])
+
+
+def test_memory_is_given_back_when_opening_fails(bundle: Bundle) -> None:
+    device = FakeDevice(MOST, free=2**20)
+    with pytest.raises(BackendError, match="do not fit"):
+        open_engines(bundle, device)
+    assert device.closed
+
+
+def test_what_was_compiled_is_kept_once_after_the_first_turn(bundle: Bundle) -> None:
+    engines, device = opened(bundle)
+    frames_of(bundle, engines)
+    assert sorted(call for call in device.calls if call.startswith("save")) == sorted(
+        f"save {part}" for part in ENGINE_PARTS if part in bundle.manifest.parts
+    )
+
+
+def test_each_gpu_has_its_library() -> None:
+    assert library_for("sm89") == "tensorrt_rtx" and library_for("sm90") == "tensorrt"
+
+
+def test_machine_without_a_gpu_is_told_so(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoDriver(IntEnum):
+        cudaErrorInsufficientDriver = 35
+
+    runtime = SimpleNamespace(cudaGetDeviceCount=lambda: (NoDriver.cudaErrorInsufficientDriver, None))
+    monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", runtime)
+    with pytest.raises(BackendError, match="no NVIDIA GPU that can be used; found cudaErrorInsufficientDriver; check"):
+        open_engines(bundle)
+
+
+def test_backend_imports_no_torch_and_no_gpu_library() -> None:
+    code = "import sys, animegamer_rt.backends.tensorrt; print({'torch', 'cuda', 'tensorrt_rtx'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"

@@ -1,0 +1,173 @@
+"""Building TensorRT engines: the typed graphs compute what the parts do, the command's records, refusals."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+
+import fakes
+from animegamer_export.tensorrt import command
+from animegamer_export.tensorrt.builder import Built, Job, build
+from animegamer_export.tensorrt.graph import rewrite, strongly_typed
+from animegamer_rt import bundle as bundles
+from animegamer_rt.bundle import Bundle
+from animegamer_rt.errors import ConfigError
+
+NETWORK = """<ir_version: 10, opset_import: ["": 23, "com.microsoft": 1]>
+block (float[1, 4, 8] x, float[1, 4, 8] kept, float[1] angle, float[1] scale)
+   => (float[1, 4, 8] y, float[1, 4, 8] next_kept, uint8[1, 4, 8] bytes)
+<uint8[1, 1, 1] top = {200}, float low = {0.0}, float high = {255.0}>
+{
+    turn = Cos(angle)
+    grown = MatMul(x, weight)
+    query = Mul(grown, turn)
+    mixed = com.microsoft.MultiHeadAttention<num_heads = 2>(query, kept, kept)
+    squares = Mul(mixed, mixed)
+    mean = ReduceMean<keepdims = 1>(squares)
+    root = Sqrt(mean)
+    normed = Div(mixed, root)
+    next_kept = Add(normed, bias)
+    product = MatMul(next_kept, weight)
+    y = Mul(product, scale)
+    shown = Mul(y, high)
+    clipped = Clip(shown, low, high)
+    whole = Cast<to = 2>(clipped)
+    bytes = Min(whole, top)
+}"""
+
+
+def network() -> onnx.ModelProto:
+    model = onnx.parser.parse_model(NETWORK)
+    random = np.random.default_rng(0)
+    for name, shape in (("weight", (8, 8)), ("bias", (8,))):
+        values = random.standard_normal(shape, dtype=np.float32) / 3
+        model.graph.initializer.append(onnx.numpy_helper.from_array(values, name))
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def typed(half: ir.DataType) -> onnx.ModelProto:
+    model = ir.from_proto(network())
+    for node in model.graph:
+        for value in node.outputs:
+            value.dtype = value.dtype or ir.DataType.FLOAT
+    rewrite(model, half, ("kept", "next_kept"))
+    return ir.to_proto(model)
+
+
+def types_of(model: onnx.ModelProto) -> dict[str, str]:
+    values = [*model.graph.input, *model.graph.output, *model.graph.value_info]
+    return {value.name: onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type) for value in values}
+
+
+@pytest.mark.parametrize(("half", "name"), [(ir.DataType.FLOAT16, "FLOAT16"), (ir.DataType.BFLOAT16, "BFLOAT16")])
+def test_products_are_half_and_edges_statistics_and_angles_float(half: ir.DataType, name: str) -> None:
+    types = types_of(typed(half))
+    assert {types[key] for key in ("grown", "query", "mixed", "normed", "product")} == {name}
+    assert {types[key] for key in ("turn", "squares", "mean", "root", "x", "y", "shown")} == {"FLOAT"}
+    assert types["kept"] == types["next_kept"] == name, "caches stay on the GPU, so they are half at the edge too"
+
+
+def test_bytes_appear_at_the_edge_only_and_attention_is_the_standards() -> None:
+    model = typed(ir.DataType.FLOAT16)
+    assert [name for name, kind in types_of(model).items() if kind == "UINT8"] == ["bytes"]
+    assert {node.domain for node in model.graph.node} == {""}
+
+
+def test_typed_graph_computes_what_the_part_does() -> None:
+    random = np.random.default_rng(1)
+    feeds = {name: random.standard_normal((1, 4, 8), dtype=np.float32) for name in ("x", "kept")}
+    feeds |= {"angle": np.array([0.3], np.float32), "scale": np.array([0.5], np.float32)}
+    answers = []
+    for model, kept in ((network(), np.float32), (typed(ir.DataType.FLOAT16), np.float16)):
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        answers.append(session.run(["y", "next_kept", "bytes"], feeds | {"kept": feeds["kept"].astype(kept)}))
+    for whole, half in zip(answers[0][:2], answers[1][:2], strict=True):
+        np.testing.assert_allclose(half, whole, atol=5e-3)
+    assert np.abs(answers[0][2].astype(int) - answers[1][2].astype(int)).max() <= 1
+
+
+def test_weights_stored_in_sixteen_bit_are_used_as_they_lie(tmp_path: Path) -> None:
+    text = """<ir_version: 10, opset_import: ["": 23]>
+    part (float[1, 2] x) => (float[1, 2] y) { weight = Cast<to = 1>(stored)  y = MatMul(x, weight) }"""
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.eye(2, dtype=np.float16), "stored"))
+    onnx.save(onnx.shape_inference.infer_shapes(model), tmp_path / "part.onnx")
+    strongly_typed(tmp_path / "part.onnx", tmp_path / "typed.onnx", "fp16")
+    nodes = onnx.load(tmp_path / "typed.onnx").graph.node
+    product = next(node for node in nodes if node.op_type == "MatMul")
+    assert product.input[1] == "stored" and [node.op_type for node in nodes].count("Cast") == 2
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Bundle:
+    return fakes.write_bundle(tmp_path / "tiny")
+
+
+def fake_build(job: Job) -> Built:
+    if "vae_next" in job.source:
+        return Built("1.7.1.116", error="Assertion failed: no such kernel (node Conv_7)")
+    Path(job.target).parent.mkdir(exist_ok=True)
+    Path(job.target).write_bytes(b"engine of " + job.arch.encode())
+    return Built("1.7.1.116", 14, 0.1, 2.5, 300.0)
+
+
+def test_engines_are_recorded_skipped_when_they_fit_and_failures_named(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs: list[Job] = []
+    monkeypatch.setattr(command, "_apart", lambda job: (jobs.append(job), fake_build(job))[1])
+    argv = ["--bundle", str(bundle.folder), "--gpu", "sm86,sm89", "--parts", "vae", "--results"]
+    results = tmp_path / "results.json"
+    assert command.main([*argv, str(results)]) == 1
+    assert "not built: vae_next for sm86: Assertion failed: no such kernel" in capsys.readouterr().err
+    written = bundles.load(bundle.folder).manifest
+    assert list(written.engines) == ["vae_first-sm86", "vae_first-sm89"]
+    assert written.engines["vae_first-sm89"].built_for["arch"] == "sm89"
+    builds = json.loads(results.read_text())["builds"]
+    assert [(row["part"], row["arch"], bool(row["error"])) for row in builds] == [
+        ("vae_first", "sm86", False),
+        ("vae_first", "sm89", False),
+        ("vae_next", "sm86", True),
+        ("vae_next", "sm89", True),
+    ]
+    jobs.clear()
+    command.main([*argv, str(results)])
+    assert {job.source.rsplit("/", 1)[-1] for job in jobs} == {"vae_next.onnx"}, "what fits is not built again"
+    jobs.clear()
+    command.main([*argv, str(results), "--precision", "bf16"])
+    assert len(jobs) == 4, "another precision is another engine"
+
+
+def test_unknown_gpu_and_part_are_refused(bundle: Bundle) -> None:
+    with pytest.raises(ConfigError, match="--gpu: unknown name; found 'sm70'; expected of sm75"):
+        command.main(["--bundle", str(bundle.folder), "--gpu", "sm70"])
+    with pytest.raises(ConfigError, match="--parts: unknown name; found 'text_tower'"):
+        command.main(["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "text_tower"])
+
+
+def test_profiles_hold_every_prompt_of_the_window(bundle: Bundle) -> None:
+    (prefill,), (extend,) = (command.profiles(f"predictor_{kind}", bundle) for kind in ("prefill", "extend"))
+    least, usual, most = prefill["tokens"]
+    assert 226 <= least <= usual <= most <= bundle.manifest.geometry.window_tokens
+    assert extend["cached_tokens"][2] >= most + 9
+    assert [ranges["batch"] for ranges in command.profiles("denoiser", bundle)] == [(2, 2, 2), (1, 1, 1)]
+    with pytest.raises(ConfigError, match="longest prompt is too short"):
+        command.profiles("predictor_prefill", bundle, 100)
+
+
+def test_builder_that_is_killed_is_an_error_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command.sys, "executable", "/bin/false")
+    assert command._apart(Job("a.onnx", "a.engine", "tensorrt_rtx", "sm89", "fp16")).error.startswith("the builder")
+
+
+def test_library_that_is_not_there_is_named_with_how_to_get_it(tmp_path: Path) -> None:
+    job = Job(str(tmp_path / "a.onnx"), str(tmp_path / "a.engine"), "no_such_tensorrt", "sm90", "fp16")
+    built = build(job)
+    assert "no_such_tensorrt is not installed" in built.error and asdict(built)["bytes"] == 0
