@@ -62,7 +62,7 @@ RULES = (
     Rule(
         (f"{RT}.pipeline",),
         "pipeline is for the worker and the command",
-        but=(f"{RT}.worker", f"{RT}.cli", f"{RT}.play", f"{RT}.bench", "animegamer_export"),
+        but=(f"{RT}.worker", f"{RT}.cli", f"{RT}.play", f"{RT}.bench", f"{RT}.selftest", "animegamer_export"),
     ),
     Rule(
         (f"{RT}.pipeline", f"{RT}.backends", f"{RT}.session", *(f"{RT}.{part}" for part in PARTS)),

@@ -91,6 +91,13 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
         help="where the record and the plot go",
     )
 
+    selftest = commands.add_parser("selftest", help="each part against recorded answers, a turn, a report to attach")
+    selftest.set_defaults(run=_selftest)
+    selftest.add_argument("--bundle", default="pocket", help="name or folder (default: pocket)")
+    _add_device(selftest)
+    selftest.add_argument("--out", type=Path, default=Path("selftest.json"), metavar="FILE", help="the report")
+    selftest.add_argument("--record", action="store_true", help="record the answers beside the bundle instead")
+
     serve = commands.add_parser("serve", help="serve games to other programs")
     serve.set_defaults(run=_serve)
     _add_bundle(serve)
@@ -116,7 +123,12 @@ def _add_bundle(command: argparse.ArgumentParser) -> None:
 
 
 def _add_device(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="what runs the parts (default: cpu)")
+    command.add_argument(
+        "--device",
+        choices=("cpu", "cuda", "tensorrt"),
+        default="cpu",
+        help="what runs the parts: onnxruntime on the CPU or on CUDA, or built TensorRT engines (default: cpu)",
+    )
 
 
 def _play(options: argparse.Namespace) -> int:
@@ -148,6 +160,12 @@ def _bench(options: argparse.Namespace) -> int:
     from .bench import bench
 
     return bench(options.bundle, options.plan, options.turns or 15, options.results)
+
+
+def _selftest(options: argparse.Namespace) -> int:
+    from .selftest import selftest
+
+    return selftest(options.bundle, options.device, options.out, options.record)
 
 
 def _serve(options: argparse.Namespace) -> int:

@@ -1,0 +1,215 @@
+"""`animegamer-rt selftest`: each part against recorded answers, a turn, timings; one JSON file to attach to a report.
+
+The answers are those of onnxruntime on the CPU, recorded beside the bundle (`--record`) or made on the spot. Of a large
+answer 4096 evenly spaced numbers are kept, so that the record of a full-size bundle is small too. Inputs are drawn
+from a fixed seed, one part does not feed the next: what fails is the part that is named.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .backends.contract import Engines
+from .bundle import Bundle, open_bundle
+from .clip import write_file
+from .errors import AnimeGamerError, ConfigError
+from .events import Done, FrameReady
+from .machine import heading
+from .pipeline import open_rooms, run_turn
+from .prompt import PastTurn, Prompter
+from .schedule import DenoisePlan
+from .script import example_script
+from .session import Session
+from .state import GameState, Instruction
+
+RECORD = "selftest.npz"
+KEPT_VALUES = 4096
+ALLOWED: Mapping[str, float] = {"cpu": 1e-3, "cuda": 2e-2, "tensorrt": 2e-2}
+"""Relative error by device: float32 in another order of operations; 16-bit arithmetic (what is compared here differs by
+0.003 at most when onnxruntime runs pocket's typed graphs in half precision)."""
+STEPS = 4
+SEED = 11
+TURNS = 2
+FAILED = 1
+
+Answers = dict[str, npt.NDArray[np.float32]]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One output of one part: its error relative to the recorded values, and whether that is allowed."""
+
+    output: str
+    relative_error: float
+    allowed: float
+
+    @property
+    def passed(self) -> bool:
+        """False for numbers that are none, too."""
+        return self.relative_error <= self.allowed
+
+
+def selftest(bundle_name: str, device: str, out: Path, record: bool = False) -> int:
+    """Run, print and write `out`; 0 when every part agrees. With `record`, write the answers beside the bundle instead.
+
+    Raises AnimeGamerError when the engines cannot be opened or a turn fails; `out` then says so too.
+    """
+    bundle = open_bundle(bundle_name)
+    if record:
+        return _write_record(bundle, device)
+    report: dict[str, Any] = {
+        **heading("onnxruntime", "tensorrt-rtx-cu13", "cuda-python"),
+        "bundle": {"name": bundle.manifest.name, "fingerprint": bundle.fingerprint, "origin": bundle.manifest.origin},
+        "device": device,
+    }
+    try:
+        passed = _run(bundle, device, report)
+    except AnimeGamerError as error:
+        report["error"] = f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        write_file(out, (json.dumps(report, indent=1) + "\n").encode())
+        print(f"report: {out}")
+    return 0 if passed else FAILED
+
+
+def open_engines(bundle: Bundle, device: str) -> Engines:
+    """The engines of a device: cpu and cuda are onnxruntime's, tensorrt runs built engines."""
+    if device == "tensorrt":
+        from .backends import tensorrt
+
+        return tensorrt.open_engines(bundle)
+    from .backends import onnxruntime
+
+    return onnxruntime.open_engines(bundle, device)
+
+
+def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray[Any], float]]:
+    """(part.output, values, seconds of the call) of every part, on inputs that depend on the bundle's sizes alone."""
+    geometry, random = bundle.manifest.geometry, np.random.default_rng(SEED)
+
+    def noise(*shape: int) -> npt.NDArray[np.float32]:
+        return random.standard_normal(shape, dtype=np.float32)
+
+    shot = noise(geometry.shot_tokens, geometry.shot_width)
+    latent = (1, geometry.latent_frames, geometry.latent_channels, geometry.latent_height, geometry.latent_width)
+
+    prompter = Prompter.from_bundle(bundle)
+    text = example_script(bundle.manifest.world)[0]
+    prompt = prompter.write(text, [PastTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
+    started = time.perf_counter()
+    prefill = engines.predictor.prefill(prompt)
+    yield "predictor_prefill.shot", prefill.shot, time.perf_counter() - started
+    yield "predictor_prefill.logits", prefill.logits, 0.0
+    tokens = np.array([prompter.strength_ids[3], *prompter.between_slots[0]], np.int64)
+    started = time.perf_counter()
+    logits, _ = engines.predictor.extend(tokens, prefill.cache)
+    yield "predictor_extend.logits", logits, time.perf_counter() - started
+
+    plan = DenoisePlan.from_dict(bundle.plan())
+    denoising = engines.denoiser.begin(noise(*latent), shot, 10.0)
+    started = time.perf_counter()
+    for step, coefficients in list(zip(plan, plan.coefficients(), strict=True))[:STEPS]:
+        denoising.step(np.array(coefficients, np.float32), float(step.timestep), step.rows, noise(*latent))
+    yield "denoiser.latent", denoising.latent(), time.perf_counter() - started
+
+    clip = noise(*latent)
+    started = time.perf_counter()
+    first, caches = engines.vae.first(np.ascontiguousarray(clip[:, :3]), (0, 1, 2), False)
+    yield "vae_first.frames", first, time.perf_counter() - started
+    started = time.perf_counter()
+    rest = engines.vae.next(np.ascontiguousarray(clip[:, 3:]), caches, (0, 1, 2), False)
+    yield "vae_next.frames", rest, time.perf_counter() - started
+
+
+def compare(found: npt.NDArray[np.float32], expected: npt.NDArray[np.float32]) -> float:
+    """Norm of the difference over the norm of what is expected; infinite for other shapes."""
+    if found.shape != expected.shape:
+        return float("inf")
+    return float(np.linalg.norm(found - expected) / max(float(np.linalg.norm(expected)), 1e-12))
+
+
+def _run(bundle: Bundle, device: str, report: dict[str, Any]) -> bool:
+    if device not in ALLOWED:
+        raise ConfigError("unknown device", found=repr(device), expected=f"of {', '.join(ALLOWED)}")
+    expected, report["answers"] = _expected(bundle)
+    started = time.perf_counter()
+    engines = open_engines(bundle, device)
+    report["runs_on"], report["open_seconds"] = engines.device, round(time.perf_counter() - started, 3)
+    print(f"{bundle.manifest.name} on {engines.device}; answers: {report['answers']}")
+    list(answers(bundle, engines))  # the first call of a part pays for what later ones do not
+    report["parts"], passed = [], True
+    for name, values, seconds in answers(bundle, engines):
+        check = Check(name, compare(_sample(values), expected[name]), ALLOWED[device])
+        passed &= check.passed
+        row = {"relative_error": check.relative_error, "allowed": check.allowed, "passed": check.passed}
+        report["parts"].append({"output": name, **row, "seconds": round(seconds, 4)})
+        word = "ok" if check.passed else "WRONG"
+        print(f"{name:<26}{word:<7}relative error {check.relative_error:.1e} of {check.allowed:.0e}{seconds:9.3f} s")
+    report["turns"] = _turns(bundle, engines)
+    report["passed"] = passed
+    return passed
+
+
+def _turns(bundle: Bundle, engines: Engines) -> list[dict[str, Any]]:
+    rooms, session = open_rooms(bundle, engines), Session.start(bundle, SEED)
+    rows = []
+    for text in example_script(bundle.manifest.world)[:TURNS]:
+        events = list(run_turn(rooms, session, Instruction.parse(text)))
+        frames = sum(isinstance(event, FrameReady) for event in events)
+        seconds = next(event.seconds for event in events if isinstance(event, Done))
+        stages = {name: round(getattr(seconds, name), 4) for name in ("predictor", "denoiser", "vae", "total")}
+        rows.append({"plan": rooms.plan_name, "frames": frames, "seconds": stages})
+        print(f"a turn, plan {rooms.plan_name}: {frames} frames in {seconds.total:.2f} s")
+    return rows
+
+
+def _expected(bundle: Bundle) -> tuple[Answers, str]:
+    """The recorded answers, or those of onnxruntime on this machine's CPU where none were recorded for this bundle."""
+    path = bundle.folder / RECORD
+    if path.is_file():
+        try:
+            with np.load(io.BytesIO(path.read_bytes())) as held:
+                recorded = {name: held[name] for name in held.files}
+        except (OSError, ValueError, zipfile.BadZipFile) as error:
+            raise ConfigError(
+                "the recorded answers cannot be read", where=path, found=str(error), do="run: selftest --record"
+            ) from error
+        if str(recorded.pop("bundle", "")) == _weights(bundle):
+            return recorded, "recorded beside the bundle"
+    made = {name: _sample(values) for name, values, _ in answers(bundle, open_engines(bundle, "cpu"))}
+    return made, "made now by onnxruntime on the CPU"
+
+
+def _write_record(bundle: Bundle, device: str) -> int:
+    if device != "cpu":
+        raise ConfigError("answers are recorded on the CPU", found=device, expected="--device cpu")
+    made = {name: _sample(values) for name, values, _ in answers(bundle, open_engines(bundle, "cpu"))}
+    file = io.BytesIO()
+    np.savez_compressed(file, bundle=np.array(_weights(bundle)), **made)  # type: ignore[arg-type]
+    path = bundle.folder / RECORD
+    write_file(path, file.getvalue())
+    print(f"recorded: {path}, {len(file.getvalue()) / 1024:.0f} KiB")
+    return 0
+
+
+def _weights(bundle: Bundle) -> str:
+    """What the answers depend on: the parts, the tokenizer and the plan, not the engines built since."""
+    engines = {engine.file for engine in bundle.manifest.engines.values()}
+    hashes = {name: record.sha256 for name, record in bundle.manifest.files.items() if name not in engines}
+    return json.dumps([hashes, dict(bundle.plan())], sort_keys=True)
+
+
+def _sample(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    flat = values.reshape(-1)
+    return flat[:: -(-flat.size // KEPT_VALUES)].astype(np.float32)

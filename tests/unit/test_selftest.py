@@ -1,0 +1,107 @@
+"""`animegamer-rt selftest`: passes on sound engines, names the part that is wrong, leaves a report in every case."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fakes
+from animegamer_rt import cli, selftest
+from animegamer_rt.backends import onnxruntime
+from animegamer_rt.backends.contract import Engines
+from animegamer_rt.bundle import Bundle
+from animegamer_rt.errors import BackendError
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Bundle:
+    return fakes.write_bundle(tmp_path / "tiny")
+
+
+def report(path: Path) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(path.read_text())
+    return data
+
+
+def test_sound_engines_pass_and_the_report_has_parts_turns_and_machine(bundle: Bundle, tmp_path: Path) -> None:
+    out = tmp_path / "report.json"
+    assert cli.main(["selftest", "--bundle", str(bundle.folder), "--out", str(out)]) == 0
+    written = report(out)
+    assert written["passed"] and written["machine"] and written["bundle"]["fingerprint"] == bundle.fingerprint
+    assert [row["output"].split(".")[0] for row in written["parts"]] == [
+        "predictor_prefill",
+        "predictor_prefill",
+        "predictor_extend",
+        "denoiser",
+        "vae_first",
+        "vae_next",
+    ]
+    assert [turn["frames"] for turn in written["turns"]] == [17, 17]
+    assert written["answers"] == "made now by onnxruntime on the CPU"
+
+
+def test_part_that_answers_otherwise_is_named_and_fails(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json", record=True)
+
+    class Duller:
+        def __init__(self, vae: Any) -> None:
+            self.first, self.whole = vae.first, vae
+
+        def next(self, *given: Any) -> Any:
+            return self.whole.next(*given) // 2
+
+    def opened(bundle: Bundle, device: str) -> Engines:
+        engines = onnxruntime.open_engines(bundle, device, 1)
+        return replace(engines, vae=Duller(engines.vae))
+
+    monkeypatch.setattr(selftest, "open_engines", opened)
+    assert selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json") == 1
+    written = report(tmp_path / "r.json")
+    assert [row["output"] for row in written["parts"] if not row["passed"]] == ["vae_next.frames"]
+    assert written["answers"] == "recorded beside the bundle" and not written["passed"]
+    assert "vae_next.frames           WRONG" in capsys.readouterr().out
+
+
+def test_record_of_other_weights_is_not_used(bundle: Bundle, tmp_path: Path) -> None:
+    np.savez(bundle.folder / selftest.RECORD, bundle=np.array("another"), **{"denoiser.latent": np.zeros(3)})
+    assert selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json") == 0
+    assert report(tmp_path / "r.json")["answers"] == "made now by onnxruntime on the CPU"
+
+
+def test_damaged_record_is_named(bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (bundle.folder / selftest.RECORD).write_bytes(b"PK\x03\x04 no archive")
+    out = tmp_path / "r.json"
+    assert cli.main(["selftest", "--bundle", str(bundle.folder), "--out", str(out)]) == 2
+    assert "selftest.npz: the recorded answers cannot be read" in capsys.readouterr().err
+
+
+def test_engines_that_do_not_open_leave_a_report_too(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(bundle: Bundle, device: str) -> Engines:
+        if device == "cpu":
+            return onnxruntime.open_engines(bundle, device, 1)
+        raise BackendError("no NVIDIA GPU that can be used")
+
+    monkeypatch.setattr(selftest, "open_engines", refuse)
+    with pytest.raises(BackendError):
+        selftest.selftest(str(bundle.folder), "tensorrt", tmp_path / "r.json")
+    assert report(tmp_path / "r.json")["error"] == "BackendError: no NVIDIA GPU that can be used"
+
+
+def test_numbers_that_are_none_or_of_another_shape_fail() -> None:
+    assert not selftest.Check("a", selftest.compare(np.full(3, np.nan, np.float32), np.ones(3, np.float32)), 1.0).passed
+    assert selftest.compare(np.ones(2, np.float32), np.ones(3, np.float32)) == float("inf")
+
+
+def test_answers_are_recorded_on_the_cpu_only(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["selftest", "--bundle", str(bundle.folder), "--device", "cuda", "--record"]
+    assert cli.main(argv) == 2
+    assert "answers are recorded on the CPU; found cuda" in capsys.readouterr().err
