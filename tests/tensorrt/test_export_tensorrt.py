@@ -18,7 +18,7 @@ from animegamer_export.tensorrt.builder import Built, Job, build
 from animegamer_export.tensorrt.graph import rewrite, strongly_typed
 from animegamer_rt import bundle as bundles
 from animegamer_rt.bundle import Bundle
-from animegamer_rt.errors import ConfigError
+from animegamer_rt.errors import BundleError, ConfigError
 
 NETWORK = """<ir_version: 10, opset_import: ["": 23, "com.microsoft": 1]>
 block (float[1, 4, 8] x, float[1, 4, 8] kept, float[1] angle, float[1] scale)
@@ -103,6 +103,32 @@ def test_weights_stored_in_sixteen_bit_are_used_as_they_lie(tmp_path: Path) -> N
     nodes = onnx.load(tmp_path / "typed.onnx").graph.node
     product = next(node for node in nodes if node.op_type == "MatMul")
     assert product.input[1] == "stored" and [node.op_type for node in nodes].count("Cast") == 2
+
+
+def test_scales_of_quantised_weights_stay_constants_and_are_half() -> None:
+    text = """<ir_version: 10, opset_import: ["": 23]>
+    part (float[1, 32] x) => (float[1, 4] y) {
+        read = DequantizeLinear<axis = 0, block_size = 16>(codes, scales)
+        y = MatMul(x, read)
+    }"""
+    model = onnx.parser.parse_model(text)
+    codes = onnx.helper.make_tensor("codes", onnx.TensorProto.INT4, (32, 4), np.arange(128) % 16 - 8)
+    scales = onnx.numpy_helper.from_array(np.full((2, 4), 0.125, np.float32), "scales")
+    model.graph.initializer.extend([codes, scales])
+    model = ir.from_proto(onnx.shape_inference.infer_shapes(model))
+    rewrite(model, ir.DataType.FLOAT16)
+    dequantize = next(node for node in model.graph if node.op_type == "DequantizeLinear")
+    scale = dequantize.inputs[1]
+    assert scale is not None and scale.const_value is not None and scale.dtype == ir.DataType.FLOAT16
+    assert dequantize.outputs[0].dtype == ir.DataType.FLOAT16
+
+
+def test_operators_that_only_onnxruntime_has_are_refused_with_what_to_do() -> None:
+    text = """<ir_version: 10, opset_import: ["": 23, "com.microsoft": 1]>
+    part (float[1, 32] x, uint8[4, 2, 8] codes, float[4, 2] scales) => (float[1, 4] y)
+    { y = com.microsoft.MatMulNBits<K = 32, N = 4, bits = 4, block_size = 16>(x, codes, scales) }"""
+    with pytest.raises(BundleError, match="found MatMulNBits; expected the standard's.*predictor=int4-qdq"):
+        rewrite(ir.from_proto(onnx.parser.parse_model(text)), ir.DataType.FLOAT16)
 
 
 @pytest.fixture

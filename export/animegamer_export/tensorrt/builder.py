@@ -17,6 +17,7 @@ from typing import Any
 
 from animegamer_export.tensorrt.graph import strongly_typed
 from animegamer_rt.backends.tensorrt.identity import RTX
+from animegamer_rt.errors import BundleError
 
 RESIDENT = ("keys", "values", "next_keys", "next_values", "cache_")
 """Inputs and outputs that pass from part to part on the GPU, by prefix: half precision there too."""
@@ -62,6 +63,8 @@ def build(job: Job) -> Built:
     try:
         strongly_typed(source, typed, job.precision, RESIDENT)
         return _build(trt, job, typed, target)
+    except BundleError as error:
+        return Built(trt.__version__, error=str(error))
     finally:
         typed.unlink(missing_ok=True)
 

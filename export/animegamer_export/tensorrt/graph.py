@@ -16,10 +16,13 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+from animegamer_rt.errors import BundleError
+
 HEAVY = frozenset({"MatMul", "Gemm", "Conv", "Attention"})
 WIDE = frozenset({"ReduceMean", "Sqrt", "Reciprocal", "Sin", "Cos", "Range"})
 FIXED = frozenset({"Constant", "ConstantOfShape", "RandomNormal"})
 """Their output's type stands in an attribute; they stay as they are."""
+QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear"})
 UNTOUCHED_INPUTS = {"Resize": (1, 2)}
 """Inputs that the standard types float32 whatever the data's type (roi, scales)."""
 FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
@@ -55,8 +58,15 @@ def _standard_attention(model: ir.Model) -> None:
             heads = node.attributes["num_heads"].as_int()
             new = ir.node("Attention", node.inputs[:3], {"q_num_heads": heads, "kv_num_heads": heads})
             _put_in_place(model.graph, node, new)
-    if not any(node.domain == "com.microsoft" for node in model.graph):
-        model.opset_imports.pop("com.microsoft", None)
+    own = sorted({node.op_type for node in model.graph if node.domain == "com.microsoft"})
+    if own:
+        raise BundleError(
+            "the part is in operators that only onnxruntime has",
+            found=", ".join(own),
+            expected="the standard's, as the precisions int4-qdq, int8-qdq, fp8 and w8a8 have them",
+            do="quantise for TensorRT apart: animegamer-rt quantize --precision predictor=int4-qdq",
+        )
+    model.opset_imports.pop("com.microsoft", None)
 
 
 def _bytes_at_the_edge(graph: ir.Graph) -> None:
@@ -194,10 +204,13 @@ class _Casts:
                 continue
             if node.op_type == "Cast":
                 continue
-            node.replace_input_with(index, self._cast(value, wanted))
+            node.replace_input_with(index, self._cast(value, wanted, node.op_type in QUANTIZED))
 
-    def _cast(self, value: ir.Value, to: ir.DataType) -> ir.Value:
+    def _cast(self, value: ir.Value, to: ir.DataType, scale: bool = False) -> ir.Value:
         if (value, to) not in self.made:
+            if scale and value.const_value is not None:
+                self.made[value, to] = self._constant(value, to)
+                return self.made[value, to]
             node = ir.node("Cast", [value], {"to": to})
             new = node.outputs[0]
             new.name, new.dtype, new.shape = f"{value.name}.as_{to.name.lower()}", to, value.shape
@@ -208,6 +221,15 @@ class _Casts:
                 self.graph.insert_after(producer, node)
             self.made[value, to] = new
         return self.made[value, to]
+
+    def _constant(self, value: ir.Value, to: ir.DataType) -> ir.Value:
+        """A scale in another type: TensorRT wants those as constants, not as what a Cast makes of one."""
+        assert value.const_value is not None
+        name = f"{value.name}.as_{to.name.lower()}"
+        tensor = ir.tensor(value.const_value.numpy().astype(to.numpy()), dtype=to, name=name)
+        new = ir.Value(name=name, shape=value.shape, type=ir.TensorType(to), const_value=tensor)
+        self.graph.register_initializer(new)
+        return new
 
     def _turn_output(self, index: int, value: ir.Value, to: ir.DataType) -> None:
         name = value.name
