@@ -1,11 +1,10 @@
-"""Writes a bundle whose parts have other precisions than the one it is made from; what stays is linked or copied.
+"""Writes a bundle whose parts have other precisions than the one it is made from; what stays is copied.
 
 Knows bundles and their parts; how a weight is quantised is not its business.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -104,7 +103,5 @@ def _take_over(bundle: Bundle, out: Path, changed: set[str]) -> None:
         if name in (replaced - shared) | engines or name == MANIFEST:
             continue
         (out / name).parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(bundle.path(name), out / name)
-        except OSError:
-            shutil.copyfile(bundle.path(name), out / name)
+        # Not a hard link: readers of ONNX files refuse weights that have two names (onnx-ir 1.1).
+        shutil.copyfile(bundle.path(name), out / name)
