@@ -1,0 +1,236 @@
+"""What each precision costs, part by part: measures it, and writes docs/QUANTIZATION.md's tables and plot from records.
+
+`--measure BUNDLE` quantises every part of a bundle by every precision, compares each with the bundle, and adds one
+record to benchmarks/results; `--golden` does so for the tiny networks of tests/golden, against float32 in torch.
+With neither, only the page is renewed; `--check` says whether it is up to date. Nothing in its tables is typed by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from table import renewed  # type: ignore[import-not-found]
+
+from animegamer_rt import machine
+from animegamer_rt.clip import write_file
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE, PLOT = ROOT / "docs" / "QUANTIZATION.md", ROOT / "docs" / "quantization.svg"
+TRIED: Mapping[str, tuple[str, ...]] = {
+    "predictor": ("int8", "nf4", "int4", "int8-qdq", "int4-qdq"),
+    "denoiser": ("int8", "int8-qdq", "w8a8", "fp8", "bf16"),
+    "vae": ("bf16",),
+}
+SENSITIVE: Mapping[str, tuple[str, str]] = {"predictor": ("nf4", "shot"), "denoiser": ("w8a8", "x0")}
+"""The precision, and the output, by which the kinds of a part's weights are compared."""
+OUTPUT = {"predictor": "shot", "denoiser": "x0 of a step", "vae": "frames"}
+COLUMNS = ("part", "precision", "weights", "output", "strengths", "frames", "size", "memory to load")
+KINDS = ("part", "kind of weight", "weights", "error of the output, it alone quantised", "")
+SHOWN = "\n\n![bytes saved beside error made, by precision](quantization.svg)"
+
+Record = dict[str, Any]
+
+
+def measure(name: str, instructions: int, turns: int) -> Record:
+    """Every precision of every part, the kinds of weights apart, and the room fp16 leaves above the vae's values."""
+    from animegamer_export.quantize import bundle as quantized
+    from animegamer_export.quantize.scheme import scheme
+    from animegamer_export.verify import Amount, compare
+    from animegamer_rt.bundle import load, open_bundle
+
+    source, rows = open_bundle(name), []
+    amount = Amount(instructions, turns)
+    for part, names in TRIED.items():
+        for precision in names:
+            with tempfile.TemporaryDirectory() as folder:
+                made = quantized.quantize_bundle(source, Path(folder), {part: scheme(precision)})
+                figures = compare(load(folder), source, amount, [part])[part]
+            rows.append({"part": part, **figures, "weight_error": made[part].mean_error, "kept": len(made[part].kept)})
+            print(f"{part} {precision}: {figures}", flush=True)
+    record = {**machine.heading("onnxruntime"), "kind": "quantize", "bundle": source.manifest.name}
+    record |= {"fingerprint": source.fingerprint, "origin": source.manifest.origin, "rows": rows}
+    return {**record, "kinds": list(kinds(source)), "vae_largest_value": vae_peak(source)}
+
+
+def kinds(source: Any) -> Iterator[Record]:
+    """The error of a part's output with one kind of its weights quantised and nothing else."""
+    from animegamer_export.quantize.keep import keep_rule
+    from animegamer_export.quantize.scheme import scheme
+    from animegamer_export.quantize.sensitivity import by_kind
+
+    for part, (precision, output) in SENSITIVE.items():
+        path = source.part_path("predictor_prefill" if part == "predictor" else part)
+        for kind, weights, error in by_kind(path, scheme(precision), example_runs(source, part), output):
+            kept = keep_rule(part)(kind + ".")
+            yield {"part": part, "precision": precision, "kind": kind, "weights": weights, "error": error, "kept": kept}
+
+
+def example_runs(source: Any, part: str) -> list[Any]:
+    """Inputs of a few prompts, or of every third step of one turn."""
+    from dataclasses import replace
+
+    from animegamer_export.quantize.turns import RecordedDenoiser, instructions, render
+    from animegamer_rt.backends.onnxruntime import open_engines
+    from animegamer_rt.pipeline import open_rooms
+    from animegamer_rt.prompt import Prompter
+
+    texts, fields = instructions(source.manifest.world, 4, 7), ("ids", "history_index", "masks", "history_shots")
+    if part == "predictor":
+        prompts = [Prompter.from_bundle(source).write(text, ()) for text in texts]
+        return [{name: getattr(prompt, name) for name in (*fields, "readout_start")} for prompt in prompts]
+    recorded = RecordedDenoiser(source.part_path(part))
+    list(render(open_rooms(source, replace(open_engines(source), denoiser=recorded)), texts[:1], 7))
+    return [feeds for feeds, _ in recorded.steps[::3]]
+
+
+def vae_peak(source: Any) -> float:
+    """The largest magnitude inside the decoder's first chunk over a turn's latent: fp16 ends at 65504."""
+    import numpy as np
+
+    from animegamer_export.quantize.calibrate import peaks
+    from animegamer_export.quantize.turns import instructions, render
+    from animegamer_rt.backends.onnxruntime import open_engines
+    from animegamer_rt.pipeline import open_rooms
+
+    texts = instructions(source.manifest.world, 1, 7)
+    ((_, _, latent),) = render(open_rooms(source, open_engines(source)), texts, 7)
+    run: dict[str, Any] = {"latent": latent[:, :3], "channel_order": np.arange(3), "flip": np.array([False])}
+    return round(max(peaks(source.part_path("vae_first"), [run]).values()), 1)
+
+
+def golden(folder: Path) -> Record:
+    """The fixtures' networks of random weights, exported in float32 and quantised: outputs against torch."""
+    from animegamer_export.quantize.golden import golden_rows
+
+    return {**machine.heading("torch", "onnxruntime"), "kind": "quantize-golden", "rows": list(golden_rows(folder))}
+
+
+def newest(kind: str) -> Record | None:
+    """The newest record of a kind."""
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*quantize*.json"))]
+    chosen = [record for record in records if record["kind"] == kind]
+    return max(chosen, key=lambda record: str(record["date"])) if chosen else None
+
+
+def table(record: Record | None) -> str:
+    """A row a part and precision."""
+    if record is None:
+        return "Not measured yet.\n"
+    head = f"Bundle {record['bundle']} ({record['origin']}), fingerprint `{record['fingerprint']}`, against its own "
+    head += f"16-bit weights, on {record['machine']}; commit `{record['commit']}`, {record['date'][:10]}."
+    room = f"\n\nThe largest value inside the vae: {record['vae_largest_value']:.0f}; fp16 ends at 65504."
+    return "\n".join([head, "", *_lines(COLUMNS, map(cells, record["rows"]))]) + room + SHOWN
+
+
+def cells(row: Mapping[str, Any]) -> list[str]:
+    """The cells of one part and precision; what a part does not have is empty."""
+    output, strengths, frames = "", "", ""
+    if "shot_relative_error" in row:
+        output = f"{row['shot_relative_error']:.4f}, at most {row['shot_relative_error_max']:.4f}"
+        count = row["instructions"]
+        strengths = f"all four in {row['four_strengths_equal']} of {count}, single {row['strengths_equal']}/{4 * count}"
+    if "step_relative_error" in row:
+        output = f"{row['step_relative_error']:.4f} a step, {row['latent_relative_error']:.4f} after {row['plan']}"
+    if "frames_psnr_db" in row:
+        frames = f"{row['frames_psnr_db']:.1f} dB, {row['turns']} turns"
+    memory = "not measured" if row["load_mib"] is None else f"{row['load_mib']:.0f} of {row['load_mib_before']:.0f} MiB"
+    size = f"{row['bytes'] / 1e6:.2f} of {row['bytes_before'] / 1e6:.2f} MB"
+    return [row["part"], row["precision"], f"{row['weight_error']:.4f}", output, strengths, frames, size, memory]
+
+
+def kinds_table(record: Record | None) -> str:
+    """A row a kind of weight, the dearest first."""
+    if record is None:
+        return "Not measured yet.\n"
+    found = sorted(record["kinds"], key=lambda kind: (kind["part"], -kind["error"]))
+    rows = (
+        [f"{k['part']}, {k['precision']}", k["kind"], str(k["weights"]), f"{k['error']:.5f}", "kept" * k["kept"]]
+        for k in found
+    )
+    return "\n".join(_lines(KINDS, rows))
+
+
+def golden_table(record: Record | None) -> str:
+    """A row a network and precision."""
+    if record is None:
+        return "Not measured yet.\n"
+    rows = ([r["part"], r["precision"], f"{r['weight_error']:.4f}", f"{r['error']:.5f}"] for r in record["rows"])
+    return "\n".join(_lines(("network", "precision", "weights", "output"), rows))
+
+
+def plot(record: Record) -> str:
+    """Size beside error, a row a precision: grey is the share of the bytes, colour the error on a scale of tens."""
+    colours = {"predictor": "#4e79a7", "denoiser": "#f28e2b", "vae": "#59a14f"}
+    rows = [row for row in record["rows"] if row["part"] != "vae"]
+    top, height = 56, 56 + 26 * len(rows) + 12
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="860" height="{height}" viewBox="0 0 860 {height}" '
+        'font-family="sans-serif" font-size="13">',
+        f'<rect width="860" height="{height}" fill="white"/>',
+        '<text x="12" y="22" font-size="15" font-weight="bold">What a precision saves, and what it costs</text>',
+        '<text x="170" y="44" fill="#777">bytes, of the 16-bit part</text>',
+        '<text x="500" y="44" fill="#777">relative error of shot or step (0.0001 to 1)</text>',
+    ]
+    for number, row in enumerate(rows):
+        y = top + 26 * number
+        share = row["bytes"] / row["bytes_before"]
+        error = row.get("shot_relative_error", row.get("step_relative_error"))
+        decades = min(4.0, max(0.0, 4 + _log10(error)))
+        colour = colours[row["part"]]
+        parts += [
+            f'<text x="12" y="{y + 14}">{escape(row["part"])} {escape(row["precision"])}</text>',
+            f'<rect x="170" y="{y}" width="{240 * min(share, 1.1):.1f}" height="18" fill="#bbb"/>',
+            f'<text x="{176 + 240 * min(share, 1.1):.1f}" y="{y + 14}">{share:.0%}</text>',
+            f'<rect x="500" y="{y}" width="{70 * decades:.1f}" height="18" fill="{colour}"/>',
+            f'<text x="{506 + 70 * decades:.1f}" y="{y + 14}">{error:.4f}</text>',
+        ]
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _log10(value: float) -> float:
+    from math import log10
+
+    return log10(max(value, 1e-9))
+
+
+def _lines(columns: Sequence[str], rows: Any) -> list[str]:
+    return ["| " + " | ".join(cells) + " |" for cells in (columns, ["---"] * len(columns), *rows)]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure if asked, then renew the page, or with --check say (1) that it is out of date."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--measure", metavar="BUNDLE", help="quantise this bundle every way; minutes on two cores")
+    parser.add_argument("--instructions", type=int, default=200, metavar="N")
+    parser.add_argument("--turns", type=int, default=4, metavar="N")
+    parser.add_argument("--golden", type=Path, metavar="DIR", help="the fixtures' folder: tests/golden")
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args(arguments)
+    if options.measure:
+        record = measure(options.measure, options.instructions, options.turns)
+        print(machine.write_record(RESULTS, f"quantize-{record['bundle']}", record))
+    if options.golden:
+        print(machine.write_record(RESULTS, "quantize-golden", golden(options.golden)))
+    record_now = newest("quantize")
+    wanted = PAGE.read_text(encoding="utf-8")
+    wanted = renewed(wanted, "precisions", table(record_now))
+    wanted = renewed(wanted, "kinds", kinds_table(record_now))
+    wanted = renewed(wanted, "golden", golden_table(newest("quantize-golden")))
+    files = {PAGE: wanted} | ({} if record_now is None else {PLOT: plot(record_now)})
+    if options.check:
+        return int(any(not path.is_file() or path.read_text(encoding="utf-8") != text for path, text in files.items()))
+    for path, text in files.items():
+        write_file(path, text.encode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
