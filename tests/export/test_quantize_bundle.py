@@ -1,0 +1,160 @@
+"""Claims about quantised bundles and their comparison, on the shipped bundle: few prompts, its shortest plan."""
+
+from __future__ import annotations
+
+import importlib.util
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import house
+from animegamer_export import verify
+from animegamer_export.quantize.bundle import part_names, quantize_bundle
+from animegamer_export.quantize.command import parse_precisions
+from animegamer_export.quantize.scheme import scheme
+from animegamer_export.quantize.turns import instructions
+from animegamer_rt.bundle import Bundle, load, open_bundle
+from animegamer_rt.errors import BundleError, ConfigError
+from animegamer_rt.manifest import World
+
+FEW = verify.Amount(instructions=4, turns=1, plan="fast")
+
+
+@pytest.fixture(scope="module")
+def pocket() -> Bundle:
+    return open_bundle(house.ROOT / "engines" / "pocket")
+
+
+@pytest.fixture(scope="module")
+def small(pocket: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    out = tmp_path_factory.mktemp("bundles") / "small"
+    quantize_bundle(pocket, out, {"predictor": scheme("nf4"), "denoiser": scheme("w8a8")}, calibration_turns=1)
+    return load(out)
+
+
+def test_only_the_named_parts_change(pocket: Bundle, small: Bundle) -> None:
+    changed = {name for name, record in small.manifest.files.items() if record != pocket.manifest.files.get(name)}
+    assert changed == {
+        "predictor_prefill.onnx",
+        "predictor_extend.onnx",
+        "predictor.weights",
+        "denoiser.onnx",
+        "denoiser.weights",
+    }
+    assert small.manifest.parts["predictor_extend"].precision == "nf4"
+    assert small.manifest.parts["vae_first"] == pocket.manifest.parts["vae_first"]
+    assert small.manifest.provenance["quantized_from"] == pocket.fingerprint
+
+
+def test_comparison_finds_what_differs_and_how_much(pocket: Bundle, small: Bundle, tmp_path: Path) -> None:
+    figures = verify.compare(small, pocket, FEW)
+    assert figures.keys() == {"predictor", "denoiser"}
+    predictor, denoiser = figures["predictor"], figures["denoiser"]
+    assert 0 < predictor["shot_relative_error"] <= predictor["shot_relative_error_max"] < 0.5
+    assert predictor["strengths_equal"] >= 4 * predictor["four_strengths_equal"]
+    assert predictor["bytes"] < 0.6 * predictor["bytes_before"]
+    assert 0 < denoiser["step_relative_error"] < 0.2
+    assert denoiser["frames_psnr_db"] > 15
+    assert verify.write_record(tmp_path, small, pocket, figures).is_file()
+
+
+def test_a_bundle_is_not_compared_with_itself(pocket: Bundle) -> None:
+    with pytest.raises(BundleError, match="same parts"):
+        verify.compare(pocket, pocket, FEW)
+
+
+def test_a_folder_in_use_is_refused(pocket: Bundle, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("here")
+    with pytest.raises(BundleError, match="not empty"):
+        quantize_bundle(pocket, tmp_path, {"predictor": scheme("nf4")})
+
+
+def test_a_part_that_is_not_there_is_named(pocket: Bundle, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no part 'denoisr'.*denoiser"):
+        quantize_bundle(pocket, tmp_path / "new", {"denoisr": scheme("int8")})
+
+
+def test_a_part_with_nothing_to_quantise_leaves_no_bundle(pocket: Bundle, tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="no weight of vae"):
+        quantize_bundle(pocket, tmp_path / "new", {"vae": scheme("nf4")})
+    assert not (tmp_path / "new" / "manifest.json").exists()
+
+
+def test_precisions_are_read_by_part() -> None:
+    found = parse_precisions("predictor=nf4, denoiser=w8a8", 32)
+    assert (found["predictor"].block, found["denoiser"].block) == (32, None)
+
+
+@pytest.mark.parametrize("text", ["nf4", "predictor=nf4,predictor=int8", "predictor=nf5"])
+def test_precisions_that_make_no_sense_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_precisions(text)
+
+
+def test_parts_are_whole_words(pocket: Bundle) -> None:
+    assert part_names(pocket, "vae") == ["vae_first", "vae_next"]
+
+
+def test_instructions_are_the_worlds_and_the_same_for_a_seed() -> None:
+    world = World(("Mia",), ("wave",), ("gently",), ("town",))
+    assert set(instructions(world, 20)) <= {
+        f"Character: Mia; Motion: gently wave; Background: {time} town." for time in ("day", "night")
+    }
+    assert instructions(World(), 5, 1) == instructions(World(), 5, 1) != instructions(World(), 5, 2)
+
+
+def page() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("quantization", house.ROOT / "benchmarks" / "quantization.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+RECORD: dict[str, Any] = {
+    "bundle": "pocket",
+    "origin": "trained",
+    "fingerprint": "12ab",
+    "machine": "one of mine",
+    "commit": "abc",
+    "date": "2026-11-22T00:00:00+00:00",
+    "vae_largest_value": 812.4,
+    "rows": [
+        {
+            "part": "predictor",
+            "precision": "nf4",
+            "weight_error": 0.0921,
+            "shot_relative_error": 0.0312,
+            "shot_relative_error_max": 0.051,
+            "instructions": 200,
+            "four_strengths_equal": 197,
+            "strengths_equal": 796,
+            "bytes": 2_000_000,
+            "bytes_before": 4_000_000,
+            "load_mib": 9.0,
+            "load_mib_before": 17.0,
+        }
+    ],
+    "kinds": [
+        {"part": "denoiser", "precision": "w8a8", "kind": "a", "weights": 6, "error": 0.5, "kept": True},
+        {"part": "denoiser", "precision": "w8a8", "kind": "b", "weights": 6, "error": 0.1, "kept": False},
+    ],
+}
+
+
+def test_page_shows_a_records_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(house.ROOT / "benchmarks")
+    made = page()
+    text = made.table(RECORD)
+    assert "| predictor | nf4 | 0.0921 | 0.0312, at most 0.0510 | all four in 197 of 200, single 796/800 |" in text
+    assert made.kinds_table(RECORD).index("| a |") < made.kinds_table(RECORD).index("| b |")
+    drawn = ElementTree.fromstring(made.plot(RECORD))
+    assert any("50%" in (element.text or "") for element in drawn.iter())
+
+
+def test_page_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(house.ROOT / "benchmarks")
+    assert page().main(["--check"]) == 0
