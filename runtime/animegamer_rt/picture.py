@@ -30,7 +30,7 @@ def read_picture(path: Path) -> Picture:
     Raises PictureError when the file is missing, is no picture, or is larger than 50 megapixels.
     """
     try:
-        with path.open("rb") as file, av.open(file) as container:
+        with path.open("rb") as file, av.open(file, "r") as container:
             if not container.streams.video:
                 raise _no_picture(path, "no picture in it")
             codec = container.streams.video[0].codec_context
@@ -63,7 +63,8 @@ def prepare(picture: Picture, height: int, width: int, aspect: float) -> npt.NDA
     middle = cut(picture, aspect)
     down, across = axis(middle.shape[0], height), axis(middle.shape[1], width)
     channels = [down @ middle[..., channel].astype(np.float32) @ across.T for channel in range(3)]
-    return np.stack(channels)[None] / np.float32(127.5) - np.float32(1)
+    prepared: npt.NDArray[np.float32] = (np.stack(channels)[None] / 127.5 - 1.0).astype(np.float32)
+    return prepared
 
 
 def cut(picture: Picture, aspect: float) -> Picture:
