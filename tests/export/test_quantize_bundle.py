@@ -55,6 +55,7 @@ def test_comparison_finds_what_differs_and_how_much(pocket: Bundle, small: Bundl
     predictor, denoiser = figures["predictor"], figures["denoiser"]
     assert 0 < predictor["shot_relative_error"] <= predictor["shot_relative_error_max"] < 0.5
     assert predictor["strengths_equal"] >= 4 * predictor["four_strengths_equal"]
+    assert min(predictor["load_mib"], predictor["load_mib_before"]) > 0
     assert predictor["bytes"] < 0.6 * predictor["bytes_before"]
     assert 0 < denoiser["step_relative_error"] < 0.2
     assert denoiser["frames_psnr_db"] > 15

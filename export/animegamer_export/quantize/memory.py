@@ -6,6 +6,7 @@ loads the files on the CPU. Nothing is run. Unix only, where the system keeps th
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -21,17 +22,24 @@ def load_memory_mib(paths: Sequence[Path]) -> float | None:
     return round(float(done.stdout), 1)
 
 
-def _main(paths: Sequence[str]) -> None:
+def peak_mib() -> float:
+    """The largest resident size of this process so far."""
+    status = Path("/proc/self/status")
+    if status.is_file():
+        # Not getrusage: on Linux its peak starts at the parent's size.
+        return int(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) / 1024
     import resource
 
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # bytes, on macOS
+
+
+def _main(paths: Sequence[str]) -> None:
     from animegamer_export.quantize.turns import open_plain
 
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_mib()
     held = [open_plain(Path(path)) for path in paths]
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert held
-    # Linux counts in KiB, macOS in bytes.
-    print((after - before) / (1024**2 if sys.platform == "darwin" else 1024))
+    print(peak_mib() - before)
 
 
 if __name__ == "__main__":
