@@ -11,7 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,6 @@ class Built:
     build_seconds: float = 0.0
     peak_mib: float | None = None
     error: str = ""
-    inputs: Mapping[str, Any] = field(default_factory=dict)
 
 
 def build(job: Job) -> Built:

@@ -102,7 +102,8 @@ def _one(bundle: Bundle, part: str, arch: str, options: Options) -> tuple[dict[s
     file = f"{FOLDER}/{name}.engine"
     ranges = profiles(part, bundle, options.longest_prompt)
     wanted = {"library": library, "arch": arch, "precision": options.precision, "profiles": json.dumps(ranges)}
-    row: dict[str, Any] = {"part": part, **{key: wanted[key] for key in ("arch", "library", "precision")}}
+    row: dict[str, Any] = {"part": part, "weights": bundle.manifest.parts[part].precision}
+    row |= {key: wanted[key] for key in ("arch", "library", "precision")}
     sources = sources_sha256(bundle, part)
     held = bundle.manifest.engines.get(name)
     if held and held.onnx_sha256 == sources and wanted.items() <= held.built_for.items():
@@ -140,7 +141,7 @@ def _record(path: Path, bundle: Bundle, rows: list[dict[str, Any]]) -> None:
     """Each row under its bundle, part, GPU and precision; the rows of earlier runs stay."""
     earlier = json.loads(path.read_text(encoding="utf-8"))["builds"] if path.is_file() else []
     name = bundle.manifest.name
-    fresh = [{"bundle": name, **row} for row in rows if not row["kept"]]
+    fresh = [{"bundle": name, **row} for row in rows if not row.pop("kept")]
     if not fresh:
         return
     keys = [_key(row) for row in fresh]
@@ -150,11 +151,11 @@ def _record(path: Path, bundle: Bundle, rows: list[dict[str, Any]]) -> None:
 
 
 def _key(row: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(str(row[key]) for key in ("bundle", "part", "arch", "library", "precision"))
+    return tuple(str(row[key]) for key in ("bundle", "part", "weights", "arch", "library", "precision"))
 
 
 def _line(row: dict[str, Any]) -> str:
-    head = f"{row['part']:<18}{row['arch']:<7}{row['precision']:<6}"
+    head = f"{row['part']:<18}{row['weights']:<10}{row['arch']:<7}{row['precision']:<6}"
     if row["error"]:
         return f"{head}not built"
     if row["kept"]:
