@@ -146,7 +146,7 @@ def _record(path: Path, bundle: Bundle, rows: list[dict[str, Any]]) -> None:
         return
     keys = [_key(row) for row in fresh]
     builds = [row for row in earlier if _key(row) not in keys] + fresh
-    record = {**heading("onnx", "tensorrt-rtx-cu13"), "what": "engines built with no GPU in the machine"}
+    record = {**heading("onnx", "tensorrt-rtx-cu13"), "kind": "tensorrt build"}
     write_file(path, (json.dumps({**record, "builds": sorted(builds, key=_key)}, indent=1) + "\n").encode())
 
 
