@@ -219,6 +219,8 @@ class FakeServer:
             return
         place, seq = self._job(game), request.fields["after_seq"] + 1
         if place is not None and self._jobs[place].number == request.turn:
+            if self._held and place == 0:  # asked again by a client that lost patience: hold where it held
+                self.faults[self._jobs[0].seq], self._held = "hold", False
             self._jobs[place] = replace(self._jobs[place], route=route, parent=request.id, seq=seq)
         elif request.turn <= len(game.turns):
             turn = game.turns[request.turn - 1]
