@@ -58,15 +58,15 @@ def export_denoiser(
         unconditional = unconditional.half().float()
     reference = DenoiserStep(denoiser, unconditional).eval()
     with torch.no_grad():
-        graph = Graph(
-            "denoiser",
-            StepGraph(denoiser, unconditional, attention),
-            dict(zip(INPUTS, example_step(denoiser, [0, 1], 0.0), strict=True)),
-            OUTPUTS,
-            {"rows": {0: "batch"}},
-        )
+        graph = denoiser_graph(StepGraph(denoiser, unconditional, attention))
         parts = write(folder, [graph], WEIGHTS, precision)
         return Written(parts, check(folder, list(_cases(reference)), TOLERANCE))
+
+
+def denoiser_graph(step: StepGraph) -> Graph:
+    """The graph with example inputs: a pair step. Runs nothing."""
+    inputs = dict(zip(INPUTS, example_step(step.denoiser, [0, 1], 0.0), strict=True))
+    return Graph("denoiser", step, inputs, OUTPUTS, {"rows": {0: "batch"}})
 
 
 def example_step(denoiser: Denoiser, rows: list[int], reuse: float, seed: int = 0) -> tuple[Tensor, ...]:

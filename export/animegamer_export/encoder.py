@@ -19,12 +19,17 @@ TOLERANCE = 1e-4
 
 def export_encoder(encoder: Encoder, folder: Path, precision: Precision = "fp16") -> Written:
     """Writes encoder.onnx: text_features [1, 30, C], image_features [1, 196, C] -> shot [1, 226, D]."""
+    return _export("encoder", encoder, encoder_graph(encoder).inputs, "shot", folder, precision)
+
+
+def encoder_graph(encoder: Encoder) -> Graph:
+    """The graph with example inputs. Runs nothing."""
     size = encoder.size
     inputs = {
         "text_features": torch.randn(1, size.text_tokens, size.text_width, generator=_random()),
         "image_features": torch.randn(1, size.image_tokens, size.image_width, generator=_random()),
     }
-    return _export("encoder", encoder, inputs, "shot", folder, precision)
+    return Graph("encoder", encoder, inputs, ("shot",))
 
 
 def export_text_tower(tower: nn.Module, folder: Path, tokens: int, precision: Precision = "fp16") -> Written:

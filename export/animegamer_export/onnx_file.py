@@ -11,10 +11,10 @@ import hashlib
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, BinaryIO, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -96,16 +96,15 @@ def write(folder: Path, graphs: Sequence[Graph], weights: str, precision: Precis
     folder.mkdir(parents=True, exist_ok=True)
     parts = {}
     with (folder / weights).open("wb") as data:
-        store = _Store(data, weights)
+        store = Store(data, weights)
         for graph in graphs:
-            model = _trace(graph)
+            model = trace(graph)
             if precision == "fp16":
-                _store_half(model)
-            _clean(model)
+                store_half(model)
+            clean(model)
             store.move(model)
             ir.save(model, folder / f"{graph.name}.onnx")
-            inputs, outputs = _shapes(model.graph.inputs), _shapes(model.graph.outputs)
-            parts[graph.name] = Part(f"{graph.name}.onnx", precision, (weights,), inputs, outputs)
+            parts[graph.name] = as_part(model, graph.name, precision, weights)
     if store.held:
         return parts
     (folder / weights).unlink()
@@ -153,7 +152,8 @@ def _open(path: Path) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-def _trace(graph: Graph) -> ir.Model:
+def trace(graph: Graph, before_folding: Callable[[ir.Model], None] | None = None) -> ir.Model:
+    """The graph as an ONNX model, small constants folded; `before_folding` may put other values in place first."""
     dynamic = [dict.fromkeys(graph.dynamic.get(name, {}), torch.export.Dim.DYNAMIC) or None for name in graph.inputs]
     with warnings.catch_warnings():
         # torch warns about its own use of itself (torch 2.13).
@@ -167,8 +167,12 @@ def _trace(graph: Graph) -> ir.Model:
             opset_version=OPSET,
             dynamo=True,
             verbose=False,
+            optimize=False,
         )
     assert program is not None
+    if before_folding is not None:
+        before_folding(program.model)
+    program.optimize()
     model: ir.Model = program.model
     _name_axes(model, graph.dynamic)
     return model
@@ -196,7 +200,8 @@ def _for_forward(module: nn.Module, dynamic: list[Any]) -> tuple[Any, ...]:
     return (*dynamic[:named], tuple(dynamic[named:])) if len(dynamic) > named else tuple(dynamic)
 
 
-def _store_half(model: ir.Model) -> None:
+def store_half(model: ir.Model) -> None:
+    """Stores as float16 every large weight of two axes and more that survives it exactly."""
     for name, value in list(model.graph.initializers.items()):
         tensor = value.const_value
         if tensor is None or tensor.dtype != ir.DataType.FLOAT or len(tensor.shape) < 2 or tensor.nbytes < SHARED_BYTES:
@@ -206,18 +211,27 @@ def _store_half(model: ir.Model) -> None:
         # What does not survive (tables of positions, say) was not rounded by `halved`, so it is not ours to round.
         if not np.array_equal(half.astype(np.float32), full):
             continue
-        stored = ir.Value(
-            name=f"{name}.fp16", shape=value.shape, type=ir.TensorType(ir.DataType.FLOAT16), const_value=ir.tensor(half)
-        )
-        cast = ir.node("Cast", [stored], {"to": ir.DataType.FLOAT})
-        cast.outputs[0].dtype, cast.outputs[0].shape = ir.DataType.FLOAT, value.shape
-        ir.convenience.replace_all_uses_with(value, cast.outputs[0])
-        del model.graph.initializers[name]
-        model.graph.register_initializer(stored)
-        model.graph.insert_before(model.graph[0], cast)
+        store_as(model, value, f"{name}.fp16", ir.tensor(half))
 
 
-def _clean(model: ir.Model) -> None:
+def store_as(model: ir.Model, value: ir.Value, name: str, tensor: ir.TensorProtocol) -> None:
+    """Puts a tensor of another type in the place of a float32 weight, with a Cast back to float32 behind it."""
+    stored = ir.Value(name=name, shape=value.shape, type=ir.TensorType(tensor.dtype), const_value=tensor)
+    cast = ir.node("Cast", [stored], {"to": ir.DataType.FLOAT})
+    cast.outputs[0].dtype, cast.outputs[0].shape = ir.DataType.FLOAT, value.shape
+    ir.convenience.replace_all_uses_with(value, cast.outputs[0])
+    assert value.name is not None
+    del model.graph.initializers[value.name]
+    model.graph.register_initializer(stored)
+    model.graph.insert_before(model.graph[0], cast)
+
+
+def as_part(model: ir.Model, name: str, precision: str, weights: str) -> Part:
+    """The manifest's entry of a model written as `<name>.onnx` with its larger weights in the file `weights`."""
+    return Part(f"{name}.onnx", precision, (weights,), _shapes(model.graph.inputs), _shapes(model.graph.outputs))
+
+
+def clean(model: ir.Model) -> None:
     """Drops what the tracer noted about source files: no use to a reader, and different on every machine."""
     model.metadata_props.clear()
     model.doc_string = None
@@ -236,31 +250,48 @@ def _clean(model: ir.Model) -> None:
                 value.doc_string = None
 
 
-@dataclass(slots=True)
-class _Store:
-    """The data file: weights one after the other, equal bytes once."""
+MADE_FROM = "made_from"
+"""Metadata of a weight that is made when asked for: weights made from the same name and type are held once."""
 
-    data: Any
+
+@dataclass(slots=True)
+class Store:
+    """The data file: weights one after the other, equal bytes once. One weight is in memory at a time.
+
+    `written` is told how many bytes were added.
+    """
+
+    data: BinaryIO
     location: str
-    held: dict[str, int] = field(default_factory=dict)
+    written: Callable[[int], None] | None = None
+    held: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def move(self, model: ir.Model) -> None:
+        """Writes the model's larger weights and leaves in it where they lie."""
         for name, value in model.graph.initializers.items():
             tensor = value.const_value
             if tensor is None or tensor.nbytes < SHARED_BYTES:
                 continue
-            raw = tensor.tobytes()
+            offset, length = self._place(tensor)
             value.const_value = ir.ExternalTensor(
-                self.location, self._place(raw), len(raw), tensor.dtype, name=name, shape=ir.Shape(tensor.shape.numpy())
+                self.location, offset, length, tensor.dtype, name=name, shape=ir.Shape(tensor.shape.numpy())
             )
 
-    def _place(self, raw: bytes) -> int:
-        key = hashlib.sha256(raw).hexdigest()
-        if key not in self.held:
+    def _place(self, tensor: ir.TensorProtocol) -> tuple[int, int]:
+        key = tensor.metadata_props.get(MADE_FROM)
+        if key is not None and key in self.held:
+            return self.held[key]
+        raw = tensor.tobytes()
+        content = hashlib.sha256(raw).hexdigest()
+        if content not in self.held:
             self.data.write(bytes(-self.data.tell() % ALIGNMENT))
-            self.held[key] = self.data.tell()
+            self.held[content] = self.data.tell(), len(raw)
             self.data.write(raw)
-        return self.held[key]
+            if self.written is not None:
+                self.written(len(raw))
+        if key is not None:
+            self.held[key] = self.held[content]
+        return self.held[content]
 
 
 def _shapes(values: Sequence[ir.Value]) -> dict[str, Any]:

@@ -59,27 +59,33 @@ def export_predictor(predictor: Predictor, folder: Path, precision: Precision = 
     """
     predictor = prepared(predictor, precision)
     with torch.no_grad():
-        prompt = example_prompt(predictor, history_turns=2)
-        _, _, keys, values = predictor.prefill(*prompt)
-        extend = (torch.zeros(1, 3, dtype=torch.int64), keys, values)
-        graphs = [
-            Graph(
-                "predictor_prefill",
-                _Prefill(predictor),
-                dict(zip(PREFILL_INPUTS, prompt, strict=True)),
-                PREFILL_OUTPUTS,
-                _PREFILL_AXES,
-            ),
-            Graph(
-                "predictor_extend",
-                _Extend(predictor),
-                dict(zip(EXTEND_INPUTS, extend, strict=True)),
-                EXTEND_OUTPUTS,
-                _EXTEND_AXES,
-            ),
-        ]
+        graphs = predictor_graphs(predictor)
         parts = write(folder, graphs, WEIGHTS, precision)
         return Written(parts, check(folder, list(_cases(predictor)), TOLERANCE))
+
+
+def predictor_graphs(predictor: Predictor) -> list[Graph]:
+    """Both graphs with example inputs: a prompt of two earlier turns, and three tokens after it. Runs nothing."""
+    size = predictor.size
+    prompt = example_prompt(predictor, history_turns=2)
+    cache = torch.zeros(size.layers, 1, size.kv_heads, prompt[0].shape[1], size.head_width)
+    extend = (torch.zeros(1, 3, dtype=torch.int64), cache, cache.clone())
+    return [
+        Graph(
+            "predictor_prefill",
+            _Prefill(predictor),
+            dict(zip(PREFILL_INPUTS, prompt, strict=True)),
+            PREFILL_OUTPUTS,
+            _PREFILL_AXES,
+        ),
+        Graph(
+            "predictor_extend",
+            _Extend(predictor),
+            dict(zip(EXTEND_INPUTS, extend, strict=True)),
+            EXTEND_OUTPUTS,
+            _EXTEND_AXES,
+        ),
+    ]
 
 
 def example_prompt(predictor: Predictor, history_turns: int, words: int = 5, seed: int = 0) -> tuple[Tensor, ...]:

@@ -12,6 +12,7 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 from animegamer_export.onnx_file import Case, Graph, Precision, Written, check, prepared, write
@@ -54,23 +55,34 @@ def export_vae(
     Raises BundleError when onnxruntime does not answer as the decoder in torch does.
     """
     decoder = prepared(decoder, precision)
-    grid = (decoder.size.latent_channels, latent_height, latent_width)
+    with torch.no_grad():
+        graphs = vae_graphs(VaeGraph(decoder), decoder.size.latent_channels, latent_height, latent_width)
+        latents = [graph.inputs["latent"] for graph in graphs]
+        parts = write(folder, graphs, WEIGHTS, precision)
+        cases = list(_cases(decoder, latents, _cache_names(decoder.cache_count)))
+        return Written(parts, check(folder, cases, CACHE_TOLERANCE))
+
+
+def vae_graphs(graph: VaeGraph, latent_channels: int, latent_height: int, latent_width: int) -> list[Graph]:
+    """Both graphs with example inputs. The decoder is not run: the caches' shapes are found by fake tensors."""
+    grid = (latent_channels, latent_height, latent_width)
     order, flip = torch.tensor([0, 1, 2, 3]), torch.tensor([True])
     latents = torch.randn(1, sum(CHUNKS), *grid, generator=torch.Generator().manual_seed(0)).split(CHUNKS, dim=1)
-    with torch.no_grad():
-        graph = VaeGraph(decoder)
-        _, *caches = graph(latents[0], order, flip)
-        first = {"latent": latents[0], "channel_order": order, "flip": flip}
-        names = [f"cache_{number:02d}" for number in range(len(caches))]
-        following = {**first, "latent": latents[1], **dict(zip(names, caches, strict=True))}
-        axes = {"channel_order": {0: "channels"}}
-        outputs = ("frames", *names)
-        graphs = [
-            Graph("vae_first", graph, first, outputs, axes),
-            Graph("vae_next", _LastChunk(graph), following, ("frames",), axes),
-        ]
-        parts = write(folder, graphs, WEIGHTS, precision)
-        return Written(parts, check(folder, list(_cases(decoder, latents, names)), CACHE_TOLERANCE))
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        _, *shapes = graph(latents[0], order, flip)
+    caches = [torch.zeros(tuple(cache.shape)) for cache in shapes]
+    names = _cache_names(graph.cache_count)
+    first = {"latent": latents[0], "channel_order": order, "flip": flip}
+    following = {**first, "latent": latents[1], **dict(zip(names, caches, strict=True))}
+    axes = {"channel_order": {0: "channels"}}
+    return [
+        Graph("vae_first", graph, first, ("frames", *names), axes),
+        Graph("vae_next", _LastChunk(graph), following, ("frames",), axes),
+    ]
+
+
+def _cache_names(count: int) -> list[str]:
+    return [f"cache_{number:02d}" for number in range(count)]
 
 
 def _cases(decoder: VaeDecoder, latents: Sequence[Tensor], names: list[str]) -> Iterator[tuple[str, Case]]:
