@@ -20,6 +20,8 @@ from .errors import BundleError, BundleFileError, BundleFormatError, BundleNotFo
 from .manifest import FORMAT_NAME, FORMAT_VERSION, FileRecord, Manifest
 
 MANIFEST = "manifest.json"
+UNFINISHED = "export.json"
+"""There while an export is under way, or was broken off: the folder is no whole bundle then. Its `missing` says why."""
 SEARCH_PATH = "ANIMEGAMER_BUNDLES"
 """Environment variable: folders, joined as in PATH, that hold bundles (or are one)."""
 
@@ -110,7 +112,7 @@ def find(name_or_path: str | Path) -> Path:
         for root in _roots():
             places += [root / name, *([root] if root.name == name else [])]
     for place in places:
-        if (place / MANIFEST).is_file():
+        if (place / MANIFEST).is_file() or (place / UNFINISHED).is_file():
             return place
     looked = ", ".join(str(place) for place in places)
     raise BundleNotFoundError(
@@ -163,6 +165,7 @@ def sha256(path: Path) -> str:
 
 
 def _read_manifest(path: Path) -> Manifest:
+    _refuse_unfinished(path.parent)
     if not path.is_file():
         raise BundleNotFoundError("no bundle here", where=path.parent, expected=f"a folder with a {MANIFEST}")
     try:
@@ -187,6 +190,21 @@ def _read_manifest(path: Path) -> Manifest:
         raise BundleFormatError(str(error), do="build the bundle again, or mend the manifest") from error
     _check(manifest, path)
     return manifest
+
+
+def _refuse_unfinished(folder: Path) -> None:
+    if not (folder / UNFINISHED).is_file():
+        return
+    try:
+        missing = ", ".join(json.loads((folder / UNFINISHED).read_text(encoding="utf-8"))["missing"])
+    except (ValueError, KeyError, TypeError):
+        missing = ""
+    raise BundleFileError(
+        "the export of this bundle is not finished",
+        where=folder,
+        found=f"missing: {missing or 'not said'}",
+        do="run the same `animegamer-rt export` again: it goes on where it stopped",
+    )
 
 
 def _check(manifest: Manifest, path: Path) -> None:

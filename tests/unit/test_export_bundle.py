@@ -116,7 +116,7 @@ def test_parts_of_one_network_share_one_file_of_weights(bundle: Bundle) -> None:
     parts = bundle.manifest.parts
     assert parts["vae_first"].data_files == parts["vae_next"].data_files == ("vae.weights",)
     assert parts["predictor_prefill"].data_files == parts["predictor_extend"].data_files == ("predictor.weights",)
-    assert parts["image_tower"].data_files == ()
+    assert parts["image_tower"].data_files == ("image_tower.weights",)  # where each square of the picture lies
     weights = sum(
         weight.numel() for weight in networks(bundle.manifest.sizes["predictor"]["vocabulary"]).predictor.parameters()
     )

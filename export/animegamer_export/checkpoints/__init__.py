@@ -6,7 +6,7 @@ It does not convert or quantise. Source: MODEL.md sections 1, 2, 4 and 6. Every 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +59,9 @@ def read_denoiser(
     dtype: torch.dtype = torch.float32,
 ) -> DenoiserCheckpoint:
     """Denoiser and encoder of a SAT checkpoint (dict `module`); other sizes are read from its shapes."""
-    file = open_torch(path, "module")
-    size, encoder_size = denoiser_sizes(file, latent_height, latent_width)
+    size, encoder_size, recipe = open_denoiser(path, latent_height, latent_width, alpha)
     with torch.device("meta"):
         denoiser, encoder = Denoiser(size), Encoder(encoder_size)
-    recipe = denoiser_recipe(file, denoiser, encoder, alpha)
     recipe.load_into(denoiser, "denoiser.", dtype)
     recipe.load_into(encoder, "encoder.", dtype)
     return DenoiserCheckpoint(denoiser.eval(), encoder.eval(), recipe.dead)
@@ -71,10 +69,9 @@ def read_denoiser(
 
 def read_vae(path: Path, *, norm_groups: int = 32, dtype: torch.dtype = torch.float32) -> VaeCheckpoint:
     """The decoder of a 3D-VAE checkpoint (dict `state_dict`); other sizes are read from its shapes."""
-    file = open_torch(path, "state_dict")
+    size, recipe = open_vae(path, norm_groups)
     with torch.device("meta"):
-        decoder = VaeDecoder(vae_size(file, norm_groups))
-    recipe = vae_recipe(file, decoder)
+        decoder = VaeDecoder(size)
     recipe.load_into(decoder, dtype=dtype)
     return VaeCheckpoint(decoder.eval(), recipe.dead)
 
@@ -86,14 +83,42 @@ def read_predictor(
 
     The adapter's file may hold the base weights too; those of the folder are then dead.
     """
+    size, recipe = open_predictor(mistral, adapter, alpha)
+    with torch.device("meta"):
+        predictor = Predictor(size)
+    recipe.load_into(predictor, dtype=dtype)
+    return PredictorCheckpoint(predictor.eval(), recipe.dead)
+
+
+def open_denoiser(
+    path: Path, latent_height: int, latent_width: int, alpha: float = DENOISER_ALPHA
+) -> tuple[DenoiserSize, EncoderSize, Recipe]:
+    """Sizes of a SAT checkpoint and the recipe of its "denoiser.*" and "encoder.*"; no weight is read yet."""
+    file = open_torch(path, "module")
+    size, encoder_size = denoiser_sizes(file, latent_height, latent_width)
+    with torch.device("meta"):
+        denoiser, encoder = Denoiser(size), Encoder(encoder_size)
+    return size, encoder_size, denoiser_recipe(file, denoiser, encoder, alpha)
+
+
+def open_vae(path: Path, norm_groups: int = 32) -> tuple[VaeSize, Recipe]:
+    """Size of a 3D-VAE checkpoint's decoder and its recipe; no weight is read yet."""
+    file = open_torch(path, "state_dict")
+    size = vae_size(file, norm_groups)
+    with torch.device("meta"):
+        decoder = VaeDecoder(size)
+    return size, vae_recipe(file, decoder)
+
+
+def open_predictor(mistral: Path, adapter: Path, alpha: float = PREDICTOR_ALPHA) -> tuple[PredictorSize, Recipe]:
+    """Size of a Mistral folder with the adapter's file over it, and the recipe; no weight is read yet."""
     adapter_file = open_torch(adapter)
     size = predictor_size(read_json(mistral / "config.json"), adapter_file, mistral / "config.json")
     file, replaced = overlay(adapter_file, open_hugging_face(mistral), PREDICTOR, PEFT)
     with torch.device("meta"):
         predictor = Predictor(size)
     recipe = predictor_recipe(file, predictor, alpha)
-    recipe.load_into(predictor, dtype=dtype)
-    return PredictorCheckpoint(predictor.eval(), {**recipe.dead, **replaced})
+    return size, replace(recipe, dead={**recipe.dead, **replaced})
 
 
 def denoiser_recipe(file: TensorFile, denoiser: Denoiser, encoder: Encoder, alpha: float = DENOISER_ALPHA) -> Recipe:

@@ -1,0 +1,118 @@
+"""The folders in which people hold the release: where each checkpoint lies, and one error for all that is missing.
+
+It opens no checkpoint. The tree is that of the reference's own instructions; docs/EXPORT.md shows it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from animegamer_rt.errors import CheckpointError
+
+TREE = """\
+checkpoints/
+|-- Mistral-7B-Instruct-v0.1/            the language model's own folder
+|   |-- config.json
+|   |-- tokenizer.model
+|   `-- model.safetensors                or pytorch_model.bin, or shards with their index.json
+|-- AnimeGamer/                          the release; Qiqi is one of its characters
+|   |-- MLLM-Qiqi/
+|   |   `-- pytorch_model.bin
+|   `-- VDM_Decoder-Qiqi/
+|       `-- 1/                           any name; the file `latest` may say which
+|           `-- mp_rank_00_model_states.pt
+`-- CogVideoX-2b-sat/
+    `-- vae/
+        `-- 3d-vae.pt
+"""
+
+MISTRAL = ("Mistral-7B-Instruct-v0.1",)
+ADAPTER = (
+    "AnimeGamer/MLLM-{release}/pytorch_model.bin",
+    "AnimeGamer/{release}/MLLM/pytorch_model.bin",
+    "Game-{release}/MLLM/pytorch_model.bin",
+)
+DENOISER = (
+    "AnimeGamer/VDM_Decoder-{release}",
+    "AnimeGamer/{release}/VDM_Decoder",
+    "Game-{release}/VDM_Decoder-{release}",
+)
+DENOISER_FILE = "mp_rank_00_model_states.pt"
+VAE = ("CogVideoX-2b-sat/vae/3d-vae.pt", "vae/3d-vae.pt")
+"""Where each is looked for, first find wins. The forms after the first are those of earlier instructions."""
+
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Where the checkpoints of one release lie."""
+
+    mistral: Path
+    adapter: Path
+    denoiser: Path
+    vae: Path
+
+    @property
+    def tokenizer(self) -> Path:
+        """The language model's sentencepiece file."""
+        return self.mistral / "tokenizer.model"
+
+    def files(self) -> list[Path]:
+        """Every file that the export reads."""
+        mistral = [self.mistral / "config.json", *sorted(self.mistral.glob("*.safetensors"))]
+        mistral += sorted(self.mistral.glob("pytorch_model*.bin"))
+        return [*mistral, self.tokenizer, self.adapter, self.denoiser, self.vae]
+
+
+def find_release(folder: Path, release: str) -> Release:
+    """The checkpoints below `folder`. Raises one CheckpointError that lists everything that is not there."""
+    missing: list[str] = []
+    mistral = folder / MISTRAL[0]
+    missing += [f"{MISTRAL[0]}/{name}" for name in ("config.json", "tokenizer.model") if not (mistral / name).is_file()]
+    if not any((mistral / name).is_file() for name in WEIGHTS):
+        missing.append(f"{MISTRAL[0]}/ " + " or ".join(WEIGHTS))
+    adapter = _first(folder, ADAPTER, release, missing)
+    vae = _first(folder, VAE, release, missing)
+    denoiser = _sat_file(folder, release, missing)
+    if missing:
+        known = _releases(folder)
+        do = "lay the folders out like this (links do):\n" + TREE
+        if known and release not in known:
+            do = f"or name the character with --release ({', '.join(known)}); " + do
+        raise CheckpointError("not the release's folders", where=folder, missing=missing, do=do)
+    return Release(mistral, adapter, denoiser, vae)
+
+
+def _first(folder: Path, names: Sequence[str], release: str, missing: list[str]) -> Path:
+    places = [folder / name.format(release=release) for name in names]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        missing.append(" or ".join(name.format(release=release) for name in names))
+    return found or places[0]
+
+
+def _sat_file(folder: Path, release: str, missing: list[str]) -> Path:
+    """The denoiser's file: in the folder that `latest` names, else in the only one that has it."""
+    places = [folder / name.format(release=release) for name in DENOISER]
+    for place in places:
+        if (place / "latest").is_file():
+            named = place / (place / "latest").read_text(encoding="utf-8").strip() / DENOISER_FILE
+            if named.is_file():
+                return named
+        found = sorted(place.glob(f"*/{DENOISER_FILE}"))
+        if len(found) == 1:
+            return found[0]
+        if found:
+            which = ", ".join(path.parent.name for path in found)
+            missing.append(f"{place.relative_to(folder)}/latest, which says which of {which} to take")
+            return found[0]
+    missing.append(" or ".join(f"{name.format(release=release)}/*/{DENOISER_FILE}" for name in DENOISER))
+    return places[0]
+
+
+def _releases(folder: Path) -> list[str]:
+    names = [path.name.partition("-")[2] for path in folder.glob("AnimeGamer/VDM_Decoder-*")]
+    return sorted(names + [path.name.partition("-")[2] for path in folder.glob("Game-*")])

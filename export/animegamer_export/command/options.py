@@ -1,0 +1,132 @@
+"""The command line of `animegamer-rt export`.
+
+Knows options and words; what is done is `steps`'.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from animegamer_export.command.journal import Journal
+from animegamer_export.command.layout import TREE
+from animegamer_export.command.progress import Progress
+from animegamer_export.command.source import PARTS, RANDOM_SIZES, Source, from_checkpoints, from_seed
+from animegamer_export.command.steps import Request, export, quantiser
+from animegamer_export.large.write import STORED
+from animegamer_rt.config import nearest
+from animegamer_rt.errors import ConfigError
+from animegamer_rt.machine import heading, write_record
+
+DEFAULT_PRECISION = "fp16"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the export; 0 when what was asked for is there. `tensorrt ...` builds engines from a bundle instead."""
+    if list(argv[:1]) == ["tensorrt"]:
+        from animegamer_export import tensorrt
+
+        return tensorrt.main(argv[1:])
+    options = _parser().parse_args(argv)
+    precision = precisions(options.parts, options.precision)
+    for part, name in precision.items():
+        if name not in STORED:
+            quantiser(part, name)
+    console = Console()
+    source = _source(options)
+    bundle = export(source, Request(precision, options.out), Progress(console))
+    if bundle is None:
+        console.print(f"{options.out}: these parts are there; export the others too, then it plays", highlight=False)
+    else:
+        size = sum(record.bytes for record in bundle.manifest.files.values())
+        console.print(f"{options.out}: whole, {size / 1e6:.1f} MB; animegamer-rt info {options.out}", highlight=False)
+    if options.results is not None:
+        console.print(f"recorded in {_record(source, options)}", highlight=False)
+    return 0
+
+
+def _record(source: Source, options: argparse.Namespace) -> Path:
+    """Writes what each step took: bytes, seconds, and the process's peak memory by its end."""
+    steps = {
+        name: {
+            "bytes": sum(record["files"].values()),
+            "seconds": record["seconds"],
+            "process_peak_memory_gib": record["process_peak_memory_gib"],
+        }
+        for name, record in Journal.open(options.out).steps.items()
+    }
+    record = {**heading("torch", "onnx", "onnxscript"), "measured": "export", "of": source.description, "steps": steps}
+    options.results.mkdir(parents=True, exist_ok=True)
+    return write_record(options.results, f"export-{options.out.name}", record)
+
+
+def precisions(parts: str, given: Sequence[str]) -> dict[str, str]:
+    """The precision of each part asked for. Raises ConfigError for unknown names."""
+    chosen = dict.fromkeys((_known(part, PARTS, "--parts") for part in parts.split(",")), DEFAULT_PRECISION)
+    for setting in given:
+        part, equals, name = setting.partition("=")
+        if not equals:
+            raise ConfigError("no precision given", where="--precision", found=setting, expected="part=name")
+        if _known(part, PARTS, "--precision") not in chosen:
+            raise ConfigError(f"{part} is not exported", where="--precision", do=f"name it in --parts ({parts})")
+        chosen[part] = name
+    return chosen
+
+
+def _known(part: str, parts: Sequence[str], where: str) -> str:
+    if part not in parts:
+        raise ConfigError(f"unknown part {part!r}", where=where, do=nearest(part, parts))
+    return part
+
+
+def _source(options: argparse.Namespace) -> Source:
+    if options.checkpoints is None:
+        return from_seed(options.random_weights, options.size)
+    height, width = options.picture
+    return from_checkpoints(options.checkpoints, options.release, height, width)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="animegamer-rt export",
+        description="From the release's checkpoints (or random weights) to a bundle. Run it again after a break: it "
+        "goes on where it stopped. `animegamer-rt export tensorrt` builds engines from a bundle.",
+        epilog="The folders that --checkpoints expects:\n\n" + TREE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    given = parser.add_mutually_exclusive_group(required=True)
+    given.add_argument("--checkpoints", type=Path, metavar="DIR", help="the folder of the checkpoints")
+    given.add_argument("--random-weights", type=int, metavar="SEED", help="no checkpoints: for time and memory only")
+    parser.add_argument("--out", type=Path, required=True, metavar="BUNDLE", help="the bundle's folder")
+    parser.add_argument("--parts", default=",".join(PARTS), help=f"default: {','.join(PARTS)}")
+    parser.add_argument(
+        "--precision",
+        action="append",
+        default=[],
+        metavar="PART=NAME",
+        help=f"{', '.join(STORED)}, or a scheme of docs/QUANTIZATION.md; again for another part (default: fp16)",
+    )
+    parser.add_argument(
+        "--results", type=Path, metavar="DIR", help="write what each step took as JSON into this folder"
+    )
+    parser.add_argument("--release", default="Qiqi", help="which character's checkpoints (default: Qiqi)")
+    parser.add_argument("--size", default="full", choices=tuple(RANDOM_SIZES), help="of random weights (default: full)")
+    parser.add_argument(
+        "--picture",
+        type=_picture,
+        default=(480, 720),
+        metavar="HxW",
+        help="frames of the checkpoints (default: 480x720)",
+    )
+    return parser
+
+
+def _picture(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)x(\d+)", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not height x width, as in 480x720")
+    return int(match[1]), int(match[2])

@@ -1,0 +1,227 @@
+"""The steps of an export, what each makes, and the road through those that are not done yet.
+
+A step writes into a folder of its own; its files are moved into the bundle when they are whole, and recorded after
+that. It does not know options or where weights come from.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from animegamer_export.command import plans
+from animegamer_export.command.disk import require_space
+from animegamer_export.command.journal import Journal, key_of
+from animegamer_export.command.progress import Progress
+from animegamer_export.command.source import NEEDED_TO_PLAY, Source
+from animegamer_export.command.verify import check_part
+from animegamer_export.large.write import STORED, write_large
+from animegamer_export.quantize.keep import keep_rule
+from animegamer_export.quantize.scheme import Scheme, scheme
+from animegamer_export.quantize.weights import rewrite_together
+from animegamer_rt.bundle import Bundle, write_manifest
+from animegamer_rt.config import read_record, write_record
+from animegamer_rt.errors import ConfigError
+from animegamer_rt.manifest import Manifest, Part
+
+WORK = ".export"
+TOKENIZER = ("tokenizer.model", "added_tokens.json")
+BASE = "fp16"
+"""What quantised parts are made from, a part at a time. The error of fp16 is a thousandth of that of the mildest."""
+BYTES_A_WEIGHT: Mapping[str, float] = {"fp32": 4, "fp16": 2, "bf16": 2, "nf4": 0.57, "int4": 0.57, "int4-qdq": 0.57}
+"""About, with scales; a scheme that is not named takes one."""
+
+Make = Callable[[Path, Callable[[int], None]], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to make: into which folder of the bundle, about how many bytes, and how."""
+
+    name: str
+    key: str
+    bytes: int
+    make: Make
+    into: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for: the precision of each part to export, and where to."""
+
+    precision: Mapping[str, str]
+    out: Path
+
+
+def export(source: Source, request: Request, progress: Progress) -> Bundle | None:
+    """Does what is not done yet. Returns the bundle, or None while parts that play needs have not been asked for.
+
+    Raises OutputError before anything is written if the disk is too small.
+    """
+    journal = Journal.open(request.out)
+    model = key_of(source.fingerprint)
+    others = [name for name, record in journal.steps.items() if record.get("model") not in (None, model)]
+    for name in others:
+        del journal.steps[name]
+    steps = [step for step in _steps(source, request, journal) if not journal.done(step.name, step.key)]
+    require_space(request.out, sum(step.bytes for step in steps))
+    request.out.mkdir(parents=True, exist_ok=True)
+    for step in steps:
+        # Its files may be those of another precision, and of the same sizes, before its new record is written.
+        journal.steps.pop(step.name, None)
+    journal.begin([*(step.name for step in steps if not step.into), *_never_asked(journal, request), "manifest"])
+    for step in steps:
+        _do(step, journal, model, progress)
+    shutil.rmtree(request.out / WORK, ignore_errors=True)
+    if _never_asked(journal, request):
+        return None
+    bundle = write_manifest(request.out, _manifest(source, journal, request.out))
+    journal.close()
+    return bundle
+
+
+def _never_asked(journal: Journal, request: Request) -> list[str]:
+    """Parts that play needs and that neither this export nor an earlier one made and verified."""
+    return [
+        part for part in NEEDED_TO_PLAY if part not in request.precision and f"{part} verified" not in journal.steps
+    ]
+
+
+def _steps(source: Source, request: Request, journal: Journal) -> Iterator[Step]:
+    for part, precision in request.precision.items():
+        key = key_of(source.fingerprint, part, precision)
+        if precision in STORED:
+            yield Step(part, key, _bytes(source, part, precision), _write(source, part, precision))
+        else:
+            chosen, base = quantiser(part, precision), f"{WORK}/{part}-{BASE}"
+            if not journal.done(part, key):
+                made = key_of(source.fingerprint, part, BASE)
+                write = _write(source, part, BASE)
+                yield Step(f"{part} in {BASE}", made, _bytes(source, part, BASE), write, base)
+            quantise = _quantise(part, chosen, request.out / base, journal)
+            yield Step(part, key, _bytes(source, part, precision), quantise)
+        yield Step(f"{part} verified", key, 0, _verify(source, part, precision, request.out))
+    yield Step("tokenizer", key_of(source.fingerprint), 0, _tokenizer(source))
+
+
+def quantiser(part: str, precision: str) -> Scheme:
+    """The scheme of that name. Raises ConfigError for one that is not there or that a new part cannot have yet."""
+    chosen = scheme(precision)
+    if chosen.calibrated:
+        raise ConfigError(
+            f"{precision} needs the ranges of a whole bundle's activations",
+            where=f"--precision {part}={precision}",
+            do=f"export {part}=fp16 first, then calibrate and quantise the bundle (docs/QUANTIZATION.md)",
+        )
+    return chosen
+
+
+def _do(step: Step, journal: Journal, model: str, progress: Progress) -> None:
+    target, work = journal.folder / step.into, journal.folder / WORK / "now"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    started = time.monotonic()
+    with progress.step(step.name, step.bytes) as advance:
+        found = dict(step.make(work, advance))
+    target.mkdir(parents=True, exist_ok=True)
+    names = sorted(path.name for path in work.iterdir())
+    for name in names:
+        os.replace(work / name, target / name)
+    files = [f"{step.into}/{name}" if step.into else name for name in names]
+    seconds = round(time.monotonic() - started, 1)
+    # Every file of the step lies in its place before the record that says so.
+    journal.record(
+        step.name, step.key, files, model=model, seconds=seconds, process_peak_memory_gib=peak_memory_gib(), **found
+    )
+    progress.finished(step.name, sum(journal.steps[step.name]["files"].values()), seconds)
+
+
+def _write(source: Source, part: str, precision: str) -> Make:
+    def make(work: Path, advance: Callable[[int], None]) -> Mapping[str, Any]:
+        return {"parts": write_record(write_large(work, source.part(part), precision, advance))}
+
+    return make
+
+
+def _quantise(part: str, chosen: Scheme, base: Path, journal: Journal) -> Make:
+    def make(work: Path, advance: Callable[[int], None]) -> Mapping[str, Any]:
+        written: dict[str, Any] = journal.steps[f"{part} in {BASE}"]["parts"]
+        sources = [base / entry["file"] for entry in written.values()]
+        weights = next(name for entry in written.values() for name in entry["data_files"])
+        report = rewrite_together(sources, work, weights, chosen, keep_rule(part))
+        advance(report.bytes_after)
+        return {
+            "parts": {name: {**entry, "precision": chosen.name} for name, entry in written.items()},
+            "mean_weight_error": report.mean_error,
+        }
+
+    return make
+
+
+def _verify(source: Source, part: str, precision: str, out: Path) -> Make:
+    def make(work: Path, advance: Callable[[int], None]) -> Mapping[str, Any]:
+        weights = precision if precision in STORED else None
+        return {"weights_compared": check_part(out, source.part(part), weights)}
+
+    return make
+
+
+def _tokenizer(source: Source) -> Make:
+    def make(work: Path, advance: Callable[[int], None]) -> Mapping[str, Any]:
+        (work / TOKENIZER[0]).write_bytes(source.tokenizer_model)
+        (work / TOKENIZER[1]).write_text(json.dumps(dict(source.added_tokens), indent=0) + "\n", encoding="utf-8")
+        return {}
+
+    return make
+
+
+def _manifest(source: Source, journal: Journal, out: Path) -> Manifest:
+    parts = {
+        name: read_record(Part, entry, f"{out}: {step}")
+        for step, record in journal.steps.items()
+        if f"{step} verified" in journal.steps
+        for name, entry in record["parts"].items()
+    }
+    return Manifest(
+        format="",
+        format_version=0,
+        name=out.absolute().name,
+        description=source.description,
+        origin=source.origin,
+        geometry=source.sizes.geometry(plans.WINDOW_TOKENS),
+        parts=parts,
+        plans=plans.plan_entries(),
+        files={},
+        compatibility=plans.COMPATIBILITY,
+        sizes=source.sizes.record(),
+        provenance={"made_of": dict(source.fingerprint), "export": journal.as_provenance()},
+        licence=plans.LICENCES[source.origin],
+    )
+
+
+def _bytes(source: Source, part: str, precision: str) -> int:
+    width = BYTES_A_WEIGHT.get(precision, 1)
+    shapes = source.sizes.shapes(part).items()
+    counts = ((len(shape) >= 2 and not name.endswith("positions"), _numel(shape)) for name, shape in shapes)
+    return int(sum(count * (width if rounded else 4) for rounded, count in counts))
+
+
+def _numel(shape: tuple[int, ...]) -> int:
+    count = 1
+    for length in shape:
+        count *= length
+    return count
+
+
+def peak_memory_gib() -> float:
+    """The most memory this process has had so far, mapped files that were read included."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / 2 ** (30 if sys.platform == "darwin" else 20), 2)

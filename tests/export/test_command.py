@@ -1,0 +1,245 @@
+"""`animegamer-rt export` on random weights of tiny size: whole, broken off, killed, and asked for nonsense."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from rich.console import Console
+
+from animegamer_export.command import disk
+from animegamer_export.command.options import main, precisions
+from animegamer_export.command.progress import Progress
+from animegamer_export.command.source import FULL, TINY, RandomWeights, Source, from_seed
+from animegamer_export.command.steps import Request, export
+from animegamer_rt.backends.onnxruntime import open_engines
+from animegamer_rt.bundle import UNFINISHED, Bundle, load, open_bundle
+from animegamer_rt.errors import BundleError, BundleFileError, ConfigError, OutputError
+from animegamer_rt.events import FrameReady
+from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.session import Session
+from animegamer_rt.state import Instruction
+
+FP16 = dict.fromkeys(("predictor", "denoiser", "vae", "encoder"), "fp16")
+
+
+class BreaksOff(Exception):
+    """The moment an export is broken off at in these tests."""
+
+
+class Watching(Progress):
+    """Notes the steps begun; breaks off at the n-th weight of a step, or after a step's files are written."""
+
+    def __init__(self, step: str = "", at_weight: int = -1) -> None:
+        super().__init__(Console(file=io.StringIO()))
+        self.steps: list[str] = []
+        self.breaks, self.left = step, at_weight
+
+    @contextmanager
+    def step(self, name: str, size: int) -> Iterator[Callable[[int], None]]:
+        self.steps.append(name)
+
+        def advance(count: int) -> None:
+            if name == self.breaks:
+                self.left -= 1
+                if self.left == 0:
+                    raise BreaksOff
+
+        yield advance
+        if name == self.breaks and self.left < 0:
+            raise BreaksOff
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def source() -> Source:
+    return from_seed(0, "tiny")
+
+
+@pytest.fixture(scope="module")
+def whole(source: Source, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    bundle = export(source, Request(FP16, tmp_path_factory.mktemp("bundles") / "tiny"), Watching())
+    assert bundle is not None
+    return bundle
+
+
+def test_random_weights_become_a_bundle_that_plays(whole: Bundle) -> None:
+    bundle = load(whole.folder)
+    assert bundle.manifest.origin == "random weights"
+    assert not (bundle.folder / UNFINISHED).exists() and not (bundle.folder / ".export").exists()
+    session = Session.start(bundle, seed=7)
+    rooms = open_rooms(bundle, open_engines(bundle, threads=1), "fast")
+    frames = [
+        event.frame
+        for event in run_turn(rooms, session, Instruction.parse("Mirel waves."))
+        if isinstance(event, FrameReady)
+    ]
+    assert np.stack(frames).shape == (17, 32, 48, 3)
+
+
+def test_the_manifest_says_how_long_each_step_took(whole: Bundle) -> None:
+    steps = load(whole.folder).manifest.provenance["export"]["steps"]
+    assert set(steps) == {*FP16, *(f"{part} verified" for part in FP16), "tokenizer"}
+    assert steps["predictor verified"]["weights_compared"] >= 8
+    assert all(step["process_peak_memory_gib"] > 0 for step in steps.values())
+
+
+def test_a_whole_bundle_is_left_alone(whole: Bundle, source: Source) -> None:
+    again = Watching()
+    export(source, Request(FP16, whole.folder), again)
+    assert again.steps == []
+    assert load(whole.folder).fingerprint == whole.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("step", "at_weight", "left"),
+    [
+        ("encoder", 3, ["encoder", "encoder verified", "tokenizer"]),
+        ("encoder", -1, ["encoder", "encoder verified", "tokenizer"]),
+        ("encoder verified", -1, ["encoder verified", "tokenizer"]),
+        ("tokenizer", -1, ["tokenizer"]),
+    ],
+)
+def test_an_export_broken_off_goes_on(
+    tmp_path: Path, source: Source, step: str, at_weight: int, left: list[str]
+) -> None:
+    asked = Request({"encoder": "fp16"}, tmp_path / "b")
+    with pytest.raises(BreaksOff):
+        export(source, asked, Watching(step, at_weight))
+    with pytest.raises(BundleFileError, match="not finished.*missing: .*predictor"):
+        open_bundle(tmp_path / "b")
+    again = Watching()
+    assert export(source, asked, again) is None  # the predictor and the denoiser were never asked for
+    assert again.steps == left
+
+
+def test_a_part_of_another_precision_or_seed_is_made_again(tmp_path: Path, source: Source) -> None:
+    asked = Request({"encoder": "fp16"}, tmp_path / "b")
+    export(source, asked, Watching())
+    again = Watching()
+    export(source, Request({"encoder": "fp32"}, tmp_path / "b"), again)
+    assert again.steps == ["encoder", "encoder verified"]
+    other = Watching()
+    export(from_seed(1, "tiny"), asked, other)
+    assert other.steps == ["encoder", "encoder verified", "tokenizer"]
+
+
+def test_the_command_records_what_each_step_took(tmp_path: Path) -> None:
+    arguments = ["--random-weights", "0", "--size", "tiny", "--parts", "encoder", "--out", str(tmp_path / "b")]
+    assert main([*arguments, "--results", str(tmp_path / "results")]) == 0
+    (written,) = (tmp_path / "results").iterdir()
+    record = json.loads(written.read_text(encoding="utf-8"))
+    assert record["of"].startswith("random weights") and record["machine"]
+    assert record["steps"]["encoder"]["bytes"] > 0
+    assert set(record["steps"]) == {"encoder", "encoder verified", "tokenizer"}
+
+
+def test_a_quantised_part_is_made_from_its_fp16_form(tmp_path: Path, source: Source) -> None:
+    watching = Watching()
+    export(source, Request({"predictor": "nf4"}, tmp_path / "b"), watching)
+    assert watching.steps == ["predictor in fp16", "predictor", "predictor verified", "tokenizer"]
+    assert not (tmp_path / "b" / ".export").exists()
+    operators = {node.op_type for node in onnx.load(tmp_path / "b" / "predictor_extend.onnx").graph.node}
+    assert "MatMulBnb4" in operators
+    again = Watching()
+    export(source, Request({"predictor": "nf4"}, tmp_path / "b"), again)
+    assert again.steps == []
+
+
+def test_a_killed_export_goes_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "animegamer_export.command", "--random-weights", "0", "--size", "tiny"]
+    command += ["--parts", "encoder,vae", "--out", str(tmp_path / "b")]
+    process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
+    written, deadline = tmp_path / "b" / "encoder.onnx", time.monotonic() + 600
+    while not written.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    before = written.stat().st_mtime_ns
+    with pytest.raises(BundleFileError, match="not finished"):
+        load(tmp_path / "b")
+    goes_on = Watching()
+    export(from_seed(0, "tiny"), Request({"encoder": "fp16", "vae": "fp16"}, tmp_path / "b"), goes_on)
+    assert "vae verified" in goes_on.steps
+    assert ("encoder" in goes_on.steps) == (written.stat().st_mtime_ns != before)
+
+
+def test_a_weight_changed_on_disk_is_found(tmp_path: Path, source: Source) -> None:
+    class Damages(Watching):
+        @contextmanager
+        def step(self, name: str, size: int) -> Iterator[Callable[[int], None]]:
+            if name == "encoder verified":
+                path = tmp_path / "b" / "encoder.weights"
+                path.write_bytes(bytes(byte ^ 1 for byte in path.read_bytes()))
+            with super().step(name, size) as advance:
+                yield advance
+
+    with pytest.raises(BundleError, match="not its source's"):
+        export(source, Request({"encoder": "fp16"}, tmp_path / "b"), Damages())
+
+
+def test_a_disk_that_is_too_small_is_refused_before_writing(
+    tmp_path: Path, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Usage(NamedTuple):
+        free: int
+
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda place: Usage(10_000_000))
+    with pytest.raises(OutputError, match=r"0\.0 GB free; expected 0\.1 GB"):
+        export(source, Request(FP16, tmp_path / "b"), Watching())
+    assert not (tmp_path / "b").exists()
+
+
+def test_full_size_needs_the_bytes_that_its_weights_take() -> None:
+    count = {part: sum(int(np.prod(shape)) for shape in FULL.shapes(part).values()) for part in FP16}
+    assert 7.25e9 < count["predictor"] < 7.31e9 and 1.6e9 < count["denoiser"] < 1.8e9
+    assert round(count["vae"] / 1e6, 1) == 123.4
+
+
+def test_random_weights_are_the_same_whenever_they_are_made() -> None:
+    weights = RandomWeights(3, "encoder", TINY)
+    first = weights.merged("encoder.text_norm.weight", torch.float32)
+    weights.merged("encoder.text_norm.bias", torch.float32)
+    assert torch.equal(first, weights.merged("encoder.text_norm.weight", torch.float32))
+    assert not torch.equal(first, RandomWeights(4, "encoder", TINY).merged("encoder.text_norm.weight", torch.float32))
+
+
+@pytest.mark.parametrize(
+    ("parts", "given", "what"),
+    [
+        ("predictr", [], "did you mean 'predictor'"),
+        ("vae", ["predictor=fp16"], "not exported"),
+        ("vae", ["vae"], "part=name"),
+    ],
+)
+def test_unknown_parts_and_settings_name_the_nearest(parts: str, given: list[str], what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        precisions(parts, given)
+
+
+@pytest.mark.parametrize(("name", "what"), [("nf5", "nf4"), ("fp8", "needs the ranges")])
+def test_a_precision_that_cannot_be_had_is_refused_before_writing(tmp_path: Path, name: str, what: str) -> None:
+    arguments: list[Any] = ["--random-weights", "0", "--size", "tiny", "--out", str(tmp_path / "b")]
+    with pytest.raises(ConfigError, match=what):
+        main([*arguments, "--precision", f"predictor={name}"])
+    assert not (tmp_path / "b").exists()

@@ -1,0 +1,80 @@
+"""The reference path: the networks in PyTorch, as read from checkpoints, behind the contract of the four parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from animegamer_export.vae import pixels
+from animegamer_rt.backends.contract import Engines, FloatArray, Frames, IntArray, Prefill
+from animegamer_rt.models.denoiser import Denoiser
+from animegamer_rt.models.encoder import Encoder
+from animegamer_rt.models.predictor import Predictor
+from animegamer_rt.models.step import DenoiserStep
+from animegamer_rt.models.vae import VaeDecoder
+from animegamer_rt.prompt import Prompt
+
+
+def torch_engines(predictor: Predictor, denoiser: Denoiser, encoder: Encoder, decoder: VaeDecoder) -> Engines:
+    torch.set_grad_enabled(False)
+    step = DenoiserStep(denoiser, encoder.unconditional()).eval()
+    return Engines(_Predictor(predictor), _Denoiser(step), _Vae(decoder))
+
+
+class _Predictor:
+    def __init__(self, model: Predictor) -> None:
+        self.model = model
+
+    def prefill(self, prompt: Prompt) -> Prefill:
+        names = ("ids", "history_index", "masks", "history_shots", "readout_start")
+        shot, logits, *cache = self.model.prefill(*(torch.from_numpy(getattr(prompt, name)) for name in names))
+        return Prefill(shot[0].numpy(), logits[0].numpy(), tuple(cache))
+
+    def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
+        assert isinstance(cache, tuple)
+        logits, *cache_after = self.model.extend(torch.from_numpy(tokens[None]), *cache)
+        return logits[0].numpy(), tuple(cache_after)
+
+
+class _Denoiser:
+    def __init__(self, step: DenoiserStep) -> None:
+        self.network = step
+
+    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> _Denoising:
+        return _Denoising(self.network, torch.from_numpy(latent), torch.from_numpy(shot)[None], motion_scope)
+
+
+class _Denoising:
+    def __init__(self, network: DenoiserStep, latent: Tensor, shot: Tensor, motion_scope: float) -> None:
+        self.network, self.shot, self.scope = network, shot, torch.tensor([motion_scope])
+        self.state: tuple[Tensor, Tensor, Tensor] = latent, torch.zeros_like(latent), torch.zeros_like(latent)
+
+    def step(self, coefficients: FloatArray, timestep: float, rows: Sequence[int], noise: FloatArray) -> None:
+        latent, x0, difference = self.state
+        given = (torch.from_numpy(noise), difference, torch.from_numpy(coefficients), torch.tensor([timestep]))
+        self.state = self.network(latent, x0, *given, self.scope, self.shot, torch.tensor(list(rows)))
+
+    def latent(self) -> FloatArray:
+        return self.state[0].numpy().copy()
+
+
+class _Vae:
+    def __init__(self, decoder: VaeDecoder) -> None:
+        self.decoder = decoder
+
+    def first(self, latent: FloatArray, channel_order: tuple[int, ...], flip: bool) -> tuple[Frames, object]:
+        return self._decode(latent, None, channel_order, flip)
+
+    def next(self, latent: FloatArray, caches: object, channel_order: tuple[int, ...], flip: bool) -> Frames:
+        assert isinstance(caches, list)
+        return self._decode(latent, caches, channel_order, flip)[0]
+
+    def _decode(
+        self, latent: FloatArray, caches: list[Tensor] | None, channel_order: tuple[int, ...], flip: bool
+    ) -> tuple[Frames, list[Tensor]]:
+        scaled = torch.from_numpy(latent).transpose(1, 2) / self.decoder.size.scale
+        frames, after = self.decoder(scaled, caches)
+        order = torch.tensor(channel_order)
+        return pixels(frames[0].transpose(0, 1), order, torch.tensor([flip])).numpy(), after
