@@ -1,0 +1,218 @@
+"""From the folders of transformers (T5) and open_clip to the towers: sizes, names, weights, and the parts to write.
+
+Files are read without running anything they carry, memory-mapped, one weight at a time; every key is used or known to
+be dead. It does not know bundles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from animegamer_export.checkpoints.files import TensorFile, open_hugging_face, open_safetensors, open_torch, read_json
+from animegamer_export.checkpoints.names import Naming
+from animegamer_export.checkpoints.recipe import Recipe, make_recipe, wanted_shapes
+from animegamer_export.large.parts import LargePart, stand_in
+from animegamer_export.onnx_file import Graph
+from animegamer_export.towers.image import MEAN, STD, ImageTower, ImageTowerSize
+from animegamer_export.towers.text import TextTower, TextTowerSize, relative_bias
+from animegamer_rt.errors import CheckpointError
+from animegamer_rt.manifest import MotionTokenizer
+
+TOKENIZER = "spiece.model"
+"""T5's sentencepiece file, as transformers keeps it."""
+OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
+HEAD_WIDTH = 64
+"""open_clip's own, where open_clip_config.json does not say otherwise."""
+
+_TEXT_LAYER = r"encoder.block.\1.layer."
+_TEXT_NAMES = (
+    (r"embedding\.weight", r"shared.weight"),
+    (r"relative_table", r"encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"),
+    (r"norm\.weight", r"encoder.final_layer_norm.weight"),
+    (r"blocks\.(\d+)\.attention_norm\.weight", _TEXT_LAYER + r"0.layer_norm.weight"),
+    (r"blocks\.(\d+)\.(q|k|v)(?:uery|ey|alue)\.weight", _TEXT_LAYER + r"0.SelfAttention.\2.weight"),
+    (r"blocks\.(\d+)\.output\.weight", _TEXT_LAYER + r"0.SelfAttention.o.weight"),
+    (r"blocks\.(\d+)\.mlp_norm\.weight", _TEXT_LAYER + r"1.layer_norm.weight"),
+    (r"blocks\.(\d+)\.gate\.weight", _TEXT_LAYER + r"1.DenseReluDense.wi_0.weight"),
+    (r"blocks\.(\d+)\.up\.weight", _TEXT_LAYER + r"1.DenseReluDense.wi_1.weight"),
+    (r"blocks\.(\d+)\.down\.weight", _TEXT_LAYER + r"1.DenseReluDense.wo.weight"),
+)
+_IMAGE_BLOCK = r"visual.transformer.resblocks.\1."
+_IMAGE_NAMES = (
+    (r"patches\.weight", r"visual.conv1.weight"),
+    (r"class_embedding", r"visual.class_embedding"),
+    (r"place_embedding", r"visual.positional_embedding"),
+    (r"norm\.(.*)", r"visual.ln_pre.\1"),
+    (r"blocks\.(\d+)\.attention_norm\.(.*)", _IMAGE_BLOCK + r"ln_1.\2"),
+    (r"blocks\.(\d+)\.qkv\.(.*)", _IMAGE_BLOCK + r"attn.in_proj_\2"),
+    (r"blocks\.(\d+)\.output\.(.*)", _IMAGE_BLOCK + r"attn.out_proj.\2"),
+    (r"blocks\.(\d+)\.mlp_norm\.(.*)", _IMAGE_BLOCK + r"ln_2.\2"),
+    (r"blocks\.(\d+)\.mlp_in\.(.*)", _IMAGE_BLOCK + r"mlp.c_fc.\2"),
+    (r"blocks\.(\d+)\.mlp_out\.(.*)", _IMAGE_BLOCK + r"mlp.c_proj.\2"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TextWeights:
+    """The text tower's weights by our names; the bias of all pairs is made from T5's table."""
+
+    recipe: Recipe
+    size: TextTowerSize
+
+    def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
+        """One weight, made when asked for."""
+        if parameter == "relative_bias":
+            return relative_bias(self.recipe.merged("relative_table", torch.float32), self.size).to(dtype)
+        return self.recipe.merged(parameter, dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageWeights:
+    """The image tower's weights by our names, with the constants of its normalisation."""
+
+    recipe: Recipe
+
+    def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
+        """One weight, made when asked for."""
+        constant = {"mean": MEAN, "deviation": STD}.get(parameter)
+        if constant is not None:
+            return torch.tensor(constant, dtype=dtype).view(1, 3, 1, 1)
+        return self.recipe.merged(parameter, dtype)
+
+
+def open_text_tower(folder: Path) -> tuple[TextTowerSize, TextWeights]:
+    """A T5-v1.1 folder: config.json and its weights, safetensors or bin, whole or in shards. Raises CheckpointError."""
+    config, where = read_json(folder / "config.json"), folder / "config.json"
+    if config.get("model_type") != "t5" or config.get("feed_forward_proj") != "gated-gelu":
+        found = f"model_type {config.get('model_type')!r}, feed_forward_proj {config.get('feed_forward_proj')!r}"
+        raise CheckpointError(f"not a T5-v1.1 model: {found}", where=where, do="give the folder of google/t5-v1_1-xxl")
+    file = open_hugging_face(folder)
+    tied = "shared.weight" in file.shapes
+    vocabulary = file.shapes.get("shared.weight" if tied else "encoder.embed_tokens.weight", (0,))[0]
+    size = TextTowerSize(
+        hidden=_number(config, "d_model", where),
+        layers=_number(config, "num_layers", where),
+        heads=_number(config, "num_heads", where),
+        head_width=_number(config, "d_kv", where),
+        mlp=_number(config, "d_ff", where),
+        vocabulary=vocabulary,
+        norm_epsilon=float(config.get("layer_norm_epsilon", 1e-6)),
+        buckets=_number(config, "relative_attention_num_buckets", where),
+        farthest=int(config.get("relative_attention_max_distance", 128)),
+    )
+    with torch.device("meta"):
+        wanted = wanted_shapes({"": TextTower(size)})
+    del wanted["relative_bias"]
+    wanted["relative_table"] = (size.buckets, size.heads)
+    return size, TextWeights(make_recipe(file, wanted, _text_naming(tied), what="T5 encoder"), size)
+
+
+def open_image_tower(folder: Path) -> tuple[ImageTowerSize, ImageWeights]:
+    """An open_clip folder: its weights and, if there, open_clip_config.json. Raises CheckpointError."""
+    found = next((name for name in OPEN_CLIP if (folder / name).is_file()), None)
+    if found is None:
+        raise CheckpointError(
+            f"no weights: neither {' nor '.join(OPEN_CLIP)}",
+            where=folder,
+            do="give the folder of laion/CLIP-ViT-B-16-laion2B-s34B-b88K",
+        )
+    file = (open_safetensors if found.endswith("safetensors") else open_torch)(folder / found)
+    size = _image_size(file, _vision_config(folder / "open_clip_config.json"))
+    with torch.device("meta"):
+        wanted = wanted_shapes({"": ImageTower(size)})
+    return size, ImageWeights(
+        make_recipe(file, wanted, _image_naming(size.layers), what="open_clip vision transformer")
+    )
+
+
+def text_tower_part(folder: Path) -> LargePart:
+    """The text tower to be written: ids int64 [1, 30] -> text_features [1, 30, C]. Nothing is held."""
+    size, weights = open_text_tower(folder)
+    graph = Graph(
+        "text_tower",
+        stand_in(lambda: TextTower(size)),
+        {"ids": torch.arange(size.tokens)[None] % size.vocabulary},
+        ("text_features",),
+    )
+    return LargePart(
+        [graph], "text_tower.weights", lambda name: weights.merged(name, torch.float32), ("relative_bias",)
+    )
+
+
+def image_tower_part(folder: Path) -> LargePart:
+    """The image tower to be written: picture [1, 3, side, side] in -1..1 -> image_features [1, 196, C]."""
+    size, weights = open_image_tower(folder)
+    picture = torch.rand(1, 3, size.side, size.side, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    graph = Graph("image_tower", stand_in(lambda: ImageTower(size)), {"picture": picture}, ("image_features",))
+    return LargePart(
+        [graph], "image_tower.weights", lambda name: weights.merged(name, torch.float32), ("mean", "deviation")
+    )
+
+
+def motion_tokenizer(folder: Path, name: str) -> MotionTokenizer:
+    """How ids are made for the tower of a T5 folder, its sentencepiece file being called `name` in the bundle."""
+    config = read_json(folder / "config.json")
+    return MotionTokenizer(name, space_first=True, end=int(config.get("eos_token_id", 1)))
+
+
+def _text_naming(tied: bool) -> Naming:
+    names = _TEXT_NAMES if tied else ((r"embedding\.weight", r"encoder.embed_tokens.weight"), *_TEXT_NAMES[1:])
+    return Naming(
+        ours=names,
+        dead=(
+            (r"decoder\..*|lm_head\..*", "only the encoder is run"),
+            *([(r"encoder\.embed_tokens\.weight", "the same as shared.weight")] if tied else []),
+        ),
+    )
+
+
+def _image_naming(layers: int) -> Naming:
+    return Naming(
+        ours=_IMAGE_NAMES,
+        dead=(
+            (rf"visual\.transformer\.resblocks\.{layers - 1}\..*", "the last block is not run"),
+            (r"visual\.(ln_post\..*|proj)", "the features are taken before it"),
+            (r"(transformer|token_embedding|ln_final)\..*", "CLIP's own text tower is not run"),
+            (r"positional_embedding|text_projection|logit_scale|logit_bias", "CLIP's own text tower is not run"),
+        ),
+    )
+
+
+def _image_size(file: TensorFile, vision: Mapping[str, Any]) -> ImageTowerSize:
+    names = ("visual.conv1.weight", "visual.positional_embedding", "visual.transformer.resblocks.0.mlp.c_fc.weight")
+    missing = [name for name in names if name not in file.shapes]
+    if missing:
+        raise CheckpointError("not an open_clip vision transformer", where=file.where, missing=missing)
+    width, _, patch, _ = file.shapes[names[0]]
+    layers = 1 + max(int(key.split(".")[3]) for key in file.shapes if key.startswith("visual.transformer.resblocks."))
+    grid = round((file.shapes[names[1]][0] - 1) ** 0.5)
+    return ImageTowerSize(
+        width=width,
+        layers=layers,
+        heads=width // int(vision.get("head_width", HEAD_WIDTH)),
+        patch=patch,
+        grid=grid,
+        mlp=file.shapes[names[2]][0],
+        quick_gelu=bool(vision.get("quick_gelu", False)),
+    )
+
+
+def _vision_config(path: Path) -> Mapping[str, Any]:
+    """What open_clip_config.json says of the vision transformer; the ViT-B-16's own where there is no such file."""
+    if not path.is_file():
+        return {}
+    model = read_json(path).get("model_cfg", {})
+    return {**model.get("vision_cfg", {}), "quick_gelu": model.get("quick_gelu", False)}
+
+
+def _number(config: Mapping[str, Any], name: str, where: Path) -> int:
+    value = config.get(name)
+    if not isinstance(value, int) or value <= 0:
+        raise CheckpointError(f"{name} is {value!r}, not a number of one or more", where=where)
+    return value

@@ -1,0 +1,88 @@
+"""The image tower: a CLIP vision transformer up to its last block but one, the picture's normalisation included.
+
+It does not know files. The picture is resized before (`animegamer_rt.picture`), as it may have any size; the class
+token is dropped, the last block, the norm after it and the projection are not run (MODEL.md section 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+# CLIP's own, of all its published models.
+MEAN = (0.48145466, 0.4578275, 0.40821073)
+STD = (0.26862954, 0.26130258, 0.27577711)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageTowerSize:
+    """ViT-B-16 is 768 wide, 12 layers, 12 heads, patches of 16, 14 x 14 of them. `layers` counts the one not run."""
+
+    width: int
+    layers: int
+    heads: int
+    patch: int
+    grid: int
+    mlp: int
+    quick_gelu: bool = False
+
+    @property
+    def side(self) -> int:
+        """Pixels of the picture, down and across."""
+        return self.grid * self.patch
+
+
+class ImageBlock(nn.Module):
+    """Attention and MLP, each behind a norm."""
+
+    def __init__(self, size: ImageTowerSize) -> None:
+        super().__init__()
+        self.heads, self.quick_gelu = size.heads, size.quick_gelu
+        self.attention_norm = nn.LayerNorm(size.width)
+        self.qkv = nn.Linear(size.width, 3 * size.width)
+        self.output = nn.Linear(size.width, size.width)
+        self.mlp_norm = nn.LayerNorm(size.width)
+        self.mlp_in = nn.Linear(size.width, size.mlp)
+        self.mlp_out = nn.Linear(size.mlp, size.width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [B, N, W] -> [B, N, W]."""
+        qkv = self.qkv(self.attention_norm(x)).unflatten(-1, (3, self.heads, -1))
+        query, key, value = (part.transpose(1, 2) for part in qkv.unbind(2))
+        attended = F.scaled_dot_product_attention(query, key, value)
+        x = x + self.output(attended.transpose(1, 2).flatten(2))
+        hidden = self.mlp_in(self.mlp_norm(x))
+        hidden = hidden * torch.sigmoid(1.702 * hidden) if self.quick_gelu else F.gelu(hidden)
+        change: Tensor = self.mlp_out(hidden)
+        return x + change
+
+
+class ImageTower(nn.Module):
+    """A picture float32 [B, 3, side, side] in -1..1 -> the features of its patches [B, grid * grid, W]."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, size: ImageTowerSize) -> None:
+        super().__init__()
+        self.size = size
+        self.register_buffer("mean", torch.tensor(MEAN).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("deviation", torch.tensor(STD).view(1, 3, 1, 1), persistent=False)
+        self.patches = nn.Conv2d(3, size.width, size.patch, stride=size.patch, bias=False)
+        self.class_embedding = nn.Parameter(torch.zeros(size.width))
+        self.place_embedding = nn.Parameter(torch.zeros(size.grid**2 + 1, size.width))
+        self.norm = nn.LayerNorm(size.width)
+        self.blocks = nn.ModuleList(ImageBlock(size) for _ in range(size.layers - 1))
+
+    def forward(self, picture: Tensor) -> Tensor:
+        normal = ((picture + 1) / 2 - self.mean) / self.deviation
+        patches = self.patches(normal).flatten(2).transpose(1, 2)
+        first = self.class_embedding.expand(patches.shape[0], 1, -1)
+        x = self.norm(torch.cat([first, patches], dim=1) + self.place_embedding)
+        for block in self.blocks:
+            x = block(x)
+        features: Tensor = x[:, 1:]
+        return features
