@@ -301,7 +301,9 @@ class FakeServer:
 
     def _end(self, running: Running, code: str) -> None:
         if running is self._running:
+            # A hold was ordered for this turn, whether it came that far or not.
             self._held = False
+            self.faults = {seq: fault for seq, fault in self.faults.items() if fault != "hold"}
         self._jobs.remove(running)
         fields = {"code": code, "text": f"the turn ended: {code}"}
         self._say(running, Message("error", fields, session=running.game.session, turn=running.number))
