@@ -152,7 +152,7 @@ def test_the_manifest_describes_the_world_and_its_sizes(bundle: Bundle) -> None:
 
 def test_default_plans_are_fifty_guided_steps_and_fewer() -> None:
     plans = pocket.default_plans()
-    assert {name: len(plan) for name, plan in plans.items()} == {"exact": 50, "balanced": 20, "fast": 10}
+    assert {name: len(plan) for name, plan in plans.items()} == {"exact": 50, "balanced": 18, "fast": 10}
     unguided = [step for step in plans["exact"] if step.branch == "conditional"]
     assert len(unguided) == 2 and all(step.guidance - 1 < 1e-5 for step in unguided)
 
