@@ -162,6 +162,7 @@ class RawClient:
         self.turns, self.control = (self.context.socket(zmq.DEALER) for _ in range(2))
         for socket, at in ((self.turns, port), (self.control, port + 1)):
             socket.linger = 0
+            socket.sndtimeo = int(PATIENCE_S * 1000)  # libzmq gives a refused connection up: a send would wait forever
             if routing is not None:
                 socket.routing_id = routing
             if configure is not None:
