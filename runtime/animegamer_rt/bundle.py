@@ -46,9 +46,15 @@ class Bundle:
         return self.folder / self.manifest.parts[part].file
 
     @property
+    def hashes(self) -> dict[str, str]:
+        """sha256 of every file but the built engines: what is played, whatever it runs on."""
+        engines = {engine.file for engine in self.manifest.engines.values()}
+        return {name: record.sha256 for name, record in self.manifest.files.items() if name not in engines}
+
+    @property
     def fingerprint(self) -> str:
-        """Short hash of all files: two bundles with the same fingerprint play the same."""
-        records = sorted((name, record.sha256) for name, record in self.manifest.files.items())
+        """Short hash of all files but engines: two bundles with the same fingerprint play the same game."""
+        records = sorted(self.hashes.items())
         return hashlib.sha256(json.dumps(records).encode()).hexdigest()[:16]
 
     @property

@@ -205,9 +205,7 @@ def _write_record(bundle: Bundle, device: str) -> int:
 
 def _weights(bundle: Bundle) -> str:
     """What the answers depend on: the parts, the tokenizer and the plan, not the engines built since."""
-    engines = {engine.file for engine in bundle.manifest.engines.values()}
-    hashes = {name: record.sha256 for name, record in bundle.manifest.files.items() if name not in engines}
-    return json.dumps([hashes, dict(bundle.plan())], sort_keys=True)
+    return json.dumps([bundle.hashes, dict(bundle.plan())], sort_keys=True)
 
 
 def _sample(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import fakes
 from animegamer_rt import bundle as bundles
 from animegamer_rt.bundle import Bundle
 from animegamer_rt.errors import BundleError, BundleFileError, BundleFormatError, BundleNotFoundError, PlanError
-from animegamer_rt.manifest import REFERENCE
+from animegamer_rt.manifest import REFERENCE, Engine
 
 
 @pytest.fixture
@@ -144,6 +145,15 @@ def test_fingerprint_follows_the_files_and_not_the_name(bundle: Bundle) -> None:
     added = bundle.folder / "added_tokens.json"
     added.write_text(added.read_text() + "\n")
     assert bundles.write_manifest(bundle.folder, bundle.manifest).fingerprint != bundle.fingerprint
+
+
+def test_engines_built_later_leave_the_fingerprint_as_it_was(bundle: Bundle) -> None:
+    (bundle.folder / "engines").mkdir()
+    (bundle.folder / "engines" / "denoiser-sm89.engine").write_bytes(b"built")
+    engines = {"denoiser-sm89": Engine("engines/denoiser-sm89.engine", {"arch": "sm89"})}
+    built = bundles.write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
+    assert "engines/denoiser-sm89.engine" in built.manifest.files
+    assert bundles.load(bundle.folder).fingerprint == bundle.fingerprint
 
 
 def test_manifest_that_names_an_absent_file_is_not_written(bundle: Bundle) -> None:
