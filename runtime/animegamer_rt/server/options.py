@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,8 +47,6 @@ class ServeOptions:
     """A worker that says nothing for so long while it has a job is taken for dead."""
     backoff_s: float = 0.5
     """Wait before a worker that died is started again; doubled with each death in a row."""
-    loading_s: float = 600.0
-    """The same while it loads its engines."""
     keep_shots: str = "window"
     """Shots kept of old turns: `window`, a number of turns, or `all`."""
     quota_gib: float = 8.0
@@ -60,29 +59,27 @@ class ServeOptions:
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """Add serve's own options to its parser; `--bundle` and `--plan` are the command's."""
-    default = ServeOptions()
+    command.set_defaults(**dataclasses.asdict(ServeOptions()))
     add = command.add_argument
-    add("--port", type=int, default=default.port, help=f"of turns; control is the next one (default: {default.port})")
-    add("--state", type=Path, default=default.state, metavar="DIR", help="sessions and exports (default: server-state)")
-    add("--host", default=default.host, help="address to serve on; any but loopback needs --keys and --allow")
+    add("--port", type=int, help="of turns; control is the next one (default: %(default)s)")
+    add("--state", type=Path, metavar="DIR", help="sessions and exports (default: %(default)s)")
+    add("--host", help="address to serve on; any but loopback needs --keys and --allow (default: %(default)s)")
     add("--keys", type=Path, metavar="DIR", help="folder with server.key_secret; encrypts (see: keys new)")
     add("--allow", type=Path, metavar="DIR", help="folder of the public keys (*.key) of the clients let in")
-    add("--engines", default=default.engines, help="onnxruntime, or fixed:SECONDS for turns of a fixed cost")
+    add("--engines", help="onnxruntime, or fixed:SECONDS for turns of a fixed cost (default: %(default)s)")
     add("--threads", type=int, help="cores the engines may use (default: all)")
     add("--block-list", type=Path, metavar="FILE", help="words and phrases that no instruction may hold, a line each")
-    add("--queue", type=int, default=default.queue, help=f"most turns that wait (default: {default.queue})")
-    add("--sessions", type=int, default=default.sessions, help="most sessions in use, 0: any (default: 64)")
-    add("--connections", type=int, default=default.connections, help="most connections (default: 128)")
-    add("--turns-a-minute", type=int, default=default.turns_a_minute, help="of one session, 0: any (default: 120)")
-    add("--turn-deadline", type=float, default=default.turn_deadline_s, metavar="S", help="seconds (default: 120)")
-    add("--outbox-mib", type=float, default=default.outbox_mib, metavar="MIB", help="kept for a slow client")
-    add(
-        "--drain-s", type=float, default=default.drain_s, metavar="S", help="for running turns at the end (default: 60)"
-    )
-    add("--stall-s", type=float, default=default.stall_s, metavar="S", help="silence of a dead worker (default: 60)")
-    add("--backoff-s", type=float, default=default.backoff_s, metavar="S", help="before a restart (default: 0.5)")
-    add("--keep-shots", default=default.keep_shots, help="window, a number of turns, or all (default: window)")
-    add("--quota-gib", type=float, default=default.quota_gib, metavar="GIB", help="of all sessions (default: 8)")
+    add("--queue", type=int, help="most turns that wait (default: %(default)s)")
+    add("--sessions", type=int, help="most sessions in use, 0: any (default: %(default)s)")
+    add("--connections", type=int, help="most connections (default: %(default)s)")
+    add("--turns-a-minute", type=int, help="of one session, 0: any (default: %(default)s)")
+    add("--turn-deadline", dest="turn_deadline_s", type=float, metavar="S", help="seconds (default: %(default)g)")
+    add("--outbox-mib", type=float, metavar="MIB", help="kept for a slow client (default: %(default)g)")
+    add("--drain-s", type=float, metavar="S", help="for running turns at the end (default: %(default)g)")
+    add("--stall-s", type=float, metavar="S", help="silence of a dead worker (default: %(default)g)")
+    add("--backoff-s", type=float, metavar="S", help="before a restart (default: %(default)g)")
+    add("--keep-shots", help="window, a number of turns, or all (default: %(default)s)")
+    add("--quota-gib", type=float, metavar="GIB", help="of all sessions (default: %(default)g)")
     add("--keep-days", type=float, metavar="DAYS", help="remove sessions unused for longer (default: never)")
     add(
         "--metrics-port",
@@ -93,14 +90,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 
 def from_arguments(arguments: argparse.Namespace) -> ServeOptions:
-    """The options that a command line asked for. Raises ConfigError for a value that makes no sense."""
-    given = vars(arguments)
-    names = {field.name for field in dataclasses.fields(ServeOptions)}
-    values = {name: value for name, value in given.items() if name in names}
-    values["turn_deadline_s"] = given["turn_deadline"]
-    options = ServeOptions(**values)
-    check(options)
-    return options
+    """The options that a command line asked for; `check` says whether they make sense."""
+    return ServeOptions(**{field.name: getattr(arguments, field.name) for field in dataclasses.fields(ServeOptions)})
 
 
 def check(options: ServeOptions) -> None:
@@ -108,6 +99,7 @@ def check(options: ServeOptions) -> None:
     ranges: dict[str, tuple[float, float]] = {
         "port": (0, 65533),
         "metrics_port": (0, 65535),
+        "threads": (1, 1024),
         "queue": (1, 10_000),
         "sessions": (0, 100_000),
         "connections": (1, 10_000),
@@ -116,23 +108,15 @@ def check(options: ServeOptions) -> None:
         "outbox_mib": (0.01, 65_536),
         "drain_s": (0, 86_400),
         "quota_gib": (0.001, 1e6),
+        "keep_days": (0, 36_500),
         "stall_s": (0.1, 86_400),
         "backoff_s": (0, 30),
-        "loading_s": (1, 86_400),
     }
     for name, (low, high) in ranges.items():
         value = getattr(options, name)
         if value is not None and not low <= value <= high:
-            option = "--" + name.replace("_", "-").replace("turn-deadline-s", "turn-deadline")
+            option = "--turn-deadline" if name == "turn_deadline_s" else "--" + name.replace("_", "-")
             raise ConfigError("out of range", where=option, found=value, expected=f"{low:g} to {high:g}")
-    kind, _, seconds = options.engines.partition(":")
-    if kind != "onnxruntime" and not (kind == "fixed" and _is_seconds(seconds)):
+    if not re.fullmatch(r"onnxruntime|fixed:\d+(\.\d+)?", options.engines):
         expected = "onnxruntime or fixed:SECONDS"
         raise ConfigError("unknown engines", where="--engines", found=repr(options.engines), expected=expected)
-
-
-def _is_seconds(text: str) -> bool:
-    try:
-        return 0 <= float(text) < 3600
-    except ValueError:
-        return False

@@ -28,6 +28,8 @@ FAILURES = 3
 MOST_BACKOFF_S = 30.0
 STEADY_S = 60.0
 """A worker that was ready for so long does not count as a failed start when it dies."""
+LOADING_S = 600.0
+"""A worker that says nothing for so long while it loads its engines is taken for dead."""
 STOP_S = 5.0
 LOG_TAIL_BYTES = 4096
 
@@ -98,7 +100,7 @@ class Supervisor:
         if code is not None:
             # A worker that ended by itself has said why; one that was killed has not.
             return self._bury(now, f"the worker ended with code {code}{self._last_words() if code > 0 else ''}")
-        limit = {"busy": self._options.stall_s, "ready": None}.get(self.state, self._options.loading_s)
+        limit = {"busy": self._options.stall_s, "ready": None}.get(self.state, LOADING_S)
         if limit is not None and now - self._heard_at > limit:
             self._process.kill()
             return self._bury(now, f"the worker said nothing for {limit:g} s and was ended")
