@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from animegamer_export.command.progress import Progress
 from animegamer_export.command.source import NEEDED_TO_PLAY, Source
 from animegamer_export.command.verify import check_part
 from animegamer_export.large.write import STORED, write_large
+from animegamer_export.peak_memory import peak_mib
 from animegamer_export.quantize.keep import keep_rule
 from animegamer_export.quantize.scheme import Scheme, scheme
 from animegamer_export.quantize.weights import rewrite_together
@@ -139,7 +138,7 @@ def _do(step: Step, journal: Journal, model: str, progress: Progress) -> None:
     seconds = round(time.monotonic() - started, 1)
     # Every file of the step lies in its place before the record that says so.
     journal.record(
-        step.name, step.key, files, model=model, seconds=seconds, process_peak_memory_gib=peak_memory_gib(), **found
+        step.name, step.key, files, model=model, seconds=seconds, process_peak_memory_gib=_peak_memory_gib(), **found
     )
     progress.finished(step.name, sum(journal.steps[step.name]["files"].values()), seconds)
 
@@ -221,7 +220,6 @@ def _numel(shape: tuple[int, ...]) -> int:
     return count
 
 
-def peak_memory_gib() -> float:
-    """The most memory this process has had so far, mapped files that were read included."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / 2 ** (30 if sys.platform == "darwin" else 20), 2)
+def _peak_memory_gib() -> float | None:
+    peak = peak_mib()
+    return None if peak is None else round(peak / 1024, 2)

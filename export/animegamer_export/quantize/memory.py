@@ -6,11 +6,12 @@ loads the files on the CPU. Nothing is run. Unix only, where the system keeps th
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from animegamer_export.peak_memory import peak_mib
 
 
 def load_memory_mib(paths: Sequence[Path]) -> float | None:
@@ -22,24 +23,14 @@ def load_memory_mib(paths: Sequence[Path]) -> float | None:
     return round(float(done.stdout), 1)
 
 
-def peak_mib() -> float:
-    """The largest resident size of this process so far."""
-    status = Path("/proc/self/status")
-    if status.is_file():
-        # Not getrusage: on Linux its peak starts at the parent's size.
-        return int(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) / 1024
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # bytes, on macOS
-
-
 def _main(paths: Sequence[str]) -> None:
     from animegamer_export.quantize.turns import open_plain
 
     before = peak_mib()
     held = [open_plain(Path(path)) for path in paths]
-    assert held
-    print(peak_mib() - before)
+    after = peak_mib()
+    assert held and before is not None and after is not None
+    print(after - before)
 
 
 if __name__ == "__main__":

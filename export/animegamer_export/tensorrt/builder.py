@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from animegamer_export.peak_memory import peak_mib
 from animegamer_export.tensorrt.graph import strongly_typed
 from animegamer_rt.backends.tensorrt.identity import RTX
 from animegamer_rt.errors import BundleError
@@ -96,7 +97,7 @@ def _build(trt: Any, job: Job, typed: Path, target: Path) -> Built:
     partial.write_bytes(engine)
     partial.replace(target)
     seconds = time.perf_counter() - parsed
-    return Built(trt.__version__, engine.nbytes, round(parsed - started, 2), round(seconds, 2), _peak_mib())
+    return Built(trt.__version__, engine.nbytes, round(parsed - started, 2), round(seconds, 2), peak_mib())
 
 
 def _add_profile(builder: Any, config: Any, network: Any, ranges: Ranges) -> None:
@@ -130,15 +131,6 @@ def _logger(trt: Any) -> Any:
                 self.errors.append(message.strip())
 
     return Errors()
-
-
-def _peak_mib() -> float | None:
-    try:
-        import resource
-    except ImportError:
-        return None
-    unit = 1 if sys.platform == "darwin" else 1024
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20, 1)
 
 
 def _package(library: str) -> str:

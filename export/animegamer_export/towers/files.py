@@ -6,7 +6,7 @@ be dead. It does not know bundles.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,34 +59,19 @@ _IMAGE_NAMES = (
 
 
 @dataclass(frozen=True, slots=True)
-class TextWeights:
-    """The text tower's weights by our names; the bias of all pairs is made from T5's table."""
+class TowerWeights:
+    """A tower's weights by our names: those of its file, and those that are made of something else."""
 
     recipe: Recipe
-    size: TextTowerSize
+    made: Mapping[str, Callable[[], Tensor]]
 
     def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
         """One weight, made when asked for."""
-        if parameter == "relative_bias":
-            return relative_bias(self.recipe.merged("relative_table", torch.float32), self.size).to(dtype)
-        return self.recipe.merged(parameter, dtype)
+        make = self.made.get(parameter)
+        return self.recipe.merged(parameter, dtype) if make is None else make().to(dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class ImageWeights:
-    """The image tower's weights by our names, with the constants of its normalisation."""
-
-    recipe: Recipe
-
-    def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
-        """One weight, made when asked for."""
-        constant = {"mean": MEAN, "deviation": STD}.get(parameter)
-        if constant is not None:
-            return torch.tensor(constant, dtype=dtype).view(1, 3, 1, 1)
-        return self.recipe.merged(parameter, dtype)
-
-
-def open_text_tower(folder: Path) -> tuple[TextTowerSize, TextWeights]:
+def open_text_tower(folder: Path) -> tuple[TextTowerSize, TowerWeights]:
     """A T5-v1.1 folder: config.json and its weights, safetensors or bin, whole or in shards. Raises CheckpointError."""
     config, where = read_json(folder / "config.json"), folder / "config.json"
     if config.get("model_type") != "t5" or config.get("feed_forward_proj") != "gated-gelu":
@@ -110,10 +95,13 @@ def open_text_tower(folder: Path) -> tuple[TextTowerSize, TextWeights]:
         wanted = wanted_shapes({"": TextTower(size)})
     del wanted["relative_bias"]
     wanted["relative_table"] = (size.buckets, size.heads)
-    return size, TextWeights(make_recipe(file, wanted, _text_naming(tied), what="T5 encoder"), size)
+    recipe = make_recipe(file, wanted, _text_naming(tied), what="T5 encoder")
+    # The bias of all pairs is made from T5's table.
+    bias = {"relative_bias": lambda: relative_bias(recipe.merged("relative_table", torch.float32), size)}
+    return size, TowerWeights(recipe, bias)
 
 
-def open_image_tower(folder: Path) -> tuple[ImageTowerSize, ImageWeights]:
+def open_image_tower(folder: Path) -> tuple[ImageTowerSize, TowerWeights]:
     """An open_clip folder: its weights and, if there, open_clip_config.json. Raises CheckpointError."""
     found = next((name for name in OPEN_CLIP if (folder / name).is_file()), None)
     if found is None:
@@ -126,9 +114,8 @@ def open_image_tower(folder: Path) -> tuple[ImageTowerSize, ImageWeights]:
     size = _image_size(file, _vision_config(folder / "open_clip_config.json"))
     with torch.device("meta"):
         wanted = wanted_shapes({"": ImageTower(size)})
-    return size, ImageWeights(
-        make_recipe(file, wanted, _image_naming(size.layers), what="open_clip vision transformer")
-    )
+    recipe = make_recipe(file, wanted, _image_naming(size.layers), what="open_clip vision transformer")
+    return size, TowerWeights(recipe, {"mean": lambda: _of_colours(MEAN), "deviation": lambda: _of_colours(STD)})
 
 
 def text_tower_part(folder: Path) -> LargePart:
@@ -159,6 +146,10 @@ def motion_tokenizer(folder: Path, name: str) -> MotionTokenizer:
     """How ids are made for the tower of a T5 folder, its sentencepiece file being called `name` in the bundle."""
     config = read_json(folder / "config.json")
     return MotionTokenizer(name, space_first=True, end=int(config.get("eos_token_id", 1)))
+
+
+def _of_colours(values: Sequence[float]) -> Tensor:
+    return torch.tensor(values).view(1, 3, 1, 1)
 
 
 def _text_naming(tied: bool) -> Naming:

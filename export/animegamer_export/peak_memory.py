@@ -1,0 +1,21 @@
+"""The most memory that this process has held so far. Knows operating systems, nothing of what was done."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+
+def peak_mib() -> float | None:
+    """The largest resident size in MiB, mapped files that were read included; None where the system keeps none."""
+    status = Path("/proc/self/status")
+    if status.is_file():
+        # Not getrusage: on Linux its peak starts at the parent's size.
+        return round(int(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) / 1024, 1)
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    # In bytes on macOS, in KiB on the other systems.
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2 ** (20 if sys.platform == "darwin" else 10), 1)
