@@ -186,7 +186,7 @@ def test_turns_are_listed_in_pages(store: Store) -> None:
         before = page[0].turn
     assert pages == [list(range(16, 26)), list(range(6, 16)), list(range(1, 6))]
     assert store.turns(session.id, 26, 40) == []
-    assert store.log(session.id, 2) == (LogRow("1", *_strengths("1")), LogRow("2", *_strengths("2")))
+    assert store.job_history(session.id, 3).log == (LogRow("1", *_strengths("1")), LogRow("2", *_strengths("2")))
 
 
 def test_a_rewound_game_goes_on_as_if_the_later_turns_had_never_been(store: Store) -> None:

@@ -96,7 +96,7 @@ def started(*options: str, log: Path | None = None) -> Iterator[Front]:
 def ready(front: Front) -> dict[str, Any]:
     loading, message = front.next(), front.next()
     assert (loading.type, message.type) == ("loading", "ready")
-    assert {loading.parent, message.parent, loading.fields["secret"], message.fields["secret"]} == {"open sesame"}
+    assert loading.fields["secret"] == message.fields["secret"] == "open sesame"
     return dict(message.fields)
 
 
@@ -110,18 +110,7 @@ def live(bundle: Bundle) -> Iterator[Front]:
     """One worker with real engines for all tests that leave it alive, which each of them checks."""
     with started("--bundle", str(bundle.folder), "--threads", "1") as front:
         facts = ready(front)
-        assert front.process is not None and facts["pid"] == front.process.pid
-        assert facts["bundle"] == {
-            "name": "tiny",
-            "fingerprint": bundle.fingerprint,
-            "plan": "balanced",
-            "random_weights": True,
-            "height": 16,
-            "width": 24,
-            "frames": 17,
-            "fps": 8,
-        }
-        assert facts["text_characters"] == 500 and facts["warmup_s"] > 0 and facts["resident_mib"] > 10
+        assert facts["warmup_s"] > 0 and facts["resident_mib"] > 10
         yield front
 
 

@@ -119,7 +119,7 @@ class Supervisor:
                 log.warning("a message to the worker's door was not understood: %s", error)
                 continue
             if message.type in ("loading", "ready"):
-                if self._secret and message.fields.get("secret", message.parent) == self._secret:
+                if self._secret and message.fields.get("secret") == self._secret:
                     self._greet(routing.bytes, message, now)
             elif routing.bytes == self._peer:
                 self._heard_at = now

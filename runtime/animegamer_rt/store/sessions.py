@@ -18,7 +18,7 @@ from ..state import CharacterState, GameState
 from . import retention, turns
 from .database import Database
 from .errors import NoSuchTurnError, SessionClosedError, StoreFullError, UnknownSessionError, WrongTokenError
-from .records import JobHistory, LogRow, StoredSession, StoredTurn
+from .records import JobHistory, StoredSession, StoredTurn
 from .retention import WINDOW, KeepShots, Quota, Swept
 
 FILE = "sessions.sqlite"
@@ -128,10 +128,6 @@ class Store:
         """The turns `first` .. `last` that there are, oldest first."""
         return turns.read_turns(self.database, self._get(session_id).key, first, last)
 
-    def log(self, session_id: str, last: int) -> tuple[LogRow, ...]:
-        """The turns 1 .. `last` as prompts see them, for a job that plays them all again."""
-        return turns.read_log(self.database, self._get(session_id).key, 1, last)
-
     def job_history(self, session_id: str, turn: int) -> JobHistory:
         """What a job of `turn` needs: a finished turn, or the next one. Raises NoSuchTurnError."""
         key, _, session = self._get(session_id)
@@ -182,7 +178,7 @@ class Store:
     def sweep(self, now: float, in_use: Collection[str] = ()) -> Swept:
         """Makes the quota hold, a few megabytes at a time; call it again soon if `more`.
 
-        `in_use` are the ids of sessions that must stay as they are: connected, queued, running.
+        `in_use` are the ids of sessions that must stay as they are: those of jobs that wait or run.
         """
         return retention.sweep(self.database, self.quota, now, in_use)
 

@@ -51,12 +51,6 @@ def find_turn(database: Database, session: int, turn_id: str) -> StoredTurn | No
     return _turn(rows[0]) if rows else None
 
 
-def read_log(database: Database, session: int, first: int, last: int) -> tuple[LogRow, ...]:
-    """What prompts see of the turns `first` .. `last`."""
-    sql = f"SELECT instruction, {_STRENGTHS} FROM turns WHERE session = ? AND turn BETWEEN ? AND ? ORDER BY turn"
-    return tuple(LogRow(*row) for row in database.rows(sql, session, first, last))
-
-
 def read_history(database: Database, session: int, turn: int, history_turns: int) -> JobHistory:
     """What a job of `turn` needs; its cost does not grow with the game while the window's shots are kept."""
     first = max(0, turn - 1 - history_turns)
@@ -66,7 +60,8 @@ def read_history(database: Database, session: int, turn: int, history_turns: int
         first, shots = 0, {}
     sql = f"SELECT {_CHARACTER} FROM turns WHERE session = ? AND turn = ?"
     character = [CharacterState(*row) for row in database.rows(sql, session, turn - 1)]
-    log = read_log(database, session, first + 1, turn - 1)
+    sql = f"SELECT instruction, {_STRENGTHS} FROM turns WHERE session = ? AND turn BETWEEN ? AND ? ORDER BY turn"
+    log = tuple(LogRow(*row) for row in database.rows(sql, session, first + 1, turn - 1))
     return JobHistory(first, log, shots, character[0] if character else CharacterState())
 
 

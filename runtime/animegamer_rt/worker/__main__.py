@@ -23,7 +23,7 @@ from ..bundle import Bundle, open_bundle
 from ..errors import AnimeGamerError, ConfigError
 from ..pipeline import Rooms, open_rooms, run_turn
 from ..session import Session
-from ..state import MAX_INSTRUCTION_CHARACTERS, Instruction
+from ..state import Instruction
 from ..wire import Message, encode
 from .loop import Worker
 from .memory import resident_mib
@@ -62,21 +62,12 @@ def work(options: argparse.Namespace, secret: str) -> None:
         socket.connect(options.front)
 
         def say(kind: str, **fields: object) -> None:
-            socket.send_multipart(encode(Message(kind, {"secret": secret, **fields}, parent=secret)))
+            socket.send_multipart(encode(Message(kind, {"secret": secret, **fields})))
 
         say("loading")
         bundle = open_bundle(options.bundle)
         rooms = open_rooms(bundle, open_engines(bundle), options.plan)
-        seconds = warm_up(rooms)
-        memory = resident_mib()
-        say(
-            "ready",
-            bundle=about(rooms),
-            text_characters=MAX_INSTRUCTION_CHARACTERS,
-            warmup_s=seconds,
-            pid=os.getpid(),
-            **({} if memory is None else {"resident_mib": memory}),
-        )
+        say("ready", warmup_s=warm_up(rooms), resident_mib=resident_mib())
         Worker(socket, rooms).run()
 
 
@@ -86,21 +77,6 @@ def warm_up(rooms: Rooms) -> float:
     for _ in run_turn(rooms, Session.start(rooms.bundle, seed=0), Instruction("One waits.")):
         pass
     return time.perf_counter() - started
-
-
-def about(rooms: Rooms) -> dict[str, object]:
-    """What clients are told of the bundle, as in `welcome`."""
-    manifest = rooms.bundle.manifest
-    return {
-        "name": manifest.name,
-        "fingerprint": rooms.bundle.fingerprint,
-        "plan": rooms.plan_name,
-        "height": manifest.geometry.height,
-        "width": manifest.geometry.width,
-        "frames": manifest.geometry.frames,
-        "fps": manifest.geometry.fps,
-        "random_weights": manifest.origin == "random weights",
-    }
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

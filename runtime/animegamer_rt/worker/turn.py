@@ -55,9 +55,7 @@ def play_turn(rooms: Rooms, message: Message, alive: Callable[[], None]) -> Gene
     yield from film.rest()
     shots = {number: shot for number, shot in session.shots.items() if number in new}
     fields: dict[str, Any] = {"seconds": asdict(done.seconds), **asdict(predicted.game_state)}
-    fields |= {"character": asdict(session.character), "shots": list(shots)}
-    if (memory := resident_mib()) is not None:
-        fields["resident_mib"] = memory
+    fields |= {"character": asdict(session.character), "shots": list(shots), "resident_mib": resident_mib()}
     yield answers.note("finished", fields, *(shot.astype("<f2").tobytes() for shot in shots.values()))
 
 
