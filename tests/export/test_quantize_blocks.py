@@ -23,6 +23,7 @@ MOST_ERROR = {
     "int4-qdq": 0.110,
     "fp8": 0.030,
     "w8a8": 0.008,
+    "int8-dynamic": 0.008,
 }
 
 

@@ -68,8 +68,8 @@ def train_predictor(
     optimisers, device = Optimisers(predictor, phase), device_of(predictor)
     predictor.train()
     for step in range(phase.steps):
-        # First turns alone, then one more turn of history each tenth of the phase: who is asked for is learned in minutes
-        # so, and not at all in as long with whole games from the start (docs/LOG.md).
+        # First turns alone, then one more turn of history each tenth of the phase: so it is learned in minutes who is
+        # asked for, which whole games from the start did not teach in half an hour (docs/LOG.md).
         turn = int(rng.integers(min(turns.turns, 1 + 2 * turns.turns * step // phase.steps)))
         count = phase.batch * turns.turns // (turn + 1)  # short histories are cheap: as many tokens a step, more games
         games = rng.choice(turns.games, count, replace=count > turns.games)

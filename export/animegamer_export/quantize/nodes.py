@@ -40,6 +40,8 @@ def convert(
     graph = model.graph
     if scheme.form in ("bnb4", "nbits"):
         _as_operator(model, matrix, made, scheme, data)
+    elif scheme.form == "dynamic":
+        _as_dynamic(model, matrix, made, scheme, data)
     else:
         _as_dequantized(graph, matrix, made, scheme, data)
         if ranges is not None:
@@ -65,6 +67,19 @@ def _as_operator(model: ir.Model, matrix: Matrix, made: Quantized, scheme: Schem
             _describe(product.outputs[0], node.outputs[0])
             made_here.append(ir.node("Add", [product.outputs[0], bias]))
         _replace(model.graph, node, made_here)
+
+
+def _as_dynamic(model: ir.Model, matrix: Matrix, made: Quantized, scheme: Scheme, data: DataFile) -> None:
+    """8-bit products with a scale an output channel, and one an input that is found when it comes."""
+    model.graph.opset_imports.setdefault(MICROSOFT, 1)
+    codes = data.value(np.ascontiguousarray(made.codes.T), f"{matrix.name}.{scheme.name}", _type(made.codes.dtype))
+    scales = data.value(made.scales.astype(np.float32), f"{matrix.name}.scales")
+    for value in (codes, scales):
+        model.graph.register_initializer(value)
+    for node in matrix.uses:
+        bias = node.inputs[2] if len(node.inputs) > 2 else None
+        product = ir.node("DynamicQuantizeMatMul", [input_of(node), codes, scales, None, bias], domain=MICROSOFT)
+        _replace(model.graph, node, [product])
 
 
 def _as_dequantized(graph: ir.Graph, matrix: Matrix, made: Quantized, scheme: Scheme, data: DataFile) -> None:

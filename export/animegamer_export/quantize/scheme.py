@@ -16,9 +16,10 @@ from animegamer_rt.errors import ConfigError
 BLOCK = 64
 """Weights that share a scale, along the inputs: bitsandbytes' size for NF4, and the one TensorRT builds fastest."""
 
-Form = Literal["stored", "bnb4", "nbits", "dequantized", "quantized inputs"]
+Form = Literal["stored", "bnb4", "nbits", "dequantized", "quantized inputs", "dynamic"]
 """stored: another float type and a Cast. bnb4, nbits: onnxruntime's MatMulBnb4 and MatMulNBits. dequantized: the
-standard's DequantizeLinear before the product. quantized inputs: the same, and the activations through Q and DQ."""
+standard's DequantizeLinear before the product. quantized inputs: the same, and the activations through Q and DQ.
+dynamic: onnxruntime's DynamicQuantizeMatMul, which takes the activations' range from each input as it comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,12 @@ SCHEMES: Mapping[str, Scheme] = MappingProxyType(
             Scheme("int4-qdq", "dequantized", "int4", BLOCK),
             Scheme("fp8", "quantized inputs", "fp8"),
             Scheme("w8a8", "quantized inputs", "int8"),
+            Scheme("int8-dynamic", "dynamic", "int8"),
         )
     }
 )
-"""Those that end in -qdq and fp8 and w8a8 are in the standard's operators, which TensorRT reads; nf4, int8 and int4 are
-onnxruntime's own."""
+"""Those that end in -qdq and fp8 and w8a8 are in the standard's operators, which TensorRT reads; nf4, int8, int4 and
+int8-dynamic are onnxruntime's own."""
 
 
 def scheme(name: str, block: int | None = None) -> Scheme:
