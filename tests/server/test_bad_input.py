@@ -13,7 +13,7 @@ import msgpack
 import pytest
 
 from animegamer_rt.wire import FIRST_FRAME, Message, encode
-from live_server import LiveServer, RawClient, error_code, frames
+from live_server import LiveServer, RawClient, error_code, frames, patience
 
 
 def receive(line: socket.socket, size: int) -> bytes:
@@ -186,6 +186,25 @@ def test_a_flood_of_nonsense_does_not_keep_others_waiting(server: LiveServer, pl
             noisy.send_raw([b"nonsense"])
         assert frames(player.play(player.open()))
         assert server.status()["state"] == "ready"
+
+
+FAULT = """
+from animegamer_rt.server.facts import Facts
+def status(self):
+    raise ZeroDivisionError("nobody thought of this")
+Facts.status = status
+"""
+
+
+def test_a_fault_in_the_server_is_answered_logged_and_ends_nothing(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", code=FAULT) as server, RawClient(server.listening().port) as player:
+        assert error_code(player.ask("status", control=True)) == "internal"
+        assert player.ask("ping", control=True).type == "pong"
+        for _ in patience():
+            if any("ZeroDivisionError: nobody thought of this" in line for line in server.said):
+                break
+        assert any("Traceback" in line for line in server.said)
+        assert any("a fault while answering 'status'" in line for line in server.said)
 
 
 def test_a_message_of_many_parts_is_refused(player: RawClient) -> None:

@@ -64,7 +64,12 @@ def test_a_stranger_and_one_without_keys_are_not_heard(guarded: LiveServer, fold
 
 def test_a_player_who_comes_back_under_the_same_identity_takes_over(guarded: LiveServer, folder: Path) -> None:
     mia = known_as(folder, folder / "allow" / "mia.key_secret")
-    with RawClient(guarded.port, routing=b"mia", configure=mia) as lost:
+
+    def once(socket: Any) -> None:
+        mia(socket)
+        socket.reconnect_ivl = -1  # else it would come back by itself and take its identity again
+
+    with RawClient(guarded.port, routing=b"mia", configure=once) as lost:
         lost.ask("hello", HELLO, answer="welcome")
         game = lost.open()
         with RawClient(guarded.port, routing=b"mia", configure=mia) as back:

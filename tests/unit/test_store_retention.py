@@ -229,7 +229,7 @@ def test_a_disk_that_others_filled_costs_shots_and_no_session(tmp_path: Path, mo
         name = heavy(store)
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
         swept = store.sweep(clock.now + 100)
-        assert (swept.shots_dropped, swept.removed, swept.free_bytes) == ((name,), (), 1000)
+        assert (swept.shots_dropped, swept.removed) == ((name,), ())
         assert store.get(name).turns == 2
 
 

@@ -59,7 +59,7 @@ class Desk:
         except AnimeGamerError as error:
             parent = error.request if isinstance(error, ProtocolError) and error.request else message.id
             client.refuse(error, parent, message.session, message.turn)
-        except Exception:
+        except Exception:  # one bad request must not end the server and everybody's games
             log.exception("a fault while answering %r", message.type)
             fault = ProtocolError("a fault of the server", code="internal", do="the operator finds it in the log")
             client.refuse(fault, message.id, message.session, message.turn)

@@ -17,7 +17,7 @@ from zmq.utils import z85
 
 from ..errors import ServerError
 from ..wire import FROM_CLIENT, INSIDE
-from .keys import Keys, load
+from .keys import load
 from .options import ServeOptions
 
 HIGH_WATER_MESSAGES = 40
@@ -40,7 +40,7 @@ class Doors:
         )
         self._context = zmq.Context()
         try:
-            self._zap = self._open_zap(self.keys)
+            self._zap = None if self.keys is None else self._open_zap()
             self.turns, self.control, self.port = self._bind_pair(host, options.port)
             self.worker = self._router()
             self.worker.rcvhwm = self.worker.sndhwm = 1000
@@ -90,34 +90,29 @@ class Doors:
         # A peer that vanished without a word (a cable, a sleeping laptop) is noticed within about a minute.
         socket.tcp_keepalive, socket.tcp_keepalive_idle, socket.tcp_keepalive_intvl = 1, 30, 10
         if self.keys is not None:
-            socket.curve_server, socket.curve_secretkey, socket.curve_publickey = (
-                True,
-                self.keys.secret,
-                self.keys.public,
-            )
+            socket.curve_server = True
+            socket.curve_publickey, socket.curve_secretkey = self.keys.public, self.keys.secret
             socket.zap_domain = b"animegamer"
             # A client that comes back under its own identity takes over from its lost connection.
             socket.router_handover = True
         return socket
 
     def _bind_pair(self, host: str, port: int) -> tuple[zmq.Socket[bytes], zmq.Socket[bytes], int]:
-        tries = [port] if port else random.sample(_ANY_PORT, _FREE_PORT_TRIES)
-        for last, candidate in ((n == len(tries) - 1, at) for n, at in enumerate(tries)):
+        candidates = [port] if port else random.sample(_ANY_PORT, _FREE_PORT_TRIES)
+        while True:
+            candidate = candidates.pop()
             turns, control = self._client_door(host), self._client_door(host)
             try:
-                for socket, at in ((turns, candidate), (control, candidate + 1)):
-                    _bind(socket, host, at)
+                _bind(turns, host, candidate)
+                _bind(control, host, candidate + 1)
                 return turns, control, candidate
             except ServerError:
                 turns.close(0)
                 control.close(0)
-                if last:
+                if not candidates:
                     raise
-        raise AssertionError("there is always a last try")
 
-    def _open_zap(self, keys: Keys | None) -> zmq.Socket[bytes] | None:
-        if keys is None:
-            return None
+    def _open_zap(self) -> zmq.Socket[bytes]:
         socket = self._context.socket(zmq.REP)
         socket.bind("inproc://zeromq.zap.01")
         return socket

@@ -165,6 +165,14 @@ class Front:
             log.error("the sessions could not be swept: %s", error)
             self._sweep_at = now + SWEEP_S
             return
+        if swept.removed or swept.shots_dropped:
+            log.info(
+                "swept: %d sessions removed, shots of %d dropped, %.1f MiB freed, %.1f MiB stored",
+                len(swept.removed),
+                len(swept.shots_dropped),
+                swept.freed_bytes / 2**20,
+                swept.stored_bytes / 2**20,
+            )
         self._sweep_at = now + (SWEEP_MORE_S if swept.more else SWEEP_S)
 
     def _answer(self, socket: zmq.Socket[bytes], name: str) -> None:

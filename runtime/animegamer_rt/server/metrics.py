@@ -52,12 +52,10 @@ class Metrics:
         self._errors = Counter(PREFIX + "errors", "Errors sent to clients, by code.", ["code"], registry=self.registry)
         self._up = self._gauge("up", "1 while the server runs.")
         self._ready = self._gauge("ready", "1 while it takes turns.")
-        self._load = {
-            "queue": self._gauge("queue", "Turns that wait."),
-            "running": self._gauge("running", "Turns that run."),
-            "sessions": self._gauge("sessions", "Sessions used within the last hour."),
-            "connections": self._gauge("connections", "Players connected."),
-        }
+        self._queue = self._gauge("queue", "Turns that wait.")
+        self._running = self._gauge("running", "Turns that run.")
+        self._sessions = self._gauge("sessions", "Sessions used within the last hour.")
+        self._connections = self._gauge("connections", "Players connected.")
         self._worker_bytes = self._gauge("worker_resident_bytes", "Memory of the worker process after its last turn.")
         self._up.set(1)
         for stage in STAGES:
@@ -89,9 +87,10 @@ class Metrics:
 
     def load(self, queue: int, running: int, sessions: int, connections: int) -> None:
         """How full the server is now; told about once a second."""
-        for name, value in (("queue", queue), ("running", running), ("sessions", sessions)):
-            self._load[name].set(value)
-        self._load["connections"].set(connections)
+        self._queue.set(queue)
+        self._running.set(running)
+        self._sessions.set(sessions)
+        self._connections.set(connections)
 
     def health(self, ready: bool, worker_mib: float | None) -> None:
         """Whether turns are taken now, and the worker's memory if it is known; told with `load`."""

@@ -77,7 +77,6 @@ class Swept:
     """Ids of the sessions whose shots are gone."""
     freed_bytes: int
     stored_bytes: int
-    free_bytes: int
     more: bool
 
 
@@ -134,7 +133,7 @@ def sweep(database: Database, quota: Quota, now: float, in_use: Collection[str])
     more = _enough(database, before, len(removed) + len(dropped))
     if not more:
         database.shrink(SLACK_BYTES, SHRINK_BYTES)
-    return Swept(tuple(removed), dropped, before - after, after, free_bytes(database), more)
+    return Swept(tuple(removed), dropped, before - after, after, more)
 
 
 def _enough(database: Database, before: int, sessions: int) -> bool:

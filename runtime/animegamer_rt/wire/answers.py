@@ -218,7 +218,7 @@ _OTHERS = (
         seconds("uptime_s", "Since the server started."),
         whole("turns_done", "Since the server started.", "turns"),
         whole("sessions", "Open sessions that are kept.", "sessions"),
-        whole("connections", "Turn connections that said `hello`.", "connections"),
+        whole("connections", "Turn connections.", "connections"),
         whole("queue", "Jobs that wait.", "jobs"),
         whole("running", "Jobs that run.", "jobs"),
         Field(

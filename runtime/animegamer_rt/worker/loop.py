@@ -77,7 +77,7 @@ class Worker:
         except AnimeGamerError as error:
             log.warning("job %s failed: %s", job.message.id, error)
             self._fail(job, error.code, str(error), error.do)
-        except Exception as error:
+        except Exception as error:  # the engines are whole, and the next job is another player's
             log.exception("job %s failed", job.message.id)
             self._fail(job, "internal", f"{type(error).__name__}: {error}", None)
 
