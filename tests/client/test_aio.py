@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -55,11 +56,13 @@ def test_games_run_side_by_side_on_one_connection(server: FakeServer) -> None:
 
 def test_names_and_signatures_are_those_of_the_plain_client() -> None:
     for name in ("Client", "Game", "Turn"):
-        plain, twin = (
-            {entry for entry in dir(getattr(module, name)) if not entry.startswith("_")}
-            for module in (animegamer_client, aio)
-        )
-        assert plain == twin
+        plain, twin = getattr(animegamer_client, name), getattr(aio, name)
+        names, others = ({entry for entry in dir(kind) if not entry.startswith("_")} for kind in (plain, twin))
+        assert names == others
+        methods = [entry for entry in names if callable(getattr(plain, entry))]
+        for method in ["__init__", *methods] if name == "Client" else methods:
+            signatures = [inspect.signature(getattr(kind, method)) for kind in (plain, twin)]
+            assert signatures[0].parameters == signatures[1].parameters, f"{name}.{method}"
 
 
 def test_rewind_branch_log_export_close(server: FakeServer) -> None:

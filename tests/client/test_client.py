@@ -87,7 +87,7 @@ def test_hello_carries_the_options(server: FakeServer) -> None:
 )
 def test_options_that_do_not_exist_are_refused_at_once(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        Client("tcp://127.0.0.1:5560", **wrong)
+        Client("tcp://127.0.0.1:5570", **wrong)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "ipc:///tmp/x", "tcp://127.0.0.1:65535", "tcp://127.0.0.1:0"])

@@ -34,7 +34,7 @@ LAST_WORDS_S = 2.0
 class Client:
     """One server. Use it as a context manager, from one thread; `cancel`, `status` and `ping` from any.
 
-    address: as tcp://127.0.0.1:5560; the port above it is the control port. Nothing waits longer than `timeout_s` for
+    address: as tcp://127.0.0.1:5570; the port above it is the control port. Nothing waits longer than `timeout_s` for
     a server that is silent: then comes TimedOut. A lost connection is made again, and what was under way goes on.
     pixel_format: rgb24, rgba32 or bgra32; flip: rows bottom-up; codec: raw or jpeg frames, or mp4 for a clip only;
     clip: the mp4 after the frames. server_key (Z85 or its file), client_keys (file): for a server on another machine.

@@ -1,6 +1,8 @@
 """Messages <-> frames, version 1 of the protocol in PROTOCOL.md: the magic, one msgpack header, raw buffers.
 
 Knows no socket and no message's fields: who reads a field checks it, and types from a newer server pass, to be ignored.
+It and `events` repeat what the runtime has, on purpose: this package stands alone, and client/vectors hold both to the
+same bytes.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def addresses(address: str) -> tuple[str, str]:
     found = re.fullmatch(r"(?:tcp://)?([\w.:%\[\]-]+):(\d{1,5})", address)
     port = int(found[2]) if found else 0
     if found is None or not 1 <= port <= 65534:
-        raise ValueError(f"{address!r} is no address of a server; expected tcp://HOST:PORT, as in tcp://127.0.0.1:5560")
+        raise ValueError(f"{address!r} is no address of a server; expected tcp://HOST:PORT, as in tcp://127.0.0.1:5570")
     return f"tcp://{found[1]}:{port}", f"tcp://{found[1]}:{port + 1}"
 
 

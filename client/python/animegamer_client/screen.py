@@ -18,7 +18,7 @@ BAR_CELLS = 20
 VALUES = ("stamina", "social", "entertainment")
 COLOURS = {"stamina": 31, "social": 35, "entertainment": 33, "up": 32, "down": 31, "dim": 2, "error": 31, "bold": 1}
 HELP = """\
-Say in your own words who does what where, for example: Character: Mia; Motion: gently wave; Background: day town.
+Say in your own words who does what where, for example: Character: Mirel; Motion: gently wave; Background: day city.
 Ctrl-C stops a turn; at the prompt it leaves the game, as Ctrl-D does. Commands:
   :rewind N   go back to just after turn N (0: the start)
   :branch N   a second game with the same first N turns; this one stays as it is
