@@ -6,7 +6,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
 ARGS ?=
 SETUP_FILES := pyproject.toml constraints.txt
 
-.PHONY: help setup play test check format bench plot picture dist pocket clean
+.PHONY: help setup play test check format bench plot picture dist pocket kernels clean
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /\1:/p' $(MAKEFILE_LIST) | awk -F: '{printf "  make %-7s %s\n", $$1, $$2}'
@@ -59,6 +59,10 @@ dist: $(VENV)/.dev  ## build the wheel and play it in a clean environment withou
 
 pocket: $(VENV)/.dev  ## train and export the pocket bundle from nothing
 	$(BIN)/python -m animegamer_export.pocket --work pocket-work --out engines/pocket $(ARGS)
+
+kernels:  ## the CUDA kernels' library into build/kernels (docs/KERNELS.md); without nvcc, their references
+	cmake -S . -B build/kernels $(ARGS)
+	cmake --build build/kernels --parallel 2
 
 clean:  ## remove what the commands above made, but not the bundle or your games
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache

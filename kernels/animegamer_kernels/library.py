@@ -1,0 +1,106 @@
+"""The shared library of the kernels: found, opened, and called with one argument struct.
+
+It does not know what an operator computes. The library is what `make kernels` builds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from enum import IntEnum
+from pathlib import Path
+
+from animegamer_rt.errors import BackendError
+
+PATH_VARIABLE = "ANIMEGAMER_KERNELS"
+FILE_NAME = "animegamer_kernels.dll" if sys.platform == "win32" else "libanimegamer_kernels.so"
+OPERATORS = ("norm_modulate", "gate_residual", "guided_step")
+
+
+class Code(IntEnum):
+    """What an operator returns; from CUDA_ERROR on, the CUDA runtime's own code is added. animegamer_kernels.h."""
+
+    OK = 0
+    BAD_STRUCT = 1
+    NULL_POINTER = 2
+    UNALIGNED_POINTER = 3
+    BAD_DTYPE = 4
+    BAD_SHAPE = 5
+    UNALIGNED_WIDTH = 6
+    TOO_WIDE = 7
+    NO_CUDA = 8
+    CUDA_ERROR = 1000
+
+
+class Arguments(ctypes.Structure):
+    """Base of every operator's argument struct: it begins with its own size, which the library checks."""
+
+    struct_bytes: int
+
+
+class Library:
+    """An open library. Calls are safe from several threads; an error's text belongs to the thread of the call."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises BackendError if the file is no library of ours."""
+        try:
+            self._library = ctypes.CDLL(str(path))
+            self._functions = {
+                name: (getattr(self._library, f"agk_{name}"), getattr(self._library, f"agk_{name}_host"))
+                for name in OPERATORS
+            }
+            self._last_error, self._error_text = self._library.agk_last_error, self._library.agk_error_text
+        except (OSError, AttributeError) as error:
+            raise BackendError(
+                "not a library of these kernels", where=path, found=error, do="build it anew: make kernels"
+            ) from error
+        self.path = path
+        self._last_error.restype = self._error_text.restype = ctypes.c_char_p
+        for device, host in self._functions.values():
+            device.argtypes, host.argtypes = (ctypes.c_void_p, ctypes.c_void_p), (ctypes.c_void_p,)
+
+    @property
+    def has_cuda(self) -> bool:
+        """Whether the operators for CUDA are inside, or only their references."""
+        return bool(self._library.agk_has_cuda())
+
+    def error_text(self, code: int) -> str:
+        """What a code means."""
+        text: bytes = self._error_text(code)
+        return text.decode()
+
+    def call(self, name: str, arguments: Arguments, stream: int | None) -> int:
+        """Queues the operator on a CUDA stream, or with `stream` None runs its reference on host memory; its code."""
+        arguments.struct_bytes = ctypes.sizeof(arguments)
+        return self.call_as_is(name, arguments, stream)
+
+    def call_as_is(self, name: str, arguments: Arguments, stream: int | None) -> int:
+        """As `call`, with the struct's size as it was set."""
+        device, host = self._functions[name]
+        at = ctypes.addressof(arguments)
+        return int(host(at) if stream is None else device(at, stream))
+
+    def run(self, name: str, arguments: Arguments, stream: int | None) -> None:
+        """As `call`. Raises BackendError with the library's words if the operator refuses or cannot be launched."""
+        code = self.call(name, arguments, stream)
+        if code != Code.OK:
+            raise BackendError(self.last_error(), where=self.path.name, found=f"code {code}: {self.error_text(code)}")
+
+    def last_error(self) -> str:
+        """The words of this thread's last failing call."""
+        words: bytes = self._last_error()
+        return words.decode()
+
+
+def open_library(path: Path | None = None) -> Library:
+    """The library at `path`, or where ANIMEGAMER_KERNELS says, or in this checkout's build/kernels.
+
+    Raises BackendError if there is none.
+    """
+    named = os.environ.get(PATH_VARIABLE)
+    checkout = Path(__file__).resolve().parents[2] / "build" / "kernels" / FILE_NAME
+    chosen = path or (Path(named) if named else checkout)
+    if not chosen.is_file():
+        raise BackendError("the kernels' library is not there", where=chosen, do="build it: make kernels")
+    return Library(chosen)

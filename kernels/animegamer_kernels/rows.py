@@ -1,0 +1,159 @@
+"""LayerNorm + modulate, and gate + residual before it, of rows of tokens, as calls on arrays.
+
+It does not know blocks or the denoiser. Source: MODEL.md section 4; kernels/csrc/animegamer_kernels.h has the contract.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+from animegamer_rt.errors import BackendError
+
+from .arrays import Array, Dtype, Room, dtype_of
+from .library import Arguments, Library
+
+
+class RowsStruct(ctypes.Structure):
+    """struct agk_rows."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("rows", "tokens", "shot_tokens", "width", "modulation_stride")),
+        ("dtype", ctypes.c_int32),
+    ]
+
+
+class NormStruct(ctypes.Structure):
+    """struct agk_norm."""
+
+    _fields_ = [
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("weight", "bias", "image_shift", "image_scale", "shot_shift", "shot_scale")
+        ),
+        *((name, ctypes.c_void_p) for name in ("out", "out_scales")),
+        ("epsilon", ctypes.c_float),
+        ("out_dtype", ctypes.c_int32),
+    ]
+
+
+class NormModulateArguments(Arguments):
+    """struct agk_norm_modulate_args."""
+
+    _fields_ = [("struct_bytes", ctypes.c_uint32), ("shape", RowsStruct), ("x", ctypes.c_void_p), ("norm", NormStruct)]
+
+
+class GateResidualArguments(Arguments):
+    """struct agk_gate_residual_args."""
+
+    _fields_ = [
+        ("struct_bytes", ctypes.c_uint32),
+        ("shape", RowsStruct),
+        *((name, ctypes.c_void_p) for name in ("x", "branch", "image_gate", "shot_gate", "x_next")),
+        ("norm", NormStruct),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """LayerNorm(row) * weight + bias, then * (1 + scale) + shift by the row's kind, into `out`.
+
+    out [B, S, D] in the rows' dtype, or float8_e4m3fn or int8 with out_scales float32 [B, S]: value = out * out_scales.
+    weight, bias float32 [D]; shifts and scales float32 [D] for all of the batch or [B, D], whose rows may lie apart.
+    """
+
+    out: Array
+    epsilon: float
+    out_scales: Array | None = None
+    weight: Array | None = None
+    bias: Array | None = None
+    image_shift: Array | None = None
+    image_scale: Array | None = None
+    shot_shift: Array | None = None
+    shot_scale: Array | None = None
+
+
+class _Rows:
+    """The sizes of x [B, S, D], and the one stride between batch entries that all modulations share."""
+
+    def __init__(self, x: Array, shot_tokens: int) -> None:
+        if len(x.shape) != 3:
+            raise BackendError("an array of another shape", where="x", found=tuple(x.shape), expected="[B, S, D]")
+        self.sizes = tuple(x.shape)
+        self.batch, self.tokens, self.width = self.sizes
+        self.shot_tokens = shot_tokens
+        self.dtype = dtype_of(x)
+        self.room = Room(x)
+        self.strides: set[int] = set()
+
+    def tensor(self, what: str, array: Array | None) -> int | None:
+        return self.room.address(what, array, self.sizes, self.dtype)
+
+    def vector(self, what: str, array: Array | None) -> int | None:
+        address, stride = self.room.rows(what, array, self.batch, self.width)
+        if array is not None:
+            self.strides.add(stride)
+        return address
+
+    def norm(self, norm: Norm) -> NormStruct:
+        room, one = self.room, (self.width,)
+        quantised = (Dtype.E4M3, Dtype.I8)
+        return NormStruct(
+            room.address("weight", norm.weight, one, Dtype.F32),
+            room.address("bias", norm.bias, one, Dtype.F32),
+            self.vector("image_shift", norm.image_shift),
+            self.vector("image_scale", norm.image_scale),
+            self.vector("shot_shift", norm.shot_shift),
+            self.vector("shot_scale", norm.shot_scale),
+            room.address("out", norm.out, self.sizes, self.dtype, *quantised),
+            room.address("out_scales", norm.out_scales, self.sizes[:2], Dtype.F32),
+            norm.epsilon,
+            dtype_of(norm.out),
+        )
+
+    def struct(self) -> RowsStruct:
+        if len(self.strides) > 1:
+            strides = sorted(self.strides)
+            raise BackendError(
+                "shifts, scales and gates that lie apart differently", found=strides, expected="one stride"
+            )
+        stride = next(iter(self.strides), 0)
+        rows = self.batch * self.tokens
+        return RowsStruct(rows, self.tokens, self.shot_tokens, self.width, stride, self.dtype)
+
+
+def norm_modulate(library: Library, x: Array, norm: Norm, shot_tokens: int, stream: int = 0) -> None:
+    """x [B, S, D], its first `shot_tokens` tokens the shot's, into norm.out. Raises BackendError.
+
+    On a CUDA device it is queued on `stream` (a cudaStream_t as a number); arrays of the host go to the reference.
+    """
+    rows = _Rows(x, shot_tokens)
+    address, normed = rows.tensor("x", x), rows.norm(norm)
+    library.run("norm_modulate", NormModulateArguments(0, rows.struct(), address, normed), rows.room.stream(stream))
+
+
+def gate_residual(
+    library: Library,
+    x: Array,
+    branch: Array,
+    image_gate: Array | None,
+    shot_gate: Array | None,
+    x_next: Array,
+    shot_tokens: int,
+    norm: Norm | None = None,
+    stream: int = 0,
+) -> None:
+    """x_next = x + gate * branch, all [B, S, D], then its norm if there is one. x_next may be x. Raises BackendError.
+
+    Gates float32 [D] or [B, D], by the token's kind. Streams as for norm_modulate.
+    """
+    rows = _Rows(x, shot_tokens)
+    arrays = (
+        rows.tensor("x", x),
+        rows.tensor("branch", branch),
+        rows.vector("image_gate", image_gate),
+        rows.vector("shot_gate", shot_gate),
+        rows.tensor("x_next", x_next),
+    )
+    normed = NormStruct() if norm is None else rows.norm(norm)
+    library.run("gate_residual", GateResidualArguments(0, rows.struct(), *arrays, normed), rows.room.stream(stream))

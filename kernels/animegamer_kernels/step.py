@@ -1,0 +1,88 @@
+"""Unpatchify, guidance and solver update of one denoising step, as a call on arrays.
+
+It does not know the schedule: the eight coefficients come in as an array. Source: MODEL.md section 5, models/step.py.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+from animegamer_rt.errors import BackendError
+
+from .arrays import Array, Dtype, Room, dtype_of
+from .library import Arguments, Library
+
+PATCH = 2
+COEFFICIENTS = 8
+
+
+class GuidedStepArguments(Arguments):
+    """struct agk_guided_step_args."""
+
+    _fields_ = [
+        ("struct_bytes", ctypes.c_uint32),
+        ("dtype", ctypes.c_int32),
+        *((name, ctypes.c_int64) for name in ("batch", "frames", "channels", "height", "width")),
+        *((name, ctypes.c_void_p) for name in ("patches", "latent", "x0_prev", "noise", "difference", "coefficients")),
+        *((name, ctypes.c_void_p) for name in ("next_latent", "x0", "next_difference", "next_patches")),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutputs:
+    """Where a step's results go; latents as the inputs, which they may be. next_patches [1, P, C * 4] or None."""
+
+    next_latent: Array
+    x0: Array
+    next_difference: Array
+    next_patches: Array | None = None
+
+
+def guided_step(
+    library: Library,
+    patches: Array,
+    latent: Array,
+    x0_prev: Array,
+    noise: Array,
+    difference: Array,
+    coefficients: Array,
+    out: StepOutputs,
+    stream: int = 0,
+) -> None:
+    """patches [B, P, C * 4] of the denoiser's head (B 1, or 2 with the unconditional row first) -> out. BackendError.
+
+    Latents float32 [1, frames, C, h, w]; coefficients float32 [8], on the same device and read when the kernel runs.
+    `next_patches` is next_latent in the patches' order and dtype: what the next step's patch embedding multiplies.
+    Streams as for norm_modulate.
+    """
+    if len(latent.shape) != 5 or latent.shape[0] != 1:
+        raise BackendError(
+            "an array of another shape", where="latent", found=tuple(latent.shape), expected="[1, F, C, h, w]"
+        )
+    sizes = tuple(latent.shape)
+    _, frames, channels, height, width = sizes
+    dtype = dtype_of(patches)
+    flat = (frames * (height // PATCH) * (width // PATCH), channels * PATCH * PATCH)
+    room = Room(latent)
+
+    def picture(what: str, array: Array) -> int | None:
+        return room.address(what, array, sizes, Dtype.F32)
+
+    arguments = GuidedStepArguments(
+        0,
+        dtype,
+        patches.shape[0],
+        *sizes[1:],
+        room.address("patches", patches, (patches.shape[0], *flat), dtype),
+        picture("latent", latent),
+        picture("x0_prev", x0_prev),
+        picture("noise", noise),
+        picture("difference", difference),
+        room.address("coefficients", coefficients, (COEFFICIENTS,), Dtype.F32),
+        picture("next_latent", out.next_latent),
+        picture("x0", out.x0),
+        picture("next_difference", out.next_difference),
+        room.address("next_patches", out.next_patches, (1, *flat), dtype),
+    )
+    library.run("guided_step", arguments, room.stream(stream))

@@ -1,0 +1,122 @@
+// The checks of the denoiser's row operators and of the guided step.
+#include "check.h"
+
+#include <cinttypes>
+
+#include "check_parts.h"
+
+namespace agk {
+
+int64_t dtype_bytes(int dtype) {
+    switch (dtype) {
+        case AGK_F32: return 4;
+        case AGK_F16:
+        case AGK_BF16: return 2;
+        default: return 1;
+    }
+}
+
+namespace {
+
+int check_rows(const char* name, const agk_rows& shape) {
+    if (const int code = check_activations(name, shape.dtype)) return code;
+    if (shape.rows <= 0 || shape.tokens <= 0 || shape.width <= 0 || shape.rows % shape.tokens != 0) {
+        return fail(AGK_BAD_SHAPE, "%s: rows %" PRId64 ", tokens %" PRId64 ", width %" PRId64
+                    ": expected positive sizes and rows a multiple of tokens", name, shape.rows, shape.tokens, shape.width);
+    }
+    if (shape.shot_tokens < 0 || shape.shot_tokens > shape.tokens) {
+        return fail(AGK_BAD_SHAPE, "%s: shot_tokens %" PRId64 ": expected 0 to tokens (%" PRId64 ")", name,
+                    shape.shot_tokens, shape.tokens);
+    }
+    // Shifts are read 16 bytes at a time too.
+    if (shape.modulation_stride < 0 || shape.modulation_stride % 4 != 0) {
+        return fail(AGK_BAD_SHAPE, "%s: modulation_stride %" PRId64 ": expected a multiple of 4 floats, 0 or more", name,
+                    shape.modulation_stride);
+    }
+    const int64_t bytes = shape.width * dtype_bytes(shape.dtype);
+    if (bytes % VECTOR_BYTES != 0) {
+        return fail(AGK_UNALIGNED_WIDTH, "%s: width %" PRId64 " is %" PRId64 " bytes: expected a multiple of 16", name,
+                    shape.width, bytes);
+    }
+    if (bytes > MAX_ROW_BYTES) {
+        return fail(AGK_TOO_WIDE, "%s: width %" PRId64 " is %" PRId64 " bytes: expected at most %" PRId64, name,
+                    shape.width, bytes, MAX_ROW_BYTES);
+    }
+    return AGK_OK;
+}
+
+// One pointer for each kind of row that there is.
+int check_kinds(const char* name, const char* what, const agk_rows& shape, const void* image, const void* shot) {
+    if (shape.shot_tokens < shape.tokens) {
+        if (const int code = check_array(name, what, image)) return code;
+    }
+    return shape.shot_tokens > 0 ? check_array(name, what, shot) : AGK_OK;
+}
+
+int check_norm(const char* name, const agk_rows& shape, const agk_norm& norm) {
+    if (const int code = check_array(name, "norm.out", norm.out)) return code;
+    if (norm.weight != nullptr || norm.bias != nullptr) {
+        if (const int code = check_array(name, "norm.weight", norm.weight)) return code;
+        if (const int code = check_array(name, "norm.bias", norm.bias)) return code;
+    }
+    if (norm.image_shift || norm.image_scale || norm.shot_shift || norm.shot_scale) {
+        if (const int code = check_kinds(name, "norm.*_shift", shape, norm.image_shift, norm.shot_shift)) return code;
+        if (const int code = check_kinds(name, "norm.*_scale", shape, norm.image_scale, norm.shot_scale)) return code;
+    }
+    if (!(norm.epsilon > 0.0f)) return fail(AGK_BAD_SHAPE, "%s: norm.epsilon %g: expected above 0", name, norm.epsilon);
+    if (norm.out_dtype == AGK_E4M3 || norm.out_dtype == AGK_I8) {
+        return check_array(name, "norm.out_scales", norm.out_scales);
+    }
+    if (norm.out_dtype == shape.dtype) return AGK_OK;
+    return fail(AGK_BAD_DTYPE, "%s: norm.out_dtype %d: expected the activations' (%d), AGK_E4M3 or AGK_I8", name,
+                norm.out_dtype, shape.dtype);
+}
+
+}  // namespace
+
+int check(const agk_norm_modulate_args* args) {
+    const char* name = "norm_modulate";
+    if (const int code = check_struct(name, args)) return code;
+    if (const int code = check_rows(name, args->shape)) return code;
+    if (const int code = check_array(name, "x", args->x)) return code;
+    return check_norm(name, args->shape, args->norm);
+}
+
+int check(const agk_gate_residual_args* args) {
+    const char* name = "gate_residual";
+    if (const int code = check_struct(name, args)) return code;
+    if (const int code = check_rows(name, args->shape)) return code;
+    if (const int code = check_array(name, "x", args->x)) return code;
+    if (const int code = check_array(name, "branch", args->branch)) return code;
+    if (const int code = check_array(name, "x_next", args->x_next)) return code;
+    if (const int code = check_kinds(name, "*_gate", args->shape, args->image_gate, args->shot_gate)) return code;
+    return args->norm.out == nullptr ? AGK_OK : check_norm(name, args->shape, args->norm);
+}
+
+int check(const agk_guided_step_args* args) {
+    const char* name = "guided_step";
+    if (const int code = check_struct(name, args)) return code;
+    if (const int code = check_activations(name, args->dtype)) return code;
+    if (args->batch != 1 && args->batch != 2) {
+        return fail(AGK_BAD_SHAPE, "%s: batch %" PRId64 ": expected 1 or 2", name, args->batch);
+    }
+    const bool whole = args->height > 0 && args->width > 0 && args->height % PATCH == 0 && args->width % PATCH == 0;
+    if (args->frames <= 0 || args->channels <= 0 || !whole) {
+        return fail(AGK_BAD_SHAPE, "%s: frames %" PRId64 ", channels %" PRId64 ", height %" PRId64 ", width %" PRId64
+                    ": expected positive sizes, height and width even", name, args->frames, args->channels, args->height,
+                    args->width);
+    }
+    const struct { const char* what; const void* array; } arrays[] = {
+        {"patches", args->patches},           {"latent", args->latent},
+        {"x0_prev", args->x0_prev},           {"noise", args->noise},
+        {"difference", args->difference},     {"coefficients", args->coefficients},
+        {"next_latent", args->next_latent},   {"x0", args->x0},
+        {"next_difference", args->next_difference},
+    };
+    for (const auto& each : arrays) {
+        if (const int code = check_array(name, each.what, each.array)) return code;
+    }
+    return args->next_patches == nullptr ? AGK_OK : check_array(name, "next_patches", args->next_patches);
+}
+
+}  // namespace agk

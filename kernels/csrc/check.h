@@ -1,0 +1,29 @@
+// What every operator asks of its arguments, once for kernel and reference: AGK_OK, or a code with words kept for
+// agk_last_error().
+//
+// It does not know who is asked: pointers are looked at, never followed.
+#pragma once
+
+#include "animegamer_kernels.h"
+
+namespace agk {
+
+// A thread of a block holds 16 bytes of a row, and a block has at most 1024 threads.
+constexpr int64_t VECTOR_BYTES = 16;
+constexpr int64_t MAX_ROW_BYTES = 1024 * VECTOR_BYTES;
+// Patches of the latent are 2 x 2 (MODEL.md section 4).
+constexpr int64_t PATCH = 2;
+
+// Keeps the words for agk_last_error() and returns the code. Format as printf's.
+#if defined(__GNUC__)
+__attribute__((format(printf, 2, 3)))
+#endif
+int fail(int code, const char* format, ...);
+
+int64_t dtype_bytes(int dtype);
+
+int check(const agk_norm_modulate_args* args);
+int check(const agk_gate_residual_args* args);
+int check(const agk_guided_step_args* args);
+
+}  // namespace agk

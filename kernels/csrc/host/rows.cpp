@@ -1,0 +1,83 @@
+// Plain reference of norm_modulate and gate_residual: a row at a time, statistics in float64.
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "../check.h"
+#include "number.h"
+
+namespace agk::host {
+namespace {
+
+// The vector of a row's kind and batch entry, or NULL where there is none.
+const float* of_row(const agk_rows& shape, int64_t row, const float* image, const float* shot) {
+    const float* kind = row % shape.tokens < shape.shot_tokens ? shot : image;
+    return kind == nullptr ? nullptr : kind + row / shape.tokens * shape.modulation_stride;
+}
+
+// Written with the scale that puts the largest magnitude at the format's own largest number.
+void quantise(const std::vector<float>& values, const agk_norm& norm, int64_t row, int64_t width) {
+    const float most = norm.out_dtype == AGK_E4M3 ? E4M3_MAX : I8_MAX;
+    // A row of zeros still needs a scale that can be divided by.
+    float magnitude = 1e-30f;
+    bool number = true;
+    for (const float value : values) {
+        magnitude = std::fmax(magnitude, std::fabs(value));
+        number = number && !std::isnan(value);
+    }
+    norm.out_scales[row] = number ? magnitude / most : std::numeric_limits<float>::quiet_NaN();
+    for (int64_t i = 0; i < width; ++i) put(norm.out, norm.out_dtype, row * width + i, values[i] * (most / magnitude));
+}
+
+void normalise(const agk_rows& shape, const agk_norm& norm, int64_t row, const std::vector<float>& x) {
+    double mean = 0.0, variance = 0.0;
+    for (const float value : x) mean += value;
+    mean /= static_cast<double>(shape.width);
+    for (const float value : x) variance += (value - mean) * (value - mean);
+    variance /= static_cast<double>(shape.width);
+    const double inverse = 1.0 / std::sqrt(variance + norm.epsilon);
+    const float* shift = of_row(shape, row, norm.image_shift, norm.shot_shift);
+    const float* scale = of_row(shape, row, norm.image_scale, norm.shot_scale);
+    std::vector<float> out(x.size());
+    for (int64_t i = 0; i < shape.width; ++i) {
+        double value = (x[i] - mean) * inverse;
+        if (norm.weight != nullptr) value = value * norm.weight[i] + norm.bias[i];
+        if (scale != nullptr) value = value * (1.0 + scale[i]) + shift[i];
+        out[i] = static_cast<float>(value);
+    }
+    if (norm.out_dtype == AGK_E4M3 || norm.out_dtype == AGK_I8) return quantise(out, norm, row, shape.width);
+    for (int64_t i = 0; i < shape.width; ++i) put(norm.out, norm.out_dtype, row * shape.width + i, out[i]);
+}
+
+}  // namespace
+}  // namespace agk::host
+
+using namespace agk::host;
+
+extern "C" int agk_norm_modulate_host(const agk_norm_modulate_args* args) {
+    if (const int code = agk::check(args)) return code;
+    const agk_rows& shape = args->shape;
+    std::vector<float> x(static_cast<size_t>(shape.width));
+    for (int64_t row = 0; row < shape.rows; ++row) {
+        for (int64_t i = 0; i < shape.width; ++i) x[i] = get(args->x, shape.dtype, row * shape.width + i);
+        normalise(shape, args->norm, row, x);
+    }
+    return AGK_OK;
+}
+
+extern "C" int agk_gate_residual_host(const agk_gate_residual_args* args) {
+    if (const int code = agk::check(args)) return code;
+    const agk_rows& shape = args->shape;
+    std::vector<float> x(static_cast<size_t>(shape.width));
+    for (int64_t row = 0; row < shape.rows; ++row) {
+        const float* gate = of_row(shape, row, args->image_gate, args->shot_gate);
+        for (int64_t i = 0; i < shape.width; ++i) {
+            const int64_t at = row * shape.width + i;
+            put(args->x_next, shape.dtype, at, get(args->x, shape.dtype, at) + gate[i] * get(args->branch, shape.dtype, at));
+            // The norm sees the sum as it was written.
+            x[i] = get(args->x_next, shape.dtype, at);
+        }
+        if (args->norm.out != nullptr) normalise(shape, args->norm, row, x);
+    }
+    return AGK_OK;
+}

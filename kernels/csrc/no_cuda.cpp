@@ -1,0 +1,15 @@
+// The operators of a library built without a CUDA compiler: each says so.
+#include "check.h"
+
+namespace {
+int no_cuda(const char* name) {
+    return agk::fail(AGK_NO_CUDA, "%s: this library has no CUDA operators; build it where nvcc is found", name);
+}
+}  // namespace
+
+extern "C" {
+int agk_has_cuda(void) { return 0; }
+int agk_norm_modulate(const agk_norm_modulate_args*, void*) { return no_cuda("norm_modulate"); }
+int agk_gate_residual(const agk_gate_residual_args*, void*) { return no_cuda("gate_residual"); }
+int agk_guided_step(const agk_guided_step_args*, void*) { return no_cuda("guided_step"); }
+}

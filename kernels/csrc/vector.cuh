@@ -1,0 +1,80 @@
+// 16 bytes of a row at a time: loads, stores and conversions to float32 of every dtype an operator takes.
+//
+// It does not know which operator asks. One thread holds one vector; neighbouring threads hold neighbouring vectors.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "check.h"
+
+namespace agk {
+
+// N elements that are loaded and stored as one access.
+template <typename T, int N>
+struct alignas(sizeof(T) * N) Pack {
+    T v[N];
+};
+
+template <typename T>
+constexpr int VECTOR = static_cast<int>(VECTOR_BYTES / sizeof(T));
+
+__device__ __forceinline__ float to_float(float x) { return x; }
+__device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
+__device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+
+template <typename T>
+__device__ __forceinline__ T from_float(float x) {
+    if constexpr (std::is_same_v<T, float>) return x;
+    if constexpr (std::is_same_v<T, __half>) return __float2half_rn(x);
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) return __float2bfloat16_rn(x);
+    if constexpr (std::is_same_v<T, __nv_fp8_e4m3>) return __nv_fp8_e4m3(x);  // to the nearest, saturating at 448
+    if constexpr (std::is_same_v<T, int8_t>) return static_cast<int8_t>(max(-127, min(127, __float2int_rn(x))));
+}
+
+template <int N, typename T>
+__device__ __forceinline__ Pack<T, N> load(const T* from) {
+    return *reinterpret_cast<const Pack<T, N>*>(from);
+}
+
+// N floats of an array that the kernel only reads: a 16-byte load for each four.
+template <int N>
+__device__ __forceinline__ void load_floats(const float* from, float (&to)[N]) {
+    constexpr int PART = N < 4 ? N : 4;
+#pragma unroll
+    for (int i = 0; i < N; i += PART) {
+        const Pack<float, PART> part = load<PART>(from + i);
+#pragma unroll
+        for (int j = 0; j < PART; ++j) to[i + j] = part.v[j];
+    }
+}
+
+template <int N, typename T>
+__device__ __forceinline__ void to_floats(const Pack<T, N>& from, float (&to)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) to[i] = to_float(from.v[i]);
+}
+
+template <typename T, int N>
+__device__ __forceinline__ void store(T* to, const float (&from)[N]) {
+    Pack<T, N> pack;
+#pragma unroll
+    for (int i = 0; i < N; ++i) pack.v[i] = from_float<T>(from[i]);
+    *reinterpret_cast<Pack<T, N>*>(to) = pack;
+}
+
+// Largest number of a quantised format, and the bits of the smallest magnitude a row is scaled by (1e-30).
+template <typename T>
+constexpr float LARGEST = std::is_same_v<T, __nv_fp8_e4m3> ? 448.0f : 127.0f;
+template <typename T>
+constexpr bool QUANTISED = std::is_same_v<T, __nv_fp8_e4m3> || std::is_same_v<T, int8_t>;
+constexpr unsigned SMALLEST_MAGNITUDE_BITS = 0x0da24260u;
+
+// Magnitudes compare as their bits do, and a NaN's are the largest: one integer maximum finds both.
+__device__ __forceinline__ unsigned magnitude_bits(float x) { return __float_as_uint(fabsf(x)); }
+
+}  // namespace agk

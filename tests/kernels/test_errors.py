@@ -1,0 +1,130 @@
+"""What the operators refuse, by code and in words: reference and kernel alike, with no GPU at hand too."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from animegamer_kernels import Library, Norm, StepOutputs, gate_residual, guided_step, norm_modulate, open_library
+from animegamer_kernels.arrays import Dtype
+from animegamer_kernels.library import OPERATORS, PATH_VARIABLE, Code
+from animegamer_rt.errors import BackendError
+from kernel_arguments import AT, valid
+
+REFUSED = (
+    ("norm_modulate", "x", None, Code.NULL_POINTER, "x is missing"),
+    ("norm_modulate", "x", AT + 4, Code.UNALIGNED_POINTER, "expected a multiple of 16"),
+    ("norm_modulate", "norm.out", None, Code.NULL_POINTER, "norm.out"),
+    ("norm_modulate", "norm.bias", None, Code.NULL_POINTER, "norm.bias"),
+    ("norm_modulate", "norm.shot_scale", None, Code.NULL_POINTER, "norm.*_scale"),
+    ("norm_modulate", "norm.epsilon", 0.0, Code.BAD_SHAPE, "epsilon"),
+    ("norm_modulate", "norm.out_dtype", Dtype.BF16, Code.BAD_DTYPE, "out_dtype 2"),
+    ("norm_modulate", "shape.dtype", Dtype.I8, Code.BAD_DTYPE, "dtype 4"),
+    ("norm_modulate", "shape.rows", 0, Code.BAD_SHAPE, "rows 0"),
+    ("norm_modulate", "shape.rows", 3, Code.BAD_SHAPE, "multiple of tokens"),
+    ("norm_modulate", "shape.shot_tokens", 3, Code.BAD_SHAPE, "shot_tokens 3"),
+    ("norm_modulate", "shape.modulation_stride", 6, Code.BAD_SHAPE, "modulation_stride 6"),
+    ("norm_modulate", "shape.width", 9, Code.UNALIGNED_WIDTH, "36 bytes"),
+    ("norm_modulate", "shape.width", 4100, Code.TOO_WIDE, "at most 16384"),
+    ("gate_residual", "branch", None, Code.NULL_POINTER, "branch"),
+    ("gate_residual", "image_gate", None, Code.NULL_POINTER, "*_gate"),
+    ("gate_residual", "norm.out_dtype", Dtype.F16, Code.BAD_DTYPE, "out_dtype 1"),
+    ("guided_step", "batch", 3, Code.BAD_SHAPE, "batch 3"),
+    ("guided_step", "width", 3, Code.BAD_SHAPE, "width 3"),
+    ("guided_step", "channels", 0, Code.BAD_SHAPE, "channels 0"),
+    ("guided_step", "dtype", Dtype.E4M3, Code.BAD_DTYPE, "dtype 3"),
+    ("guided_step", "coefficients", None, Code.NULL_POINTER, "coefficients"),
+    ("guided_step", "next_patches", AT + 8, Code.UNALIGNED_POINTER, "next_patches"),
+)
+
+
+@pytest.mark.parametrize(("name", "field", "value", "code", "words"), REFUSED)
+def test_wrong_argument_is_refused(
+    library: Library, name: str, field: str, value: object, code: Code, words: str
+) -> None:
+    arguments = valid(name)
+    *path, last = field.split(".")
+    holder: object = arguments
+    for step in path:
+        holder = getattr(holder, step)
+    setattr(holder, last, value)
+    # A kernel looks at its arguments before it looks for a GPU, so this holds on any machine.
+    for stream in (None, 0) if library.has_cuda else (None,):
+        assert library.call(name, arguments, stream) == code
+        assert library.last_error().startswith(name) and words in library.last_error()
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_valid_arguments_are_taken_and_another_versions_struct_is_not(library: Library, name: str) -> None:
+    arguments = valid(name)
+    assert library.call(name, arguments, None) == Code.OK
+    arguments.struct_bytes += 8
+    assert library.call_as_is(name, arguments, None) == Code.BAD_STRUCT
+
+
+def test_kernel_without_a_gpu_says_so(library: Library) -> None:
+    # In a process of its own, because only before CUDA starts can a GPU be hidden.
+    script = f"""
+import sys
+from pathlib import Path
+sys.path[:0] = {sys.path!r}
+from animegamer_kernels import open_library
+from kernel_arguments import OPERATORS, valid
+library = open_library(Path({str(library.path)!r}))
+for name in OPERATORS:
+    print(library.call(name, valid(name), 0), library.last_error())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, capture_output=True, text=True
+    )
+    answers = [line.split(" ", 1) for line in done.stdout.splitlines()]
+    assert len(answers) == len(OPERATORS), done.stderr
+    for name, (code, words) in zip(OPERATORS, answers, strict=True):
+        if library.has_cuda:
+            assert int(code) > Code.CUDA_ERROR and words.startswith(f"{name}: CUDA: ")
+        else:
+            assert int(code) == Code.NO_CUDA and words.startswith(name) and "nvcc" in words
+
+
+def test_every_code_has_a_text_of_its_own(library: Library) -> None:
+    texts = {library.error_text(code) for code in Code}
+    assert len(texts) == len(Code) and "an unknown code" not in texts
+    assert library.error_text(999) == "an unknown code"
+
+
+def test_arrays_that_do_not_fit_are_refused_by_name(library: Library) -> None:
+    x = torch.zeros(1, 2, 8)
+    table = torch.zeros(2, 8)
+    latent = torch.zeros(1, 1, 4, 2, 2)
+    out = StepOutputs(latent, latent, latent)
+    with pytest.raises(BackendError, match="out: an array of another shape"):
+        norm_modulate(library, x, Norm(torch.zeros(1, 2, 16), 1e-5), 0)
+    with pytest.raises(BackendError, match="out: an array of another shape.*dense"):
+        norm_modulate(library, x, Norm(torch.zeros(1, 2, 16)[..., ::2], 1e-5), 0)
+    with pytest.raises(BackendError, match="weight: an array of another dtype"):
+        norm_modulate(library, x, Norm(x, 1e-5, weight=torch.zeros(8).half(), bias=torch.zeros(8)), 0)
+    with pytest.raises(BackendError, match="image_gate: an array of another shape"):
+        gate_residual(library, x, x, torch.zeros(16), None, x, 0)
+    with pytest.raises(BackendError, match="a dtype that no kernel takes"):
+        norm_modulate(library, x.double(), Norm(x, 1e-5), 0)
+    with pytest.raises(BackendError, match="one stride"):
+        both = x.expand(2, 2, 8).contiguous()
+        gate_residual(library, both, both, table, table[0], both, 1)
+    with pytest.raises(BackendError, match="patches: an array of another shape"):
+        guided_step(library, torch.zeros(1, 2, 16), latent, latent, latent, latent, torch.zeros(8), out)
+    with pytest.raises(BackendError, match=r"UNALIGNED|code 6"):
+        norm_modulate(library, torch.zeros(1, 2, 9), Norm(torch.zeros(1, 2, 9), 1e-5), 0)
+
+
+def test_missing_or_foreign_library_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PATH_VARIABLE, str(tmp_path / "gone.so"))
+    with pytest.raises(BackendError, match=r"gone\.so.*make kernels"):
+        open_library()
+    (tmp_path / "text.so").write_text("no library")
+    with pytest.raises(BackendError, match="make kernels"):
+        open_library(tmp_path / "text.so")

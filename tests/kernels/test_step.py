@@ -1,0 +1,109 @@
+"""guided_step: the reference against the model's own step, the kernel against the reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from animegamer_kernels import Library, StepOutputs, guided_step
+from animegamer_rt.models.denoiser import DenoiserSize, Head
+from animegamer_rt.models.step import advance
+from kernel_results import Outputs, assert_close
+
+LATENTS = ("next_latent", "x0", "next_difference")
+# signal, sigma, guidance - 1, reuse, c_latent, c_x0, c_x0_prev, c_noise
+COEFFICIENTS = (0.3, 0.95, 5.97, 0.7, 0.8, 0.4, -0.1, 0.25)
+
+
+@dataclass(frozen=True)
+class Case:
+    batch: int
+    frames: int
+    channels: int
+    height: int
+    width: int
+    dtype: torch.dtype = torch.float32
+
+    def __str__(self) -> str:
+        sizes = (self.batch, self.frames, self.channels, self.height, self.width)
+        return "x".join(map(str, sizes)) + "-" + str(self.dtype).removeprefix("torch.")
+
+
+CASES = (
+    Case(1, 1, 1, 2, 2),
+    Case(2, 1, 3, 2, 4, torch.float16),
+    Case(1, 5, 16, 12, 18, torch.bfloat16),
+    Case(2, 5, 16, 12, 18),
+    Case(2, 3, 20, 6, 10, torch.float16),
+    Case(2, 5, 16, 60, 90, torch.bfloat16),
+)
+
+
+def inputs(case: Case) -> tuple[Tensor, ...]:
+    """patches, latent, x0_prev, noise, difference, coefficients."""
+    random = torch.Generator().manual_seed(case.width)
+    patches = case.frames * case.height * case.width // 4
+    latent = (1, case.frames, case.channels, case.height, case.width)
+    first = torch.randn((case.batch, patches, case.channels * 4), generator=random).to(case.dtype)
+    return first, *(torch.randn(latent, generator=random) for _ in range(4)), torch.tensor(COEFFICIENTS)
+
+
+def run(case: Case, library: Library, device: str) -> dict[str, Tensor]:
+    given, out = [array.to(device) for array in inputs(case)], Outputs(device)
+    latents = [out.new(name, given[1].shape, torch.float32) for name in LATENTS]
+    patches = out.new("next_patches", (1, *given[0].shape[1:]), case.dtype)
+    guided_step(library, *given, StepOutputs(*latents, patches))
+    return out.read()
+
+
+def unpatchify(case: Case, patches: Tensor) -> Tensor:
+    """By the model's own head, with a projection that changes nothing."""
+    width = case.channels * 4
+    size = DenoiserSize(width, 1, 1, 4, case.height, case.width, case.frames, case.channels)
+    head = Head(size).requires_grad_(False).double()
+    head.norm, head.output = torch.nn.Identity(), torch.nn.Identity()
+    torch.nn.init.zeros_(head.modulation.weight), torch.nn.init.zeros_(head.modulation.bias)
+    v: Tensor = head(patches.double(), torch.zeros(1, 4, dtype=torch.float64))
+    return v
+
+
+def truth(case: Case) -> dict[str, Tensor]:
+    patches, latent, x0_prev, noise, difference, coefficients = inputs(case)
+    arrays = (array.double() for array in (latent, x0_prev, noise, difference))
+    found = advance(unpatchify(case, patches), *arrays, coefficients.double().unbind(0))
+    return dict(zip(LATENTS, found, strict=True))
+
+
+def assert_same(case: Case, found: dict[str, Tensor], expected: dict[str, Tensor], roundings: int) -> None:
+    for name in LATENTS:
+        assert_close(name, found[name], expected[name], roundings)
+    # The patches' order is the one that unpatchify undoes.
+    assert_close(
+        "next_patches", unpatchify(case, found["next_patches"]).to(case.dtype), expected["next_latent"], roundings
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_reference_is_the_models_step(library: Library, case: Case) -> None:
+    assert_same(case, run(case, library, "cpu"), truth(case), roundings=2)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_kernel_is_the_references_result(library: Library, case: Case) -> None:
+    assert_same(case, run(case, library, "cuda"), run(case, library, "cpu"), roundings=3)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_step_may_overwrite_what_it_read(library: Library, device: str) -> None:
+    case = CASES[3]
+    patches, latent, x0_prev, noise, difference, coefficients = (array.to(device) for array in inputs(case))
+    expected = run(case, library, device)
+    guided_step(
+        library, patches, latent, x0_prev, noise, difference, coefficients, StepOutputs(latent, x0_prev, difference)
+    )
+    for name, array in zip(LATENTS, (latent, x0_prev, difference), strict=True):
+        assert torch.equal(array.cpu(), expected[name]), name
