@@ -12,6 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from . import __version__
+from .backends.choose import DEVICES
 from .errors import AnimeGamerError, ConfigError
 
 COMMAND_GROUP = "animegamer_rt.commands"
@@ -98,6 +99,11 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     selftest.add_argument("--out", type=Path, default=Path("selftest.json"), metavar="FILE", help="the report")
     selftest.add_argument("--record", action="store_true", help="record the answers beside the bundle instead")
 
+    doctor = commands.add_parser("doctor", help="what this machine has for playing, and what mends the rest")
+    doctor.set_defaults(run=_doctor)
+    doctor.add_argument("--bundle", default="pocket", help="name or folder (default: pocket)")
+    doctor.add_argument("--json", action="store_true", help="all of it as JSON")
+
     serve = commands.add_parser("serve", help="serve games to other programs")
     serve.set_defaults(run=_serve)
     _add_bundle(serve)
@@ -125,9 +131,9 @@ def _add_bundle(command: argparse.ArgumentParser) -> None:
 def _add_device(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--device",
-        choices=("cpu", "cuda", "tensorrt"),
+        choices=tuple(DEVICES),
         default="cpu",
-        help="what runs the parts: onnxruntime on the CPU or on CUDA, or built TensorRT engines (default: cpu)",
+        help="; ".join(f"{name}: {words}" for name, words in DEVICES.items()) + " (default: %(default)s)",
     )
 
 
@@ -166,6 +172,14 @@ def _selftest(options: argparse.Namespace) -> int:
     from .selftest import selftest
 
     return selftest(options.bundle, options.device, options.out, options.record)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from .doctor import doctor
+
+    return doctor(options.bundle, options.json, Console())
 
 
 def _serve(options: argparse.Namespace) -> int:

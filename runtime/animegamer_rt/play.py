@@ -18,8 +18,8 @@ from types import FrameType
 
 import numpy as np
 
-from .backends.onnxruntime import open_engines, open_towers
-from .backends.tensorrt import open_engines as open_tensorrt
+from .backends.choose import open_engines
+from .backends.onnxruntime import PROVIDERS, open_towers
 from .bundle import Bundle, open_bundle
 from .errors import ConfigError, InstructionError
 from .events import Done, FrameReady, StatePredicted
@@ -99,11 +99,11 @@ def open_game(options: PlayOptions, bundle: Bundle) -> Game:
     told = None if start is None else {"image": start.path.name, "caption": start.caption}
     fps = options.fps or bundle.manifest.geometry.fps
     folder = GameFolder(options.out or next_folder(GAMES), bundle.manifest.name, plan, seed, fps, options.scale, told)
-    engines = open_tensorrt(bundle) if options.device == "tensorrt" else open_engines(bundle, options.device)
+    engines = open_engines(bundle, options.device)
     if start is not None:
         assert engines.encoder is not None
-        # The towers have no engines: they run once.
-        towers = "cpu" if options.device == "tensorrt" else options.device
+        # The towers run once, and in onnxruntime only.
+        towers = options.device if options.device in PROVIDERS else "cpu"
         session.opening = first_turn(bundle, start, open_towers(bundle, towers), engines.encoder)
     return Game(open_rooms(bundle, engines, plan=plan), session, folder)
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .backends.choose import open_engines
 from .backends.contract import Engines
 from .bundle import Bundle, open_bundle
 from .clip import write_file
@@ -34,7 +35,7 @@ from .state import GameState, Instruction
 
 RECORD = "selftest.npz"
 KEPT_VALUES = 4096
-ALLOWED: Mapping[str, float] = {"cpu": 1e-3, "cuda": 2e-2, "tensorrt": 2e-2}
+ALLOWED: Mapping[str, float] = {"cpu": 1e-3, "cuda": 2e-2, "tensorrt": 2e-2, "torch": 2e-2, "torch-cpu": 1e-3}
 """Relative error by device: float32 in another order of operations; 16-bit arithmetic (what is compared here differs by
 0.003 at most when onnxruntime runs pocket's typed graphs in half precision)."""
 STEPS = 4
@@ -68,7 +69,7 @@ def selftest(bundle_name: str, device: str, out: Path, record: bool = False) -> 
     if record:
         return _write_record(bundle, device)
     report: dict[str, Any] = {
-        **heading("onnxruntime", "tensorrt-rtx-cu13", "cuda-python"),
+        **heading("onnxruntime", "tensorrt-rtx-cu13", "cuda-python", "torch"),
         "bundle": {"name": bundle.manifest.name, "fingerprint": bundle.fingerprint, "origin": bundle.manifest.origin},
         "device": device,
     }
@@ -81,17 +82,6 @@ def selftest(bundle_name: str, device: str, out: Path, record: bool = False) -> 
         write_file(out, (json.dumps(report, indent=1) + "\n").encode())
         print(f"report: {out}")
     return 0 if passed else FAILED
-
-
-def open_engines(bundle: Bundle, device: str) -> Engines:
-    """The engines of a device: cpu and cuda are onnxruntime's, tensorrt runs built engines."""
-    if device == "tensorrt":
-        from .backends import tensorrt
-
-        return tensorrt.open_engines(bundle)
-    from .backends import onnxruntime
-
-    return onnxruntime.open_engines(bundle, device)
 
 
 def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray[Any], float]]:

@@ -1,0 +1,146 @@
+"""Runs a bundle's parts with PyTorch on an NVIDIA GPU; on the CPU as the check of the same code.
+
+`onnx_weights` and `names` read the weights out of the bundle's ONNX files, `place` is the device and its graphs,
+`transformer` and `decoder` are networks in the form that runs here, and `predictor`, `denoiser`, `vae` are the parts.
+**Nothing here has been run on a GPU yet.** See docs/TORCH.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ...bundle import Bundle
+from ...config import read_record
+from ...errors import BackendError
+from ...models.denoiser import Denoiser as DenoiserNetwork
+from ...models.denoiser import DenoiserSize
+from ...models.encoder import Encoder as EncoderNetwork
+from ...models.encoder import EncoderSize
+from ...models.predictor import Predictor as PredictorNetwork
+from ...models.predictor import PredictorSize
+from ...models.vae import VaeDecoder, VaeSize
+from ...schedule import DenoisePlan
+from ..contract import Engines, FloatArray
+from .denoiser import Denoiser
+from .names import load_denoiser, load_encoder, load_predictor, load_vae
+from .onnx_weights import read_weights
+from .place import CudaPlace, Place
+from .predictor import Predictor
+from .transformer import Transformer
+from .vae import Vae
+
+PRECISIONS: Mapping[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+READ = ("fp32", "fp16", "bf16")
+"""Precisions of a bundle's parts whose weights can be read here; quantised ones cannot."""
+
+Graphs = Literal["step", "turn", "off"]
+"""What one CUDA graph holds: a step of a kind, or a whole turn (no progress inside it then); `off` runs eagerly."""
+
+Size = TypeVar("Size")
+
+
+def open_engines(
+    bundle: Bundle,
+    device: str = "cuda",
+    precision: str | None = None,
+    graphs: Graphs = "step",
+    compiled: bool = False,
+) -> Engines:
+    """Loads the parts of a bundle. `precision` None is float32 on the CPU, bfloat16 on a GPU (float16 before sm_80).
+
+    `compiled` runs the denoiser's blocks through torch.compile. Raises BackendError when there is no GPU, or when the
+    bundle's parts are of a kind or size that this cannot run.
+    """
+    place = open_place(device, precision, graphs != "off")
+    parts, sizes = bundle.manifest.parts, bundle.manifest.sizes
+    _refuse_quantised(bundle)
+
+    def send(tensor: Tensor) -> Tensor:
+        return tensor.to(place.device)
+
+    def size(kind: type[Size], name: str) -> Size:
+        if name not in sizes:
+            raise BackendError(f"the bundle does not say the sizes of its {name}", where=bundle.folder)
+        return read_record(kind, sizes[name], f"{bundle.folder}: sizes of {name}")
+
+    geometry = bundle.manifest.geometry
+    with torch.device("meta"):
+        predictor = PredictorNetwork(size(PredictorSize, "predictor"))
+        denoiser = DenoiserNetwork(size(DenoiserSize, "denoiser"))
+        decoder = VaeDecoder(size(VaeSize, "decoder"))
+    load_predictor(predictor, read_weights(bundle.part_path("predictor_prefill")), send)
+    unconditional = load_denoiser(denoiser, read_weights(bundle.part_path("denoiser")), send)
+    load_vae(decoder, read_weights(bundle.part_path("vae_first")), send)
+    encoder = None
+    if "encoder" in parts:
+        with torch.device("meta"):
+            encoder_network = EncoderNetwork(size(EncoderSize, "encoder"))
+        load_encoder(encoder_network, read_weights(bundle.part_path("encoder")), send)
+        encoder = Encoder(place, settled(encoder_network, place.dtype))
+    plans = [DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans]
+    return Engines(
+        Predictor(place, settled(predictor, place.dtype), geometry.window_tokens),
+        Denoiser(
+            place,
+            Transformer(settled(denoiser, place.dtype), place.dtype, compiled),
+            unconditional,
+            [step.timestep for plan in plans for step in plan],
+            max(len(plan) for plan in plans) if graphs == "turn" else 0,
+        ),
+        Vae(place, settled(decoder, place.dtype), geometry.latent_height, geometry.latent_width),
+        encoder,
+        f"torch {torch.__version__} in {str(place.dtype).removeprefix('torch.')} on {place.words}",
+    )
+
+
+def open_place(device: str, precision: str | None, captures: bool) -> Place:
+    """The device in words of the command: cpu or cuda. Raises BackendError."""
+    if precision is not None and precision not in PRECISIONS:
+        raise BackendError("unknown precision", found=repr(precision), expected=", ".join(PRECISIONS))
+    if device == "cpu":
+        return Place(PRECISIONS[precision or "fp32"])
+    if device == "cuda":
+        # float16 only where bfloat16 has no tensor cores: the vae's activations are large.
+        half = "bf16" if torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0) else "fp16"
+        return CudaPlace(PRECISIONS[precision or half], captures)
+    raise BackendError("unknown device", found=repr(device), expected="cpu or cuda")
+
+
+def settled(network: nn.Module, dtype: torch.dtype) -> Any:
+    """The network in evaluation mode and in this type, weight by weight; embeddings of numbers stay float32."""
+    for name, parameter in [*network.named_parameters(), *network.named_buffers()]:
+        kept = torch.float32 if name.startswith(("time.", "motion.")) else dtype
+        parameter.requires_grad_(False)
+        parameter.data = parameter.data.to(kept)
+    return network.eval()
+
+
+class Encoder:
+    """contract.EncoderPart: once a game at most, so plainly."""
+
+    def __init__(self, place: Place, network: EncoderNetwork) -> None:
+        self._place, self._network = place, network
+
+    def encode(self, text_features: FloatArray, image_features: FloatArray) -> FloatArray:
+        """The shot of a described picture."""
+        with self._place.use():
+            features = (self._place.send(part).to(self._place.dtype) for part in (text_features, image_features))
+            shot: FloatArray = self._place.receive(self._network(*features)[0].float()).numpy()
+        return shot
+
+
+def _refuse_quantised(bundle: Bundle) -> None:
+    for name in ("predictor_prefill", "denoiser", "vae_first"):
+        part = bundle.manifest.parts.get(name)
+        if part is not None and part.precision not in READ:
+            raise BackendError(
+                f"the weights of {name} are quantised, which this backend does not read",
+                where=bundle.folder,
+                found=part.precision,
+                expected=" or ".join(READ),
+                do="play the bundle it was made from",
+            )

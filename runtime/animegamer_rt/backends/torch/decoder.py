@@ -1,0 +1,103 @@
+"""The vae decoder's network as it runs here: every tensor lies channels last, norms make no picture-sized factors.
+
+The weights are those of `models.vae.VaeDecoder`, and so are the numbers, but for the order of operations. It does not
+know pixels. T frames, C channels, H x W; t frames, h x w of the chunk's latent. Source: MODEL.md section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ...models.vae import CACHE_FRAMES, CausalConv, LatentNorm, ResidualBlock, Stage, Upsample, VaeDecoder
+
+Past = Iterator[Tensor | None]
+Keep = Callable[[Tensor], None]
+"""Takes a cache [2, H, W, C] as soon as it is known; it must copy, or it holds a whole activation alive."""
+
+
+def decode(network: VaeDecoder, latent: Tensor, caches: list[Tensor] | None, keep: Keep) -> Tensor:
+    """One chunk: latent [t, h, w, 16] (divided by the scale), the caches of the chunk before -> frames [T, H, W, 3]."""
+    past: Past = iter(caches if caches is not None else [None] * network.cache_count)
+
+    def conv(layer: CausalConv, x: Tensor) -> Tensor:
+        before = next(past)
+        padded = torch.cat([x[:1].expand(CACHE_FRAMES, -1, -1, -1) if before is None else before, x])
+        keep(padded[-CACHE_FRAMES:])
+        return _convolve(padded, layer)
+
+    def residual(block: ResidualBlock, x: Tensor) -> Tensor:
+        h = conv(block.conv_in, norm_silu(block.norm_in, x, latent))
+        h = conv(block.conv_out, norm_silu(block.norm_out, h, latent))
+        shortcut = block.shortcut
+        return h.add_(x if isinstance(shortcut, nn.Identity) else _pointwise(shortcut, x))
+
+    x = conv(network.conv_in, latent)
+    for block in network.middle:
+        x = residual(cast(ResidualBlock, block), x)
+    for stage in (cast(Stage, stage) for stage in network.stages):
+        for block in stage.blocks:
+            x = residual(cast(ResidualBlock, block), x)
+        if stage.upsample is not None:
+            x = _upsample(stage.upsample, x)
+    return conv(network.conv_out, norm_silu(network.norm_out, x, latent))
+
+
+def norm_silu(layer: LatentNorm, x: Tensor, latent: Tensor) -> Tensor:
+    """silu(group norm(x) * scale + shift), with scale and shift projected from the latent: [T, H, W, C].
+
+    norm(x) * scale + shift = x * a + b with a and b on the latent's small grid; each of their places serves a square
+    of x, seen as an axis of its own, so neither is ever as large as x. The sums are float32.
+    """
+    frames, height, width, channels = x.shape
+    norm, (_, rows, columns, _) = layer.norm, latent.shape
+    grouped = x.view(-1, norm.num_groups, channels // norm.num_groups)
+    count = grouped.shape[0] * grouped.shape[2]
+    mean = grouped.sum((0, 2), dtype=torch.float32) / count
+    square = torch.linalg.vector_norm(grouped, dim=(0, 2), dtype=torch.float32).square() / count
+    spread = torch.rsqrt(square - mean * mean + norm.eps).repeat_interleave(grouped.shape[2])
+    assert norm.weight is not None and norm.bias is not None
+    factor = spread * norm.weight.float()
+    offset = norm.bias.float() - mean.repeat_interleave(grouped.shape[2]) * factor
+    scale, shift = _pointwise(layer.scale, latent).float(), _pointwise(layer.shift, latent).float()
+    which = torch.tensor(sources(len(latent), frames), device=x.device)
+    small = (frames, rows, 1, columns, 1, channels)
+    large = (factor * scale).to(x.dtype)[which].view(small)
+    added = (offset * scale + shift).to(x.dtype)[which].view(small)
+    squares = x.view(frames, rows, height // rows, columns, width // columns, channels)
+    out = torch.addcmul(added, squares, large).view(x.shape)
+    return functional.silu(out, inplace=True)
+
+
+def sources(have: int, frames: int) -> list[int]:
+    """Which of `have` latent frames each of `frames` takes its values from: nearest, an odd count's first apart."""
+    if frames == 1 or frames % 2 == 0:
+        return [frame * have // frames for frame in range(frames)]
+    return [0, *(1 + frame * (have - 1) // (frames - 1) for frame in range(frames - 1))]
+
+
+def _upsample(layer: Upsample, x: Tensor) -> Tensor:
+    frames, height, width, channels = x.shape
+    if layer.doubles_time and frames > 1:
+        # An odd count's first frame stays single.
+        repeats = torch.tensor(sources(frames, 2 * frames - frames % 2), device=x.device)
+        x = x[repeats]
+    x = x[:, :, None, :, None].expand(-1, -1, 2, -1, 2, -1).reshape(len(x), 2 * height, 2 * width, channels)
+    out = functional.conv2d(x.permute(0, 3, 1, 2), layer.conv.weight[:, :, 0], layer.conv.bias, padding=1)
+    return out.permute(0, 2, 3, 1)
+
+
+def _convolve(padded: Tensor, layer: CausalConv) -> Tensor:
+    """[T + 2, H, W, C] -> [T, H, W, C']; the permuted view is what PyTorch calls channels_last_3d."""
+    out = functional.conv3d(padded.permute(3, 0, 1, 2)[None], layer.weight, layer.bias, padding=(0, 1, 1))
+    # Libraries keep the layout of what they were given; where one does not, this copies.
+    return out[0].permute(1, 2, 3, 0).contiguous()
+
+
+def _pointwise(layer: nn.Conv3d, x: Tensor) -> Tensor:
+    """A 1 x 1 x 1 convolution, which is a product over the channels."""
+    return functional.linear(x, layer.weight.flatten(1), layer.bias)

@@ -1,0 +1,171 @@
+"""The denoiser part: buffers that keep their addresses, a table of modulations, one graph a kind of step or a turn.
+
+Knows steps as the contract gives them; nothing of plans' making. Nothing in a turn waits for the device but the
+host's own staging, two steps behind, and `latent()`. Source: backends/contract.py; MODEL.md section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import BackendError
+from ...models.step import advance
+from ..contract import FloatArray
+from .place import Place, Replays
+from .transformer import Transformer
+
+PAIR, SINGLE = (0, 1), (1,)
+"""A reusing step is a single one whose coefficients bring the last difference in: the same graph."""
+SLOTS = 2
+"""Staging of a step's host values: the host fills one while the device may still read the other."""
+COEFFICIENTS = 8
+
+Rows = tuple[int, ...]
+
+
+class Denoiser:
+    """contract.DenoiserPart. One turn at a time, as all turns share the buffers.
+
+    `timesteps` are those the table is made for; another one costs a row of its own. With `whole_turns` = n, steps
+    (at most n) only note what they were given, and `latent()` runs them all as one graph.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        network: Transformer,
+        unconditional: Tensor,
+        timesteps: Sequence[int],
+        whole_turns: int = 0,
+    ) -> None:
+        self.place, self.network, self.whole_turns, self.turn = place, network, whole_turns, 0
+        size, steps = network.size, whole_turns or 1
+        self.shape = (1, size.latent_frames, size.latent_channels, size.latent_height, size.latent_width)
+        with place.use():
+            self.table_rows = {float(timestep): row for row, timestep in enumerate(sorted(set(timesteps)))}
+            self.spare = len(self.table_rows)
+            self.table = place.zeros((self.spare + 1, network.modulation_width))
+            self.timesteps = place.zeros((self.spare + 1,), torch.float32)
+            self.timesteps[: self.spare] = place.send(np.array(list(self.table_rows), np.float32))
+            self.motion_scope = place.zeros((1,), torch.float32)
+            self.state = [place.zeros(self.shape, torch.float32) for _ in range(3)]
+            self.shots = place.zeros((2, size.shot_tokens, size.hidden))
+            self.shots[0] = unconditional
+            self.inputs = _inputs(place.zeros, steps, self.shape)
+            self.slots = [_inputs(place.staged, steps, self.shape) for _ in range(1 if whole_turns else SLOTS)]
+        self.marks: list[object | None] = [None] * SLOTS
+        self.replays = Replays(place)
+
+    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> Denoising:
+        """Starts a turn; the turn before, if it was not finished, ends here."""
+        if latent.shape != self.shape or shot.shape != self.shots.shape[1:]:
+            raise BackendError(
+                "latent or shot are not the network's",
+                found=f"{latent.shape}, {shot.shape}",
+                expected=f"{self.shape}, {tuple(self.shots.shape[1:])}",
+            )
+        self.turn += 1
+        place = self.place
+        with place.use():
+            zeros = np.zeros_like(latent)
+            for buffer, value in zip(self.state, (latent, zeros, zeros), strict=True):
+                buffer.copy_(place.send(value))
+            self.shots[1] = place.send(shot).to(self.shots.dtype)
+            self.motion_scope.fill_(motion_scope)
+            self.table[: self.spare] = self.network.modulations(self.timesteps[: self.spare], self.motion_scope)
+        return Denoising(self, self.turn)
+
+    def queue_spare_row(self, timestep: float) -> int:
+        """A row for a timestep that the table was not made for; it takes the place of the last such one."""
+        if self.whole_turns:
+            raise BackendError(
+                "a whole turn's graph has no room for a timestep that is in none of the bundle's plans",
+                found=timestep,
+                do="run graphs of single steps, or play one of the bundle's plans",
+            )
+        self.timesteps[self.spare] = timestep
+        self.table[self.spare :] = self.network.modulations(self.timesteps[self.spare :], self.motion_scope)
+        return self.spare
+
+    def queue(self, kinds: Sequence[Rows]) -> None:
+        """Queues the steps whose inputs were sent: one graph for this order of kinds."""
+
+        def work() -> None:
+            for index, rows in enumerate(kinds):
+                self._step(index, rows)
+
+        self.replays.run(tuple(kinds), work)
+
+    def _step(self, index: int, rows: Rows) -> None:
+        noise, coefficients, table_row = (values[index : index + 1] for values in self.inputs)
+        latent, x0_prev, difference = self.state
+        shots = self.shots if rows == PAIR else self.shots[1:]
+        v = self.network.v(latent, shots, self.table.index_select(0, table_row))
+        after = advance(v, latent, x0_prev, noise[0], difference, coefficients[0].unbind(0))
+        for kept, fresh in zip(self.state, after, strict=True):
+            kept.copy_(fresh)
+
+
+class Denoising:
+    """contract.Denoising."""
+
+    def __init__(self, denoiser: Denoiser, turn: int) -> None:
+        self._denoiser, self._turn = denoiser, turn
+        self._steps = 0
+        self._waiting: list[Rows] = []
+
+    def step(self, coefficients: FloatArray, timestep: float, rows: Rows, noise: FloatArray) -> None:
+        """Queues a step, or notes it for the whole turn's graph."""
+        denoiser = self._check()
+        if rows not in (PAIR, SINGLE):
+            raise BackendError("a step of another kind", found=rows, expected=f"{PAIR} or {SINGLE}")
+        if denoiser.whole_turns and len(self._waiting) == denoiser.whole_turns:
+            raise BackendError("more steps than a whole turn's graph has room for", expected=denoiser.whole_turns)
+        with denoiser.place.use():
+            row = denoiser.table_rows.get(float(timestep))
+            if row is None:
+                row = denoiser.queue_spare_row(timestep)
+            slot = 0 if denoiser.whole_turns else self._steps % SLOTS
+            if (mark := denoiser.marks[slot]) is not None:
+                denoiser.place.wait(mark)
+                denoiser.marks[slot] = None
+            values = (torch.from_numpy(noise), torch.from_numpy(np.ascontiguousarray(coefficients)), torch.tensor(row))
+            for staged, value in zip(denoiser.slots[slot], values, strict=True):
+                staged[len(self._waiting)].copy_(value)
+            self._steps += 1
+            self._waiting.append(rows)
+            if not denoiser.whole_turns:
+                self._flush(slot)
+
+    def latent(self) -> FloatArray:
+        """The latent now; waits for the device."""
+        denoiser = self._check()
+        with denoiser.place.use():
+            if self._waiting:
+                self._flush(0)
+            latent: FloatArray = denoiser.place.receive(denoiser.state[0]).numpy()
+        return latent
+
+    def _flush(self, slot: int) -> None:
+        denoiser, count = self._denoiser, len(self._waiting)
+        for buffer, staged in zip(denoiser.inputs, denoiser.slots[slot], strict=True):
+            buffer[:count].copy_(staged[:count], non_blocking=True)
+        denoiser.marks[slot] = denoiser.place.mark()
+        denoiser.queue(self._waiting)
+        self._waiting = []
+
+    def _check(self) -> Denoiser:
+        if self._turn != self._denoiser.turn:
+            raise BackendError("a turn's denoising went on after the next turn had begun")
+        return self._denoiser
+
+
+def _inputs(make: object, steps: int, shape: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+    """Noise, coefficients and table row of so many steps."""
+    assert callable(make)
+    noise, coefficients = make((steps, *shape), torch.float32), make((steps, COEFFICIENTS), torch.float32)
+    return noise, coefficients, make((steps,), torch.int64)

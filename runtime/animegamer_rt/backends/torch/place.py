@@ -1,0 +1,142 @@
+"""Where the parts run: one device, the type of its arithmetic, one stream, and graphs of work that is repeated.
+
+`Place` is the CPU, where work just runs; `CudaPlace` is an NVIDIA GPU and the only file of this backend that calls
+torch.cuda. **It has not been run on a GPU yet**; all around it is tested on the CPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Hashable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ...errors import BackendError
+
+Work = Callable[[], None]
+
+
+class Place:
+    """The CPU: nothing is queued, nothing is captured."""
+
+    captures = False
+
+    def __init__(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
+        self.device, self.dtype = torch.device(device), dtype
+
+    @property
+    def words(self) -> str:
+        """The device in words."""
+        return f"CPU, {torch.get_num_threads()} threads"
+
+    @contextlib.contextmanager
+    def use(self) -> Iterator[None]:
+        """Everything of this backend runs inside: no gradients, and on a GPU the one stream, in any thread."""
+        with torch.no_grad():
+            yield
+
+    def zeros(self, shape: Sequence[int], dtype: torch.dtype | None = None) -> Tensor:
+        """A buffer on the device that keeps its address, in the place's own type if none is given."""
+        return torch.zeros(tuple(shape), dtype=dtype or self.dtype, device=self.device)
+
+    def staged(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Host memory that the device copies from by itself: what it holds counts when the copy runs."""
+        return torch.zeros(tuple(shape), dtype=dtype)
+
+    def send(self, array: npt.NDArray[np.generic]) -> Tensor:
+        """A new tensor of an array's values and type on the device."""
+        return torch.tensor(array, device=self.device)
+
+    def receive(self, tensor: Tensor) -> Tensor:
+        """A tensor's values in host memory of their own, once all that was queued is done."""
+        return tensor.to("cpu", copy=True)
+
+    def mark(self) -> object:
+        """A mark after all that is queued now."""
+        return None
+
+    def wait(self, mark: object) -> None:
+        """Returns once the device has passed the mark."""
+
+    def capture(self, work: Work) -> Work:
+        """What queues the work again, on the same addresses. The work itself is noted, not run."""
+        raise BackendError("this place captures no work", found=self.words)
+
+
+class CudaPlace(Place):
+    """One NVIDIA GPU: one stream for everything and one memory pool for all graphs."""
+
+    def __init__(self, dtype: torch.dtype, captures: bool = True) -> None:
+        if not torch.cuda.is_available():
+            raise BackendError(
+                "PyTorch finds no NVIDIA GPU",
+                found=f"torch {torch.__version__}, built for CUDA {torch.version.cuda or '-'}",
+                do="check the driver with nvidia-smi and install a CUDA build of torch, or play with --device cpu",
+            )
+        super().__init__(dtype, f"cuda:{torch.cuda.current_device()}")
+        self.captures = captures
+        self.stream = torch.cuda.Stream(self.device)
+        self._pool = torch.cuda.graph_pool_handle()
+
+    @property
+    def words(self) -> str:
+        graphs = "CUDA graphs" if self.captures else "eager"
+        return f"{torch.cuda.get_device_name(self.device)}, {graphs}"
+
+    @contextlib.contextmanager
+    def use(self) -> Iterator[None]:
+        # Gradients off, device and stream are all of the calling thread; the vae's second chunk has one of its own.
+        with torch.no_grad(), torch.cuda.device(self.device), torch.cuda.stream(self.stream):
+            yield
+
+    def staged(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        return torch.zeros(tuple(shape), dtype=dtype, pin_memory=True)
+
+    def receive(self, tensor: Tensor) -> Tensor:
+        # Pinned memory is kept and given out again by torch's host allocator once the tensor is let go.
+        held = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        held.copy_(tensor, non_blocking=True)
+        self.stream.synchronize()
+        return held
+
+    def mark(self) -> object:
+        event = torch.cuda.Event()
+        event.record(self.stream)
+        return event
+
+    def wait(self, mark: object) -> None:
+        assert isinstance(mark, torch.cuda.Event)
+        mark.synchronize()
+
+    def capture(self, work: Work) -> Work:
+        graph = torch.cuda.CUDAGraph()
+        # One pool serves all graphs: nothing of one lives on in it when another runs, results are copied to buffers.
+        # Thread-local: another thread may be copying frames out meanwhile.
+        with torch.cuda.graph(graph, pool=self._pool, stream=self.stream, capture_error_mode="thread_local"):
+            work()
+        return graph.replay
+
+
+class Replays:
+    """Work by key: run plainly the first time, when libraries still set themselves up, then captured and replayed.
+
+    What a key's work does must be decided by the key: numbers of the host are frozen into the graph.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._warm: set[Hashable] = set()
+        self._captured: dict[Hashable, Work] = {}
+
+    def run(self, key: Hashable, work: Work) -> None:
+        """Queues the work of this key."""
+        if self._place.captures and key in self._warm:
+            if key not in self._captured:
+                self._captured[key] = self._place.capture(work)
+            self._captured[key]()
+            return
+        work()
+        self._warm.add(key)

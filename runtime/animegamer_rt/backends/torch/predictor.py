@@ -1,0 +1,149 @@
+"""The predictor part: one batch-2 prefill for both read-outs, then tokens over a cache of a fixed size.
+
+Knows the network's layers and the contract; nothing of prompts or strengths. The cache holds the causal row only and
+never leaves the device. L prompt tokens, n new ones, C places in the cache. Source: MODEL.md section 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ...errors import BackendError
+from ...models.predictor import Block, Rotation, rotate, rotation
+from ...models.predictor import Predictor as Network
+from ...prompt import Prompt
+from ..contract import FloatArray, IntArray, Prefill
+from .place import Place, Replays
+
+ANSWER_TOKENS = 64
+"""Places of the cache beyond the longest prompt: a state's answer is 9 tokens."""
+
+Keep = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+class Cache:
+    """The first `length` places of the one cache, as long as nothing else was written there."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+
+class Predictor:
+    """contract.PredictorPart. Prefill runs plainly, as prompts differ in length; extending is a graph."""
+
+    def __init__(self, place: Place, network: Network, window_tokens: int) -> None:
+        self.place, self.network = place, network
+        self._blocks = [cast(Block, block) for block in network.blocks]
+        size = network.size
+        self.places = window_tokens + ANSWER_TOKENS
+        with place.use():
+            cache = (size.layers, size.kv_heads, self.places, size.head_width)
+            self._keys, self._values = place.zeros(cache), place.zeros(cache)
+            self._start = place.zeros((1,), torch.int64)
+            self._tokens = place.zeros((1, ANSWER_TOKENS), torch.int64)
+            self._logits = place.zeros((size.vocabulary,), torch.float32)
+        self._replays = Replays(place)
+        # Who wrote the cache, shortest first: extending an older one again drops what came after it.
+        self._chain: list[Cache] = []
+
+    def prefill(self, prompt: Prompt) -> Prefill:
+        """Both read-outs; the cache of every earlier prompt is gone."""
+        network, length = self.network, prompt.ids.shape[1]
+        self._check_room(length)
+        with self.place.use():
+            send = self.place.send
+            history = send(prompt.history_shots).to(self.place.dtype)
+            x = network.embed(send(prompt.ids).expand(2, -1), send(prompt.history_index), history)
+            _, window = network.visible(length, length, x.device)
+
+            def keep(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+                self._keys[layer, :, :length], self._values[layer, :, :length] = keys[1], values[1]
+                return keys, values
+
+            x = self._run(x, torch.arange(length, device=x.device), send(prompt.masks) & window, keep)
+            first = int(prompt.readout_start[0])
+            shot = network.output_resampler(x[0, first : first + network.size.shot_tokens])
+            logits = network.head(x[1, -1])
+            self._chain = [Cache(length)]
+            arrays = [self.place.receive(out.float()).numpy() for out in (shot, logits)]
+        return Prefill(arrays[0], arrays[1], self._chain[0])
+
+    def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
+        """Logits after the tokens; a cache that something else was written over is refused."""
+        assert isinstance(cache, Cache)
+        if cache not in self._chain:
+            raise BackendError("an attention cache was used after a later prompt or extend had taken its memory")
+        count = len(tokens)
+        self._check_room(cache.length + count)
+        if count > ANSWER_TOKENS:
+            raise BackendError("too many tokens at once", found=count, expected=f"at most {ANSWER_TOKENS}")
+        self._chain = [*self._chain[: self._chain.index(cache) + 1], Cache(cache.length + count)]
+        with self.place.use():
+            self._tokens[0, :count] = self.place.send(np.ascontiguousarray(tokens, np.int64))
+            self._start.fill_(cache.length)
+            self._replays.run(count, lambda: self._extend(count))
+            logits: FloatArray = self.place.receive(self._logits).numpy()
+        return logits, self._chain[-1]
+
+    def _extend(self, count: int) -> None:
+        """Reads tokens and start, writes the cache's next places and the logits; every shape is fixed by `count`."""
+        positions = self._start + torch.arange(count, device=self._start.device)
+        distance = positions[:, None] - torch.arange(self.places, device=positions.device)[None]
+        mask = (distance >= 0) & (distance < (self.network.size.sliding_window or self.places))
+
+        def keep(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+            self._keys[layer].index_copy_(1, positions, keys[0])
+            self._values[layer].index_copy_(1, positions, values[0])
+            return self._keys[layer][None], self._values[layer][None]
+
+        x = self._run(self.network.embedding(self._tokens[:, :count]), positions, mask[None], keep)
+        self._logits.copy_(self.network.head(x[0, -1]))
+
+    def _run(self, x: Tensor, positions: Tensor, mask: Tensor, keep: Keep) -> Tensor:
+        """All blocks and the final norm: x [B, n, D], mask bool [B, n, keys]; `keep` gives what a layer attends to."""
+        size = self.network.size
+        turn = rotation(positions, size.head_width, size.rope_theta)
+        group = size.heads // size.kv_heads
+        # The heads of a group ask the same keys: they are so many more queries, and no key is repeated in memory.
+        mask = mask[:, None].repeat(1, 1, group, 1)
+        for number, block in enumerate(self._blocks):
+            x = x + _attend(block, block.attention_norm(x), turn, mask, partial(keep, number))
+            h = block.mlp_norm(x)
+            x = x + block.down(functional.silu(block.gate(h)) * block.up(h))
+        out: Tensor = self.network.norm(x)
+        return out
+
+    def _check_room(self, length: int) -> None:
+        if length > self.places:
+            raise BackendError(
+                "more tokens than the cache has places",
+                found=length,
+                expected=f"at most {self.places}",
+                do="play a shorter instruction or a smaller --window",
+            )
+
+
+def _attend(
+    block: Block,
+    x: Tensor,
+    turn: Rotation,
+    mask: Tensor,
+    keep: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
+) -> Tensor:
+    attention = block.attention
+    rows, count, _ = x.shape
+    query = rotate(attention.split(attention.query(x), attention.heads), turn)
+    key = rotate(attention.split(attention.key(x), attention.kv_heads), turn)
+    keys, values = keep(key, attention.split(attention.value(x), attention.kv_heads))
+    asking = query.reshape(rows, attention.kv_heads, -1, attention.width)
+    mixed = functional.scaled_dot_product_attention(asking, keys, values, attn_mask=mask)
+    mixed = mixed.reshape(rows, attention.heads, count, attention.width)
+    out: Tensor = attention.output(mixed.transpose(1, 2).flatten(2))
+    return out

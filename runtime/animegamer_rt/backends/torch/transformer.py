@@ -1,0 +1,112 @@
+"""The denoiser's network as it runs here: all modulations looked up in a table, elementwise passes in three functions.
+
+The weights are those of `models.denoiser.Denoiser`, and so are the numbers, but for the order of operations. It does
+not know guidance, solver or plans. B rows, S tokens (shot first), D hidden, L layers.
+Source: MODEL.md section 4 (Denoiser).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ...models.denoiser import MODULATIONS_A_BLOCK, Block, Denoiser
+
+IMAGE, SHOT = slice(0, 6), slice(6, 12)
+"""Of a block's twelve modulations: shift, scale, gate for attention and for the MLP, of each kind of token."""
+
+BlockFunction = Callable[[Block, Tensor, Tensor], Tensor]
+
+
+class Transformer:
+    """v of a latent under one or two shots. With `compiled` each block is one function compiled by torch.compile."""
+
+    def __init__(self, network: Denoiser, dtype: torch.dtype, compiled: bool = False) -> None:
+        self.network, self.dtype, self.size = network, dtype, network.size
+        self._blocks = [cast(Block, block) for block in network.blocks]
+        self._run_block: BlockFunction = run_block
+        if compiled:
+            self._run_block = torch.compile(run_block, fullgraph=True, dynamic=False)
+
+    @property
+    def modulation_width(self) -> int:
+        """Numbers in one row of the table: 12 D for each block, 2 D for the head."""
+        return (MODULATIONS_A_BLOCK * len(self._blocks) + 2) * self.size.hidden
+
+    def modulations(self, timesteps: Tensor, motion_scope: Tensor) -> Tensor:
+        """Everything that depends on timestep and motion scope alone, f32 [n] and [1] -> [n, modulation_width].
+
+        One product a layer for all the steps of a plan: its weights (0.35 B at full size) are read once a turn.
+        """
+        network = self.network
+        # The embeddings stay float32: sinusoids of timesteps to 999 do not survive 16 bits.
+        embedding = network.time(timesteps) + network.motion(motion_scope)
+        embedding = functional.silu(embedding).to(self.dtype)
+        layers = [block.modulation for block in self._blocks] + [network.head.modulation]
+        return torch.cat([layer(embedding) for layer in layers], dim=1)
+
+    def v(self, latent: Tensor, shots: Tensor, row: Tensor) -> Tensor:
+        """latent f32 [1, 5, 16, h, w], shots [B, 226, D], row [1, modulation_width] -> v f32 [B, 5, 16, h, w]."""
+        network, size = self.network, self.size
+        factors = row.view(-1, size.hidden)
+        patches = network.embed_patches(latent.to(self.dtype)) + network.positions
+        x = torch.cat([shots, patches.expand(len(shots), -1, -1)], dim=1)
+        for number, block in enumerate(self._blocks):
+            first = MODULATIONS_A_BLOCK * number
+            x = self._run_block(block, x, factors[first : first + MODULATIONS_A_BLOCK])
+        image = functional.layer_norm(
+            network.final_norm(x[:, size.shot_tokens :]),
+            (size.hidden,),
+            network.head.norm.weight,
+            network.head.norm.bias,
+            network.head.norm.eps,
+        )
+        shift, scale = factors[-2], factors[-1]
+        features: Tensor = network.head.output(torch.addcmul(shift, image, 1 + scale))
+        frames, rows, columns = size.patch_grid
+        channels, patch = size.latent_channels, size.patch
+        features = features.reshape(-1, frames, rows, columns, channels, patch, patch).permute(0, 1, 4, 2, 5, 3, 6)
+        return features.reshape(-1, frames, channels, rows * patch, columns * patch).float()
+
+
+def run_block(block: Block, x: Tensor, factors: Tensor) -> Tensor:
+    """One block: x [B, S, D], its twelve modulations [12, D] -> [B, S, D]."""
+    shot_tokens = block.shot_tokens
+    image, shot = factors[IMAGE], factors[SHOT]
+    normed = modulate(block.attention_norm(x), shot[:2], image[:2], shot_tokens)
+    x = gate(x, attend(block, normed), shot[2], image[2], shot_tokens)
+    normed = modulate(block.mlp_norm(x), shot[3:5], image[3:5], shot_tokens)
+    inner = functional.gelu(block.mlp_in(normed), approximate="tanh")
+    return gate(x, block.mlp_out(inner), shot[5], image[5], shot_tokens)
+
+
+def attend(block: Block, x: Tensor) -> Tensor:
+    """Attention over all tokens: [B, S, D] -> [B, S, D]."""
+    attention = block.attention
+    # [B, S, 3, H, d]: each head's layout as attention reads it, so only the norms of q and k copy.
+    query, key, value = attention.qkv(x).unflatten(2, (3, attention.heads, -1)).unbind(2)
+    query, key = attention.query_norm(query), attention.key_norm(key)
+    mixed = functional.scaled_dot_product_attention(*(part.transpose(1, 2) for part in (query, key, value)))
+    out: Tensor = attention.output(mixed.transpose(1, 2).flatten(2))
+    return out
+
+
+def modulate(x: Tensor, shot: Tensor, image: Tensor, shot_tokens: int) -> Tensor:
+    """x(1 + scale) + shift over x [B, S, D]; shot and image: [2, D], shift and scale of that kind of token."""
+    shift, scale = (each_token(x, shot[which], image[which], shot_tokens) for which in range(2))
+    return torch.addcmul(shift, x, 1 + scale)
+
+
+def gate(x: Tensor, change: Tensor, shot: Tensor, image: Tensor, shot_tokens: int) -> Tensor:
+    """x + change times its kind of token's gate [D]."""
+    return torch.addcmul(x, change, each_token(x, shot, image, shot_tokens))
+
+
+def each_token(x: Tensor, shot: Tensor, image: Tensor, shot_tokens: int) -> Tensor:
+    """[S, D]: the shot tokens' row, then the image tokens'."""
+    is_shot = torch.arange(x.shape[1], device=x.device)[:, None] < shot_tokens
+    return torch.where(is_shot, shot, image)

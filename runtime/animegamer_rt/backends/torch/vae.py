@@ -1,0 +1,82 @@
+"""The vae part: two chunks over one set of caches, each a graph; pixels leave as soon as a chunk is done.
+
+Knows chunks, caches and pixels; the network is `decoder`'s. Source: backends/contract.py; MODEL.md section 6.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import BackendError
+from ...models.vae import CHUNKS, VaeDecoder
+from ..contract import FloatArray, Frames
+from .decoder import decode
+from .place import Place, Replays
+
+FRAMES = {3: 9, 2: 8}
+"""Latent frames of a chunk -> its video frames."""
+OPAQUE = 255
+
+
+class Vae:
+    """contract.VaePart. `first` leaves its caches where `next` reads them; one clip at a time."""
+
+    def __init__(self, place: Place, network: VaeDecoder, latent_height: int, latent_width: int) -> None:
+        self.place, self.network = place, network
+        scale = network.size.upscale
+        channels, height, width = network.size.latent_channels, scale * latent_height, scale * latent_width
+        with place.use():
+            self._latent = {t: place.zeros((t, latent_height, latent_width, channels)) for t in CHUNKS}
+            self._pixels = {t: place.zeros((FRAMES[t], height, width, 4), torch.uint8) for t in CHUNKS}
+        # Made by the first clip's first chunk, which runs plainly: no graph can hold an allocation.
+        self._caches: list[Tensor] = []
+        self._replays = Replays(place)
+        self._clip = 0
+
+    def first(self, latent: FloatArray, channel_order: tuple[int, ...], flip: bool) -> tuple[Frames, object]:
+        """Nine frames; the caches of every earlier clip are gone."""
+        self._clip += 1
+        return self._run(latent, CHUNKS[0], channel_order, flip), self._clip
+
+    def next(self, latent: FloatArray, caches: object, channel_order: tuple[int, ...], flip: bool) -> Frames:
+        """Eight frames. The caches must be the last `first`'s."""
+        if caches != self._clip:
+            raise BackendError("a clip's second part was asked for after another clip had begun")
+        return self._run(latent, CHUNKS[1], channel_order, flip)
+
+    def _run(self, latent: FloatArray, frames: int, channel_order: tuple[int, ...], flip: bool) -> Frames:
+        expected = (1, frames, *self._latent[frames].permute(0, 3, 1, 2).shape[1:])
+        if latent.shape != expected:
+            raise BackendError("not a chunk of this vae's latent", found=latent.shape, expected=expected)
+        with self.place.use():
+            scaled = self.place.send(latent[0]).permute(0, 2, 3, 1) / self.network.size.scale
+            self._latent[frames].copy_(scaled)
+            self._replays.run(frames, lambda: self._decode(frames))
+            pixels = self._pixels[frames][..., : len(channel_order)]
+            if channel_order != tuple(range(len(channel_order))):
+                pixels = self._pixels[frames].index_select(3, self.place.send(np.array(channel_order, np.int64)))
+            if flip:
+                pixels = pixels.flip(1)
+            out: Frames = self.place.receive(pixels.contiguous()).numpy()
+        return out
+
+    def _decode(self, frames: int) -> None:
+        first, places = frames == CHUNKS[0], count()
+
+        def keep(cache: Tensor) -> None:
+            place = next(places)
+            if place == len(self._caches):
+                self._caches.append(self.place.zeros(cache.shape))
+            self._caches[place].copy_(cache)
+
+        def drop(cache: Tensor) -> None:
+            """Nothing comes after the second chunk."""
+
+        rgb = decode(self.network, self._latent[frames], None if first else self._caches, keep if first else drop)
+        self._pixels[frames][..., 3] = OPAQUE
+        # Cut off, not rounded. Source: MODEL.md section 6.
+        self._pixels[frames][..., :3] = ((rgb.float() + 1) / 2).clamp(0, 1) * 255
