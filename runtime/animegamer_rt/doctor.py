@@ -1,0 +1,238 @@
+"""`animegamer-rt doctor`: what this machine has for playing, what is missing, and the command that mends each.
+
+It loads no part and needs no GPU; whether the parts compute what they should is `selftest`'s business.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from . import cards
+from .backends.tensorrt.identity import NEEDED_PARTS, RTX_ARCHES, choose, library_for
+from .bundle import Bundle, open_bundle
+from .errors import AnimeGamerError, BundleError
+
+CANNOT_PLAY = 1
+OLDEST_PYTHON = (3, 10)
+SPARE_BYTES = 10**9
+"""Less free space than this is worth a word."""
+INSTALL_GPU = "run, in an environment of its own: pip install 'animegamer-rt[gpu]'"
+INSTALL_TENSORRT = "run: pip install 'animegamer-rt[tensorrt]'"
+_QUERY = ("name", "memory.total", "memory.free", "driver_version", "compute_cap")
+
+State = Literal["ok", "without", "broken"]
+"""without: it is not here, and playing works all the same. broken: playing does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line: what was looked at, what was found, and what to do about it."""
+
+    what: str
+    state: State
+    found: str
+    do: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """What the driver says of a card; memory in MiB, arch as in sm89."""
+
+    name: str
+    total_mib: int
+    free_mib: int
+    driver: str
+    arch: str
+
+
+def doctor(bundle_name: str, as_json: bool, console: Console) -> int:
+    """Print what was found; 1 when playing cannot work, else 0."""
+    findings = list(examine(bundle_name))
+    broken = any(finding.state == "broken" for finding in findings)
+    table = [cards.fits(gib) for gib in cards.CARDS_GIB]
+    if as_json:
+        record = {"can_play": not broken, "findings": findings, "full_size_by_card": table}
+        print(json.dumps(record, indent=1, default=_plain))
+        return CANNOT_PLAY if broken else 0
+    for finding in findings:
+        word = {"ok": "[green]ok[/]     ", "without": "without", "broken": "[red]BROKEN[/] "}[finding.state]
+        console.print(f"{word}  {finding.what:12s}  ", end="")
+        console.print(finding.found, markup=False, highlight=False, soft_wrap=True)
+        if finding.do:
+            console.print(f"{'':23s}{finding.do}", markup=False, highlight=False, soft_wrap=True)
+    console.print(_cards(table))
+    console.print("playing cannot work: mend what is BROKEN" if broken else "playing works", highlight=False)
+    return CANNOT_PLAY if broken else 0
+
+
+def examine(bundle_name: str) -> Iterator[Finding]:
+    """Every finding, in the order in which a person would ask."""
+    version = platform.python_version()
+    enough = sys.version_info >= OLDEST_PYTHON
+    yield Finding("python", "ok" if enough else "broken", version, "" if enough else "install Python 3.10 or newer")
+    cards_here, why = gpus()
+    yield from _gpu(cards_here, why)
+    yield _library("onnxruntime", lambda: _onnxruntime(bool(cards_here)))
+    yield _tensorrt(cards_here)
+    yield _library("sockets", _sockets)
+    yield _library("video", _video)
+    yield _disk()
+    try:
+        bundle = open_bundle(bundle_name)
+        absent = [part for part in NEEDED_PARTS if part not in bundle.manifest.parts]
+        if absent:
+            raise BundleError(f"no {', '.join(absent)}", where=bundle.folder, do="export the parts that play needs")
+    except AnimeGamerError as error:
+        yield Finding("bundle", "broken", str(error))
+        return
+    size = sum(record.bytes for record in bundle.manifest.files.values())
+    count = len(bundle.manifest.files)
+    yield Finding("bundle", "ok", f"{bundle.manifest.name}: {size / 1e6:.1f} MB in {count} files, every one verified")
+    yield from _memory(bundle, cards_here)
+    yield from _engines(bundle, cards_here)
+
+
+def gpus() -> tuple[list[Gpu], str]:
+    """The NVIDIA cards of this machine by the driver's own command, and why there are none."""
+    command = shutil.which("nvidia-smi")
+    if command is None:
+        return [], "no NVIDIA driver (no nvidia-smi)"
+    asked = [command, f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [], f"nvidia-smi does not answer: {error}"
+    rows = [[field.strip() for field in line.split(",")] for line in done.stdout.splitlines()]
+    found = [
+        Gpu(name, int(total), int(free), driver, "sm" + capability.replace(".", ""))
+        for name, total, free, driver, capability in (row for row in rows if len(row) == len(_QUERY))
+        if total.isdigit() and free.isdigit()
+    ]
+    said = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
+    return found, "" if found else f"nvidia-smi names none: {said[0]}"
+
+
+def _gpu(found: Sequence[Gpu], why: str) -> Iterator[Finding]:
+    if not found:
+        yield Finding("gpu", "without", f"{why}; playing runs on the CPU")
+    for card in found:
+        memory = f"{card.free_mib / 1024:.1f} of {card.total_mib / 1024:.1f} GiB free"
+        yield Finding("gpu", "ok", f"{card.name} ({card.arch}), {memory}, driver {card.driver}")
+
+
+def _library(what: str, look: Callable[[], Finding]) -> Finding:
+    try:
+        return look()
+    except (ImportError, OSError) as error:
+        return Finding(what, "broken", str(error), "run: pip install --force-reinstall animegamer-rt")
+
+
+def _onnxruntime(gpu_here: bool) -> Finding:
+    import onnxruntime
+
+    providers = onnxruntime.get_available_providers()
+    cuda = "CUDAExecutionProvider" in providers
+    found = f"{onnxruntime.__version__} with {', '.join(providers)}"
+    return Finding("onnxruntime", "ok", found, INSTALL_GPU if gpu_here and not cuda else "")
+
+
+def _tensorrt(found: Sequence[Gpu]) -> Finding:
+    library = library_for(found[0].arch if found else RTX_ARCHES[0])
+    versions = {name: _version(name) for name in (library, "cuda")}
+    absent = [name for name, version in versions.items() if version is None]
+    if absent:
+        return Finding("tensorrt", "without", f"no {' and no '.join(absent)}", INSTALL_TENSORRT if found else "")
+    return Finding(
+        "tensorrt", "ok", f"{library} {versions[library]}" + ("" if found else ": builds engines, runs none")
+    )
+
+
+def _version(module: str) -> str | None:
+    try:
+        return str(getattr(importlib.import_module(module), "__version__", "found"))
+    except (ImportError, OSError):
+        return None
+
+
+def _sockets() -> Finding:
+    import zmq
+
+    curve = zmq.has("curve")
+    do = "" if curve else "serving beyond this machine needs it; run: pip install --force-reinstall pyzmq"
+    return Finding("sockets", "ok" if curve else "without", f"libzmq {zmq.zmq_version()}, CURVE {_yes(curve)}", do)
+
+
+def _video() -> Finding:
+    import av
+
+    absent = [name for name in ("libx264", "png") if name not in av.codecs_available]
+    if absent:
+        return Finding("video", "broken", f"PyAV {av.__version__} without {', '.join(absent)}", "run: pip install av")
+    return Finding("video", "ok", f"PyAV {av.__version__} with libx264 and PNG")
+
+
+def _disk() -> Finding:
+    free = shutil.disk_usage(Path.cwd()).free
+    do = "free some space: games and bundles are written here" if free < SPARE_BYTES else ""
+    return Finding("disk", "without" if do else "ok", f"{free / 1e9:.1f} GB free in {Path.cwd()}", do)
+
+
+def _memory(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[Finding]:
+    """Whether the bundle's own weights fit on each card, with the room that its pictures need."""
+    parts = [part for name, part in bundle.manifest.parts.items() if name in NEEDED_PARTS]
+    files = {file for part in parts for file in (part.file, *part.data_files)}
+    weights = sum(bundle.manifest.files[file].bytes for file in files)
+    size = bundle.manifest.geometry
+    needed = weights + cards.ROOM_BYTES * size.height * size.width // (480 * 720)
+    for card in found:
+        enough = needed <= card.total_mib * 2**20
+        do = "" if enough else "export it at a smaller precision (the table below); TensorRT streams what does not fit"
+        said = f"{weights / 2**30:.1f} GiB of weights, about {needed / 2**30:.1f} GiB in all, on {card.name}"
+        yield Finding("memory", "ok" if enough else "without", said, do)
+
+
+def _engines(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[Finding]:
+    """Missing and stale engines: for the cards that are here, or else for all that were built."""
+    built = {engine.built_for.get("arch", ""): engine.built_for for engine in bundle.manifest.engines.values()}
+    for arch in [card.arch for card in found] or list(built):
+        library = library_for(arch)
+        version = (_version(library) if found else None) or built.get(arch, {}).get("version", "")
+        try:
+            chosen = choose(bundle, arch, library, version)
+        except AnimeGamerError as error:
+            yield Finding("engines", "without", error.what, error.do or "")
+        else:
+            yield Finding("engines", "ok", f"{len(chosen)} for {arch}, {library} {version}")
+
+
+def _cards(table: Sequence[cards.Fit]) -> Table:
+    shown = Table(
+        title="full size by card: the best that fits (arithmetic, not measured)", title_justify="left", box=None
+    )
+    for column in ("card", "predictor", "denoiser", "vae", "weights"):
+        shown.add_column(column)
+    for fit in table:
+        streamed = f", {fit.streamed_bytes / 2**30:.1f} of them streamed" if fit.streamed_bytes else ""
+        names = [fit.precision[part] for part in ("predictor", "denoiser", "vae")]
+        shown.add_row(f"{fit.card_gib} GB", *names, f"{fit.weights_bytes / 2**30:.1f} GiB{streamed}")
+    return shown
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _plain(record: Any) -> Any:
+    return asdict(record)

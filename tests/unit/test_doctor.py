@@ -1,0 +1,173 @@
+"""The doctor finds what is there and what is not, says what mends it, and fails only where playing cannot work."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import av
+import pytest
+
+import fakes
+from animegamer_rt import bundle as bundles
+from animegamer_rt import cards, doctor
+from animegamer_rt.backends.tensorrt.identity import NEEDED_PARTS, RTX, engine_name, sources_sha256
+from animegamer_rt.bundle import Bundle
+from animegamer_rt.cli import main
+from animegamer_rt.doctor import Finding, examine, gpus
+from animegamer_rt.manifest import Engine
+
+needs_a_shell = pytest.mark.skipif(sys.platform == "win32", reason="the driver's command is faked by a shell script")
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Bundle:
+    return fakes.write_bundle(tmp_path / "tiny")
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+def put_driver(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """An nvidia-smi that does this, found before any other."""
+    command = folder / "bin" / "nvidia-smi"
+    command.parent.mkdir()
+    command.write_text(f"#!/bin/sh\n{script}\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(command.parent) + os.pathsep + os.environ["PATH"])
+
+
+def put_card(folder: Path, monkeypatch: pytest.MonkeyPatch, total_mib: int = 12282) -> None:
+    put_driver(folder, monkeypatch, f"echo 'NVIDIA GeForce RTX 4070, {total_mib}, 11000, 580.65, 8.9'")
+
+
+def found(bundle: Bundle, what: str) -> Finding:
+    (finding,) = (finding for finding in examine(str(bundle.folder)) if finding.what == what)
+    return finding
+
+
+def with_engines(bundle: Bundle, sources: str = "", version: str = "1.7.1") -> Bundle:
+    """The bundle with an engine of every part for sm89, built from its files or from others."""
+    (bundle.folder / "engines").mkdir()
+    engines = {}
+    for part in NEEDED_PARTS:
+        name = engine_name(part, "sm89", RTX)
+        (bundle.folder / "engines" / f"{name}.engine").write_bytes(part.encode())
+        built_for = {"library": RTX, "arch": "sm89", "version": version}
+        engines[name] = Engine(f"engines/{name}.engine", built_for, sources or sources_sha256(bundle, part))
+    return bundles.write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_machine_without_a_gpu_plays(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--bundle", str(bundle.folder)]) == 0
+    said = capsys.readouterr().out
+    assert "without  gpu" in said and "no NVIDIA driver" in said
+    assert "playing works" in said and "BROKEN" not in said
+    assert max(map(len, said.replace(str(bundle.folder), "").splitlines())) <= 120 and said.count("\n") < 25
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_json_holds_every_finding(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--bundle", str(bundle.folder), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["can_play"] is True
+    names = [finding["what"] for finding in record["findings"]]
+    assert names == ["python", "gpu", "onnxruntime", "tensorrt", "sockets", "video", "disk", "bundle"]
+    assert [fit["card_gib"] for fit in record["full_size_by_card"]] == list(cards.CARDS_GIB)
+
+
+def test_a_damaged_bundle_cannot_be_played(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = bundle.folder / "tokenizer.model"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    assert main(["doctor", "--bundle", str(bundle.folder)]) == doctor.CANNOT_PLAY
+    said = capsys.readouterr().out
+    assert "BROKEN   bundle" in said and "tokenizer.model" in said and "restore the file" in said
+
+
+def test_a_bundle_without_a_part_that_play_needs_is_broken(bundle: Bundle) -> None:
+    parts = {name: part for name, part in bundle.manifest.parts.items() if name != "denoiser"}
+    bundles.write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))
+    finding = found(bundle, "bundle")
+    assert finding.state == "broken" and "no denoiser" in finding.found
+
+
+def test_a_video_library_without_the_codec_is_broken(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(av, "codecs_available", {"png"})
+    finding = found(bundle, "video")
+    assert finding.state == "broken" and finding.found.endswith("without libx264")
+
+
+def test_a_full_disk_is_named_and_stops_nothing(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Usage(NamedTuple):
+        free: int
+
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda place: Usage(10_000_000))
+    finding = found(bundle, "disk")
+    assert finding.state == "without" and finding.found.startswith("0.0 GB free") and "free some space" in finding.do
+
+
+@needs_a_shell
+def test_a_card_is_described_and_its_missing_provider_and_engines_are(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_card(tmp_path, monkeypatch)
+    monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
+    assert found(bundle, "gpu").found == "NVIDIA GeForce RTX 4070 (sm89), 10.7 of 12.0 GiB free, driver 580.65"
+    assert "pip install 'animegamer-rt[gpu]'" in found(bundle, "onnxruntime").do
+    engines = found(bundle, "engines")
+    assert engines.state == "without" and "no engine of predictor_prefill for sm89" in engines.found
+    assert engines.do == f"run: animegamer-rt export tensorrt --bundle {bundle.folder} --gpu sm89"
+    assert found(bundle, "memory").state == "ok"
+
+
+@needs_a_shell
+def test_a_bundle_that_is_too_large_for_the_card_is_told(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_card(tmp_path, monkeypatch, total_mib=1)
+    finding = found(bundle, "memory")
+    assert finding.state == "without" and "smaller precision" in finding.do
+
+
+@needs_a_shell
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("echo 'NVIDIA-SMI has failed: no driver' >&2; exit 9", "NVIDIA-SMI has failed: no driver"),
+        ("exit 3", "exit code 3"),
+        ("echo 'GPU, [N/A], [N/A], 1, 8.9'", "[N/A]"),
+    ],
+)
+def test_a_driver_that_does_not_answer_is_no_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, why: str
+) -> None:
+    put_driver(tmp_path, monkeypatch, script)
+    none, said = gpus()
+    assert none == [] and why in said
+
+
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.parametrize(("sources", "state"), [("", "ok"), ("0" * 64, "without")])
+def test_engines_are_held_against_the_bundles_weights(bundle: Bundle, sources: str, state: str) -> None:
+    finding = found(with_engines(bundle, sources), "engines")
+    assert finding.state == state
+    if state == "ok":
+        assert finding.found == "5 for sm89, tensorrt_rtx 1.7.1"
+    else:
+        assert "built from other weights" in finding.found and "--gpu sm89" in finding.do
+
+
+def test_the_best_precision_of_a_card_fits_it() -> None:
+    for gib in cards.CARDS_GIB:
+        fit = cards.fits(gib)
+        assert fit.weights_bytes - fit.streamed_bytes + cards.ROOM_BYTES <= gib * 2**30
+    assert cards.fits(8).streamed_bytes > 0 and cards.fits(12).streamed_bytes == 0
+    sizes = [cards.weights_bytes(precision) for precision in cards.LADDER]
+    assert sizes == sorted(sizes, reverse=True)
