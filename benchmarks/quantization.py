@@ -8,17 +8,18 @@ With neither, only the page is renewed; `--check` says whether it is up to date.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from math import log10
 from pathlib import Path
 from typing import Any
 
 from table import renewed  # type: ignore[import-not-found]
 
 from animegamer_rt import machine
+from animegamer_rt.chart import Record, read_records
 from animegamer_rt.clip import write_file
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,8 +36,6 @@ OUTPUT = {"predictor": "shot", "denoiser": "x0 of a step", "vae": "frames"}
 COLUMNS = ("part", "precision", "weights", "output", "strengths", "frames", "size", "memory to load")
 KINDS = ("part", "kind of weight", "weights", "error of the output, it alone quantised", "")
 SHOWN = "\n\n![bytes saved beside error made, by precision](quantization.svg)"
-
-Record = dict[str, Any]
 
 
 def measure(name: str, instructions: int, turns: int) -> Record:
@@ -115,9 +114,8 @@ def golden(folder: Path) -> Record:
 
 def newest(kind: str) -> Record | None:
     """The newest record of a kind."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("*quantize*.json"))]
-    chosen = [record for record in records if record["kind"] == kind]
-    return max(chosen, key=lambda record: str(record["date"])) if chosen else None
+    records = read_records(RESULTS, kind)
+    return records[-1] if records else None
 
 
 def table(record: Record | None) -> str:
@@ -183,7 +181,7 @@ def plot(record: Record) -> str:
         y = top + 26 * number
         share = row["bytes"] / row["bytes_before"]
         error = row.get("shot_relative_error", row.get("step_relative_error"))
-        decades = min(4.0, max(0.0, 4 + _log10(error)))
+        decades = min(4.0, max(0.0, 4 + log10(max(error, 1e-9))))
         colour = colours[row["part"]]
         parts += [
             f'<text x="12" y="{y + 14}">{escape(row["part"])} {escape(row["precision"])}</text>',
@@ -193,12 +191,6 @@ def plot(record: Record) -> str:
             f'<text x="{506 + 70 * decades:.1f}" y="{y + 14}">{error:.4f}</text>',
         ]
     return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _log10(value: float) -> float:
-    from math import log10
-
-    return log10(max(value, 1e-9))
 
 
 def _lines(columns: Sequence[str], rows: Any) -> list[str]:
