@@ -131,7 +131,7 @@ class Player:
         elif name == "status" and not rest:
             self.screen.status(self.client.status())
         elif name == "export" and not rest:
-            exported = self.game.export(lambda step, steps: self.screen.say(f"  turn {step} of {steps}", "dim"))
+            exported = self.game.export(lambda done, of: self.screen.progress(f"{done} of {of} turns written"))
             self.screen.say(f"{len(exported.files)} files in {exported.folder} on the server's machine")
         else:
             self.screen.say(HELP, "dim")

@@ -54,13 +54,13 @@ class Screen:
     def show(self, event: Event) -> None:
         """Show what an event of a running turn says."""
         if isinstance(event, Accepted) and event.place:
-            self._progress(f"{event.place} before this one, about {event.estimate_s:.0f} s")
+            self.progress(f"{event.place} before this one, about {event.estimate_s:.0f} s")
         elif isinstance(event, State):
             self._state(event)
         elif isinstance(event, Progress):
             full = round(event.step / event.steps * BAR_CELLS)
             bar = self._full * full + self._empty * (BAR_CELLS - full)
-            self._progress(f"drawing {bar} {event.step}/{event.steps}  {event.seconds_left:.1f} s left")
+            self.progress(f"drawing {bar} {event.step}/{event.steps}  {event.seconds_left:.1f} s left")
         elif isinstance(event, Restarting):
             self.say(f"  the engine died and starts again in {event.retry_in_s:.1f} s; the turn goes on", "error")
 
@@ -96,6 +96,13 @@ class Screen:
         self._clear()
         print(self._painted(text, style), file=self._out, flush=True)
 
+    def progress(self, text: str) -> None:
+        """A line that the next one takes the place of; nothing where lines cannot be taken back."""
+        if self.lively:
+            self._clear()
+            print(f"  {text}", end="", file=self._out, flush=True)
+            self._line = True
+
     def ended(self) -> None:
         """The turn is over: its progress goes."""
         self._clear()
@@ -110,12 +117,6 @@ class Screen:
             style = "up" if value > before else "down" if value < before else "dim"
             self.say(f"  {name:<15}{bar} {value:>3}  {self._painted(change, style)}")
         self.values = event.shown
-
-    def _progress(self, text: str) -> None:
-        if self.lively:
-            self._clear()
-            print(f"  {text}", end="", file=self._out, flush=True)
-            self._line = True
 
     def _clear(self) -> None:
         if self._line:
