@@ -81,12 +81,15 @@ def open_engines(
             encoder_network = EncoderNetwork(size(EncoderSize, "encoder"))
         load_encoder(encoder_network, read_weights(bundle.part_path("encoder")), send)
         encoder = Encoder(place, settled(encoder_network, place.dtype))
+    transformer = Transformer(settled(denoiser, place.dtype), place.dtype)
+    if compiled:
+        transformer.compile()
     plans = [DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans]
     return Engines(
         Predictor(place, settled(predictor, place.dtype), geometry.window_tokens),
         Denoiser(
             place,
-            Transformer(settled(denoiser, place.dtype), place.dtype, compiled),
+            transformer,
             unconditional,
             [step.timestep for plan in plans for step in plan],
             max(len(plan) for plan in plans) if graphs == "turn" else 0,

@@ -64,28 +64,28 @@ def norm_silu(layer: LatentNorm, x: Tensor, latent: Tensor) -> Tensor:
     factor = spread * norm.weight.float()
     offset = norm.bias.float() - mean.repeat_interleave(grouped.shape[2]) * factor
     scale, shift = _pointwise(layer.scale, latent).float(), _pointwise(layer.shift, latent).float()
-    which = torch.tensor(sources(len(latent), frames), device=x.device)
     small = (frames, rows, 1, columns, 1, channels)
-    large = (factor * scale).to(x.dtype)[which].view(small)
-    added = (offset * scale + shift).to(x.dtype)[which].view(small)
+    large = repeated((factor * scale).to(x.dtype), frames).view(small)
+    added = repeated((offset * scale + shift).to(x.dtype), frames).view(small)
     squares = x.view(frames, rows, height // rows, columns, width // columns, channels)
     out = torch.addcmul(added, squares, large).view(x.shape)
     return functional.silu(out, inplace=True)
 
 
-def sources(have: int, frames: int) -> list[int]:
-    """Which of `have` latent frames each of `frames` takes its values from: nearest, an odd count's first apart."""
-    if frames == 1 or frames % 2 == 0:
-        return [frame * have // frames for frame in range(frames)]
-    return [0, *(1 + frame * (have - 1) // (frames - 1) for frame in range(frames - 1))]
+def repeated(x: Tensor, frames: int) -> Tensor:
+    """x [t, ...] nearest-resized in time to so many frames; the first of an odd number stands alone."""
+    if frames == len(x):
+        return x
+    alone = frames % 2
+    # Views and one copy: an index would come from the host, which a graph cannot hold.
+    rest = x[alone:, None].expand(-1, (frames - alone) // (len(x) - alone), *x.shape[1:]).flatten(0, 1)
+    return torch.cat([x[:1], rest]) if alone else rest
 
 
 def _upsample(layer: Upsample, x: Tensor) -> Tensor:
     frames, height, width, channels = x.shape
     if layer.doubles_time and frames > 1:
-        # An odd count's first frame stays single.
-        repeats = torch.tensor(sources(frames, 2 * frames - frames % 2), device=x.device)
-        x = x[repeats]
+        x = repeated(x, 2 * frames - frames % 2)
     x = x[:, :, None, :, None].expand(-1, -1, 2, -1, 2, -1).reshape(len(x), 2 * height, 2 * width, channels)
     out = functional.conv2d(x.permute(0, 3, 1, 2), layer.conv.weight[:, :, 0], layer.conv.bias, padding=1)
     return out.permute(0, 2, 3, 1)

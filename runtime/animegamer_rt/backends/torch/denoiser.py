@@ -87,7 +87,7 @@ class Denoiser:
                 found=timestep,
                 do="run graphs of single steps, or play one of the bundle's plans",
             )
-        self.timesteps[self.spare] = timestep
+        self.timesteps[self.spare :].fill_(timestep)
         self.table[self.spare :] = self.network.modulations(self.timesteps[self.spare :], self.motion_scope)
         return self.spare
 

@@ -23,14 +23,16 @@ BlockFunction = Callable[[Block, Tensor, Tensor], Tensor]
 
 
 class Transformer:
-    """v of a latent under one or two shots. With `compiled` each block is one function compiled by torch.compile."""
+    """v of a latent under one or two shots."""
 
-    def __init__(self, network: Denoiser, dtype: torch.dtype, compiled: bool = False) -> None:
+    def __init__(self, network: Denoiser, dtype: torch.dtype) -> None:
         self.network, self.dtype, self.size = network, dtype, network.size
         self._blocks = [cast(Block, block) for block in network.blocks]
         self._run_block: BlockFunction = run_block
-        if compiled:
-            self._run_block = torch.compile(run_block, fullgraph=True, dynamic=False)
+
+    def compile(self, backend: str = "inductor") -> None:
+        """Has torch.compile make one function of a block, for all of them: the passes between products are fused."""
+        self._run_block = torch.compile(run_block, fullgraph=True, dynamic=False, backend=backend)
 
     @property
     def modulation_width(self) -> int:

@@ -32,6 +32,8 @@ class Vae:
         with place.use():
             self._latent = {t: place.zeros((t, latent_height, latent_width, channels)) for t in CHUNKS}
             self._pixels = {t: place.zeros((FRAMES[t], height, width, 4), torch.uint8) for t in CHUNKS}
+            for pixels in self._pixels.values():
+                pixels[..., 3].fill_(OPAQUE)
         # Made by the first clip's first chunk, which runs plainly: no graph can hold an allocation.
         self._caches: list[Tensor] = []
         self._replays = Replays(place)
@@ -77,6 +79,5 @@ class Vae:
             """Nothing comes after the second chunk."""
 
         rgb = decode(self.network, self._latent[frames], None if first else self._caches, keep if first else drop)
-        self._pixels[frames][..., 3] = OPAQUE
         # Cut off, not rounded. Source: MODEL.md section 6.
-        self._pixels[frames][..., :3] = ((rgb.float() + 1) / 2).clamp(0, 1) * 255
+        self._pixels[frames][..., :3].copy_(((rgb.float() + 1) / 2).clamp(0, 1) * 255)

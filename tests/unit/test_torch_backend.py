@@ -1,0 +1,132 @@
+"""The PyTorch backend on the shipped bundle: numbers, states and frames of onnxruntime; and what it refuses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import fakes
+from animegamer_export.verify import psnr
+from animegamer_rt import selftest
+from animegamer_rt.backends import choose, onnxruntime
+from animegamer_rt.backends import torch as torch_backend
+from animegamer_rt.backends.contract import Engines, Frames
+from animegamer_rt.bundle import Bundle, open_bundle, write_manifest
+from animegamer_rt.errors import BackendError
+from animegamer_rt.events import Event, FrameReady, StatePredicted
+from animegamer_rt.manifest import Part
+from animegamer_rt.pipeline import Rooms, open_rooms, run_turn
+from animegamer_rt.schedule import even_plan
+from animegamer_rt.session import Session
+from animegamer_rt.state import Instruction
+
+PSNR_DB = 45.0
+TOLERANCES = {"predictor_prefill": 1e-5, "predictor_extend": 1e-5, "denoiser": 1e-4}
+"""Largest absolute errors, MODEL.md section 7 (four steps of the sampler); frames may differ by one of 255."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def bundle() -> Bundle:
+    return open_bundle("pocket")
+
+
+@pytest.fixture(scope="module")
+def both(bundle: Bundle) -> tuple[Engines, Engines]:
+    """PyTorch's engines and onnxruntime's."""
+    return choose.open_engines(bundle, "torch-cpu"), onnxruntime.open_engines(bundle, threads=1)
+
+
+def test_every_part_answers_as_onnxruntime_does(bundle: Bundle, both: tuple[Engines, Engines]) -> None:
+    found, expected = (list(selftest.answers(bundle, engines)) for engines in both)
+    assert [name for name, _, _ in found] == [name for name, _, _ in expected] and len(found) == 6
+    for (name, ours, _), (_, theirs, _) in zip(found, expected, strict=True):
+        assert ours.shape == theirs.shape and ours.dtype == theirs.dtype and ours.std() > 0
+        error = float(np.abs(ours.astype(np.float64) - theirs).max())
+        assert error <= TOLERANCES.get(name.partition(".")[0], 1.0), name
+
+
+def test_encoder_answers_as_onnxruntime_does(bundle: Bundle, both: tuple[Engines, Engines]) -> None:
+    random, size = np.random.default_rng(5), bundle.manifest.sizes["encoder"]
+    text = random.standard_normal((1, size["text_tokens"], size["text_width"]), dtype=np.float32)
+    image = random.standard_normal((1, size["image_tokens"], size["image_width"]), dtype=np.float32)
+    shots = [engines.encoder.encode(text, image) for engines in both if engines.encoder is not None]
+    assert len(shots) == 2 and np.abs(shots[0] - shots[1]).max() <= 1e-5
+
+
+def test_game_of_two_turns_looks_as_onnxruntime_paints_it(bundle: Bundle, both: tuple[Engines, Engines]) -> None:
+    (ours, our_states), (theirs, their_states) = (played(short_rooms(bundle, engines)) for engines in both)
+    assert our_states == their_states
+    assert ours.shape == theirs.shape == (34, 96, 144, 3)
+    assert psnr(ours, theirs) > PSNR_DB
+
+
+def short_rooms(bundle: Bundle, engines: Engines) -> Rooms:
+    """Rooms with a plan of three steps, whose timesteps are in none of the bundle's plans."""
+    rooms = open_rooms(bundle, engines)
+    rooms.denoiser._plan = even_plan(3, pair_every=2)
+    return rooms
+
+
+def played(rooms: Rooms) -> tuple[Frames, list[object]]:
+    session, events = Session.start(rooms.bundle, seed=7), list[Event]()
+    for text in rooms.bundle.manifest.world.examples[:2]:
+        events += run_turn(rooms, session, Instruction.parse(text))
+    states: list[object] = [event.game_state for event in events if isinstance(event, StatePredicted)]
+    return np.stack([event.frame for event in events if isinstance(event, FrameReady)]), states
+
+
+def test_engines_say_what_runs_them(both: tuple[Engines, Engines]) -> None:
+    assert both[0].device == f"torch {torch.__version__} in float32 on CPU, 1 threads"
+
+
+def test_machine_without_a_gpu_is_told_so(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(BackendError, match=r"PyTorch finds no NVIDIA GPU; found torch .*; check the driver"):
+        choose.open_engines(bundle, "torch")
+
+
+def test_unknown_device_and_precision_are_refused(bundle: Bundle) -> None:
+    with pytest.raises(BackendError, match="unknown device; found 'tpu'; expected cpu or cuda"):
+        torch_backend.open_engines(bundle, "tpu")
+    with pytest.raises(BackendError, match="unknown precision; found 'int3'; expected fp32, bf16, fp16"):
+        torch_backend.open_engines(bundle, "cpu", "int3")
+
+
+def test_bundle_that_is_no_network_of_ours_is_refused(tmp_path: Path) -> None:
+    bundle = fakes.write_bundle(tmp_path / "tiny")
+    with pytest.raises(BackendError, match="does not say the sizes of its predictor"):
+        torch_backend.open_engines(bundle, "cpu")
+    parts = {**bundle.manifest.parts, "denoiser": Part("denoiser.onnx", "int8-qdq")}
+    quantised = write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))
+    with pytest.raises(BackendError, match=r"weights of denoiser are quantised.*found int8-qdq; .*it was made from"):
+        torch_backend.open_engines(quantised, "cpu")
+
+
+def test_torch_that_is_not_there_is_named(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("animegamer_rt.backends.torch")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr("animegamer_rt.backends.torch")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(BackendError, match=r"PyTorch is not installed; run: pip install 'torch>=2\.9'"):
+        choose.open_engines(bundle, "torch-cpu")
+
+
+def test_playing_on_a_cpu_imports_no_torch() -> None:
+    script = "import sys, animegamer_rt.cli, animegamer_rt.play, animegamer_rt.selftest; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "False"

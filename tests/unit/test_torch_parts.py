@@ -1,0 +1,352 @@
+"""The PyTorch parts on the CPU: equal to the networks they run, to the recorded reference, and under graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch_engines
+from torch import Tensor, nn
+
+from animegamer_export.parity import decoding, diffusion
+from animegamer_export.parity.fixtures import open_folder
+from animegamer_export.predictor import example_prompt
+from animegamer_rt.backends.contract import Engines, Frames
+from animegamer_rt.backends.torch import Encoder as EncoderPart
+from animegamer_rt.backends.torch import settled
+from animegamer_rt.backends.torch.decoder import decode
+from animegamer_rt.backends.torch.denoiser import Denoiser as DenoiserPart
+from animegamer_rt.backends.torch.place import Place, Replays
+from animegamer_rt.backends.torch.predictor import ANSWER_TOKENS
+from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
+from animegamer_rt.backends.torch.transformer import Transformer
+from animegamer_rt.backends.torch.vae import Vae
+from animegamer_rt.errors import BackendError
+from animegamer_rt.models.denoiser import Block, Denoiser, DenoiserSize
+from animegamer_rt.models.encoder import Encoder, EncoderSize
+from animegamer_rt.models.predictor import Predictor, PredictorSize
+from animegamer_rt.models.vae import VaeDecoder, VaeSize
+from animegamer_rt.prompt import Prompt
+from animegamer_rt.schedule import DenoisePlan, build_plan, even_timesteps
+from animegamer_rt.state import MOTION_TABLES
+from torch_tape import TapePlace
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+PREDICTOR = PredictorSize(
+    hidden=32, layers=2, heads=4, kv_heads=2, mlp=48, vocabulary=90, shot_width=32, sliding_window=250
+)
+DENOISER = DenoiserSize(hidden=32, layers=2, heads=2, time_width=16, latent_height=4, latent_width=6)
+VAE = VaeSize(channels=8, multipliers=(1, 1, 2), res_blocks=0, norm_groups=2, scale=1.3)
+WINDOW, SHAPE = 720, (1, 5, 16, 4, 6)
+PLAN = build_plan(even_timesteps(6), branches=["pair", "reuse", "conditional", "pair", "reuse", "conditional"])
+TOLERANCE = 2e-5
+"""float32 in another order of operations, over a few layers."""
+
+SCOPES = sorted({scope for table in MOTION_TABLES.values() for scope in table.values()} | {40.0})
+
+RANDOM = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def scattered(module: nn.Module, seed: int) -> nn.Module:
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.add_(0.1 * torch.randn(weight.shape, generator=random))
+    return module.eval()
+
+
+def networks() -> tuple[Predictor, Denoiser, Encoder, VaeDecoder]:
+    torch.manual_seed(0)
+    made = Predictor(PREDICTOR), Denoiser(DENOISER), Encoder(EncoderSize(16, 24, 32)), VaeDecoder(VAE)
+    for seed, module in enumerate(made):
+        scattered(module, seed)
+    return made
+
+
+def reference() -> Engines:
+    return torch_engines.torch_engines(*networks())
+
+
+def engines(place: Place | None = None, whole_turns: int = 0, plan: DenoisePlan = PLAN) -> Engines:
+    place = place or Place()
+    predictor, denoiser, encoder, decoder = networks()
+    with torch.no_grad():
+        unconditional = encoder.unconditional()
+    transformer = Transformer(settled(denoiser, place.dtype), place.dtype)
+    return Engines(
+        PredictorPart(place, settled(predictor, place.dtype), WINDOW),
+        DenoiserPart(place, transformer, unconditional, [step.timestep for step in plan], whole_turns),
+        Vae(place, settled(decoder, place.dtype), 4, 6),
+        EncoderPart(place, settled(encoder, place.dtype)),
+    )
+
+
+def prompt(history_turns: int, words: int = 5, seed: int = 0) -> Prompt:
+    with torch.device("meta"):
+        network = Predictor(PREDICTOR)
+    arrays = [part.numpy() for part in example_prompt(network, history_turns, words, seed)]
+    return Prompt(*arrays, history_turns)
+
+
+def noise(*shape: int) -> np.ndarray:
+    return RANDOM.standard_normal(shape, dtype=np.float32)
+
+
+def answers(part: Engines, given: Prompt, feeds: Sequence[list[int]] = ((5, 6, 7), (8, 9, 10), (11, 12, 13))) -> list:
+    """Shot and all four logits."""
+    prefill = part.predictor.prefill(given)
+    found, cache = [prefill.shot, prefill.logits], prefill.cache
+    for tokens in feeds:
+        logits, cache = part.predictor.extend(np.array(tokens, np.int64), cache)
+        found.append(logits)
+    return found
+
+
+class Turn:
+    """Everything a turn's denoising is given."""
+
+    def __init__(self, scope: float = 10.0, plan: DenoisePlan = PLAN) -> None:
+        self.plan, self.scope = plan, scope
+        self.start, self.shot = noise(*SHAPE), noise(226, 32)
+        self.noises = [noise(*SHAPE) for _ in plan]
+
+    def latents(self, part: Engines, at: Sequence[int] = ()) -> list[np.ndarray]:
+        """The latents after the steps numbered in `at`, and the last."""
+        denoising, found = part.denoiser.begin(self.start, self.shot, self.scope), []
+        steps = zip(self.plan, self.plan.coefficients(), self.noises, strict=True)
+        for number, (step, coefficients, drawn) in enumerate(steps):
+            denoising.step(coefficients, float(step.timestep), step.rows, drawn)
+            if number in at:
+                found.append(denoising.latent())
+        return [*found, denoising.latent()]
+
+
+def frames(part: Engines, latent: np.ndarray, order: tuple[int, ...] = (0, 1, 2), flip: bool = False) -> Frames:
+    first, caches = part.vae.first(latent[:, :3].copy(), order, flip)
+    return np.concatenate([first, part.vae.next(latent[:, 3:].copy(), caches, order, flip)])
+
+
+def close(found: np.ndarray, expected: np.ndarray, tolerance: float = TOLERANCE) -> None:
+    np.testing.assert_allclose(found, expected, atol=tolerance * max(1.0, float(np.abs(expected).max())), rtol=0)
+
+
+@pytest.mark.parametrize("history_turns", [0, 2])
+def test_predictor_answers_as_its_network_does(history_turns: int) -> None:
+    given = prompt(history_turns)
+    for found, expected in zip(answers(engines(), given), answers(reference(), given), strict=True):
+        close(found, expected)
+
+
+def test_one_part_answers_prompts_of_any_length_one_after_the_other() -> None:
+    part = engines()
+    for history_turns, words in ((2, 5), (0, 3), (1, 9)):
+        given = prompt(history_turns, words, seed=words)
+        for found, expected in zip(answers(part, given), answers(reference(), given), strict=True):
+            close(found, expected)
+
+
+def test_older_cache_can_be_gone_on_from_until_it_is_written_over() -> None:
+    part = engines().predictor
+    prefill = part.prefill(prompt(0))
+    tokens, others = np.array([1, 2, 3]), np.array([4, 5, 6])
+    first, after_first = part.extend(tokens, prefill.cache)
+    part.extend(others, after_first)
+    again, _ = part.extend(tokens, prefill.cache)
+    np.testing.assert_array_equal(again, first)
+    with pytest.raises(BackendError, match="used after a later prompt or extend had taken its memory"):
+        part.extend(others, after_first)
+    part.prefill(prompt(0, seed=1))
+    with pytest.raises(BackendError, match="used after a later prompt"):
+        part.extend(tokens, prefill.cache)
+
+
+def test_prompt_or_answer_beyond_the_cache_is_refused() -> None:
+    part = engines().predictor
+    with pytest.raises(BackendError, match=r"more tokens than the cache has places; found 940; expected at most 784"):
+        part.prefill(prompt(3))
+    cache = part.prefill(prompt(0)).cache
+    with pytest.raises(BackendError, match="too many tokens at once; found 65; expected at most 64"):
+        part.extend(np.zeros(ANSWER_TOKENS + 1, np.int64), cache)
+
+
+def test_denoiser_goes_the_way_of_its_network_step_by_step() -> None:
+    turn = Turn()
+    every = range(len(PLAN) - 1)
+    for found, expected in zip(turn.latents(engines(), every), turn.latents(reference(), every), strict=True):
+        close(found, expected)
+
+
+def test_timesteps_that_no_plan_names_cost_a_row_and_change_nothing() -> None:
+    turn, other = Turn(), build_plan(even_timesteps(4))
+    close(turn.latents(engines(plan=other))[0], turn.latents(reference())[0])
+
+
+@pytest.mark.parametrize(
+    "scope", sorted({scope for table in MOTION_TABLES.values() for scope in table.values()} | {40.0})
+)
+def test_table_holds_the_modulations_that_each_step_would_compute(scope: float) -> None:
+    denoiser = networks()[1]
+    with torch.no_grad():
+        table = Transformer(denoiser, torch.float32).modulations(
+            torch.tensor([float(step.timestep) for step in PLAN]), torch.tensor([scope])
+        )
+        for row, step in zip(table, PLAN, strict=True):
+            embedding = denoiser.time(torch.tensor([float(step.timestep)])) + denoiser.motion(torch.tensor([scope]))
+            layers = [block.modulation for block in denoiser.blocks if isinstance(block, Block)]
+            layers.append(denoiser.head.modulation)
+            expected = torch.cat([layer(nn.functional.silu(embedding)) for layer in layers], dim=1)[0]
+            close(row.numpy(), expected.numpy(), 1e-6)
+
+
+def test_whole_turn_is_the_same_turn() -> None:
+    turns = [Turn(scope) for scope in (0.5, 40.0)]
+    part, steps = engines(whole_turns=len(PLAN)), engines()
+    for turn in turns:
+        np.testing.assert_array_equal(turn.latents(part)[0], turn.latents(steps)[0])
+    # Asked half way, it has gone half way.
+    for found, expected in zip(turns[0].latents(part, at=(2,)), turns[0].latents(steps, at=(2,)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_steps_that_cannot_be_are_refused() -> None:
+    turn, part = Turn(), engines(whole_turns=2)
+    denoising = part.denoiser.begin(turn.start, turn.shot, 10.0)
+    given = (PLAN.coefficients()[0], float(PLAN.steps[0].timestep))
+    with pytest.raises(BackendError, match=r"a step of another kind; found \(0,\)"):
+        denoising.step(*given, (0,), turn.noises[0])
+    with pytest.raises(BackendError, match="a timestep that is in none of the bundle's plans; found 7.0"):
+        denoising.step(given[0], 7.0, (1,), turn.noises[0])
+    for _ in range(2):
+        denoising.step(*given, (0, 1), turn.noises[0])
+    with pytest.raises(BackendError, match="more steps than a whole turn's graph has room for; expected 2"):
+        denoising.step(*given, (0, 1), turn.noises[0])
+    part.denoiser.begin(turn.start, turn.shot, 10.0)
+    with pytest.raises(BackendError, match="went on after the next turn had begun"):
+        denoising.latent()
+    with pytest.raises(BackendError, match="latent or shot are not the network's"):
+        part.denoiser.begin(turn.start[:, :3], turn.shot, 10.0)
+
+
+@pytest.mark.parametrize(("order", "flip"), [((0, 1, 2), False), ((2, 1, 0, 3), True), ((0, 1, 2, 3), False)])
+def test_vae_paints_what_its_network_does(order: tuple[int, ...], flip: bool) -> None:
+    part, expected = engines(), reference()
+    for _ in range(2):
+        latent = 2 * noise(*SHAPE)
+        found, wanted = frames(part, latent, order, flip), frames(expected, latent, order, flip)
+        assert found.shape == wanted.shape == (17, 16, 24, len(order)) and found.std() > 5
+        assert np.abs(found.astype(np.int16) - wanted).max() <= 1
+        assert (found != wanted).mean() < 1e-3  # a value beside a whole number may fall on its other side
+
+
+def test_second_chunk_needs_the_first_of_its_own_clip() -> None:
+    part, latent = engines().vae, noise(*SHAPE)
+    _, caches = part.first(latent[:, :3].copy(), (0, 1, 2), False)
+    part.first(latent[:, :3].copy(), (0, 1, 2), False)
+    with pytest.raises(BackendError, match="second part was asked for after another clip had begun"):
+        part.next(latent[:, 3:].copy(), caches, (0, 1, 2), False)
+    with pytest.raises(BackendError, match=r"not a chunk of this vae's latent; found \(1, 2, 16, 4, 6\)"):
+        part.first(latent[:, 3:].copy(), (0, 1, 2), False)
+
+
+def test_encoder_answers_as_its_network_does() -> None:
+    part, encoder = engines().encoder, networks()[2]
+    assert part is not None
+    text, image = noise(1, 30, 16), noise(1, 196, 24)
+    with torch.no_grad():
+        expected = encoder(torch.from_numpy(text), torch.from_numpy(image))[0].numpy()
+    close(part.encode(text, image), expected, 1e-6)
+
+
+def test_recorded_step_of_the_reference_is_met() -> None:
+    folder = open_folder(GOLDEN)
+    fixture = folder.sets["dit_step_a"]
+    denoiser, encoder = diffusion.networks(folder, fixture)
+    network = Transformer(denoiser, torch.float32)
+    with torch.no_grad():
+        shots = torch.cat([encoder.unconditional()[None], fixture.tensor("aroutput")])
+        assert torch.equal(fixture.tensor("x")[0], fixture.tensor("x")[1])
+        row = network.modulations(fixture.tensor("timesteps")[:1], fixture.tensor("flow_idx")[:1])
+        v = network.v(fixture.tensor("x")[:1], shots, row)
+    assert float((v - fixture.tensor("output")).abs().max()) <= 1e-5
+
+
+def test_recorded_clip_of_the_reference_is_met() -> None:
+    folder = open_folder(GOLDEN)
+    fixture = folder.sets["vae_decode_a"]
+    network, found = decoding.decoder(folder, fixture), []
+    caches: list[Tensor] | None = None
+    with torch.no_grad():
+        for start, end in fixture.entry("chunks", list):
+            kept: list[Tensor] = []
+            chunk = fixture.tensor("latent")[0, :, start:end].permute(1, 2, 3, 0).contiguous()
+            found.append(decode(network, chunk, caches, lambda cache, kept=kept: kept.append(cache.clone())))
+            caches = kept
+    recorded = fixture.tensor("output")[0].permute(1, 2, 3, 0)
+    assert float((torch.cat(found) - recorded).abs().max()) <= 1e-4
+
+
+def test_graphs_give_the_same_turns_as_running_plainly() -> None:
+    place = TapePlace()
+    part, plain = engines(place), engines()
+    for scope in (2.5, 15.0, 2.5):
+        turn, given, latent = Turn(scope), prompt(int(scope) % 2, seed=3), noise(*SHAPE)
+        np.testing.assert_array_equal(turn.latents(part)[0], turn.latents(plain)[0])
+        for found, expected in zip(answers(part, given), answers(plain, given), strict=True):
+            np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(frames(part, latent), frames(plain, latent))
+    # A pair, a single row, an extend of three tokens, two chunks.
+    assert place.captured == 5
+    assert place.replayed == 3 * (len(PLAN) + 3 + 2) - 5
+
+
+def test_whole_turn_is_one_replay() -> None:
+    place = TapePlace()
+    part, plain = engines(place, whole_turns=len(PLAN)), engines()
+    for scope in (2.5, 15.0, 40.0, 0.5):
+        turn = Turn(scope)
+        np.testing.assert_array_equal(turn.latents(part)[0], turn.latents(plain)[0])
+    assert (place.captured, place.replayed) == (1, 3)
+
+
+def test_capture_refuses_what_no_graph_could_hold() -> None:
+    place, numbers = TapePlace(), torch.arange(3.0)
+    for work, what in (
+        (lambda: numbers.add_(float(numbers[1])), "the host read a value"),
+        (lambda: numbers.add_(torch.tensor([1.0, 2.0, 3.0])), "made from the host's numbers"),
+    ):
+        replays = Replays(place)
+        replays.run("work", work)
+        with pytest.raises(AssertionError, match=what):
+            replays.run("work", work)
+    with pytest.raises(BackendError, match="captures no work"):
+        Place().capture(lambda: None)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 4e-2), (torch.float16, 5e-3)])
+def test_half_precision_stays_near(dtype: torch.dtype, tolerance: float) -> None:
+    part, exact, turn, given = engines(Place(dtype)), engines(), Turn(), prompt(1)
+    pairs = [(turn.latents(part)[0], turn.latents(exact)[0])]
+    pairs += zip(answers(part, given), answers(exact, given), strict=True)
+    latent = noise(*SHAPE)
+    pairs.append((frames(part, latent).astype(np.float32), frames(exact, latent).astype(np.float32)))
+    for found, expected in pairs:
+        assert 0 < np.linalg.norm(found - expected) < tolerance * np.linalg.norm(expected)
+
+
+def test_compiled_blocks_are_one_graph_each_and_the_same_network() -> None:
+    turn, (_, denoiser, encoder, _) = Turn(), networks()
+    place = Place()
+    network = Transformer(settled(denoiser, place.dtype), place.dtype)
+    network.compile(backend="aot_eager")
+    with torch.no_grad():
+        unconditional = encoder.unconditional()
+    part = DenoiserPart(place, network, unconditional, [step.timestep for step in PLAN])
+    close(turn.latents(Engines(None, part, None))[0], turn.latents(engines())[0])  # type: ignore[arg-type]
