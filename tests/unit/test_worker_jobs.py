@@ -136,7 +136,7 @@ def test_raw_frames_are_not_copied(rooms: Rooms) -> None:
     event = of_type(Front(rooms).play(TEXTS[0]), "frame")[0]
     buffer = event.buffers[0]
     assert isinstance(buffer, memoryview) and buffer.contiguous and len(buffer) == 16 * 24 * 3
-    assert np.asarray(buffer).base is not None
+    assert isinstance(buffer.obj, np.ndarray) and buffer.obj.base is not None, "a frame of its own, not of its chunk"
 
 
 def test_finished_says_what_a_kept_turn_needs(rooms: Rooms) -> None:
