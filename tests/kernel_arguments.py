@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 
+from animegamer_kernels.heads import HeadNormArguments, HeadNormInt8Arguments
 from animegamer_kernels.library import OPERATORS, Arguments
 from animegamer_kernels.rows import GateResidualArguments, NormModulateArguments
 from animegamer_kernels.step import GuidedStepArguments
+from animegamer_kernels.vae import PixelsArguments, SpatialNormArguments
 
 __all__ = ["AT", "OPERATORS", "valid"]
 
@@ -25,10 +27,30 @@ def filled(arguments: Arguments) -> Arguments:
 
 
 def valid(name: str) -> Arguments:
+    """The arguments of a small run of an operator."""
     if name == "guided_step":
         step = filled(GuidedStepArguments())
         step.batch, step.frames, step.channels, step.height, step.width = 1, 1, 2, 2, 2
         return step
+    if name in ("head_norm", "head_norm_int8"):
+        heads = filled(HeadNormArguments() if name == "head_norm" else HeadNormInt8Arguments())
+        shape = heads.shape
+        shape.batch, shape.tokens, shape.heads, shape.head_width, shape.epsilon = 1, 3, 2, 8, 1e-6
+        if name == "head_norm":
+            heads.batch_stride, heads.token_stride, heads.head_stride = 48, 16, 8
+        else:
+            heads.query_group, heads.key_group, heads.workspace_bytes = 2, 3, 64
+        return heads
+    if name == "pixels":
+        frames = filled(PixelsArguments())
+        frames.frames, frames.height, frames.width, frames.out_channels = 1, 2, 8, 4
+        return frames
+    if name == "spatial_norm":
+        norm = filled(SpatialNormArguments())
+        norm.frames, norm.height, norm.width, norm.channels, norm.groups = 3, 2, 2, 8, 2
+        norm.latent_frames, norm.latent_height, norm.latent_width = 2, 1, 2
+        norm.epsilon, norm.workspace_bytes = 1e-6, 8208
+        return norm
     rows = filled(NormModulateArguments() if name == "norm_modulate" else GateResidualArguments())
     rows.shape.rows, rows.shape.tokens, rows.shape.shot_tokens, rows.shape.width = 4, 2, 1, 8
     rows.norm.epsilon = 1e-5

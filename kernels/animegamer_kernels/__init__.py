@@ -6,8 +6,27 @@ them. docs/KERNELS.md says what each operator computes and how to build the libr
 
 from __future__ import annotations
 
+from .heads import Heads, Int8Outputs, head_norm, head_norm_int8, int8_workspace
 from .library import Library, open_library
 from .rows import Norm, gate_residual, norm_modulate
 from .step import StepOutputs, guided_step
+from .vae import SpatialNorm, pixels, spatial_norm, spatial_norm_workspace
 
-__all__ = ["Library", "Norm", "StepOutputs", "gate_residual", "guided_step", "norm_modulate", "open_library"]
+__all__ = [
+    "Heads",
+    "Int8Outputs",
+    "Library",
+    "Norm",
+    "SpatialNorm",
+    "StepOutputs",
+    "gate_residual",
+    "guided_step",
+    "head_norm",
+    "head_norm_int8",
+    "int8_workspace",
+    "norm_modulate",
+    "open_library",
+    "pixels",
+    "spatial_norm",
+    "spatial_norm_workspace",
+]

@@ -13,13 +13,14 @@ from animegamer_rt.errors import BackendError
 
 
 class Dtype(IntEnum):
-    """enum agk_dtype."""
+    """enum agk_dtype; U8 is for pixels and working memory, whose operators take no dtype of them."""
 
     F32 = 0
     F16 = 1
     BF16 = 2
     E4M3 = 3
     I8 = 4
+    U8 = 5
 
 
 DTYPES = {
@@ -28,6 +29,7 @@ DTYPES = {
     "bfloat16": Dtype.BF16,
     "float8_e4m3fn": Dtype.E4M3,
     "int8": Dtype.I8,
+    "uint8": Dtype.U8,
 }
 
 
@@ -94,6 +96,15 @@ class Room:
         if tuple(array.shape) != tuple(shape) or not dense(array):
             found = f"{tuple(array.shape)}, strides {tuple(array.stride())}"
             raise BackendError("an array of another shape", where=what, found=found, expected=f"{tuple(shape)}, dense")
+        return array.data_ptr()
+
+    def strided(self, what: str, array: Array | None, shape: Sequence[int], dtype: Dtype) -> int | None:
+        """As `address`, with whatever strides the array has."""
+        if array is None:
+            return None
+        self._check(what, array, (dtype,))
+        if tuple(array.shape) != tuple(shape):
+            raise BackendError("an array of another shape", where=what, found=tuple(array.shape), expected=tuple(shape))
         return array.data_ptr()
 
     def rows(self, what: str, array: Array | None, batch: int, width: int) -> tuple[int | None, int]:

@@ -15,7 +15,15 @@ from animegamer_rt.errors import BackendError
 
 PATH_VARIABLE = "ANIMEGAMER_KERNELS"
 FILE_NAME = "animegamer_kernels.dll" if sys.platform == "win32" else "libanimegamer_kernels.so"
-OPERATORS = ("norm_modulate", "gate_residual", "guided_step")
+OPERATORS = (
+    "norm_modulate",
+    "gate_residual",
+    "guided_step",
+    "head_norm",
+    "head_norm_int8",
+    "pixels",
+    "spatial_norm",
+)
 
 
 class Code(IntEnum):
@@ -30,6 +38,7 @@ class Code(IntEnum):
     UNALIGNED_WIDTH = 6
     TOO_WIDE = 7
     NO_CUDA = 8
+    SMALL_WORKSPACE = 9
     CUDA_ERROR = 1000
 
 
@@ -86,6 +95,12 @@ class Library:
         code = self.call(name, arguments, stream)
         if code != Code.OK:
             raise BackendError(self.last_error(), where=self.path.name, found=f"code {code}: {self.error_text(code)}")
+
+    def workspace(self, name: str, arguments: ctypes.Structure) -> int:
+        """Bytes of working memory that an operator wants for such arguments."""
+        function = getattr(self._library, f"agk_{name}_workspace")
+        function.argtypes, function.restype = (ctypes.c_void_p,), ctypes.c_int64
+        return int(function(ctypes.addressof(arguments)))
 
     def last_error(self) -> str:
         """The words of this thread's last failing call."""

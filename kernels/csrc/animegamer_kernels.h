@@ -34,6 +34,7 @@ enum agk_code {
     AGK_UNALIGNED_WIDTH = 6,   /* a row that is no multiple of 16 bytes */
     AGK_TOO_WIDE = 7,          /* a row of more than 16 KiB: 1024 threads hold 16 bytes each */
     AGK_NO_CUDA = 8,           /* this library was built without a CUDA compiler */
+    AGK_SMALL_WORKSPACE = 9,   /* less working memory than the operator's _workspace() says */
     AGK_CUDA_ERROR = 1000      /* plus the CUDA runtime's own code */
 };
 
@@ -108,6 +109,84 @@ typedef struct agk_guided_step_args {
 
 AGK_API int agk_guided_step(const agk_guided_step_args* args, void* stream);
 AGK_API int agk_guided_step_host(const agk_guided_step_args* args);
+
+/* LayerNorm of every head of the queries and of the keys, and where they go. qkv is three contiguous blocks a token. */
+typedef struct agk_heads {
+    int64_t batch, tokens, heads, head_width;
+    const void* qkv; /* [batch, tokens, 3, heads, head_width] */
+    const float *query_weight, *query_bias, *key_weight, *key_bias; /* [head_width] */
+    float epsilon;
+    int32_t dtype; /* of qkv; head_width * its size: 16 bytes times 1, 2, 4, 8, 16 or 32 */
+} agk_heads;
+
+/* Element (entry, token, head, i) of query, key and value goes to entry * batch_stride + token * token_stride +
+ * head * head_stride + i; strides in elements, rows of 16 bytes. value NULL: it stays where it is. With the strides of
+ * qkv itself, query and key may be the places they came from. */
+typedef struct agk_head_norm_args {
+    uint32_t struct_bytes;
+    agk_heads shape;
+    void *query, *key, *value; /* in qkv's dtype */
+    int64_t batch_stride, token_stride, head_stride;
+} agk_head_norm_args;
+
+AGK_API int agk_head_norm(const agk_head_norm_args* args, void* stream);
+AGK_API int agk_head_norm_host(const agk_head_norm_args* args);
+
+/* The same in INT8 for 8-bit attention: value = int8 * scale, one scale for `query_group` (`key_group`) consecutive
+ * tokens of a head. Keys are smoothed first: their mean over the tokens, which softmax does not see, is taken off them
+ * and written to key_mean. Keys are written unsmoothed nowhere. workspace: agk_head_norm_int8_workspace() bytes. */
+typedef struct agk_head_norm_int8_args {
+    uint32_t struct_bytes;
+    agk_heads shape;
+    int8_t *query, *key;              /* [batch, heads, tokens, head_width] */
+    float *query_scales, *key_scales; /* [batch, heads, ceil(tokens / group)] */
+    float* key_mean;                  /* [batch, heads, head_width] */
+    void* workspace;
+    int64_t workspace_bytes;
+    int64_t query_group, key_group;
+} agk_head_norm_int8_args;
+
+AGK_API int agk_head_norm_int8(const agk_head_norm_int8_args* args, void* stream);
+AGK_API int agk_head_norm_int8_host(const agk_head_norm_int8_args* args);
+AGK_API int64_t agk_head_norm_int8_workspace(const agk_heads* shape);
+
+/* Decoded frames, about -1..1, to bytes: clamp((x + 1) / 2) * 255, cut off. order [out_channels]: which of R, G, B and A
+ * (0..3, A always 255) each byte is. flip: the bottom row first. interleaved 0: x is [3, frames, height, width];
+ * 1: [frames, height, width, 3]. width: a multiple of 8. */
+typedef struct agk_pixels_args {
+    uint32_t struct_bytes;
+    int32_t dtype;
+    int64_t frames, height, width;
+    const void* x;
+    uint8_t* out; /* [frames, height, width, out_channels] */
+    int32_t interleaved, flip, out_channels;
+    int32_t order[4];
+} agk_pixels_args;
+
+AGK_API int agk_pixels(const agk_pixels_args* args, void* stream);
+AGK_API int agk_pixels_host(const agk_pixels_args* args);
+
+/* The vae's spatial norm with its activation, channels last: silu(GroupNorm(x) * scale + shift), statistics over all of
+ * x. scale and shift are the projections of the chunk's latent, read at the nearest latent place, whose sizes divide
+ * x's; where x has an odd number of frames above 1, its first frame takes the latent's first, and the rest the rest.
+ * channels / groups: a multiple of 4. out may be x. workspace: agk_spatial_norm_workspace() bytes. */
+typedef struct agk_spatial_norm_args {
+    uint32_t struct_bytes;
+    int32_t dtype; /* of x, scale, shift and out */
+    int64_t frames, height, width, channels, groups;
+    int64_t latent_frames, latent_height, latent_width;
+    const void* x;              /* [frames, height, width, channels] */
+    const void *scale, *shift;  /* [latent_frames, latent_height, latent_width, channels] */
+    const float *weight, *bias; /* [channels] of the GroupNorm */
+    void* out;                  /* as x */
+    void* workspace;
+    int64_t workspace_bytes;
+    float epsilon;
+} agk_spatial_norm_args;
+
+AGK_API int agk_spatial_norm(const agk_spatial_norm_args* args, void* stream);
+AGK_API int agk_spatial_norm_host(const agk_spatial_norm_args* args);
+AGK_API int64_t agk_spatial_norm_workspace(const agk_spatial_norm_args* args);
 
 #ifdef __cplusplus
 }

@@ -13,6 +13,11 @@ constexpr int64_t VECTOR_BYTES = 16;
 constexpr int64_t MAX_ROW_BYTES = 1024 * VECTOR_BYTES;
 // Patches of the latent are 2 x 2 (MODEL.md section 4).
 constexpr int64_t PATCH = 2;
+// Tokens whose keys one block adds up, and places whose statistics one block takes: sizes of the workspaces.
+constexpr int64_t KEY_CHUNK = 256;
+constexpr int64_t STATISTICS_BLOCKS = 512;
+// 16 bytes of each colour of half floats; a whole number of 8-byte stores of bytes.
+constexpr int PIXELS_A_THREAD = 8;
 
 // Keeps the words for agk_last_error() and returns the code. Format as printf's.
 #if defined(__GNUC__)
@@ -25,5 +30,9 @@ int64_t dtype_bytes(int dtype);
 int check(const agk_norm_modulate_args* args);
 int check(const agk_gate_residual_args* args);
 int check(const agk_guided_step_args* args);
+int check(const agk_head_norm_args* args);
+int check(const agk_head_norm_int8_args* args);
+int check(const agk_pixels_args* args);
+int check(const agk_spatial_norm_args* args);
 
 }  // namespace agk

@@ -5,33 +5,11 @@
 // changes. The row's own bytes are read once and written once; that is the floor.
 #pragma once
 
-#include "launch.cuh"
+#include "reduce.cuh"
 
 namespace agk {
 
 constexpr int MAX_THREADS = 1024;
-
-// Sum over the block, for every thread. `scratch` must not be the one of the reduction just before.
-__device__ __forceinline__ float block_sum(float value, float (&scratch)[WARP]) {
-#pragma unroll
-    for (int distance = WARP / 2; distance; distance /= 2) value += __shfl_xor_sync(~0u, value, distance);
-    if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = value;
-    __syncthreads();
-    const unsigned lane = threadIdx.x % WARP;
-    value = lane < blockDim.x / WARP ? scratch[lane] : 0.0f;
-#pragma unroll
-    for (int distance = WARP / 2; distance; distance /= 2) value += __shfl_xor_sync(~0u, value, distance);
-    return value;
-}
-
-// Maximum over the block, as block_sum.
-__device__ __forceinline__ unsigned block_max(unsigned value, unsigned (&scratch)[WARP]) {
-    value = __reduce_max_sync(~0u, value);
-    if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = value;
-    __syncthreads();
-    const unsigned lane = threadIdx.x % WARP;
-    return __reduce_max_sync(~0u, lane < blockDim.x / WARP ? scratch[lane] : 0u);
-}
 
 template <int N>
 __device__ __forceinline__ void fill(float (&to)[N], float value) {
@@ -66,8 +44,8 @@ __global__ void __launch_bounds__(MAX_THREADS)
     row_kernel(agk_rows shape, const T* x, const T* branch, const float* image_gate, const float* shot_gate, T* x_next,
                agk_norm norm, int64_t rows_a_block) {
     constexpr int N = VECTOR<T>;
-    __shared__ float sums[2][WARP];
-    __shared__ unsigned maxima[WARP];
+    __shared__ float sums[2][MAX_WARPS];
+    __shared__ unsigned maxima[MAX_WARPS];
     const int column = static_cast<int>(threadIdx.x) * N;
     // The last warp may reach past the row: those threads only take part in the reductions, with nothing.
     const bool inside = column < shape.width;

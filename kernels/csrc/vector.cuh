@@ -14,9 +14,9 @@
 
 namespace agk {
 
-// N elements that are loaded and stored as one access.
+// N elements that are loaded and stored together, up to 16 bytes an access.
 template <typename T, int N>
-struct alignas(sizeof(T) * N) Pack {
+struct alignas(sizeof(T) * N < VECTOR_BYTES ? sizeof(T) * N : VECTOR_BYTES) Pack {
     T v[N];
 };
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -39,6 +40,23 @@ REFUSED = (
     ("guided_step", "channels", 0, Code.BAD_SHAPE, "channels 0"),
     ("guided_step", "dtype", Dtype.E4M3, Code.BAD_DTYPE, "dtype 3"),
     ("guided_step", "coefficients", None, Code.NULL_POINTER, "coefficients"),
+    ("head_norm", "query", None, Code.NULL_POINTER, "query"),
+    ("head_norm", "shape.head_width", 12, Code.UNALIGNED_WIDTH, "48 bytes"),
+    ("head_norm", "shape.head_width", 256, Code.TOO_WIDE, "at most 512"),
+    ("head_norm", "shape.tokens", 0, Code.BAD_SHAPE, "tokens 0"),
+    ("head_norm", "token_stride", 18, Code.BAD_SHAPE, "stride of 18"),
+    ("head_norm_int8", "key_group", 0, Code.BAD_SHAPE, "0 tokens"),
+    ("head_norm_int8", "workspace_bytes", 63, Code.SMALL_WORKSPACE, "expected 64"),
+    ("head_norm_int8", "key_mean", AT + 4, Code.UNALIGNED_POINTER, "key_mean"),
+    ("pixels", "width", 12, Code.UNALIGNED_WIDTH, "multiple of 8"),
+    ("pixels", "out_channels", 2, Code.BAD_SHAPE, "out_channels 2"),
+    ("pixels", "order", (ctypes.c_int32 * 4)(0, 1, 2, 4), Code.BAD_SHAPE, "order[3] is 4"),
+    ("spatial_norm", "groups", 4, Code.UNALIGNED_WIDTH, "4 groups"),
+    ("spatial_norm", "latent_frames", 1, Code.BAD_SHAPE, "apart"),
+    ("spatial_norm", "height", 0, Code.BAD_SHAPE, "size of 0"),
+    ("spatial_norm", "latent_width", 3, Code.BAD_SHAPE, "multiples of the latent"),
+    ("spatial_norm", "channels", 8192, Code.TOO_WIDE, "32768 bytes"),
+    ("spatial_norm", "workspace_bytes", 100, Code.SMALL_WORKSPACE, "expected 8208"),
     ("guided_step", "next_patches", AT + 8, Code.UNALIGNED_POINTER, "next_patches"),
 )
 

@@ -1,0 +1,88 @@
+// The checks of the two operators on heads.
+#include <cinttypes>
+#include <initializer_list>
+
+#include "check.h"
+#include "check_parts.h"
+
+namespace agk {
+namespace {
+
+int check_shape(const char* name, const agk_heads& shape) {
+    if (const int code = check_activations(name, shape.dtype)) return code;
+    if (shape.batch <= 0 || shape.tokens <= 0 || shape.heads <= 0 || shape.head_width <= 0) {
+        return fail(AGK_BAD_SHAPE, "%s: batch %" PRId64 ", tokens %" PRId64 ", heads %" PRId64 ", head_width %" PRId64
+                    ": expected positive sizes", name, shape.batch, shape.tokens, shape.heads, shape.head_width);
+    }
+    // A head is held by 1, 2, 4 .. 32 threads of a warp, which add up by shuffles.
+    const int64_t bytes = shape.head_width * dtype_bytes(shape.dtype), lanes = bytes / VECTOR_BYTES;
+    if (bytes % VECTOR_BYTES != 0 || (lanes & (lanes - 1)) != 0) {
+        return fail(AGK_UNALIGNED_WIDTH, "%s: head_width %" PRId64 " is %" PRId64
+                    " bytes: expected 16 times a power of two", name, shape.head_width, bytes);
+    }
+    if (lanes > 32) {
+        return fail(AGK_TOO_WIDE, "%s: head_width %" PRId64 " is %" PRId64 " bytes: expected at most 512", name,
+                    shape.head_width, bytes);
+    }
+    // The token and the head are indices of a CUDA grid.
+    if (shape.batch * shape.tokens >= INT32_MAX || shape.heads > 65535 || shape.batch > 32767) {
+        return fail(AGK_BAD_SHAPE, "%s: more than 2^31 tokens, 65535 heads or 32767 batch entries", name);
+    }
+    const struct { const char* what; const void* array; } arrays[] = {
+        {"qkv", shape.qkv},
+        {"query_weight", shape.query_weight}, {"query_bias", shape.query_bias},
+        {"key_weight", shape.key_weight},     {"key_bias", shape.key_bias},
+    };
+    for (const auto& each : arrays) {
+        if (const int code = check_array(name, each.what, each.array)) return code;
+    }
+    if (shape.epsilon > 0.0f) return AGK_OK;
+    return fail(AGK_BAD_SHAPE, "%s: epsilon %g: expected above 0", name, shape.epsilon);
+}
+
+}  // namespace
+
+int check(const agk_head_norm_args* args) {
+    const char* name = "head_norm";
+    if (const int code = check_struct(name, args)) return code;
+    if (const int code = check_shape(name, args->shape)) return code;
+    if (const int code = check_array(name, "query", args->query)) return code;
+    if (const int code = check_array(name, "key", args->key)) return code;
+    if (args->value != nullptr) {
+        if (const int code = check_array(name, "value", args->value)) return code;
+    }
+    for (const int64_t stride : {args->batch_stride, args->token_stride, args->head_stride}) {
+        if (stride <= 0 || stride * dtype_bytes(args->shape.dtype) % VECTOR_BYTES != 0) {
+            return fail(AGK_BAD_SHAPE, "%s: a stride of %" PRId64 " elements: expected a positive multiple of 16 bytes",
+                        name, stride);
+        }
+    }
+    return AGK_OK;
+}
+
+int check(const agk_head_norm_int8_args* args) {
+    const char* name = "head_norm_int8";
+    if (const int code = check_struct(name, args)) return code;
+    if (const int code = check_shape(name, args->shape)) return code;
+    const struct { const char* what; const void* array; } arrays[] = {
+        {"query", args->query},         {"key", args->key},           {"query_scales", args->query_scales},
+        {"key_scales", args->key_scales}, {"key_mean", args->key_mean}, {"workspace", args->workspace},
+    };
+    for (const auto& each : arrays) {
+        if (const int code = check_array(name, each.what, each.array)) return code;
+    }
+    for (const int64_t group : {args->query_group, args->key_group}) {
+        if (group <= 0) return fail(AGK_BAD_SHAPE, "%s: a scale for %" PRId64 " tokens: expected 1 or more", name, group);
+    }
+    const int64_t needed = agk_head_norm_int8_workspace(&args->shape);
+    if (args->workspace_bytes >= needed) return AGK_OK;
+    return fail(AGK_SMALL_WORKSPACE, "%s: workspace_bytes %" PRId64 ": expected %" PRId64, name, args->workspace_bytes, needed);
+}
+
+}  // namespace agk
+
+// Sums of the keys of every chunk of tokens.
+extern "C" int64_t agk_head_norm_int8_workspace(const agk_heads* shape) {
+    const int64_t chunks = (shape->tokens + agk::KEY_CHUNK - 1) / agk::KEY_CHUNK;
+    return shape->batch * shape->heads * chunks * shape->head_width * static_cast<int64_t>(sizeof(float));
+}

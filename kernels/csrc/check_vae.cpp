@@ -1,0 +1,83 @@
+// The checks of the vae's operators.
+#include <cinttypes>
+
+#include "check.h"
+#include "check_parts.h"
+
+namespace agk {
+
+int check(const agk_pixels_args* args) {
+    const char* name = "pixels";
+    if (const int code = check_struct(name, args)) return code;
+    if (const int code = check_activations(name, args->dtype)) return code;
+    if (const int code = check_array(name, "x", args->x)) return code;
+    if (const int code = check_array(name, "out", args->out)) return code;
+    if (args->frames <= 0 || args->height <= 0 || args->width <= 0) {
+        return fail(AGK_BAD_SHAPE, "%s: frames %" PRId64 ", height %" PRId64 ", width %" PRId64
+                    ": expected positive sizes", name, args->frames, args->height, args->width);
+    }
+    if (args->width % PIXELS_A_THREAD != 0) {
+        return fail(AGK_UNALIGNED_WIDTH, "%s: width %" PRId64 ": expected a multiple of %d", name, args->width,
+                    PIXELS_A_THREAD);
+    }
+    if (args->out_channels != 3 && args->out_channels != 4) {
+        return fail(AGK_BAD_SHAPE, "%s: out_channels %d: expected 3 or 4", name, args->out_channels);
+    }
+    for (int i = 0; i < args->out_channels; ++i) {
+        if (args->order[i] < 0 || args->order[i] > 3) {
+            return fail(AGK_BAD_SHAPE, "%s: order[%d] is %d: expected 0 (R) to 3 (A)", name, i, args->order[i]);
+        }
+    }
+    return AGK_OK;
+}
+
+int check(const agk_spatial_norm_args* args) {
+    const char* name = "spatial_norm";
+    if (const int code = check_struct(name, args)) return code;
+    if (const int code = check_activations(name, args->dtype)) return code;
+    const int64_t sizes[] = {args->frames, args->height, args->width, args->channels, args->groups,
+                             args->latent_frames, args->latent_height, args->latent_width};
+    for (const int64_t size : sizes) {
+        if (size <= 0) return fail(AGK_BAD_SHAPE, "%s: a size of %" PRId64 ": expected positive sizes", name, size);
+    }
+    const int64_t bytes = args->channels * dtype_bytes(args->dtype);
+    if (bytes % VECTOR_BYTES != 0 || args->channels % (4 * args->groups) != 0) {
+        return fail(AGK_UNALIGNED_WIDTH, "%s: %" PRId64 " channels in %" PRId64
+                    " groups: expected a multiple of 16 bytes and of 4 channels a group", name, args->channels,
+                    args->groups);
+    }
+    if (bytes > MAX_ROW_BYTES) {
+        return fail(AGK_TOO_WIDE, "%s: channels %" PRId64 " are %" PRId64 " bytes: expected at most %" PRId64, name,
+                    args->channels, bytes, MAX_ROW_BYTES);
+    }
+    const bool apart = args->frames > 1 && args->frames % 2 == 1;
+    const int64_t frames = args->frames - apart, latent_frames = args->latent_frames - apart;
+    if (latent_frames <= 0 || frames % latent_frames != 0 || args->height % args->latent_height != 0 ||
+        args->width % args->latent_width != 0) {
+        return fail(AGK_BAD_SHAPE, "%s: frames %" PRId64 ", height %" PRId64 ", width %" PRId64
+                    ": expected multiples of the latent's (%" PRId64 ", %" PRId64 ", %" PRId64
+                    "), the first frame of an odd number apart", name, args->frames, args->height, args->width,
+                    args->latent_frames, args->latent_height, args->latent_width);
+    }
+    if (args->frames * args->height * args->width > INT32_MAX) {
+        return fail(AGK_BAD_SHAPE, "%s: more than 2^31 places", name);
+    }
+    const struct { const char* what; const void* array; } arrays[] = {
+        {"x", args->x},           {"scale", args->scale}, {"shift", args->shift}, {"weight", args->weight},
+        {"bias", args->bias},     {"out", args->out},     {"workspace", args->workspace},
+    };
+    for (const auto& each : arrays) {
+        if (const int code = check_array(name, each.what, each.array)) return code;
+    }
+    if (!(args->epsilon > 0.0f)) return fail(AGK_BAD_SHAPE, "%s: epsilon %g: expected above 0", name, args->epsilon);
+    const int64_t needed = agk_spatial_norm_workspace(args);
+    if (args->workspace_bytes >= needed) return AGK_OK;
+    return fail(AGK_SMALL_WORKSPACE, "%s: workspace_bytes %" PRId64 ": expected %" PRId64, name, args->workspace_bytes, needed);
+}
+
+}  // namespace agk
+
+// Mean and sum of squares of every group in every block's places, then mean and deviation of every group.
+extern "C" int64_t agk_spatial_norm_workspace(const agk_spatial_norm_args* args) {
+    return (agk::STATISTICS_BLOCKS + 1) * args->groups * 2 * static_cast<int64_t>(sizeof(float));
+}

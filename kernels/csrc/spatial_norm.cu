@@ -1,0 +1,177 @@
+// The vae's spatial norm: GroupNorm over a whole chunk, scale and shift from the latent by nearest place, SiLU.
+//
+// Three launches: every block's part of the statistics, their merging, the norm itself. The chunk is read twice and
+// written once; that is the floor without the convolution before it. Statistics are means and sums of squared distances,
+// merged pair by pair (Chan, Golub, LeVeque 1983), so a large mean costs no digits; the order of merging is fixed.
+#include "launch.cuh"
+
+namespace agk {
+namespace {
+
+constexpr int MAX_THREADS = 1024, WANTED_THREADS = 256;
+// A group's channels come in fours, so a four of a vector is of one group.
+constexpr int FOUR = 4;
+
+template <typename Real>
+struct Moments {
+    Real count, mean, squares;
+};
+
+template <typename Real>
+__device__ __forceinline__ Moments<Real> merged(Moments<Real> a, Moments<Real> b) {
+    const Real count = a.count + b.count;
+    if (b.count == 0) return a;
+    const Real apart = b.mean - a.mean, part = b.count / count;
+    return {count, a.mean + apart * part, a.squares + b.squares + apart * apart * a.count * part};
+}
+
+// Block b takes `chunk` places from b * chunk on and writes mean and squares of every group: out [blocks, groups].
+// A thread keeps one vector of channels and goes from place to place.
+template <typename T>
+__global__ void __launch_bounds__(MAX_THREADS)
+    statistics_kernel(agk_spatial_norm_args a, int vectors, int places, int chunk, float2* out) {
+    constexpr int N = VECTOR<T>, FOURS = N / FOUR;
+    __shared__ float2 kept[MAX_THREADS * FOURS];
+    const int vector = threadIdx.x % vectors, slot = threadIdx.x / vectors, slots = blockDim.x / vectors;
+    const int first = blockIdx.x * chunk, last = min(first + chunk, places);
+    const T* x = static_cast<const T*>(a.x) + vector * N;
+    // Sums of distances from the first value seen: near the mean, whatever that is.
+    float origin[FOURS] = {}, sum[FOURS] = {}, squares[FOURS] = {};
+    if (first + slot < last) {
+        const Pack<T, N> pack = load<N>(x + static_cast<int64_t>(first + slot) * a.channels);
+#pragma unroll
+        for (int four = 0; four < FOURS; ++four) origin[four] = to_float(pack.v[four * FOUR]);
+    }
+#pragma unroll 4
+    for (int place = first + slot; place < last; place += slots) {
+        const Pack<T, N> pack = load<N>(x + static_cast<int64_t>(place) * a.channels);
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            const float apart = to_float(pack.v[i]) - origin[i / FOUR];
+            sum[i / FOUR] += apart;
+            squares[i / FOUR] += apart * apart;
+        }
+    }
+    const int taken = first + slot < last ? (last - first - slot - 1) / slots + 1 : 0;
+#pragma unroll
+    for (int four = 0; four < FOURS; ++four) {
+        const float mean = taken ? sum[four] / static_cast<float>(taken * FOUR) : 0.0f;
+        kept[threadIdx.x * FOURS + four] = {origin[four] + mean, squares[four] - sum[four] * mean};
+    }
+    __syncthreads();
+    const int groups = static_cast<int>(a.groups), fours_a_group = static_cast<int>(a.channels / a.groups) / FOUR;
+    for (int group = threadIdx.x; group < groups; group += blockDim.x) {
+        Moments<float> all{0.0f, 0.0f, 0.0f};
+        for (int from = 0; from < slots; ++from) {
+            const int places_there = first + from < last ? (last - first - from - 1) / slots + 1 : 0;
+            for (int four = 0; four < fours_a_group; ++four) {
+                const float2 part = kept[(from * vectors * FOURS) + group * fours_a_group + four];
+                all = merged(all, {static_cast<float>(places_there * FOUR), part.x, part.y});
+            }
+        }
+        out[static_cast<int64_t>(blockIdx.x) * groups + group] = {all.mean, all.squares};
+    }
+}
+
+// The blocks' parts to mean and 1 / deviation: a warp a group.
+__global__ void merge_kernel(agk_spatial_norm_args a, int places, int chunk, int blocks, const float2* parts, float2* out) {
+    const int group = blockIdx.x;
+    const double width = static_cast<double>(a.channels / a.groups);
+    Moments<double> all{0.0, 0.0, 0.0};
+    for (int block = threadIdx.x; block < blocks; block += WARP) {
+        const float2 part = parts[static_cast<int64_t>(block) * a.groups + group];
+        all = merged(all, {min(chunk, places - block * chunk) * width, part.x, part.y});
+    }
+    for (int distance = WARP / 2; distance; distance /= 2) {
+        const Moments<double> other{__shfl_down_sync(~0u, all.count, distance), __shfl_down_sync(~0u, all.mean, distance),
+                                    __shfl_down_sync(~0u, all.squares, distance)};
+        all = merged(all, other);
+    }
+    if (threadIdx.x == 0) {
+        out[group] = {static_cast<float>(all.mean), static_cast<float>(1.0 / sqrt(all.squares / all.count + a.epsilon))};
+    }
+}
+
+// A thread takes one vector of channels of the neighbouring pixels that share a place of the latent.
+template <typename T>
+__global__ void __launch_bounds__(WANTED_THREADS) norm_kernel(agk_spatial_norm_args a, int vectors, int64_t total, const float2* statistics) {
+    constexpr int N = VECTOR<T>, TOGETHER = 4;
+    const int64_t index = static_cast<int64_t>(blockIdx.x) * WANTED_THREADS + threadIdx.x;
+    if (index >= total) return;
+    const int cell = static_cast<int>(index / vectors), vector = static_cast<int>(index - static_cast<int64_t>(cell) * vectors);
+    const int latent_width = static_cast<int>(a.latent_width), height = static_cast<int>(a.height);
+    const int line = cell / latent_width, cell_column = cell - line * latent_width;
+    const int frame = line / height, row = line - frame * height;
+    const int apart = a.frames > 1 && a.frames % 2 == 1;
+    const int latent_frames = static_cast<int>(a.latent_frames) - apart, frames = static_cast<int>(a.frames) - apart;
+    const int latent_frame = frame < apart ? 0 : apart + (frame - apart) / (frames / latent_frames);
+    const int latent_row = row / static_cast<int>(a.height / a.latent_height);
+    const int64_t from = ((static_cast<int64_t>(latent_frame) * a.latent_height + latent_row) * latent_width + cell_column) *
+                             a.channels + vector * N;
+    float gain[N], offset[N], weight[N], bias[N];
+    to_floats(load<N>(static_cast<const T*>(a.scale) + from), gain);
+    to_floats(load<N>(static_cast<const T*>(a.shift) + from), offset);
+    load_floats(a.weight + vector * N, weight);
+    load_floats(a.bias + vector * N, bias);
+    const int group_width = static_cast<int>(a.channels / a.groups);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const float2 group = statistics[(vector * N + i / FOUR * FOUR) / group_width];
+        offset[i] += (bias[i] - group.x * group.y * weight[i]) * gain[i];
+        gain[i] *= group.y * weight[i];
+    }
+    const int run = static_cast<int>(a.width / a.latent_width);
+    const int64_t at = (static_cast<int64_t>(line) * a.width + static_cast<int64_t>(cell_column) * run) * a.channels + vector * N;
+    const T* x = static_cast<const T*>(a.x) + at;
+    T* out = static_cast<T*>(a.out) + at;
+    for (int begin = 0; begin < run; begin += TOGETHER) {
+        Pack<T, N> packs[TOGETHER];
+#pragma unroll
+        for (int i = 0; i < TOGETHER; ++i) {
+            if (begin + i < run) packs[i] = load<N>(x + (begin + i) * a.channels);
+        }
+#pragma unroll
+        for (int i = 0; i < TOGETHER; ++i) {
+            if (begin + i >= run) continue;
+            float value[N];
+            to_floats(packs[i], value);
+#pragma unroll
+            for (int j = 0; j < N; ++j) {
+                value[j] = value[j] * gain[j] + offset[j];
+                value[j] /= 1.0f + __expf(-value[j]);
+            }
+            store(out + (begin + i) * a.channels, value);
+        }
+    }
+}
+
+}  // namespace
+}  // namespace agk
+
+extern "C" int agk_spatial_norm(const agk_spatial_norm_args* args, void* to) {
+    using namespace agk;
+    const char* name = "spatial_norm";
+    if (const int code = check(args)) return code;
+    const auto stream = static_cast<cudaStream_t>(to);
+    const auto places = static_cast<int>(args->frames * args->height * args->width);
+    auto* statistics = static_cast<float2*>(args->workspace);
+    float2* parts = statistics + args->groups;
+    return with_activations(args->dtype, [&](auto element) {
+        using T = decltype(element);
+        const int vectors = static_cast<int>(args->channels / VECTOR<T>);
+        const int threads = vectors > WANTED_THREADS ? vectors : WANTED_THREADS / vectors * vectors;
+        // At least four places a thread, so that a small chunk is not all merging.
+        const int64_t least = threads / vectors * 4;
+        const int64_t even = divide_up(places, STATISTICS_BLOCKS);
+        const int chunk = static_cast<int>(even > least ? even : least);
+        const int blocks = static_cast<int>(divide_up(places, chunk));
+        statistics_kernel<T><<<blocks, threads, 0, stream>>>(*args, vectors, places, chunk, parts);
+        if (const int code = launched(name)) return code;
+        merge_kernel<<<static_cast<unsigned>(args->groups), WARP, 0, stream>>>(*args, places, chunk, blocks, parts, statistics);
+        if (const int code = launched(name)) return code;
+        const int64_t total = args->frames * args->height * args->latent_width * vectors;
+        norm_kernel<T><<<static_cast<unsigned>(divide_up(total, WANTED_THREADS)), WANTED_THREADS, 0, stream>>>(
+            *args, vectors, total, statistics);
+        return launched(name);
+    });
+}

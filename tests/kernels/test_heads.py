@@ -1,0 +1,173 @@
+"""head_norm and head_norm_int8: the reference against PyTorch, the kernels against the reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from animegamer_kernels import Heads, Int8Outputs, Library, head_norm, head_norm_int8, int8_workspace
+from animegamer_rt.models.denoiser import HEAD_NORM_EPSILON
+from kernel_results import Outputs, assert_close, assert_codes_close
+
+
+@dataclass(frozen=True)
+class Case:
+    batch: int
+    tokens: int
+    heads: int
+    width: int
+    dtype: torch.dtype = torch.float32
+    query_group: int = 1
+    key_group: int = 1
+
+    def __str__(self) -> str:
+        sizes = "x".join(map(str, (self.batch, self.tokens, self.heads, self.width)))
+        return f"{sizes}-{str(self.dtype).removeprefix('torch.')}-{self.query_group}-{self.key_group}"
+
+
+CASES = (
+    Case(1, 1, 1, 4),
+    Case(1, 1, 1, 8, torch.bfloat16, 32, 64),
+    Case(2, 7, 3, 16, torch.float16, 1, 4),
+    Case(2, 65, 5, 64, torch.bfloat16, 32, 64),
+    Case(1, 259, 2, 128, torch.float32, 128, 16),
+    Case(2, 300, 3, 64, torch.float16, 128, 64),
+    Case(1, 3, 30, 64, torch.bfloat16, 2, 3),
+    Case(1, 5, 1, 256, torch.float16, 2, 1),
+)
+FULL = Case(2, 6976, 30, 64, torch.bfloat16, 32, 64)
+
+
+def inputs(case: Case) -> tuple[Tensor, Tensor]:
+    """qkv, and the four vectors of the norms [4, width]. Keys have a mean over tokens, which smoothing is for."""
+    random = torch.Generator().manual_seed(case.tokens)
+    qkv = torch.randn((case.batch, case.tokens, 3, case.heads, case.width), generator=random)
+    qkv[:, :, 1] += 3 * torch.randn((case.batch, 1, case.heads, case.width), generator=random)
+    return (2 * qkv + 1).to(case.dtype), torch.randn((4, case.width), generator=random)
+
+
+def heads(case: Case, device: str) -> Heads:
+    qkv, vectors = (array.to(device) for array in inputs(case))
+    return Heads(qkv, *vectors, HEAD_NORM_EPSILON)
+
+
+def run(case: Case, library: Library, device: str, head_major: bool) -> dict[str, Tensor]:
+    given, out = heads(case, device), Outputs(device)
+    sizes = (case.batch, case.tokens, case.heads, case.width)
+    if head_major:
+        major = (case.batch, case.heads, case.tokens, case.width)
+        arrays = [out.new(name, major, case.dtype).transpose(1, 2) for name in ("query", "key", "value")]
+    else:
+        arrays = [out.new(name, sizes, case.dtype) for name in ("query", "key", "value")]
+    head_norm(library, given, *arrays)
+    return out.read()
+
+
+def run_int8(case: Case, library: Library, device: str) -> dict[str, Tensor]:
+    given, out = heads(case, device), Outputs(device)
+    rows = (case.batch, case.heads)
+    outputs = Int8Outputs(
+        out.new("query", (*rows, case.tokens, case.width), torch.int8),
+        out.new("key", (*rows, case.tokens, case.width), torch.int8),
+        out.new("query_scales", (*rows, -(-case.tokens // case.query_group)), torch.float32),
+        out.new("key_scales", (*rows, -(-case.tokens // case.key_group)), torch.float32),
+        out.new("key_mean", (*rows, case.width), torch.float32),
+        torch.empty(int8_workspace(library, given), dtype=torch.uint8, device=device),
+    )
+    head_norm_int8(library, given, outputs, case.query_group, case.key_group)
+    return out.read()
+
+
+def truth(case: Case) -> dict[str, Tensor]:
+    """float64 [B, heads, S, width] each, by PyTorch's own LayerNorm."""
+    qkv, (query_weight, query_bias, key_weight, key_bias) = inputs(case)
+    query, key, value = qkv.double().permute(2, 0, 3, 1, 4).unbind(0)
+    size = (case.width,)
+    return {
+        "query": functional.layer_norm(query, size, query_weight.double(), query_bias.double(), HEAD_NORM_EPSILON),
+        "key": functional.layer_norm(key, size, key_weight.double(), key_bias.double(), HEAD_NORM_EPSILON),
+        "value": value,
+    }
+
+
+def truth_int8(case: Case) -> dict[str, Tensor]:
+    exact, found = truth(case), {}
+    found["key_mean"] = exact["key"].mean(dim=2)
+    exact["key"] = exact["key"] - found["key_mean"][:, :, None]
+    for name, group in (("query", case.query_group), ("key", case.key_group)):
+        groups = exact[name].split(group, dim=2)
+        scales = torch.stack([part.abs().amax(dim=(2, 3)) / 127 for part in groups], dim=2).clamp(min=1e-30 / 127)
+        found[f"{name}_scales"] = scales
+        apart = torch.cat([part / scales[:, :, i, None, None] for i, part in enumerate(groups)], dim=2)
+        found[name] = apart.round().to(torch.int8)
+    return found
+
+
+def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor], roundings: int) -> None:
+    assert found.keys() == expected.keys()
+    for name, array in found.items():
+        if array.dtype == torch.int8:
+            assert_codes_close(name, array, expected[name])
+        else:
+            assert_close(name, array, expected[name], roundings)
+
+
+@pytest.mark.parametrize("head_major", [False, True], ids=["token_major", "head_major"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_reference_is_pytorchs_result(library: Library, case: Case, head_major: bool) -> None:
+    expected = truth(case)
+    if not head_major:
+        expected = {name: array.transpose(1, 2) for name, array in expected.items()}
+    assert_same(run(case, library, "cpu", head_major), expected, roundings=2)
+
+
+# With one token all keys are their own mean, and what is left of them is rounding.
+@pytest.mark.parametrize("case", [case for case in CASES if case.tokens > 1], ids=str)
+def test_int8_reference_is_pytorchs_result(library: Library, case: Case) -> None:
+    assert_same(run_int8(case, library, "cpu"), truth_int8(case), roundings=4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("head_major", [False, True], ids=["token_major", "head_major"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_kernel_is_the_references_result(library: Library, case: Case, head_major: bool) -> None:
+    assert_same(run(case, library, "cuda", head_major), run(case, library, "cpu", head_major), roundings=3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", [case for case in CASES if case.tokens > 1], ids=str)
+def test_int8_kernel_is_the_references_result(library: Library, case: Case) -> None:
+    assert_same(run_int8(case, library, "cuda"), run_int8(case, library, "cpu"), roundings=16)
+
+
+@pytest.mark.gpu
+def test_full_size_kernels_agree_with_pytorch(library: Library) -> None:
+    expected = truth(FULL)
+    assert_same(run(FULL, library, "cuda", head_major=True), expected, roundings=3)
+    assert_same(run_int8(FULL, library, "cuda"), truth_int8(FULL), roundings=16)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_heads_are_normalised_where_they_lie(library: Library, device: str) -> None:
+    case = CASES[3]
+    given, expected = heads(case, device), truth(case)
+    head_norm(library, given, given.qkv[:, :, 0], given.qkv[:, :, 1])
+    for part, name in enumerate(("query", "key", "value")):
+        assert_close(name, given.qkv[:, :, part].cpu(), expected[name].transpose(1, 2), roundings=3)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_attention_does_not_see_that_keys_were_smoothed(library: Library, device: str) -> None:
+    case, exact = CASES[5], truth(CASES[5])
+    found = run_int8(case, library, device)
+    query, key = (
+        found[name].double() * found[f"{name}_scales"].double().repeat_interleave(group, 2)[:, :, : case.tokens, None]
+        for name, group in (("query", case.query_group), ("key", case.key_group))
+    )
+    attended = functional.scaled_dot_product_attention(query, key, exact["value"])
+    expected = functional.scaled_dot_product_attention(exact["query"], exact["key"], exact["value"])
+    assert float((attended - expected).norm() / expected.norm()) < 0.03

@@ -1,0 +1,151 @@
+"""pixels and spatial_norm: the references against the vae decoder's own modules, the kernels against the references."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from animegamer_export.vae import pixels as exported_pixels
+from animegamer_kernels import Library, SpatialNorm, pixels, spatial_norm, spatial_norm_workspace
+from animegamer_rt.backends.contract import PIXEL_FORMATS
+from animegamer_rt.models.vae import NORM_EPSILON, LatentNorm, VaeSize
+from kernel_results import Outputs, assert_close
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("interleaved", [False, True], ids=["planar", "interleaved"])
+@pytest.mark.parametrize("flip", [False, True], ids=["upright", "flipped"])
+@pytest.mark.parametrize("pixel_format", PIXEL_FORMATS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_bytes_are_the_exported_decoders(
+    library: Library, device: str, interleaved: bool, flip: bool, pixel_format: str, dtype: torch.dtype
+) -> None:
+    random = torch.Generator().manual_seed(0)
+    frames = (1.2 * torch.randn((3, 2, 5, 24), generator=random)).to(dtype)
+    frames[:, 0, 0, :4] = torch.tensor([-1.0, 1.0, 0.0, float("inf")])
+    order = PIXEL_FORMATS[pixel_format]
+    expected = exported_pixels(frames.float().transpose(0, 1), torch.tensor(order), torch.tensor([flip]))
+    x = frames.permute(1, 2, 3, 0).contiguous() if interleaved else frames
+    outputs = Outputs(device)
+    out = outputs.new("out", expected.shape, torch.uint8)
+    pixels(library, x.to(device), out, order, flip, interleaved)
+    assert torch.equal(outputs.read()["out"], expected)
+
+
+@dataclass(frozen=True)
+class Case:
+    """x [frames, height, width, channels], latent [latent_frames, latent_height, latent_width]."""
+
+    frames: int
+    height: int
+    width: int
+    channels: int
+    latent: tuple[int, int, int]
+    dtype: torch.dtype = torch.float32
+    groups: int = 32
+    mean: float = 0.0
+
+    def __str__(self) -> str:
+        sizes = "x".join(map(str, (self.frames, self.height, self.width, self.channels)))
+        return f"{sizes}-{self.groups}-of-{'x'.join(map(str, self.latent))}-{str(self.dtype).removeprefix('torch.')}"
+
+
+CASES = (
+    Case(1, 1, 1, 8, (1, 1, 1), torch.bfloat16, groups=2),
+    Case(1, 2, 3, 4, (1, 2, 3), groups=1),
+    Case(3, 2, 6, 512, (3, 2, 3), torch.float16),
+    Case(5, 4, 4, 256, (3, 2, 2), torch.bfloat16),
+    Case(9, 6, 8, 128, (3, 3, 1), torch.bfloat16),
+    Case(4, 3, 10, 64, (2, 1, 2), torch.float16, groups=8),
+    Case(8, 16, 24, 24, (2, 2, 3), groups=3, mean=100.0),
+    Case(2, 3, 3, 2048, (2, 3, 3), torch.float32),
+    Case(9, 24, 36, 128, (3, 3, 18), torch.float16, mean=30.0),
+)
+FULL = Case(9, 480, 720, 128, (3, 60, 90), torch.bfloat16)
+
+
+def inputs(case: Case) -> tuple[Tensor, ...]:
+    """x, scale and shift at the latent's places, weight and bias."""
+    random = torch.Generator().manual_seed(case.channels)
+    x = torch.randn((case.frames, case.height, case.width, case.channels), generator=random)
+    # Every channel has a mean of its own beside the common one.
+    x += torch.randn(case.channels, generator=random) + case.mean
+    maps = torch.randn((2, *case.latent, case.channels), generator=random)
+    vectors = torch.randn((2, case.channels), generator=random)
+    return x.to(case.dtype), *maps.to(case.dtype), *vectors
+
+
+def run(case: Case, library: Library, device: str) -> Tensor:
+    x, scale, shift, weight, bias = (array.to(device) for array in inputs(case))
+    outputs = Outputs(device)
+    out = outputs.new("out", x.shape, case.dtype)
+    given = SpatialNorm(x, scale, shift, weight, bias, out, case.groups, NORM_EPSILON)
+    workspace = torch.empty(spatial_norm_workspace(library, given), dtype=torch.uint8, device=device)
+    spatial_norm(library, SpatialNorm(x, scale, shift, weight, bias, out, case.groups, NORM_EPSILON, workspace))
+    return outputs.read()["out"]
+
+
+class Given(torch.nn.Module):
+    """Stands for a projection of the latent whose result is known."""
+
+    def __init__(self, projected: Tensor) -> None:
+        super().__init__()
+        self.projected = projected
+
+    def forward(self, latent: Tensor) -> Tensor:
+        return self.projected
+
+
+def truth(case: Case) -> Tensor:
+    """By the decoder's own LatentNorm in float64, [frames, height, width, channels]."""
+    x, scale, shift, weight, bias = (array.double() for array in inputs(case))
+
+    def channels_first(array: Tensor) -> Tensor:
+        return array.permute(3, 0, 1, 2)[None]
+
+    module = LatentNorm(case.channels, VaeSize(latent_channels=1, norm_groups=case.groups)).double()
+    module.norm.weight, module.norm.bias = torch.nn.Parameter(weight), torch.nn.Parameter(bias)
+    module.scale, module.shift = Given(channels_first(scale)), Given(channels_first(shift))
+    with torch.no_grad():
+        out = functional.silu(module(channels_first(x), torch.zeros(1)))
+    return out[0].permute(1, 2, 3, 0)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_reference_is_the_decoders_norm(library: Library, case: Case) -> None:
+    assert_close("out", run(case, library, "cpu"), truth(case), roundings=2)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_kernel_is_the_references_result(library: Library, case: Case) -> None:
+    # __expf is 2 units of float32 wide, and a mean of 100 leaves the values that much fewer digits.
+    assert_close("out", run(case, library, "cuda"), run(case, library, "cpu"), roundings=3 + int(case.mean))
+
+
+@pytest.mark.gpu
+def test_full_size_kernel_agrees_with_pytorch(library: Library) -> None:
+    x, scale, shift, weight, bias = (array.cuda().float() for array in inputs(FULL))
+    planar = x.permute(3, 0, 1, 2)[None]
+    normed = functional.group_norm(planar, FULL.groups, weight, bias, NORM_EPSILON)[0].permute(1, 2, 3, 0)
+    times = torch.tensor([0, 1, 1, 1, 1, 2, 2, 2, 2], device="cuda")
+    gain, offset = (array[times].repeat_interleave(8, 1).repeat_interleave(8, 2) for array in (scale, shift))
+    expected = functional.silu(normed * gain + offset)
+    assert_close("out", run(FULL, library, "cuda"), expected.cpu(), roundings=4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_norm_may_overwrite_what_it_read(library: Library, device: str) -> None:
+    case = CASES[4]
+    x, scale, shift, weight, bias = (array.to(device) for array in inputs(case))
+    expected = run(case, library, device)
+    workspace = torch.empty(1 << 20, dtype=torch.uint8, device=device)
+    spatial_norm(library, SpatialNorm(x, scale, shift, weight, bias, x, case.groups, NORM_EPSILON, workspace))
+    assert torch.equal(x.cpu(), expected)
