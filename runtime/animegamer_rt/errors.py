@@ -34,7 +34,7 @@ class AnimeGamerError(Exception):
     """Base of all errors of this project.
 
     `what` happened, `where` (a file, an option, a turn), what was `found`, what was `expected`, and what to `do`.
-    `str(error)` joins them in one line; a server sends `code`, the text and `do` apart.
+    `str(error)` joins them in one line, `text` all but `do`: a server sends `code`, `text` and `do` apart.
     """
 
     code: str = "error"
@@ -53,16 +53,16 @@ class AnimeGamerError(Exception):
         self.found = found
         self.expected = expected
         self.do = do
-        super().__init__(self._text())
+        super().__init__(self.text if do is None else f"{self.text}; {do}")
 
-    def _text(self) -> str:
+    @property
+    def text(self) -> str:
+        """What happened, where, what was found and what was expected."""
         text = self.what if self.where is None else f"{self.where}: {self.what}"
         if self.found is not None:
             text += f"; found {self.found}"
         if self.expected is not None:
             text += f"; expected {self.expected}"
-        if self.do is not None:
-            text += f"; {self.do}"
         return text
 
 

@@ -12,6 +12,7 @@ def test_message_says_what_where_found_expected_and_what_to_do() -> None:
     error = AnimeGamerError("cut short", where="a.onnx", found="3 bytes", expected="9 bytes", do="copy it again")
     assert str(error) == "a.onnx: cut short; found 3 bytes; expected 9 bytes; copy it again"
     assert (error.what, error.do) == ("cut short", "copy it again")
+    assert error.text == "a.onnx: cut short; found 3 bytes; expected 9 bytes"
 
 
 def test_every_error_is_in_the_tree_drawn_and_has_a_code_of_its_own() -> None:

@@ -169,7 +169,8 @@ def test_missing_shots_are_predicted_again_to_the_same_frames(front: Front) -> N
 
 def test_an_export_is_the_game_of_play(front: Front, game: dict[str, Any], tmp_path: Path) -> None:
     _, log, _ = play_game(front)
-    wanted = {"kind": "export", "folder": str(tmp_path / "out"), "seed": SEED, "history_turns": WINDOW, "log": log}
+    wanted = {"kind": "export", "folder": str(tmp_path / "out"), "seed": SEED, "history_turns": WINDOW}
+    wanted |= {"log": log, "seeds": [SEED] * len(log)}
     *progress, end = front.play(Message("job", wanted, id="e", session="s"))
     assert {message.type for message in progress} == {"progress"}
     assert end.type == "finished" and end.parent == "e"
@@ -343,29 +344,29 @@ def in_a_thread(bundle: Bundle, denoiser: fakes.FakeDenoiser) -> Iterator[Front]
             assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("wish", [{"id": "j"}, {"session": "s", "turn": 1}])
-def test_no_step_is_begun_after_a_cancel(bundle: Bundle, wish: dict[str, Any]) -> None:
-    denoiser = Stoppable()
+def told_in_the_second_step(bundle: Bundle, denoiser: Stoppable, message: Message) -> list[Message]:
+    """What a turn says when the worker gets a message in the middle of its second step."""
     with in_a_thread(bundle, denoiser) as front:
         front.send(turn_job(TEXTS[0]))
         assert denoiser.reached.wait(PATIENCE_S)
-        front.send(Message("cancel", **wish))
+        front.send(message)
         denoiser.let_go.set()
-        messages = list(front.answers())
-        assert [message.type for message in messages] == ["state", "progress", "failed"]
-        assert messages[-1].fields["code"] == "cancelled"
-        assert len(denoiser.steps) == 2
+        return list(front.answers())
+
+
+@pytest.mark.parametrize("wish", [{"id": "j"}, {"session": "s", "turn": 1}])
+def test_no_step_is_begun_after_a_cancel(bundle: Bundle, wish: dict[str, Any]) -> None:
+    denoiser = Stoppable()
+    messages = told_in_the_second_step(bundle, denoiser, Message("cancel", **wish))
+    assert [message.type for message in messages] == ["state", "progress", "failed"]
+    assert messages[-1].fields["code"] == "cancelled"
+    assert len(denoiser.steps) == 2
 
 
 @pytest.mark.parametrize("wish", [{"id": "another"}, {"session": "s", "turn": 2}, {"session": "t", "turn": 1}])
 def test_a_cancel_of_something_else_stops_nothing(bundle: Bundle, wish: dict[str, Any]) -> None:
-    denoiser = Stoppable()
-    with in_a_thread(bundle, denoiser) as front:
-        front.send(turn_job(TEXTS[0]))
-        assert denoiser.reached.wait(PATIENCE_S)
-        front.send(Message("cancel", **wish))
-        denoiser.let_go.set()
-        assert list(front.answers())[-1].type == "finished"
+    messages = told_in_the_second_step(bundle, Stoppable(), Message("cancel", **wish))
+    assert messages[-1].type == "finished"
 
 
 def test_an_error_that_nobody_thought_of_ends_the_job_only(bundle: Bundle, caplog: pytest.LogCaptureFixture) -> None:

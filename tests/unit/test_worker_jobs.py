@@ -237,7 +237,8 @@ def test_a_shot_of_another_bundle_is_refused(rooms: Rooms) -> None:
 
 def export_job(front: Front, folder: Path, **changes: object) -> Message:
     wanted = {"kind": "export", "folder": str(folder), "seed": front.seed, "history_turns": front.window}
-    return Message("job", {**wanted, "log": front.log, "shots": [], **changes}, id="j2", session="s1")
+    wanted |= {"log": front.log, "seeds": [front.seed] * len(front.log)}
+    return Message("job", {**wanted, **changes}, id="j2", session="s1")
 
 
 def exported(rooms: Rooms, job: Message) -> tuple[list[Message], dict[str, Any]]:

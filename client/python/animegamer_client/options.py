@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import zmq
@@ -50,16 +50,7 @@ class Options:
 
     def hello(self) -> Message:
         """The first message on each connection."""
-        fields = {
-            "versions": [MAJOR],
-            "client": CLIENT_NAME,
-            "pixel_format": self.pixel_format,
-            "flip": self.flip,
-            "codec": self.codec,
-            "jpeg_quality": self.jpeg_quality,
-            "clip": self.clip,
-        }
-        return Message("hello", fields)
+        return Message("hello", {"versions": [MAJOR], "client": CLIENT_NAME, **asdict(self)})
 
 
 def addresses(address: str) -> tuple[str, str]:

@@ -87,7 +87,7 @@ class Screen:
         if medians:
             self.say(f"seconds   {', '.join(medians)}  (medians of the last turns)")
 
-    def error(self, error: ClientError | OSError | str) -> None:
+    def error(self, error: ClientError) -> None:
         """Say what went wrong."""
         self.say(f"error: {error}", "error")
 

@@ -49,7 +49,7 @@ class Client:
         """Send an error."""
         code = error.code if error.code in CODES else "internal"
         self.metrics.error(code)
-        fields: dict[str, Any] = {"code": code, "text": _text(error), **({"do": error.do} if error.do else {})}
+        fields: dict[str, Any] = {"code": code, "text": error.text, **({"do": error.do} if error.do else {})}
         self.send(Message("error", fields, parent=parent, session=session, turn=turn))
 
 
@@ -81,9 +81,3 @@ class Clients:
             if client.outbox.gone:
                 del self._clients[key]
         return waiting
-
-
-def _text(error: AnimeGamerError) -> str:
-    """The error's text without its `do`, which is sent apart."""
-    text = str(error)
-    return text.removesuffix(f"; {error.do}") if error.do else text

@@ -142,7 +142,7 @@ class Turns:
         if job.kind == "export":
             job.folder = job.folder or _next_folder(self._options.state / EXPORTS, job.session)
             turns = self._store.turns(job.session, 1, session.turns)
-            fields |= {"kind": "export", "folder": str(job.folder), "seed": session.seed, "first": 0, "shots": []}
+            fields |= {"kind": "export", "folder": str(job.folder), "seed": session.seed}
             fields |= {"log": [_log_row(turn) for turn in turns], "seeds": [turn.seed for turn in turns]}
             return Message("job", fields, id=job.id, session=job.session)
         assert job.turn is not None
@@ -233,8 +233,7 @@ def _worker_error(job: Job, message: Message) -> AnimeGamerError:
     if code == "cancelled":
         return _ended(job.ending or "cancelled")
     log.error("the worker failed a job: %s: %s", code, text)
-    do = message.fields.get("do")
-    return ProtocolError(text.removesuffix(f"; {do}"), code=code, do=None if do is None else str(do))
+    return ProtocolError(text, code=code, do=message.fields.get("do"))
 
 
 def _log_row(turn: StoredTurn) -> list[Any]:

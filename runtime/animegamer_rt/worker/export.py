@@ -26,18 +26,17 @@ def render_game(rooms: Rooms, message: Message, _: Callable[[], None]) -> Genera
     """`progress` after every denoise step (its `step` counts whole turns), then `finished`. Raises AnimeGamerError."""
     job, answers = read_job(ExportJob, message), Answers(message)
     manifest, size, turns = rooms.bundle.manifest, rooms.bundle.manifest.geometry, len(job.log)
-    seeds = job.seeds or (job.seed,) * turns
-    if len(seeds) != turns:
-        raise SessionError("the job has not one seed a turn", found=len(seeds), expected=turns)
+    if len(job.seeds) != turns:
+        raise SessionError("the job has not one seed a turn", found=len(job.seeds), expected=turns)
     session = Session.start(rooms.bundle, job.seed, job.history_turns)
-    folder = GameFolder(Path(job.folder), manifest.name, rooms.plan_name, job.seed, job.fps or size.fps)
+    folder = GameFolder(Path(job.folder), manifest.name, rooms.plan_name, job.seed, size.fps)
     files, started = [folder.game_path], time.perf_counter()
 
     def progress(written: int, begun: float = 0.0) -> Message:
         seconds_left = (time.perf_counter() - started) / (written + begun) * (turns - written - begun)
         return answers.progress(written, turns, seconds_left)
 
-    for turn, ((text, *_strengths), seed) in enumerate(zip(job.log, seeds, strict=True), 1):
+    for turn, ((text, *_strengths), seed) in enumerate(zip(job.log, job.seeds, strict=True), 1):
         folder.check_room(size.frames * size.height * size.width * 3)
         session.seed, frames = seed, []
         for event in run_turn(rooms, session, Instruction(text)):

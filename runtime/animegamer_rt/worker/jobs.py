@@ -57,15 +57,14 @@ class TurnJob:
 class ExportJob:
     """Render all turns of `log` into a folder, as `animegamer-rt play` would have written them.
 
-    seeds: one a turn, for a game that branched off one of another seed; none if all turns have the game's own.
+    seeds: one a turn, as a game may have branched off one of another seed.
     """
 
     folder: str
     seed: int
     history_turns: int
     log: tuple[Row, ...]
-    seeds: tuple[int, ...] = ()
-    fps: int | None = None
+    seeds: tuple[int, ...]
 
 
 def read_job(kind: type[Record], message: Message) -> Record:

@@ -73,15 +73,15 @@ class Worker:
                     self._stop_if_cancelled(job)
                     self._send(message)
         except TurnCancelled as error:
-            self._fail(job, error.code, "the turn was cancelled", None)
+            self._fail(job, error.code, error.text)
         except AnimeGamerError as error:
             log.warning("job %s failed: %s", job.message.id, error)
-            self._fail(job, error.code, str(error), error.do)
+            self._fail(job, error.code, error.text, error.do)
         except Exception as error:  # the engines are whole, and the next job is another player's
             log.exception("job %s failed", job.message.id)
-            self._fail(job, "internal", f"{type(error).__name__}: {error}", None)
+            self._fail(job, "internal", f"{type(error).__name__}: {error}")
 
-    def _fail(self, job: _Waiting, code: str, text: str, do: str | None) -> None:
+    def _fail(self, job: _Waiting, code: str, text: str, do: str | None = None) -> None:
         fields: Mapping[str, Any] = {"code": code, "text": text} | ({"do": do} if do else {})
         self._send(Answers(job.message).note("failed", fields))
 

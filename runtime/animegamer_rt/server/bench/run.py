@@ -15,7 +15,6 @@ from typing import Any
 import zmq
 
 from ...bundle import Bundle, open_bundle
-from ...chart import read_records
 from ...chart_wire import lines, write_wire_chart
 from ...clip import make_folder
 from ...machine import heading, machine, write_record
@@ -71,8 +70,7 @@ def bench_wire(options: WireBench) -> int:
         print(line)
     path = write_record(options.results, f"{name}-wire", record)
     print(f"record: {path}")
-    newest = read_records(options.results, "wire")[-1]
-    print(f"plot:   {write_wire_chart(options.results / 'wire.svg', newest)}")
+    print(f"plot:   {write_wire_chart(options.results / 'wire.svg', record)}")
     print(json.dumps(record))
     return 0
 
