@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from ...bundle import Bundle
 from ...config import read_record
 from ...errors import BackendError
+from ...manifest import Geometry
 from ...models.denoiser import Denoiser as DenoiserNetwork
 from ...models.denoiser import DenoiserSize
 from ...models.encoder import Encoder as EncoderNetwork
@@ -41,6 +43,18 @@ Graphs = Literal["step", "turn", "off"]
 """What one CUDA graph holds: a step of a kind, or a whole turn (no progress inside it then); `off` runs eagerly."""
 
 Size = TypeVar("Size")
+Network = TypeVar("Network", bound=nn.Module)
+
+
+@dataclass(frozen=True, slots=True)
+class Networks:
+    """The networks of a turn with their weights; unconditional [226, D] is the constant shot of the unguided row."""
+
+    predictor: PredictorNetwork
+    denoiser: DenoiserNetwork
+    decoder: VaeDecoder
+    unconditional: Tensor
+    encoder: EncoderNetwork | None = None
 
 
 def open_engines(
@@ -56,46 +70,55 @@ def open_engines(
     bundle's parts are of a kind or size that this cannot run.
     """
     place = open_place(device, precision, graphs != "off")
+    plans = [DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans]
+    return assemble(place, read_networks(bundle, place), bundle.manifest.geometry, plans, graphs, compiled)
+
+
+def read_networks(bundle: Bundle, place: Place) -> Networks:
+    """The networks of a bundle, weights as stored, on the device. Raises BackendError."""
     parts, sizes = bundle.manifest.parts, bundle.manifest.sizes
     _refuse_quantised(bundle)
-
-    def send(tensor: Tensor) -> Tensor:
-        return tensor.to(place.device)
 
     def size(kind: type[Size], name: str) -> Size:
         if name not in sizes:
             raise BackendError(f"the bundle does not say the sizes of its {name}", where=bundle.folder)
         return read_record(kind, sizes[name], f"{bundle.folder}: sizes of {name}")
 
-    geometry = bundle.manifest.geometry
+    def send(tensor: Tensor) -> Tensor:
+        return tensor.to(place.device)
+
     with torch.device("meta"):
         predictor = PredictorNetwork(size(PredictorSize, "predictor"))
         denoiser = DenoiserNetwork(size(DenoiserSize, "denoiser"))
         decoder = VaeDecoder(size(VaeSize, "decoder"))
+        encoder = EncoderNetwork(size(EncoderSize, "encoder")) if "encoder" in parts else None
     load_predictor(predictor, read_weights(bundle.part_path("predictor_prefill")), send)
     unconditional = load_denoiser(denoiser, read_weights(bundle.part_path("denoiser")), send)
     load_vae(decoder, read_weights(bundle.part_path("vae_first")), send)
-    encoder = None
-    if "encoder" in parts:
-        with torch.device("meta"):
-            encoder_network = EncoderNetwork(size(EncoderSize, "encoder"))
-        load_encoder(encoder_network, read_weights(bundle.part_path("encoder")), send)
-        encoder = Encoder(place, settled(encoder_network, place.dtype))
-    transformer = Transformer(settled(denoiser, place.dtype), place.dtype)
+    if encoder is not None:
+        load_encoder(encoder, read_weights(bundle.part_path("encoder")), send)
+    return Networks(predictor, denoiser, decoder, unconditional, encoder)
+
+
+def assemble(
+    place: Place,
+    networks: Networks,
+    geometry: Geometry,
+    plans: Sequence[DenoisePlan],
+    graphs: Graphs = "step",
+    compiled: bool = False,
+) -> Engines:
+    """The parts over networks that are there; they are brought to the place's type, not copied."""
+    transformer = Transformer(settled(networks.denoiser, place.dtype), place.dtype)
     if compiled:
         transformer.compile()
-    plans = [DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans]
+    whole_turns = max(len(plan) for plan in plans) if graphs == "turn" else 0
+    timesteps = [step.timestep for plan in plans for step in plan]
     return Engines(
-        Predictor(place, settled(predictor, place.dtype), geometry.window_tokens),
-        Denoiser(
-            place,
-            transformer,
-            unconditional,
-            [step.timestep for plan in plans for step in plan],
-            max(len(plan) for plan in plans) if graphs == "turn" else 0,
-        ),
-        Vae(place, settled(decoder, place.dtype), geometry.latent_height, geometry.latent_width),
-        encoder,
+        Predictor(place, settled(networks.predictor, place.dtype), geometry.window_tokens),
+        Denoiser(place, transformer, networks.unconditional, timesteps, whole_turns),
+        Vae(place, settled(networks.decoder, place.dtype), geometry.latent_height, geometry.latent_width),
+        None if networks.encoder is None else Encoder(place, settled(networks.encoder, place.dtype)),
         f"torch {torch.__version__} in {str(place.dtype).removeprefix('torch.')} on {place.words}",
     )
 
@@ -113,7 +136,7 @@ def open_place(device: str, precision: str | None, captures: bool) -> Place:
     raise BackendError("unknown device", found=repr(device), expected="cpu or cuda")
 
 
-def settled(network: nn.Module, dtype: torch.dtype) -> Any:
+def settled(network: Network, dtype: torch.dtype) -> Network:
     """The network in evaluation mode and in this type, weight by weight; embeddings of numbers stay float32."""
     for name, parameter in [*network.named_parameters(), *network.named_buffers()]:
         kept = torch.float32 if name.startswith(("time.", "motion.")) else dtype

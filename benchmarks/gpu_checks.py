@@ -1,0 +1,189 @@
+"""What must hold before a time means anything: recorded answers of the reference, onnxruntime's answers, equal graphs.
+
+Used by gpu.py. Every check is a record of its error and of what is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from animegamer_export.parity import decoding, diffusion
+from animegamer_export.parity.fixtures import open_folder
+from animegamer_rt.backends import torch as backend
+from animegamer_rt.backends.contract import Engines
+from animegamer_rt.backends.torch.decoder import decode
+from animegamer_rt.backends.torch.transformer import Transformer
+from animegamer_rt.bundle import Bundle
+from animegamer_rt.errors import AnimeGamerError
+from animegamer_rt.prompt import PastTurn, Prompter
+from animegamer_rt.schedule import DenoisePlan
+from animegamer_rt.state import GameState
+
+GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
+ALLOWED = {"fp32": 1e-3, "bf16": 3e-2, "fp16": 1e-2}
+"""Relative errors by precision; a mistake is far above, rounding below."""
+EXACT = 0.0
+SEED, SYNCED_STEPS = 11, 4
+
+Array = npt.NDArray[Any]
+Entry = dict[str, Any]
+
+
+def checks(bundle: Bundle, device: str) -> Iterator[Entry]:
+    """All checks, one after the other; what breaks one is its entry, and the others go on."""
+    precisions = ("fp32", "bf16", "fp16") if device == "cuda" else ("fp32",)
+    expected, source = answers_elsewhere(bundle)
+    groups: list[tuple[str, str, Callable[[], Iterator[Entry]]]] = []
+    for precision in precisions:
+        groups += [
+            ("recorded step", precision, partial(recorded_step, device, precision)),
+            ("recorded clip", precision, partial(recorded_clip, device, precision)),
+            (f"parts against {source}", precision, partial(against, expected, source, bundle, device, precision)),
+        ]
+    if device == "cuda":
+        groups.append(("graphs", "bf16", partial(same_under_graphs, bundle, device)))
+        groups.append(("no waiting", "bf16", partial(no_waiting, bundle, device)))
+    for what, precision, group in groups:
+        try:
+            yield from group()
+        except (RuntimeError, AnimeGamerError) as error:
+            yield {**entry(what, precision, float("inf"), EXACT), "broken": f"{type(error).__name__}: {error}"[:500]}
+
+
+def recorded_step(device: str, precision: str) -> Iterator[Entry]:
+    """A guided pair of the reference, as recorded in tests/golden."""
+    place, folder = backend.open_place(device, precision, False), open_folder(GOLDEN)
+    step = folder.sets["dit_step_a"]
+    denoiser, encoder = diffusion.networks(folder, step)
+    with place.use():
+        shots = torch.cat([encoder.unconditional()[None], step.tensor("aroutput")]).to(place.device, place.dtype)
+        network = Transformer(backend.settled(denoiser.to(place.device), place.dtype), place.dtype)
+        timestep, scope, latent = (step.tensor(key)[:1].to(place.device) for key in ("timesteps", "flow_idx", "x"))
+        v = network.v(latent, shots, network.modulations(timestep, scope)).cpu()
+    yield entry("recorded step", precision, relative(v.numpy(), step.tensor("output").numpy()), ALLOWED[precision])
+
+
+def recorded_clip(device: str, precision: str) -> Iterator[Entry]:
+    """A clip of the reference's decoder, chunk by chunk, as recorded in tests/golden."""
+    place, folder = backend.open_place(device, precision, False), open_folder(GOLDEN)
+    clip = folder.sets["vae_decode_a"]
+    with place.use():
+        network = backend.settled(decoding.decoder(folder, clip).to(place.device), place.dtype)
+        latent = clip.tensor("latent")[0].permute(1, 2, 3, 0).to(place.device, place.dtype)
+        frames: list[torch.Tensor] = []
+        caches: list[torch.Tensor] | None = None
+        for start, end in clip.entry("chunks", list):
+            kept: list[torch.Tensor] = []
+            frames.append(decode(network, latent[start:end].contiguous(), caches, partial(keep, kept)))
+            caches = kept
+        found = torch.cat(frames).float().permute(3, 0, 1, 2)[None].cpu().numpy()
+    yield entry("recorded clip", precision, relative(found, clip.tensor("output").numpy()), ALLOWED[precision])
+
+
+def keep(kept: list[torch.Tensor], cache: torch.Tensor) -> None:
+    """Takes a copy of a cache."""
+    kept.append(cache.clone())
+
+
+def against(expected: dict[str, Array], source: str, bundle: Bundle, device: str, precision: str) -> Iterator[Entry]:
+    """Every output of every part of the bundle."""
+    engines = backend.open_engines(bundle, device, precision)
+    list(answers(bundle, engines))  # the second round is the one with graphs
+    for name, values in answers(bundle, engines):
+        yield entry(f"{name} against {source}", precision, relative(values, expected[name]), ALLOWED[precision])
+
+
+def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, Array]]:
+    """(part.output, values) of every part, on inputs that depend on the bundle's sizes alone."""
+    geometry, random = bundle.manifest.geometry, np.random.default_rng(SEED)
+    shape = (1, geometry.latent_frames, geometry.latent_channels, geometry.latent_height, geometry.latent_width)
+    shot = random.standard_normal((geometry.shot_tokens, geometry.shot_width), dtype=np.float32)
+    prompter, text = Prompter.from_bundle(bundle), bundle.manifest.world.examples[0]
+    prefill = engines.predictor.prefill(
+        prompter.write(text, [PastTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
+    )
+    yield "predictor.shot", prefill.shot
+    yield "predictor.logits", prefill.logits
+    cache = prefill.cache
+    for number in range(3):
+        tokens = np.array([prompter.strength_ids[number], *prompter.between_slots[number]], np.int64)
+        logits, cache = engines.predictor.extend(tokens, cache)
+        yield f"predictor.logits {number + 2}", logits
+    latent = denoised(
+        engines, DenoisePlan.from_dict(bundle.plan("fast")), shot, random.standard_normal(shape, np.float32)
+    )
+    yield "denoiser.latent", latent
+    first, caches = engines.vae.first(np.ascontiguousarray(latent[:, :3]), (2, 1, 0, 3), True)
+    yield "vae.first", first
+    yield "vae.next", engines.vae.next(np.ascontiguousarray(latent[:, 3:]), caches, (2, 1, 0, 3), True)
+
+
+def denoised(engines: Engines, plan: DenoisePlan, shot: Array, start: Array) -> Array:
+    """The latent of a whole plan."""
+    random = np.random.default_rng(SEED)
+    denoising = engines.denoiser.begin(start, shot, 10.0)
+    for step, coefficients in zip(plan, plan.coefficients(), strict=True):
+        noise = random.standard_normal(start.shape, dtype=np.float32)
+        denoising.step(coefficients, float(step.timestep), step.rows, noise)
+    return denoising.latent()
+
+
+def answers_elsewhere(bundle: Bundle) -> tuple[dict[str, Array], str]:
+    """What onnxruntime says on the CPU, or where it is not installed, the same parts on the CPU in float32."""
+    try:
+        from animegamer_rt.backends import onnxruntime
+    except ModuleNotFoundError:
+        return dict(answers(bundle, backend.open_engines(bundle, "cpu", "fp32"))), "torch on the CPU"
+    return dict(answers(bundle, onnxruntime.open_engines(bundle))), "onnxruntime on the CPU"
+
+
+def same_under_graphs(bundle: Bundle, device: str) -> Iterator[Entry]:
+    """Running eagerly, graphs of steps and graphs of turns: the same bytes."""
+    eager = dict(answers(bundle, backend.open_engines(bundle, device, "bf16", "off")))
+    modes: tuple[backend.Graphs, ...] = ("step", "turn")
+    for mode in modes:
+        engines = backend.open_engines(bundle, device, "bf16", mode)
+        for _ in range(3):
+            found = dict(answers(bundle, engines))
+        worst = max(relative(values, eager[name]) for name, values in found.items())
+        yield entry(f"graphs of a {mode} against running eagerly", "bf16", worst, EXACT)
+
+
+def no_waiting(bundle: Bundle, device: str) -> Iterator[Entry]:
+    """Steps of a turn under torch's own alarm for host synchronisation."""
+    engines, geometry = backend.open_engines(bundle, device, "bf16"), bundle.manifest.geometry
+    shape = (1, geometry.latent_frames, geometry.latent_channels, geometry.latent_height, geometry.latent_width)
+    plan = DenoisePlan.from_dict(bundle.plan("fast"))
+    start, shot = np.zeros(shape, np.float32), np.zeros((geometry.shot_tokens, geometry.shot_width), np.float32)
+    for _ in range(2):
+        denoised(engines, plan, shot, start)
+    denoising, waited = engines.denoiser.begin(start, shot, 10.0), ""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for step, coefficients in list(zip(plan, plan.coefficients(), strict=True))[:SYNCED_STEPS]:
+            denoising.step(coefficients, float(step.timestep), step.rows, start)
+    except RuntimeError as error:
+        waited = str(error)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    yield {**entry("no host synchronisation between steps", "bf16", float(bool(waited)), EXACT), "waited": waited}
+
+
+def relative(found: Array, expected: Array) -> float:
+    """Norm of the difference over the norm of what is expected; infinite for other shapes."""
+    if found.shape != expected.shape:
+        return float("inf")
+    exact = expected.astype(np.float64)
+    return float(np.linalg.norm(found - exact) / max(float(np.linalg.norm(exact)), 1e-12))
+
+
+def entry(what: str, precision: str, error: float, allowed: float) -> Entry:
+    """One check; an error that is no number fails."""
+    return {"check": what, "precision": precision, "error": error, "allowed": allowed, "passed": error <= allowed}

@@ -1,0 +1,53 @@
+"""The PyTorch parts on a GPU: near the CPU's answers, the same bytes under graphs, nothing in a turn waits for the GPU.
+
+These have not been run yet: no GPU was at hand when they were written.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from test_torch_parts import PLAN, SHAPE, Turn, answers, engines, frames, noise, prompt
+
+from animegamer_rt.backends.torch.place import CudaPlace
+
+pytestmark = pytest.mark.gpu
+
+ALLOWED = {torch.float32: 1e-3, torch.bfloat16: 4e-2, torch.float16: 5e-3}
+
+
+@pytest.mark.parametrize("dtype", list(ALLOWED))
+def test_parts_answer_as_on_the_cpu(dtype: torch.dtype) -> None:
+    part, exact, turn, given, latent = engines(CudaPlace(dtype)), engines(), Turn(), prompt(2), noise(*SHAPE)
+    for _ in range(3):
+        pairs = [(turn.latents(part)[0], turn.latents(exact)[0]), (frames(part, latent), frames(exact, latent))]
+        pairs += zip(answers(part, given), answers(exact, given), strict=True)
+        for found, expected in pairs:
+            difference = np.linalg.norm(found.astype(np.float64) - expected)
+            assert difference <= ALLOWED[dtype] * np.linalg.norm(expected.astype(np.float64))
+
+
+@pytest.mark.parametrize("whole_turns", [0, len(PLAN)])
+def test_graphs_give_the_bytes_of_running_eagerly(whole_turns: int) -> None:
+    graphs, eager = engines(CudaPlace(torch.bfloat16), whole_turns), engines(CudaPlace(torch.bfloat16, captures=False))
+    for scope in (0.5, 10.0, 40.0, 2.5):
+        turn, given, latent = Turn(scope), prompt(1, seed=int(scope)), noise(*SHAPE)
+        np.testing.assert_array_equal(turn.latents(graphs)[0], turn.latents(eager)[0])
+        for found, expected in zip(answers(graphs, given), answers(eager, given), strict=True):
+            np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(frames(graphs, latent), frames(eager, latent))
+
+
+def test_no_step_of_a_turn_waits_for_the_gpu() -> None:
+    part, turn = engines(CudaPlace(torch.bfloat16)), Turn()
+    for _ in range(2):
+        turn.latents(part)
+    denoising = part.denoiser.begin(turn.start, turn.shot, turn.scope)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for step, coefficients, drawn in zip(PLAN, PLAN.coefficients(), turn.noises, strict=True):
+            denoising.step(coefficients, float(step.timestep), step.rows, drawn)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert np.isfinite(denoising.latent()).all()
