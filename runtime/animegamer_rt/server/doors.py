@@ -87,8 +87,9 @@ class Doors:
         socket.maxmsgsize = MOST_FRAME_BYTES
         socket.sndbuf = socket.rcvbuf = SOCKET_BYTES
         socket.ipv6 = ":" in host
-        # A peer that vanished without a word (a cable, a sleeping laptop) is noticed within about a minute.
-        socket.tcp_keepalive, socket.tcp_keepalive_idle, socket.tcp_keepalive_intvl = 1, 30, 10
+        # A peer that vanished without a word (a cable, a sleeping laptop) is noticed within a minute: 30 s + 3 x 10 s.
+        socket.tcp_keepalive, socket.tcp_keepalive_idle = 1, 30
+        socket.tcp_keepalive_intvl, socket.tcp_keepalive_cnt = 10, 3
         if self.keys is not None:
             socket.curve_server = True
             socket.curve_publickey, socket.curve_secretkey = self.keys.public, self.keys.secret

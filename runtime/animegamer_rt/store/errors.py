@@ -29,7 +29,7 @@ class StoreFullError(StoreError):
 
 
 class UnknownSessionError(StoreError):
-    """No session of that id or token: never opened here, or removed by a quota."""
+    """No session of that id or token: never opened here, or removed for its age or a quota."""
 
     code = "unknown_session"
 

@@ -30,7 +30,7 @@ CODES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Send `hello`, then the request again.",
         ),
         "unknown_session": (
-            "No session of that id or token: mistyped, or removed by the server's quota.",
+            "No session of that id or token: mistyped, or removed by the server for its age or its quota.",
             "Open a new session.",
         ),
         "wrong_token": ("The token is not this session's.", "Send the token that `opened` carried."),
@@ -50,7 +50,10 @@ CODES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Wait for its `done`, or send `cancel` on the control socket.",
         ),
         "busy": ("The queue is full.", "Try again after some seconds."),
-        "too_many_sessions": ("The server keeps as many sessions as it may.", "Close one, or try again later."),
+        "too_many_sessions": (
+            "As many sessions are in use, or as many players connected, as the server allows.",
+            "Close one, or try again later.",
+        ),
         "rate_limited": (
             "More turns a minute than `welcome.limits.turns_a_minute`.",
             "Wait, then send the turn again with the same `turn_id`.",

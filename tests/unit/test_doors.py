@@ -1,0 +1,35 @@
+"""The front's sockets: what PROTOCOL.md promises of a network that breaks, and a port that is half taken."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+from animegamer_rt.errors import ServerError
+from animegamer_rt.server.doors import Doors
+from animegamer_rt.server.options import ServeOptions
+
+PROTOCOL = (Path(__file__).parents[2] / "client" / "PROTOCOL.md").read_text(encoding="utf-8")
+
+
+def test_a_broken_network_is_noticed_within_the_minute_that_the_protocol_names() -> None:
+    assert re.search(r"notices a broken network within about a minute, by TCP keep-alive", PROTOCOL)
+    doors = Doors(ServeOptions(port=0))
+    try:
+        for door in (doors.turns, doors.control):
+            assert door.tcp_keepalive == 1
+            assert door.tcp_keepalive_idle + door.tcp_keepalive_intvl * door.tcp_keepalive_cnt <= 60
+    finally:
+        doors.close()
+
+
+def test_both_ports_are_had_or_none() -> None:
+    free = Doors(ServeOptions(port=0))
+    free.close()
+    with socket.create_server(("127.0.0.1", free.port + 1)):
+        with pytest.raises(ServerError, match=f"port {free.port + 1}: the port is in use"):
+            Doors(ServeOptions(port=free.port))
+        socket.create_server(("127.0.0.1", free.port)).close()
