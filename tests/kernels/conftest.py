@@ -5,19 +5,25 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from animegamer_kernels import Library, open_library
-from animegamer_kernels.library import FILE_NAME
+from animegamer_kernels.library import FILE_NAME, Arguments
+from kernel_results import Kernels
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 # Kept between runs, so that only what changed is compiled again.
 BUILD = ROOT / "build" / "kernels-test"
 COMPILERS = tuple(filter(None, (os.environ.get("CXX"), "c++", "g++", "clang++")))
+CUDA_HOMES = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda", "/usr/lib/cuda", "/usr")
+CUDA_INCLUDE = next(
+    (Path(home, "include") for home in filter(None, CUDA_HOMES) if Path(home, "include", "cuda_fp8.h").is_file()), None
+)
 left_out: dict[str, int] = {}
 
 
@@ -30,6 +36,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if HERE in item.path.parents:
             if not builds:
                 reason = "CMake or a C++ compiler is missing"
+            elif "emulated" in item.name and CUDA_INCLUDE is None:
+                reason = "CUDA's headers are missing, which come with nvcc"
             elif item.get_closest_marker("gpu") and not torch.cuda.is_available():
                 reason = "PyTorch finds no NVIDIA GPU"
         if reason is None:
@@ -47,15 +55,57 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"tests/kernels: {count} tests left out: {reason}")
 
 
+def build(source: Path, folder: Path, *options: str) -> Path:
+    """Configures and builds; the library's file."""
+    for command in (
+        ["cmake", "-S", str(source), "-B", str(folder), "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON", *options],
+        ["cmake", "--build", str(folder), "--parallel", "2"],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return folder / FILE_NAME
+
+
 @pytest.fixture(scope="session")
 def library() -> Library:
     """The library as this machine can build it: with nvcc the CUDA operators too, without it the references alone."""
     architectures = "native" if torch.cuda.is_available() else "80-real"
-    configure = ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON"]
-    for command in (
-        [*configure, f"-DCMAKE_CUDA_ARCHITECTURES={architectures}"],
-        ["cmake", "--build", str(BUILD), "--parallel", "2"],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-    return open_library(BUILD / FILE_NAME)
+    return open_library(build(ROOT, BUILD, f"-DCMAKE_CUDA_ARCHITECTURES={architectures}"))
+
+
+class Emulated(Library):
+    """The kernels themselves on host memory: where a reference would be called, the kernel's own code is."""
+
+    def call_as_is(self, name: str, arguments: Arguments, stream: int | None) -> int:
+        return super().call_as_is(name, arguments, stream or 0)
+
+
+@pytest.fixture(scope="session")
+def emulated() -> Kernels:
+    """The kernels' own code for fibers of one processor; emulation/cuda_runtime.h says what that shows."""
+    folder = BUILD / "emulation"
+    command = [sys.executable, str(HERE / "emulation" / "translate.py"), str(ROOT / "kernels" / "csrc")]
+    subprocess.run([*command, str(folder / "translated")], check=True)
+    return Kernels(Emulated(build(HERE / "emulation", folder, f"-DCUDA_INCLUDE={CUDA_INCLUDE}")), "cpu")
+
+
+@pytest.fixture(scope="session")
+def reference(library: Library) -> Kernels:
+    """The plain references."""
+    return Kernels(library, "cpu")
+
+
+@pytest.fixture(scope="session")
+def gpu(library: Library) -> Kernels:
+    """The kernels on a GPU."""
+    return Kernels(library, "cuda")
+
+
+def places(request: pytest.FixtureRequest) -> Kernels:
+    found: Kernels = request.getfixturevalue(request.param)
+    return found
+
+
+ON_GPU = pytest.param("gpu", marks=pytest.mark.gpu)
+kernels = pytest.fixture(params=["emulated", ON_GPU], name="kernels")(places)
+operators = pytest.fixture(params=["reference", "emulated", ON_GPU], name="operators")(places)

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from animegamer_kernels import Library, StepOutputs, guided_step
+from animegamer_kernels import StepOutputs, guided_step
 from animegamer_rt.models.denoiser import DenoiserSize, Head
 from animegamer_rt.models.step import advance
-from kernel_results import Outputs, assert_close
+from kernel_results import Kernels, Outputs, assert_close
 
 LATENTS = ("next_latent", "x0", "next_difference")
 # signal, sigma, guidance - 1, reuse, c_latent, c_x0, c_x0_prev, c_noise
@@ -51,7 +51,8 @@ def inputs(case: Case) -> tuple[Tensor, ...]:
     return first, *(torch.randn(latent, generator=random) for _ in range(4)), torch.tensor(COEFFICIENTS)
 
 
-def run(case: Case, library: Library, device: str) -> dict[str, Tensor]:
+def run(case: Case, operators: Kernels) -> dict[str, Tensor]:
+    library, device = operators.library, operators.device
     given, out = [array.to(device) for array in inputs(case)], Outputs(device)
     latents = [out.new(name, given[1].shape, torch.float32) for name in LATENTS]
     patches = out.new("next_patches", (1, *given[0].shape[1:]), case.dtype)
@@ -87,21 +88,20 @@ def assert_same(case: Case, found: dict[str, Tensor], expected: dict[str, Tensor
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_reference_is_the_models_step(library: Library, case: Case) -> None:
-    assert_same(case, run(case, library, "cpu"), truth(case), roundings=2)
+def test_reference_is_the_models_step(reference: Kernels, case: Case) -> None:
+    assert_same(case, run(case, reference), truth(case), roundings=2)
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_kernel_is_the_references_result(library: Library, case: Case) -> None:
-    assert_same(case, run(case, library, "cuda"), run(case, library, "cpu"), roundings=3)
+def test_kernel_is_the_references_result(reference: Kernels, kernels: Kernels, case: Case) -> None:
+    assert_same(case, run(case, kernels), run(case, reference), roundings=3)
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def test_a_step_may_overwrite_what_it_read(library: Library, device: str) -> None:
+def test_a_step_may_overwrite_what_it_read(operators: Kernels) -> None:
+    library, device = operators.library, operators.device
     case = CASES[3]
     patches, latent, x0_prev, noise, difference, coefficients = (array.to(device) for array in inputs(case))
-    expected = run(case, library, device)
+    expected = run(case, operators)
     guided_step(
         library, patches, latent, x0_prev, noise, difference, coefficients, StepOutputs(latent, x0_prev, difference)
     )

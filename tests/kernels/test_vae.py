@@ -10,23 +10,22 @@ from torch import Tensor
 from torch.nn import functional
 
 from animegamer_export.vae import pixels as exported_pixels
-from animegamer_kernels import Library, SpatialNorm, pixels, spatial_norm, spatial_norm_workspace
+from animegamer_kernels import SpatialNorm, pixels, spatial_norm, spatial_norm_workspace
 from animegamer_rt.backends.contract import PIXEL_FORMATS
 from animegamer_rt.models.vae import NORM_EPSILON, LatentNorm, VaeSize
-from kernel_results import Outputs, assert_close
+from kernel_results import Kernels, Outputs, assert_close
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("interleaved", [False, True], ids=["planar", "interleaved"])
 @pytest.mark.parametrize("flip", [False, True], ids=["upright", "flipped"])
 @pytest.mark.parametrize("pixel_format", PIXEL_FORMATS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_bytes_are_the_exported_decoders(
-    library: Library, device: str, interleaved: bool, flip: bool, pixel_format: str, dtype: torch.dtype
+    operators: Kernels, interleaved: bool, flip: bool, pixel_format: str, dtype: torch.dtype
 ) -> None:
+    library, device = operators.library, operators.device
     random = torch.Generator().manual_seed(0)
     frames = (1.2 * torch.randn((3, 2, 5, 24), generator=random)).to(dtype)
     frames[:, 0, 0, :4] = torch.tensor([-1.0, 1.0, 0.0, float("inf")])
@@ -82,7 +81,8 @@ def inputs(case: Case) -> tuple[Tensor, ...]:
     return x.to(case.dtype), *maps.to(case.dtype), *vectors
 
 
-def run(case: Case, library: Library, device: str) -> Tensor:
+def run(case: Case, operators: Kernels) -> Tensor:
+    library, device = operators.library, operators.device
     x, scale, shift, weight, bias = (array.to(device) for array in inputs(case))
     outputs = Outputs(device)
     out = outputs.new("out", x.shape, case.dtype)
@@ -119,33 +119,32 @@ def truth(case: Case) -> Tensor:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_reference_is_the_decoders_norm(library: Library, case: Case) -> None:
-    assert_close("out", run(case, library, "cpu"), truth(case), roundings=2)
+def test_reference_is_the_decoders_norm(reference: Kernels, case: Case) -> None:
+    assert_close("out", run(case, reference), truth(case), roundings=2)
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_kernel_is_the_references_result(library: Library, case: Case) -> None:
-    # __expf is 2 units of float32 wide, and a mean of 100 leaves the values that much fewer digits.
-    assert_close("out", run(case, library, "cuda"), run(case, library, "cpu"), roundings=3 + int(case.mean))
+def test_kernel_is_the_references_result(reference: Kernels, kernels: Kernels, case: Case) -> None:
+    # A mean of 100 leaves the values that much fewer digits.
+    assert_close("out", run(case, kernels), run(case, reference), roundings=3 + int(case.mean))
 
 
 @pytest.mark.gpu
-def test_full_size_kernel_agrees_with_pytorch(library: Library) -> None:
+def test_full_size_kernel_agrees_with_pytorch(gpu: Kernels) -> None:
     x, scale, shift, weight, bias = (array.cuda().float() for array in inputs(FULL))
     planar = x.permute(3, 0, 1, 2)[None]
     normed = functional.group_norm(planar, FULL.groups, weight, bias, NORM_EPSILON)[0].permute(1, 2, 3, 0)
     times = torch.tensor([0, 1, 1, 1, 1, 2, 2, 2, 2], device="cuda")
     gain, offset = (array[times].repeat_interleave(8, 1).repeat_interleave(8, 2) for array in (scale, shift))
     expected = functional.silu(normed * gain + offset)
-    assert_close("out", run(FULL, library, "cuda"), expected.cpu(), roundings=4)
+    assert_close("out", run(FULL, gpu), expected.cpu(), roundings=4)
 
 
-@pytest.mark.parametrize("device", DEVICES)
-def test_norm_may_overwrite_what_it_read(library: Library, device: str) -> None:
+def test_norm_may_overwrite_what_it_read(operators: Kernels) -> None:
+    library, device = operators.library, operators.device
     case = CASES[4]
     x, scale, shift, weight, bias = (array.to(device) for array in inputs(case))
-    expected = run(case, library, device)
+    expected = run(case, operators)
     workspace = torch.empty(1 << 20, dtype=torch.uint8, device=device)
     spatial_norm(library, SpatialNorm(x, scale, shift, weight, bias, x, case.groups, NORM_EPSILON, workspace))
     assert torch.equal(x.cpu(), expected)

@@ -1,0 +1,103 @@
+// Stands where CUDA's own header would, so that a C++ compiler builds the kernels' sources for threads of one processor.
+//
+// A block's threads are fibers that run in turn and change places only at barriers, shuffles and warp reductions; blocks
+// follow one another. Every second block runs its threads backwards, so that a missing barrier shows. What a real GPU
+// leaves undefined, a warp operation that not all 32 threads reach, or a barrier that some never do, ends the program.
+// It does not know memory spaces, speed or rounding of the GPU's own functions.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <type_traits>
+
+#undef __device__
+#undef __global__
+#undef __shared__
+#undef __forceinline__
+#undef __launch_bounds__
+#define __device__
+#define __global__
+#define __shared__ static
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+
+namespace emulation {
+// Runs `thread` once for every thread of every block.
+void launch(const std::function<void()>& thread, dim3 grid, dim3 block, std::size_t = 0, void* = nullptr);
+void block_barrier();
+// Gives a value to the other threads of the warp; returns all 32 of them, valid until this thread's next exchange but one.
+const uint64_t* warp_exchange(uint64_t value);
+unsigned lane();
+
+template <typename T>
+uint64_t bits(T value) {
+    static_assert(sizeof(T) <= sizeof(uint64_t));
+    uint64_t to = 0;
+    std::memcpy(&to, &value, sizeof value);
+    return to;
+}
+
+template <typename T>
+T value(uint64_t bits) {
+    T to;
+    std::memcpy(&to, &bits, sizeof to);
+    return to;
+}
+}  // namespace emulation
+
+inline void __syncthreads() { emulation::block_barrier(); }
+
+inline void whole_warp(unsigned mask) {
+    if (mask != ~0u) std::abort();
+}
+
+template <typename T>
+T __shfl_xor_sync(unsigned mask, T value, int distance) {
+    whole_warp(mask);
+    return emulation::value<T>(emulation::warp_exchange(emulation::bits(value))[emulation::lane() ^ distance]);
+}
+
+template <typename T>
+T __shfl_down_sync(unsigned mask, T value, int distance) {
+    whole_warp(mask);
+    const uint64_t* all = emulation::warp_exchange(emulation::bits(value));
+    return emulation::value<T>(all[std::min(31u, emulation::lane() + distance)]);
+}
+
+inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
+    whole_warp(mask);
+    const uint64_t* all = emulation::warp_exchange(value);
+    return static_cast<unsigned>(*std::max_element(all, all + 32));
+}
+
+inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+inline float __expf(float x) { return std::exp(x); }
+inline unsigned __float_as_uint(float x) { return static_cast<unsigned>(emulation::bits(x)); }
+inline float __uint_as_float(unsigned x) { return emulation::value<float>(x); }
+inline int __float2int_rn(float x) {
+    return std::isnan(x) ? 0 : static_cast<int>(std::nearbyint(std::fmax(-2147483648.0, std::fmin(2147483647.0, x))));
+}
+
+template <typename A, typename B>
+std::common_type_t<A, B> min(A a, B b) {
+    return b < a ? b : a;
+}
+template <typename A, typename B>
+std::common_type_t<A, B> max(A a, B b) {
+    return a < b ? b : a;
+}
+
+// CUDA's own functions that the kernels' launches call are defined in emulation.cpp.
+template <typename Kernel>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, int, std::size_t) {
+    return *blocks = 2, cudaSuccess;
+}

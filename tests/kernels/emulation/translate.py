@@ -1,0 +1,46 @@
+"""Copies CUDA sources with each launch `kernel<<<grid, block, ..>>>(arguments);` as a call of emulation::launch.
+
+`python translate.py SOURCES TARGET`. It does not know C++ beyond launches and balanced parentheses.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+LAUNCH = re.compile(r"(\w+(?:<[\w\s(),]+>)?)<<<(.*?)>>>\(", re.DOTALL)
+
+
+def closing(text: str, begin: int) -> int:
+    """Index of the parenthesis that closes the one just before `begin`."""
+    depth = 1
+    for at in range(begin, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        if depth == 0:
+            return at
+    raise ValueError("a launch whose parentheses do not close")
+
+
+def translate(text: str) -> str:
+    """The source with every launch as a call."""
+    while found := LAUNCH.search(text):
+        end = closing(text, found.end())
+        call = f"emulation::launch([&] {{ {found[1]}({text[found.end() : end]}); }}, {found[2]})"
+        text = text[: found.start()] + call + text[end + 1 :]
+    return text
+
+
+def main(sources: Path, target: Path) -> None:
+    """Writes only what changed, so that a build recompiles no more than it must."""
+    target.mkdir(parents=True, exist_ok=True)
+    for path in sorted([*sources.glob("*.cu"), *sources.glob("*.cuh")]):
+        name = path.name if path.suffix == ".cuh" else f"{path.name}.cpp"
+        text = translate(path.read_text(encoding="utf-8"))
+        written = target / name
+        if not written.is_file() or written.read_text(encoding="utf-8") != text:
+            written.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
