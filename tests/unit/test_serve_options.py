@@ -53,7 +53,7 @@ def test_every_option_reaches_the_server() -> None:
         ({"turn_deadline_s": 0.0}, "--turn-deadline: out of range"),
         ({"keep_days": -1.0}, "--keep-days: out of range"),
         ({"quota_gib": float("nan")}, "--quota-gib: out of range"),
-        ({"engines": "fixed:soon"}, "--engines: unknown engines; found 'fixed:soon'; expected onnxruntime or fixed"),
+        ({"engines": "fixed:soon"}, "--engines: unknown engines; found 'fixed:soon'; expected onnxruntime, torch"),
         ({"engines": "fixed:1e3"}, "--engines: unknown engines"),
     ],
 )

@@ -26,6 +26,7 @@ from animegamer_rt.pipeline import Rooms, open_rooms, run_turn
 from animegamer_rt.schedule import even_plan
 from animegamer_rt.session import Session
 from animegamer_rt.state import Instruction
+from animegamer_rt.worker import __main__ as worker
 
 PSNR_DB = 45.0
 TOLERANCES = {"predictor_prefill": 1e-5, "predictor_extend": 1e-5, "denoiser": 1e-4}
@@ -124,6 +125,14 @@ def test_torch_that_is_not_there_is_named(bundle: Bundle, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(BackendError, match=r"PyTorch is not installed; run: pip install 'torch>=2\.9'"):
         choose.open_engines(bundle, "torch-cpu")
+
+
+@pytest.mark.parametrize("name", ["torch", "tensorrt"])
+def test_a_server_can_be_told_to_run_them(bundle: Bundle, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(choose, "open_engines", lambda bundle, device: asked.append((bundle, device)))
+    worker._engines(name, None, None)(bundle)
+    assert asked == [(bundle, name)]
 
 
 def test_playing_on_a_cpu_imports_no_torch() -> None:

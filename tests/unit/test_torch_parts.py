@@ -77,16 +77,17 @@ def reference() -> Engines:
 
 def engines(place: Place | None = None, whole_turns: int = 0, plan: DenoisePlan = PLAN) -> Engines:
     place = place or Place()
-    predictor, denoiser, encoder, decoder = networks()
-    with torch.no_grad():
-        unconditional = encoder.unconditional()
-    transformer = Transformer(settled(denoiser, place.dtype), place.dtype)
-    return Engines(
-        PredictorPart(place, settled(predictor, place.dtype), WINDOW),
-        DenoiserPart(place, transformer, unconditional, [step.timestep for step in plan], whole_turns),
-        Vae(place, settled(decoder, place.dtype), 4, 6),
-        EncoderPart(place, settled(encoder, place.dtype)),
-    )
+    with place.use():
+        predictor, denoiser, encoder, decoder = (settled(net.to(place.device), place.dtype) for net in networks())
+        unconditional = networks()[2].unconditional()
+        return Engines(
+            PredictorPart(place, predictor, WINDOW),
+            DenoiserPart(
+                place, Transformer(denoiser, place.dtype), unconditional, [step.timestep for step in plan], whole_turns
+            ),
+            Vae(place, decoder, 4, 6),
+            EncoderPart(place, encoder),
+        )
 
 
 def prompt(history_turns: int, words: int = 5, seed: int = 0) -> Prompt:

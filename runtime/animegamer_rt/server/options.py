@@ -66,7 +66,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--host", help="address to serve on; any but loopback needs --keys and --allow (default: %(default)s)")
     add("--keys", type=Path, metavar="DIR", help="folder with server.key_secret; encrypts (see: keys new)")
     add("--allow", type=Path, metavar="DIR", help="folder of the public keys (*.key) of the clients let in")
-    add("--engines", help="onnxruntime, or fixed:SECONDS for turns of a fixed cost (default: %(default)s)")
+    add("--engines", help="onnxruntime, torch or tensorrt (GPU), fixed:SECONDS to try a client (default: %(default)s)")
     add("--threads", type=int, help="cores the engines may use (default: all)")
     add("--block-list", type=Path, metavar="FILE", help="words and phrases that no instruction may hold, a line each")
     add("--queue", type=int, help="most turns that wait (default: %(default)s)")
@@ -117,6 +117,6 @@ def check(options: ServeOptions) -> None:
         if value is not None and not low <= value <= high:
             option = "--turn-deadline" if name == "turn_deadline_s" else "--" + name.replace("_", "-")
             raise ConfigError("out of range", where=option, found=value, expected=f"{low:g} to {high:g}")
-    if not re.fullmatch(r"onnxruntime|fixed:\d+(\.\d+)?", options.engines):
-        expected = "onnxruntime or fixed:SECONDS"
+    if not re.fullmatch(r"onnxruntime|torch|tensorrt|fixed:\d+(\.\d+)?", options.engines):
+        expected = "onnxruntime, torch, tensorrt or fixed:SECONDS"
         raise ConfigError("unknown engines", where="--engines", found=repr(options.engines), expected=expected)

@@ -84,7 +84,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--front", required=True, help="where the front process listens: tcp://127.0.0.1:PORT")
     parser.add_argument("--bundle", required=True, help="the bundle, by name or folder")
     parser.add_argument("--plan", help="its denoise plan; by default its own choice")
-    parser.add_argument("--engines", default="onnxruntime", help="onnxruntime, or fixed:SECONDS (only wait)")
+    parser.add_argument(
+        "--engines", default="onnxruntime", help="onnxruntime, torch, tensorrt, or fixed:SECONDS (only wait)"
+    )
     parser.add_argument("--threads", type=int, help="threads of the engines; by default one a core")
     return parser.parse_args(arguments)
 
@@ -96,11 +98,15 @@ def _engines(name: str, plan: str | None, threads: int | None) -> OpenEngines:
         from ..backends import onnxruntime
 
         return lambda bundle: onnxruntime.open_engines(bundle, threads=threads)
+    if name in ("torch", "tensorrt"):
+        from ..backends import choose
+
+        return lambda bundle: choose.open_engines(bundle, name)
     if kind == "fixed" and re.fullmatch(r"\d+(\.\d+)?", seconds):
         from . import fixed_cost
 
         return lambda bundle: fixed_cost.open_engines(bundle, float(seconds), plan)
-    raise ConfigError("unknown engines", found=repr(name), expected="onnxruntime or fixed:SECONDS")
+    raise ConfigError("unknown engines", found=repr(name), expected="onnxruntime, torch, tensorrt or fixed:SECONDS")
 
 
 def _end_with_parent() -> None:

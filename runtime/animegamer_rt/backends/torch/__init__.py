@@ -92,11 +92,12 @@ def read_networks(bundle: Bundle, place: Place) -> Networks:
         denoiser = DenoiserNetwork(size(DenoiserSize, "denoiser"))
         decoder = VaeDecoder(size(VaeSize, "decoder"))
         encoder = EncoderNetwork(size(EncoderSize, "encoder")) if "encoder" in parts else None
-    load_predictor(predictor, read_weights(bundle.part_path("predictor_prefill")), send)
-    unconditional = load_denoiser(denoiser, read_weights(bundle.part_path("denoiser")), send)
-    load_vae(decoder, read_weights(bundle.part_path("vae_first")), send)
-    if encoder is not None:
-        load_encoder(encoder, read_weights(bundle.part_path("encoder")), send)
+    with place.use():
+        load_predictor(predictor, read_weights(bundle.part_path("predictor_prefill")), send)
+        unconditional = load_denoiser(denoiser, read_weights(bundle.part_path("denoiser")), send)
+        load_vae(decoder, read_weights(bundle.part_path("vae_first")), send)
+        if encoder is not None:
+            load_encoder(encoder, read_weights(bundle.part_path("encoder")), send)
     return Networks(predictor, denoiser, decoder, unconditional, encoder)
 
 
@@ -109,18 +110,23 @@ def assemble(
     compiled: bool = False,
 ) -> Engines:
     """The parts over networks that are there; they are brought to the place's type, not copied."""
-    transformer = Transformer(settled(networks.denoiser, place.dtype), place.dtype)
-    if compiled:
-        transformer.compile()
     whole_turns = max(len(plan) for plan in plans) if graphs == "turn" else 0
     timesteps = [step.timestep for plan in plans for step in plan]
-    return Engines(
-        Predictor(place, settled(networks.predictor, place.dtype), geometry.window_tokens),
-        Denoiser(place, transformer, networks.unconditional, timesteps, whole_turns),
-        Vae(place, settled(networks.decoder, place.dtype), geometry.latent_height, geometry.latent_width),
-        None if networks.encoder is None else Encoder(place, settled(networks.encoder, place.dtype)),
-        f"torch {torch.__version__} in {str(place.dtype).removeprefix('torch.')} on {place.words}",
-    )
+    # On the one stream, like everything: what another stream has written may not be there yet.
+    with place.use():
+        for network in (networks.predictor, networks.denoiser, networks.decoder, networks.encoder):
+            if network is not None:
+                settled(network, place.dtype)
+        transformer = Transformer(networks.denoiser, place.dtype)
+        if compiled:
+            transformer.compile()
+        return Engines(
+            Predictor(place, networks.predictor, geometry.window_tokens),
+            Denoiser(place, transformer, networks.unconditional, timesteps, whole_turns),
+            Vae(place, networks.decoder, geometry.latent_height, geometry.latent_width),
+            None if networks.encoder is None else Encoder(place, networks.encoder),
+            f"torch {torch.__version__} in {str(place.dtype).removeprefix('torch.')} on {place.words}",
+        )
 
 
 def open_place(device: str, precision: str | None, captures: bool) -> Place:

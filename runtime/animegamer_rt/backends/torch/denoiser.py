@@ -54,7 +54,7 @@ class Denoiser:
             self.motion_scope = place.zeros((1,), torch.float32)
             self.state = [place.zeros(self.shape, torch.float32) for _ in range(3)]
             self.shots = place.zeros((2, size.shot_tokens, size.hidden))
-            self.shots[0] = unconditional
+            self.shots[0].copy_(unconditional)
             self.inputs = _inputs(place.zeros, steps, self.shape)
             self.slots = [_inputs(place.staged, steps, self.shape) for _ in range(1 if whole_turns else SLOTS)]
         self.marks: list[object | None] = [None] * SLOTS

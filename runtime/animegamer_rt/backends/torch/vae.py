@@ -27,6 +27,10 @@ class Vae:
 
     def __init__(self, place: Place, network: VaeDecoder, latent_height: int, latent_width: int) -> None:
         self.place, self.network = place, network
+        for weight in network.parameters():
+            if weight.ndim == 5:
+                # In the layout of what it meets, or each convolution turns it first.
+                weight.data = weight.data.contiguous(memory_format=torch.channels_last_3d)
         scale = network.size.upscale
         channels, height, width = network.size.latent_channels, scale * latent_height, scale * latent_width
         with place.use():
