@@ -97,7 +97,13 @@ def main() -> int:
     variants = (
         [Variant("fp32", "off")]
         if options.device == "cpu"
-        else [Variant("bf16", "step"), Variant("bf16", "step", True), Variant("bf16", "turn"), Variant("bf16", "off")]
+        else [
+            Variant("bf16", "step"),
+            Variant("bf16", "step", True),
+            Variant("fp8", "step", True),
+            Variant("bf16", "turn"),
+            Variant("bf16", "off"),
+        ]
     )
     for size in options.size:
         for variant in variants:
@@ -119,7 +125,8 @@ def measure(report: Report, bundle: Bundle, size: str, variant: Variant, options
         place = backend.open_place(options.device, variant.precision, variant.graphs != "off")
         with place.use():
             networks = full_networks(place) if size == "full" else backend.read_networks(bundle, place)
-        engines = backend.assemble(place, networks, geometry, list(plans.values()), variant.graphs, variant.compiled)
+        fp8, steps = variant.precision == "fp8", list(plans.values())
+        engines = backend.assemble(place, networks, geometry, steps, variant.graphs, variant.compiled, fp8)
         about |= {"runs_on": engines.device, "open_seconds": round(time.perf_counter() - started, 2)}
         for name, plan in plans.items():
             if report.time_is_up:

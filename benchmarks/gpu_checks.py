@@ -19,6 +19,7 @@ from animegamer_export.parity.fixtures import open_folder
 from animegamer_rt.backends import torch as backend
 from animegamer_rt.backends.contract import Engines
 from animegamer_rt.backends.torch.decoder import decode
+from animegamer_rt.backends.torch.fp8 import use_fp8
 from animegamer_rt.backends.torch.transformer import Transformer
 from animegamer_rt.bundle import Bundle
 from animegamer_rt.errors import AnimeGamerError
@@ -27,8 +28,8 @@ from animegamer_rt.schedule import DenoisePlan
 from animegamer_rt.state import GameState
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
-ALLOWED = {"fp32": 1e-3, "bf16": 3e-2, "fp16": 1e-2}
-"""Relative errors by precision; a mistake is far above, rounding below."""
+ALLOWED = {"fp32": 1e-3, "bf16": 5e-2, "fp16": 1e-2, "fp8": 2e-1}
+"""Relative errors by precision, twice what the CPU shows after ten steps (docs/TORCH.md); a mistake is far above."""
 EXACT = 0.0
 SEED, SYNCED_STEPS = 11, 4
 
@@ -38,7 +39,7 @@ Entry = dict[str, Any]
 
 def checks(bundle: Bundle, device: str) -> Iterator[Entry]:
     """All checks, one after the other; what breaks one is its entry, and the others go on."""
-    precisions = ("fp32", "bf16", "fp16") if device == "cuda" else ("fp32",)
+    precisions = ("fp32", "bf16", "fp16", "fp8") if device == "cuda" else ("fp32",)
     expected, source = answers_elsewhere(bundle)
     groups: list[tuple[str, str, Callable[[], Iterator[Entry]]]] = []
     for precision in precisions:
@@ -64,7 +65,10 @@ def recorded_step(device: str, precision: str) -> Iterator[Entry]:
     denoiser, encoder = diffusion.networks(folder, step)
     with place.use():
         shots = torch.cat([encoder.unconditional()[None], step.tensor("aroutput")]).to(place.device, place.dtype)
-        network = Transformer(backend.settled(denoiser.to(place.device), place.dtype), place.dtype)
+        backend.settled(denoiser.to(place.device), place.dtype)
+        if precision == "fp8":
+            use_fp8(denoiser, place)
+        network = Transformer(denoiser, place.dtype)
         timestep, scope, latent = (step.tensor(key)[:1].to(place.device) for key in ("timesteps", "flow_idx", "x"))
         v = network.v(latent, shots, network.modulations(timestep, scope)).cpu()
     yield entry("recorded step", precision, relative(v.numpy(), step.tensor("output").numpy()), ALLOWED[precision])

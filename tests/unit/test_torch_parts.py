@@ -19,6 +19,7 @@ from animegamer_rt.backends.torch import Encoder as EncoderPart
 from animegamer_rt.backends.torch import settled
 from animegamer_rt.backends.torch.decoder import decode
 from animegamer_rt.backends.torch.denoiser import Denoiser as DenoiserPart
+from animegamer_rt.backends.torch.fp8 import LARGEST, RowwiseLinear, by_row, use_fp8
 from animegamer_rt.backends.torch.place import Place, Replays
 from animegamer_rt.backends.torch.predictor import ANSWER_TOKENS
 from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
@@ -75,11 +76,13 @@ def reference() -> Engines:
     return torch_engines.torch_engines(*networks())
 
 
-def engines(place: Place | None = None, whole_turns: int = 0, plan: DenoisePlan = PLAN) -> Engines:
+def engines(place: Place | None = None, whole_turns: int = 0, plan: DenoisePlan = PLAN, fp8: bool = False) -> Engines:
     place = place or Place()
     with place.use():
         predictor, denoiser, encoder, decoder = (settled(net.to(place.device), place.dtype) for net in networks())
         unconditional = networks()[2].unconditional()
+        if fp8:
+            use_fp8(denoiser, place)
         return Engines(
             PredictorPart(place, predictor, WINDOW),
             DenoiserPart(
@@ -351,3 +354,36 @@ def test_compiled_blocks_are_one_graph_each_and_the_same_network() -> None:
         unconditional = encoder.unconditional()
     part = DenoiserPart(place, network, unconditional, [step.timestep for step in PLAN])
     close(turn.latents(Engines(None, part, None))[0], turn.latents(engines())[0])  # type: ignore[arg-type]
+
+
+def test_rows_are_rounded_to_what_fp8_holds() -> None:
+    # Three bits of mantissa, scaled so that the largest is 448: sixteenths of a power of two are a tie at most.
+    rows, scales = by_row(torch.tensor([[448.0, -17.0, 0.5], [0.0, 0.0, 0.0], [-0.896, 0.448, 0.001]]))
+    assert rows.float().tolist() == [[448.0, -16.0, 0.5], [0.0, 0.0, 0.0], [-448.0, 224.0, 0.5]]
+    assert scales[0, 0] == 1.0 and scales[2, 0] == pytest.approx(0.002)
+    assert torch.isfinite(by_row(torch.full((1, 4), 3e38))[0].float()).all() and LARGEST == 448.0
+
+
+def test_product_in_fp8_is_that_of_pytorch() -> None:
+    random = torch.Generator().manual_seed(0)
+    linear = nn.Linear(64, 48)
+    x = torch.randn(32, 64, generator=random)
+    layer = RowwiseLinear(linear)
+    rows, scale = by_row(x)
+    expected = torch._scaled_mm(
+        rows, layer.weight.t(), scale_a=scale, scale_b=layer.scale.t(), out_dtype=torch.bfloat16
+    ).float()
+    with torch.no_grad():
+        found = layer(x[None])[0]
+        assert found.shape == (32, 48) and float((found - linear.bias - expected).abs().max()) < 0.02
+        assert 0 < float((found - linear(x)).norm() / linear(x).norm()) < 0.05
+
+
+def test_denoising_in_fp8_stays_near_and_runs_as_a_graph() -> None:
+    turn, place = Turn(), TapePlace()
+    exact, found = turn.latents(engines())[0], turn.latents(engines(fp8=True))[0]
+    assert 0 < np.linalg.norm(found - exact) < 0.1 * np.linalg.norm(exact)
+    part = engines(place, fp8=True)
+    for _ in range(2):
+        np.testing.assert_array_equal(turn.latents(part)[0], found)
+    assert place.captured == 2

@@ -84,9 +84,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--front", required=True, help="where the front process listens: tcp://127.0.0.1:PORT")
     parser.add_argument("--bundle", required=True, help="the bundle, by name or folder")
     parser.add_argument("--plan", help="its denoise plan; by default its own choice")
-    parser.add_argument(
-        "--engines", default="onnxruntime", help="onnxruntime, torch, tensorrt, or fixed:SECONDS (only wait)"
-    )
+    parser.add_argument("--engines", default="onnxruntime", help="onnxruntime, torch, tensorrt or fixed:SECONDS")
     parser.add_argument("--threads", type=int, help="threads of the engines; by default one a core")
     return parser.parse_args(arguments)
 

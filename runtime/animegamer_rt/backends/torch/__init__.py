@@ -28,6 +28,7 @@ from ...models.vae import VaeDecoder, VaeSize
 from ...schedule import DenoisePlan
 from ..contract import Engines, FloatArray
 from .denoiser import Denoiser
+from .fp8 import use_fp8
 from .names import load_denoiser, load_encoder, load_predictor, load_vae
 from .onnx_weights import read_weights
 from .place import CudaPlace, Place
@@ -35,7 +36,13 @@ from .predictor import Predictor
 from .transformer import Transformer
 from .vae import Vae
 
-PRECISIONS: Mapping[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+PRECISIONS: Mapping[str, torch.dtype] = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp8": torch.bfloat16,
+}
+"""Precision -> the type of arithmetic. fp8 is bfloat16 but for the large products of the denoiser's blocks."""
 READ = ("fp32", "fp16", "bf16")
 """Precisions of a bundle's parts whose weights can be read here; quantised ones cannot."""
 
@@ -71,7 +78,8 @@ def open_engines(
     """
     place = open_place(device, precision, graphs != "off")
     plans = [DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans]
-    return assemble(place, read_networks(bundle, place), bundle.manifest.geometry, plans, graphs, compiled)
+    networks, fp8 = read_networks(bundle, place), precision == "fp8"
+    return assemble(place, networks, bundle.manifest.geometry, plans, graphs, compiled, fp8)
 
 
 def read_networks(bundle: Bundle, place: Place) -> Networks:
@@ -108,6 +116,7 @@ def assemble(
     plans: Sequence[DenoisePlan],
     graphs: Graphs = "step",
     compiled: bool = False,
+    fp8: bool = False,
 ) -> Engines:
     """The parts over networks that are there; they are brought to the place's type, not copied."""
     whole_turns = max(len(plan) for plan in plans) if graphs == "turn" else 0
@@ -117,6 +126,8 @@ def assemble(
         for network in (networks.predictor, networks.denoiser, networks.decoder, networks.encoder):
             if network is not None:
                 settled(network, place.dtype)
+        if fp8:
+            use_fp8(networks.denoiser, place)
         transformer = Transformer(networks.denoiser, place.dtype)
         if compiled:
             transformer.compile()
@@ -125,7 +136,7 @@ def assemble(
             Denoiser(place, transformer, networks.unconditional, timesteps, whole_turns),
             Vae(place, networks.decoder, geometry.latent_height, geometry.latent_width),
             None if networks.encoder is None else Encoder(place, networks.encoder),
-            f"torch {torch.__version__} in {str(place.dtype).removeprefix('torch.')} on {place.words}",
+            f"torch {torch.__version__} in {_type_words(place, fp8)} on {place.words}",
         )
 
 
@@ -163,6 +174,10 @@ class Encoder:
             features = (self._place.send(part).to(self._place.dtype) for part in (text_features, image_features))
             shot: FloatArray = self._place.receive(self._network(*features)[0].float()).numpy()
         return shot
+
+
+def _type_words(place: Place, fp8: bool) -> str:
+    return str(place.dtype).removeprefix("torch.") + (" and FP8" if fp8 else "")
 
 
 def _refuse_quantised(bundle: Bundle) -> None:
