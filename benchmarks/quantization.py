@@ -32,7 +32,6 @@ TRIED: Mapping[str, tuple[str, ...]] = {
 }
 SENSITIVE: Mapping[str, tuple[str, str]] = {"predictor": ("nf4", "shot"), "denoiser": ("w8a8", "x0")}
 """The precision, and the output, by which the kinds of a part's weights are compared."""
-OUTPUT = {"predictor": "shot", "denoiser": "x0 of a step", "vae": "frames"}
 COLUMNS = ("part", "precision", "weights", "output", "strengths", "frames", "size", "memory to load")
 KINDS = ("part", "kind of weight", "weights", "error of the output, it alone quantised", "")
 SHOWN = "\n\n![bytes saved beside error made, by precision](quantization.svg)"

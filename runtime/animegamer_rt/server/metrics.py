@@ -18,8 +18,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, make_wsgi_app
 
 from ..errors import ServerError
+from ..wire import STAGES
 
-STAGES = ("queue", "predictor", "denoiser", "vae", "total")
 REMEMBERED_TURNS = 100
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0, 30.0, 60.0, 120.0)
 """Upper bounds of the histogram: from a stage of a fast GPU to the longest turn that the default deadline allows."""

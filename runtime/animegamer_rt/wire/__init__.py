@@ -21,7 +21,7 @@ from .codec import (
     encode,
 )
 from .codes import CODES
-from .fields import HEADER, LONGEST_NAME, MOST_FILES, MOST_LISTED
+from .fields import HEADER, MOST_FILES, MOST_LISTED, STAGES
 from .kinds import Field, MessageKind, Sender, allowed
 
 __all__ = [
@@ -31,12 +31,12 @@ __all__ = [
     "FROM_SERVER",
     "HEADER",
     "INSIDE",
-    "LONGEST_NAME",
     "MAGIC",
     "MAJOR",
     "MESSAGES",
     "MOST_FILES",
     "MOST_LISTED",
+    "STAGES",
     "VERSION",
     "Buffer",
     "Field",

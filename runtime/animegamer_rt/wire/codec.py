@@ -14,7 +14,7 @@ import msgpack
 
 from ..errors import ProtocolError
 from .answers import ANSWERS
-from .fields import HEADER
+from .fields import HEADER, LONGEST_NAME
 from .kinds import MessageKind, Sender, bad_field, known_fields
 from .requests import REQUESTS
 
@@ -97,7 +97,7 @@ def decode(frames: Sequence[Buffer], limits: Limits = FROM_CLIENT, *, check: boo
         return _checked(message, limits) if check else message
     except ProtocolError as error:
         name = header.get("id")
-        error.request = name if isinstance(name, str) and 0 < len(name) <= 64 else None
+        error.request = name if isinstance(name, str) and 0 < len(name) <= LONGEST_NAME else None
         raise
 
 

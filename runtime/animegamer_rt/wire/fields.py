@@ -81,6 +81,7 @@ BUNDLE = Field(
     ),
 )
 STAGES = ("queue", "predictor", "denoiser", "vae", "total")
+"""Where a turn's seconds go; `total` is the whole turn without the queue."""
 
 
 def optional(field: Field, doc: str | None = None) -> Field:
