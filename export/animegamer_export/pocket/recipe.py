@@ -112,7 +112,7 @@ FULL = Recipe(
     decoder_phase=Phase(steps=300, batch=2, learning_rate=5e-4),
     denoiser_phase=Phase(steps=3000, batch=8, learning_rate=1e-3, matrix_learning_rate=1e-2),
     predictor_phase=Phase(steps=3200, batch=1, learning_rate=4e-3, matrix_learning_rate=5e-3),
-    adapt_phase=Phase(steps=3000, batch=4, learning_rate=5e-4, matrix_learning_rate=4e-3),
+    adapt_phase=Phase(steps=1700, batch=4, learning_rate=5e-4, matrix_learning_rate=4e-3),
 )
 
 SHORT = Recipe(
