@@ -9,6 +9,7 @@ the same code without a GPU. **No record of a GPU has been made with it yet.**
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import platform
 import subprocess
@@ -98,9 +99,9 @@ def main() -> int:
         [Variant("fp32", "off")]
         if options.device == "cpu"
         else [
-            Variant("bf16", "step"),
             Variant("bf16", "step", True),
             Variant("fp8", "step", True),
+            Variant("bf16", "step"),
             Variant("bf16", "turn"),
             Variant("bf16", "off"),
         ]
@@ -116,25 +117,37 @@ def main() -> int:
 
 def measure(report: Report, bundle: Bundle, size: str, variant: Variant, options: argparse.Namespace) -> None:
     """Times turns of every plan under one variant; an error is an entry too."""
-    plans = {name: DenoisePlan.from_dict(bundle.plan(name)) for name in options.plans}
-    geometry = FULL if size == "full" else bundle.manifest.geometry
     about: dict[str, Any] = {"size": size, "precision": variant.precision, "graphs": variant.graphs}
     about |= {"compiled": variant.compiled, "weights": "random" if size == "full" else bundle.manifest.origin}
-    started = time.perf_counter()
     try:
-        place = backend.open_place(options.device, variant.precision, variant.graphs != "off")
-        with place.use():
-            networks = full_networks(place) if size == "full" else backend.read_networks(bundle, place)
-        fp8, steps = variant.precision == "fp8", list(plans.values())
-        engines = backend.assemble(place, networks, geometry, steps, variant.graphs, variant.compiled, fp8)
-        about |= {"runs_on": engines.device, "open_seconds": round(time.perf_counter() - started, 2)}
-        for name, plan in plans.items():
-            if report.time_is_up:
-                return
-            entry = {**about, "plan": name, "steps": len(plan), "branches": plan.network_rows}
-            report.add("turns", entry | timed_turns(engines, geometry, plan, options))
+        play(report, bundle, variant, options, about)
     except (RuntimeError, MemoryError, AnimeGamerError) as error:
         report.add("turns", {**about, "error": f"{type(error).__name__}: {error}"[:500]})
+    gc.collect()  # graphs keep their memory until they are gone
+    if options.device == "cuda":
+        torch.cuda.empty_cache()
+
+
+def play(report: Report, bundle: Bundle, variant: Variant, options: argparse.Namespace, about: dict[str, Any]) -> None:
+    """Opens the parts and times every plan, until the time is up."""
+    full = about["size"] == "full"
+    plans = {name: DenoisePlan.from_dict(bundle.plan(name)) for name in options.plans}
+    geometry = FULL if full else bundle.manifest.geometry
+    started = time.perf_counter()
+    place = backend.open_place(options.device, variant.precision, variant.graphs != "off")
+    with place.use():
+        networks = full_networks(place) if full else backend.read_networks(bundle, place)
+    fp8, steps = variant.precision == "fp8", list(plans.values())
+    engines = backend.assemble(place, networks, geometry, steps, variant.graphs, variant.compiled, fp8)
+    about |= {"runs_on": engines.device, "open_seconds": round(time.perf_counter() - started, 2)}
+    for name, plan in plans.items():
+        if report.time_is_up:
+            return
+        entry = {**about, "plan": name, "steps": len(plan), "branches": plan.network_rows}
+        if full:
+            rates = report.record.get("rates", [])
+            entry["denoiser_floor_seconds"] = gpu_rates.floor_seconds(rates, plan.network_rows, variant.precision)
+        report.add("turns", entry | timed_turns(engines, geometry, plan, options))
 
 
 def timed_turns(engines: Engines, geometry: Geometry, plan: DenoisePlan, options: argparse.Namespace) -> dict[str, Any]:
@@ -249,7 +262,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--size", choices=("pocket", "full"), action="append", help="may be given twice")
     parser.add_argument("--plans", type=lambda text: text.split(","), default=["exact", "balanced", "fast"])
-    parser.add_argument("--turns", type=int, default=5, help="measured turns of each plan (default: 5)")
+    parser.add_argument("--turns", type=int, default=3, help="measured turns of each plan (default: 3)")
     parser.add_argument("--minutes", type=float, default=8.0, help="begin nothing after these (default: 8)")
     parser.add_argument("--bundle", default="pocket", help="what is checked, and whose plans are run")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")

@@ -5,7 +5,7 @@ Used by gpu.py: they say how far a turn is from what the machine can do, and whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from statistics import median
 from typing import Any
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-TOKENS, HIDDEN, HEADS = 2 * 6976, 1920, 30
+TOKENS, HIDDEN, HEADS, LAYERS = 2 * 6976, 1920, 30, 30
 """A guided pair at full size. Source: MODEL.md section 4."""
 PRODUCTS = {
     "qkv": (HIDDEN, 3 * HIDDEN),
@@ -47,6 +47,17 @@ def rates() -> Iterator[dict[str, Any]]:
 
         yield timed(f"attention {library.name.lower()}", work, attend)
     yield timed("attention as torch chooses", work, lambda: functional.scaled_dot_product_attention(query, key, value))
+
+
+def floor_seconds(measured: Sequence[Mapping[str, Any]], branches: int, precision: str) -> float | None:
+    """The denoiser's seconds at full size if it were products and attention alone, at the rates just measured."""
+    kind = "fp8 rowwise" if precision == "fp8" else "bf16"
+    found = {str(rate["what"]): float(rate["ms_p50"]) for rate in measured if "ms_p50" in rate}
+    attention = [value for what, value in found.items() if what.startswith("attention")]
+    products = [found[what] for name in PRODUCTS if (what := f"{name} {kind}") in found]
+    if not attention or len(products) < len(PRODUCTS):
+        return None
+    return round(branches / 2 * LAYERS * (sum(products) + min(attention)) / 1000, 4)
 
 
 def fp8_product(x: Tensor, weight: Tensor) -> Callable[[], Tensor]:

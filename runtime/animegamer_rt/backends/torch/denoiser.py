@@ -21,7 +21,7 @@ from .transformer import Transformer
 PAIR, SINGLE = (0, 1), (1,)
 """A reusing step is a single one whose coefficients bring the last difference in: the same graph."""
 SLOTS = 2
-"""Staging of a step's host values: the host fills one while the device may still read the other."""
+"""Staging of a step's host values, and so how many steps are queued at most: the host fills one while one runs."""
 COEFFICIENTS = 8
 
 Rows = tuple[int, ...]
@@ -154,8 +154,9 @@ class Denoising:
         denoiser, count = self._denoiser, len(self._waiting)
         for buffer, staged in zip(denoiser.inputs, denoiser.slots[slot], strict=True):
             buffer[:count].copy_(staged[:count], non_blocking=True)
-        denoiser.marks[slot] = denoiser.place.mark()
         denoiser.queue(self._waiting)
+        # After the work, not after the copies: the host is then never more than two steps ahead.
+        denoiser.marks[slot] = denoiser.place.mark()
         self._waiting = []
 
     def _check(self) -> Denoiser:

@@ -63,7 +63,8 @@ class RowwiseLinear(nn.Module):
             )
         else:
             out = functional.linear(rows.float() * scale, self.weight.float() * self.scale).to(x.dtype) + self.bias
-        return out.unflatten(0, x.shape[:-1])
+        shaped: Tensor = out.unflatten(0, x.shape[:-1])
+        return shaped
 
 
 def by_row(x: Tensor) -> tuple[Tensor, Tensor]:
