@@ -1,0 +1,254 @@
+// Times every operator at full size on the current GPU: `animegamer_kernels_bench [repeats]`, a table, then one JSON line.
+//
+// The ceiling comes first: bytes a second of a device-to-device copy, read and written. A case's floor is the time in which
+// that copy would move the bytes that the operator must move, each input read once (the spatial norm's and the smoothed
+// keys' twice, as their statistics come first) and each output written once. Calls rotate over so many sets of buffers
+// that no cache holds them; random numbers, because zeros run faster than data. It does not know what the operators replace.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "launch.cuh"
+
+namespace {
+
+using agk::divide_up;
+constexpr double MIB = 1024.0 * 1024.0;
+// Beside the largest cache of a GPU today, some 100 MiB, this is much; of its memory it is little.
+constexpr double ROTATED_BYTES = 512 * MIB;
+constexpr int CALLS = 16;
+
+void must(cudaError_t error) {
+    if (error == cudaSuccess) return;
+    std::fprintf(stderr, "CUDA: %s\n", cudaGetErrorString(error));
+    std::exit(1);
+}
+
+void must(int code) {
+    if (code == AGK_OK) return;
+    std::fprintf(stderr, "%s\n", agk_last_error());
+    std::exit(1);
+}
+
+template <typename T>
+__global__ void fill_kernel(T* to, int64_t count, unsigned seed) {
+    for (int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+        unsigned mixed = (static_cast<unsigned>(i) ^ seed) * 2654435761u;
+        mixed = (mixed ^ (mixed >> 15)) * 2246822519u;
+        to[i] = agk::from_float<T>(static_cast<float>(mixed >> 8) * (2.0f / 16777216.0f) - 1.0f);
+    }
+}
+
+// Device memory of one case, filled with random numbers and given back with it.
+class Arena {
+public:
+    Arena() = default;
+    Arena(const Arena&) = delete;
+    ~Arena() {
+        for (void* each : taken) must(cudaFree(each));
+    }
+    template <typename T>
+    T* take(int64_t count) {
+        void* memory = nullptr;
+        must(cudaMalloc(&memory, static_cast<size_t>(count) * sizeof(T)));
+        taken.push_back(memory);
+        fill_kernel<T><<<1024, 256>>>(static_cast<T*>(memory), count, static_cast<unsigned>(taken.size()));
+        must(cudaGetLastError());
+        return static_cast<T*>(memory);
+    }
+
+private:
+    std::vector<void*> taken;
+};
+
+using Call = std::function<void(cudaStream_t)>;
+struct Case {
+    std::string name, shape;
+    double bytes;
+    // Takes a set of buffers and returns the call on them.
+    std::function<Call(Arena&)> prepare;
+};
+
+double median_seconds(const Case& bench, int repeats, cudaStream_t stream) {
+    Arena arena;
+    std::vector<Call> sets;
+    const int count = static_cast<int>(std::min<double>(CALLS, std::max(1.0, ROTATED_BYTES / bench.bytes + 1)));
+    for (int i = 0; i < count; ++i) sets.push_back(bench.prepare(arena));
+    must(cudaDeviceSynchronize());
+    cudaEvent_t begin, end;
+    must(cudaEventCreate(&begin));
+    must(cudaEventCreate(&end));
+    std::vector<double> seconds;
+    for (int repeat = -2; repeat < repeats; ++repeat) {
+        must(cudaEventRecord(begin, stream));
+        for (int i = 0; i < CALLS; ++i) sets[i % sets.size()](stream);
+        must(cudaEventRecord(end, stream));
+        must(cudaEventSynchronize(end));
+        float milliseconds = 0.0f;
+        must(cudaEventElapsedTime(&milliseconds, begin, end));
+        if (repeat >= 0) seconds.push_back(milliseconds / 1e3 / CALLS);
+    }
+    must(cudaEventDestroy(begin));
+    must(cudaEventDestroy(end));
+    std::sort(seconds.begin(), seconds.end());
+    return seconds[seconds.size() / 2];
+}
+
+// Full size: a guided pair of 6976 tokens of 1920, 226 of them the shot's (MODEL.md section 4).
+constexpr int64_t BATCH = 2, TOKENS = 6976, SHOT = 226, WIDTH = 1920, ROWS = BATCH * TOKENS, HEADS = 30, HEAD_WIDTH = 64;
+using Half = __nv_bfloat16;
+
+Case rows_case(const char* out_name, int out_dtype, int64_t out_bytes, bool gated, bool normed) {
+    const double moved = static_cast<double>(ROWS) * WIDTH *
+                         ((gated ? 6 : 2) + (normed ? static_cast<double>(out_bytes) : 0.0));
+    const auto prepare = [=](Arena& arena) -> Call {
+        const agk_rows shape{ROWS, TOKENS, SHOT, WIDTH, 0, AGK_BF16};
+        float* table = arena.take<float>(8 * WIDTH);
+        agk_norm norm{};
+        if (normed) {
+            norm = {table, table + WIDTH, table + 2 * WIDTH, table + 3 * WIDTH, table + 4 * WIDTH, table + 5 * WIDTH,
+                    arena.take<Half>(ROWS * WIDTH), arena.take<float>(ROWS), 1e-5f, out_dtype};
+        }
+        if (!gated) {
+            const agk_norm_modulate_args args{sizeof args, shape, arena.take<Half>(ROWS * WIDTH), norm};
+            return [args](cudaStream_t stream) { must(agk_norm_modulate(&args, stream)); };
+        }
+        const agk_gate_residual_args args{sizeof args, shape, arena.take<Half>(ROWS * WIDTH), arena.take<Half>(ROWS * WIDTH),
+                                          table + 6 * WIDTH, table + 7 * WIDTH, arena.take<Half>(ROWS * WIDTH), norm};
+        return [args](cudaStream_t stream) { must(agk_gate_residual(&args, stream)); };
+    };
+    const std::string name = std::string(gated ? "gate_residual" : "norm_modulate") + (normed ? out_name : "");
+    return {name, "2 x 6976 x 1920 bf16", moved, prepare};
+}
+
+agk_heads heads(Arena& arena, Half* qkv) {
+    float* vectors = arena.take<float>(4 * HEAD_WIDTH);
+    return {BATCH, TOKENS, HEADS, HEAD_WIDTH, qkv, vectors, vectors + HEAD_WIDTH, vectors + 2 * HEAD_WIDTH,
+            vectors + 3 * HEAD_WIDTH, 1e-6f, AGK_BF16};
+}
+
+Case heads_case(bool in_place) {
+    const auto prepare = [=](Arena& arena) -> Call {
+        Half* qkv = arena.take<Half>(ROWS * 3 * WIDTH);
+        const agk_heads shape = heads(arena, qkv);
+        agk_head_norm_args args{sizeof args, shape, qkv, qkv + WIDTH, nullptr, TOKENS * 3 * WIDTH, 3 * WIDTH, HEAD_WIDTH};
+        if (!in_place) {
+            args = {sizeof args, shape, arena.take<Half>(ROWS * WIDTH), arena.take<Half>(ROWS * WIDTH),
+                    arena.take<Half>(ROWS * WIDTH), TOKENS * WIDTH, HEAD_WIDTH, TOKENS * HEAD_WIDTH};
+        }
+        return [args](cudaStream_t stream) { must(agk_head_norm(&args, stream)); };
+    };
+    return {in_place ? "head_norm in place" : "head_norm head-major", "2 x 6976 x 30 x 64 bf16",
+            static_cast<double>(ROWS) * WIDTH * 2 * 2 * (in_place ? 2 : 3), prepare};
+}
+
+Case int8_case() {
+    const auto prepare = [](Arena& arena) -> Call {
+        const agk_heads shape = heads(arena, arena.take<Half>(ROWS * 3 * WIDTH));
+        const int64_t groups = divide_up(TOKENS, 32), bytes = agk_head_norm_int8_workspace(&shape);
+        const agk_head_norm_int8_args args{
+            sizeof args, shape, arena.take<int8_t>(ROWS * WIDTH), arena.take<int8_t>(ROWS * WIDTH),
+            arena.take<float>(BATCH * HEADS * groups), arena.take<float>(BATCH * HEADS * groups),
+            arena.take<float>(BATCH * HEADS * HEAD_WIDTH), arena.take<int8_t>(bytes), bytes, 32, 64};
+        return [args](cudaStream_t stream) { must(agk_head_norm_int8(&args, stream)); };
+    };
+    return {"head_norm_int8", "2 x 6976 x 30 x 64 bf16", static_cast<double>(ROWS) * WIDTH * (2 * 3 + 2), prepare};
+}
+
+Case step_case() {
+    constexpr int64_t ELEMENTS = 5 * 16 * 60 * 90;
+    const auto prepare = [](Arena& arena) -> Call {
+        const agk_guided_step_args args{
+            sizeof args, AGK_BF16, BATCH, 5, 16, 60, 90, arena.take<Half>(BATCH * ELEMENTS), arena.take<float>(ELEMENTS),
+            arena.take<float>(ELEMENTS), arena.take<float>(ELEMENTS), arena.take<float>(ELEMENTS), arena.take<float>(8),
+            arena.take<float>(ELEMENTS), arena.take<float>(ELEMENTS), arena.take<float>(ELEMENTS), arena.take<Half>(ELEMENTS)};
+        return [args](cudaStream_t stream) { must(agk_guided_step(&args, stream)); };
+    };
+    return {"guided_step", "2 x 5 x 16 x 60 x 90 bf16", static_cast<double>(ELEMENTS) * (4 * 7 + 2 * BATCH + 2), prepare};
+}
+
+Case pixels_case(int channels, bool interleaved) {
+    constexpr int64_t PLACES = 9 * 480 * 720;
+    const auto prepare = [=](Arena& arena) -> Call {
+        const agk_pixels_args args{sizeof args, AGK_BF16, 9, 480, 720, arena.take<Half>(3 * PLACES),
+                                   reinterpret_cast<uint8_t*>(arena.take<int8_t>(4 * PLACES)), interleaved, 1, channels,
+                                   {2, 1, 0, 3}};
+        return [args](cudaStream_t stream) { must(agk_pixels(&args, stream)); };
+    };
+    const std::string name = std::string("pixels ") + (channels == 4 ? "bgra " : "bgr ") + (interleaved ? "interleaved" : "planar");
+    return {name, "9 x 480 x 720 bf16", static_cast<double>(PLACES) * (6 + channels), prepare};
+}
+
+Case spatial_case(int64_t frames, int64_t scale, int64_t channels) {
+    const int64_t height = 60 * scale, width = 90 * scale, count = frames * height * width * channels;
+    const int64_t cells = 3 * 60 * 90 * channels;
+    const auto prepare = [=](Arena& arena) -> Call {
+        agk_spatial_norm_args args{sizeof args, AGK_BF16, frames, height, width, channels, 32, 3, 60, 90,
+                                   arena.take<Half>(count), arena.take<Half>(cells), arena.take<Half>(cells),
+                                   arena.take<float>(channels), arena.take<float>(channels), arena.take<Half>(count),
+                                   nullptr, 0, 1e-6f};
+        args.workspace_bytes = agk_spatial_norm_workspace(&args);
+        args.workspace = arena.take<int8_t>(args.workspace_bytes);
+        return [args](cudaStream_t stream) { must(agk_spatial_norm(&args, stream)); };
+    };
+    const std::string shape = std::to_string(frames) + " x " + std::to_string(height) + " x " + std::to_string(width) + " x " +
+                              std::to_string(channels) + " bf16";
+    return {"spatial_norm", shape, 2.0 * (3.0 * static_cast<double>(count) + 2.0 * static_cast<double>(cells)), prepare};
+}
+
+Case copy_case() {
+    constexpr int64_t BYTES = 256 * 1024 * 1024;
+    const auto prepare = [](Arena& arena) -> Call {
+        int8_t *from = arena.take<int8_t>(BYTES), *to = arena.take<int8_t>(BYTES);
+        return [=](cudaStream_t stream) { must(cudaMemcpyAsync(to, from, BYTES, cudaMemcpyDeviceToDevice, stream)); };
+    };
+    return {"copy", "256 MiB", 2.0 * BYTES, prepare};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const int repeats = argc > 1 ? std::atoi(argv[1]) : 30;
+    if (repeats < 1) {
+        std::fprintf(stderr, "usage: %s [repeats], 1 or more; found %s\n", argv[0], argv[1]);
+        return 2;
+    }
+    int device = 0;
+    cudaDeviceProp gpu{};
+    cudaStream_t stream = nullptr;
+    must(cudaGetDevice(&device));
+    must(cudaGetDeviceProperties(&gpu, device));
+    must(cudaStreamCreate(&stream));
+    const Case copy = copy_case();
+    const double ceiling = copy.bytes / median_seconds(copy, repeats, stream);
+    std::printf("%s, sm_%d%d, %d multiprocessors; a copy moves %.0f GB/s; medians of %d x %d calls\n\n", gpu.name, gpu.major,
+                gpu.minor, gpu.multiProcessorCount, ceiling / 1e9, repeats, CALLS);
+    std::printf("%-30s %-28s %9s %9s %9s %9s\n", "operator", "shape", "floor us", "us", "GB/s", "of floor");
+    const Case cases[] = {
+        rows_case(" to bf16", AGK_BF16, 2, false, true), rows_case(" to e4m3", AGK_E4M3, 1, false, true),
+        rows_case(" to int8", AGK_I8, 1, false, true),   rows_case("", AGK_BF16, 2, true, false),
+        rows_case(" to bf16", AGK_BF16, 2, true, true),  rows_case(" to e4m3", AGK_E4M3, 1, true, true),
+        heads_case(true),         heads_case(false),        int8_case(),
+        step_case(),              pixels_case(4, true),     pixels_case(3, true),
+        pixels_case(4, false),    spatial_case(9, 8, 128),  spatial_case(9, 4, 256),
+        spatial_case(5, 2, 256),  spatial_case(3, 1, 512),
+    };
+    std::string json;
+    for (const Case& bench : cases) {
+        const double seconds = median_seconds(bench, repeats, stream), floor = bench.bytes / ceiling;
+        std::printf("%-30s %-28s %9.1f %9.1f %9.0f %8.2fx\n", bench.name.c_str(), bench.shape.c_str(), floor * 1e6,
+                    seconds * 1e6, bench.bytes / seconds / 1e9, seconds / floor);
+        char entry[256];
+        std::snprintf(entry, sizeof entry,
+                      "%s{\"kernel\": \"%s\", \"shape\": \"%s\", \"bytes\": %.0f, \"microseconds_p50\": %.2f, "
+                      "\"floor_microseconds\": %.2f}",
+                      json.empty() ? "" : ", ", bench.name.c_str(), bench.shape.c_str(), bench.bytes, seconds * 1e6, floor * 1e6);
+        json += entry;
+    }
+    std::printf("\n{\"machine\": \"%s\", \"copy_gigabytes_per_second\": %.1f, \"repeats\": %d, \"kernels\": [%s]}\n", gpu.name,
+                ceiling / 1e9, repeats, json.c_str());
+    return 0;
+}
