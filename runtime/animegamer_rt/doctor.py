@@ -154,9 +154,8 @@ def _tensorrt(found: Sequence[Gpu]) -> Finding:
     absent = [name for name, version in versions.items() if version is None]
     if absent:
         return Finding("tensorrt", "without", f"no {' and no '.join(absent)}", INSTALL_TENSORRT if found else "")
-    return Finding(
-        "tensorrt", "ok", f"{library} {versions[library]}" + ("" if found else ": builds engines, runs none")
-    )
+    runs = "" if found else ": builds engines, runs none"
+    return Finding("tensorrt", "ok", f"{library} {versions[library]}{runs}")
 
 
 def _version(module: str) -> str | None:
@@ -167,11 +166,12 @@ def _version(module: str) -> str | None:
 
 
 def _sockets() -> Finding:
-    import zmq
-
-    curve = zmq.has("curve")
+    # By name, as it opens no socket: it only asks whether servers and clients could.
+    zmq = importlib.import_module("zmq")
+    curve = bool(zmq.has("curve"))
     do = "" if curve else "serving beyond this machine needs it; run: pip install --force-reinstall pyzmq"
-    return Finding("sockets", "ok" if curve else "without", f"libzmq {zmq.zmq_version()}, CURVE {_yes(curve)}", do)
+    found = f"libzmq {zmq.zmq_version()} {'with' if curve else 'without'} CURVE"
+    return Finding("sockets", "ok" if curve else "without", found, do)
 
 
 def _video() -> Finding:
@@ -228,10 +228,6 @@ def _cards(table: Sequence[cards.Fit]) -> Table:
         names = [fit.precision[part] for part in ("predictor", "denoiser", "vae")]
         shown.add_row(f"{fit.card_gib} GB", *names, f"{fit.weights_bytes / 2**30:.1f} GiB{streamed}")
     return shown
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
 
 
 def _plain(record: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -20,8 +19,6 @@ from animegamer_rt.bundle import Bundle
 from animegamer_rt.cli import main
 from animegamer_rt.doctor import Finding, examine, gpus
 from animegamer_rt.manifest import Engine
-
-needs_a_shell = pytest.mark.skipif(sys.platform == "win32", reason="the driver's command is faked by a shell script")
 
 
 @pytest.fixture
@@ -113,7 +110,6 @@ def test_a_full_disk_is_named_and_stops_nothing(bundle: Bundle, monkeypatch: pyt
     assert finding.state == "without" and finding.found.startswith("0.0 GB free") and "free some space" in finding.do
 
 
-@needs_a_shell
 def test_a_card_is_described_and_its_missing_provider_and_engines_are(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +123,6 @@ def test_a_card_is_described_and_its_missing_provider_and_engines_are(
     assert found(bundle, "memory").state == "ok"
 
 
-@needs_a_shell
 def test_a_bundle_that_is_too_large_for_the_card_is_told(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,7 +131,6 @@ def test_a_bundle_that_is_too_large_for_the_card_is_told(
     assert finding.state == "without" and "smaller precision" in finding.do
 
 
-@needs_a_shell
 @pytest.mark.parametrize(
     ("script", "why"),
     [
