@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -18,69 +17,22 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from rich.console import Console
+from watching import FP16, BreaksOff, Watching
 
 from animegamer_export.command import disk
 from animegamer_export.command.options import main, precisions
-from animegamer_export.command.progress import Progress
-from animegamer_export.command.source import FULL, TINY, RandomWeights, Source, from_seed
+from animegamer_export.command.sizes import FULL, TINY
+from animegamer_export.command.source import RandomWeights, Source, from_seed
 from animegamer_export.command.steps import Request, export
+from animegamer_export.quantize.keep import keep_rule
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle import UNFINISHED, Bundle, load, open_bundle
+from animegamer_rt.cards import FULL_WEIGHTS
 from animegamer_rt.errors import BundleError, BundleFileError, ConfigError, OutputError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.session import Session
 from animegamer_rt.state import Instruction
-
-FP16 = dict.fromkeys(("predictor", "denoiser", "vae", "encoder"), "fp16")
-
-
-class BreaksOff(Exception):
-    """The moment an export is broken off at in these tests."""
-
-
-class Watching(Progress):
-    """Notes the steps begun; breaks off at the n-th weight of a step, or after a step's files are written."""
-
-    def __init__(self, step: str = "", at_weight: int = -1) -> None:
-        super().__init__(Console(file=io.StringIO()))
-        self.steps: list[str] = []
-        self.breaks, self.left = step, at_weight
-
-    @contextmanager
-    def step(self, name: str, size: int) -> Iterator[Callable[[int], None]]:
-        self.steps.append(name)
-
-        def advance(count: int) -> None:
-            if name == self.breaks:
-                self.left -= 1
-                if self.left == 0:
-                    raise BreaksOff
-
-        yield advance
-        if name == self.breaks and self.left < 0:
-            raise BreaksOff
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="module")
-def source() -> Source:
-    return from_seed(0, "tiny")
-
-
-@pytest.fixture(scope="module")
-def whole(source: Source, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    bundle = export(source, Request(FP16, tmp_path_factory.mktemp("bundles") / "tiny"), Watching())
-    assert bundle is not None
-    return bundle
 
 
 def test_random_weights_become_a_bundle_that_plays(whole: Bundle) -> None:
@@ -214,6 +166,10 @@ def test_full_size_needs_the_bytes_that_its_weights_take() -> None:
     count = {part: sum(int(np.prod(shape)) for shape in FULL.shapes(part).values()) for part in FP16}
     assert 7.25e9 < count["predictor"] < 7.31e9 and 1.6e9 < count["denoiser"] < 1.8e9
     assert round(count["vae"] / 1e6, 1) == 123.4
+    for part, expected in FULL_WEIGHTS.items():
+        keeps, shapes = keep_rule(part), FULL.shapes(part).items()
+        rounded = sum(int(np.prod(shape)) for name, shape in shapes if len(shape) >= 2 and not keeps(name))
+        assert (rounded, count[part] - rounded) == expected
 
 
 def test_random_weights_are_the_same_whenever_they_are_made() -> None:

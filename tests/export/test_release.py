@@ -2,57 +2,54 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
-from tiny_release import PICTURE, write_release
+from tiny_release import ENCODER_SIZE, PICTURE, write_release
 from torch_engines import torch_engines
+from tower_files import write_open_clip, write_t5
+from transformers import T5EncoderModel
 
 from animegamer_export import checkpoints
+from animegamer_export.command.journal import Journal
 from animegamer_export.command.layout import find_release
-from animegamer_export.command.progress import Progress
-from animegamer_export.command.source import from_checkpoints
-from animegamer_export.command.steps import Request, export
-from animegamer_rt.backends.onnxruntime import open_engines
+from animegamer_export.command.options import main
+from animegamer_export.command.sizes import PARTS
+from animegamer_export.command.source import TOWER_PARTS, from_checkpoints
+from animegamer_rt.backends.onnxruntime import open_engines, open_towers
 from animegamer_rt.bundle import Bundle, find, load
+from animegamer_rt.clip import write_png
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.events import Event, FrameReady, StatePredicted
+from animegamer_rt.picture import prepare
 from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.session import Session
+from animegamer_rt.start import first_turn, motion_ids, read_start
 from animegamer_rt.state import Instruction
 
+CLIP = "CLIP-ViT-B-16-laion2B-s34B-b88K"
 TEXTS = ("Mirel runs quickly at the beach.", "Mirel waves.")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    threads, gradients = torch.get_num_threads(), torch.is_grad_enabled()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-    torch.set_grad_enabled(gradients)
 
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_release(tmp_path_factory.mktemp("checkpoints"))
+    folder = write_release(tmp_path_factory.mktemp("checkpoints"))
+    write_t5(folder / "t5-v1_1-xxl", ENCODER_SIZE.text_width, 2)
+    write_open_clip(folder / CLIP, ENCODER_SIZE.image_width)
+    return folder
 
 
 @pytest.fixture(scope="module")
 def bundle(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     out = tmp_path_factory.mktemp("bundles") / "qiqi"
-    precision = dict.fromkeys(("predictor", "denoiser", "vae", "encoder"), "fp32")
-    made = export(
-        from_checkpoints(release, "Qiqi", *PICTURE), Request(precision, out), Progress(Console(file=io.StringIO()))
-    )
-    assert made is not None
-    return load(made.folder)
+    given = [f"--precision={part}=fp32" for part in (*PARTS, *TOWER_PARTS)]
+    assert main(["--checkpoints", str(release), "--picture", "32x48", "--out", str(out), *given]) == 0
+    return load(out)
 
 
 def test_a_turn_equals_the_reference_paths(release: Path, bundle: Bundle) -> None:
@@ -76,6 +73,47 @@ def test_a_turn_equals_the_reference_paths(release: Path, bundle: Bundle) -> Non
     assert states == reference_states
     assert clip.shape == (34, *PICTURE, 3) and clip.std() > 1
     assert np.abs(clip - reference_clip).max() <= 1
+
+
+@torch.no_grad()
+def test_a_game_starts_from_a_picture_with_the_towers_of_the_checkpoints(
+    release: Path, bundle: Bundle, tmp_path: Path
+) -> None:
+    source = np.random.default_rng(3).integers(0, 256, (56, 84, 3), np.uint8)
+    write_png(tmp_path / "start.png", source)
+    towers, encoder = open_towers(bundle, threads=1), open_engines(bundle, threads=1).encoder
+    assert encoder is not None and (towers.tokens, towers.height, towers.width) == (30, 56, 56)
+    turn = first_turn(bundle, read_start(bundle, 2, tmp_path / "start.png", "gently wave"), towers, encoder)
+
+    ids = motion_ids(bundle, "gently wave", 30)
+    assert ids[0].tolist().index(1) > 0 and ids[0, -1] == 0  # the text is closed as T5 closes it, then padded
+    text = T5EncoderModel.from_pretrained(release / "t5-v1_1-xxl").eval()(input_ids=torch.from_numpy(ids))
+    image = write_open_clip(tmp_path / "clip", ENCODER_SIZE.image_width)(torch.from_numpy(prepare(source, 56, 56, 1.5)))
+    reference = checkpoints.read_denoiser(
+        find_release(release, "Qiqi").denoiser, latent_height=8, latent_width=12
+    ).encoder
+    expected = reference(text.last_hidden_state, image)[0].numpy()
+    np.testing.assert_allclose(turn.shot, expected, atol=2e-3)
+
+
+def test_towers_that_come_later_are_all_that_is_made(release: Path, tmp_path: Path) -> None:
+    shutil.copytree(release, tmp_path / "given")
+    (tmp_path / "given" / CLIP).rename(tmp_path / CLIP)
+    out, arguments = (
+        tmp_path / "b",
+        ["--checkpoints", str(tmp_path / "given"), "--picture", "32x48", "--parts", "encoder"],
+    )
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert main([*arguments, "--out", str(out)]) == 0
+    assert f"without text_tower and image_tower: {tmp_path / 'given'} has no {CLIP}/;" in " ".join(
+        printed.getvalue().split()
+    )
+    encoder = (out / "encoder.weights").stat().st_mtime_ns
+    (tmp_path / CLIP).rename(tmp_path / "given" / CLIP)
+    assert main([*arguments, "--out", str(out)]) == 0
+    steps = Journal.open(out).steps
+    assert {"text_tower verified", "image_tower verified", "motion tokenizer"} < set(steps)
+    assert (out / "encoder.weights").stat().st_mtime_ns == encoder and (out / "motion.model").is_file()
 
 
 def test_the_bundle_says_what_it_was_made_of(bundle: Bundle) -> None:

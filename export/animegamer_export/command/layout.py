@@ -23,9 +23,16 @@ checkpoints/
 |   `-- VDM_Decoder-Qiqi/
 |       `-- 1/                           any name; the file `latest` may say which
 |           `-- mp_rank_00_model_states.pt
-`-- CogVideoX-2b-sat/
-    `-- vae/
-        `-- 3d-vae.pt
+|-- CogVideoX-2b-sat/
+|   `-- vae/
+|       `-- 3d-vae.pt
+|-- t5-v1_1-xxl/                         this and the next: only to start games from a picture
+|   |-- config.json
+|   |-- spiece.model
+|   `-- pytorch_model.bin                or model.safetensors, or shards with their index.json
+`-- CLIP-ViT-B-16-laion2B-s34B-b88K/
+    |-- open_clip_config.json
+    `-- open_clip_pytorch_model.bin      or open_clip_model.safetensors
 """
 
 MISTRAL = ("Mistral-7B-Instruct-v0.1",)
@@ -42,6 +49,9 @@ DENOISER = (
 DENOISER_FILE = "mp_rank_00_model_states.pt"
 VAE = ("CogVideoX-2b-sat/vae/3d-vae.pt", "vae/3d-vae.pt")
 """Where each is looked for, first find wins. The forms after the first are those of earlier instructions."""
+
+TOWERS = ("t5-v1_1-xxl", "CLIP-ViT-B-16-laion2B-s34B-b88K")
+"""google/t5-v1_1-xxl and laion's CLIP of open_clip, each in a folder of its own name."""
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
@@ -84,6 +94,11 @@ def find_release(folder: Path, release: str) -> Release:
             do = f"or name the character with --release ({', '.join(known)}); " + do
         raise CheckpointError("not the release's folders", where=folder, missing=missing, do=do)
     return Release(mistral, adapter, denoiser, vae)
+
+
+def missing_towers(folder: Path) -> list[str]:
+    """Which folders of the towers are not there: a bundle plays without, but starts no game from a picture."""
+    return [f"{name}/" for name in TOWERS if not (folder / name).is_dir()]
 
 
 def _first(folder: Path, names: Sequence[str], release: str, missing: list[str]) -> Path:

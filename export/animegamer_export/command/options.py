@@ -15,7 +15,8 @@ from rich.console import Console
 from animegamer_export.command.journal import Journal
 from animegamer_export.command.layout import TREE
 from animegamer_export.command.progress import Progress
-from animegamer_export.command.source import PARTS, RANDOM_SIZES, Source, from_checkpoints, from_seed
+from animegamer_export.command.sizes import PARTS, RANDOM_SIZES
+from animegamer_export.command.source import TOWER_PARTS, Source, from_checkpoints, from_seed
 from animegamer_export.command.steps import Request, export, quantiser
 from animegamer_export.large.write import STORED
 from animegamer_rt.config import nearest
@@ -38,6 +39,13 @@ def main(argv: Sequence[str]) -> int:
             quantiser(part, name)
     console = Console()
     source = _source(options)
+    if "encoder" in precision and source.towers is None:
+        precision = {part: name for part, name in precision.items() if part not in TOWER_PARTS}
+        console.print(
+            f"without {' and '.join(TOWER_PARTS)}: {source.no_towers}; only starting a game from a picture needs them",
+            highlight=False,
+            soft_wrap=True,
+        )
     bundle = export(source, Request(precision, options.out), Progress(console))
     if bundle is None:
         console.print(f"{options.out}: these parts are there; export the others too, then it plays", highlight=False)
@@ -65,13 +73,15 @@ def _record(source: Source, options: argparse.Namespace) -> Path:
 
 
 def precisions(parts: str, given: Sequence[str]) -> dict[str, str]:
-    """The precision of each part asked for. Raises ConfigError for unknown names."""
+    """The precision of each part asked for; the towers come with the encoder. Raises ConfigError for unknown names."""
     chosen = dict.fromkeys((_known(part, PARTS, "--parts") for part in parts.split(",")), DEFAULT_PRECISION)
+    if "encoder" in chosen:
+        chosen |= dict.fromkeys(TOWER_PARTS, DEFAULT_PRECISION)
     for setting in given:
         part, equals, name = setting.partition("=")
         if not equals:
             raise ConfigError("no precision given", where="--precision", found=setting, expected="part=name")
-        if _known(part, PARTS, "--precision") not in chosen:
+        if _known(part, (*PARTS, *TOWER_PARTS), "--precision") not in chosen:
             raise ConfigError(f"{part} is not exported", where="--precision", do=f"name it in --parts ({parts})")
         chosen[part] = name
     return chosen
@@ -102,7 +112,9 @@ def _parser() -> argparse.ArgumentParser:
     given.add_argument("--checkpoints", type=Path, metavar="DIR", help="the folder of the checkpoints")
     given.add_argument("--random-weights", type=int, metavar="SEED", help="no checkpoints: for time and memory only")
     parser.add_argument("--out", type=Path, required=True, metavar="BUNDLE", help="the bundle's folder")
-    parser.add_argument("--parts", default=",".join(PARTS), help=f"default: {','.join(PARTS)}")
+    parser.add_argument(
+        "--parts", default=",".join(PARTS), help=f"default: {','.join(PARTS)}; encoder takes the towers along, if there"
+    )
     parser.add_argument(
         "--precision",
         action="append",

@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from torch import Tensor
 
 from animegamer_export import checkpoints
 from animegamer_export.checkpoints.files import Shape
-from animegamer_export.checkpoints.recipe import wanted_shapes
-from animegamer_export.command.layout import find_release
+from animegamer_export.command.layout import TOWERS, find_release, missing_towers
+from animegamer_export.command.sizes import PARTS, RANDOM_SIZES, Sizes
 from animegamer_export.large.parts import (
     LargePart,
     Weights,
@@ -29,103 +29,23 @@ from animegamer_export.large.parts import (
     predictor_part,
     vae_part,
 )
-from animegamer_export.pocket.recipe import FULL as POCKET
 from animegamer_export.pocket.tokenizer import added_tokens
+from animegamer_export.towers import IMAGE, TEXT, Towers, open_towers
 from animegamer_rt import bundle as bundles
 from animegamer_rt.errors import CheckpointError, ConfigError
-from animegamer_rt.manifest import Geometry
-from animegamer_rt.models.denoiser import Denoiser, DenoiserSize, position_table
-from animegamer_rt.models.encoder import Encoder, EncoderSize
-from animegamer_rt.models.predictor import Predictor, PredictorSize
-from animegamer_rt.models.vae import VaeDecoder, VaeSize
+from animegamer_rt.models.denoiser import position_table
 
-PARTS = ("predictor", "denoiser", "vae", "encoder")
+TOWER_PARTS = (TEXT, IMAGE)
+"""Exported with the encoder, where their checkpoints are."""
 NEEDED_TO_PLAY = ("predictor", "denoiser", "vae")
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """The sizes of all four networks."""
-
-    predictor: PredictorSize
-    denoiser: DenoiserSize
-    encoder: EncoderSize
-    vae: VaeSize
-
-    def record(self) -> dict[str, Any]:
-        """As the manifest holds them."""
-        return {
-            **{name: asdict(getattr(self, name)) for name in PARTS[:2]},
-            "encoder": asdict(self.encoder),
-            "decoder": asdict(self.vae),
-        }
-
-    def geometry(self, window_tokens: int) -> Geometry:
-        """Sizes of a turn."""
-        size, upscale = self.denoiser, self.vae.upscale
-        return Geometry(
-            height=size.latent_height * upscale,
-            width=size.latent_width * upscale,
-            latent_height=size.latent_height,
-            latent_width=size.latent_width,
-            shot_width=size.hidden,
-            window_tokens=window_tokens,
-        )
-
-    def shapes(self, part: str) -> dict[str, Shape]:
-        """Name and shape of every weight of a part."""
-        makers: Mapping[str, Callable[[], torch.nn.Module]] = {
-            "predictor": lambda: Predictor(self.predictor),
-            "denoiser": lambda: Denoiser(self.denoiser),
-            "vae": lambda: VaeDecoder(self.vae),
-            "encoder": lambda: Encoder(self.encoder),
-        }
-        prefix = f"{part}." if part in ("denoiser", "encoder") else ""
-        with torch.device("meta"):
-            return wanted_shapes({prefix: makers[part]()})
-
-
-FULL = Sizes(
-    predictor=PredictorSize(hidden=4096, layers=32, heads=32, kv_heads=8, mlp=14336, vocabulary=32284, shot_width=1920),
-    denoiser=DenoiserSize(hidden=1920, layers=30, heads=30, time_width=512, latent_height=60, latent_width=90),
-    encoder=EncoderSize(text_width=4096, image_width=768, hidden=1920),
-    vae=VaeSize(),
-)
-"""The published model's (docs/MODEL.md; the key lists of tests/golden/keys say the same)."""
-
-TINY = Sizes(
-    predictor=PredictorSize(hidden=32, layers=2, heads=2, kv_heads=1, mlp=64, vocabulary=0, shot_width=32),
-    denoiser=DenoiserSize(hidden=32, layers=2, heads=2, time_width=16, latent_height=8, latent_width=12),
-    encoder=EncoderSize(text_width=16, image_width=224, hidden=32),
-    vae=VaeSize(channels=4, multipliers=(1, 1, 2), res_blocks=0, norm_groups=2, scale=1.3),
-)
-"""A few thousand weights, to try the road itself."""
-
-_SHAPE = POCKET.predictor
-RANDOM_SIZES: Mapping[str, Sizes] = {
-    "full": FULL,
-    "pocket": Sizes(
-        predictor=PredictorSize(
-            hidden=_SHAPE.hidden,
-            layers=_SHAPE.layers,
-            heads=_SHAPE.heads,
-            kv_heads=_SHAPE.kv_heads,
-            mlp=_SHAPE.mlp,
-            vocabulary=0,
-            shot_width=POCKET.denoiser.hidden,
-        ),
-        denoiser=POCKET.denoiser,
-        encoder=POCKET.encoder,
-        vae=POCKET.vae,
-    ),
-    "tiny": TINY,
-}
-"""vocabulary 0: as many as the tokenizer knows."""
-
-
-@dataclass(frozen=True, slots=True)
 class Source:
-    """One model to export. `fingerprint` says what it is made of: another one means that parts must be made again."""
+    """One model to export. `fingerprint` says what it is made of: another one means that parts must be made again.
+
+    The towers are another's work and have stamps of their own; without them, `no_towers` says in words why.
+    """
 
     sizes: Sizes
     weights: Mapping[str, Weights]
@@ -134,9 +54,21 @@ class Source:
     origin: str
     description: str
     fingerprint: Mapping[str, Any]
+    towers: Towers | None = None
+    no_towers: str = ""
+
+    def shapes(self, name: str) -> dict[str, Shape]:
+        """Name and shape of every weight of a part."""
+        return self.towers.shapes(name) if self.towers and name in TOWER_PARTS else self.sizes.shapes(name)
+
+    def made_of(self, name: str) -> Mapping[str, Any]:
+        """What the part must be made again for, when it changes."""
+        return {"towers": self.towers.stamps} if self.towers and name in TOWER_PARTS else self.fingerprint
 
     def part(self, name: str) -> LargePart:
         """The part's graphs and weights to be made."""
+        if self.towers and name in TOWER_PARTS:
+            return self.towers.part(name)
         sizes, weights = self.sizes, self.weights[name]
         if name == "predictor":
             return predictor_part(sizes.predictor, weights)
@@ -169,6 +101,7 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Sou
             where=found.adapter,
             misshapen={"shot": (predictor.shot_width, denoiser.hidden)},
         )
+    absent = missing_towers(folder)
     model, tokens = found.tokenizer.read_bytes(), _published_tokens(found.tokenizer, predictor.vocabulary)
     stamps = [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in found.files()]
     return Source(
@@ -179,6 +112,8 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Sou
         "checkpoints",
         f"AnimeGamer, {release}: from the published checkpoints",
         {"checkpoints": stamps, "release": release, "picture": [height, width]},
+        None if absent else open_towers(folder / TOWERS[0], folder / TOWERS[1], encoder),
+        f"{folder} has no {' and no '.join(absent)}",
     )
 
 
@@ -202,6 +137,7 @@ def from_seed(seed: int, size: str) -> Source:
         "random weights",
         f"random weights (seed {seed}) of {size} size: for time and memory only",
         {"seed": seed, "size": size},
+        no_towers="they have no random weights",
     )
 
 

@@ -25,13 +25,16 @@ from animegamer_export.large.write import STORED, write_large
 from animegamer_export.peak_memory import peak_mib
 from animegamer_export.quantize.keep import keep_rule
 from animegamer_export.quantize.scheme import Scheme, scheme
+from animegamer_export.quantize.turns import RELEASE
 from animegamer_export.quantize.weights import rewrite_together
+from animegamer_export.towers import MOTION_MODEL, TEXT, Towers
 from animegamer_rt.bundle import Bundle, write_manifest
 from animegamer_rt.config import read_record, write_record
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.manifest import Manifest, Part
+from animegamer_rt.manifest import Manifest, MotionTokenizer, Part
 
 WORK = ".export"
+MOTION_STEP = "motion tokenizer"
 TOKENIZER = ("tokenizer.model", "added_tokens.json")
 BASE = "fp16"
 """What quantised parts are made from, a part at a time. The error of fp16 is a thousandth of that of the mildest."""
@@ -96,19 +99,21 @@ def _never_asked(journal: Journal, request: Request) -> list[str]:
 
 def _steps(source: Source, request: Request, journal: Journal) -> Iterator[Step]:
     for part, precision in request.precision.items():
-        key = key_of(source.fingerprint, part, precision)
+        key = key_of(source.made_of(part), part, precision)
         if precision in STORED:
             yield Step(part, key, _bytes(source, part, precision), _write(source, part, precision))
         else:
             chosen, base = quantiser(part, precision), f"{WORK}/{part}-{BASE}"
             if not journal.done(part, key):
-                made = key_of(source.fingerprint, part, BASE)
+                made = key_of(source.made_of(part), part, BASE)
                 write = _write(source, part, BASE)
                 yield Step(f"{part} in {BASE}", made, _bytes(source, part, BASE), write, base)
             quantise = _quantise(part, chosen, request.out / base, journal)
             yield Step(part, key, _bytes(source, part, precision), quantise)
         yield Step(f"{part} verified", key, 0, _verify(source, part, precision, request.out))
     yield Step("tokenizer", key_of(source.fingerprint), 0, _tokenizer(source))
+    if source.towers is not None and TEXT in request.precision:
+        yield Step(MOTION_STEP, key_of(source.made_of(TEXT)), 0, _motion_tokenizer(source.towers))
 
 
 def quantiser(part: str, precision: str) -> Scheme:
@@ -182,6 +187,14 @@ def _tokenizer(source: Source) -> Make:
     return make
 
 
+def _motion_tokenizer(towers: Towers) -> Make:
+    def make(work: Path, advance: Callable[[int], None]) -> Mapping[str, Any]:
+        shutil.copyfile(towers.tokenizer, work / MOTION_MODEL)
+        return {"motion_tokenizer": write_record(towers.motion_tokenizer)}
+
+    return make
+
+
 def _manifest(source: Source, journal: Journal, out: Path) -> Manifest:
     parts = {
         name: read_record(Part, entry, f"{out}: {step}")
@@ -189,6 +202,7 @@ def _manifest(source: Source, journal: Journal, out: Path) -> Manifest:
         if f"{step} verified" in journal.steps
         for name, entry in record["parts"].items()
     }
+    motion = journal.steps.get(MOTION_STEP, {}).get("motion_tokenizer", {})
     return Manifest(
         format="",
         format_version=0,
@@ -199,8 +213,10 @@ def _manifest(source: Source, journal: Journal, out: Path) -> Manifest:
         parts=parts,
         plans=plans.plan_entries(),
         files={},
+        motion_tokenizer=read_record(MotionTokenizer, motion, f"{out}: {MOTION_STEP}"),
         compatibility=plans.COMPATIBILITY,
         sizes=source.sizes.record(),
+        world=RELEASE,
         provenance={"made_of": dict(source.fingerprint), "export": journal.as_provenance()},
         licence=plans.LICENCES[source.origin],
     )
@@ -208,7 +224,7 @@ def _manifest(source: Source, journal: Journal, out: Path) -> Manifest:
 
 def _bytes(source: Source, part: str, precision: str) -> int:
     width = BYTES_A_WEIGHT.get(precision, 1)
-    shapes = source.sizes.shapes(part).items()
+    shapes = source.shapes(part).items()
     counts = ((len(shape) >= 2 and not name.endswith("positions"), _numel(shape)) for name, shape in shapes)
     return int(sum(count * (width if rounded else 4) for rounded, count in counts))
 

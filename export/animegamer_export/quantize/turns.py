@@ -26,8 +26,13 @@ RELEASE = World(
     motions=("fly on broomstick", "run", "wave", "sit", "read a book", "walk", "turn", "play the violin"),
     adverbs=("slowly", "gently", "smoothly", "quickly", "wildly"),
     places=("sky", "street", "room", "town", "railway", "forest", "beach", "sea"),
+    examples=(
+        "Character: Qiqi; Motion: quickly fly on broomstick; Background: day sky.",
+        "Character: Qiqi; Motion: gently wave; Background: day street.",
+        "Character: Qiqi; Motion: read a book; Background: night room.",
+    ),
 )
-"""The words of the published demo's instructions, for bundles that say nothing of their world."""
+"""The words of the published demo's instructions, for bundles that know no others."""
 
 
 def instructions(world: World, count: int, seed: int = 0) -> list[str]:

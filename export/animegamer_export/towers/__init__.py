@@ -4,12 +4,6 @@ Read from the folders in which transformers and open_clip keep them, neither of 
 bundle's `text_tower` and `image_tower`, behind the contract of pocket's. Source: MODEL.md section 1.
 """
 
-from animegamer_export.towers.files import (
-    image_tower_part,
-    motion_tokenizer,
-    open_image_tower,
-    open_text_tower,
-    text_tower_part,
-)
+from animegamer_export.towers.parts import IMAGE, MOTION_MODEL, TEXT, Towers, open_towers
 
-__all__ = ["image_tower_part", "motion_tokenizer", "open_image_tower", "open_text_tower", "text_tower_part"]
+__all__ = ["IMAGE", "MOTION_MODEL", "TEXT", "Towers", "open_towers"]

@@ -1,4 +1,4 @@
-"""From the folders of transformers (T5) and open_clip to the towers: sizes, names, weights, and the parts to write.
+"""From the folders of transformers (T5) and open_clip to the towers: sizes, names and weights.
 
 Files are read without running anything they carry, memory-mapped, one weight at a time; every key is used or known to
 be dead. It does not know bundles.
@@ -17,15 +17,10 @@ from torch import Tensor
 from animegamer_export.checkpoints.files import TensorFile, open_hugging_face, open_safetensors, open_torch, read_json
 from animegamer_export.checkpoints.names import Naming
 from animegamer_export.checkpoints.recipe import Recipe, make_recipe, wanted_shapes
-from animegamer_export.large.parts import LargePart, stand_in
-from animegamer_export.onnx_file import Graph
 from animegamer_export.towers.image import MEAN, STD, ImageTower, ImageTowerSize
 from animegamer_export.towers.text import TextTower, TextTowerSize, relative_bias
 from animegamer_rt.errors import CheckpointError
-from animegamer_rt.manifest import MotionTokenizer
 
-TOKENIZER = "spiece.model"
-"""T5's sentencepiece file, as transformers keeps it."""
 OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 HEAD_WIDTH = 64
 """open_clip's own, where open_clip_config.json does not say otherwise."""
@@ -116,36 +111,6 @@ def open_image_tower(folder: Path) -> tuple[ImageTowerSize, TowerWeights]:
         wanted = wanted_shapes({"": ImageTower(size)})
     recipe = make_recipe(file, wanted, _image_naming(size.layers), what="open_clip vision transformer")
     return size, TowerWeights(recipe, {"mean": lambda: _of_colours(MEAN), "deviation": lambda: _of_colours(STD)})
-
-
-def text_tower_part(folder: Path) -> LargePart:
-    """The text tower to be written: ids int64 [1, 30] -> text_features [1, 30, C]. Nothing is held."""
-    size, weights = open_text_tower(folder)
-    graph = Graph(
-        "text_tower",
-        stand_in(lambda: TextTower(size)),
-        {"ids": torch.arange(size.tokens)[None] % size.vocabulary},
-        ("text_features",),
-    )
-    return LargePart(
-        [graph], "text_tower.weights", lambda name: weights.merged(name, torch.float32), ("relative_bias",)
-    )
-
-
-def image_tower_part(folder: Path) -> LargePart:
-    """The image tower to be written: picture [1, 3, side, side] in -1..1 -> image_features [1, 196, C]."""
-    size, weights = open_image_tower(folder)
-    picture = torch.rand(1, 3, size.side, size.side, generator=torch.Generator().manual_seed(0)) * 2 - 1
-    graph = Graph("image_tower", stand_in(lambda: ImageTower(size)), {"picture": picture}, ("image_features",))
-    return LargePart(
-        [graph], "image_tower.weights", lambda name: weights.merged(name, torch.float32), ("mean", "deviation")
-    )
-
-
-def motion_tokenizer(folder: Path, name: str) -> MotionTokenizer:
-    """How ids are made for the tower of a T5 folder, its sentencepiece file being called `name` in the bundle."""
-    config = read_json(folder / "config.json")
-    return MotionTokenizer(name, space_first=True, end=int(config.get("eos_token_id", 1)))
 
 
 def _of_colours(values: Sequence[float]) -> Tensor:

@@ -1,0 +1,105 @@
+"""The towers of an export: their two folders opened and held against the encoder, and the parts to write.
+
+It does not know bundles or steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from animegamer_export.checkpoints.files import Shape, read_json
+from animegamer_export.checkpoints.recipe import wanted_shapes
+from animegamer_export.large.parts import LargePart, stand_in
+from animegamer_export.onnx_file import Graph
+from animegamer_export.towers.files import TowerWeights, open_image_tower, open_text_tower
+from animegamer_export.towers.image import ImageTower, ImageTowerSize
+from animegamer_export.towers.text import TextTower, TextTowerSize
+from animegamer_rt.errors import CheckpointError
+from animegamer_rt.manifest import MotionTokenizer
+from animegamer_rt.models.encoder import EncoderSize
+
+TEXT, IMAGE = "text_tower", "image_tower"
+TOKENIZER = "spiece.model"
+"""T5's sentencepiece file, as transformers keeps it."""
+MOTION_MODEL = "motion.model"
+"""The same file in a bundle, apart from the prompt's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Towers:
+    """Both towers with their weights still to be made. `stamps`: the files' names, sizes and times of change."""
+
+    text: tuple[TextTowerSize, TowerWeights]
+    image: tuple[ImageTowerSize, TowerWeights]
+    tokenizer: Path
+    end: int
+    stamps: tuple[tuple[str, int, int], ...]
+
+    def part(self, name: str) -> LargePart:
+        """The part to write."""
+        return text_tower_part(*self.text) if name == TEXT else image_tower_part(*self.image)
+
+    def shapes(self, name: str) -> dict[str, Shape]:
+        """Name and shape of every weight of a tower."""
+        with torch.device("meta"):
+            return wanted_shapes({"": TextTower(self.text[0]) if name == TEXT else ImageTower(self.image[0])})
+
+    @property
+    def motion_tokenizer(self) -> MotionTokenizer:
+        """How a bundle makes the text tower's ids."""
+        return MotionTokenizer(MOTION_MODEL, space_first=True, end=self.end)
+
+
+def open_towers(t5: Path, clip: Path, encoder: EncoderSize) -> Towers:
+    """The towers in the folders of transformers (T5) and open_clip, every key matched.
+
+    Raises CheckpointError for files that are not the towers', or not those that the encoder was trained on.
+    """
+    text, image, tokenizer = open_text_tower(t5), open_image_tower(clip), t5 / TOKENIZER
+    if not tokenizer.is_file():
+        raise CheckpointError("no such file", where=tokenizer, do="take the tokenizer of google/t5-v1_1-xxl")
+    _check_fit(t5, "text features", (text[0].tokens, text[0].hidden), (encoder.text_tokens, encoder.text_width))
+    _check_fit(
+        clip, "image features", (image[0].grid ** 2, image[0].width), (encoder.image_tokens, encoder.image_width)
+    )
+    files = [path for folder in (t5, clip) for path in sorted(folder.iterdir()) if path.is_file()]
+    stamps = ((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
+    end = int(read_json(t5 / "config.json").get("eos_token_id", 1))
+    return Towers(text, image, tokenizer, end, tuple(stamps))
+
+
+def text_tower_part(size: TextTowerSize, weights: TowerWeights) -> LargePart:
+    """The text tower to be written: ids int64 [1, 30] -> text_features [1, 30, C]. Nothing is held."""
+    ids = torch.arange(size.tokens)[None] % size.vocabulary
+    return _part(TEXT, stand_in(lambda: TextTower(size)), {"ids": ids}, weights, ("relative_bias",))
+
+
+def image_tower_part(size: ImageTowerSize, weights: TowerWeights) -> LargePart:
+    """The image tower to be written: picture [1, 3, side, side] in -1..1 -> image_features [1, 196, C]."""
+    picture = torch.rand(1, 3, size.side, size.side, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    return _part(IMAGE, stand_in(lambda: ImageTower(size)), {"picture": picture}, weights, ("mean", "deviation"))
+
+
+def _part(
+    name: str,
+    module: torch.nn.Module,
+    inputs: Mapping[str, torch.Tensor],
+    weights: TowerWeights,
+    exact: tuple[str, ...],
+) -> LargePart:
+    graph = Graph(name, module, inputs, (name.replace("tower", "features"),))
+    return LargePart([graph], f"{name}.weights", lambda key: weights.merged(key, torch.float32), exact)
+
+
+def _check_fit(folder: Path, what: str, found: tuple[int, int], expected: tuple[int, int]) -> None:
+    if found != expected:
+        raise CheckpointError(
+            "not the tower that the encoder was trained on",
+            where=folder,
+            misshapen={what: (list(found), list(expected))},
+            do="take google/t5-v1_1-xxl and laion/CLIP-ViT-B-16-laion2B-s34B-b88K",
+        )
