@@ -27,7 +27,9 @@ from animegamer_rt.pipeline import Rooms, open_rooms
 from animegamer_rt.prompt import PastTurn
 from animegamer_rt.state import Instruction
 
-PARTS = ("predictor", "denoiser", "vae")
+PARTS, ENCODER = ("predictor", "denoiser", "vae"), "encoder"
+DIFFERS = 1
+"""Exit code of a bundle whose parts are not what torch computes."""
 GAME_TURNS = 2
 """Instructions are played as games of two turns: half of the prompts carry an earlier shot."""
 
@@ -189,36 +191,49 @@ def lines(figures: Mapping[str, Figures]) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command `animegamer-rt verify`."""
+    """The command `animegamer-rt verify`; 1 when a part is not what torch computes from the same weights."""
     parser = argparse.ArgumentParser(prog="animegamer-rt verify", description=__doc__.split("\n")[0])
     parser.add_argument("bundle", help="name or folder of the bundle that is tried")
-    parser.add_argument("--against", required=True, metavar="BUNDLE", help="the bundle it was made from")
-    parser.add_argument("--parts", default="", help="of predictor,denoiser,vae (default: those that differ)")
+    given = parser.add_mutually_exclusive_group()
+    given.add_argument("--against", metavar="BUNDLE", help="the bundle it was quantised from: prompts and whole turns")
+    given.add_argument(
+        "--checkpoints", type=Path, metavar="DIR", help="the checkpoints it was exported from: each part in torch"
+    )
+    parser.add_argument("--parts", default="", help=f"of {','.join((*PARTS, ENCODER))} (default: those that differ)")
     parser.add_argument("--instructions", type=int, default=200, metavar="N", help="prompts (default: 200)")
     parser.add_argument("--turns", type=int, default=4, metavar="N", help="whole turns (default: 4)")
     parser.add_argument("--plan", help="exact, balanced or fast (default: the bundle's default)")
     parser.add_argument("--results", type=Path, metavar="DIR", help="write a record there")
     options = parser.parse_args(arguments)
     parts = [name for name in options.parts.split(",") if name]
-    if min(options.instructions, options.turns) < 1 or set(parts) - set(PARTS):
-        parser.error(f"numbers from 1, and parts of {', '.join(PARTS)}")
-    amount = Amount(options.instructions, options.turns, options.plan)
-    bundle, against = open_bundle(options.bundle), open_bundle(options.against)
-    figures = compare(bundle, against, amount, parts)
-    print("\n".join(lines(figures)))
+    known = PARTS if options.against else (*PARTS, ENCODER)
+    if min(options.instructions, options.turns) < 1 or set(parts) - set(known):
+        parser.error(f"numbers from 1, and parts of {', '.join(known)}")
+    bundle, wrong = open_bundle(options.bundle), list[str]()
+    if options.against:
+        against = open_bundle(options.against)
+        figures = compare(bundle, against, Amount(options.instructions, options.turns, options.plan), parts)
+        made_of = against.fingerprint
+    else:
+        from animegamer_export import against_torch
+
+        source = against_torch.source_of(bundle, options.checkpoints)
+        figures = against_torch.compare_with_torch(bundle, source, parts)
+        made_of, wrong = source.description, against_torch.wrong(figures)
+    print("\n".join([*lines(figures), *(f"WRONG: {what}" for what in wrong)]))
     if options.results is not None:
-        print(write_record(options.results, bundle, against, figures))
-    return 0
+        print(write_record(options.results, bundle, made_of, figures))
+    return DIFFERS if wrong else 0
 
 
-def write_record(results: Path, bundle: Bundle, against: Bundle, figures: Mapping[str, Figures]) -> Path:
-    """One JSON of a comparison."""
+def write_record(results: Path, bundle: Bundle, against: str, figures: Mapping[str, Figures]) -> Path:
+    """One JSON of a comparison with a bundle's fingerprint, or with what `against` says in words."""
     record = {
         **machine.heading("onnxruntime"),
         "kind": "verify",
         "bundle": bundle.manifest.name,
         "fingerprint": bundle.fingerprint,
-        "against": against.fingerprint,
+        "against": against,
         "parts": figures,
     }
     return machine.write_record(results, f"verify-{bundle.manifest.name}", record)

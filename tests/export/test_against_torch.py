@@ -1,0 +1,89 @@
+"""Parts compared with the networks in torch: equal where they should be, named where they are not."""
+
+from __future__ import annotations
+
+import json
+import weakref
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from animegamer_export.against_torch import compare_with_torch, source_of, wrong
+from animegamer_export.command.sizes import TINY
+from animegamer_export.command.source import RandomWeights, from_seed
+from animegamer_export.large.run import streamed
+from animegamer_export.verify import DIFFERS, main
+from animegamer_rt.bundle import Bundle, find, open_bundle, write_manifest
+from animegamer_rt.errors import ConfigError
+from animegamer_rt.models.denoiser import Denoiser
+
+
+def test_exported_parts_are_what_torch_computes(whole: Bundle, tmp_path: Path) -> None:
+    assert main([str(whole.folder), "--results", str(tmp_path)]) == 0
+    (written,) = tmp_path.iterdir()
+    parts = json.loads(written.read_text(encoding="utf-8"))["parts"]
+    assert set(parts) == {"predictor", "denoiser", "vae", "encoder"}
+    assert parts["predictor"]["strengths_equal_of_4"] == 4
+    # Rounding weights to 16 bits shows, and no more than that.
+    errors = [value for part in parts.values() for name, value in part.items() if name.endswith("relative_error")]
+    assert len(errors) == 5 and all(1e-5 < error < 5e-3 for error in errors)
+    assert parts["vae"]["frames_psnr_db"] > 50 and parts["vae"]["frames_max_error"] <= 2
+
+
+def test_a_part_of_other_weights_is_named(whole: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    figures = compare_with_torch(whole, from_seed(1, "tiny"))
+    assert {line.partition(":")[0] for line in wrong(figures)} == {"predictor", "denoiser", "vae", "encoder"}
+    made_of = {**whole.manifest.provenance, "made_of": {"seed": 1, "size": "tiny"}}
+    copied = replace(whole.manifest, provenance=made_of)
+    write_manifest(whole.folder, copied)
+    try:
+        assert main([str(whole.folder), "--parts", "encoder"]) == DIFFERS
+    finally:
+        write_manifest(whole.folder, whole.manifest)
+    assert "WRONG: encoder: shot relative error" in capsys.readouterr().out
+
+
+def test_what_a_bundle_was_made_of_must_be_there(whole: Bundle) -> None:
+    with pytest.raises(ConfigError, match="--against"):
+        source_of(open_bundle(find("pocket")), None)
+    made_of = {"made_of": {"release": "Qiqi", "picture": [32, 48]}}
+    published = replace(whole, manifest=replace(whole.manifest, provenance=made_of))
+    with pytest.raises(ConfigError, match="--checkpoints DIR"):
+        source_of(published, None)
+
+
+@torch.no_grad()
+def test_a_streamed_network_holds_one_block_and_answers_as_the_whole_one() -> None:
+    size = replace(TINY.denoiser, layers=4)
+    sizes = replace(TINY, denoiser=size)
+    made: list[int] = []
+
+    class Watched(RandomWeights):
+        alive = most = 0
+
+        def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
+            weight = super().merged(parameter, dtype)
+            if ".blocks." in parameter:
+                Watched.alive += weight.nbytes
+                Watched.most = max(Watched.most, Watched.alive)
+                made.append(weight.nbytes)
+                weakref.finalize(weight.untyped_storage(), self.gone, weight.nbytes)
+            return weight
+
+        def gone(self, count: int) -> None:
+            Watched.alive -= count
+
+    weights = Watched(0, "denoiser", sizes)
+    random = torch.Generator().manual_seed(1)
+    shape = (1, size.latent_frames, size.latent_channels, size.latent_height, size.latent_width)
+    inputs = (torch.randn(shape, generator=random), torch.tensor([500.0]), torch.tensor([10.0]))
+    shot = torch.randn(1, size.shot_tokens, size.hidden, generator=random)
+    found = streamed(lambda: Denoiser(size), weights, "denoiser.")(*inputs, shot)
+    assert sum(made) == 4 * Watched.most and Watched.alive == 0
+    whole = Denoiser(size)
+    whole.load_state_dict({name: weights.merged(f"denoiser.{name}", torch.float32) for name in whole.state_dict()})
+    np.testing.assert_array_equal(found.numpy(), whole.eval()(*inputs, shot).numpy())
