@@ -32,10 +32,15 @@ def translate(text: str) -> str:
 
 
 def main(sources: Path, target: Path) -> None:
-    """Writes only what changed, so that a build recompiles no more than it must."""
+    """Writes only what changed and removes what is gone, so that a build compiles what it must and no more."""
     target.mkdir(parents=True, exist_ok=True)
-    for path in sorted([*sources.glob("*.cu"), *sources.glob("*.cuh")]):
-        name = path.name if path.suffix == ".cuh" else f"{path.name}.cpp"
+    names = {f"{path.name}.cpp": path for path in sources.glob("*.cu")} | {
+        path.name: path for path in sources.glob("*.cuh")
+    }
+    for stale in target.iterdir():
+        if stale.name not in names:
+            stale.unlink()
+    for name, path in sorted(names.items()):
         text = translate(path.read_text(encoding="utf-8"))
         written = target / name
         if not written.is_file() or written.read_text(encoding="utf-8") != text:
