@@ -53,7 +53,7 @@ class Instruction:
         if not any(unicodedata.category(character)[0] in "LNS" for character in text):
             raise InstructionError(
                 "the instruction is empty",
-                expected="words, for example 'Character: Mia; Motion: gently wave; Background: day town.'",
+                expected="words, for example 'Character: Mirel; Motion: gently wave; Background: day city.'",
             )
         if len(text) > MAX_INSTRUCTION_CHARACTERS:
             raise _too_long(len(text))
