@@ -262,8 +262,6 @@ def _open_session(path: Path, device: str, threads: int | None) -> onnxruntime.I
     options.log_severity_level = 3
     # Spinning threads win nothing here (pocket on 2 cores: 1.17 s with, 1.09 s without) and cost the game beside us.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # A CPU without VNNI overflows in 8-bit products of signed weights; onnxruntime then takes slower ones that do not.
-    options.add_session_config_entry("session.x64quantprecision", "1")
     if device == "cpu":
         # One arena for all parts, as only one runs at a time, and no pre-planned blocks: prompts differ in length.
         # Pocket at its longest prompt: 857 -> 360 MB, same seconds.
