@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterator
 from typing import Any
@@ -15,11 +16,13 @@ from animegamer_export.command.source import Source, from_seed
 from animegamer_export.command.steps import Request, export
 from animegamer_rt.bundle import Bundle
 
+TRACED: dict[str, Any] = {}
 
-@pytest.fixture(scope="session", autouse=True)
-def each_network_is_traced_once() -> Iterator[None]:
+
+@contextlib.contextmanager
+def each_network_traced_once() -> Iterator[None]:
     """torch takes most of an export's time at this size to trace, and traces the same network in the same way."""
-    plain, traced = torch.onnx.export, dict[str, Any]()
+    plain = torch.onnx.export
 
     def remembered(module: nn.Module, inputs: tuple[Tensor, ...], **options: Any) -> torch.onnx.ONNXProgram:
         held = dict(module.named_parameters()) | dict(module.named_buffers())
@@ -29,9 +32,9 @@ def each_network_is_traced_once() -> Iterator[None]:
         for value in held.values():
             digest.update(value.detach().numpy().tobytes())
         key = digest.hexdigest()
-        if key not in traced:
-            traced[key] = plain(module, inputs, **options)
-        return torch.onnx.ONNXProgram(traced[key].model.clone(), None)
+        if key not in TRACED:
+            TRACED[key] = plain(module, inputs, **options)
+        return torch.onnx.ONNXProgram(TRACED[key].model.clone(), None)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.onnx, "export", remembered)
@@ -43,7 +46,8 @@ def one_thread() -> Iterator[None]:
     """Tests leave torch as they found it."""
     threads, gradients = torch.get_num_threads(), torch.is_grad_enabled()
     torch.set_num_threads(1)
-    yield
+    with each_network_traced_once():
+        yield
     torch.set_num_threads(threads)
     torch.set_grad_enabled(gradients)
 
@@ -56,6 +60,7 @@ def source() -> Source:
 @pytest.fixture(scope="session")
 def whole(source: Source, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     """The tiny bundle, every part fp16. Tests leave it as it is."""
-    bundle = export(source, Request(FP16, tmp_path_factory.mktemp("bundles") / "tiny"), Watching())
+    with each_network_traced_once():
+        bundle = export(source, Request(FP16, tmp_path_factory.mktemp("bundles") / "tiny"), Watching())
     assert bundle is not None
     return bundle
