@@ -81,19 +81,10 @@ TINY = Sizes(
 )
 """A few thousand weights, to try the road itself."""
 
-_SHAPE = POCKET.predictor
 RANDOM_SIZES: Mapping[str, Sizes] = {
     "full": FULL,
     "pocket": Sizes(
-        predictor=PredictorSize(
-            hidden=_SHAPE.hidden,
-            layers=_SHAPE.layers,
-            heads=_SHAPE.heads,
-            kv_heads=_SHAPE.kv_heads,
-            mlp=_SHAPE.mlp,
-            vocabulary=0,
-            shot_width=POCKET.denoiser.hidden,
-        ),
+        predictor=POCKET.predictor_size(vocabulary=0),
         denoiser=POCKET.denoiser,
         encoder=POCKET.encoder,
         vae=POCKET.vae,

@@ -6,10 +6,11 @@ is whole. Neither knows how a network is trained.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from animegamer_rt.models.denoiser import DenoiserSize
 from animegamer_rt.models.encoder import EncoderSize
+from animegamer_rt.models.predictor import PredictorSize
 from animegamer_rt.models.vae import VaeSize
 
 LATENT_CHANNELS = 16
@@ -75,6 +76,10 @@ class Recipe:
         return EncoderSize(
             text_width=self.text_width, image_width=3 * PATCH_PIXELS**2 + 4 * PLACE_WAVES, hidden=self.denoiser.hidden
         )
+
+    def predictor_size(self, vocabulary: int) -> PredictorSize:
+        """The predictor's size over a trained vocabulary; it writes shots as wide as the denoiser."""
+        return PredictorSize(**asdict(self.predictor), vocabulary=vocabulary, shot_width=self.denoiser.hidden)
 
 
 def _denoiser(hidden: int, layers: int) -> DenoiserSize:

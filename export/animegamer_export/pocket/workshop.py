@@ -23,7 +23,7 @@ from animegamer_export.pocket.tokenizer import train_tokenizer
 from animegamer_export.pocket.towers import TextTower, pad_text
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.encoder import Encoder
-from animegamer_rt.models.predictor import Predictor, PredictorSize
+from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.prompt import Prompter
 from animegamer_rt.state import GameState, motion_scope
@@ -86,17 +86,7 @@ class Workshop:
 
     def new_predictor(self) -> Predictor:
         """A fresh predictor."""
-        shape = self.recipe.predictor
-        size = PredictorSize(
-            hidden=shape.hidden,
-            layers=shape.layers,
-            heads=shape.heads,
-            kv_heads=shape.kv_heads,
-            mlp=shape.mlp,
-            vocabulary=self.vocabulary,
-            shot_width=self.recipe.denoiser.hidden,
-        )
-        return Predictor(size).to(self.device)
+        return Predictor(self.recipe.predictor_size(self.vocabulary)).to(self.device)
 
     def means(self, which: str, rows: int | None = None) -> np.ndarray:
         """The frozen encoder's mean latents float16 [N, 16, 5, h, w] of "corpus" or "held", kept once all are made."""

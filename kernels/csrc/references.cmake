@@ -1,0 +1,10 @@
+# What every build of the library holds, with CUDA, without it, and emulated. SOURCES is this folder.
+set(REFERENCES
+  ${SOURCES}/check.cpp
+  ${SOURCES}/check_heads.cpp
+  ${SOURCES}/check_vae.cpp
+  ${SOURCES}/errors.cpp
+  ${SOURCES}/host/guided_step.cpp
+  ${SOURCES}/host/heads.cpp
+  ${SOURCES}/host/rows.cpp
+  ${SOURCES}/host/vae.cpp)
