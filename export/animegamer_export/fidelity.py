@@ -7,14 +7,15 @@ business. Source of the choice of figures: SSIM by Wang et al. 2004 (11-pixel Ga
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
-from animegamer_rt.backends.contract import Engines
-from animegamer_rt.bundle import Bundle
-from animegamer_rt.pipeline import Rooms, open_rooms
+from animegamer_rt.backends.contract import FloatArray
+from animegamer_rt.denoiser import Denoiser
+from animegamer_rt.pipeline import Rooms
 from animegamer_rt.state import Instruction, motion_scope
 
 _C1, _C2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
@@ -22,34 +23,85 @@ _C1, _C2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
 Clip = npt.NDArray[np.uint8]
 
 
-def plan_fidelity(
-    bundle: Bundle, engines: Engines, plan: str, instructions: Sequence[str], seed: int, yardstick: str = "exact"
-) -> dict[str, float | int | str]:
-    """Mean figures of first turns played by both plans.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a first turn's denoising starts from: shot float32 [226, D], motion scope, and the seed of its noise."""
 
-    `latent_relative_error` is |a - b| / |b| of the final latents; `psnr_db` and `ssim` are of the frames;
-    `motion_ratio` is the mean absolute frame difference of the plan's clips over the yardstick's.
-    """
-    tried, exact = open_rooms(bundle, engines, plan), open_rooms(bundle, engines, yardstick)
-    errors, decibels, similarities, motions = [], [], [], []
-    for number, text in enumerate(instructions):
-        latent, clip = _render(tried, text, seed + number)
-        true_latent, true_clip = _render(exact, text, seed + number)
-        errors.append(float(np.linalg.norm(latent - true_latent) / np.linalg.norm(true_latent)))
-        squared = float(np.mean((clip.astype(np.float32) - true_clip) ** 2))
-        decibels.append(10 * np.log10(255.0**2 / max(squared, 1e-6)))
-        similarities.append(float(np.mean([ssim(a, b) for a, b in zip(clip, true_clip, strict=True)])))
-        motions.append((_motion(clip), _motion(true_clip)))
-    amounts = np.asarray(motions)
-    return {
-        "against": yardstick,
-        "turns": len(instructions),
-        "seed": seed,
-        "latent_relative_error": round(float(np.mean(errors)), 4),
-        "psnr_db": round(float(np.mean(decibels)), 2),
-        "ssim": round(float(np.mean(similarities)), 4),
-        "motion_ratio": round(float(amounts[:, 0].sum() / max(1e-9, amounts[:, 1].sum())), 4),
-    }
+    shot: FloatArray
+    motion_scope: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What came of it: the latent float32 [1, 5, 16, h, w] and the frames uint8 [17, H, W, 3]."""
+
+    latent: FloatArray
+    clip: Clip
+
+
+@dataclass(frozen=True, slots=True)
+class Yardstick:
+    """First turns as the plan of `rooms` plays them: what other plans are measured against."""
+
+    rooms: Rooms
+    asked: Sequence[Asked]
+    rendered: Sequence[Rendered]
+
+    @classmethod
+    def play(cls, rooms: Rooms, instructions: Sequence[str], seed: int) -> Yardstick:
+        """Turn k of the instructions has the noise of `seed` + k."""
+        asked = [ask(rooms, text, seed + number) for number, text in enumerate(instructions)]
+        return cls(rooms, asked, [render(rooms, rooms.denoiser, turn) for turn in asked])
+
+    def fidelity(self, denoiser: Denoiser) -> dict[str, float | int | str]:
+        """Mean figures of the same turns drawn by another plan, or another denoiser.
+
+        `latent_relative_error` is |a - b| / |b| of the final latents; `psnr_db` and `ssim` are of the frames;
+        `motion_ratio` is the mean absolute frame difference of the plan's clips over the yardstick's.
+        """
+        errors, decibels, similarities, motions = [], [], [], []
+        for turn, true in zip(self.asked, self.rendered, strict=True):
+            tried = render(self.rooms, denoiser, turn)
+            errors.append(relative_error(tried.latent, true.latent))
+            squared = float(np.mean((tried.clip.astype(np.float32) - true.clip) ** 2))
+            decibels.append(10 * np.log10(255.0**2 / max(squared, 1e-6)))
+            similarities.append(float(np.mean([ssim(a, b) for a, b in zip(tried.clip, true.clip, strict=True)])))
+            motions.append((_motion(tried.clip), _motion(true.clip)))
+        amounts = np.asarray(motions)
+        return {
+            "against": self.rooms.plan_name,
+            "turns": len(self.asked),
+            "seed": self.asked[0].seed,
+            "latent_relative_error": round(float(np.mean(errors)), 4),
+            "psnr_db": round(float(np.mean(decibels)), 2),
+            "ssim": round(float(np.mean(similarities)), 4),
+            "motion_ratio": round(float(amounts[:, 0].sum() / max(1e-9, amounts[:, 1].sum())), 4),
+        }
+
+
+def ask(rooms: Rooms, text: str, seed: int) -> Asked:
+    """Predicts a first turn."""
+    rules = rooms.bundle.manifest.compatibility
+    prediction = rooms.predictor.predict((), Instruction.parse(text))
+    return Asked(prediction.shot, motion_scope(prediction.game_state, rules.motion_table, rules.motion_source), seed)
+
+
+def draw(denoiser: Denoiser, turn: Asked) -> FloatArray:
+    """The latent that a denoiser's plan ends with."""
+    *_, last = denoiser.denoise(turn.shot, turn.motion_scope, denoiser.draw_noise(turn.seed, 1))
+    return last.latent
+
+
+def render(rooms: Rooms, denoiser: Denoiser, turn: Asked) -> Rendered:
+    """Latent and frames."""
+    latent = draw(denoiser, turn)
+    return Rendered(latent, np.stack(list(rooms.vae.decode(latent))))
+
+
+def relative_error(found: FloatArray, true: FloatArray) -> float:
+    """|found - true| / |true|."""
+    return float(np.linalg.norm(found - true) / np.linalg.norm(true))
 
 
 def ssim(first: Clip, second: Clip) -> float:
@@ -68,12 +120,3 @@ def _blur(image: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 def _motion(clip: Clip) -> float:
     return float(np.abs(np.diff(clip.astype(np.int16), axis=0)).mean())
-
-
-def _render(rooms: Rooms, text: str, seed: int) -> tuple[npt.NDArray[np.float32], Clip]:
-    """Latent and frames of a first turn."""
-    rules = rooms.bundle.manifest.compatibility
-    prediction = rooms.predictor.predict((), Instruction.parse(text))
-    scope = motion_scope(prediction.game_state, rules.motion_table, rules.motion_source)
-    *_, last = rooms.denoiser.denoise(prediction.shot, scope, rooms.denoiser.draw_noise(seed, 1))
-    return last.latent, np.stack(list(rooms.vae.decode(last.latent)))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from .errors import PlanError
 from .schedule import (
+    Branch,
     DenoisePlan,
     build_plan,
     choose_branches,
@@ -29,21 +30,34 @@ from .schedule import (
 def coarse_plan(
     steps: int, fine_steps: int = 50, *, conditional_below: float = 0.0, pair_every: int = 1
 ) -> DenoisePlan:
-    """A plan of `steps` of the fine plan's timesteps, its first and its last among them.
+    """A plan of `steps` of the fine plan's timesteps, evenly spread, its first and its last among them.
 
     Raises PlanError below 2 steps or above `fine_steps`.
     """
     if not 2 <= steps <= fine_steps:
         raise PlanError("number of steps out of range", found=steps, expected=f"2 to {fine_steps}")
-    fine = even_timesteps(fine_steps)
     places = [round(place) for place in np.linspace(0, fine_steps - 1, steps)]
-    curve = np.array([wave_guidance(timestep, fine_steps) for timestep in fine])
-    guidance = []
-    for place, end in zip(places, [*places[1:], fine_steps], strict=True):
-        weights = _signal_weights(fine, place, end) if end < fine_steps else np.ones(1)
-        guidance.append(float(weights @ curve[place:end] / weights.sum()))
-    branches = choose_branches(guidance, conditional_below, pair_every)
-    return build_plan([fine[place] for place in places], guidance=guidance, branches=branches, noise_steps=fine_steps)
+    branches = choose_branches(_guidance(places, fine_steps), conditional_below, pair_every)
+    return plan_through(places, branches, fine_steps)
+
+
+def plan_through(places: Sequence[int], branches: Sequence[Branch], fine_steps: int = 50) -> DenoisePlan:
+    """A plan of the fine plan's steps at these ascending places, 0 and `fine_steps` - 1 among them."""
+    fine = even_timesteps(fine_steps)
+    timesteps = [fine[place] for place in places]
+    return build_plan(timesteps, guidance=_guidance(places, fine_steps), branches=branches, noise_steps=fine_steps)
+
+
+def span_guidance(place: int, end: int, fine_steps: int = 50) -> float:
+    """The guidance of one step from `place` to `end`: the mean of the fine steps', weighted by what each adds."""
+    fine = even_timesteps(fine_steps)
+    curve = np.array([wave_guidance(timestep, fine_steps) for timestep in fine[place:end]])
+    weights = _signal_weights(fine, place, end) if end < fine_steps else np.ones(end - place)
+    return float(weights @ curve / weights.sum())
+
+
+def _guidance(places: Sequence[int], fine_steps: int) -> list[float]:
+    return [span_guidance(place, end, fine_steps) for place, end in zip(places, [*places[1:], fine_steps], strict=True)]
 
 
 def noise_weights(plan: DenoisePlan) -> list[NDArray[np.float32]]:

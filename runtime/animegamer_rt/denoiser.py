@@ -39,7 +39,7 @@ class Denoised:
 
 
 class Denoiser:
-    """One bundle's denoiser and one plan."""
+    """One bundle's denoiser and one plan. Raises PlanError for a plan that this runtime cannot play."""
 
     def __init__(self, part: DenoiserPart, plan: DenoisePlan, latent_shape: tuple[int, ...]) -> None:
         if any(step.skip_blocks for step in plan):
@@ -47,6 +47,10 @@ class Denoiser:
         self._part = part
         self._plan = plan
         self._latent_shape = latent_shape
+
+    def with_plan(self, plan: DenoisePlan) -> Denoiser:
+        """The same part, another plan. Raises PlanError as above."""
+        return Denoiser(self._part, plan, self._latent_shape)
 
     def denoise(self, shot: FloatArray, motion_scope: float, noise: Iterator[FloatArray]) -> Iterator[Denoised]:
         """Yields after every step; noise is `draw_noise`'s, its first the start.

@@ -1,7 +1,7 @@
 """The pocket build: the phases in order, each reading what earlier ones left in the work folder and leaving its own.
 
-corpus -> tokenizer -> autoencoder -> decoder, denoiser -> predictor -> adapt -> bundle. Knows the order and the files;
-how a network learns is its own room's business.
+corpus -> tokenizer -> autoencoder -> decoder, denoiser -> predictor -> adapt -> bundle -> plans, quality. Knows the order
+and the files; how a network learns is its own room's business.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from animegamer_export.calibrate import measuring
+from animegamer_export.calibrate.command import write_plans
+from animegamer_export.calibrate.measuring import Budget
 from animegamer_export.pocket import (
     autoencoder,
     bundle,
@@ -155,6 +158,14 @@ def make_bundle(shop: Workshop) -> None:
     )
 
 
+def calibrate_plans(shop: Workshop) -> None:
+    """Search plans on held-out instructions, and write them with their figures into the bundle's manifest."""
+    recipe, written = shop.recipe, load(shop.out)
+    held = [caption(scene) for scene in shop.held.scenes[:: shop.held.turns][: 2 * recipe.plan_turns]]
+    points = measuring.curve(written, open_engines(written), held, Budget(recipe.plan_rows, recipe.plan_turns))
+    write_plans(written, measuring.choose(points))
+
+
 def make_judge(shop: Workshop) -> None:
     """Train the judge on rendered clips; leaves judge.pt."""
     if shop.at("judge").exists():
@@ -171,9 +182,6 @@ def measure_quality(shop: Workshop) -> None:
     training.load(shop.at("autoencoder"), ("encoder", encoder), ("decoder", decoder))
     written = load(shop.out)
     engines = open_engines(written)
-    plans = bundle.default_plans()
-    held = [caption(scene) for scene in shop.held.scenes[:: shop.held.turns][: recipe.fidelity_turns]]
-    fidelity = quality.fidelities(written, engines, [name for name in plans if name != "exact"], held)
 
     def reconstruct(clips: np.ndarray) -> np.ndarray:
         latents = autoencoder.encode_all(encoder, clips).astype(np.float32).transpose(0, 2, 1, 3, 4)
@@ -192,8 +200,8 @@ def measure_quality(shop: Workshop) -> None:
             shop.work / "pictures",
         ),
     }
-    bundle.update_bundle(shop.out, plans=plans, fidelity=fidelity, quality=figures)
-    print(json.dumps({"quality": figures, "fidelity": fidelity}, indent=1))
+    bundle.update_bundle(shop.out, figures)
+    print(json.dumps(figures, indent=1))
 
 
 PHASES: dict[str, Callable[[Workshop], None]] = {
@@ -205,6 +213,7 @@ PHASES: dict[str, Callable[[Workshop], None]] = {
     "predictor": train_predictor,
     "adapt": adapt_denoiser,
     "bundle": make_bundle,
+    "plans": calibrate_plans,
     "judge": make_judge,
     "quality": measure_quality,
 }

@@ -84,15 +84,13 @@ def write_bundle(
     tokenizer: Path,
     *,
     plans: Mapping[str, DenoisePlan] | None = None,
-    fidelity: Mapping[str, Mapping[str, Any]] | None = None,
-    quality: Mapping[str, Any] | None = None,
     provenance: Mapping[str, Any] | None = None,
     origin: str = "trained",
 ) -> Bundle:
     """Writes all parts, checks each against its network, and the manifest last; prints the errors of the checks.
 
-    tokenizer is the folder that holds tokenizer.model and added_tokens.json; fidelity is by plan. What an earlier
-    bundle left in the folder is replaced. Raises BundleError for a part that disagrees or a bundle over 24 MB.
+    tokenizer is the folder that holds tokenizer.model and added_tokens.json. What an earlier bundle left in the folder
+    is replaced. Raises BundleError for a part that disagrees or a bundle over 24 MB.
     """
     if folder.exists():
         shutil.rmtree(folder)
@@ -117,11 +115,10 @@ def write_bundle(
         origin=origin,
         geometry=geometry,
         parts=_export_all(folder, networks, geometry),
-        plans=_entries(plans or default_plans(), fidelity or {}),
+        plans=_entries(plans or default_plans()),
         files={},
         compatibility=COMPATIBILITY,
         sizes=sizes,
-        quality=quality or {},
         world=WORLD,
         provenance=provenance or {},
         licence=LICENCE,
@@ -129,20 +126,9 @@ def write_bundle(
     return _finish(folder, manifest)
 
 
-def update_bundle(
-    folder: Path,
-    *,
-    plans: Mapping[str, DenoisePlan] | None = None,
-    fidelity: Mapping[str, Mapping[str, Any]] | None = None,
-    quality: Mapping[str, Any] | None = None,
-) -> Bundle:
-    """Writes new plans with their fidelity, or new quality figures, over those of a bundle; the parts stay."""
-    manifest = load(folder).manifest
-    if plans is not None:
-        manifest = replace(manifest, plans=_entries(plans, fidelity or {}))
-    if quality is not None:
-        manifest = replace(manifest, quality=quality)
-    return _finish(folder, manifest)
+def update_bundle(folder: Path, quality: Mapping[str, Any]) -> Bundle:
+    """Writes new quality figures over those of a bundle; parts and plans stay."""
+    return _finish(folder, replace(load(folder).manifest, quality=quality))
 
 
 def _export_all(folder: Path, networks: Networks, geometry: Geometry) -> dict[str, Part]:
@@ -159,11 +145,8 @@ def _export_all(folder: Path, networks: Networks, geometry: Geometry) -> dict[st
     return {name: part for one in written for name, part in one.parts.items()}
 
 
-def _entries(plans: Mapping[str, DenoisePlan], fidelity: Mapping[str, Mapping[str, Any]]) -> dict[str, PlanEntry]:
-    return {
-        name: PlanEntry(plan.to_dict(), fidelity.get(name, {}), default=name == DEFAULT_PLAN)
-        for name, plan in plans.items()
-    }
+def _entries(plans: Mapping[str, DenoisePlan]) -> dict[str, PlanEntry]:
+    return {name: PlanEntry(plan.to_dict(), default=name == DEFAULT_PLAN) for name, plan in plans.items()}
 
 
 def _finish(folder: Path, manifest: Manifest) -> Bundle:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from animegamer_export.pocket.recipe import Phase
@@ -23,17 +23,22 @@ from animegamer_rt.state import GameState
 
 STATE_WEIGHT = 0.4
 STATE_EVERY = 4  # steps: the four strengths are learned in a tenth of the time that the shot takes
+FACTS_WEIGHT = 0.5
 HISTORY_NOISE = 0.15  # earlier shots are predictions at play, so they are never quite right in training either
 STRENGTH_CHOICES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """Games as the predictor sees them, `turns` rows a game: instruction, strengths, true shot float16 [226, D]."""
+    """Games as the predictor sees them, `turns` rows a game: instruction, strengths, true shot float16 [226, D].
+
+    `facts` float32 [N, FACTS] says what each turn shows (`scene.facts`); only training looks at it.
+    """
 
     instructions: Sequence[str]
     states: Sequence[tuple[int, int, int, int]]
     shots: np.ndarray
+    facts: np.ndarray
     turns: int
 
     @property
@@ -65,11 +70,14 @@ def train_predictor(
     """One batch: the same turn number of several games, each prompt for its shot and at some steps for its state."""
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
-    optimisers, device = Optimisers(predictor, phase), device_of(predictor)
+    device = device_of(predictor)
+    # Who is asked for changes a few squares of the shot, too few for its squared error to teach the name in an hour.
+    # So a reader, thrown away afterwards, tells the scene from the shot's hidden states: three minutes (docs/LOG.md).
+    reader = nn.Linear(predictor.size.hidden, turns.facts.shape[1]).to(device)
+    optimisers = Optimisers(nn.ModuleList([predictor, reader]), phase)
     predictor.train()
     for step in range(phase.steps):
-        # First turns alone, then one more turn of history each tenth of the phase: so it is learned in minutes who is
-        # asked for, which whole games from the start did not teach in half an hour (docs/LOG.md).
+        # First turns alone, then one more turn of history each tenth of the phase.
         turn = int(rng.integers(min(turns.turns, 1 + 2 * turns.turns * step // phase.steps)))
         count = phase.batch * turns.turns // (turn + 1)  # short histories are cheap: as many tokens a step, more games
         games = rng.choice(turns.games, count, replace=count > turns.games)
@@ -84,14 +92,18 @@ def train_predictor(
             tokens = turns.shots.shape[1]
             queries = torch.stack([hidden[i, start : start + tokens] for i, start in enumerate(batch.readouts)])
             predicted = predictor.output_resampler(queries)
+            read = reader(queries.mean(dim=1))
         target = torch.from_numpy(turns.shots[rows]).to(device).float()
         losses["shot"] = F.mse_loss(predicted.float(), target)
+        facts = torch.from_numpy(turns.facts[rows]).to(device)
+        losses["facts"] = F.binary_cross_entropy_with_logits(read.float(), facts)
         if with_state:
             with autocast(device):
                 slots = hidden[count:].gather(1, batch.choices.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
                 logits = predictor.head(slots)
             losses["state"] = F.cross_entropy(logits.float().flatten(0, 1), batch.chosen.flatten())
-        optimisers.step(losses["shot"] + STATE_WEIGHT * losses.get("state", 0.0), step)
+        loss = losses["shot"] + FACTS_WEIGHT * losses["facts"] + STATE_WEIGHT * losses.get("state", 0.0)
+        optimisers.step(loss, step)
         ema.update_parameters(predictor)
         yield {name: loss.item() for name, loss in losses.items()}
     predictor.eval()

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from animegamer_export.fidelity import plan_fidelity
 from animegamer_export.pocket.captions import caption
 from animegamer_export.pocket.evaluate import JudgedTurn, Play, States, evaluate, fit_motion_scale
 from animegamer_export.pocket.judge import Judge
@@ -25,7 +24,6 @@ from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.session import Session
 from animegamer_rt.state import Instruction
 
-FIDELITY_SEED = 100
 SHEET_ROWS = 9
 
 Clip = npt.NDArray[np.uint8]
@@ -61,11 +59,6 @@ def measure(
         if plan == plans[0]:
             _draw(judged, pictures)
     return figures
-
-
-def fidelities(bundle: Bundle, engines: Engines, plans: Sequence[str], instructions: Sequence[str]) -> dict[str, Any]:
-    """Each plan's figures against the exact plan."""
-    return {plan: plan_fidelity(bundle, engines, plan, instructions, FIDELITY_SEED) for plan in plans}
 
 
 def _draw(judged: Sequence[JudgedTurn], folder: Path) -> None:

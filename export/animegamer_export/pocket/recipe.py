@@ -57,7 +57,8 @@ class Recipe:
     judged_turns: int
     judged_games: int
     judged_plans: tuple[str, ...]
-    fidelity_turns: int
+    plan_rows: tuple[int, ...]  # the costs tried when plans are calibrated, in network rows
+    plan_turns: int
     vocabulary_pieces: int
     text_width: int
     vae: VaeSize
@@ -106,7 +107,8 @@ FULL = Recipe(
     judged_turns=40,
     judged_games=8,
     judged_plans=("balanced",),
-    fidelity_turns=8,
+    plan_rows=tuple(range(14, 40, 2)),
+    plan_turns=4,
     vocabulary_pieces=400,
     text_width=64,
     vae=VaeSize(channels=16, multipliers=(1, 2, 4, 8), res_blocks=0, norm_groups=4, scale=1.0),
@@ -116,7 +118,7 @@ FULL = Recipe(
     autoencoder_phase=Phase(steps=400, batch=2, learning_rate=1e-3, final_share=0.2),
     decoder_phase=Phase(steps=300, batch=2, learning_rate=5e-4),
     denoiser_phase=Phase(steps=3000, batch=8, learning_rate=1e-3, matrix_learning_rate=1e-2),
-    predictor_phase=Phase(steps=3200, batch=1, learning_rate=4e-3, matrix_learning_rate=5e-3),
+    predictor_phase=Phase(steps=4000, batch=2, learning_rate=4e-3, matrix_learning_rate=5e-3),
     adapt_phase=Phase(steps=1700, batch=4, learning_rate=5e-4, matrix_learning_rate=4e-3),
 )
 
@@ -133,7 +135,8 @@ SHORT = Recipe(
     judged_turns=2,
     judged_games=1,
     judged_plans=("fast",),
-    fidelity_turns=1,
+    plan_rows=(97,),
+    plan_turns=1,
     vocabulary_pieces=300,
     text_width=16,
     vae=VaeSize(channels=4, multipliers=(1, 1, 2, 2), res_blocks=0, norm_groups=2, scale=1.0),

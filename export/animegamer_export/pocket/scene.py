@@ -128,6 +128,24 @@ def strengths(scene: Scene) -> tuple[int, int, int, int]:
     return scene.level, social, entertainment, stamina
 
 
+_PLACES_ACROSS = range(32, 113, 10)
+
+
+def facts(scene: Scene) -> list[float]:
+    """What a clip's first frame shows, as 0s and 1s: who, in which clothes, where, when, doing what, how far right."""
+    worn = dict(zip(scene.characters, scene.outfits, strict=True))
+    nearest = min(_PLACES_ACROSS, key=lambda x: abs(x - scene.start_x))
+    shown = [
+        *(name in worn for name in CHARACTERS),
+        *(worn.get(name) == outfit for name in CHARACTERS for outfit in OUTFITS),
+        *(scene.place == place for place in PLACES),
+        scene.night,
+        *(scene.motion == motion for motion in MOTIONS),
+        *(nearest == x for x in _PLACES_ACROSS),
+    ]
+    return [float(fact) for fact in shown]
+
+
 def held_out(scene: Scene) -> bool:
     """True for the combinations of (first character, motion, place, time) that training never sees, about 6 %."""
     return held_out_combination(scene.characters[0], scene.motion, scene.place, scene.night)

@@ -18,7 +18,7 @@ from animegamer_export.pocket.corpus import Corpus, build
 from animegamer_export.pocket.diffusion import Examples, ShotEncoder
 from animegamer_export.pocket.frame_encoder import FrameEncoder
 from animegamer_export.pocket.recipe import Recipe
-from animegamer_export.pocket.scene import ADVERBS, Scene, strengths
+from animegamer_export.pocket.scene import ADVERBS, Scene, facts, strengths
 from animegamer_export.pocket.tokenizer import train_tokenizer
 from animegamer_export.pocket.towers import TextTower, pad_text
 from animegamer_rt.models.denoiser import Denoiser
@@ -136,7 +136,8 @@ class Workshop:
 
     def turns(self, corpus: Corpus, shots: np.ndarray) -> prediction.Turns:
         """A corpus as the predictor sees it."""
-        return prediction.Turns(corpus.instructions, [strengths(s) for s in corpus.scenes], shots, corpus.turns)
+        shown = np.asarray([facts(scene) for scene in corpus.scenes], np.float32)
+        return prediction.Turns(corpus.instructions, [strengths(s) for s in corpus.scenes], shots, shown, corpus.turns)
 
     def load_decoder(self) -> VaeDecoder:
         """The finished decoder, with the latent scale that training measured."""

@@ -1,0 +1,85 @@
+"""The command `animegamer-rt calibrate`: cheaper plans for a bundle, with their measured fidelity, into its manifest.
+
+Knows options, files and what to print.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from animegamer_export.calibrate.curve import write_curve
+from animegamer_export.calibrate.measuring import EXACT, Budget, Point, choose, curve
+from animegamer_rt import machine
+from animegamer_rt.backends.choose import DEVICES, open_engines
+from animegamer_rt.bundle import Bundle, open_bundle, write_manifest
+from animegamer_rt.clip import make_folder
+from animegamer_rt.manifest import PlanEntry
+from animegamer_rt.schedule import DenoisePlan
+from animegamer_rt.script import example_script, read_script
+
+DEFAULT = "balanced"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parses, measures, writes the record, the picture and the bundle's plans."""
+    parser = argparse.ArgumentParser(prog="animegamer-rt calibrate", description=__doc__.split("\n")[0])
+    parser.add_argument("bundle", nargs="?", default="pocket", help="name or folder; its plans are replaced")
+    parser.add_argument("--device", choices=tuple(DEVICES), default="cpu", help="where to play (default: cpu)")
+    parser.add_argument("--instructions", metavar="FILE", help="a line a turn (default: the bundle's own examples)")
+    parser.add_argument("--turns", type=_turns, default=Budget().turns, help="for the search, and again for the check")
+    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"), metavar="DIR")
+    parser.add_argument("--dry-run", action="store_true", help="leave the bundle as it is")
+    options = parser.parse_args(arguments)
+    make_folder(options.results)
+    bundle = open_bundle(options.bundle)
+    texts = read_script(options.instructions) if options.instructions else example_script(bundle.manifest.world)
+    points = curve(bundle, open_engines(bundle, options.device), texts, Budget(turns=options.turns), _say)
+    chosen = choose(points)
+    record = describe(bundle, points, chosen)
+    print(f"record: {machine.write_record(options.results, f'calibrate-{bundle.manifest.name}', record)}")
+    print(f"plot:   {write_curve(options.results / 'calibrate.svg', record)}")
+    for name, point in chosen.items():
+        print(f"{name}: {point.rows} rows in {len(point.plan)} steps, SSIM {point.ssim}")
+    if not options.dry_run:
+        write_plans(bundle, chosen)
+    return 0
+
+
+def write_plans(bundle: Bundle, chosen: dict[str, Point]) -> Bundle:
+    """The bundle with these plans and their figures beside its exact one. The parts stay as they are."""
+    entries = {EXACT: replace(bundle.manifest.plans[EXACT], default=False)}
+    for name, point in chosen.items():
+        entries[name] = PlanEntry(point.plan.to_dict(), dict(point.fidelity), default=name == DEFAULT)
+    return write_manifest(bundle.folder, replace(bundle.manifest, plans=entries))
+
+
+def describe(bundle: Bundle, points: Sequence[Point], chosen: dict[str, Point]) -> dict[str, Any]:
+    """The record of a calibration, as plain data."""
+    return {
+        **machine.heading("onnxruntime"),
+        "kind": "calibrate",
+        "size": bundle.manifest.name,
+        "origin": bundle.manifest.origin,
+        "fingerprint": bundle.fingerprint,
+        "exact_rows": DenoisePlan.from_dict(bundle.plan(EXACT)).network_rows,
+        "points": [
+            {"rows": one.rows, "steps": len(one.plan), "denoise_seconds_p50": one.denoise_seconds, **one.fidelity}
+            for one in points
+        ],
+        "chosen": {name: point.rows for name, point in chosen.items()},
+    }
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _turns(text: str) -> int:
+    turns = int(text)
+    if turns < 1:
+        raise argparse.ArgumentTypeError("at least one turn")
+    return turns

@@ -1,0 +1,132 @@
+"""From a bundle to its cost-against-fidelity curve: search on some turns, measure on others, choose by goals.
+
+Knows rooms, plans and figures; nothing of files.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from animegamer_export.calibrate import search, trajectory
+from animegamer_export.fidelity import Asked, Yardstick, ask, draw, relative_error
+from animegamer_rt.backends.contract import Engines, FloatArray
+from animegamer_rt.bundle import Bundle
+from animegamer_rt.errors import PlanError
+from animegamer_rt.pipeline import Rooms, open_rooms
+from animegamer_rt.schedule import DenoisePlan, exact_plan
+
+EXACT = "exact"
+GOALS: Mapping[str, float] = MappingProxyType({"balanced": 0.95, "fast": 0.85})
+"""The SSIM against exact that a plan of this name has to reach."""
+EMPHASES = (0.25, 0.5, 0.75)
+"""How much early errors count in the search: which of these is best depends on the network, so each is played."""
+SEARCH_SEED, CHECK_SEED = 500, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much is measured: the costs tried, in network rows of a turn, and the turns of search and of check."""
+
+    rows: Sequence[int] = tuple(range(12, 41, 2))
+    turns: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One plan of the curve: its cost in network rows, the median seconds of its denoising here, its figures."""
+
+    rows: int
+    plan: DenoisePlan
+    denoise_seconds: float
+    fidelity: Mapping[str, Any]
+
+    @property
+    def ssim(self) -> float:
+        """Of its frames against the exact plan's."""
+        return float(self.fidelity["ssim"])
+
+
+def curve(
+    bundle: Bundle, engines: Engines, instructions: Sequence[str], budget: Budget, say: Callable[[str], object] = print
+) -> list[Point]:
+    """The best plan found at each cost, the cheapest first. Raises PlanError if the bundle's `exact` is not."""
+    rooms = open_rooms(bundle, engines, EXACT)
+    _require_exact(rooms.plan)
+    texts = list(islice(cycle(instructions), 2 * budget.turns))
+    asked = [ask(rooms, text, SEARCH_SEED + number) for number, text in enumerate(texts[: budget.turns])]
+    say(f"recording the exact path of {len(asked)} turns")
+    gram = trajectory.gram(engines.denoiser, rooms.denoiser, rooms.plan, asked)
+    found = {emphasis: search.plans(gram, emphasis, max(budget.rows)) for emphasis in EMPHASES}
+    true = [draw(rooms.denoiser, turn) for turn in asked]
+    say(f"playing {len(texts) - len(asked)} other turns exactly")
+    yardstick = Yardstick.play(rooms, texts[budget.turns :], CHECK_SEED)
+    points = []
+    for rows in budget.rows:
+        tried = [_play(rooms, plan, asked, true) for plan in _within(found, rows)]
+        if not tried:
+            continue
+        best = min(tried, key=lambda one: one.error)
+        fidelity = yardstick.fidelity(rooms.denoiser.with_plan(best.plan))
+        points.append(Point(best.plan.network_rows, best.plan, best.seconds, fidelity))
+        say(f"{rows} rows, {len(best.plan)} steps: {best.seconds:.2f} s, {dict(fidelity)}")
+    return points
+
+
+def _require_exact(plan: DenoisePlan) -> None:
+    true = exact_plan(len(plan))
+    kept = ([step.timestep for step in plan], [round(step.coefficients.guidance_minus_one, 4) for step in plan])
+    full = ([step.timestep for step in true], [round(step.coefficients.guidance_minus_one, 4) for step in true])
+    if kept != full or plan.noise_steps:
+        raise PlanError(
+            "the plan 'exact' is not the reference's own sampling",
+            expected=f"{len(plan)} even steps, guided by the wave",
+            do="export the bundle again",
+        )
+
+
+def choose(points: Sequence[Point], goals: Mapping[str, float] = GOALS) -> dict[str, Point]:
+    """The cheapest point that reaches each goal. Raises PlanError, naming the best there is, where none does."""
+    chosen = {}
+    for name, least in goals.items():
+        good = [point for point in points if point.ssim >= least]
+        if not good:
+            best = max((point.ssim for point in points), default=0.0)
+            raise PlanError(f"no plan is near enough for {name!r}", found=f"SSIM {best}", expected=f"{least} or more")
+        chosen[name] = min(good, key=lambda point: point.rows)
+    return chosen
+
+
+def _within(found: Mapping[float, Mapping[int, DenoisePlan]], rows: int) -> list[DenoisePlan]:
+    """The best plan of every emphasis that costs no more than `rows`, each plan once."""
+    plans: list[DenoisePlan] = []
+    for by_rows in found.values():
+        affordable = [cost for cost in by_rows if cost <= rows]
+        if affordable and by_rows[max(affordable)] not in plans:
+            plans.append(by_rows[max(affordable)])
+    return plans
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """A plan on the turns of the search: mean relative error of its latents, median seconds of a turn's denoising."""
+
+    plan: DenoisePlan
+    error: float
+    seconds: float
+
+
+def _play(rooms: Rooms, plan: DenoisePlan, asked: Sequence[Asked], true: Sequence[FloatArray]) -> _Played:
+    denoiser, errors, seconds = rooms.denoiser.with_plan(plan), [], []
+    for turn, latent in zip(asked, true, strict=True):
+        started = time.perf_counter()
+        found = draw(denoiser, turn)
+        seconds.append(time.perf_counter() - started)
+        errors.append(relative_error(found, latent))
+    return _Played(plan, float(np.mean(errors)), round(float(np.median(seconds)), 4))

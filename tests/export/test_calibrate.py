@@ -1,0 +1,123 @@
+"""`animegamer-rt calibrate`: the search keeps what matters on the exact path; only measured plans are written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fakes
+from animegamer_export.calibrate import command, measuring, search, trajectory
+from animegamer_export.calibrate.measuring import Budget, Point
+from animegamer_export.fidelity import ask, draw, relative_error
+from animegamer_rt.backends.onnxruntime import open_engines
+from animegamer_rt.bundle import Bundle, load, write_manifest
+from animegamer_rt.errors import PlanError
+from animegamer_rt.manifest import PlanEntry
+from animegamer_rt.pipeline import open_rooms
+from animegamer_rt.schedule import DenoisePlan, even_timesteps, exact_plan
+
+STEPS = 20
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Bundle:
+    """The tiny bundle with a longer exact plan, and nothing else."""
+    written = fakes.write_bundle(tmp_path / "tiny")
+    plans = {"exact": PlanEntry(exact_plan(STEPS).to_dict(), default=True)}
+    return write_manifest(written.folder, replace(written.manifest, plans=plans))
+
+
+def places(plan: DenoisePlan, steps: int = STEPS) -> list[int]:
+    return [even_timesteps(steps).index(step.timestep) for step in plan]
+
+
+def test_with_enough_rows_nothing_is_left_out() -> None:
+    pictures = np.random.default_rng(0).standard_normal((2 * STEPS, 500))
+    found = search.plans(pictures @ pictures.T, 0.5, 2 * STEPS)
+    assert found[2 * STEPS] == DenoisePlan.from_dict(found[2 * STEPS].to_dict())
+    assert places(found[2 * STEPS]) == list(range(STEPS))
+    assert all(step.branch == "pair" for step in found[2 * STEPS])
+
+
+def test_plans_cost_what_they_say_and_keep_both_ends() -> None:
+    pictures = np.random.default_rng(1).standard_normal((2 * STEPS, 500))
+    found = search.plans(pictures @ pictures.T, 0.5, 30)
+    assert max(found) == 30
+    for rows, plan in found.items():
+        assert plan.network_rows == rows
+        assert (places(plan)[0], places(plan)[-1]) == (0, STEPS - 1)
+
+
+def test_guidance_that_changes_nothing_is_spared_and_a_change_of_picture_is_not_stepped_over() -> None:
+    early, late = np.eye(2)
+    pictures = np.zeros((2 * STEPS, 2))
+    pictures[:10], pictures[10:STEPS] = early, late  # another picture from place 10 on; no guidance anywhere
+    plan = list(search.plans(pictures @ pictures.T, 0.0, 10).values())[-1]
+    assert all(step.branch == "conditional" for step in plan)
+    assert 10 in places(plan)
+
+
+def test_the_recorded_path_is_the_plans_own(bundle: Bundle) -> None:
+    engines = open_engines(bundle)
+    rooms = open_rooms(bundle, engines, "exact")
+    turn = ask(rooms, "Mia waves.", 3)
+    gram = trajectory.gram(engines.denoiser, rooms.denoiser, rooms.plan, [turn])
+    last = rooms.plan.steps[-1].coefficients.guidance_minus_one
+    weights = np.zeros(2 * STEPS)
+    weights[STEPS - 1], weights[-1] = 1.0, last  # the last guided picture is the result
+    latent = draw(rooms.denoiser, turn)
+    assert weights @ gram @ weights == pytest.approx(float(np.square(latent).mean()), rel=1e-4)
+
+
+def test_a_searched_plan_is_nearer_the_more_it_may_cost(bundle: Bundle) -> None:
+    engines = open_engines(bundle)
+    budget = Budget(rows=(6, 16, 38), turns=2)
+    points = measuring.curve(bundle, engines, fakes.WORLD.examples, budget, lambda line: None)
+    errors = [point.fidelity["latent_relative_error"] for point in points]
+    assert errors == sorted(errors, reverse=True)
+    assert points[-1].ssim > 0.99
+    rooms = open_rooms(bundle, engines, "exact")
+    turn = ask(rooms, "Tobo runs.", 8)
+    again = draw(rooms.denoiser.with_plan(points[-1].plan), turn)
+    assert relative_error(again, draw(rooms.denoiser, turn)) < 0.1
+
+
+def test_the_cheapest_plan_that_is_near_enough_is_chosen() -> None:
+    def point(rows: int, ssim: float) -> Point:
+        return Point(rows, exact_plan(3), 0.1, {"ssim": ssim})
+
+    curve = [point(10, 0.8), point(20, 0.9), point(30, 0.96), point(40, 0.99)]
+    chosen = measuring.choose(curve, {"balanced": 0.95, "fast": 0.85})
+    assert {name: one.rows for name, one in chosen.items()} == {"balanced": 30, "fast": 20}
+    with pytest.raises(PlanError, match="near enough for 'balanced'.*0.9"):
+        measuring.choose(curve[:2])
+
+
+def test_a_plan_that_is_not_exact_is_no_yardstick(bundle: Bundle) -> None:
+    entry = PlanEntry(exact_plan(STEPS).to_dict(), default=True)
+    entry.plan["steps"][3]["branch"] = "conditional"  # type: ignore[index]
+    spared = write_manifest(bundle.folder, replace(bundle.manifest, plans={"exact": entry}))
+    with pytest.raises(PlanError, match="not the reference's own sampling"):
+        measuring.curve(spared, open_engines(spared), ["Mia waves."], Budget(rows=(8,), turns=1), lambda line: None)
+
+
+def test_the_command_writes_plans_figures_record_and_picture(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "Budget", lambda turns=1: Budget(rows=(10, 24, 38), turns=turns))
+    arguments = [str(bundle.folder), "--turns", "1", "--results", str(tmp_path / "results")]
+    assert command.main([*arguments, "--dry-run"]) == 0
+    assert set(load(bundle.folder).manifest.plans) == {"exact"}
+    assert command.main(arguments) == 0
+    after = load(bundle.folder).manifest
+    assert set(after.plans) == {"exact", "balanced", "fast"}
+    assert after.plans["balanced"].default and after.plans["balanced"].fidelity["ssim"] >= 0.95
+    assert after.plans["fast"].fidelity["ssim"] >= 0.85
+    assert after.parts == bundle.manifest.parts
+    records = [json.loads(path.read_text()) for path in (tmp_path / "results").glob("*calibrate-tiny.json")]
+    assert records and records[0]["points"][-1]["rows"] == 38
+    assert "balanced" in (tmp_path / "results" / "calibrate.svg").read_text()
