@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,13 @@ from .bundle import Bundle, open_bundle
 from .chart import read_records, write_chart
 from .clip import make_folder
 from .errors import BackendError
-from .events import Done, StageSeconds
+from .events import StageSeconds
 from .machine import heading, machine, percentile, write_record
 from .pipeline import Rooms, open_rooms, run_turn
 from .script import example_script
 from .session import Session
 from .state import Instruction
+from .trace import TimedTurn, watch, write_trace
 
 STAGES = ("predictor", "denoiser", "vae")
 SEED = 7
@@ -36,9 +37,14 @@ READY = "import sys; from animegamer_rt.play import get_ready; get_ready(*sys.ar
 MATMUL_SIDE = 1024
 
 
-def bench(bundle_name: str, plan: str | None, turns: int, results: Path) -> int:
-    """Measure, print, and write a record and the plot of all records under `results`. Raises AnimeGamerError."""
+def bench(bundle_name: str, plan: str | None, turns: int, results: Path, trace: Path | None = None) -> int:
+    """Measure, print, and write a record and the plot of all records under `results`, and the median turn's `trace`.
+
+    Raises AnimeGamerError.
+    """
     make_folder(results)
+    if trace is not None:
+        make_folder(trace.parent)
     bundle = open_bundle(bundle_name)
     rooms = open_rooms(bundle, open_engines(bundle), plan=plan)
     geometry = bundle.manifest.geometry
@@ -60,7 +66,8 @@ def bench(bundle_name: str, plan: str | None, turns: int, results: Path) -> int:
         "n": turns,
         "playback_seconds": playback,
         "denoiser_floor_seconds": floor,
-        **summary(measured),
+        **summary([turn.done.seconds for turn in measured]),
+        **waits(measured, playback),
         **_fresh_process(bundle, rooms.plan_name),
         "fidelity": dict(bundle.manifest.plans[rooms.plan_name].fidelity),
     }
@@ -68,21 +75,31 @@ def bench(bundle_name: str, plan: str | None, turns: int, results: Path) -> int:
     _print_summary(record)
     print(f"record: {path}")
     print(f"plot:   {write_chart(results / 'turn.svg', read_records(results))}")
+    if trace is not None:
+        median = sorted(measured, key=lambda turn: turn.done.seconds.total)[len(measured) // 2]
+        title = f"One turn: {bundle.manifest.name}, {rooms.plan_name}, {machine()}"
+        print("trace:  {}, {}".format(*write_trace(trace, median, rooms.plan, title)))
     print(json.dumps(record))
     return 0
 
 
-def measure_turns(rooms: Rooms, turns: int) -> list[StageSeconds]:
-    """The seconds of `turns` turns of a game of the bundle's example instructions, after its history window is full."""
+def measure_turns(rooms: Rooms, turns: int) -> list[TimedTurn]:
+    """`turns` turns of a game of the bundle's example instructions, after its history window is full."""
     session = Session.start(rooms.bundle, seed=SEED)
     warm_up = session.history_turns + 1
-    measured = []
     texts = islice(cycle(example_script(rooms.bundle.manifest.world)), warm_up + turns)
-    for number, text in enumerate(texts, 1):
-        done = [event for event in run_turn(rooms, session, Instruction.parse(text)) if isinstance(event, Done)]
-        if number > warm_up:
-            measured.append(done[-1].seconds)
-    return measured
+    played = [watch(run_turn(rooms, session, Instruction.parse(text))) for text in texts]
+    return played[warm_up:]
+
+
+def waits(measured: Sequence[TimedTurn], playback: float) -> dict[str, Any]:
+    """What a player waits for: seconds to the state and to the first frame; a clip's playback time over a turn's."""
+    turn = percentile([one.done.seconds.total for one in measured], 50)
+    return {
+        "seconds_to_state_p50": percentile([one.to_state for one in measured], 50),
+        "seconds_to_first_frame_p50": percentile([one.to_first_frame for one in measured], 50),
+        "real_time_factor": round(playback / turn, 3) if turn else None,
+    }
 
 
 def summary(measured: list[StageSeconds]) -> dict[str, Any]:
@@ -163,5 +180,7 @@ def _print_summary(record: Mapping[str, Any]) -> None:
     for stage, seconds in record["stages"].items():
         print(f"{stage:<12}{seconds['p50']:>9.3f}{seconds['p95']:>9.3f}")
     print(f"{'turn':<12}{record['seconds_per_turn_p50']:>9.3f}{record['seconds_per_turn_p95']:>9.3f}")
+    state, frame = record["seconds_to_state_p50"], record["seconds_to_first_frame_p50"]
+    print(f"state after {state:.2f} s, first frame after {frame:.2f} s, {record['real_time_factor']} x real time")
     memory = record["memory_peak_mib"]
     print(f"start to first prompt {record['first_prompt_seconds']:.2f} s, peak memory {memory} MiB")

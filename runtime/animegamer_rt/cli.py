@@ -80,8 +80,13 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     bench = commands.add_parser("bench", help="measure turns on this machine, by stage, or what serving them adds")
     bench.set_defaults(run=_bench)
     bench.add_argument(
-        "what", nargs="?", choices=("turn", "wire"), default="turn", help="turns alone, or the server (default: turn)"
+        "what",
+        nargs="?",
+        choices=("turn", "wire", "compare"),
+        default="turn",
+        help="turns alone, the server, or two records (default: turn)",
     )
+    bench.add_argument("records", nargs="*", type=Path, metavar="RECORD", help="of compare: two files of --results")
     _add_bundle(bench)
     bench.add_argument("--turns", type=_turns, help="turns of each measurement (default: 15 of turn, 25 of wire)")
     bench.add_argument(
@@ -90,6 +95,9 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
         default=Path("benchmarks/results"),
         metavar="DIR",
         help="where the record and the plot go",
+    )
+    bench.add_argument(
+        "--trace", type=Path, metavar="FILE", help="the median turn, for ui.perfetto.dev, with a picture beside it"
     )
 
     selftest = commands.add_parser("selftest", help="each part against recorded answers, a turn, a report to attach")
@@ -163,9 +171,13 @@ def _bench(options: argparse.Namespace) -> int:
         from .server.bench.run import WireBench, bench_wire
 
         return bench_wire(WireBench(options.bundle, options.plan, options.turns or 25, results=options.results))
+    if options.what == "compare":
+        from .compare import compare
+
+        return compare(options.records)
     from .bench import bench
 
-    return bench(options.bundle, options.plan, options.turns or 15, options.results)
+    return bench(options.bundle, options.plan, options.turns or 15, options.results, options.trace)
 
 
 def _selftest(options: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """The pocket build: the phases in order, each reading what earlier ones left in the work folder and leaving its own.
 
-corpus -> tokenizer -> autoencoder -> decoder, denoiser -> predictor -> adapt -> bundle -> plans, quality. Knows the order
-and the files; how a network learns is its own room's business.
+corpus -> tokenizer -> autoencoder -> decoder, denoiser -> predictor -> adapt -> bundle -> plans, quality. Knows the
+order and the files; how a network learns is its own room's business.
 """
 
 from __future__ import annotations

@@ -1,0 +1,164 @@
+"""A turn on a clock: when each of its events came, as spans, as a Chrome/Perfetto trace, and as a picture.
+
+Knows the events of a turn and what their order means; nothing of who plays it or how. The spans are the waits between
+events, so a step or a chunk carries whatever the program did to deliver it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .chart import COLOURS
+from .clip import write_file
+from .events import Done, Event, FrameReady, Progress, StatePredicted
+from .schedule import DenoisePlan
+
+LANES = ("predictor", "denoiser", "vae")
+MICROSECONDS = 1e6
+NO_PIXELS = np.empty((0, 0, 3), np.uint8)
+WIDTH, LEFT, LANE, TOP = 900, 90, 44, 56
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Work of a lane: start and seconds, both in seconds since the turn began."""
+
+    lane: str
+    name: str
+    start: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TimedTurn:
+    """A turn's events, each with the seconds since the turn was asked for; frames are noted without their pixels."""
+
+    marks: Sequence[tuple[float, Event]]
+
+    @property
+    def done(self) -> Done:
+        """Its last event."""
+        last = self.marks[-1][1]
+        assert isinstance(last, Done), "the turn did not finish"
+        return last
+
+    @property
+    def to_state(self) -> float:
+        """Seconds until the state was known."""
+        return next(at for at, event in self.marks if isinstance(event, StatePredicted))
+
+    @property
+    def to_first_frame(self) -> float:
+        """Seconds until the first frame was there."""
+        return next(at for at, event in self.marks if isinstance(event, FrameReady))
+
+    def spans(self, plan: DenoisePlan) -> list[Span]:
+        """Its work, in order: the prediction, every denoise step with what it ran, and the vae's deliveries.
+
+        A frame that came with the one before it (within a millisecond) belongs to that delivery.
+        """
+        spans: list[Span] = []
+        before = 0.0
+        for at, event in self.marks:
+            match event:
+                case StatePredicted():
+                    spans.append(Span("predictor", "predict", before, at - before))
+                case Progress():
+                    step = plan.steps[event.step - 1]
+                    spans.append(Span("denoiser", f"{step.branch} at {step.timestep}", before, at - before))
+                case FrameReady() if at - before > 1e-3 or event.index == 0:
+                    spans.append(Span("vae", f"frames from {event.index}", before, at - before))
+            before = at
+        return spans
+
+
+def watch(events: Iterable[Event]) -> TimedTurn:
+    """Plays a turn to its end, noting when each event comes."""
+    started, marks = time.perf_counter(), []
+    for event in events:
+        at = time.perf_counter() - started
+        marks.append((at, replace(event, frame=NO_PIXELS) if isinstance(event, FrameReady) else event))
+    return TimedTurn(marks)
+
+
+def write_trace(path: Path, turn: TimedTurn, plan: DenoisePlan, title: str) -> tuple[Path, Path]:
+    """The turn as JSON for chrome://tracing and ui.perfetto.dev, and as an SVG beside it; returns both paths."""
+    spans = turn.spans(plan)
+    picture = path.with_suffix(".svg")
+    write_file(path, (json.dumps(_chrome(turn, spans, title)) + "\n").encode())
+    write_file(picture, _timeline(turn, spans, title).encode())
+    return path, picture
+
+
+def _chrome(turn: TimedTurn, spans: Sequence[Span], title: str) -> dict[str, Any]:
+    """The Trace Event format: complete events ("X") in microseconds, a thread a lane, frames as instants ("i")."""
+    names = [
+        {"ph": "M", "name": "thread_name", "pid": 1, "tid": tid, "args": {"name": lane}}
+        for tid, lane in enumerate((*LANES, "frames"), 1)
+    ]
+    work = [
+        {
+            "ph": "X",
+            "name": span.name,
+            "cat": span.lane,
+            "pid": 1,
+            "tid": LANES.index(span.lane) + 1,
+            "ts": round(span.start * MICROSECONDS, 1),
+            "dur": round(span.seconds * MICROSECONDS, 1),
+        }
+        for span in spans
+    ]
+    frames = [
+        {
+            "ph": "i",
+            "s": "t",
+            "name": f"frame {event.index}",
+            "pid": 1,
+            "tid": len(LANES) + 1,
+            "ts": round(at * MICROSECONDS, 1),
+        }
+        for at, event in turn.marks
+        if isinstance(event, FrameReady)
+    ]
+    return {"displayTimeUnit": "ms", "otherData": {"title": title}, "traceEvents": [*names, *work, *frames]}
+
+
+def _timeline(turn: TimedTurn, spans: Sequence[Span], title: str) -> str:
+    total = turn.marks[-1][0]
+    scale = (WIDTH - LEFT - 20) / total
+    height = TOP + LANE * (len(LANES) + 1) + 34
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+        f'<text x="12" y="24" font-size="15" font-weight="bold">{escape(title)}</text>',
+    ]
+    for row, lane in enumerate((*LANES, "frames")):
+        parts.append(f'<text x="12" y="{TOP + LANE * row + 20}">{lane}</text>')
+    for span in spans:
+        x, y = LEFT + span.start * scale, TOP + LANE * LANES.index(span.lane)
+        parts.append(
+            f'<rect x="{x:.1f}" y="{y}" width="{max(1.0, span.seconds * scale - 1):.1f}" height="30" '
+            f'fill="{COLOURS[span.lane]}"><title>{escape(span.name)}: {span.seconds * 1000:.0f} ms</title></rect>'
+        )
+    for at, event in turn.marks:
+        if isinstance(event, FrameReady):
+            x, y = LEFT + at * scale, TOP + LANE * len(LANES)
+            parts.append(f'<path d="M{x:.1f} {y}v30" stroke="#333" stroke-width="1.5"/>')
+    for label, at in (("state", turn.to_state), ("first frame", turn.to_first_frame), ("done", total)):
+        x = LEFT + at * scale
+        anchor = "end" if at > 0.6 * total else "start"
+        parts.append(f'<path d="M{x:.1f} {TOP - 6}V{height - 26}" stroke="#e15759" stroke-dasharray="4 4"/>')
+        parts.append(
+            f'<text x="{x:.1f}" y="{height - 10 if label != "first frame" else TOP - 10}" text-anchor="{anchor}" '
+            f'fill="#e15759">{label} {at:.2f} s</text>'
+        )
+    return "\n".join([*parts, "</svg>"]) + "\n"
