@@ -1,4 +1,4 @@
-"""The tables of README and WIRE.md: seconds from benchmarks/results, quality from the shipped bundle's manifest.
+"""The tables of README, WIRE.md and PREDICTED.md, from benchmarks/results, the shipped bundle and predict.py.
 
 `python benchmarks/table.py` renews them in place; `--check` only says whether they are up to date. Nothing in them is
 typed by hand.
@@ -11,13 +11,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import predict  # type: ignore[import-not-found]
+
 from animegamer_rt import chart_wire
 from animegamer_rt.chart import Record, newest, read_records
+from animegamer_rt.schedule import DenoisePlan
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 README = ROOT / "README.md"
 WIRE = ROOT / "benchmarks" / "WIRE.md"
+PREDICTED = ROOT / "benchmarks" / "PREDICTED.md"
 MANIFEST = ROOT / "engines" / "pocket" / "manifest.json"
 BEGIN, END = "<!-- {}: begin (written by benchmarks/table.py) -->", "<!-- {}: end -->"
 COLUMNS = (
@@ -123,12 +127,14 @@ def renewed(text: str, mark: str, content: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Renew both files, or with --check say (1) that one is out of date."""
-    quality = json.loads(MANIFEST.read_text(encoding="utf-8"))["quality"] if MANIFEST.is_file() else {}
+    """Renew all files, or with --check say (1) that one is out of date."""
+    manifest = json.loads(MANIFEST.read_text(encoding="utf-8"))
+    rows = {name: DenoisePlan.from_dict(entry["plan"]).network_rows for name, entry in manifest["plans"].items()}
     turns, wire = read_records(RESULTS), read_records(RESULTS, "wire")
     contents = {
-        README: {"measured": table(turns), "quality": quality_table(quality)},
+        README: {"measured": table(turns), "quality": quality_table(manifest["quality"])},
         WIRE: {"wire": wire_table(wire)},
+        PREDICTED: {"predicted": predict.table(rows)},
     }
     stale = False
     for path, tables in contents.items():
@@ -140,7 +146,7 @@ def main(arguments: Sequence[str]) -> int:
             path.write_text(wanted, encoding="utf-8")
     if "--check" in arguments:
         return int(stale)
-    print(f"README: {len(newest(turns))} measurements of time, {len(quality)} groups of quality; WIRE.md: {len(wire)}")
+    print(f"README: {len(newest(turns))} measurements of time; WIRE.md: {len(wire)}")
     return 0
 
 
