@@ -53,7 +53,7 @@ CARDS = (
     Card("RTX 4090", 128, 2.52, 1008, fp8=True),
     Card("RTX 5090", 170, 2.407, 1792, fp8=True),
 )
-"""Source: the cards' published specifications (NVIDIA's architecture papers for Ampere GA102, Ada and RTX Blackwell)."""
+"""Source: the cards' published specifications (NVIDIA's architecture papers: Ampere GA102, Ada, RTX Blackwell)."""
 
 COLUMNS = ("card", "precision of products", "plan", "network rows", "at the peak", "at 60 % of it")
 
