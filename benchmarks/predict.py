@@ -25,8 +25,8 @@ SHARES = (1.0, 0.6)
 class Card:
     """Published figures: multiprocessors, boost clock in GHz, memory bandwidth in GB/s.
 
-    `flop` are the fp16 tensor operations a clock of one multiprocessor with fp16 sums, dense; sums in fp32, which
-    attention and a fp16 network need, run at half of that on GeForce. `fp8`: whether it multiplies fp8, at twice `flop`.
+    `flop` are the fp16 tensor operations a clock of one multiprocessor with sums in fp16, dense; sums in fp32, which
+    attention and a fp16 network need, run at half of that on GeForce. `fp8`: it multiplies fp8, at twice `flop`.
     """
 
     name: str
