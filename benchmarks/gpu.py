@@ -110,6 +110,8 @@ def main() -> int:
         for variant in variants:
             if not report.time_is_up:
                 measure(report, bundle, size, variant, options)
+    if options.peers and not report.time_is_up:
+        measure_peers(report, options.device)
     failed = [entry for entry in report.record["checks"] if not entry["passed"]]
     print(f"record: {report.path}; {len(failed)} of {len(report.record['checks'])} checks failed")
     return 1 if failed else 0
@@ -126,6 +128,17 @@ def measure(report: Report, bundle: Bundle, size: str, variant: Variant, options
     gc.collect()  # graphs keep their memory until they are gone
     if options.device == "cuda":
         torch.cuda.empty_cache()
+
+
+def measure_peers(report: Report, device: str) -> None:
+    """The same work by diffusers and transformers; where they are missing, an entry that says so."""
+    try:
+        from benchmarks import gpu_peers
+
+        for entry in gpu_peers.peers(device, gpu_peers.FULL if device == "cuda" else gpu_peers.TINY):
+            report.add("peers", entry)
+    except (ImportError, RuntimeError, MemoryError) as error:
+        report.add("peers", {"error": f"{type(error).__name__}: {error}"[:500], "needs": "diffusers and transformers"})
 
 
 def play(report: Report, bundle: Bundle, variant: Variant, options: argparse.Namespace, about: dict[str, Any]) -> None:
@@ -263,6 +276,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--size", choices=("pocket", "full"), action="append", help="may be given twice")
     parser.add_argument("--plans", type=lambda text: text.split(","), default=["exact", "balanced", "fast"])
     parser.add_argument("--turns", type=int, default=3, help="measured turns of each plan (default: 3)")
+    parser.add_argument("--peers", action="store_true", help="time diffusers and transformers on the same work, too")
     parser.add_argument("--minutes", type=float, default=8.0, help="begin nothing after these (default: 8)")
     parser.add_argument("--bundle", default="pocket", help="what is checked, and whose plans are run")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
