@@ -82,11 +82,12 @@ def _timed(parts: Mapping[str, Callable[[], None]], on_gpu: bool) -> dict[str, A
 
 
 def _transformer(device: str, shape: Shape) -> partial[None]:
-    from diffusers import CogVideoXTransformer3DModel
+    import diffusers
 
+    make: Any = diffusers.CogVideoXTransformer3DModel  # untyped, as the two below are
     width = 64 * shape.heads
     with _random_weights(device):
-        network = CogVideoXTransformer3DModel(
+        network = make(
             num_attention_heads=shape.heads,
             attention_head_dim=64,
             num_layers=shape.layers,
@@ -107,10 +108,11 @@ def _pair(network: nn.Module, latents: Tensor, shots: Tensor, timesteps: Tensor)
 
 
 def _vae(device: str, shape: Shape) -> partial[None]:
-    from diffusers import AutoencoderKLCogVideoX
+    import diffusers
 
+    make: Any = diffusers.AutoencoderKLCogVideoX
     with _random_weights(device):
-        network = AutoencoderKLCogVideoX(
+        network = make(
             block_out_channels=shape.vae_channels,
             down_block_types=("CogVideoXDownBlock3D",) * 4,
             up_block_types=("CogVideoXUpBlock3D",) * 4,
@@ -127,9 +129,10 @@ def _decode(network: Any, latent: Tensor) -> None:
 
 
 def _predictor(device: str, shape: Shape) -> partial[None]:
-    from transformers import MistralConfig, MistralForCausalLM
+    import transformers
 
-    config = MistralConfig(
+    make: Any = transformers.MistralForCausalLM
+    config = transformers.MistralConfig(
         vocab_size=shape.vocabulary,
         hidden_size=shape.predictor_hidden,
         intermediate_size=shape.predictor_mlp,
@@ -138,7 +141,7 @@ def _predictor(device: str, shape: Shape) -> partial[None]:
         num_key_value_heads=shape.predictor_kv_heads,
     )
     with _random_weights(device):
-        network = MistralForCausalLM(config)
+        network = make(config)
     ids = torch.randint(5, 200, (1, shape.prompt_tokens), device=device)
     return partial(_read_and_write, network.eval(), ids)
 

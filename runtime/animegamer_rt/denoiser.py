@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +58,7 @@ class Denoiser:
 
         Stop iterating to stop the turn: nothing runs between two steps.
         """
-        started = time.perf_counter()
+        started, noise = time.perf_counter(), _drawn_ahead(noise)
         drawn = next(noise)
         turn = self._part.begin(drawn, shot, motion_scope)
         seconds, last = time.perf_counter() - started, len(self._plan)
@@ -79,3 +80,12 @@ class Denoiser:
             for weight in weights:
                 noise += weight * generator.standard_normal(self._latent_shape, dtype=np.float32)
             yield noise
+
+
+def _drawn_ahead(noise: Iterator[FloatArray]) -> Iterator[FloatArray]:
+    """The same arrays, each drawn by another thread while the engine uses the one before."""
+    with ThreadPoolExecutor(1, "noise") as pool:
+        drawing = pool.submit(next, noise, None)
+        while (drawn := drawing.result()) is not None:
+            drawing = pool.submit(next, noise, None)
+            yield drawn

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from itertools import islice
 
 import numpy as np
@@ -52,6 +54,25 @@ def test_nothing_runs_after_the_caller_stops_asking() -> None:
     next(steps)
     next(steps)
     assert len(part.steps) == 2
+
+
+def test_the_next_noise_is_drawn_while_a_step_runs_and_no_thread_is_left() -> None:
+    drawn, first_step_may_end = [], threading.Event()
+
+    def noise() -> Iterator[np.ndarray]:
+        for number in range(3):
+            drawn.append(number)
+            if number == 2:
+                first_step_may_end.set()
+            yield np.full(LATENT, number, np.float32)
+
+    denoiser = Denoiser(fakes.FakeDenoiser(), even_plan(3), LATENT)
+    steps = denoiser.denoise(SHOT, 0.0, noise())
+    next(steps)  # has used the start and the first step's noise
+    assert first_step_may_end.wait(10), "the second step's noise waits for the second step"
+    assert drawn == [0, 1, 2]
+    steps.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("noise")]
 
 
 def test_plan_that_skips_blocks_is_refused() -> None:
