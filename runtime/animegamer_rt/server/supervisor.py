@@ -89,12 +89,16 @@ class Supervisor:
             raise StoreError("the worker's log cannot be written", where=self._log_path, found=str(error)) from error
 
     def watch(self, now: float) -> str | None:
-        """Start the worker when it is time. Returns what happened if it has just died or had to be ended."""
+        """Start the worker when it is time. Returns what happened if it did not start, has died or had to be ended."""
         if self.state == "stopped":
             return None
         if self._process is None:
-            if now >= self._start_at:
+            if now < self._start_at:
+                return None
+            try:
                 self._start(now)
+            except OSError as error:  # no memory or no processes left, say: that passes, and the players stay
+                return self._fail(now, f"the worker could not be started: {error.strerror or error}")
             return None
         code = self._process.poll()
         if code is not None:
@@ -189,9 +193,14 @@ class Supervisor:
         assert self._process is not None and self._process.stdin is not None
         self._process.wait()
         self._process.stdin.close()
+        self._process = None
+        return self._fail(now, reason)
+
+    def _fail(self, now: float, reason: str) -> str:
+        """Without a worker: when the next one is started, and what to say meanwhile. Returns the reason."""
         steady = self._ready_at is not None and now - self._ready_at > STEADY_S
         self._failures = 1 if steady else self._failures + 1
-        self._process, self._secret, self._peer = None, "", b""
+        self._secret, self._peer = "", b""
         self._start_at = now + min(MOST_BACKOFF_S, self._options.backoff_s * 2 ** (self._failures - 1))
         self.restarts += 1
         self.state = "failed" if self._failures >= FAILURES else "restarting"
