@@ -52,8 +52,8 @@ def write_curve(path: Path, record: Mapping[str, Any]) -> Path:
         colour, size = (CHOSEN, 6) if names else (LINE, 3.5)
         where = f'cx="{x(point["rows"]):.1f}" cy="{y(point["ssim"]):.1f}"'
         parts.append(f'<circle {where} r="{size}" fill="{colour}"/>')
-        for name in names:
+        if names:
             where = f'x="{x(point["rows"]) + 9:.1f}" y="{y(point["ssim"]) + 18:.1f}"'
-            parts.append(f'<text {where} fill="{CHOSEN}">{escape(name)}: {point["ssim"]:.3f}</text>')
+            parts.append(f'<text {where} fill="{CHOSEN}">{escape(", ".join(names))}: {point["ssim"]:.3f}</text>')
     write_file(path, ("\n".join([*parts, "</svg>"]) + "\n").encode())
     return path

@@ -34,7 +34,7 @@ SEARCH_SEED, CHECK_SEED = 500, 100
 class Budget:
     """How much is measured: the costs tried, in network rows of a turn, and the turns of search and of check."""
 
-    rows: Sequence[int] = tuple(range(12, 41, 2))
+    rows: Sequence[int] = tuple(range(14, 38, 3))
     turns: int = 4
 
 
