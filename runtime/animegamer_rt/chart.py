@@ -19,9 +19,12 @@ WIDTH, LEFT, ROW, TOP = 860, 300, 34, 56
 
 
 def read_records(folder: Path, kind: str = "turn") -> list[Record]:
-    """All records of a kind of measurement in a folder, the oldest first; one that names no kind is of turns."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
-    chosen = [record for record in records if record.get("kind", "turn") == kind]
+    """All records of a kind of measurement in a folder, the oldest first; one that names no kind is of turns.
+
+    Other files that lie there, a turn's trace for one, have no date and are passed over.
+    """
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    chosen = [record for record in found if "date" in record and record.get("kind", "turn") == kind]
     return sorted(chosen, key=lambda record: str(record["date"]))
 
 

@@ -55,9 +55,12 @@ def test_the_trace_is_one_that_viewers_read(turn: TimedTurn, rooms: Rooms, tmp_p
 
 def test_bench_traces_its_median_turn(rooms: Rooms, tmp_path: Path) -> None:
     arguments = ["bench", "--bundle", str(rooms.bundle.folder), "--turns", "3", "--results", str(tmp_path)]
-    assert main([*arguments, "--trace", str(tmp_path / "trace" / "turn.json")]) == 0
-    assert (tmp_path / "trace" / "turn.svg").is_file()
-    (path,) = tmp_path.glob("*-tiny-*.json")
+    assert main([*arguments, "--trace", str(tmp_path / "trace.json")]) == 0  # where records are read from, too
+    assert (tmp_path / "trace.svg").is_file()
+    assert main([*arguments, "--plan", "exact", "--trace", str(tmp_path / "traces" / "turn.json")]) == 0
+    assert (tmp_path / "traces" / "turn.svg").is_file()
+    assert len(list(tmp_path.glob("*-tiny-*.json"))) == 2
+    (path,) = tmp_path.glob("*-tiny-exact.json")
     record = json.loads(path.read_text())
     assert 0 < record["seconds_to_state_p50"] < record["seconds_to_first_frame_p50"] <= record["seconds_per_turn_p95"]
     assert record["real_time_factor"] == pytest.approx(
