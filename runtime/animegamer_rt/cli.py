@@ -167,14 +167,16 @@ def _play(options: argparse.Namespace) -> int:
 
 
 def _bench(options: argparse.Namespace) -> int:
-    if options.what == "wire":
-        from .server.bench.run import WireBench, bench_wire
-
-        return bench_wire(WireBench(options.bundle, options.plan, options.turns or 25, results=options.results))
     if options.what == "compare":
         from .compare import compare
 
         return compare(options.records)
+    if options.records:
+        raise ConfigError("only `bench compare` takes records", found=str(options.records[0]))
+    if options.what == "wire":
+        from .server.bench.run import WireBench, bench_wire
+
+        return bench_wire(WireBench(options.bundle, options.plan, options.turns or 25, results=options.results))
     from .bench import bench
 
     return bench(options.bundle, options.plan, options.turns or 15, options.results, options.trace)

@@ -110,11 +110,14 @@ def test_the_command_writes_plans_figures_record_and_picture(
 ) -> None:
     monkeypatch.setattr(command, "Budget", lambda turns=1: Budget(rows=(10, 24, 38), turns=turns))
     arguments = [str(bundle.folder), "--turns", "1", "--results", str(tmp_path / "results")]
+    mine = PlanEntry(exact_plan(3).to_dict())
+    write_manifest(bundle.folder, replace(bundle.manifest, plans={**bundle.manifest.plans, "mine": mine}))
     assert command.main([*arguments, "--dry-run"]) == 0
-    assert set(load(bundle.folder).manifest.plans) == {"exact"}
+    assert set(load(bundle.folder).manifest.plans) == {"exact", "mine"}
     assert command.main(arguments) == 0
     after = load(bundle.folder).manifest
-    assert set(after.plans) == {"exact", "balanced", "fast"}
+    assert set(after.plans) == {"exact", "balanced", "fast", "mine"}
+    assert after.plans["mine"] == mine
     assert after.plans["balanced"].default and after.plans["balanced"].fidelity["ssim"] >= 0.97
     assert after.plans["fast"].fidelity["ssim"] >= 0.87
     assert after.parts == bundle.manifest.parts

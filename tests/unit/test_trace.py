@@ -81,6 +81,8 @@ def test_two_records_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[
     shown = capsys.readouterr().out
     assert "0.50" in shown and "plan: A exact; B fast" in shown and "commit" not in shown
     assert main(["bench", "compare", str(tmp_path / "a.json")]) == 2
+    assert main(["bench", "turn", str(tmp_path / "a.json")]) == 2
+    assert "only `bench compare` takes records" in capsys.readouterr().err
     (tmp_path / "b.json").write_text("[]")
     assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 2
     assert "not a record of turns" in capsys.readouterr().err

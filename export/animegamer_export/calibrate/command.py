@@ -27,7 +27,9 @@ DEFAULT = "balanced"
 def main(arguments: Sequence[str]) -> int:
     """Parses, measures, writes the record, the picture and the bundle's plans."""
     parser = argparse.ArgumentParser(prog="animegamer-rt calibrate", description=__doc__.split("\n")[0])
-    parser.add_argument("bundle", nargs="?", default="pocket", help="name or folder; its plans are replaced")
+    parser.add_argument(
+        "bundle", nargs="?", default="pocket", help="name or folder; its balanced and fast are replaced"
+    )
     parser.add_argument("--device", choices=tuple(DEVICES), default="cpu", help="where to play (default: cpu)")
     parser.add_argument("--instructions", metavar="FILE", help="a line a turn (default: the bundle's own examples)")
     parser.add_argument("--turns", type=_turns, default=Budget().turns, help="for the search, and again for the check")
@@ -50,8 +52,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def write_plans(bundle: Bundle, chosen: dict[str, Point]) -> Bundle:
-    """The bundle with these plans and their figures beside its exact one. The parts stay as they are."""
-    entries = {EXACT: replace(bundle.manifest.plans[EXACT], default=False)}
+    """The bundle with these plans and their figures, `balanced` its default. Its parts and its other plans stay."""
+    entries = {name: replace(entry, default=False) for name, entry in bundle.manifest.plans.items()}
     for name, point in chosen.items():
         entries[name] = PlanEntry(point.plan.to_dict(), dict(point.fidelity), default=name == DEFAULT)
     return write_manifest(bundle.folder, replace(bundle.manifest, plans=entries))

@@ -80,10 +80,10 @@ def curve(
 
 
 def _require_exact(plan: DenoisePlan) -> None:
-    true = exact_plan(len(plan))
-    kept = ([step.timestep for step in plan], [round(step.coefficients.guidance_minus_one, 4) for step in plan])
-    full = ([step.timestep for step in true], [round(step.coefficients.guidance_minus_one, 4) for step in true])
-    if kept != full or plan.noise_steps:
+    def steps(of: DenoisePlan) -> list[tuple[int, float]]:
+        return [(step.timestep, round(step.coefficients.guidance_minus_one, 4)) for step in of]
+
+    if steps(plan) != steps(exact_plan(len(plan))) or plan.noise_steps:
         raise PlanError(
             "the plan 'exact' is not the reference's own sampling",
             expected=f"{len(plan)} even steps, guided by the wave",
