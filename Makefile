@@ -31,8 +31,8 @@ setup: $(VENV)/.dev  ## everything: playing, tests, export
 play: $(VENV)/.play  ## play; ARGS='--seed 7 --out games/mine' are passed on
 	$(BIN)/animegamer-rt play $(ARGS)
 
-test: $(VENV)/.dev  ## all tests; ARGS='-k house' are passed on
-	$(BIN)/python -m pytest $(ARGS)
+test: $(VENV)/.dev  ## all tests, two files at a time; ARGS='-k house' are passed on
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check: $(VENV)/.dev  ## ruff, mypy --strict, the house rules
 	$(BIN)/ruff check .

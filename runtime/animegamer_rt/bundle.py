@@ -10,7 +10,7 @@ import hashlib
 import importlib.resources
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -141,16 +141,20 @@ def available() -> dict[str, Path]:
     return bundles
 
 
-def write_manifest(folder: str | Path, manifest: Manifest) -> Bundle:
+def write_manifest(folder: str | Path, manifest: Manifest, changed: Collection[str] | None = None) -> Bundle:
     """Measures the files that the manifest names in its parts, tokenizer and engines, and writes `manifest.json`.
 
-    Whatever `manifest.files` held is replaced by what was measured. The manifest appears whole or not at all.
+    Whatever `manifest.files` held is replaced by what was measured; with `changed`, for those files only, as reading
+    all of a full-size bundle takes a minute. The manifest appears whole or not at all.
     """
     folder = Path(folder)
     records = {}
     for name in _named_files(manifest):
         if not (folder / name).is_file():
             raise BundleFileError("the manifest names a file that is not there", where=folder / name)
+        if changed is not None and name not in changed and name in manifest.files:
+            records[name] = manifest.files[name]
+            continue
         records[name] = FileRecord((folder / name).stat().st_size, sha256(folder / name))
     manifest = replace(manifest, format=FORMAT_NAME, format_version=FORMAT_VERSION, files=records)
     text = json.dumps(write_record(manifest), indent=1, ensure_ascii=False)

@@ -156,6 +156,15 @@ def test_engines_built_later_leave_the_fingerprint_as_it_was(bundle: Bundle) -> 
     assert bundles.load(bundle.folder).fingerprint == bundle.fingerprint
 
 
+def test_only_changed_files_are_measured_again_when_they_are_named(bundle: Bundle) -> None:
+    before = bundle.manifest.files
+    for name in ("denoiser.onnx", "vae_first.onnx"):
+        (bundle.folder / name).write_bytes(b"another graph")
+    after = bundles.write_manifest(bundle.folder, bundle.manifest, changed=("denoiser.onnx",)).manifest.files
+    assert after["denoiser.onnx"].bytes == len(b"another graph")
+    assert after["vae_first.onnx"] == before["vae_first.onnx"]
+
+
 def test_manifest_that_names_an_absent_file_is_not_written(bundle: Bundle) -> None:
     before = (bundle.folder / "manifest.json").read_text()
     (bundle.folder / "denoiser.onnx").unlink()

@@ -56,7 +56,7 @@ def write_plans(bundle: Bundle, chosen: dict[str, Point]) -> Bundle:
     entries = {name: replace(entry, default=False) for name, entry in bundle.manifest.plans.items()}
     for name, point in chosen.items():
         entries[name] = PlanEntry(point.plan.to_dict(), dict(point.fidelity), default=name == DEFAULT)
-    return write_manifest(bundle.folder, replace(bundle.manifest, plans=entries))
+    return write_manifest(bundle.folder, replace(bundle.manifest, plans=entries), changed=())
 
 
 def describe(bundle: Bundle, points: Sequence[Point], chosen: dict[str, Point]) -> dict[str, Any]:

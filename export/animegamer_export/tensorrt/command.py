@@ -122,7 +122,7 @@ def _one(bundle: Bundle, part: str, arch: str, options: Options) -> tuple[dict[s
     if not built.error:
         engine = Engine(file, {**wanted, "version": built.version}, sources)
         engines = {**bundle.manifest.engines, name: engine}
-        bundle = write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
+        bundle = write_manifest(bundle.folder, replace(bundle.manifest, engines=engines), changed=(file,))
     return {**row, **asdict(built), "kept": False}, bundle
 
 
