@@ -45,7 +45,7 @@ format: $(VENV)/.dev  ## put imports and layout in order
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.play  ## measure every plan and the server on this machine, draw the plots, renew the tables
-	for plan in exact balanced fast; do $(BIN)/animegamer-rt bench --plan $$plan $(ARGS) || exit 1; done
+	$(BIN)/animegamer-rt bench --preset standard $(ARGS)
 	$(BIN)/animegamer-rt bench wire
 	$(BIN)/python benchmarks/table.py
 

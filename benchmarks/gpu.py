@@ -30,6 +30,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "runtime"), str(ROOT / "export")]
 
 from benchmarks import gpu_checks, gpu_rates  # noqa: E402
 
+from animegamer_rt import energy, nvml  # noqa: E402
 from animegamer_rt.backends import torch as backend  # noqa: E402
 from animegamer_rt.backends.contract import Engines  # noqa: E402
 from animegamer_rt.backends.torch.place import Place  # noqa: E402
@@ -170,8 +171,10 @@ def timed_turns(engines: Engines, geometry: Geometry, plan: DenoisePlan, options
         torch.cuda.reset_peak_memory_stats()
     for _ in range(WARM_UP if on_gpu else 1):
         turn(engines, geometry, plan)
-    seconds = [turn(engines, geometry, plan) for _ in range(options.turns)]
-    result: dict[str, Any] = {"n": options.turns}
+    with energy.of_card(*nvml.open_card()) if on_gpu else energy.of_processors() as meter:
+        seconds = [turn(engines, geometry, plan) for _ in range(options.turns)]
+    joules = None if meter.joules is None else round(meter.joules / options.turns, 3)
+    result: dict[str, Any] = {"n": options.turns, "energy_j_per_turn": joules, "energy_source": meter.source}
     for stage in seconds[0]:
         values = sorted(one[stage] for one in seconds)
         result[f"{stage}_seconds_p50"] = round(median(values), 5)

@@ -14,7 +14,7 @@ from pathlib import Path
 import predict  # type: ignore[import-not-found]
 
 from animegamer_rt import chart_wire
-from animegamer_rt.chart import Record, newest, read_records
+from animegamer_rt.chart import Record, newest, on_device, read_records
 from animegamer_rt.schedule import DenoisePlan
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -60,7 +60,7 @@ def row(record: Record) -> list[str]:
     stages = [f"{record['stages'][stage]['p50']:.2f}" for stage in ("predictor", "denoiser", "vae")]
     memory = record["memory_peak_mib"]
     return [
-        f"{record['size']}, **{record['plan']}**",
+        f"{record['size']}, **{record['plan']}**{on_device(record)}",
         str(record["branches"]),
         f"**{record['seconds_per_turn_p50']:.2f}**",
         f"{record['seconds_per_turn_p95']:.2f}",

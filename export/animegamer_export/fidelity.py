@@ -1,13 +1,14 @@
-"""How near a plan's clips are to the exact plan's: the same seed, instruction and shot, two plans, four figures.
+"""How near a plan's clips are to the exact plan's: the same seed, instruction and shot, two plans, five figures.
 
-Knows the runtime's rooms and nothing of any world; whether a clip still shows what was asked is the pocket's judge's
-business. Source of the choice of figures: SSIM by Wang et al. 2004 (11-pixel Gaussian window, sigma 1.5).
+Knows the runtime's rooms and nothing of any world; whether a clip still shows what was asked is the business of a
+`Scorer`, which comes with a world. Source of SSIM: Wang et al. 2004 (11-pixel Gaussian window, sigma 1.5).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import cv2
 import numpy as np
@@ -21,6 +22,20 @@ from animegamer_rt.state import Instruction, motion_scope
 _C1, _C2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
 
 Clip = npt.NDArray[np.uint8]
+
+
+NO_JUDGE = "none: no judge of this bundle's world was given"
+
+
+class Scorer(Protocol):
+    """Says whether clips show what was asked. `words` says who judges, and what."""
+
+    @property
+    def words(self) -> str: ...
+
+    def score(self, clips: Sequence[Clip], instructions: Sequence[str]) -> float:
+        """0 to 1 for clips uint8 [17, H, W, 3], each of a first turn, beside the texts that asked for them."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +62,23 @@ class Yardstick:
     rooms: Rooms
     asked: Sequence[Asked]
     rendered: Sequence[Rendered]
+    instructions: Sequence[str]
+    scorer: Scorer | None = None
 
     @classmethod
-    def play(cls, rooms: Rooms, instructions: Sequence[str], seed: int) -> Yardstick:
+    def play(cls, rooms: Rooms, instructions: Sequence[str], seed: int, scorer: Scorer | None = None) -> Yardstick:
         """Turn k of the instructions has the noise of `seed` + k."""
         asked = [ask(rooms, text, seed + number) for number, text in enumerate(instructions)]
-        return cls(rooms, asked, [render(rooms, rooms.denoiser, turn) for turn in asked])
+        return cls(rooms, asked, [render(rooms, rooms.denoiser, turn) for turn in asked], instructions, scorer)
 
-    def fidelity(self, denoiser: Denoiser) -> dict[str, float | int | str]:
+    def fidelity(self, denoiser: Denoiser) -> dict[str, float | int | str | None]:
         """Mean figures of the same turns drawn by another plan, or another denoiser.
 
         `latent_relative_error` is |a - b| / |b| of the final latents; `psnr_db` and `ssim` are of the frames;
-        `motion_ratio` is the mean absolute frame difference of the plan's clips over the yardstick's.
+        `motion_ratio` is the mean absolute frame difference of the plan's clips over the yardstick's;
+        `instruction_score` is the scorer's, `instruction_score_exact` what it gives the yardstick's own clips.
         """
-        errors, decibels, similarities, motions = [], [], [], []
+        errors, decibels, similarities, motions, clips = [], [], [], [], []
         for turn, true in zip(self.asked, self.rendered, strict=True):
             tried = render(self.rooms, denoiser, turn)
             errors.append(relative_error(tried.latent, true.latent))
@@ -68,6 +86,7 @@ class Yardstick:
             decibels.append(10 * np.log10(255.0**2 / max(squared, 1e-6)))
             similarities.append(float(np.mean([ssim(a, b) for a, b in zip(tried.clip, true.clip, strict=True)])))
             motions.append((_motion(tried.clip), _motion(true.clip)))
+            clips.append(tried.clip)
         amounts = np.asarray(motions)
         return {
             "against": self.rooms.plan_name,
@@ -77,7 +96,13 @@ class Yardstick:
             "psnr_db": round(float(np.mean(decibels)), 2),
             "ssim": round(float(np.mean(similarities)), 4),
             "motion_ratio": round(float(amounts[:, 0].sum() / max(1e-9, amounts[:, 1].sum())), 4),
+            "instruction_score": self._score(clips),
+            "instruction_score_exact": self._score([one.clip for one in self.rendered]),
+            "instruction_judge": NO_JUDGE if self.scorer is None else self.scorer.words,
         }
+
+    def _score(self, clips: Sequence[Clip]) -> float | None:
+        return None if self.scorer is None else round(self.scorer.score(clips, self.instructions), 4)
 
 
 def ask(rooms: Rooms, text: str, seed: int) -> Asked:

@@ -6,25 +6,32 @@ Measures whole turns of a game in progress (history window full), without encodi
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from .backends.onnxruntime import open_engines
+from . import energy, nvml
+from .backends.choose import open_engines
+from .backends.contract import Engines
 from .bundle import Bundle, open_bundle
 from .chart import read_records, write_chart
 from .clip import make_folder
-from .errors import BackendError
+from .energy import Meter
+from .errors import BackendError, BundleNotFoundError, ConfigError
 from .events import StageSeconds
 from .machine import heading, machine, percentile, write_record
 from .pipeline import Rooms, open_rooms, run_turn
+from .presets import Preset
 from .script import example_script
 from .session import Session
 from .state import Instruction
@@ -35,61 +42,117 @@ SEED = 7
 READY = "import sys; from animegamer_rt.play import get_ready; get_ready(*sys.argv[1:])"
 """What a fresh process runs to be measured from its start to the first prompt."""
 MATMUL_SIDE = 1024
+LIBRARIES: Mapping[str, str] = MappingProxyType(
+    {"cuda": "onnxruntime-gpu", "tensorrt": "tensorrt-rtx-cu13", "torch": "torch", "torch-cpu": "torch"}
+)
+"""Whose version a record names, by device; onnxruntime's for the others."""
+ON_CPU = ("cpu", "torch-cpu")
 
 
-def bench(bundle_name: str, plan: str | None, turns: int, results: Path, trace: Path | None = None) -> int:
-    """Measure, print, and write a record and the plot of all records under `results`, and the median turn's `trace`.
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What is measured, and where. preset: whose settings these are, None when one of them was changed."""
 
-    Raises AnimeGamerError.
+    settings: Preset = Preset()
+    preset: str | None = None
+    device: str = "cpu"
+    results: Path = Path("benchmarks/results")
+    trace: Path | None = None
+
+
+def bench(options: Bench) -> int:
+    """Measure every plan of the settings, print, and write a record of each and the plot of all records, and the median
+    turn's trace. Raises AnimeGamerError.
     """
-    make_folder(results)
-    if trace is not None:
-        make_folder(trace.parent)
-    bundle = open_bundle(bundle_name)
-    rooms = open_rooms(bundle, open_engines(bundle), plan=plan)
-    geometry = bundle.manifest.geometry
-    playback = geometry.frames / geometry.fps
-    floor = denoiser_floor(rooms)
-    print(f"{bundle.manifest.name}, plan {rooms.plan_name}, {machine()}")
+    make_folder(options.results)
+    if options.trace is not None:
+        if len(options.settings.plans) > 1:
+            raise ConfigError("a trace is of one plan", found=", ".join(options.settings.plans), do="give --plan")
+        make_folder(options.trace.parent)
+    bundle = _open(options.settings)
+    plans = options.settings.plans or (bundle.default_plan,)
+    for plan in plans:
+        bundle.plan(plan)
+    # Before the engines are open here: both together may be more than a card holds.
+    fresh = {plan: _fresh_process(bundle, plan, options.device) for plan in plans}
+    engines = open_engines(bundle, options.device)
+    for plan in plans:
+        record = _measure(options, engines, open_rooms(bundle, engines, plan=plan), fresh[plan])
+        path = write_record(options.results, f"{record['size']}-{record['plan']}", record)
+        _print_summary(record)
+        print(f"record: {path}")
+        print(f"plot:   {write_chart(options.results / 'turn.svg', read_records(options.results))}")
+        print(json.dumps(record))
+    return 0
+
+
+def _open(settings: Preset) -> Bundle:
+    try:
+        return open_bundle(settings.bundle)
+    except BundleNotFoundError as error:
+        if settings.made_by is None:
+            raise
+        raise BundleNotFoundError(error.what, found=error.found, do=f"run: {settings.made_by}") from error
+
+
+def _measure(options: Bench, engines: Engines, rooms: Rooms, fresh: Mapping[str, float | None]) -> dict[str, Any]:
+    """The record of one plan; `fresh` is what a process of its own was measured at."""
+    manifest, turns = rooms.bundle.manifest, options.settings.turns
+    playback = manifest.geometry.frames / manifest.geometry.fps
+    if options.device in ON_CPU:
+        card, meter, where = None, energy.of_processors(), machine()
+        floor = denoiser_floor(rooms)
+    else:
+        card, why_not = nvml.open_card()
+        meter, floor = energy.of_card(card, why_not), None
+        where = f"{card.facts()['name'] if card is not None else engines.device}, {machine()}"
+    print(f"{manifest.name}, plan {rooms.plan_name}, {where}")
     print(f"a clip plays {playback:.2f} s" + (f"; the denoiser's floor here is {floor:.2f} s" if floor else ""))
-    measured = measure_turns(rooms, turns)
-    record = {
-        **heading("onnxruntime"),
-        "size": bundle.manifest.name,
-        "origin": bundle.manifest.origin,
-        "shape": [geometry.frames, geometry.height, geometry.width],
+    measured = measure_turns(rooms, turns, meter)
+    gpu = card.facts() if card is not None else None  # as found while it is still warm
+    if options.trace is not None:
+        median = sorted(measured, key=lambda turn: turn.done.seconds.total)[len(measured) // 2]
+        title = f"One turn: {manifest.name}, {rooms.plan_name}, {where}"
+        print("trace:  {}, {}".format(*write_trace(options.trace, median, rooms.plan, title)))
+    return {
+        **heading(LIBRARIES.get(options.device, "onnxruntime")),
+        "machine": where,
+        "gpu": gpu,
+        "device": options.device,
+        "runs_on": engines.device,
+        "preset": options.preset,
+        "size": manifest.name,
+        "origin": manifest.origin,
+        "shape": [manifest.geometry.frames, manifest.geometry.height, manifest.geometry.width],
         "plan": rooms.plan_name,
         "steps": len(rooms.plan.steps),
         "branches": branches(rooms),
         "peer": None,
-        "precision": {name: part.precision for name, part in bundle.manifest.parts.items()},
+        "precision": {name: part.precision for name, part in manifest.parts.items()},
         "n": turns,
         "playback_seconds": playback,
         "denoiser_floor_seconds": floor,
         **summary([turn.done.seconds for turn in measured]),
         **waits(measured, playback),
-        **_fresh_process(bundle, rooms.plan_name),
-        "fidelity": dict(bundle.manifest.plans[rooms.plan_name].fidelity),
+        "energy_j_per_turn": None if meter.joules is None else round(meter.joules / turns, 3),
+        "energy_source": meter.source,
+        **fresh,
+        "fidelity": dict(manifest.plans[rooms.plan_name].fidelity),
     }
-    path = write_record(results, f"{record['size']}-{record['plan']}", record)
-    _print_summary(record)
-    print(f"record: {path}")
-    print(f"plot:   {write_chart(results / 'turn.svg', read_records(results))}")
-    if trace is not None:
-        median = sorted(measured, key=lambda turn: turn.done.seconds.total)[len(measured) // 2]
-        title = f"One turn: {bundle.manifest.name}, {rooms.plan_name}, {machine()}"
-        print("trace:  {}, {}".format(*write_trace(trace, median, rooms.plan, title)))
-    print(json.dumps(record))
-    return 0
 
 
-def measure_turns(rooms: Rooms, turns: int) -> list[TimedTurn]:
-    """`turns` turns of a game of the bundle's example instructions, after its history window is full."""
+def measure_turns(rooms: Rooms, turns: int, meter: Meter) -> list[TimedTurn]:
+    """`turns` turns of a game of the bundle's example instructions, metered, after its history window is full."""
     session = Session.start(rooms.bundle, seed=SEED)
-    warm_up = session.history_turns + 1
-    texts = islice(cycle(example_script(rooms.bundle.manifest.world)), warm_up + turns)
-    played = [watch(run_turn(rooms, session, Instruction.parse(text))) for text in texts]
-    return played[warm_up:]
+    texts = cycle(example_script(rooms.bundle.manifest.world))
+
+    def play(text: str) -> TimedTurn:
+        return watch(run_turn(rooms, session, Instruction.parse(text)))
+
+    for text in islice(texts, session.history_turns + 1):
+        play(text)
+    with meter:
+        return [play(text) for text in islice(texts, turns)]
 
 
 def waits(measured: Sequence[TimedTurn], playback: float) -> dict[str, Any]:
@@ -136,33 +199,36 @@ def branches(rooms: Rooms) -> int:
     return sum(len(step.rows) for step in rooms.plan.steps)
 
 
-def _fresh_process(bundle: Bundle, plan: str) -> dict[str, float | None]:
+def _fresh_process(bundle: Bundle, plan: str, device: str) -> dict[str, float | None]:
     """Start to first prompt, and the peak memory of a process that plays two turns and writes their clips."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        _run([sys.executable, "-c", READY, str(bundle.folder), plan, str(Path(folder) / "ready")])
+        _run([sys.executable, "-c", READY, str(bundle.folder), plan, str(Path(folder) / "ready"), device])
         ready = time.perf_counter() - start
         script = Path(folder) / "two-turns.txt"
         script.write_text("\n".join(example_script(bundle.manifest.world)[:2]), encoding="utf-8")
-        options = ["--bundle", str(bundle.folder), "--plan", plan, "--instructions", str(script)]
+        options = ["--bundle", str(bundle.folder), "--plan", plan, "--device", device, "--instructions", str(script)]
         command = [sys.executable, "-m", "animegamer_rt", "play", *options, "--out", str(Path(folder) / "game")]
-        _run(command)
-    return {"first_prompt_seconds": round(ready, 3), "memory_peak_mib": _children_peak_mib()}
+        peak = _run(command)
+    return {"first_prompt_seconds": round(ready, 3), "memory_peak_mib": peak}
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        raise BackendError("a fresh process cannot play this bundle", found=done.stderr.strip()[-500:])
-
-
-def _children_peak_mib() -> float | None:
-    try:
-        import resource
-    except ImportError:
-        return None
-    unit = 1 if sys.platform == "darwin" else 1024
-    return round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit / 2**20, 1)
+def _run(command: list[str]) -> float | None:
+    """Run to the end; the process's peak memory in MiB, None where the system does not say."""
+    with tempfile.TemporaryFile() as words:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words)
+        peak = None
+        if sys.platform == "win32":
+            process.wait()
+        else:
+            _, status, usage = os.wait4(process.pid, 0)  # its own peak, not that of all plans measured so far
+            process.returncode = os.waitstatus_to_exitcode(status)
+            peak = round(usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 2**20, 1)
+        if process.returncode:
+            words.seek(0)
+            said = words.read().decode(errors="replace").strip()
+            raise BackendError("a fresh process cannot play this bundle", found=said[-500:])
+    return peak
 
 
 def _matmul_rate() -> float:
@@ -184,3 +250,7 @@ def _print_summary(record: Mapping[str, Any]) -> None:
     print(f"state after {state:.2f} s, first frame after {frame:.2f} s, {record['real_time_factor']} x real time")
     memory = record["memory_peak_mib"]
     print(f"start to first prompt {record['first_prompt_seconds']:.2f} s, peak memory {memory} MiB")
+    joules, source = record["energy_j_per_turn"], record["energy_source"]
+    print(f"energy {source}" if joules is None else f"energy {joules:.1f} J a turn ({source})")
+    if record["gpu"]:
+        print(", ".join(f"{name} {value}" for name, value in record["gpu"].items()))

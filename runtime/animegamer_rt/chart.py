@@ -29,8 +29,11 @@ def read_records(folder: Path, kind: str = "turn") -> list[Record]:
 
 
 def newest(records: Sequence[Record]) -> list[Record]:
-    """The newest record of each machine, bundle, plan and peer; slowest plan first."""
-    latest = {(record["machine"], record["size"], record["plan"], record["peer"]): record for record in records}
+    """The newest record of each machine, device, bundle, plan and peer; slowest plan first."""
+    latest = {
+        (record["machine"], record.get("device", "cpu"), record["size"], record["plan"], record["peer"]): record
+        for record in records
+    }
     return sorted(latest.values(), key=lambda record: (record["size"], -record["seconds_per_turn_p50"]))
 
 
@@ -65,8 +68,14 @@ def write_chart(path: Path, records: Sequence[Record]) -> Path:
     return path
 
 
+def on_device(record: Record) -> str:
+    """What `--device` was, to be said where it was not the CPU; records older than that option are of the CPU."""
+    device = record.get("device", "cpu")
+    return "" if device == "cpu" else f", {device}"
+
+
 def _bar(record: Record, y: float, scale: float) -> list[str]:
-    label = f"{record['size']} · {record['plan']} · {record['peer'] or 'animegamer-rt'}"
+    label = f"{record['size']} · {record['plan']} · {record['peer'] or 'animegamer-rt'}{on_device(record)}"
     machine = str(record["machine"])[:46]
     parts = [
         f'<text x="12" y="{y + 12}">{escape(label)}</text>',

@@ -8,12 +8,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from . import __version__
 from .backends.choose import DEVICES
 from .errors import AnimeGamerError, ConfigError
+from .presets import PRESETS, Preset
 
 COMMAND_GROUP = "animegamer_rt.commands"
 """Entry-point group of the subcommands that other packages add: a function that takes argv and returns an exit code."""
@@ -87,7 +89,14 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
         help="turns alone, the server, or two records (default: turn)",
     )
     bench.add_argument("records", nargs="*", type=Path, metavar="RECORD", help="of compare: two files of --results")
+    bench.add_argument(
+        "--preset",
+        choices=tuple(PRESETS),
+        help="named settings to cite and repeat; --bundle, --plan and --turns change them (docs: benchmarks/README.md)",
+    )
     _add_bundle(bench)
+    bench.set_defaults(bundle=None)
+    _add_device(bench)
     bench.add_argument("--turns", type=_turns, help="turns of each measurement (default: 15 of turn, 25 of wire)")
     bench.add_argument(
         "--results",
@@ -176,10 +185,22 @@ def _bench(options: argparse.Namespace) -> int:
     if options.what == "wire":
         from .server.bench.run import WireBench, bench_wire
 
-        return bench_wire(WireBench(options.bundle, options.plan, options.turns or 25, results=options.results))
-    from .bench import bench
+        if options.preset or options.device != "cpu":
+            raise ConfigError("--preset and --device are of turns, not of `bench wire`", do="leave them out")
+        bundle = options.bundle or "pocket"
+        return bench_wire(WireBench(bundle, options.plan, options.turns or 25, results=options.results))
+    from .bench import Bench, bench
 
-    return bench(options.bundle, options.plan, options.turns or 15, options.results, options.trace)
+    preset = PRESETS.get(options.preset, Preset())
+    settings = replace(
+        preset,
+        bundle=options.bundle or preset.bundle,
+        plans=(options.plan,) if options.plan else preset.plans,
+        turns=options.turns or preset.turns,
+        made_by=None if options.bundle else preset.made_by,
+    )
+    name = options.preset if settings == preset else None
+    return bench(Bench(settings, name, options.device, options.results, options.trace))
 
 
 def _selftest(options: argparse.Namespace) -> int:

@@ -16,7 +16,10 @@ from rich.table import Table
 from .chart import Record
 from .errors import ConfigError
 
-SETTINGS = ("machine", "size", "plan", "branches", "precision", "peer", "software", "commit", "date")
+SETTINGS = (
+    *("machine", "gpu", "device", "runs_on", "preset", "size", "plan", "branches", "precision", "peer"),
+    *("energy_source", "software", "commit", "date"),
+)
 FIGURES = (
     "seconds_per_turn_p50",
     "seconds_per_turn_p95",
@@ -24,6 +27,7 @@ FIGURES = (
     "seconds_to_first_frame_p50",
     "first_prompt_seconds",
     "memory_peak_mib",
+    "energy_j_per_turn",
 )
 NOISE = "figures of a shared machine vary by a tenth and more from run to run: trust ratios within one run"
 

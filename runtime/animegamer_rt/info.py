@@ -115,6 +115,8 @@ def _line(values: Mapping[str, object]) -> str:
 
 
 def _value(value: object) -> str:
+    if value is None:
+        return "not measured"
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, (list, tuple)):

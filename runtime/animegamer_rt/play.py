@@ -117,9 +117,9 @@ def _read_start(options: PlayOptions, bundle: Bundle, history_turns: int) -> Sta
     return read_start(bundle, history_turns, options.image, options.motion)
 
 
-def get_ready(bundle: str, plan: str, out: str) -> None:
+def get_ready(bundle: str, plan: str, out: str, device: str) -> None:
     """All that happens before the first prompt, and no more: what `bench` measures in a process of its own."""
-    open_game(PlayOptions(bundle=bundle, plan=plan, seed=0, out=Path(out)), open_bundle(bundle))
+    open_game(PlayOptions(bundle=bundle, plan=plan, seed=0, out=Path(out), device=device), open_bundle(bundle))
 
 
 def play(options: PlayOptions) -> int:

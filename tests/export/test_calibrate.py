@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 import fakes
 from animegamer_export.calibrate import command, measuring, search, trajectory
 from animegamer_export.calibrate.measuring import Budget, Point
-from animegamer_export.fidelity import ask, draw, relative_error
+from animegamer_export.fidelity import Clip, ask, draw, relative_error
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle import Bundle, load, write_manifest
 from animegamer_rt.errors import PlanError
@@ -86,6 +87,28 @@ def test_a_searched_plan_is_nearer_the_more_it_may_cost(bundle: Bundle) -> None:
     assert relative_error(again, draw(rooms.denoiser, turn)) < 0.1
 
 
+class Even:
+    """A scorer that likes every other clip, and keeps what it was shown."""
+
+    words = "a test: every other clip"
+
+    def __init__(self) -> None:
+        self.shown: list[tuple[int, tuple[str, ...]]] = []
+
+    def score(self, clips: Sequence[Clip], instructions: Sequence[str]) -> float:
+        self.shown.append((len(clips), tuple(instructions)))
+        return 0.5
+
+
+def test_a_scorer_judges_the_plans_clips_and_exacts_of_the_same_turns(bundle: Bundle) -> None:
+    scorer, budget = Even(), Budget(rows=(38,), turns=2)
+    texts = ["Mia waves.", "Tobo runs.", "Mia runs.", "Tobo waves."]
+    (point,) = measuring.curve(bundle, open_engines(bundle), texts, budget, lambda line: None, scorer)
+    assert scorer.shown == [(2, ("Mia runs.", "Tobo waves."))] * 2
+    assert point.fidelity["instruction_score"] == point.fidelity["instruction_score_exact"] == 0.5
+    assert point.fidelity["instruction_judge"] == Even.words
+
+
 def test_the_cheapest_plan_that_is_near_enough_is_chosen() -> None:
     def point(rows: int, ssim: float) -> Point:
         return Point(rows, exact_plan(3), 0.1, {"ssim": ssim})
@@ -106,7 +129,7 @@ def test_a_plan_that_is_not_exact_is_no_yardstick(bundle: Bundle) -> None:
 
 
 def test_the_command_writes_plans_figures_record_and_picture(
-    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "Budget", lambda turns=1: Budget(rows=(10, 24, 38), turns=turns))
     arguments = [str(bundle.folder), "--turns", "1", "--results", str(tmp_path / "results")]
@@ -121,6 +144,10 @@ def test_the_command_writes_plans_figures_record_and_picture(
     assert after.plans["balanced"].default and after.plans["balanced"].fidelity["ssim"] >= 0.97
     assert after.plans["fast"].fidelity["ssim"] >= 0.87
     assert after.parts == bundle.manifest.parts
+    assert after.plans["fast"].fidelity["instruction_score"] is None
+    assert after.plans["fast"].fidelity["instruction_judge"].startswith("none: no judge")
+    said = capsys.readouterr().out
+    assert "instruction score not measured (none: no judge" in said
     records = [json.loads(path.read_text()) for path in (tmp_path / "results").glob("*calibrate-tiny.json")]
     assert records and records[0]["points"][-1]["rows"] == 38
     assert "balanced" in (tmp_path / "results" / "calibrate.svg").read_text()

@@ -37,7 +37,7 @@ def test_every_phase_runs_in_order(built: tuple[Bundle, str, Path]) -> None:
     _, printed, _ = built
     named = [line[3:] for line in printed.splitlines() if line.startswith("== ")]
     expected = ["corpus", "frames", "autoencoder", "decoder", "denoiser", "predictor", "adapt", "bundle"]
-    assert named == [*expected, "plans", "judge", "quality"]
+    assert named == [*expected, "judge", "plans", "quality"]
 
 
 def test_the_built_bundle_plays_a_turn_with_history(built: tuple[Bundle, str, Path]) -> None:
@@ -59,6 +59,9 @@ def test_the_manifest_carries_measured_figures(built: tuple[Bundle, str, Path]) 
     assert set(manifest.quality["fast"]) >= {"instruction", "motion", "states", "game"}
     for name, entry in manifest.plans.items():
         assert (name == "exact") == (not entry.fidelity), name
+        if entry.fidelity:
+            assert 0 <= entry.fidelity["instruction_score"] <= 1 and 0 <= entry.fidelity["instruction_score_exact"] <= 1
+            assert entry.fidelity["instruction_judge"].startswith("pocket's judge")
 
 
 def test_pictures_are_drawn(built: tuple[Bundle, str, Path]) -> None:

@@ -10,14 +10,18 @@ from pathlib import Path
 
 import pytest
 
+import animegamer_rt.bench
 import animegamer_rt.bundle
 import animegamer_rt.cli
 import fakes
 from animegamer_rt import __version__
+from animegamer_rt.backends import onnxruntime
 from animegamer_rt.bench import summary
 from animegamer_rt.cli import main
 from animegamer_rt.errors import BundleFileError
 from animegamer_rt.events import StageSeconds
+from animegamer_rt.presets import Preset
+from fake_nvml import FakeNvml
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +121,59 @@ def test_machine_is_measured(bundle: str, tmp_path: Path, capsys: pytest.Capture
     assert record["memory_peak_mib"] > 20 and record["first_prompt_seconds"] > 0
     assert record["machine"] and record["commit"] and record["date"].endswith("+00:00")
     assert (results / "turn.svg").read_text().startswith("<svg")
+
+
+def test_a_preset_is_measured_plan_by_plan_and_named_while_nothing_of_it_is_changed(
+    bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(animegamer_rt.cli, "PRESETS", {"standard": Preset(bundle, ("exact", "balanced"), turns=1)})
+    assert main(["bench", "--preset", "standard", "--results", str(tmp_path / "all")]) == 0
+    records = [json.loads(path.read_text()) for path in sorted((tmp_path / "all").glob("*.json"))]
+    assert {(record["plan"], record["n"], record["preset"]) for record in records} == {
+        ("exact", 1, "standard"),
+        ("balanced", 1, "standard"),
+    }
+    for record in records:
+        assert record["gpu"] is None
+        assert (record["energy_j_per_turn"] is None) == record["energy_source"].startswith("not measured: ")
+    changed = ["--plan", "exact", "--turns", "2", "--results", str(tmp_path / "one")]
+    assert main(["bench", "--preset", "standard", *changed]) == 0
+    (path,) = (tmp_path / "one").glob("*.json")
+    record = json.loads(path.read_text())
+    assert (record["plan"], record["n"], record["preset"]) == ("exact", 2, None)
+
+
+def test_a_preset_without_its_bundle_names_the_command_that_makes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", "--preset", "full-size"]) == 2
+    assert "run: animegamer-rt export --random-weights 0 --out bundles/full-random" in capsys.readouterr().err
+    assert main(["bench", "--preset", "standard", "--trace", "turn.json"]) == 2
+    assert "a trace is of one plan; found exact, balanced, fast; give --plan" in capsys.readouterr().err
+    assert main(["bench", "wire", "--preset", "quick"]) == 2
+    assert "not of `bench wire`" in capsys.readouterr().err
+
+
+def test_a_gpus_record_says_card_clocks_limit_and_energy(
+    bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    monkeypatch.setattr(animegamer_rt.bench, "open_engines", lambda bundle, device: onnxruntime.open_engines(bundle))
+    fresh = {"first_prompt_seconds": 1.0, "memory_peak_mib": None}
+    monkeypatch.setattr(animegamer_rt.bench, "_fresh_process", lambda bundle, plan, device: fresh)
+    assert main(["bench", "--bundle", bundle, "--device", "cuda", "--turns", "2", "--results", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("*.json")
+    record = json.loads(path.read_text())
+    assert record["machine"].startswith("Card GPU-a, ") and record["device"] == "cuda"
+    assert (record["gpu"]["driver"], record["gpu"]["sm_clock_mhz"], record["gpu"]["power_limit_w"]) == (
+        "590.48",
+        1980,
+        700.0,
+    )
+    assert (record["energy_j_per_turn"], record["denoiser_floor_seconds"]) == (2.5, None)
+    assert "energy counter of the card" in record["energy_source"]
+    assert "cuda" in (tmp_path / "turn.svg").read_text()
 
 
 def test_percentiles_are_of_the_turns() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from animegamer_export.pocket import dataset, judge_training
+from animegamer_export.pocket import dataset, judge_training, score
 from animegamer_export.pocket.captions import caption, parse
 from animegamer_export.pocket.evaluate import (
     JudgedTurn,
@@ -28,6 +28,7 @@ from animegamer_export.pocket.pictures import SheetRow, contact_sheet
 from animegamer_export.pocket.reconstruction import psnr, vae_figures
 from animegamer_export.pocket.scene import CHARACTERS, Scene, held_out
 from animegamer_export.pocket.world import render, strengths
+from animegamer_rt.errors import ConfigError
 
 STILL = np.full((17, 96, 144, 3), 90, np.uint8)
 
@@ -144,6 +145,27 @@ def test_figures_count_what_was_seen_against_what_was_asked() -> None:
     assert kept["instruction_mean_by_turn"] == [1.0, 0.8]
     wrong = dataclasses.replace(first, states=(1, 0, 0, -1))
     assert state_figures([first, wrong])["motion_level"] == 0.5
+
+
+def test_the_score_is_the_share_of_what_the_instruction_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = parse("Mirel walks in the forest"), parse("Bixo runs")
+    readings = [seen(first), dataclasses.replace(seen(second), motion="wave", place="beach")]
+    monkeypatch.setattr(score, "read_clips", lambda judge, clips: readings[: len(clips)])
+    scorer = score.JudgeScorer(Judge())
+    # Three things are said of the first and shown; two of the second, of which one is: nobody said where.
+    assert scorer.score([STILL, STILL], ["Mirel walks in the forest", "Bixo runs"]) == pytest.approx(4 / 5)
+    with pytest.raises(ConfigError, match="cannot judge this; found 'Somebody walks'"):
+        scorer.score([STILL], ["Somebody walks"])
+
+
+def test_a_scorer_opens_a_saved_judge_and_refuses_anything_else(tmp_path: Path) -> None:
+    save_judge(Judge(), tmp_path / "judge.pt")
+    assert 0 <= score.open_scorer(tmp_path / "judge.pt").score([STILL], ["Mirel walks in the forest"]) <= 1
+    (tmp_path / "words.pt").write_text("no judge")
+    torch.save({"weight": torch.zeros(1)}, tmp_path / "other.pt")
+    for name in ("none.pt", "words.pt", "other.pt"):
+        with pytest.raises(ConfigError, match=f"{name}: not a judge of pocket"):
+            score.open_scorer(tmp_path / name)
 
 
 def test_psnr_is_the_textbook_figure() -> None:

@@ -75,14 +75,18 @@ def test_two_records_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[
         "seconds_per_turn_p50": 2.0,
         "stages": {"vae": {"p50": 0.5, "p95": 0.6}},
     }
-    (tmp_path / "a.json").write_text(json.dumps(record))
+    (tmp_path / "a.json").write_text(json.dumps({**record, "energy_j_per_turn": 80.0}))
     (tmp_path / "b.json").write_text(json.dumps({**record, "plan": "fast", "seconds_per_turn_p50": 1.0}))
     assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 0
     shown = capsys.readouterr().out
     assert "0.50" in shown and "plan: A exact; B fast" in shown and "commit" not in shown
+    assert "energy" not in shown, "only one of them has it"
     assert main(["bench", "compare", str(tmp_path / "a.json")]) == 2
     assert main(["bench", "turn", str(tmp_path / "a.json")]) == 2
     assert "only `bench compare` takes records" in capsys.readouterr().err
+    (tmp_path / "b.json").write_text(json.dumps({**record, "energy_j_per_turn": 20.0}))
+    assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 0
+    assert "energy_j_per_turn" in (shown := capsys.readouterr().out) and "0.25" in shown
     (tmp_path / "b.json").write_text("[]")
     assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 2
     assert "not a record of turns" in capsys.readouterr().err

@@ -13,6 +13,7 @@ from typing import Any
 
 from animegamer_export.calibrate.curve import write_curve
 from animegamer_export.calibrate.measuring import EXACT, Budget, Point, choose, curve
+from animegamer_export.fidelity import Scorer
 from animegamer_rt import machine
 from animegamer_rt.backends.choose import DEVICES, open_engines
 from animegamer_rt.bundle import Bundle, open_bundle, write_manifest
@@ -33,19 +34,27 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--device", choices=tuple(DEVICES), default="cpu", help="where to play (default: cpu)")
     parser.add_argument("--instructions", metavar="FILE", help="a line a turn (default: the bundle's own examples)")
     parser.add_argument("--turns", type=_turns, default=Budget().turns, help="for the search, and again for the check")
+    parser.add_argument(
+        "--judge",
+        type=Path,
+        metavar="FILE",
+        help="judge.pt of a pocket build's work folder, to say whether the clips show what was asked",
+    )
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results"), metavar="DIR")
     parser.add_argument("--dry-run", action="store_true", help="leave the bundle as it is")
     options = parser.parse_args(arguments)
     make_folder(options.results)
     bundle = open_bundle(options.bundle)
     texts = read_script(options.instructions) if options.instructions else example_script(bundle.manifest.world)
-    points = curve(bundle, open_engines(bundle, options.device), texts, Budget(turns=options.turns), _say)
+    scorer = _scorer(options.judge)
+    engines = open_engines(bundle, options.device)
+    points = curve(bundle, engines, texts, Budget(turns=options.turns), _say, scorer)
     chosen = choose(points)
     record = describe(bundle, points, chosen)
     print(f"record: {machine.write_record(options.results, f'calibrate-{bundle.manifest.name}', record)}")
     print(f"plot:   {write_curve(options.results / 'calibrate.svg', record)}")
     for name, point in chosen.items():
-        print(f"{name}: {point.rows} rows in {len(point.plan)} steps, SSIM {point.ssim}")
+        print(f"{name}: {point.rows} rows in {len(point.plan)} steps, SSIM {point.ssim}, {_instruction(point)}")
     if not options.dry_run:
         write_plans(bundle, chosen)
     return 0
@@ -74,6 +83,22 @@ def describe(bundle: Bundle, points: Sequence[Point], chosen: dict[str, Point]) 
         ],
         "chosen": {name: point.rows for name, point in chosen.items()},
     }
+
+
+def _scorer(judge: Path | None) -> Scorer | None:
+    if judge is None:
+        return None
+    from animegamer_export.pocket.score import open_scorer  # torch is for those who have a judge
+
+    return open_scorer(judge)
+
+
+def _instruction(point: Point) -> str:
+    score, exact = point.fidelity["instruction_score"], point.fidelity["instruction_score_exact"]
+    judge = point.fidelity["instruction_judge"]
+    if score is None:
+        return f"instruction score not measured ({judge})"
+    return f"instruction score {score}, exact's {exact} ({judge})"
 
 
 def _say(line: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from animegamer_export.calibrate import search, trajectory
-from animegamer_export.fidelity import Asked, Yardstick, ask, draw, relative_error
+from animegamer_export.fidelity import Asked, Scorer, Yardstick, ask, draw, relative_error
 from animegamer_rt.backends.contract import Engines, FloatArray
 from animegamer_rt.bundle import Bundle
 from animegamer_rt.errors import PlanError
@@ -54,9 +54,17 @@ class Point:
 
 
 def curve(
-    bundle: Bundle, engines: Engines, instructions: Sequence[str], budget: Budget, say: Callable[[str], object] = print
+    bundle: Bundle,
+    engines: Engines,
+    instructions: Sequence[str],
+    budget: Budget,
+    say: Callable[[str], object] = print,
+    scorer: Scorer | None = None,
 ) -> list[Point]:
-    """The best plan found at each cost, the cheapest first. Raises PlanError if the bundle's `exact` is not."""
+    """The best plan found at each cost, the cheapest first; with a scorer, what it says of its clips.
+
+    Raises PlanError if the bundle's `exact` is not.
+    """
     rooms = open_rooms(bundle, engines, EXACT)
     _require_exact(rooms.plan)
     texts = list(islice(cycle(instructions), 2 * budget.turns))
@@ -66,7 +74,7 @@ def curve(
     found = {emphasis: search.plans(gram, emphasis, max(budget.rows)) for emphasis in EMPHASES}
     true = [draw(rooms.denoiser, turn) for turn in asked]
     say(f"playing {len(texts) - len(asked)} other turns exactly")
-    yardstick = Yardstick.play(rooms, texts[budget.turns :], CHECK_SEED)
+    yardstick = Yardstick.play(rooms, texts[budget.turns :], CHECK_SEED, scorer)
     points = []
     for rows in budget.rows:
         tried = [_play(rooms, plan, asked, true) for plan in _within(found, rows)]

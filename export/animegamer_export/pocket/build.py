@@ -1,7 +1,7 @@
 """The pocket build: the phases in order, each reading what earlier ones left in the work folder and leaving its own.
 
-corpus -> tokenizer -> autoencoder -> decoder, denoiser -> predictor -> adapt -> bundle -> plans, quality. Knows the
-order and the files; how a network learns is its own room's business.
+corpus -> tokenizer -> autoencoder -> decoder, denoiser -> predictor -> adapt -> bundle, judge -> plans, quality.
+Knows the order and the files; how a network learns is its own room's business.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from animegamer_export.pocket.captions import caption
 from animegamer_export.pocket.dataset import render_many
 from animegamer_export.pocket.judge import load_judge, save_judge
 from animegamer_export.pocket.reconstruction import vae_figures
+from animegamer_export.pocket.score import open_scorer
 from animegamer_export.pocket.workshop import Workshop
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle import load
@@ -158,14 +159,6 @@ def make_bundle(shop: Workshop) -> None:
     )
 
 
-def calibrate_plans(shop: Workshop) -> None:
-    """Search plans on held-out instructions, and write them with their figures into the bundle's manifest."""
-    recipe, written = shop.recipe, load(shop.out)
-    held = [caption(scene) for scene in shop.held.scenes[:: shop.held.turns][: 2 * recipe.plan_turns]]
-    points = measuring.curve(written, open_engines(written), held, Budget(recipe.plan_rows, recipe.plan_turns))
-    write_plans(written, measuring.choose(points))
-
-
 def make_judge(shop: Workshop) -> None:
     """Train the judge on rendered clips; leaves judge.pt."""
     if shop.at("judge").exists():
@@ -173,6 +166,16 @@ def make_judge(shop: Workshop) -> None:
     scenes = judge_training.judge_scenes(shop.recipe.judge_clips, shop.recipe.seed)
     judge = judge_training.train_judge(render_many(scenes, 2), scenes, shop.recipe.judge_epochs, shop.recipe.seed)
     save_judge(judge, shop.at("judge"))
+
+
+def calibrate_plans(shop: Workshop) -> None:
+    """Search plans on held-out instructions, and write them with their figures, the judge's too, into the manifest."""
+    recipe, written = shop.recipe, load(shop.out)
+    held = [caption(scene) for scene in shop.held.scenes[:: shop.held.turns][: 2 * recipe.plan_turns]]
+    scorer = open_scorer(shop.at("judge"))
+    budget = Budget(recipe.plan_rows, recipe.plan_turns)
+    points = measuring.curve(written, open_engines(written), held, budget, scorer=scorer)
+    write_plans(written, measuring.choose(points))
 
 
 def measure_quality(shop: Workshop) -> None:
@@ -213,7 +216,7 @@ PHASES: dict[str, Callable[[Workshop], None]] = {
     "predictor": train_predictor,
     "adapt": adapt_denoiser,
     "bundle": make_bundle,
-    "plans": calibrate_plans,
     "judge": make_judge,
+    "plans": calibrate_plans,
     "quality": measure_quality,
 }

@@ -34,6 +34,11 @@ class Admission:
         yield from list(self.waiting)
 
     @property
+    def follower(self) -> Job | None:
+        """The job after the running one."""
+        return self.waiting[0] if self.waiting else None
+
+    @property
     def idle(self) -> bool:
         """Whether there is nothing to do."""
         return self.running is None and not self.waiting

@@ -140,7 +140,7 @@ class Front:
             self._turns.worker_died(death, now)
         self._turns.watch_deadlines(now)
         self._turns.start_next(now)
-        if self._supervisor.ready and not self._announced:
+        if self._supervisor.serving and not self._announced:
             self._announced = True
             print(f"ready {self._doors.address} (control {self._doors.port + 1})", flush=True)
         if now >= self._sweep_at:

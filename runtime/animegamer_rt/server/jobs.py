@@ -33,7 +33,8 @@ class Listener:
 class Job:
     """kind: turn, replay (of a finished turn; nothing is added to the session) or export.
 
-    accepted_at, deadline_at, started_at: seconds of the monotonic clock; produced: the last `seq` the worker gave.
+    accepted_at, deadline_at, started_at: seconds of the monotonic clock; produced: the last `seq` the worker gave;
+    at_worker: handed over, to run now or next.
     events: all so far, while they are few enough bytes, else None. ending: why it is being stopped, if it is.
     """
 
@@ -61,7 +62,7 @@ class Job:
 
     @property
     def queued_s(self) -> float:
-        """Seconds that it waited before the worker had it."""
+        """Seconds that it waited before its turn came."""
         return 0.0 if self.started_at is None else self.started_at - self.accepted_at
 
     def emit(self, message: Message) -> None:

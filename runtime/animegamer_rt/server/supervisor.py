@@ -58,14 +58,14 @@ class Supervisor:
         """What the worker said of itself when it was last ready."""
 
     @property
-    def ready(self) -> bool:
-        """Whether it can be given a job."""
-        return self.state == "ready"
+    def serving(self) -> bool:
+        """Whether it can be given jobs; it runs them one after the other."""
+        return self.state in ("ready", "busy")
 
     @property
     def degraded(self) -> bool:
         """Whether turns cannot be expected to run soon."""
-        return self._failures >= FAILURES and self.state not in ("ready", "busy")
+        return self._failures >= FAILURES and not self.serving
 
     @property
     def warm(self) -> bool:
@@ -132,9 +132,10 @@ class Supervisor:
                 yield message
 
     def give(self, job: Message, now: float) -> None:
-        """Hand over a job. The worker must be ready."""
-        assert self.state == "ready"
-        self.state, self._heard_at = "busy", now
+        """Hand over a job, to be run after those that the worker has. It must be serving."""
+        assert self.serving
+        if self.state == "ready":
+            self.state, self._heard_at = "busy", now
         self.send(job)
 
     def send(self, message: Message) -> None:
@@ -146,12 +147,11 @@ class Supervisor:
                 raise
             log.warning("the worker did not take %s: %s", message.type, error)
 
-    def rest(self, *, well: bool) -> None:
-        """The job is over. `well`: it was played to its end, so the worker works."""
-        if self.state == "busy":
+    def rest(self, *, more: bool) -> None:
+        """A job is over, so the worker works. `more`: it has another."""
+        if self.state == "busy" and not more:
             self.state = "ready"
-        if well:
-            self._failures = 0
+        self._failures = 0
 
     def stop(self) -> None:
         """End the worker: asked first, then by force."""

@@ -1,8 +1,9 @@
 """Jobs on their way: admitted, given to the worker, its events passed on, the turn kept, `done` sent.
 
 Knows the order of a job's life; requests are `desk`'s, the process is `supervisor`'s, limits are `admission`'s. A turn
-is kept in one transaction before its `done`. When a worker dies, the next one gets the job again, and what was sent is
-not sent twice.
+is kept in one transaction before its `done`. The worker is also handed the job after the running one, so that it goes
+on while we keep what it has finished. When a worker dies, the next one gets both again, and what was sent is not sent
+twice.
 """
 
 from __future__ import annotations
@@ -45,31 +46,40 @@ class Turns:
         self.start_next(now)
 
     def start_next(self, now: float) -> None:
-        """Give the worker its job, if it is free and there is one."""
-        while self._supervisor.ready:
+        """See that the worker has the running job and the one after it."""
+        while self._supervisor.serving:
             job = self._admission.running or self._admission.next()
-            if job is None or job.at_worker:
+            if job is None:
                 return
-            try:
-                message = self._message(job)
-            except AnimeGamerError as error:
-                self._fail(job, error)
-                continue
-            job.at_worker, job.started_at = True, job.started_at or now
-            self._supervisor.give(message, now)
+            job.started_at = job.started_at or now
+            if self._hand_over(job, now) and self._hand_over(self._admission.follower, now):
+                return
+
+    def _hand_over(self, job: Job | None, now: float) -> bool:
+        """Whether the worker has the job, now or already, or there is none; a job that it cannot be given is over."""
+        if job is None or job.at_worker:
+            return True
+        try:
+            message = self._message(job)
+        except AnimeGamerError as error:
+            self._fail(job, error)
+            return False
+        job.at_worker = True
+        self._supervisor.give(message, now)
+        return True
 
     def heard(self, message: Message, now: float) -> None:
-        """The worker says something about the running job."""
+        """The worker says something about the running job; what it says of one that was stopped is past."""
         job = self._admission.running
-        if job is None or not job.at_worker:
+        if job is None or not job.at_worker or message.parent != job.id:
             return
-        if message.type == "finished":
-            self._supervisor.rest(well=True)
-            self._finish(job, message, now)
-            self.start_next(now)
-        elif message.type == "failed":
-            self._supervisor.rest(well=True)
-            self._fail(job, _worker_error(job, message))
+        if message.type in ("finished", "failed"):
+            follower = self._admission.follower
+            self._supervisor.rest(more=follower is not None and follower.at_worker)
+            if message.type == "finished":
+                self._finish(job, message, now)
+            else:
+                self._fail(job, _worker_error(job, message))
             self.start_next(now)
         elif job.kind == "export" and message.type == "progress":
             job.tell(replace(message, seq=None))
@@ -78,11 +88,13 @@ class Turns:
             job.emit(replace(message, session=job.session, turn=job.turn, id=None))
 
     def worker_died(self, reason: str, now: float) -> None:
-        """The job that it had goes to the next worker, unless it has cost too many or is being stopped."""
+        """The job that it ran goes to the next worker, unless it has cost too many or is being stopped."""
         self._metrics.worker_restarted()
         job = self._admission.running
-        if job is not None and job.at_worker:
-            job.at_worker = False
+        ran = job is not None and job.at_worker
+        for held in self._admission.jobs:
+            held.at_worker = False
+        if job is not None and ran:
             job.failures += 1
             if job.ending is not None:
                 self._fail(job, _ended(job.ending))
@@ -118,8 +130,9 @@ class Turns:
 
     def _stop(self, job: Job, code: str) -> None:
         if job.at_worker:
-            job.ending = job.ending or code
             self._supervisor.send(Message("cancel", session=job.session, turn=job.turn, id=job.id))
+        if job.at_worker and job is self._admission.running:
+            job.ending = job.ending or code  # its error follows once the worker has stopped
         else:
             self._fail(job, _ended(code))
 

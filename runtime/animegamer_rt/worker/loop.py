@@ -1,7 +1,7 @@
 """The worker's only thread: takes jobs from the front process, sends what they say, and listens between two messages.
 
-Knows the socket and the order of things; what a job does is `turn`'s and `export`'s. A job that fails is answered and
-forgotten.
+Knows the socket and the order of things; what a job does is `turn`'s and `export`'s. The front hands over the next job
+while one runs; it is begun as soon as that one has said its last word. A job that fails is answered and forgotten.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import zmq
@@ -43,6 +43,10 @@ class _Waiting:
         if cancel.id is not None:
             return cancel.id == self.message.id
         return (cancel.session, cancel.turn) == (self.message.session, self.message.turn)
+
+    def cancel(self) -> None:
+        """It is not to run (on); its shots, which are megabytes, need not wait for its end."""
+        self.cancelled, self.message = True, replace(self.message, buffers=())
 
 
 class Worker:
@@ -110,11 +114,12 @@ class Worker:
             self._jobs.append(_Waiting(message))
         elif message.type == "cancel":
             for job in self._jobs:
-                job.cancelled = job.cancelled or job.is_meant_by(message)
+                if job.is_meant_by(message):
+                    job.cancel()
         elif message.type == "stop":
             self._stopping = True
             for job in self._jobs:
-                job.cancelled = True
+                job.cancel()
         else:
             log.warning("ignored a message of unknown type %r", message.type)
 

@@ -1,0 +1,133 @@
+"""How much energy a stretch of work took, by the machine's own counters: a card's by NVML, a processor's by RAPL.
+
+Knows counters and how they are read; nothing of the work. All of them count the whole card or processor, whatever else
+runs there. Where there is no counter the answer is None with the reason in words, never a guess.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from .nvml import Card
+
+POWERCAP = Path("/sys/class/powercap")
+"""Where Linux shows the RAPL counters of Intel's and AMD's processors."""
+COUNTER_PERIOD_S = 10.0
+"""The smallest RAPL counters hold 65 kJ, which 500 W fill in two minutes: read so often, none wraps unseen."""
+POWER_PERIOD_S = 0.1
+"""Between two samples of a card's power; its driver averages over about as long."""
+
+Reading = Callable[[], float | None]
+"""Joules since some fixed time, or None when it cannot be read."""
+
+
+class Meter:
+    """`with meter: work()`, and `joules` is what it took; None if there is no reading, `source` then says why.
+
+    period_s: how often the reading is taken meanwhile, for those that are no plain counters.
+    """
+
+    def __init__(self, read: Reading | None, source: str, period_s: float = COUNTER_PERIOD_S) -> None:
+        self._read, self.source, self._period_s = read, source, period_s
+        self.joules: float | None = None
+
+    def __enter__(self) -> Meter:
+        self._readings = [self._read()] if self._read is not None else []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="energy", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+        if self._read is None:
+            return
+        self._readings.append(self._read())
+        known = [reading for reading in self._readings if reading is not None]
+        if len(known) == len(self._readings):
+            self.joules = known[-1] - known[0]
+        else:
+            self.source = f"not measured: {self.source} stopped answering"
+
+    def _watch(self) -> None:
+        while self._read is not None and not self._over.wait(self._period_s):
+            self._readings.append(self._read())
+
+
+def of_card(card: Card | None, why_not: str = "") -> Meter:
+    """A card's energy counter, or its power sampled where it has none."""
+    if card is None:
+        return Meter(None, f"not measured: {why_not}")
+    if card.joules() is not None:
+        return Meter(card.joules, "NVML's energy counter of the card")
+    if card.watts() is not None:
+        return Meter(_Sampled(card.watts), f"NVML's power of the card, every {POWER_PERIOD_S:g} s", POWER_PERIOD_S)
+    return Meter(None, "not measured: the card tells NVML neither energy nor power")
+
+
+def of_processors(folder: Path = POWERCAP) -> Meter:
+    """The RAPL counters of all processor packages together."""
+    zones = [zone for zone in sorted(folder.glob("intel-rapl:*")) if _name(zone).startswith("package")]
+    if not zones:
+        return Meter(None, f"not measured: no RAPL counter of a processor in {folder}")
+    try:
+        packages = _Packages(zones)
+    except (OSError, ValueError) as error:
+        return Meter(None, f"not measured: a RAPL counter cannot be read ({error})")
+    return Meter(packages, f"RAPL of {', '.join(map(_name, zones))}")
+
+
+class _Packages:
+    """The sum of RAPL counters in joules, over their wraps."""
+
+    def __init__(self, zones: Sequence[Path]) -> None:
+        self._files = [zone / "energy_uj" for zone in zones]
+        self._spans = [1 + int((zone / "max_energy_range_uj").read_text()) for zone in zones]
+        self._last, self._total_uj = self._counters(), 0
+
+    def __call__(self) -> float | None:
+        try:
+            now = self._counters()
+        except (OSError, ValueError):
+            return None
+        steps = zip(now, self._last, self._spans, strict=True)
+        self._total_uj += sum((new - old) % span for new, old, span in steps)
+        self._last = now
+        return self._total_uj / 1e6
+
+    def _counters(self) -> list[int]:
+        return [int(file.read_text()) for file in self._files]
+
+
+class _Sampled:
+    """Power summed up to joules: between two samples it counts as their mean."""
+
+    def __init__(self, watts: Reading, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._watts, self._clock = watts, clock
+        self._last: tuple[float, float] | None = None
+        self._total = 0.0
+
+    def __call__(self) -> float | None:
+        watts, now = self._watts(), self._clock()
+        if watts is None:
+            return None
+        if self._last is not None:
+            before, then = self._last
+            self._total += (before + watts) / 2 * (now - then)
+        self._last = watts, now
+        return self._total
+
+
+def _name(zone: Path) -> str:
+    """Of a RAPL zone: package-0, or a part of it (core, dram), or the platform (psys), which counts it again."""
+    try:
+        return (zone / "name").read_text().strip()
+    except OSError:
+        return ""

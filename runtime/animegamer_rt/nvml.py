@@ -1,0 +1,74 @@
+"""An NVIDIA card as its driver describes it, by NVML: name, driver, clocks, temperature, power limit, power, energy.
+
+Knows the library `pynvml` (nvidia-ml-py, imported when a card is opened, and only then); nothing of what runs on the
+card. What a card does not say is None.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+INSTALL = "pip install nvidia-ml-py"
+
+
+class Card:
+    """One card. Its figures are of the whole card, whoever uses it."""
+
+    def __init__(self, nvml: Any, handle: Any) -> None:
+        self._nvml, self._handle = nvml, handle
+
+    def facts(self) -> dict[str, str | int | float | None]:
+        """The card as found now: clocks in MHz, temperature in degrees Celsius, power limit in watts."""
+        nvml = self._nvml
+        return {
+            "name": self._ask("nvmlDeviceGetName"),
+            "driver": nvml.nvmlSystemGetDriverVersion(),
+            "sm_clock_mhz": self._ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
+            "memory_clock_mhz": self._ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
+            "temperature_c": self._ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
+            "power_limit_w": _thousandth(self._ask("nvmlDeviceGetEnforcedPowerLimit")),
+        }
+
+    def joules(self) -> float | None:
+        """Energy since the driver was loaded, by the card's own counter; cards before Volta have none."""
+        return _thousandth(self._ask("nvmlDeviceGetTotalEnergyConsumption"))
+
+    def watts(self) -> float | None:
+        """Power drawn now."""
+        return _thousandth(self._ask("nvmlDeviceGetPowerUsage"))
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self._nvml, name)(self._handle, *arguments)
+        except self._nvml.NVMLError:
+            return None
+
+
+def open_card() -> tuple[Card | None, str]:
+    """The card that playing uses, or None and why not: no library, no driver, or no telling which card of several."""
+    try:
+        import pynvml
+    except ModuleNotFoundError:
+        return None, f"pynvml is not installed ({INSTALL})"
+    try:
+        pynvml.nvmlInit()
+        handle = _handle(pynvml)
+    except pynvml.NVMLError as error:
+        return None, f"NVML does not answer: {error}"
+    if handle is None:
+        return None, "several cards, and CUDA_VISIBLE_DEVICES does not name one by its UUID (nvidia-smi -L)"
+    return Card(pynvml, handle), ""
+
+
+def _handle(nvml: Any) -> Any:
+    """Of the only card, or of the one named by UUID: CUDA and NVML may count several in different orders."""
+    if nvml.nvmlDeviceGetCount() == 1:
+        return nvml.nvmlDeviceGetHandleByIndex(0)
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]
+    return nvml.nvmlDeviceGetHandleByUUID(first) if first.startswith("GPU-") else None
+
+
+def _thousandth(value: int | None) -> float | None:
+    """NVML counts milliwatts and millijoules."""
+    return None if value is None else value / 1000

@@ -1,0 +1,159 @@
+"""What the front hands the worker and when, with a worker that does what the test says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from animegamer_rt.server.admission import Admission
+from animegamer_rt.server.clients import Pictures
+from animegamer_rt.server.jobs import Job, Listener
+from animegamer_rt.server.metrics import Metrics
+from animegamer_rt.server.options import ServeOptions
+from animegamer_rt.server.turns import Turns
+from animegamer_rt.state import CharacterState
+from animegamer_rt.store import Store
+from animegamer_rt.wire import Message
+
+SHOT = bytes(2)
+
+
+class Worker:
+    """In the supervisor's place: notes what it is given and told, in order."""
+
+    def __init__(self) -> None:
+        self.serving, self.degraded, self.busy = True, False, False
+        self.facts: dict[str, Any] = {}
+        self.given: list[str] = []
+        self.cancelled: list[str] = []
+
+    def give(self, job: Message, now: float) -> None:
+        assert self.serving and job.id is not None
+        self.busy = True
+        self.given.append(job.id)
+
+    def send(self, message: Message) -> None:
+        assert message.type == "cancel" and message.id is not None
+        self.cancelled.append(message.id)
+
+    def rest(self, *, more: bool) -> None:
+        self.busy = more
+
+    def retry_in_s(self, now: float) -> float:
+        return 0.5
+
+
+class Player:
+    """A connection: what it was sent, as types and codes."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def send(self, message: Message, delivery: str | None = None) -> None:
+        self.heard.append(message.type)
+
+    def refuse(self, error: Any, *about: object) -> None:
+        self.heard.append(error.code)
+
+
+class Server:
+    """The front's jobs, and three sessions that each send a turn."""
+
+    def __init__(self, store: Store, state: Path) -> None:
+        self.store, self.worker = store, Worker()
+        options = ServeOptions(state=state)
+        self.admission = Admission(options)
+        self.turns = Turns(options, store, self.admission, self.worker, Metrics())  # type: ignore[arg-type]
+
+    def turn(self, deadline_at: float = 100.0) -> tuple[Job, Player]:
+        session, _ = self.store.open("tiny", "f", 7, 2)
+        player = Player()
+        listener = Listener(player, "request")  # type: ignore[arg-type]
+        job = Job("turn", session.id, listener, Pictures(), 0.0, deadline_at, turn=1, instruction="Mia waves.", seed=7)
+        self.turns.admit(job, 0.0)
+        return job, player
+
+    def say(self, job: Job, kind: str, now: float = 1.0, **fields: Any) -> None:
+        seq = fields.pop("seq", None)
+        self.turns.heard(Message(kind, fields, parent=job.id, session=job.session, turn=job.turn, seq=seq), now)
+
+    def finish(self, job: Job, now: float = 1.0) -> None:
+        strengths = dict.fromkeys(("motion_level", "social", "entertainment", "stamina"), 1)
+        fields = {"seconds": {}, "character": asdict(CharacterState()), "shots": [1], **strengths}
+        message = Message("finished", fields, parent=job.id, session=job.session, turn=1, buffers=(SHOT,))
+        self.turns.heard(message, now)
+
+    def kept(self, job: Job) -> int:
+        return self.store.get(job.session).turns
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with Store(tmp_path / "state") as store:
+        yield Server(store, tmp_path)
+
+
+def test_the_worker_has_the_next_job_before_the_running_one_ends(server: Server) -> None:
+    (first, _), (second, player), (third, _) = server.turn(), server.turn(), server.turn()
+    assert server.worker.given == [first.id, second.id], "one ahead, and not the whole queue"
+    assert [server.admission.place(job) for job in (first, second, third)] == [0, 1, 2]
+    assert second.started_at is None and player.heard == ["accepted"]
+    server.finish(first, now=3.0)
+    assert server.kept(first) == 1
+    assert server.admission.running is second and second.started_at == 3.0 and server.worker.busy
+    assert server.worker.given == [first.id, second.id, third.id]
+    server.say(second, "state", seq=1)
+    assert player.heard == ["accepted", "state"]
+    server.finish(second)
+    server.finish(third)
+    assert server.admission.idle and not server.worker.busy
+
+
+def test_a_job_that_was_handed_over_is_stopped_at_once_and_its_late_words_are_not_heard(server: Server) -> None:
+    (first, one), (second, two), (third, three) = server.turn(), server.turn(deadline_at=2.0), server.turn()
+    server.turns.watch_deadlines(2.5)
+    assert two.heard == ["accepted", "deadline"] and server.worker.cancelled == [second.id]
+    server.turns.start_next(2.5)
+    assert server.worker.given == [first.id, second.id, third.id]
+    server.say(second, "state", seq=1)  # the worker had begun it before it heard
+    server.say(second, "failed", code="cancelled", text="the turn was cancelled")
+    assert one.heard == ["accepted"] and server.admission.running is first
+    server.finish(first)
+    assert server.kept(first) == 1 and server.kept(second) == 0 and server.admission.running is third
+    assert server.turns.cancel(third.session)
+    assert three.heard == ["accepted"], "a running one ends when the worker says so"
+    server.say(third, "failed", code="cancelled", text="the turn was cancelled")
+    assert three.heard == ["accepted", "cancelled"] and server.admission.idle and not server.worker.busy
+
+
+def test_both_jobs_of_a_dead_worker_go_to_the_next_and_only_the_running_one_counts_it(server: Server) -> None:
+    (first, one), (second, two) = server.turn(), server.turn()
+    server.say(first, "state", seq=1)
+    server.worker.serving = False
+    server.turns.worker_died("killed", 1.0)
+    server.turns.start_next(1.0)
+    assert one.heard == ["accepted", "state", "restarting"] and two.heard == ["accepted"]
+    assert (first.failures, second.failures) == (1, 0)
+    server.worker.serving = True
+    server.turns.start_next(2.0)
+    assert server.worker.given == [first.id, second.id] * 2
+    server.say(first, "state", seq=1)
+    assert one.heard == ["accepted", "state", "restarting"], "what was sent is not sent twice"
+    server.finish(first)
+    server.finish(second)
+    assert (server.kept(first), server.kept(second)) == (1, 1)
+
+
+def test_a_job_that_cannot_be_handed_over_lets_the_one_behind_it_by(server: Server) -> None:
+    first, _ = server.turn()
+    lost, player = server.turn()
+    third, _ = server.turn()
+    server.turns.worker_died("killed", 1.0)
+    lost.turn = 3
+    server.turns.start_next(2.0)
+    assert player.heard == ["accepted", "no_such_turn"]
+    assert server.worker.given[-2:] == [first.id, third.id] and server.admission.follower is third
