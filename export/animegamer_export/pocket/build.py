@@ -1,7 +1,7 @@
 """The pocket build: the phases in order, each reading what earlier ones left in the work folder and leaving its own.
 
-corpus -> tokenizer -> autoencoder -> decoder, denoiser -> predictor -> adapt -> bundle -> plans, quality. Knows the
-order and the files; how a network learns is its own room's business.
+corpus -> tokenizer -> autoencoder -> decoder, denoiser -> predictor -> adapt -> bundle -> plans -> answers, quality.
+Knows the order and the files; how a network learns is its own room's business.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from animegamer_export.pocket.workshop import Workshop
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle import load
 from animegamer_rt.models.vae import VaeDecoder
+from animegamer_rt.selftest import write_record
 from animegamer_rt.vae import Vae
 
 
@@ -166,6 +167,11 @@ def calibrate_plans(shop: Workshop) -> None:
     write_plans(written, measuring.choose(points))
 
 
+def record_answers(shop: Workshop) -> None:
+    """What each part answers, beside the bundle: `animegamer-rt selftest` holds other machines against it."""
+    write_record(load(shop.out))
+
+
 def make_judge(shop: Workshop) -> None:
     """Train the judge on rendered clips; leaves judge.pt."""
     if shop.at("judge").exists():
@@ -214,6 +220,7 @@ PHASES: dict[str, Callable[[Workshop], None]] = {
     "adapt": adapt_denoiser,
     "bundle": make_bundle,
     "plans": calibrate_plans,
+    "answers": record_answers,
     "judge": make_judge,
     "quality": measure_quality,
 }
