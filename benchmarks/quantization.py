@@ -27,12 +27,13 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAGE, PLOT = ROOT / "docs" / "QUANTIZATION.md", ROOT / "docs" / "quantization.svg"
 TRIED: Mapping[str, tuple[str, ...]] = {
     "predictor": ("int8", "nf4", "int4", "int8-qdq", "int4-qdq"),
-    "denoiser": ("int8", "int8-qdq", "w8a8", "fp8", "bf16"),
+    "denoiser": ("int8", "int8-qdq", "int8-dynamic", "w8a8", "fp8", "bf16"),
     "vae": ("bf16",),
 }
 SENSITIVE: Mapping[str, tuple[str, str]] = {"predictor": ("nf4", "shot"), "denoiser": ("w8a8", "x0")}
 """The precision, and the output, by which the kinds of a part's weights are compared."""
 COLUMNS = ("part", "precision", "weights", "output", "strengths", "frames", "size", "memory to load")
+IN_TORCH = ("layer", "in place of", "weights", "output", "strengths")
 KINDS = ("part", "kind of weight", "weights", "error of the output, it alone quantised", "")
 SHOWN = "\n\n![bytes saved beside error made, by precision](quantization.svg)"
 
@@ -40,6 +41,7 @@ SHOWN = "\n\n![bytes saved beside error made, by precision](quantization.svg)"
 def measure(name: str, instructions: int, turns: int) -> Record:
     """Every precision of every part, the kinds of weights apart, and the room fp16 leaves above the vae's values."""
     from animegamer_export.quantize import bundle as quantized
+    from animegamer_export.quantize import in_torch
     from animegamer_export.quantize.scheme import scheme
     from animegamer_export.verify import Amount, compare
     from animegamer_rt.bundle import load, open_bundle
@@ -55,6 +57,7 @@ def measure(name: str, instructions: int, turns: int) -> Record:
             print(f"{part} {precision}: {figures}", flush=True)
     record = {**machine.heading("onnxruntime"), "kind": "quantize", "bundle": source.manifest.name}
     record |= {"fingerprint": source.fingerprint, "origin": source.manifest.origin, "rows": rows}
+    record |= {"in_torch": list(in_torch.rows(source, instructions))}
     return {**record, "kinds": list(kinds(source)), "vae_largest_value": vae_peak(source)}
 
 
@@ -131,9 +134,7 @@ def cells(row: Mapping[str, Any]) -> list[str]:
     """The cells of one part and precision; what a part does not have is empty."""
     output, strengths, frames = "", "", ""
     if "shot_relative_error" in row:
-        output = f"{row['shot_relative_error']:.4f}, at most {row['shot_relative_error_max']:.4f}"
-        count = row["instructions"]
-        strengths = f"all four in {row['four_strengths_equal']} of {count}, single {row['strengths_equal']}/{4 * count}"
+        output, strengths = predictor_cells(row)
     if "step_relative_error" in row:
         output = f"{row['step_relative_error']:.4f} a step, {row['latent_relative_error']:.4f} after {row['plan']}"
     if "frames_psnr_db" in row:
@@ -141,6 +142,22 @@ def cells(row: Mapping[str, Any]) -> list[str]:
     memory = "not measured" if row["load_mib"] is None else f"{row['load_mib']:.0f} of {row['load_mib_before']:.0f} MiB"
     size = f"{row['bytes'] / 1e6:.2f} of {row['bytes_before'] / 1e6:.2f} MB"
     return [row["part"], row["precision"], f"{row['weight_error']:.4f}", output, strengths, frames, size, memory]
+
+
+def predictor_cells(row: Mapping[str, Any]) -> tuple[str, str]:
+    """The shot's error, and the strengths that stayed the same."""
+    count = row["instructions"]
+    output = f"{row['shot_relative_error']:.4f}, at most {row['shot_relative_error_max']:.4f}"
+    return output, f"all four in {row['four_strengths_equal']} of {count}, single {row['strengths_equal']}/{4 * count}"
+
+
+def in_torch_table(record: Record | None) -> str:
+    """A row a layer of bitsandbytes in the predictor's blocks."""
+    found = (record or {}).get("in_torch", ())
+    if not found:
+        return "Not measured yet.\n"
+    rows = ([r["precision"], str(r["layers"]), f"{r['weight_error']:.4f}", *predictor_cells(r)] for r in found)
+    return "\n".join(_lines(IN_TORCH, rows))
 
 
 def kinds_table(record: Record | None) -> str:
@@ -213,6 +230,7 @@ def main(arguments: Sequence[str]) -> int:
     record_now = newest("quantize")
     wanted = PAGE.read_text(encoding="utf-8")
     wanted = renewed(wanted, "precisions", table(record_now))
+    wanted = renewed(wanted, "in torch", in_torch_table(record_now))
     wanted = renewed(wanted, "kinds", kinds_table(record_now))
     wanted = renewed(wanted, "golden", golden_table(newest("quantize-golden")))
     files = {PAGE: wanted} | ({} if record_now is None else {PLOT: plot(record_now)})

@@ -101,15 +101,20 @@ def _files(bundle: Bundle, name: str) -> dict[str, str]:
 
 
 def _predictor(pair: _Pair, amount: Amount) -> Figures:
+    return predictor_figures(pair.tried, pair.true, amount)
+
+
+def predictor_figures(tried_rooms: Rooms, true_rooms: Rooms, amount: Amount) -> Figures:
     """Shots and strengths of the same prompts; earlier shots are the reference's."""
     errors, same, slots = [], 0, 0
     history: list[PastTurn] = []
-    for number, text in enumerate(instructions(pair.true_bundle.manifest.world, amount.instructions, amount.seed)):
+    world = true_rooms.bundle.manifest.world
+    for number, text in enumerate(instructions(world, amount.instructions, amount.seed)):
         if number % GAME_TURNS == 0:
             history = []
         instruction = Instruction.parse(text)
-        true = pair.true.predictor.predict(history, instruction)
-        tried = pair.tried.predictor.predict(history, instruction)
+        true = true_rooms.predictor.predict(history, instruction)
+        tried = tried_rooms.predictor.predict(history, instruction)
         errors.append(relative_error(tried.shot, true.shot))
         same += tried.game_state == true.game_state
         slots += sum(

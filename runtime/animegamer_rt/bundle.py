@@ -6,6 +6,7 @@ the shipped one takes 30 ms, and a flipped bit is then never mistaken for a bad 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.resources
 import json
@@ -44,6 +45,23 @@ class Bundle:
                 f"the bundle has no part {part!r}", where=self.folder, do=nearest(part, self.manifest.parts)
             )
         return self.folder / self.manifest.parts[part].file
+
+    def part_sha256(self, part: str) -> str:
+        """One hash over a part's ONNX file and data files, from the hashes that the manifest holds."""
+        record = self.manifest.parts[part]
+        names = (record.file, *record.data_files)
+        return hashlib.sha256(json.dumps([self.manifest.files[name].sha256 for name in names]).encode()).hexdigest()
+
+    @property
+    def bytes(self) -> int:
+        """Size of all files that the manifest names."""
+        return sum(record.bytes for record in self.manifest.files.values())
+
+    @property
+    def shared_bytes(self) -> int:
+        """Those of its bytes that other folders hold too, as links to the same files: on the disk they are once."""
+        files = self.manifest.files.items()
+        return sum(record.bytes for name, record in files if self.path(name).stat().st_nlink > 1)
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -139,6 +157,17 @@ def available() -> dict[str, Path]:
             if (folder / MANIFEST).is_file():
                 bundles.setdefault(folder.name, folder)
     return bundles
+
+
+def neighbours(folder: str | Path) -> dict[str, Bundle]:
+    """The whole bundles beside the one in `folder`, by folder name, not verified; what cannot be read is left out."""
+    folder = Path(folder).absolute()
+    found = {}
+    for place in sorted(folder.parent.iterdir()):
+        if place != folder and (place / MANIFEST).is_file():
+            with contextlib.suppress(BundleError):
+                found[place.name] = Bundle(place, _read_manifest(place / MANIFEST))
+    return found
 
 
 def write_manifest(folder: str | Path, manifest: Manifest, changed: Collection[str] | None = None) -> Bundle:

@@ -23,6 +23,7 @@ from . import cards
 from .backends.tensorrt.identity import NEEDED_PARTS, RTX_ARCHES, choose, library_for
 from .bundle import Bundle, open_bundle
 from .errors import AnimeGamerError, BundleError
+from .info import size_words
 
 CANNOT_PLAY = 1
 OLDEST_PYTHON = (3, 10)
@@ -97,9 +98,7 @@ def examine(bundle_name: str) -> Iterator[Finding]:
     except AnimeGamerError as error:
         yield Finding("bundle", "broken", str(error))
         return
-    size = sum(record.bytes for record in bundle.manifest.files.values())
-    count = len(bundle.manifest.files)
-    yield Finding("bundle", "ok", f"{bundle.manifest.name}: {size / 1e6:.1f} MB in {count} files, every one verified")
+    yield Finding("bundle", "ok", f"{bundle.manifest.name}: {size_words(bundle)}")
     yield from _memory(bundle, cards_here)
     yield from _engines(bundle, cards_here)
 

@@ -30,14 +30,13 @@ ROOMS = {
 def explain(bundle: Bundle, console: Console) -> None:
     """Print what the bundle is, holds, can do and was measured at."""
     manifest, geometry = bundle.manifest, bundle.manifest.geometry
-    total = sum(record.bytes for record in manifest.files.values())
     console.print(f"[bold]{manifest.name}[/]  {manifest.description}", highlight=False)
     if manifest.origin == "random weights":
         console.print("[bold red]random weights: good for time and memory only; its pictures mean nothing[/]")
     facts = {
         "folder": str(bundle.folder),
         "origin": manifest.origin,
-        "size": f"{total / 1e6:.1f} MB in {len(manifest.files)} files, every one verified",
+        "size": size_words(bundle),
         "a turn": f"{geometry.frames} frames of {geometry.width} x {geometry.height} at {geometry.fps} fps "
         f"({geometry.frames / geometry.fps:.1f} s of play)",
         "latent": f"{geometry.latent_frames} frames of {geometry.latent_channels} channels, "
@@ -68,6 +67,12 @@ def explain(bundle: Bundle, console: Console) -> None:
         )
     for engine in manifest.engines.values():
         console.print(f"engine {engine.file}: built for {_line(engine.built_for)}", highlight=False)
+
+
+def size_words(bundle: Bundle) -> str:
+    """How large a verified bundle is, and how much of it the disk holds once for this and other bundles."""
+    shared = f"; {bundle.shared_bytes / 1e6:.1f} MB shared with other bundles" if bundle.shared_bytes else ""
+    return f"{bundle.bytes / 1e6:.1f} MB in {len(bundle.manifest.files)} files, every one verified{shared}"
 
 
 def list_bundles(console: Console) -> None:

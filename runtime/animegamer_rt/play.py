@@ -12,16 +12,17 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
 
 import numpy as np
 
 from .backends.choose import open_engines
+from .backends.contract import Loaded
 from .backends.onnxruntime import PROVIDERS, open_towers
-from .bundle import Bundle, open_bundle
-from .errors import ConfigError, InstructionError
+from .bundle import Bundle, available, neighbours, open_bundle
+from .errors import BundleError, BundleNotFoundError, ConfigError, InstructionError, PlanError
 from .events import Done, FrameReady, StatePredicted
 from .gamefile import FinishedTurn, GameFolder, Seconds, next_folder
 from .pipeline import Rooms, open_rooms, run_turn
@@ -29,7 +30,7 @@ from .script import STDIN, example_script, read_script, stdin_has_lines
 from .session import Session
 from .start import Start, first_turn, read_start
 from .state import Instruction
-from .terminal import Terminal
+from .terminal import OTHER_BUNDLE, Terminal
 
 GAMES = Path("games")
 INTERRUPTED = 130
@@ -89,8 +90,11 @@ class Game:
         terminal.finished(clip, seconds, len(frames) / self.folder.fps)
 
 
-def open_game(options: PlayOptions, bundle: Bundle) -> Game:
-    """Everything up to the first prompt: folder writable, engines loaded. Raises AnimeGamerError."""
+def open_game(options: PlayOptions, bundle: Bundle, loaded: Loaded | None = None) -> Game:
+    """Everything up to the first prompt: folder writable, engines loaded. Raises AnimeGamerError.
+
+    `loaded`: the parts that the game before this one, on the same device, has left (`choose.open_engines`).
+    """
     plan = options.plan or bundle.default_plan
     bundle.plan(plan)
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
@@ -99,7 +103,7 @@ def open_game(options: PlayOptions, bundle: Bundle) -> Game:
     told = None if start is None else {"image": start.path.name, "caption": start.caption}
     fps = options.fps or bundle.manifest.geometry.fps
     folder = GameFolder(options.out or next_folder(GAMES), bundle.manifest.name, plan, seed, fps, options.scale, told)
-    engines = open_engines(bundle, options.device)
+    engines = open_engines(bundle, options.device, loaded)
     if start is not None:
         assert engines.encoder is not None
         # The towers run once, and in onnxruntime only.
@@ -127,20 +131,36 @@ def play(options: PlayOptions) -> int:
     interactive = options.instructions is None and sys.stdin.isatty() and sys.stdout.isatty()
     bundle = open_bundle(options.bundle)
     script = [] if interactive else _script(options.instructions, bundle)
-    game = open_game(options, bundle)
+    loaded: Loaded = {}
+    following: Bundle | None = bundle
+    try:
+        while following is not None:
+            following = _play_game(options, following, script, interactive, loaded)
+            # A game that follows has a folder of its own, and begins without a picture.
+            parent = GAMES if options.out is None else options.out.parent
+            options = replace(options, out=next_folder(parent), image=None, motion=None)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def _play_game(
+    options: PlayOptions, bundle: Bundle, script: list[str], interactive: bool, loaded: Loaded
+) -> Bundle | None:
+    """One game to its end; returns the bundle of the game that is to follow. No other game is held meanwhile."""
+    game = open_game(options, bundle, loaded)
     terminal = Terminal(bundle, preview=options.preview and interactive)
     terminal.opening(game.rooms.plan_name, game.session.seed, game.folder, interactive)
+    following = None
     try:
         if interactive:
-            _ask_turns(game, terminal)
+            following = _ask_turns(game, terminal, options)
         for text in script:
             terminal.instruction(game.next_turn, text)
             game.play_turn(text, terminal)
-    except KeyboardInterrupt:
-        return INTERRUPTED
     finally:
         terminal.closing(game.folder, game.session.turns)
-    return 0
+    return following
 
 
 def _script(instructions: str | None, bundle: Bundle) -> list[str]:
@@ -149,15 +169,33 @@ def _script(instructions: str | None, bundle: Bundle) -> list[str]:
     return read_script(STDIN) if stdin_has_lines() else example_script(bundle.manifest.world)
 
 
-def _ask_turns(game: Game, terminal: Terminal) -> None:
-    """Ask for turns until the player has enough. An interrupt stops the turn; at the prompt it stops the game."""
+def _ask_turns(game: Game, terminal: Terminal, options: PlayOptions) -> Bundle | None:
+    """Ask for turns until the player has enough, or names the bundle of another game.
+
+    An interrupt stops the turn; at the prompt it stops the game.
+    """
     while (text := terminal.ask(game.next_turn)) is not None:
+        command, _, name = text.partition(" ")
         try:
+            if command == OTHER_BUNDLE:
+                return _open_other(name.strip(), game.rooms.bundle, options)
             game.play_turn(text, terminal)
-        except InstructionError as error:
+        except (InstructionError, BundleError, PlanError) as error:
             terminal.refused(error)
         except KeyboardInterrupt:
             terminal.turn_stopped(game.next_turn)
+    return None
+
+
+def _open_other(name: str, here: Bundle, options: PlayOptions) -> Bundle:
+    """The bundle of that name beside the one being played, or wherever `find` looks. Raises BundleError, PlanError."""
+    beside = neighbours(here.folder)
+    if not name:
+        known = ", ".join(sorted({*beside, *available()}))
+        raise BundleNotFoundError("no bundle named", expected=f"{OTHER_BUNDLE} and one of {known}")
+    bundle = open_bundle(beside[name].folder if name in beside else name)
+    bundle.plan(options.plan)
+    return bundle
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
 """`animegamer-rt selftest`: each part against recorded answers, a turn, timings; one JSON file to attach to a report.
 
-The answers are those of onnxruntime on the CPU, recorded beside the bundle (`--record`) or made on the spot. Of a large
-answer 4096 evenly spaced numbers are kept, so that the record of a full-size bundle is small too. Inputs are drawn
-from a fixed seed, one part does not feed the next: what fails is the part that is named.
+The answers are those of onnxruntime on the CPU, recorded beside the bundle (`--record`; so are pocket's) or made on the
+spot. Of a large answer 4096 evenly spaced numbers are kept: the record of a full-size bundle is small too. Inputs are
+drawn from a fixed seed, one part does not feed the next: what fails is the part that is named.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ KEPT_VALUES = 4096
 ALLOWED: Mapping[str, float] = {"cpu": 1e-3, "cuda": 2e-2, "tensorrt": 2e-2, "torch": 2e-2, "torch-cpu": 1e-3}
 """Relative error by device: float32 in another order of operations; 16-bit arithmetic (what is compared here differs by
 0.003 at most when onnxruntime runs pocket's typed graphs in half precision)."""
+MADE_NOW = "made now by onnxruntime on the CPU"
 STEPS = 4
 SEED = 11
 TURNS = 2
@@ -67,7 +68,11 @@ def selftest(bundle_name: str, device: str, out: Path, record: bool = False) -> 
     """
     bundle = open_bundle(bundle_name)
     if record:
-        return _write_record(bundle, device)
+        if device != "cpu":
+            raise ConfigError("answers are recorded on the CPU", found=device, expected="--device cpu")
+        path = write_record(bundle)
+        print(f"recorded: {path}, {path.stat().st_size / 1024:.0f} KiB")
+        return 0
     report: dict[str, Any] = {
         **heading("onnxruntime", "tensorrt-rtx-cu13", "cuda-python", "torch"),
         "bundle": {"name": bundle.manifest.name, "fingerprint": bundle.fingerprint, "origin": bundle.manifest.origin},
@@ -137,6 +142,8 @@ def _run(bundle: Bundle, device: str, report: dict[str, Any]) -> bool:
     engines = open_engines(bundle, device)
     report["runs_on"], report["open_seconds"] = engines.device, round(time.perf_counter() - started, 3)
     print(f"{bundle.manifest.name} on {engines.device}; answers: {report['answers']}")
+    if device == "cpu" and report["answers"] == MADE_NOW:
+        print("no answers were recorded for this bundle: the parts are compared with themselves (selftest --record)")
     list(answers(bundle, engines))  # the first call of a part pays for what later ones do not
     report["parts"], passed = [], True
     for name, values, seconds in answers(bundle, engines):
@@ -178,24 +185,23 @@ def _expected(bundle: Bundle) -> tuple[Answers, str]:
         if str(recorded.pop("bundle", "")) == _weights(bundle):
             return recorded, "recorded beside the bundle"
     made = {name: _sample(values) for name, values, _ in answers(bundle, open_engines(bundle, "cpu"))}
-    return made, "made now by onnxruntime on the CPU"
+    return made, MADE_NOW
 
 
-def _write_record(bundle: Bundle, device: str) -> int:
-    if device != "cpu":
-        raise ConfigError("answers are recorded on the CPU", found=device, expected="--device cpu")
+def write_record(bundle: Bundle) -> Path:
+    """Records the answers of onnxruntime on this machine's CPU beside the bundle; returns the file's path."""
     made = {name: _sample(values) for name, values, _ in answers(bundle, open_engines(bundle, "cpu"))}
     file = io.BytesIO()
     np.savez_compressed(file, bundle=np.array(_weights(bundle)), **made)  # type: ignore[arg-type]
     path = bundle.folder / RECORD
     write_file(path, file.getvalue())
-    print(f"recorded: {path}, {len(file.getvalue()) / 1024:.0f} KiB")
-    return 0
+    return path
 
 
 def _weights(bundle: Bundle) -> str:
-    """What the answers depend on: the parts, the tokenizer and the plan, not the engines built since."""
-    return json.dumps([bundle.hashes, dict(bundle.plan())], sort_keys=True)
+    """What the answers depend on: the parts, the tokenizer, how prompts are written and the plan, not the engines."""
+    prompt = Prompter.from_bundle(bundle).write(example_script(bundle.manifest.world)[0], [])
+    return json.dumps([bundle.hashes, prompt.ids.tolist(), dict(bundle.plan())], sort_keys=True)
 
 
 def _sample(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:

@@ -29,6 +29,7 @@ from .suggest import completions
 BAR_CELLS = 20
 COLOURS = {"stamina": "red", "social": "magenta", "entertainment": "yellow"}
 QUIT, HELP = ("quit", "exit", "/quit", "/exit"), ("help", "?", "/help")
+OTHER_BUNDLE = "/bundle"
 
 
 class Terminal:
@@ -77,6 +78,7 @@ class Terminal:
         self._say(
             "Say in your own words who does what where. Tab suggests, Ctrl-C stops a turn, quit ends the game.", "dim"
         )
+        self._say(f"{OTHER_BUNDLE} NAME begins a new game with another bundle.", "dim")
 
     def ask(self, turn: int) -> str | None:
         """The next instruction; None when the player has had enough. Raises KeyboardInterrupt on Ctrl-C."""

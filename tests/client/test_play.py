@@ -67,6 +67,19 @@ def test_commands_rewind_branch_export_and_show(
     assert "--resume token-2" in shown
 
 
+def test_a_rewound_game_keeps_nothing_of_the_turns_it_left(
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "turn-009.mp4").write_bytes(b"not the game's")
+    assert play(server, monkeypatch, "a.\nb.\nc.\n:rewind 1\n", "--out", tmp_path) == 0
+    kept = {path.name for path in tmp_path.iterdir()}
+    assert kept == {"contact-sheet.png", "turn-001.mp4", "turn-009.mp4"}
+    with Image.open(tmp_path / "contact-sheet.png") as sheet:
+        assert sheet.size[1] == HEIGHT
+    assert play(server, monkeypatch, ":rewind 0\n", "--out", tmp_path, "--resume", "token-1") == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"turn-009.mp4"}
+
+
 def test_resumed_game_goes_on(
     server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

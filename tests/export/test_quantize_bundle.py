@@ -107,6 +107,16 @@ def test_instructions_are_the_worlds_and_the_same_for_a_seed() -> None:
     assert instructions(World(), 5, 1) == instructions(World(), 5, 1) != instructions(World(), 5, 2)
 
 
+def test_bitsandbytes_layers_take_the_place_of_the_matrices_that_are_quantised(pocket: Bundle) -> None:
+    pytest.importorskip("bitsandbytes")
+    from animegamer_export.quantize.in_torch import rows
+
+    int8, nf4 = rows(pocket, 1)
+    assert int8["layers"] == nf4["layers"] == 7 * pocket.manifest.sizes["predictor"]["layers"]
+    assert 0 < int8["weight_error"] < 0.01 < nf4["weight_error"] < 0.1
+    assert 0 < int8["shot_relative_error"] < nf4["shot_relative_error"] < 0.5
+
+
 def page() -> ModuleType:
     spec = importlib.util.spec_from_file_location("quantization", house.ROOT / "benchmarks" / "quantization.py")
     assert spec is not None and spec.loader is not None
@@ -139,6 +149,18 @@ RECORD: dict[str, Any] = {
             "load_mib_before": 17.0,
         }
     ],
+    "in_torch": [
+        {
+            "precision": "Linear8bitLt",
+            "layers": 28,
+            "weight_error": 0.0068,
+            "shot_relative_error": 0.0031,
+            "shot_relative_error_max": 0.0033,
+            "instructions": 200,
+            "four_strengths_equal": 200,
+            "strengths_equal": 800,
+        }
+    ],
     "kinds": [
         {"part": "denoiser", "precision": "w8a8", "kind": "a", "weights": 6, "error": 0.5, "kept": True},
         {"part": "denoiser", "precision": "w8a8", "kind": "b", "weights": 6, "error": 0.1, "kept": False},
@@ -151,6 +173,8 @@ def test_page_shows_a_records_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     made = page()
     text = made.table(RECORD)
     assert "| predictor | nf4 | 0.0921 | 0.0312, at most 0.0510 | all four in 197 of 200, single 796/800 |" in text
+    torch_row = "| Linear8bitLt | 28 | 0.0068 | 0.0031, at most 0.0033 | all four in 200 of 200, single 800/800 |"
+    assert torch_row in made.in_torch_table(RECORD)
     assert made.kinds_table(RECORD).index("| a |") < made.kinds_table(RECORD).index("| b |")
     drawn = ElementTree.fromstring(made.plot(RECORD))
     assert any("50%" in (element.text or "") for element in drawn.iter())

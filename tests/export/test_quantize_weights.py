@@ -11,6 +11,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 import pytest
 
+from animegamer_export.open_graph import open_graph
 from animegamer_export.quantize import calibrate
 from animegamer_export.quantize.blocks import create, relative_error
 from animegamer_export.quantize.graph import matrices, weight_names
@@ -19,7 +20,7 @@ from animegamer_export.quantize.nodes import Ranges
 from animegamer_export.quantize.scheme import SCHEMES, scheme
 from animegamer_export.quantize.smooth import product_error, ranges
 from animegamer_export.quantize.turns import open_plain
-from animegamer_export.quantize.weights import data_files, load, rewrite, rewrite_together, weight_of
+from animegamer_export.quantize.weights import data_files, rewrite, rewrite_together, weight_of
 from animegamer_rt.errors import BundleError
 
 Array = npt.NDArray[Any]
@@ -86,11 +87,11 @@ def run(path: Path, x: Array = X) -> list[Array]:
 
 def measured(source: Path, name: str, x: Array = X) -> dict[str, Ranges]:
     found = calibrate.activations(source, [{"x": x}], keep_table)
-    return {one.name: ranges(weight_of(one), found[one.name], scheme(name)) for one in matrices(load(source))}
+    return {one.name: ranges(weight_of(one), found[one.name], scheme(name)) for one in matrices(open_graph(source))}
 
 
 def test_matrices_are_found_with_their_layout_and_names(source: Path) -> None:
-    found = {one.name: one.inputs_first for one in matrices(load(source))}
+    found = {one.name: one.inputs_first for one in matrices(open_graph(source))}
     assert found == {"first.weight": False, "second.weight": False, "head.output.weight": True}
 
 
@@ -107,7 +108,7 @@ def test_rewritten_graph_computes_with_the_weights_that_were_made(name: str, sou
     report = rewrite(source, tmp_path / "new" / "small.onnx", chosen, keep_table, found)
     assert data_files(tmp_path / "new" / "small.onnx") == ["small.weights"]
     true = dict(WEIGHTS)
-    for one in matrices(load(source)):
+    for one in matrices(open_graph(source)):
         key = "val_9" if one.name == "head.output.weight" else one.name
         made = create(weight_of(one), chosen).weight
         true[key] = made.T.copy() if one.inputs_first else made
@@ -126,7 +127,7 @@ def test_source_stays_and_so_does_what_is_kept(source: Path, tmp_path: Path) -> 
     before = source.read_bytes(), source.with_suffix(".weights").read_bytes()
     rewrite(source, tmp_path / "small.onnx", scheme("nf4"), keep_table)
     assert (source.read_bytes(), source.with_suffix(".weights").read_bytes()) == before
-    table = load(tmp_path / "small.onnx").graph.initializers["table.fp16"].const_value
+    table = open_graph(tmp_path / "small.onnx").graph.initializers["table.fp16"].const_value
     assert table is not None
     np.testing.assert_array_equal(table.numpy(), WEIGHTS["table"])
 
@@ -170,7 +171,7 @@ def test_smoothing_is_chosen_where_inputs_have_outliers_and_only_there(source: P
     spiked, plain = measured(source, "w8a8", SPIKED), measured(source, "w8a8")
     assert spiked["first.weight"].factors is not None
     assert plain["first.weight"].factors is None
-    matrix = matrices(load(source))[0]
+    matrix = matrices(open_graph(source))[0]
     seen = calibrate.activations(source, [{"x": SPIKED}], keep_table)["first.weight"]
     without = Ranges((float(seen.largest.max()) / 127,))
     errors = [product_error(weight_of(matrix), seen, scheme("w8a8"), by) for by in (spiked["first.weight"], without)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 import torch
@@ -39,6 +40,14 @@ def write_release(folder: Path) -> Path:
     tensors["encoder.conv_in.conv.bias"] = torch.zeros(1)
     torch.save({"state_dict": tensors}, folder / "CogVideoX-2b-sat" / "vae" / "3d-vae.pt")
     return folder
+
+
+def add_character(folder: Path, name: str) -> None:
+    """Another character in the tree: the same language model and adapter, and a denoiser of its own."""
+    torch.manual_seed(len(name))
+    release = folder / "AnimeGamer"
+    shutil.copytree(release / "MLLM-Qiqi", release / f"MLLM-{name}")
+    _write_denoiser(release / f"VDM_Decoder-{name}")
 
 
 def _write_tokenizer(mistral: Path) -> int:

@@ -28,7 +28,7 @@ class Slow(fakes.FakeDenoiser):
             time.sleep(60)
         return super().begin(*args)
 
-animegamer_rt.play.open_engines = lambda bundle, device: fakes.fake_engines(denoiser=Slow())
+animegamer_rt.play.open_engines = lambda *_: fakes.fake_engines(denoiser=Slow())
 from animegamer_rt.cli import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -18,7 +18,7 @@ from animegamer_rt.backends import onnxruntime as ort_backend
 from animegamer_rt.backends.contract import Engines
 from animegamer_rt.backends.tensorrt import open_engines
 from animegamer_rt.backends.tensorrt.budget import RESERVE_BYTES, Need, plan
-from animegamer_rt.backends.tensorrt.identity import ENGINE_PARTS, engine_name, library_for, sources_sha256
+from animegamer_rt.backends.tensorrt.identity import ENGINE_PARTS, engine_name, library_for
 from animegamer_rt.bundle import Bundle, write_manifest
 from animegamer_rt.errors import BackendError, EngineStaleError
 from animegamer_rt.events import FrameReady
@@ -47,7 +47,7 @@ def with_engines(folder: Path, **changes: str) -> Bundle:
     for part in (part for part in ENGINE_PARTS if part in bundle.manifest.parts):
         name = engine_name(part, "sm89", "tensorrt_rtx")
         (folder / f"engines/{name}.engine").write_bytes(part.encode())
-        sources = changes.get("onnx_sha256", sources_sha256(bundle, part))
+        sources = changes.get("onnx_sha256", bundle.part_sha256(part))
         built_for = BUILT_FOR | {key: value for key, value in changes.items() if key in BUILT_FOR}
         engines[name] = Engine(f"engines/{name}.engine", built_for, sources)
     return write_manifest(folder, replace(bundle.manifest, engines=engines))

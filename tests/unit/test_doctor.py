@@ -14,7 +14,7 @@ import pytest
 import fakes
 from animegamer_rt import bundle as bundles
 from animegamer_rt import cards, doctor
-from animegamer_rt.backends.tensorrt.identity import NEEDED_PARTS, RTX, engine_name, sources_sha256
+from animegamer_rt.backends.tensorrt.identity import NEEDED_PARTS, RTX, engine_name
 from animegamer_rt.bundle import Bundle
 from animegamer_rt.cli import main
 from animegamer_rt.doctor import Finding, examine, gpus
@@ -57,7 +57,7 @@ def with_engines(bundle: Bundle, sources: str = "", version: str = "1.7.1") -> B
         name = engine_name(part, "sm89", RTX)
         (bundle.folder / "engines" / f"{name}.engine").write_bytes(part.encode())
         built_for = {"library": RTX, "arch": "sm89", "version": version}
-        engines[name] = Engine(f"engines/{name}.engine", built_for, sources or sources_sha256(bundle, part))
+        engines[name] = Engine(f"engines/{name}.engine", built_for, sources or bundle.part_sha256(part))
     return bundles.write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
 
 

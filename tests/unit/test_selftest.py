@@ -14,7 +14,7 @@ import fakes
 from animegamer_rt import cli, selftest
 from animegamer_rt.backends import onnxruntime
 from animegamer_rt.backends.contract import Engines
-from animegamer_rt.bundle import Bundle
+from animegamer_rt.bundle import Bundle, open_bundle
 from animegamer_rt.errors import BackendError
 
 
@@ -28,7 +28,9 @@ def report(path: Path) -> dict[str, Any]:
     return data
 
 
-def test_sound_engines_pass_and_the_report_has_parts_turns_and_machine(bundle: Bundle, tmp_path: Path) -> None:
+def test_sound_engines_pass_and_the_report_has_parts_turns_and_machine(
+    bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "report.json"
     assert cli.main(["selftest", "--bundle", str(bundle.folder), "--out", str(out)]) == 0
     written = report(out)
@@ -43,6 +45,7 @@ def test_sound_engines_pass_and_the_report_has_parts_turns_and_machine(bundle: B
     ]
     assert [turn["frames"] for turn in written["turns"]] == [17, 17]
     assert written["answers"] == "made now by onnxruntime on the CPU"
+    assert "compared with themselves" in capsys.readouterr().out
 
 
 def test_part_that_answers_otherwise_is_named_and_fails(
@@ -73,6 +76,11 @@ def test_record_of_other_weights_is_not_used(bundle: Bundle, tmp_path: Path) -> 
     np.savez(bundle.folder / selftest.RECORD, bundle=np.array("another"), **{"denoiser.latent": np.zeros(3)})
     assert selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json") == 0
     assert report(tmp_path / "r.json")["answers"] == "made now by onnxruntime on the CPU"
+
+
+def test_the_shipped_bundle_has_answers_recorded_for_it() -> None:
+    _, said = selftest._expected(open_bundle("pocket"))
+    assert said == "recorded beside the bundle", "the bundle or its prompts changed: selftest --record"
 
 
 def test_damaged_record_is_named(bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,19 +48,29 @@ class Album:
         write_file(self.clip(turn), b"".join(self._clip))
         if self._frames:
             self._rows[turn] = sheet_row(self._frames)
-            write_sheet(self.sheet, [self._rows[number] for number in sorted(self._rows)])
+            self._write_sheet()
         self._frames, self._clip = [], []
         return self.clip(turn)
 
-    def rewind(self, turn: int) -> None:
-        """Later turns are gone from the sheet; their clips stay until they are played over."""
+    def rewind(self, turn: int, played: int) -> None:
+        """Removes the clips of the turns after `turn`, of which `played` is the last, and takes them off the sheet."""
         self._rows = {number: row for number, row in self._rows.items() if number <= turn}
+        for number in range(turn + 1, played + 1):
+            self.clip(number).unlink(missing_ok=True)
+        if played > turn:
+            self._write_sheet()
 
     def branch(self, turn: int) -> Album:
         """The album of a game that shares the first turns, in the next free folder beside this one."""
         other = Album(next_folder(self.folder.parent))
         other._rows = {number: row for number, row in self._rows.items() if number <= turn}
         return other
+
+    def _write_sheet(self) -> None:
+        if self._rows:
+            write_sheet(self.sheet, [self._rows[number] for number in sorted(self._rows)])
+        else:
+            self.sheet.unlink(missing_ok=True)
 
 
 def next_folder(parent: Path) -> Path:

@@ -154,8 +154,9 @@ class Player:
 
     def _go_back(self, name: str, turn: int) -> None:
         if name == "rewind":
+            played = self.game.turns
             self.game.rewind(turn)
-            self.album.rewind(turn)
+            self.album.rewind(turn, played)
         else:
             self.game, self.album = self.game.branch(turn), self.album.branch(turn)
         self.screen.say(f"after turn {self.game.turns}, in {self.album.folder}")

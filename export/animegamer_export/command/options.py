@@ -50,8 +50,9 @@ def main(argv: Sequence[str]) -> int:
     if bundle is None:
         console.print(f"{options.out}: these parts are there; export the others too, then it plays", highlight=False)
     else:
-        size = sum(record.bytes for record in bundle.manifest.files.values())
-        console.print(f"{options.out}: whole, {size / 1e6:.1f} MB; animegamer-rt info {options.out}", highlight=False)
+        shared = f", {bundle.shared_bytes / 1e6:.1f} of them shared" if bundle.shared_bytes else ""
+        told = f"{options.out}: whole, {bundle.bytes / 1e6:.1f} MB{shared}; animegamer-rt info {options.out}"
+        console.print(told, highlight=False, soft_wrap=True)
     if options.results is not None:
         console.print(f"recorded in {_record(source, options)}", highlight=False)
     return 0

@@ -19,6 +19,7 @@ from animegamer_export.command import plans
 from animegamer_export.command.disk import require_space
 from animegamer_export.command.journal import Journal, key_of
 from animegamer_export.command.progress import Progress
+from animegamer_export.command.sharing import share
 from animegamer_export.command.source import NEEDED_TO_PLAY, Source
 from animegamer_export.command.verify import check_part
 from animegamer_export.large.write import STORED, write_large
@@ -64,8 +65,9 @@ class Request:
 
 
 def export(source: Source, request: Request, progress: Progress) -> Bundle | None:
-    """Does what is not done yet. Returns the bundle, or None while parts that play needs have not been asked for.
+    """Does what is not done yet; a whole bundle then shares its files with those beside it.
 
+    Returns the bundle, or None while parts that play needs have not been asked for.
     Raises OutputError before anything is written if the disk is too small.
     """
     journal = Journal.open(request.out)
@@ -87,6 +89,8 @@ def export(source: Source, request: Request, progress: Progress) -> Bundle | Non
         return None
     bundle = write_manifest(request.out, _manifest(source, journal, request.out))
     journal.close()
+    for neighbour, names in share(bundle).items():
+        progress.shared(neighbour, sum(bundle.manifest.files[name].bytes for name in names))
     return bundle
 
 

@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from animegamer_export.large.parts import LargePart
 from animegamer_export.large.write import made_again
+from animegamer_export.open_graph import open_graph
 from animegamer_rt.errors import BundleError
 
 COMPARED = 8
@@ -33,7 +34,7 @@ def check_part(folder: Path, part: LargePart, precision: str | None) -> int:
         except onnx.checker.ValidationError as error:
             first = str(error).strip().splitlines()[0]
             raise BundleError("not a sound ONNX file", where=path, found=first, do="export the part again") from error
-        model = ir.load(path)
+        model = open_graph(path)
         _check_data(model, path)
         if precision is None:
             continue

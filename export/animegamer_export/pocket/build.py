@@ -1,6 +1,7 @@
 """The pocket build: the phases in order, each reading what earlier ones left in the work folder and leaving its own.
 
-corpus -> tokenizer -> autoencoder -> decoder, denoiser -> predictor -> adapt -> bundle, judge -> plans, quality.
+corpus -> tokenizer -> autoencoder -> decoder, denoiser -> predictor -> adapt -> bundle, judge -> plans -> answers,
+quality.
 Knows the order and the files; how a network learns is its own room's business.
 """
 
@@ -36,6 +37,7 @@ from animegamer_export.pocket.workshop import Workshop
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle import load
 from animegamer_rt.models.vae import VaeDecoder
+from animegamer_rt.selftest import write_record
 from animegamer_rt.vae import Vae
 
 
@@ -159,6 +161,11 @@ def make_bundle(shop: Workshop) -> None:
     )
 
 
+def record_answers(shop: Workshop) -> None:
+    """What each part answers, beside the bundle: `animegamer-rt selftest` holds other machines against it."""
+    write_record(load(shop.out))
+
+
 def make_judge(shop: Workshop) -> None:
     """Train the judge on rendered clips; leaves judge.pt."""
     if shop.at("judge").exists():
@@ -218,5 +225,6 @@ PHASES: dict[str, Callable[[Workshop], None]] = {
     "bundle": make_bundle,
     "judge": make_judge,
     "plans": calibrate_plans,
+    "answers": record_answers,
     "quality": measure_quality,
 }

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from animegamer_export.open_graph import open_graph
 from animegamer_export.quantize.calibrate import activations
 from animegamer_export.quantize.graph import matrices
 from animegamer_export.quantize.keep import keep_rule
@@ -17,7 +18,7 @@ from animegamer_export.quantize.nodes import Ranges
 from animegamer_export.quantize.scheme import Scheme
 from animegamer_export.quantize.smooth import ranges
 from animegamer_export.quantize.turns import RecordedDenoiser, instructions, render
-from animegamer_export.quantize.weights import Keep, Report, load, rewrite_together, weight_of
+from animegamer_export.quantize.weights import Keep, Report, rewrite_together, weight_of
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle import MANIFEST, Bundle, write_manifest
 from animegamer_rt.config import nearest
@@ -87,7 +88,7 @@ def calibrated(bundle: Bundle, name: str, scheme: Scheme, keep: Keep, turns: int
     for _ in render(rooms, texts, CALIBRATION_SEED):
         pass
     found = activations(source, (feeds for feeds, _ in recorded.steps), keep)
-    chosen = (matrix for matrix in matrices(load(source)) if matrix.name in found)
+    chosen = (matrix for matrix in matrices(open_graph(source)) if matrix.name in found)
     return {matrix.name: ranges(weight_of(matrix), found[matrix.name], scheme) for matrix in chosen}
 
 
@@ -103,5 +104,5 @@ def _take_over(bundle: Bundle, out: Path, changed: set[str]) -> None:
         if name in (replaced - shared) | engines or name == MANIFEST:
             continue
         (out / name).parent.mkdir(parents=True, exist_ok=True)
-        # Not a hard link: readers of ONNX files refuse weights that have two names (onnx-ir 1.1).
+        # Not a hard link: onnx's own readers, which the folder may be meant for, refuse weights that have two names.
         shutil.copyfile(bundle.path(name), out / name)

@@ -16,9 +16,10 @@ import numpy.typing as npt
 import onnx_ir as ir
 import onnxruntime
 
+from animegamer_export.open_graph import open_graph
 from animegamer_export.quantize.blocks import Array
 from animegamer_export.quantize.graph import FLOATS, Matrix, input_of, matrices
-from animegamer_export.quantize.weights import Keep, load
+from animegamer_export.quantize.weights import Keep
 from animegamer_rt.backends.onnxruntime import available_cores
 
 Feeds = Mapping[str, npt.NDArray[Any]]
@@ -41,7 +42,7 @@ class Activation:
 
 def activations(source: Path, runs: Iterable[Feeds], keep: Keep) -> dict[str, Activation]:
     """What the matrices of a part read in these runs, by the matrix's name; those that stay are left out."""
-    model = load(source)
+    model = open_graph(source)
     chosen = [matrix for matrix in matrices(model) if not keep(matrix.name)]
     inputs = {input_of(node).name or "": (input_of(node), matrix) for matrix in chosen for node in matrix.uses}
     for name, (value, matrix) in inputs.items():
@@ -61,7 +62,7 @@ def activations(source: Path, runs: Iterable[Feeds], keep: Keep) -> dict[str, Ac
 
 def peaks(source: Path, runs: Iterable[Feeds]) -> dict[str, float]:
     """The largest magnitude of every value that could overflow, by its name: the guard before 16-bit arithmetic."""
-    model = load(source)
+    model = open_graph(source)
     watched = [
         node.outputs[0]
         for node in model.graph

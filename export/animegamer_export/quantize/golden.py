@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from animegamer_export.denoiser import INPUTS, OUTPUTS, example_step, export_denoiser
+from animegamer_export.open_graph import open_graph
 from animegamer_export.parity.diffusion import networks
 from animegamer_export.parity.fixtures import open_folder
 from animegamer_export.parity.language import predictors
@@ -24,7 +25,7 @@ from animegamer_export.quantize.keep import keep_rule
 from animegamer_export.quantize.scheme import scheme
 from animegamer_export.quantize.smooth import ranges
 from animegamer_export.quantize.turns import open_plain
-from animegamer_export.quantize.weights import load, rewrite, weight_of
+from animegamer_export.quantize.weights import rewrite, weight_of
 from animegamer_rt.models.step import DenoiserStep
 
 PREDICTOR, DENOISER = "mllm_1turn_a", "dit_step_a"
@@ -71,7 +72,7 @@ def _rows(
         chosen, measured = scheme(name, block), None
         if chosen.calibrated:
             seen = activations(source, calibration, keep)
-            found = [one for one in matrices(load(source)) if one.name in seen]
+            found = [one for one in matrices(open_graph(source)) if one.name in seen]
             measured = {one.name: ranges(weight_of(one), seen[one.name], chosen) for one in found}
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder) / source.name

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
+from animegamer_export.open_graph import open_graph
 from animegamer_export.quantize.blocks import relative_error
 from animegamer_export.quantize.calibrate import Feeds, activations
 from animegamer_export.quantize.graph import matrices
 from animegamer_export.quantize.scheme import Scheme
 from animegamer_export.quantize.smooth import ranges
 from animegamer_export.quantize.turns import open_plain
-from animegamer_export.quantize.weights import load, rewrite, weight_of
+from animegamer_export.quantize.weights import rewrite, weight_of
 
 
 def kind(name: str) -> str:
@@ -34,7 +35,7 @@ def by_kind(source: Path, scheme: Scheme, runs: Sequence[Feeds], output: str) ->
     """(kind, weights of that kind, mean relative error of `output` over the runs), one kind at a time."""
     plain = open_plain(source)
     true = [plain.run([output], dict(feeds))[0] for feeds in runs]
-    found = matrices(load(source))
+    found = matrices(open_graph(source))
     measured = None
     if scheme.calibrated:
         seen = activations(source, runs, lambda name: False)

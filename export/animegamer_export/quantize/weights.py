@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
+from animegamer_export.open_graph import open_graph
 from animegamer_export.quantize.blocks import Array, create, relative_error
 from animegamer_export.quantize.data_file import INLINE_BYTES, DataFile
 from animegamer_export.quantize.graph import FLOATS, Matrix, matrices
@@ -92,17 +92,9 @@ def rewrite_together(
     return Report(scheme.name, errors, tuple(kept), before, after)
 
 
-def load(source: Path) -> ir.Model:
-    """A graph with its weights left on disk. Raises BundleError when it is not one."""
-    try:
-        return ir.load(source)
-    except (OSError, ValueError, DecodeError) as error:
-        raise BundleError("not a readable ONNX file", where=source, found=str(error)) from error
-
-
 def data_files(source: Path) -> list[str]:
     """Names of the files that hold a graph's weights."""
-    tensors = [value.const_value for value in load(source).graph.initializers.values()]
+    tensors = [value.const_value for value in open_graph(source).graph.initializers.values()]
     return sorted({str(tensor.location) for tensor in tensors if isinstance(tensor, ir.ExternalTensor)})
 
 
@@ -124,7 +116,7 @@ class _Work:
     kept: dict[str, None]
 
     def rewritten(self, source: Path) -> ir.Model:
-        model = load(source)
+        model = open_graph(source)
         found = matrices(model)
         if self.scheme.form == "stored":
             self.store(model, {matrix.weight: matrix.name for matrix in found})

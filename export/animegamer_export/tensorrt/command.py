@@ -22,7 +22,6 @@ from animegamer_rt.backends.tensorrt.identity import (
     RTX_ARCHES,
     engine_name,
     library_for,
-    sources_sha256,
 )
 from animegamer_rt.bundle import Bundle, open_bundle, write_manifest
 from animegamer_rt.clip import write_file
@@ -104,7 +103,7 @@ def _one(bundle: Bundle, part: str, arch: str, options: Options) -> tuple[dict[s
     wanted = {"library": library, "arch": arch, "precision": options.precision, "profiles": json.dumps(ranges)}
     row: dict[str, Any] = {"part": part, "weights": bundle.manifest.parts[part].precision}
     row |= {key: wanted[key] for key in ("arch", "library", "precision")}
-    sources = sources_sha256(bundle, part)
+    sources = bundle.part_sha256(part)
     held = bundle.manifest.engines.get(name)
     if held and held.onnx_sha256 == sources and wanted.items() <= held.built_for.items():
         kept = bundle.manifest.files[file].bytes

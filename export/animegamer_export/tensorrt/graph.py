@@ -16,6 +16,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+from animegamer_export.open_graph import open_graph
 from animegamer_rt.errors import BundleError
 
 HEAVY = frozenset({"MatMul", "Gemm", "Conv", "Attention"})
@@ -36,7 +37,7 @@ def strongly_typed(source: Path, target: Path, precision: str, resident: Iterabl
     The target must lie in the source's folder.
     """
     assert target.parent == source.parent, "external data is found beside the file that names it"
-    model = ir.load(source)
+    model = open_graph(source)
     rewrite(model, HALVES[precision], tuple(resident))
     ir.save(model, target)
 

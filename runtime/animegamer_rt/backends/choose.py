@@ -10,7 +10,7 @@ from ..errors import BackendError
 
 if TYPE_CHECKING:
     from ..bundle import Bundle
-    from .contract import Engines
+    from .contract import Engines, Loaded
 
 DEVICES: Mapping[str, str] = MappingProxyType(
     {
@@ -24,8 +24,12 @@ DEVICES: Mapping[str, str] = MappingProxyType(
 TORCH: Mapping[str, str] = MappingProxyType({"torch": "cuda", "torch-cpu": "cpu"})
 
 
-def open_engines(bundle: Bundle, device: str = "cpu") -> Engines:
-    """The engines of one of DEVICES. Raises BackendError when library, device or memory is not there."""
+def open_engines(bundle: Bundle, device: str = "cpu", loaded: Loaded | None = None) -> Engines:
+    """The engines of one of DEVICES. Raises BackendError when library, device or memory is not there.
+
+    loaded: what an earlier bundle left loaded on this device; onnxruntime takes from it and renews it, the others load
+    everything.
+    """
     if device in TORCH:
         try:
             from . import torch
@@ -40,4 +44,4 @@ def open_engines(bundle: Bundle, device: str = "cpu") -> Engines:
         return tensorrt.open_engines(bundle)
     from . import onnxruntime
 
-    return onnxruntime.open_engines(bundle, device)
+    return onnxruntime.open_engines(bundle, device, loaded=loaded)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ from ..prompt import Prompt
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 Frames = npt.NDArray[np.uint8]
+
+Loaded = dict[str, Any]
+"""Parts that are loaded, by the hash of their files: kept from one bundle to the next, on one device."""
 
 PIXEL_FORMATS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {"rgb24": (0, 1, 2), "rgba32": (0, 1, 2, 3), "bgra32": (2, 1, 0, 3)}

@@ -23,7 +23,7 @@ import onnxruntime
 from ..bundle import Bundle
 from ..errors import BackendError
 from ..prompt import Prompt
-from .contract import Engines, FloatArray, Frames, IntArray, Prefill, TowersPart
+from .contract import Engines, FloatArray, Frames, IntArray, Loaded, Prefill, TowersPart
 
 INSTALL_CUDA = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
 CUDA_LIBRARIES: Mapping[str, str] = {
@@ -43,9 +43,13 @@ _ENCODER = ("text_features", "image_features"), ("shot",)
 _TOWERS = {"text_tower": (("ids",), ("text_features",)), "image_tower": (("picture",), ("image_features",))}
 
 
-def open_engines(bundle: Bundle, device: str = "cpu", threads: int | None = None) -> Engines:
+def open_engines(
+    bundle: Bundle, device: str = "cpu", threads: int | None = None, loaded: Loaded | None = None
+) -> Engines:
     """Loads the parts of a bundle, side by side. `threads` None is one for each core this process may use.
 
+    `loaded` are parts of an earlier bundle on the same device: those with the same files are taken as they are, the
+    others leave it before anything is loaded, and it then holds this bundle's.
     Raises BackendError when the device is not there (no falling back), or when a part is not what the contract says.
     """
     names = {"predictor_prefill": _PREFILL, "predictor_extend": _EXTEND, "denoiser": _DENOISER}
@@ -53,9 +57,15 @@ def open_engines(bundle: Bundle, device: str = "cpu", threads: int | None = None
     if "encoder" in bundle.manifest.parts:
         names["encoder"] = _ENCODER
     paths = {part: bundle.part_path(part) for part in names}
+    hashes = {part: bundle.part_sha256(part) for part in names}
+    loaded = {} if loaded is None else loaded
+    for other in loaded.keys() - set(hashes.values()):
+        del loaded[other]
+    missing = [part for part in names if hashes[part] not in loaded]
     with ThreadPoolExecutor(len(names)) as pool:
-        opened = {part: pool.submit(_Part, paths[part], device, threads, *names[part]) for part in names}
-        parts = {part: future.result() for part, future in opened.items()}
+        opened = {part: pool.submit(_Part, paths[part], device, threads, *names[part]) for part in missing}
+        loaded |= {hashes[part]: future.result() for part, future in opened.items()}
+    parts: dict[str, _Part] = {part: loaded[hashes[part]] for part in names}
     return Engines(
         _Predictor(parts["predictor_prefill"], parts["predictor_extend"]),
         _Denoiser(parts["denoiser"]),

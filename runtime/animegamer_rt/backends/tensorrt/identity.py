@@ -6,8 +6,6 @@ rules.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 
 from ...bundle import Bundle
@@ -32,13 +30,6 @@ def library_for(arch: str) -> str:
 def engine_name(part: str, arch: str, library: str) -> str:
     """An engine's name in the manifest; its file is engines/<name>.engine."""
     return f"{part}-{arch}" if library == RTX else f"{part}-{arch}-{library}"
-
-
-def sources_sha256(bundle: Bundle, part: str) -> str:
-    """One hash over the part's ONNX file and data files, from the hashes that the manifest holds."""
-    record = bundle.manifest.parts[part]
-    names = (record.file, *record.data_files)
-    return hashlib.sha256(json.dumps([bundle.manifest.files[name].sha256 for name in names]).encode()).hexdigest()
 
 
 def mending_command(bundle: Bundle, arch: str) -> str:
@@ -70,7 +61,7 @@ def choose(bundle: Bundle, arch: str, library: str, version: str) -> dict[str, E
                 raise EngineStaleError(
                     f"the engine was built for another {key}", where=where, found=found, expected=value, do=mend
                 )
-        sources = sources_sha256(bundle, part)
+        sources = bundle.part_sha256(part)
         if engine.onnx_sha256 != sources:
             raise EngineStaleError(
                 "the engine was built from other weights",

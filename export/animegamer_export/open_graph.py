@@ -1,0 +1,50 @@
+"""Opens ONNX graphs with their weights left on disk, also where the file of weights has several names.
+
+Bundles share equal files as hard links (`command/sharing.py`), which onnx-ir refuses: a link could bring a stranger's
+file into the folder. A bundle's files are held against its own sha256, so here only the name is held to the folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx_ir as ir
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+from animegamer_rt.errors import BundleError
+
+
+def open_graph(source: Path) -> ir.Model:
+    """The graph; its weights are read when asked for. Raises BundleError when it is none."""
+    try:
+        model = ir.load(source)
+    except (OSError, ValueError, DecodeError) as error:
+        raise BundleError("not a readable ONNX file", where=source, found=str(error)) from error
+    for value in model.graph.initializers.values():
+        if isinstance(value.const_value, ir.ExternalTensor):
+            value.const_value = _linked(value.const_value, source)
+    return model
+
+
+class _Linked(ir.ExternalTensor):
+    """A weight whose file may have several names."""
+
+    def _check_path_containment(self) -> None:
+        """Done by `_linked`, but for the number of links."""
+
+
+def _linked(tensor: ir.ExternalTensor, source: Path) -> _Linked:
+    location = str(tensor.location)
+    if location != Path(location).name or (source.parent / location).is_symlink():
+        raise BundleError("a graph's weights lie outside its folder", where=source, found=repr(location))
+    return _Linked(
+        location,
+        tensor.offset,
+        tensor.length,
+        tensor.dtype,
+        shape=tensor.shape,
+        name=tensor.name or "",
+        doc_string=tensor.doc_string,
+        metadata_props=tensor.metadata_props,
+        base_dir=tensor.base_dir,
+    )

@@ -1,0 +1,180 @@
+"""Two characters of one release: what they have in common lies on the disk once, and is loaded once."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import shutil
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_release import add_character, write_release
+
+from animegamer_export.command.options import main
+from animegamer_export.command.sharing import share
+from animegamer_export.open_graph import open_graph
+from animegamer_export.quantize.bundle import quantize_bundle
+from animegamer_export.quantize.scheme import scheme
+from animegamer_export.tensorrt.graph import strongly_typed
+from animegamer_rt.backends import onnxruntime
+from animegamer_rt.backends.contract import Engines, Loaded
+from animegamer_rt.bundle import Bundle, load
+from animegamer_rt.errors import BundleError
+from animegamer_rt.events import FrameReady
+from animegamer_rt.info import size_words
+from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.session import Session
+from animegamer_rt.state import Instruction
+
+OWN = {"denoiser.onnx", "denoiser.weights", "encoder.onnx", "encoder.weights"}
+"""What differs between the two: the encoder lies in the denoiser's checkpoint, and graphs hold their small weights."""
+
+PREDICTOR = {"predictor.weights", "predictor_extend.onnx", "predictor_prefill.onnx"}
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_release(tmp_path_factory.mktemp("checkpoints"))
+    add_character(folder, "Ponyo")
+    return folder
+
+
+def export(release: Path, out: Path, *options: str) -> str:
+    arguments = ["--checkpoints", str(release), "--picture", "32x48", "--out", str(out)]
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert main([*arguments, *options]) == 0
+    return printed.getvalue()
+
+
+@pytest.fixture(scope="module")
+def exported(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the bundles qiqi and ponyo, each exported where nothing else was."""
+    folder = tmp_path_factory.mktemp("exported")
+    for place, name in (("one", "Qiqi"), ("two", "Ponyo")):
+        export(release, folder / place / name.lower(), "--release", name)
+    return folder
+
+
+@pytest.fixture
+def both(exported: Path, tmp_path: Path) -> tuple[Bundle, Bundle]:
+    """The two bundles side by side, not shared yet."""
+    shutil.copytree(exported / "one" / "qiqi", tmp_path / "qiqi")
+    shutil.copytree(exported / "two" / "ponyo", tmp_path / "ponyo")
+    return load(tmp_path / "qiqi"), load(tmp_path / "ponyo")
+
+
+def in_common(one: Bundle, other: Bundle) -> set[str]:
+    return {name for name in one.manifest.files if one.path(name).samefile(other.path(name))}
+
+
+def clip(bundle: Bundle, engines: Engines) -> np.ndarray:
+    rooms, session = open_rooms(bundle, engines, "fast"), Session.start(bundle, seed=7)
+    events = run_turn(rooms, session, Instruction.parse("Mirel waves."))
+    return np.stack([event.frame for event in events if isinstance(event, FrameReady)])
+
+
+def test_equal_files_of_two_characters_become_one(both: tuple[Bundle, Bundle]) -> None:
+    qiqi, ponyo = both
+    linked = share(ponyo)
+    assert set(linked) == {"qiqi"}
+    assert set(linked["qiqi"]) == in_common(qiqi, ponyo) == set(ponyo.manifest.files) - OWN
+    assert load(qiqi.folder) == qiqi and load(ponyo.folder) == ponyo
+    assert ponyo.shared_bytes == ponyo.bytes - sum(ponyo.manifest.files[name].bytes for name in OWN)
+    assert f"{ponyo.shared_bytes / 1e6:.1f} MB shared" in size_words(ponyo)
+    assert share(ponyo) == share(qiqi) == {}
+
+
+def test_an_export_beside_another_tells_what_it_saved(release: Path, both: tuple[Bundle, Bundle]) -> None:
+    qiqi, ponyo = both
+    said = export(release, ponyo.folder, "--release", "Ponyo")
+    saved = f"{load(ponyo.folder).shared_bytes / 1e6:.1f}"
+    assert f"{saved} MB  with qiqi, freed" in said and f", {saved} of them shared" in said
+    assert in_common(qiqi, ponyo) == set(ponyo.manifest.files) - OWN
+
+
+def test_a_character_exported_again_leaves_the_other_as_it_is(release: Path, both: tuple[Bundle, Bundle]) -> None:
+    qiqi, ponyo = both
+    share(ponyo)
+    export(release, ponyo.folder, "--release", "Ponyo", "--precision", "predictor=fp32")
+    assert load(qiqi.folder) == qiqi
+    assert in_common(qiqi, load(ponyo.folder)) == set(qiqi.manifest.files) - OWN - PREDICTOR
+    shutil.rmtree(ponyo.folder)
+    assert load(qiqi.folder) == qiqi and qiqi.shared_bytes == 0
+
+
+def test_a_damaged_twin_is_not_taken(both: tuple[Bundle, Bundle]) -> None:
+    qiqi, ponyo = both
+    path = qiqi.path("vae.weights")
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    assert "vae.weights" not in share(ponyo)["qiqi"]
+    assert load(ponyo.folder) == ponyo
+
+
+def test_an_unfinished_neighbour_is_left_alone(both: tuple[Bundle, Bundle]) -> None:
+    qiqi, ponyo = both
+    (qiqi.folder / "export.json").write_text('{"missing": ["vae"]}', encoding="utf-8")
+    assert share(ponyo) == {}
+
+
+def test_where_the_disk_has_no_links_the_files_stay_copies(
+    both: tuple[Bundle, Bundle], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(source: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuses)
+    qiqi, ponyo = both
+    assert share(ponyo) == {} and in_common(qiqi, ponyo) == set()
+    assert load(ponyo.folder) == ponyo and not list(ponyo.folder.glob("*.link"))
+
+
+def test_the_next_character_loads_only_what_differs(
+    both: tuple[Bundle, Bundle], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    earlier: list[weakref.ref[object]] = []
+    plain = onnxruntime._open_session
+
+    def counted(path: Path, device: str, threads: int | None) -> object:
+        opened.append(path.name)
+        assert sum(part() is not None for part in earlier) == (4 if earlier else 0), "what differs must have left first"
+        return plain(path, device, threads)
+
+    monkeypatch.setattr(onnxruntime, "_open_session", counted)
+    qiqi, ponyo = both
+    loaded: Loaded = {}
+    onnxruntime.open_engines(qiqi, threads=1, loaded=loaded)
+    assert len(opened) == len(loaded) == 6
+    opened.clear()
+    earlier += [weakref.ref(part) for part in loaded.values()]
+    engines = onnxruntime.open_engines(ponyo, threads=1, loaded=loaded)
+    assert sorted(opened) == ["denoiser.onnx", "encoder.onnx"] and len(loaded) == 6
+    earlier.clear()
+    alone = onnxruntime.open_engines(ponyo, threads=1)
+    np.testing.assert_array_equal(clip(ponyo, engines), clip(ponyo, alone))
+    assert clip(qiqi, onnxruntime.open_engines(qiqi, threads=1, loaded=loaded)).shape == (17, 32, 48, 3)
+
+
+def test_shared_parts_are_quantised_and_typed_like_any(both: tuple[Bundle, Bundle], tmp_path: Path) -> None:
+    _, ponyo = both
+    share(ponyo)
+    assert ponyo.path("predictor.weights").stat().st_nlink == 2
+    quantize_bundle(ponyo, tmp_path / "small", {"predictor": scheme("nf4")})
+    assert load(tmp_path / "small").shared_bytes == 0
+    for part in ("vae_first", "vae_next"):
+        typed = ponyo.folder / f".{part}.typed.onnx"
+        strongly_typed(ponyo.part_path(part), typed, "fp16", ("cache_",))
+        tensors = [value.const_value for value in open_graph(typed).graph.initializers.values()]
+        assert any(tensor is not None and tensor.numpy().size for tensor in tensors)
+
+
+def test_weights_outside_the_bundle_are_refused(both: tuple[Bundle, Bundle]) -> None:
+    qiqi, ponyo = both
+    ponyo.path("vae.weights").unlink()
+    ponyo.path("vae.weights").symlink_to(qiqi.path("vae.weights"))
+    with pytest.raises(BundleError, match="outside its folder"):
+        open_graph(ponyo.part_path("vae_first"))
