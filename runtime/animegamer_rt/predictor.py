@@ -1,4 +1,4 @@
-"""Instruction and history -> shot and game state: one prefill, then constrained choices of the four strengths.
+"""Instruction and history -> shot and game state: the prompt read once, then constrained choices of the four strengths.
 
 Knows prompts and the predictor part; nothing of the denoiser, the vae or the session. The state's text has a fixed
 template, so only its four slots are free and each is chosen among the eleven strengths: no other answer can come out.
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .backends.contract import FloatArray, PredictorPart
+from .backends.contract import FloatArray, PredictorPart, Prefill
 from .errors import BackendError
+from .packing import Prompt
 from .prompt import STATE_TAGS, PastTurn, Prompter
 from .state import STRENGTHS, GameState, Instruction
 
@@ -40,7 +41,7 @@ class Predictor:
         Raises InstructionError when the instruction does not fit the window.
         """
         prompt = self._prompter.write(instruction.text, history)
-        prefill = self._part.prefill(prompt)
+        prefill = read(self._part, prompt)
         choices = [self._choose(prefill.logits)]
         cache = prefill.cache
         for fixed in self._prompter.between_slots:
@@ -55,3 +56,9 @@ class Predictor:
         if np.isnan(allowed).any():
             raise BackendError("the predictor's logits are not numbers", do="verify the bundle: animegamer-rt info")
         return int(np.argmax(allowed))
+
+
+def read(part: PredictorPart, prompt: Prompt) -> Prefill:
+    """Both read-outs of a prompt: its history first, if that goes apart, then the turn over it."""
+    past = None if prompt.history is None else part.prefill(prompt.history).cache
+    return part.prefill(prompt.turn, past)
