@@ -39,8 +39,8 @@ from animegamer_rt.manifest import Geometry  # noqa: E402
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize  # noqa: E402
 from animegamer_rt.models.predictor import Predictor, PredictorSize  # noqa: E402
 from animegamer_rt.models.vae import VaeDecoder, VaeSize  # noqa: E402
-from animegamer_rt.packing import Prompt, pack  # noqa: E402
 from animegamer_rt.predictor import read  # noqa: E402
+from animegamer_rt.readouts import Prompt, readouts  # noqa: E402
 from animegamer_rt.schedule import DenoisePlan  # noqa: E402
 
 FULL = Geometry(height=480, width=720, latent_height=60, latent_width=90, shot_width=1920)
@@ -222,7 +222,7 @@ def prompt(geometry: Geometry) -> Prompt:
     for past in range(HISTORY_TURNS):
         index[:, past * block + CAPTION_TOKENS :][:, :shot] = np.arange(past * shot, (past + 1) * shot)
     first = length - 3 - shot
-    return pack(
+    return readouts(
         RANDOM.integers(5, 300, length),
         index,
         RANDOM.standard_normal((HISTORY_TURNS * shot, geometry.shot_width), dtype=np.float32),

@@ -80,9 +80,9 @@ def example_runs(source: Any, part: str) -> list[Any]:
     from animegamer_export.quantize.turns import RecordedDenoiser, instructions, render
     from animegamer_rt.backends.onnxruntime import open_engines
     from animegamer_rt.models.predictor import PredictorSize
-    from animegamer_rt.packing import Tokens
     from animegamer_rt.pipeline import open_rooms
     from animegamer_rt.prompt import Prompter
+    from animegamer_rt.readouts import Tokens
 
     texts = instructions(source.manifest.world, 4, 7)
     if part == "predictor":

@@ -22,7 +22,7 @@ from animegamer_rt import schedule
 from animegamer_rt.backends.contract import Engines, FloatArray, Frames, IntArray, Prefill
 from animegamer_rt.bundle import Bundle, write_manifest
 from animegamer_rt.manifest import Compatibility, Geometry, Manifest, Part, PlanEntry, World
-from animegamer_rt.packing import Tokens
+from animegamer_rt.readouts import Tokens
 from animegamer_rt.state import STRENGTHS
 from tiny_parts import PARTS
 

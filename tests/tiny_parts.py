@@ -7,12 +7,12 @@ from __future__ import annotations
 
 _HEADER = '<ir_version: 9, opset_import: ["": 20]>'
 PARTS = {
-    # A token's number is its id, or half the sum of its earlier shot's row, and is its key. The phase is a hundredth of
-    # the sum of all keys; the shot is the sine of phase and numbers read, the logits are cosines.
+    # A token's number is its id, or half the sum of its earlier shot's row; the last row's are the keys. The phase is a
+    # hundredth of the sum of all keys; the shot is the sine of phase and numbers read, the logits are cosines.
     "predictor": f"""{_HEADER}
-predictor (int64[1, tokens] ids, int64[1, tokens] positions, int64[1, tokens] history_index,
-           bool[1, tokens, tokens] mask, float[history_tokens, 8] history_shots, int64[read_tokens] readout,
-           int64[kept_tokens] kept, float[1, 1, 1, cached_tokens, 2] keys, float[1, 1, 1, cached_tokens, 2] values)
+predictor (int64[1, tokens] ids, int64[rows, tokens] history_index, bool[rows, tokens, tokens] masks,
+           float[history_tokens, 8] history_shots, int64[read_tokens] readout,
+           float[1, 1, 1, cached_tokens, 2] keys, float[1, 1, 1, cached_tokens, 2] values)
        => (float[1, read_tokens, 8] shot, float[1, VOCABULARY] logits, float[1, 1, 1, longer, 2] next_keys,
            float[1, 1, 1, longer, 2] next_values)
 <int64[1] zero = {{0}}, int64[1] last = {{-1}}, int64[5] as_keys = {{1, 1, 1, -1, 1}}, int64[3] as_shot = {{1, -1, 1}},
@@ -22,18 +22,19 @@ predictor (int64[1, tokens] ids, int64[1, tokens] positions, int64[1, tokens] hi
     ids_float = Cast<to = 1>(ids)
     sums = ReduceSum<keepdims = 0>(history_shots, last)
     halves = Mul(sums, half)
-    rows = Max(history_index, zero)
-    shown = Gather<axis = 0>(halves, rows)
+    shot_rows = Max(history_index, zero)
+    shown = Gather<axis = 0>(halves, shot_rows)
     injected = GreaterOrEqual(history_index, zero)
     numbers = Where(injected, shown, ids_float)
-    kept_numbers = Gather<axis = 1>(numbers, kept)
-    column = Reshape(kept_numbers, as_keys)
+    first_row = Gather<axis = 0>(numbers, zero)
+    last_row = Gather<axis = 0>(numbers, last)
+    column = Reshape(last_row, as_keys)
     pair = Concat<axis = 4>(column, column)
     next_keys = Concat<axis = 3>(keys, pair)
     next_values = Concat<axis = 3>(values, pair)
     total = ReduceSum<keepdims = 0>(next_keys)
     phase = Mul(total, slow)
-    read = Gather<axis = 1>(numbers, readout)
+    read = Gather<axis = 1>(first_row, readout)
     read_column = Reshape(read, as_shot)
     angles = Add(read_column, widths)
     turned = Add(angles, phase)

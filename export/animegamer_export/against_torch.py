@@ -33,8 +33,8 @@ from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.step import DenoiserStep
 from animegamer_rt.models.vae import VaeDecoder
-from animegamer_rt.packing import Tokens
 from animegamer_rt.prompt import PastTurn, Prompter
+from animegamer_rt.readouts import Tokens
 from animegamer_rt.state import GameState
 
 SEED = 11
@@ -107,11 +107,10 @@ def _predictor(bundle: Bundle, source: Source) -> Figures:
     for tokens in prompt.runs:
         tried, true = both(tokens)
     figures, strengths = _errors("shot", tried[0], true[0]), list(prompter.strength_ids)
-    logits, start = [(tried[1], true[1])], int(prompt.turn.positions[0, -1]) + 1
+    logits = [(tried[1], true[1])]
     for fixed in prompter.between_slots:
         chosen = np.array([strengths[int(np.argmax(logits[-1][1][0, strengths]))], *fixed], np.int64)
-        tried, true = both(Tokens.plain(chosen, start, size.shot_width))
-        start += len(chosen)
+        tried, true = both(Tokens.text(chosen, size.shot_width))
         logits.append((tried[1], true[1]))
     pairs = [(np.argmax(a[0, strengths]), np.argmax(b[0, strengths])) for a, b in logits]
     figures |= _errors("logits", np.stack([a for a, _ in logits]), np.stack([b for _, b in logits]))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from animegamer_export.onnx_file import Case, Graph, Precision, Written, check, prepared, write
 from animegamer_rt.models.predictor import Predictor
-from animegamer_rt.packing import Prompt, Tokens, pack
+from animegamer_rt.readouts import Prompt, Tokens, readouts
 
 WEIGHTS = "predictor.weights"
 TOLERANCE = 1e-3
@@ -26,16 +26,15 @@ Answer = tuple[Tensor, Tensor, Tensor, Tensor]
 """Shot, logits, keys and values, as `Predictor.answer` gives them."""
 
 OUTPUTS = ("shot", "logits", "next_keys", "next_values")
+_CACHE_AXES = {3: "cached_tokens"}
 _AXES = {
     "ids": {1: "tokens"},
-    "positions": {1: "tokens"},
-    "history_index": {1: "tokens"},
-    "mask": {1: "tokens", 2: "tokens"},
+    "history_index": {0: "rows", 1: "tokens"},
+    "masks": {0: "rows", 1: "tokens", 2: "tokens"},
     "history_shots": {0: "history_tokens"},
     "readout": {0: "read_tokens"},
-    "kept": {0: "kept_tokens"},
-    "keys": {3: "cached_tokens"},
-    "values": {3: "cached_tokens"},
+    "keys": _CACHE_AXES,
+    "values": _CACHE_AXES,
 }
 
 
@@ -47,16 +46,14 @@ class _Answer(nn.Module):
     def forward(
         self,
         ids: Tensor,
-        positions: Tensor,
         history_index: Tensor,
-        mask: Tensor,
+        masks: Tensor,
         history_shots: Tensor,
         readout: Tensor,
-        kept: Tensor,
         keys: Tensor,
         values: Tensor,
     ) -> tuple[Tensor, ...]:
-        return self.predictor.answer(ids, positions, history_index, mask, history_shots, readout, kept, keys, values)
+        return self.predictor.answer(ids, history_index, masks, history_shots, readout, keys, values)
 
 
 def export_predictor(predictor: Predictor, folder: Path, precision: Precision = "fp16") -> Written:
@@ -73,7 +70,8 @@ def export_predictor(predictor: Predictor, folder: Path, precision: Precision = 
 def predictor_graph(predictor: Predictor) -> Graph:
     """The graph with example inputs: a turn after a history of two. Runs nothing."""
     size, prompt = predictor.size, example_prompt(predictor, history_turns=2)
-    cache = torch.zeros(size.layers, 1, size.kv_heads, int(prompt.turn.positions[0, 0]), size.head_width)
+    cached = prompt.runs[0].ids.shape[1]
+    cache = torch.zeros(size.layers, 1, size.kv_heads, cached, size.head_width)
     # An axis's example must be 2 or more, and a turn after its history injects no shot.
     inputs = feeds(prompt.turn, (cache, cache.clone())) | {"history_shots": torch.zeros(2, size.shot_width)}
     return Graph("predictor", _Answer(predictor), inputs, OUTPUTS, _AXES)
@@ -111,7 +109,7 @@ def example_prompt(predictor: Predictor, history_turns: int, words: int = 5, see
     for turn in range(history_turns):
         start, row = turn * block + words, turn * size.shot_tokens
         index[:, start : start + size.shot_tokens] = np.arange(row, row + size.shot_tokens)
-    return pack(
+    return readouts(
         random.integers(size.vocabulary, size=length),
         index,
         random.standard_normal((max(history_turns, 1) * size.shot_tokens, size.shot_width), np.float32),
@@ -127,11 +125,10 @@ def _cases(predictor: Predictor) -> Iterator[tuple[str, Case]]:
     for history_turns, words in ((0, 3), (1, 7), (3, 4)):
         prompt = example_prompt(predictor, history_turns, words, seed=1 + history_turns)
         runs = list(zip(("turn", "history"), reversed(prompt.runs), strict=False))[::-1]
-        start, random = int(prompt.turn.positions[0, -1]) + 1, np.random.default_rng(history_turns)
+        random = np.random.default_rng(history_turns)
         for step, count in enumerate((1, 3, 3)):
             text = random.integers(predictor.size.vocabulary, size=count)
-            runs.append((f"extend {step + 1}", Tokens.plain(text, start, predictor.size.shot_width)))
-            start += count
+            runs.append((f"extend {step + 1}", Tokens.text(text, predictor.size.shot_width)))
         past = no_past(predictor)
         for name, tokens in runs:
             inputs = feeds(tokens, past)

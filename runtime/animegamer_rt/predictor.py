@@ -13,8 +13,8 @@ import numpy as np
 
 from .backends.contract import FloatArray, PredictorPart, Prefill
 from .errors import BackendError
-from .packing import Prompt
 from .prompt import STATE_TAGS, PastTurn, Prompter
+from .readouts import Prompt
 from .state import STRENGTHS, GameState, Instruction
 
 

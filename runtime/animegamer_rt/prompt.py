@@ -1,6 +1,6 @@
 """Writes one turn's prompt: token ids, and where earlier shots go in (MODEL.md section 2).
 
-Knows the tokenizer and the template; nothing of the network that reads them, and leaves the sequence to `packing`.
+Knows the tokenizer and the template; nothing of the network that reads them, and leaves the rows to `readouts`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sentencepiece
 from .bundle import Bundle
 from .errors import BundleFileError, InstructionError
 from .manifest import Compatibility
-from .packing import Prompt, pack
+from .readouts import Prompt, readouts
 from .state import STRENGTHS, GameState
 
 STATE_TAGS = (("motion_level", "ML"), ("social", "SC"), ("entertainment", "ET"), ("stamina", "ST"))
@@ -133,7 +133,7 @@ class Prompter:
         alike = self._compatibility.history_embeddings_in_state
         state_index = index if alike else [-1] * len(ids)
         shift = REFERENCE_READOUT_SHIFT if self._compatibility.readout == "reference" else 0
-        return pack(
+        return readouts(
             np.array(ids, np.int64),
             np.array([index, state_index], np.int64),
             shots,

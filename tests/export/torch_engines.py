@@ -15,7 +15,7 @@ from animegamer_rt.models.encoder import Encoder
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.step import DenoiserStep
 from animegamer_rt.models.vae import VaeDecoder
-from animegamer_rt.packing import Tokens
+from animegamer_rt.readouts import Tokens
 
 
 def torch_engines(predictor: Predictor, denoiser: Denoiser, encoder: Encoder, decoder: VaeDecoder) -> Engines:
@@ -36,7 +36,7 @@ class _Predictor:
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
         assert isinstance(cache, tuple)
-        after = self.prefill(Tokens.plain(tokens, cache[0].shape[3], self.model.size.shot_width), cache)
+        after = self.prefill(Tokens.text(tokens, self.model.size.shot_width), cache)
         return after.logits, after.cache
 
 

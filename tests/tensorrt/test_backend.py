@@ -31,8 +31,8 @@ from animegamer_rt.session import Session
 from animegamer_rt.state import GameState, Instruction
 from fake_device import FakeDevice
 
-MOST = {"tokens": 1600, "history_tokens": 1356, "read_tokens": 226, "kept_tokens": 1600, "cached_tokens": 1600}
-MOST |= {"longer": 1624, "channels": 4, "rows_count": 2}
+MOST = {"rows": 2, "tokens": 1600, "history_tokens": 1356, "read_tokens": 226, "cached_tokens": 1600, "longer": 1624}
+MOST |= {"channels": 4, "rows_count": 2}
 RANDOM = np.random.default_rng(0)
 SHOT = RANDOM.standard_normal((226, 8), dtype=np.float32)
 BUILT_FOR = {"library": "tensorrt_rtx", "version": "1.7.1.116", "arch": "sm89"}

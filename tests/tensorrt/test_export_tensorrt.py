@@ -184,14 +184,14 @@ def test_unknown_gpu_and_part_are_refused(bundle: Bundle) -> None:
 
 def test_profiles_hold_every_prompt_of_the_window(bundle: Bundle) -> None:
     prompts, text = command.profiles("predictor", bundle)
-    least, usual, most = prompts["kept_tokens"]
+    least, usual, most = prompts["tokens"]
     assert least <= usual <= most <= bundle.manifest.geometry.window_tokens
     assert prompts["cached_tokens"] == (0, usual - 266, most) and text["cached_tokens"][2] >= most + 9
     past = PastTurn("Mia waves.", GameState(1, 2, 3, 4), np.zeros((226, 8), np.float16))
     prompt = Prompter.from_bundle(bundle).write("Tobo runs.", [past] * 2)
     for tokens in (prompt.history, prompt.turn):
         assert tokens is not None
-        assert tokens.ids.shape[1] <= prompts["tokens"][2] and len(tokens.kept) <= most
+        assert tokens.ids.shape[1] <= most and prompts["rows"][0] <= len(tokens.masks) <= prompts["rows"][2]
         assert prompts["history_tokens"][0] <= len(tokens.history_shots) <= prompts["history_tokens"][2]
         assert prompts["read_tokens"][0] <= len(tokens.readout) <= prompts["read_tokens"][2]
     assert [ranges["batch"] for ranges in command.profiles("denoiser", bundle)] == [(2, 2, 2), (1, 1, 1)]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from animegamer_export.predictor import feeds, read
 from animegamer_rt.models.predictor import Predictor, PredictorSize
-from animegamer_rt.packing import Prompt, Tokens, pack
+from animegamer_rt.readouts import Prompt, Tokens, readouts
 
 TINY = PredictorSize(
     hidden=32, layers=2, heads=4, kv_heads=2, mlp=48, vocabulary=40, shot_width=12, sliding_window=None, shot_tokens=6
@@ -37,32 +37,26 @@ def prompt(history: bool, state_sees_it: bool = True, readout_start: int = FIRST
     random = np.random.default_rng(3)
     ids, shots = random.integers(40, size=LENGTH), random.standard_normal((6, 12), np.float32)
     queries = range(FIRST_QUERY, FIRST_QUERY + 6)
-    return pack(ids, index, shots, queries=queries, readout_start=readout_start, history_tokens=apart)
+    return readouts(ids, index, shots, queries=queries, readout_start=readout_start, history_tokens=apart)
 
 
 def with_ids(given: Prompt, place: int, turned: int) -> Prompt:
-    """The same prompt with another token at a place of the state's read-out."""
+    """The same prompt with another token at a place."""
     ids = given.turn.ids.copy()
-    ids[0, given.turn.kept[place]] = turned
+    ids[0, place] = turned
     return replace(given, turn=replace(given.turn, ids=ids))
 
 
 def extend(predictor: Predictor, text: list[int], keys: Tensor, values: Tensor) -> tuple[Tensor, ...]:
-    tokens = Tokens.plain(np.array(text), keys.shape[3], 12)
+    tokens = Tokens.text(np.array(text), 12)
     return predictor.answer(**feeds(tokens, (keys, values)))
 
 
 def rows(given: Prompt) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The two read-outs as a batch: ids, index, masks [2, L, ..] and shots, written out from the definition."""
+    """The two read-outs as a batch for training: ids, index and masks [2, L, ..], and shots."""
     turn = given.turn
-    ids = torch.from_numpy(turn.ids[0, turn.kept]).expand(2, -1)
-    causal = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
-    opened = causal.clone()
-    opened[FIRST_QUERY : FIRST_QUERY + 6, FIRST_QUERY : FIRST_QUERY + 6] = True
-    history_index = torch.full((2, LENGTH), -1)
-    history_index[0, 2:8] = torch.arange(6)
-    history_index[1] = torch.from_numpy(turn.history_index[0, turn.kept])
-    return ids, history_index, torch.stack([opened, causal]), torch.from_numpy(turn.history_shots)
+    ids = torch.from_numpy(turn.ids).expand(2, -1)
+    return ids, *(torch.from_numpy(array) for array in (turn.history_index, turn.masks, turn.history_shots))
 
 
 @torch.no_grad()
@@ -83,7 +77,7 @@ def test_extending_equals_reading_the_longer_text() -> None:
 @pytest.mark.parametrize("state_sees_it", [True, False])
 @pytest.mark.parametrize("window", [None, 9])
 @torch.no_grad()
-def test_both_readouts_packed_equal_each_alone(state_sees_it: bool, window: int | None) -> None:
+def test_both_readouts_in_one_run_equal_each_alone(state_sees_it: bool, window: int | None) -> None:
     predictor = tiny(replace(TINY, sliding_window=window))
     given = prompt(history=True, state_sees_it=state_sees_it)
     shot, logits, _, _ = read(predictor, given)
@@ -131,7 +125,7 @@ def test_tokens_beyond_the_sliding_window_are_not_seen() -> None:
     predictor = tiny(replace(TINY, layers=1, sliding_window=5))
     given = prompt(history=False)
     _, logits, keys, values = read(predictor, given)
-    ids = given.turn.ids[0, given.turn.kept]
+    ids = given.turn.ids[0]
     far, near = (with_ids(given, LENGTH - back, (int(ids[LENGTH - back]) + 1) % 40) for back in (6, 5))
     assert torch.equal(logits, read(predictor, far)[1])
     assert not torch.equal(logits, read(predictor, near)[1])

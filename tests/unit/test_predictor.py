@@ -80,6 +80,6 @@ def test_history_is_read_apart_and_says_nothing_of_the_instruction(prompter: Pro
     for text in ("Mia waves.", "Tobo flies on a kite."):
         Predictor(part, prompter).predict(history, Instruction(text))
     assert len(part.read) == 4
-    for field in ("ids", "history_index", "history_shots", "mask"):
+    for field in ("ids", "history_index", "history_shots", "masks"):
         assert (getattr(part.read[0], field) == getattr(part.read[2], field)).all()
     assert part.read[1].ids.shape != part.read[3].ids.shape

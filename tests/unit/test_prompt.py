@@ -12,8 +12,8 @@ import sentencepiece
 import fakes
 from animegamer_rt.errors import BundleFileError, InstructionError
 from animegamer_rt.manifest import REFERENCE, Compatibility
-from animegamer_rt.packing import Prompt
 from animegamer_rt.prompt import PastTurn, Prompter
+from animegamer_rt.readouts import Prompt
 from animegamer_rt.state import GameState
 
 # The published ids of the added tokens.
@@ -81,42 +81,31 @@ def test_any_script_is_written_without_unknown_tokens(files: tuple[Path, Path], 
 
 
 def whole(prompt: Prompt) -> list[int]:
-    """The ids that the state's read-out sees."""
-    apart = [] if prompt.history is None else prompt.history.ids[0].tolist()
-    return [*apart, *prompt.turn.ids[0, prompt.turn.kept].tolist()]
-
-
-def seen(prompt: Prompt, place: int) -> list[int]:
-    """Positions that one of the turn's tokens sees, the history's included."""
-    before = 0 if prompt.history is None else prompt.history.ids.shape[1]
-    return [*range(before), *prompt.turn.positions[0, prompt.turn.mask[0, place]].tolist()]
+    """All ids, the history's first."""
+    return [token for run in prompt.runs for token in run.ids[0].tolist()]
 
 
 @pytest.mark.parametrize("history_turns", [0, 2])
-def test_queries_see_each_other_and_all_else_is_causal(files: tuple[Path, Path], history_turns: int) -> None:
+def test_queries_see_each_other_for_the_shot_and_all_else_is_causal(
+    files: tuple[Path, Path], history_turns: int
+) -> None:
     prompt = prompter(files).write(RUN, [past(WAVE, 1, 0, 0, 0)] * history_turns)
-    turn, length = prompt.turn, len(whole(prompt))
-    first, last = (int(turn.positions[0, place]) for place in turn.readout[[0, -1]])
-    assert (first, last) == (length - 229, length - 4)
-    for place in turn.readout:
-        assert seen(prompt, place) == list(range(last + 1))
-    for place in set(range(turn.ids.shape[1])) - set(turn.readout.tolist()):
-        assert seen(prompt, place) == list(range(turn.positions[0, place] + 1))
+    turn, causal = prompt.turn, np.tri(prompt.turn.ids.shape[1], dtype=bool)
+    assert turn.ids[0, turn.readout].tolist() == QUERIES
+    assert (turn.masks[1] == causal).all()
+    first, last = turn.readout[[0, -1]]
+    assert turn.masks[0, first : last + 1, first : last + 1].all()
+    changed = turn.masks[0] != causal
+    assert changed.sum() == 226 * 225 // 2 == changed[first : last + 1, first : last + 1].sum()
 
 
-def test_tails_of_the_two_readouts_begin_at_one_position_and_do_not_see_each_other(files: tuple[Path, Path]) -> None:
-    turn = prompter(files).write(RUN, [past(WAVE, 1, 0, 0, 0)]).turn
-    state = np.setdiff1d(turn.kept, np.arange(turn.readout[0]))
-    assert (turn.positions[0, state[:226]] == turn.positions[0, turn.readout]).all()
-    assert (turn.ids[0, state[:226]] == turn.ids[0, turn.readout]).all()
-    assert not turn.mask[0][np.ix_(state, turn.readout)].any() and not turn.mask[0][np.ix_(turn.readout, state)].any()
-    assert not np.isin(turn.readout, turn.kept).any() and state[-1] == turn.ids.shape[1] - 1
-
-
-def test_nothing_is_read_twice_but_the_queries_and_what_follows(files: tuple[Path, Path]) -> None:
+def test_history_is_one_causal_row_and_the_turn_has_two(files: tuple[Path, Path]) -> None:
     prompt = prompter(files).write(RUN, [past(WAVE, 1, 0, 0, 0)])
     assert prompt.history is not None
-    assert prompt.history.ids.shape[1] + prompt.turn.ids.shape[1] == len(whole(prompt)) + 226
+    length = prompt.history.ids.shape[1]
+    assert (prompt.history.masks == np.tri(length, dtype=bool)[None]).all()
+    assert len(prompt.turn.masks) == len(prompt.turn.history_index) == 2
+    assert prompt.turn.ids[0, 0] == PUBLISHED["<TURN>"], "all before the turn is known before the instruction"
 
 
 def test_shots_are_injected_at_the_history_queries(files: tuple[Path, Path]) -> None:
@@ -128,7 +117,6 @@ def test_shots_are_injected_at_the_history_queries(files: tuple[Path, Path]) -> 
     assert (history.history_index[0, ~is_query] == -1).all() and (prompt.turn.history_index == -1).all()
     assert history.history_shots.shape == (2 * 226, 8) and history.history_shots.dtype == np.float32
     assert (history.history_shots == 0.5).all()
-    assert (history.kept == np.arange(history.ids.shape[1])).all()
 
 
 def test_first_turn_has_no_history_apart_and_no_shots(files: tuple[Path, Path]) -> None:
@@ -141,12 +129,12 @@ def test_reference_compatibility_shifts_the_readout_and_hides_history_from_the_s
     history = [past(WAVE, 4, -1, 2, 3)]
     ours = prompter(files).write(RUN, history)
     theirs = Prompter(*files, REFERENCE, 8, 4096).write(RUN, history)
-    turn = theirs.turn
     assert theirs.history is None, "the read-outs differ from the first earlier shot on"
-    assert (turn.positions[0, turn.readout] == ours.turn.positions[0, ours.turn.readout] + 3).all()
-    assert turn.positions[0, turn.readout[-1]] == len(whole(theirs)) - 1
-    assert (turn.history_index[0, turn.kept] == -1).all() and (turn.history_index >= 0).sum() == 226
-    assert len(turn.history_shots) == 226
+    assert ours.history is not None
+    assert (theirs.turn.readout == ours.turn.readout + 3 + ours.history.ids.shape[1]).all()
+    assert theirs.turn.readout[-1] == len(whole(theirs)) - 1
+    assert (theirs.turn.history_index[1] == -1).all() and (theirs.turn.history_index[0] >= 0).sum() == 226
+    assert len(theirs.turn.history_shots) == 226
     strengths = [token for token in whole(theirs) if 32262 <= token <= 32272]
     assert strengths == [PUBLISHED["<Strength_0>"]] * 4
 

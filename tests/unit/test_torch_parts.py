@@ -30,8 +30,8 @@ from animegamer_rt.models.denoiser import Block, Denoiser, DenoiserSize
 from animegamer_rt.models.encoder import Encoder, EncoderSize
 from animegamer_rt.models.predictor import Predictor, PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
-from animegamer_rt.packing import Prompt
 from animegamer_rt.predictor import read
+from animegamer_rt.readouts import Prompt
 from animegamer_rt.schedule import DenoisePlan, build_plan, even_timesteps
 from animegamer_rt.state import MOTION_TABLES
 from torch_tape import TapePlace

@@ -20,7 +20,7 @@ from animegamer_export.parity.fixtures import FixtureSet, Folder
 from animegamer_export.predictor import Answer, feeds, no_past, read
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.predictor import Predictor, PredictorSize
-from animegamer_rt.packing import Prompt, Tokens, pack
+from animegamer_rt.readouts import Prompt, Tokens, readouts
 
 FRAME_TOKENS = [f"<frame_{number:05d}>" for number in range(256)]
 FRAME_OPEN, FRAME_CLOSE = "<frame>", "</frame>"
@@ -121,8 +121,8 @@ class FrameTokenScores:
 def check_predictor(folder: Folder, fixture: FixtureSet) -> list[Check]:
     """Masks, embeddings, both read-outs and both texts: as the reference computes them, and as they are played.
 
-    The first keeps the factors apart and runs each read-out by itself; the second has them merged and the read-outs
-    packed, which is another order of operations.
+    The first keeps the factors apart and runs each read-out by itself; the second has them merged and reads
+    the history once for both, which is another order of operations.
     """
     weights = folder.parent(fixture, "mllm_weights")
     scores = FrameTokenScores(weights, fixture)
@@ -155,7 +155,7 @@ def _check(predictor: Predictor, prompt: _Prompt, scores: FrameTokenScores, play
     for variant, state_index in (("reference", ignored), ("embeds_honoured", index)):
         for key, start in starts.items():
             answer = (
-                read(predictor, prompt.packed(state_index, start))
+                read(predictor, prompt.played(state_index, start))
                 if played
                 else _read_apart(predictor, prompt, state_index, start)
             )
@@ -191,7 +191,7 @@ def _greedy(
     while len(text) < count:
         if text:
             _, _, keys, values = answer
-            following = Tokens.plain(np.array([last]), keys.shape[3], predictor.size.shot_width)
+            following = Tokens.text(np.array([last]), predictor.size.shot_width)
             answer = predictor.answer(**feeds(following, (keys, values)))
         scored = scores.apply(answer[1], last)
         last = int(scored.argmax())
@@ -222,19 +222,19 @@ class _Prompt:
         self.history_tokens = int(history.nonzero()[-1]) + 1 if history.any() else 0
 
     def row(self, history_index: Tensor, mask: Tensor, readout_start: int) -> Tokens:
-        """One read-out alone, read and kept to the end."""
-        plain = Tokens.plain(self.ids[0].numpy(), 0, self.shots.shape[-1])
+        """One read-out alone."""
+        plain = Tokens.text(self.ids[0].numpy(), self.shots.shape[-1])
         return replace(
             plain,
             history_index=history_index[None].numpy(),
-            mask=mask[None].numpy(),
+            masks=mask[None].numpy(),
             history_shots=self.shots.numpy(),
             readout=np.arange(readout_start, readout_start + int(self.queries.sum())),
         )
 
-    def packed(self, state_index: Tensor, readout_start: int) -> Prompt:
-        """Both read-outs as one sequence; the history apart where the state sees what the shot sees."""
-        return pack(
+    def played(self, state_index: Tensor, readout_start: int) -> Prompt:
+        """Both read-outs as they are played: the history apart where the state sees what the shot sees."""
+        return readouts(
             self.ids[0].numpy(),
             torch.stack([self.history_index, state_index]).numpy(),
             self.shots.numpy(),

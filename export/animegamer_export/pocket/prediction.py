@@ -19,8 +19,8 @@ from animegamer_export.pocket.recipe import Phase
 from animegamer_export.pocket.training import Optimisers, autocast, device_of
 from animegamer_export.predictor import read
 from animegamer_rt.models.predictor import Predictor
-from animegamer_rt.packing import Prompt
 from animegamer_rt.prompt import PastTurn, Prompter
+from animegamer_rt.readouts import Prompt
 from animegamer_rt.state import GameState
 
 STATE_WEIGHT = 0.4
@@ -129,14 +129,14 @@ def _collate(
     examples: Sequence[tuple[Prompt, list[int], tuple[int, int, int, int]]], count: int, device: torch.device
 ) -> _Batch:
     """First all shot rows, then all state rows; padded at the end, where a causal mask never looks."""
-    length = max(int(prompt.turn.positions.max()) + 1 + len(answer) for prompt, answer, _ in examples)
+    length = max(sum(run.ids.shape[1] for run in prompt.runs) + len(answer) for prompt, answer, _ in examples)
     ids = np.zeros((2 * count, length), np.int64)
     index = np.full((2 * count, length), -1, np.int64)
     masks = np.broadcast_to(np.tri(length, dtype=np.bool_), (2 * count, length, length)).copy()
     choices = np.zeros((count, STRENGTH_CHOICES), np.int64)
     chosen = np.zeros((count, STRENGTH_CHOICES), np.int64)
     shots: list[np.ndarray] = []
-    readouts, first_row = [], 0
+    starts, first_row = [], 0
     for i, (prompt, answer, _) in enumerate(examples):
         for row, (written, injected, allowed) in zip((i, count + i), _rows(prompt), strict=True):
             size = len(written)
@@ -148,23 +148,24 @@ def _collate(
         choices[i], chosen[i] = places, np.asarray(answer)[::3]
         shots.append(prompt.runs[0].history_shots)
         first_row += len(shots[-1])
-        readouts.append(int(prompt.turn.positions[0, prompt.turn.readout[0]]))
+        starts.append(size - prompt.turn.ids.shape[1] + int(prompt.turn.readout[0]))
     arrays = (
         torch.from_numpy(array).to(device) for array in (ids, index, masks, np.concatenate(shots), choices, chosen)
     )
     tokens, injected_at, mask, history, choice_places, chosen_strengths = arrays
-    return _Batch(tokens, injected_at, mask, history, readouts, choice_places, chosen_strengths)
+    return _Batch(tokens, injected_at, mask, history, starts, choice_places, chosen_strengths)
 
 
 def _rows(prompt: Prompt) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Ids [L], history index [L] and mask [L, L] of the shot's read-out and of the state's, each by itself."""
-    ids, index = (np.concatenate([getattr(run, name)[0] for run in prompt.runs]) for name in ("ids", "history_index"))
-    before = len(ids) - prompt.turn.ids.shape[1]
-    mask = np.tri(len(ids), dtype=np.bool_)
-    mask[before:, before:] = prompt.turn.mask[0]
-    shot = np.arange(before + prompt.turn.readout[-1] + 1)
-    state = np.concatenate([np.arange(before), before + prompt.turn.kept])
-    return [(ids[places], index[places], mask[np.ix_(places, places)]) for places in (shot, state)]
+    """Ids [L], history index [L] and mask [L, L] of the shot's read-out and of the state's, each whole."""
+    ids, rows = np.concatenate([run.ids[0] for run in prompt.runs]), []
+    for row in range(2):
+        index = np.concatenate([run.history_index[min(row, len(run.history_index) - 1)] for run in prompt.runs])
+        mask = np.tri(len(ids), dtype=np.bool_)
+        before = len(ids) - prompt.turn.ids.shape[1]
+        mask[before:, before:] = prompt.turn.masks[row]
+        rows.append((ids, index, mask))
+    return rows
 
 
 @torch.no_grad()

@@ -26,7 +26,7 @@ from animegamer_export.quantize.smooth import ranges
 from animegamer_export.quantize.turns import open_plain
 from animegamer_export.quantize.weights import load, rewrite, weight_of
 from animegamer_rt.models.step import DenoiserStep
-from animegamer_rt.packing import Prompt
+from animegamer_rt.readouts import Prompt
 
 PREDICTOR, DENOISER = "mllm_1turn_a", "dit_step_a"
 # Blocks of 32: the tiny networks' widths are no multiples of 64.

@@ -91,18 +91,15 @@ def profiles(part: str, bundle: Bundle, longest_prompt: int | None = None) -> tu
     if longest < turn:
         raise ConfigError("the longest prompt is too short", found=longest, expected=f"{turn} tokens or more")
     if part == "predictor":
-        shots = max(1, longest // shortest)
-        # Both read-outs share what comes before the queries, or before the history that only one of them sees.
-        twice = turn if bundle.manifest.compatibility.history_embeddings_in_state else longest
-        after = longest + TEXTS * NEW_TOKENS[2]
+        shots, after = max(1, longest // shortest), longest + TEXTS * NEW_TOKENS[2]
         prompts: Ranges = {
-            "tokens": (1, usual, longest + twice),
+            "rows": (1, 2, 2),
+            "tokens": (1, usual, longest),
             "history_tokens": (1, max(1, min(shots, turns) * shortest), shots * shortest),
             "read_tokens": (1, shortest, shortest),
-            "kept_tokens": (1, usual, longest),
             "cached_tokens": (0, max(0, usual - turn), longest),
         }
-        text: Ranges = {"tokens": NEW_TOKENS, "kept_tokens": NEW_TOKENS, "cached_tokens": (1, usual, after)}
+        text: Ranges = {"rows": (1, 1, 1), "tokens": NEW_TOKENS, "cached_tokens": (1, usual, after)}
         return prompts, {**text, "history_tokens": (1, 1, 1), "read_tokens": (1, 1, 1)}
     if part == "denoiser":
         return {"batch": (2, 2, 2)}, {"batch": (1, 1, 1)}

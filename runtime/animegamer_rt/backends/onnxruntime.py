@@ -22,7 +22,7 @@ import onnxruntime
 
 from ..bundle import Bundle
 from ..errors import BackendError
-from ..packing import Tokens
+from ..readouts import Tokens
 from .contract import Engines, FloatArray, Frames, IntArray, Prefill, TowersPart
 
 INSTALL_CUDA = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
@@ -35,7 +35,7 @@ PROVIDERS: Mapping[str, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExec
 Names = tuple[tuple[str, ...], tuple[str, ...]]
 
 _PREDICTOR = (
-    ("ids", "positions", "history_index", "mask", "history_shots", "readout", "kept", "keys", "values"),
+    ("ids", "history_index", "masks", "history_shots", "readout", "keys", "values"),
     ("shot", "logits", "next_keys", "next_values"),
 )
 _DENOISER = (
@@ -158,7 +158,7 @@ class _Predictor:
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
         assert isinstance(cache, tuple)
-        longer = self.prefill(Tokens.plain(tokens, cache[0].shape()[3], self._shot_width), cache)
+        longer = self.prefill(Tokens.text(tokens, self._shot_width), cache)
         return longer.logits, longer.cache
 
 

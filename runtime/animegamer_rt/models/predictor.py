@@ -179,32 +179,35 @@ class Predictor(nn.Module):
     def answer(
         self,
         ids: Tensor,
-        positions: Tensor,
         history_index: Tensor,
-        mask: Tensor,
+        masks: Tensor,
         history_shots: Tensor,
         readout: Tensor,
-        kept: Tensor,
         keys: Tensor,
         values: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """One run over n new tokens after a past of c: a prompt's two read-outs packed, or a few tokens more.
+        """One run over n new tokens after a past of c: a prompt with a row for each read-out, or a few tokens more.
 
-        ids, positions, history_index int64 [1, n]; mask bool [1, n, n] between the new tokens, all of which see the
-        past; history_shots [s, shot_width]; readout int64 [r] and kept int64 [k] are places among the new tokens; keys
-        and values [layers, 1, kv, c, width] of the past, which lay at positions 0..c-1 (c may be 0).
-        Returns the shot [1, r, shot_width] read at `readout`, logits [1, V] after the last token, and the past with the
-        keys and values of `kept` behind it [layers, 1, kv, c + k, width].
+        ids int64 [1, n]; history_index int64 [B, n]; masks bool [B, n, n] between the new tokens, all of which see the
+        past; history_shots [s, shot_width]; readout int64 [r], places of row 0; keys and values [layers, 1, kv, c,
+        width] of the past (c may be 0).
+        Returns the shot [1, r, shot_width] read at `readout`, logits [1, V] after the last row's last token, and the
+        past with the last row's keys and values behind it [layers, 1, kv, c + n, width].
         """
-        cached, at = torch.arange(keys.shape[3], device=ids.device), positions[0]
-        seen = torch.cat([torch.ones_like(mask[:, :, :1]).expand(-1, -1, len(cached)), mask], dim=2)
-        seen = seen & self.near(at, torch.cat([cached, at]))
-        past = list(zip(keys.unbind(0), values.unbind(0), strict=True))
-        hidden, new = self.run(self.embed(ids, history_index, history_shots), seen, at, past)
-        new_keys, new_values = (torch.stack(layers).index_select(3, kept) for layers in zip(*new, strict=True))
+        rows, count = history_index.shape
+        places = torch.arange(keys.shape[3] + count, device=ids.device)
+        at = places[keys.shape[3] :]
+        seen = torch.cat([torch.ones_like(masks[:, :, :1]).expand(-1, -1, keys.shape[3]), masks], dim=2)
+        past = [
+            (key.expand(rows, -1, -1, -1), value.expand(rows, -1, -1, -1))
+            for key, value in zip(keys.unbind(0), values.unbind(0), strict=True)
+        ]
+        embeddings = self.embed(ids.expand(rows, -1), history_index, history_shots)
+        hidden, new = self.run(embeddings, seen & self.near(at, places), at, past)
+        new_keys, new_values = (torch.stack([layer[-1:] for layer in layers]) for layers in zip(*new, strict=True))
         return (
             self.output_resampler(hidden[0].index_select(0, readout))[None],
-            self.head(hidden[:, -1]),
+            self.head(hidden[-1:, -1]),
             torch.cat([keys, new_keys], dim=3),
             torch.cat([values, new_values], dim=3),
         )

@@ -15,7 +15,7 @@ import numpy as np
 from ..backends.contract import Engines, FloatArray, Frames, IntArray, Prefill
 from ..bundle import Bundle
 from ..manifest import Geometry
-from ..packing import Tokens
+from ..readouts import Tokens
 from ..schedule import DenoisePlan
 
 # Shares of a turn's seconds: pocket, plan `balanced`, benchmarks/results/20261122T015118Z-pocket-balanced.json.

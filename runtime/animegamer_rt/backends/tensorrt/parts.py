@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import BackendError
-from ...packing import Tokens
+from ...readouts import Tokens
 from ..contract import FloatArray, Frames, IntArray, Prefill
 from .buffers import Buffers
 from .device import Array, Context, Device, Engine, Shape
@@ -109,7 +109,7 @@ class Predictor:
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
         assert isinstance(cache, _Cache)
-        longer = self._run(self._text, Tokens.plain(tokens, cache.shape[3], self._shot_width), cache)
+        longer = self._run(self._text, Tokens.text(tokens, self._shot_width), cache)
         return self._logits(self._text), longer
 
     def _run(self, context: Context, tokens: Tokens, past: object) -> _Cache:

@@ -1,7 +1,7 @@
 """The predictor part: prompts read plainly, then a few tokens at a time over a cache of a fixed size.
 
-Knows the network's layers and the contract; nothing of prompts or strengths. The cache holds what is kept of
-each run, place by position, and never leaves the device. n new tokens, c cached ones. Source: MODEL.md section 2.
+Knows the network's layers and the contract; nothing of prompts or strengths. The cache holds the last row of
+each run and never leaves the device. n new tokens, c cached ones. Source: MODEL.md section 2.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.nn import functional
 from ...errors import BackendError
 from ...models.predictor import Block, Rotation, rotate, rotation
 from ...models.predictor import Predictor as Network
-from ...packing import Tokens
+from ...readouts import Tokens
 from ..contract import FloatArray, IntArray, Prefill
 from .place import Place, Replays
 
@@ -56,29 +56,28 @@ class Predictor:
     def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
         """What is read; without a past, every earlier cache is gone, with one, all that came after it."""
         before = [] if past is None else self._until(past)
-        start, count = before[-1].length if before else 0, len(tokens.kept)
+        start, count = before[-1].length if before else 0, tokens.ids.shape[1]
         self._check_room(start + count)
-        network = self.network
+        network, rows = self.network, len(tokens.masks)
         with self.place.use():
             send = self.place.send
             history = send(tokens.history_shots).to(self.place.dtype)
-            x = network.embed(send(tokens.ids), send(tokens.history_index), history)
-            positions, kept, mask = send(tokens.positions[0]), send(tokens.kept), send(tokens.mask)
-            cached = torch.arange(start, device=x.device)
-            mask = torch.cat([mask.new_ones(1, len(positions), start), mask], dim=2)
-            mask = mask & network.near(positions, torch.cat([cached, positions]))
+            x = network.embed(send(tokens.ids).expand(rows, -1), send(tokens.history_index), history)
+            places, masks = torch.arange(start + count, device=x.device), send(tokens.masks)
+            masks = torch.cat([masks.new_ones(rows, count, start), masks], dim=2)
+            masks = masks & network.near(places[start:], places)
 
             def keep(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
                 whole = []
                 for cache, new in ((self._keys[layer], keys), (self._values[layer], values)):
-                    whole.append(torch.cat([cache[None, :, :start], new], dim=2))
-                    cache[:, start : start + count] = new[0].index_select(1, kept)
+                    whole.append(torch.cat([cache[:, :start].expand(rows, -1, -1, -1), new], dim=2))
+                    cache[:, start : start + count] = new[-1]
                 return whole[0], whole[1]
 
-            x = self._run(x, positions, mask, keep)
+            x = self._run(x, places[start:], masks, keep)
             shot = network.output_resampler(x[0].index_select(0, send(tokens.readout)))
             self._chain = [*before, Cache(start + count)]
-            arrays = [self.place.receive(out.float()).numpy() for out in (shot, network.head(x[0, -1]))]
+            arrays = [self.place.receive(out.float()).numpy() for out in (shot, network.head(x[-1, -1]))]
         return Prefill(arrays[0], arrays[1], self._chain[-1])
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
