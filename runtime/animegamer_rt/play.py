@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
@@ -65,6 +66,14 @@ class Game:
     def next_turn(self) -> int:
         """Number of the turn to come, from 1."""
         return self.session.turns + 1
+
+    @contextlib.contextmanager
+    def prepared(self) -> Iterator[None]:
+        """While the player thinks, the predictor reads the history in a thread of its own; it is through on return."""
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(self.rooms.predictor.prepare, self.session.history)
+            yield
+            reading.result()
 
     def play_turn(self, text: str, terminal: Terminal) -> None:
         """Play one turn and write it down. An error or an interrupt leaves the game as it was after the turn before."""
@@ -151,7 +160,11 @@ def _script(instructions: str | None, bundle: Bundle) -> list[str]:
 
 def _ask_turns(game: Game, terminal: Terminal) -> None:
     """Ask for turns until the player has enough. An interrupt stops the turn; at the prompt it stops the game."""
-    while (text := terminal.ask(game.next_turn)) is not None:
+    while True:
+        with game.prepared():
+            text = terminal.ask(game.next_turn)
+        if text is None:
+            return
         try:
             game.play_turn(text, terminal)
         except InstructionError as error:

@@ -41,6 +41,10 @@ class Tokens:
             readout=np.zeros(1, np.int64),
         )
 
+    def same_as(self, other: Tokens) -> bool:
+        """Whether all arrays are equal."""
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.__slots__)
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:

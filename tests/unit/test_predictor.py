@@ -83,3 +83,19 @@ def test_history_is_read_apart_and_says_nothing_of_the_instruction(prompter: Pro
     for field in ("ids", "history_index", "history_shots", "masks"):
         assert (getattr(part.read[0], field) == getattr(part.read[2], field)).all()
     assert part.read[1].ids.shape != part.read[3].ids.shape
+
+
+def test_prepared_history_is_read_once_and_changes_nothing(prompter: Prompter) -> None:
+    history = [PastTurn("Tobo runs.", GameState(1, 0, 0, 0), np.ones((226, 8), np.float16))]
+    other = [PastTurn("Tobo runs.", GameState(1, 0, 0, 0), np.zeros((226, 8), np.float16))]
+    expected = Predictor(fakes.FakePredictor(), prompter).predict(history, WAVE)
+    for prepared, runs in ((history, 2), (other, 3), ([], 2)):
+        part = fakes.FakePredictor()
+        predictor = Predictor(part, prompter)
+        predictor.prepare(prepared)
+        predictor.prepare(prepared)
+        found = predictor.predict(history, WAVE)
+        assert (found.shot == expected.shot).all() and found.game_state == expected.game_state
+        assert len(part.read) == runs
+        predictor.predict(history, WAVE)
+        assert len(part.read) == runs + 2, "what was prepared serves one prediction"
