@@ -143,7 +143,7 @@ def test_the_manifest_describes_the_world_and_its_sizes(bundle: Bundle) -> None:
     assert manifest.sizes["decoder"]["scale"] == 1.3
     assert manifest.parts["denoiser"].inputs["rows"] == {"dtype": "int64", "shape": ["batch"]}
     cached = manifest.parts["predictor"].outputs["next_keys"]["shape"][3]
-    assert sorted(cached.split(" + ")) == ["cached_tokens", "kept_tokens"]
+    assert sorted(cached.split(" + ")) == ["cached_tokens", "tokens"]
     assert bundle.default_plan == "balanced"
     for example in manifest.world.examples:
         scene = parse(example)
