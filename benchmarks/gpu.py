@@ -40,7 +40,8 @@ from animegamer_rt.manifest import Geometry  # noqa: E402
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize  # noqa: E402
 from animegamer_rt.models.predictor import Predictor, PredictorSize  # noqa: E402
 from animegamer_rt.models.vae import VaeDecoder, VaeSize  # noqa: E402
-from animegamer_rt.prompt import Prompt  # noqa: E402
+from animegamer_rt.predictor import read  # noqa: E402
+from animegamer_rt.readouts import Prompt, readouts  # noqa: E402
 from animegamer_rt.schedule import DenoisePlan  # noqa: E402
 
 FULL = Geometry(height=480, width=720, latent_height=60, latent_width=90, shot_width=1920)
@@ -191,7 +192,7 @@ def turn(engines: Engines, geometry: Geometry, plan: DenoisePlan) -> dict[str, f
     given = prompt(geometry)
     noises = RANDOM.standard_normal((len(plan) + 1, *latent_shape), dtype=np.float32)
     started = time.perf_counter()
-    prefill = engines.predictor.prefill(given)
+    prefill = read(engines.predictor, given)
     cache, choice = prefill.cache, int(prefill.logits.argmax())
     for _ in range(3):
         logits, cache = engines.predictor.extend(np.array([choice, 3, 4], np.int64), cache)
@@ -223,12 +224,16 @@ def prompt(geometry: Geometry) -> Prompt:
     index = np.full((2, length), -1, np.int64)
     for past in range(HISTORY_TURNS):
         index[:, past * block + CAPTION_TOKENS :][:, :shot] = np.arange(past * shot, (past + 1) * shot)
-    masks = np.tril(np.ones((2, length, length), bool))
-    queries = slice(length - 3 - shot, length - 3)
-    masks[0, queries, queries] = True
-    shots = RANDOM.standard_normal((HISTORY_TURNS, shot, geometry.shot_width), dtype=np.float32)
-    ids = RANDOM.integers(5, 300, (1, length))
-    return Prompt(ids, index, masks, shots, np.array([queries.start], np.int64), HISTORY_TURNS)
+    first = length - 3 - shot
+    return readouts(
+        RANDOM.integers(5, 300, length),
+        index,
+        RANDOM.standard_normal((HISTORY_TURNS * shot, geometry.shot_width), dtype=np.float32),
+        queries=range(first, first + shot),
+        readout_start=first,
+        history_tokens=HISTORY_TURNS * block,
+        history_turns=HISTORY_TURNS,
+    )
 
 
 def full_networks(place: Place) -> backend.Networks:

@@ -23,6 +23,7 @@ from animegamer_rt.backends.torch.fp8 import use_fp8
 from animegamer_rt.backends.torch.transformer import Transformer
 from animegamer_rt.bundle import Bundle
 from animegamer_rt.errors import AnimeGamerError
+from animegamer_rt.predictor import read
 from animegamer_rt.prompt import PastTurn, Prompter
 from animegamer_rt.schedule import DenoisePlan
 from animegamer_rt.state import GameState
@@ -110,9 +111,8 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, Array]]:
     shape = (1, geometry.latent_frames, geometry.latent_channels, geometry.latent_height, geometry.latent_width)
     shot = random.standard_normal((geometry.shot_tokens, geometry.shot_width), dtype=np.float32)
     prompter, text = Prompter.from_bundle(bundle), bundle.manifest.world.examples[0]
-    prefill = engines.predictor.prefill(
-        prompter.write(text, [PastTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
-    )
+    prompt = prompter.write(text, [PastTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
+    prefill = read(engines.predictor, prompt)
     yield "predictor.shot", prefill.shot
     yield "predictor.logits", prefill.logits
     cache = prefill.cache

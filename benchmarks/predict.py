@@ -11,8 +11,8 @@ from dataclasses import dataclass
 GEMM_TFLOP, ATTENTION_TFLOP = 18.5, 11.2
 """Of one branch of one denoise step at 480 x 720: 6976 tokens, 30 layers of width 1920 (MODEL.md section 4)."""
 VAE_TFLOP = 110.0
-PREDICTOR_TFLOP = 2 * 2 * 6.98e9 * 900 / 1e12
-"""A prompt of about 900 tokens in both read-outs, through seven thousand million weights."""
+PREDICTOR_TFLOP = 2 * 6.98e9 * (900 + 260) / 1e12
+"""A prompt of about 900 tokens, the turn's 260 in two rows, through seven thousand million weights."""
 PREDICTOR_4BIT_GB = 4.1
 STATE_TOKENS = 4
 """Each reads all the predictor's weights once more."""

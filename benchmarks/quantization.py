@@ -68,7 +68,7 @@ def kinds(source: Any) -> Iterator[Record]:
     from animegamer_export.quantize.sensitivity import by_kind
 
     for part, (precision, output) in SENSITIVE.items():
-        path = source.part_path("predictor_prefill" if part == "predictor" else part)
+        path = source.part_path(part)
         for kind, weights, error in by_kind(path, scheme(precision), example_runs(source, part), output):
             kept = keep_rule(part)(kind + ".")
             yield {"part": part, "precision": precision, "kind": kind, "weights": weights, "error": error, "kept": kept}
@@ -78,15 +78,22 @@ def example_runs(source: Any, part: str) -> list[Any]:
     """Inputs of a few prompts, or of every third step of one turn."""
     from dataclasses import replace
 
+    import numpy as np
+
     from animegamer_export.quantize.turns import RecordedDenoiser, instructions, render
     from animegamer_rt.backends.onnxruntime import open_engines
+    from animegamer_rt.models.predictor import PredictorSize
     from animegamer_rt.pipeline import open_rooms
     from animegamer_rt.prompt import Prompter
+    from animegamer_rt.readouts import Tokens
 
-    texts, fields = instructions(source.manifest.world, 4, 7), ("ids", "history_index", "masks", "history_shots")
+    texts = instructions(source.manifest.world, 4, 7)
     if part == "predictor":
-        prompts = [Prompter.from_bundle(source).write(text, ()) for text in texts]
-        return [{name: getattr(prompt, name) for name in (*fields, "readout_start")} for prompt in prompts]
+        size = PredictorSize(**source.manifest.sizes["predictor"])
+        nothing = np.zeros((size.layers, 1, size.kv_heads, 0, size.head_width), np.float32)
+        turns = [Prompter.from_bundle(source).write(text, ()).turn for text in texts]
+        given = [{name: getattr(turn, name) for name in Tokens.__slots__} for turn in turns]
+        return [{**feeds, "keys": nothing, "values": nothing} for feeds in given]
     recorded = RecordedDenoiser(source.part_path(part))
     list(render(open_rooms(source, replace(open_engines(source), denoiser=recorded)), texts[:1], 7))
     return [feeds for feeds, _ in recorded.steps[::3]]

@@ -22,7 +22,7 @@ from animegamer_rt import schedule
 from animegamer_rt.backends.contract import Engines, FloatArray, Frames, IntArray, Prefill
 from animegamer_rt.bundle import Bundle, write_manifest
 from animegamer_rt.manifest import Compatibility, Geometry, Manifest, Part, PlanEntry, World
-from animegamer_rt.prompt import Prompt
+from animegamer_rt.readouts import Tokens
 from animegamer_rt.state import STRENGTHS
 from tiny_parts import PARTS
 
@@ -103,26 +103,33 @@ def write_bundle(folder: Path, *, compatibility: Compatibility | None = None, na
 
 @dataclass
 class FakePredictor:
-    """Answers with `strengths` (ML, SC, ET, ST) or, if given, with the logits of `answer(slot)`; keeps its prompts.
+    """Answers with `strengths` (ML, SC, ET, ST) or, if given, with the logits of `answer(slot)`; keeps what it read.
 
-    The shot depends on the prompt's ids and on the shots of the history, as a real one's does.
+    The shot depends on the prompt's ids and on the shots of the history, as a real one's does. A cache is the number
+    of the slot that comes next, and what was read before the slots began.
     """
 
     strengths: tuple[int, int, int, int] = (3, 1, 0, -2)
     answer: Callable[[int], FloatArray] | None = None
-    prompts: list[Prompt] = field(default_factory=list)
+    read: list[Tokens] = field(default_factory=list)
     extended: list[list[int]] = field(default_factory=list)
 
-    def prefill(self, prompt: Prompt) -> Prefill:
-        self.prompts.append(prompt)
-        seed = np.sin(prompt.ids.sum() + np.arange(226 * GEOMETRY.shot_width)).reshape(226, GEOMETRY.shot_width)
-        shot = (seed + 0.5 * prompt.history_shots.mean(0)).astype(np.float32)
-        return Prefill(shot, self._logits(0), 1)
+    def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
+        assert past is None or isinstance(past, tuple)
+        self.read.append(tokens)
+        shots = tokens.history_shots.mean(0) * len(tokens.history_shots)
+        total, seen = tokens.ids.sum(), shots
+        if past is not None:
+            total, seen = total + past[1], seen + past[2]
+        waves = np.sin(total + np.arange(len(tokens.readout) * GEOMETRY.shot_width)).reshape(-1, GEOMETRY.shot_width)
+        shot = (waves + 0.5 * seen / 226).astype(np.float32)
+        return Prefill(shot, self._logits(0), (1, total, seen))
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
-        assert isinstance(cache, int)
+        assert isinstance(cache, tuple)
+        slot, *read = cache
         self.extended.append(tokens.tolist())
-        return self._logits(cache), cache + 1
+        return self._logits(slot), (slot + 1, *read)
 
     def _logits(self, slot: int) -> FloatArray:
         if self.answer is not None:

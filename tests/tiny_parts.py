@@ -7,47 +7,42 @@ from __future__ import annotations
 
 _HEADER = '<ir_version: 9, opset_import: ["": 20]>'
 PARTS = {
-    "predictor_prefill": f"""{_HEADER}
-prefill (int64[1, length] ids, int64[2, length] history_index, bool[2, length, length] masks,
-         float[turns, 226, 8] history_shots, int64[1] readout_start)
-     => (float[1, 226, 8] shot, float[1, VOCABULARY] logits, float[1, 1, 1, length, 2] keys,
-         float[1, 1, 1, length, 2] values)
-<int64[1] zero = {{0}}, int64[5] as_keys = {{1, 1, 1, -1, 1}}, int64[1] all_ids = {{-1}}, float[1] half = {{0.5}},
- int64 start = {{0}}, int64 end = {{VOCABULARY}}, int64 one = {{1}}, float[1] slow = {{0.01}}>
+    # A token's number is its id, or half the sum of its earlier shot's row; the last row's are the keys. The phase is a
+    # hundredth of the sum of all keys; the shot is the sine of phase and numbers read, the logits are cosines.
+    "predictor": f"""{_HEADER}
+predictor (int64[1, tokens] ids, int64[rows, tokens] history_index, bool[rows, tokens, tokens] masks,
+           float[history_tokens, 8] history_shots, int64[read_tokens] readout,
+           float[1, 1, 1, cached_tokens, 2] keys, float[1, 1, 1, cached_tokens, 2] values)
+       => (float[1, read_tokens, 8] shot, float[1, VOCABULARY] logits, float[1, 1, 1, longer, 2] next_keys,
+           float[1, 1, 1, longer, 2] next_values)
+<int64[1] zero = {{0}}, int64[1] last = {{-1}}, int64[5] as_keys = {{1, 1, 1, -1, 1}}, int64[3] as_shot = {{1, -1, 1}},
+ float[8] widths = {{0, 1, 2, 3, 4, 5, 6, 7}}, float[1] half = {{0.5}}, int64 start = {{0}},
+ int64 end = {{VOCABULARY}}, int64 one = {{1}}, float[1] slow = {{0.01}}>
 {{
     ids_float = Cast<to = 1>(ids)
-    total = ReduceSum<keepdims = 0>(ids_float)
-    phase = Mul(total, slow)
-    past = ReduceMean<keepdims = 1>(history_shots, zero)
-    half_past = Mul(past, half)
-    wave = Sin(phase)
-    shot = Add(half_past, wave)
-    numbers = Range(start, end, one)
-    numbers_float = Cast<to = 1>(numbers)
-    angles = Mul(numbers_float, phase)
-    cosines = Cos(angles)
-    logits = Unsqueeze(cosines, zero)
-    column = Reshape(ids_float, as_keys)
-    keys = Concat<axis = 4>(column, column)
-    values = Identity(keys)
-}}""",
-    "predictor_extend": f"""{_HEADER}
-extend (int64[1, count] tokens, float[1, 1, 1, past, 2] keys, float[1, 1, 1, past, 2] values)
-    => (float[1, VOCABULARY] logits, float[1, 1, 1, length, 2] next_keys, float[1, 1, 1, length, 2] next_values)
-<int64[1] zero = {{0}}, int64[5] as_keys = {{1, 1, 1, -1, 1}}, float[1] slow = {{0.01}},
- int64 start = {{0}}, int64 end = {{VOCABULARY}}, int64 one = {{1}}>
-{{
-    tokens_float = Cast<to = 1>(tokens)
-    column = Reshape(tokens_float, as_keys)
+    sums = ReduceSum<keepdims = 0>(history_shots, last)
+    halves = Mul(sums, half)
+    shot_rows = Max(history_index, zero)
+    shown = Gather<axis = 0>(halves, shot_rows)
+    injected = GreaterOrEqual(history_index, zero)
+    numbers = Where(injected, shown, ids_float)
+    first_row = Gather<axis = 0>(numbers, zero)
+    last_row = Gather<axis = 0>(numbers, last)
+    column = Reshape(last_row, as_keys)
     pair = Concat<axis = 4>(column, column)
     next_keys = Concat<axis = 3>(keys, pair)
     next_values = Concat<axis = 3>(values, pair)
     total = ReduceSum<keepdims = 0>(next_keys)
     phase = Mul(total, slow)
-    numbers = Range(start, end, one)
-    numbers_float = Cast<to = 1>(numbers)
-    angles = Mul(numbers_float, phase)
-    cosines = Cos(angles)
+    read = Gather<axis = 1>(first_row, readout)
+    read_column = Reshape(read, as_shot)
+    angles = Add(read_column, widths)
+    turned = Add(angles, phase)
+    shot = Sin(turned)
+    choices = Range(start, end, one)
+    choices_float = Cast<to = 1>(choices)
+    waves = Mul(choices_float, phase)
+    cosines = Cos(waves)
     logits = Unsqueeze(cosines, zero)
 }}""",
     # v of row r is (r + 1) * tanh(latent + mean(shot)) / 4 + motion_scope / 100; then the contract's arithmetic.

@@ -19,7 +19,8 @@ from animegamer_export.command.source import Source, from_checkpoints, from_seed
 from animegamer_export.denoiser import INPUTS, OUTPUTS, example_step
 from animegamer_export.large.parts import whole_encoder
 from animegamer_export.large.run import streamed
-from animegamer_export.predictor import EXTEND_OUTPUTS, PREFILL_INPUTS, PREFILL_OUTPUTS
+from animegamer_export.predictor import OUTPUTS as PREDICTOR_OUTPUTS
+from animegamer_export.predictor import feeds, no_past
 from animegamer_export.quantize.blocks import relative_error
 from animegamer_export.quantize.bundle import part_names
 from animegamer_export.quantize.calibrate import plain_options
@@ -33,6 +34,7 @@ from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.step import DenoiserStep
 from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.prompt import PastTurn, Prompter
+from animegamer_rt.readouts import Tokens
 from animegamer_rt.state import GameState
 
 SEED = 11
@@ -91,22 +93,28 @@ def _predictor(bundle: Bundle, source: Source) -> Figures:
     (text,) = instructions(bundle.manifest.world, 1, SEED)
     shot = np.random.default_rng(SEED).standard_normal((size.shot_tokens, size.shot_width)).astype(np.float16)
     prompt = prompter.write(text, [PastTurn(text, GameState(1, 2, 3, 4), shot)])
-    feeds = {name: getattr(prompt, name) for name in PREFILL_INPUTS}
     model = streamed(lambda: Predictor(source.sizes.predictor), source.weights["predictor"])
-    true = [value.numpy() for value in model.prefill(*(torch.from_numpy(array) for array in feeds.values()))]
-    tried = _Opened(bundle, "predictor_prefill").run(PREFILL_OUTPUTS, feeds)
+    part, caches = _Opened(bundle, "predictor"), [no_past(model)] * 2
+
+    def both(tokens: Tokens) -> list[list[Array]]:
+        """Outputs of the part and of torch, each over its own cache."""
+        given = {name: value.numpy() for name, value in feeds(tokens, caches[0]).items()}
+        true = [value.numpy() for value in model.answer(**feeds(tokens, caches[1]))]
+        answers = [part.run(PREDICTOR_OUTPUTS, given), true]
+        caches[:] = [(torch.from_numpy(keys), torch.from_numpy(values)) for _, _, keys, values in answers]
+        return answers
+
+    for tokens in prompt.runs:
+        tried, true = both(tokens)
     figures, strengths = _errors("shot", tried[0], true[0]), list(prompter.strength_ids)
-    logits, extend = [(tried[1], true[1])], _Opened(bundle, "predictor_extend")
-    caches = tried[2:], true[2:]
+    logits = [(tried[1], true[1])]
     for fixed in prompter.between_slots:
-        tokens = np.array([[strengths[int(np.argmax(logits[-1][1][0, strengths]))], *fixed]], np.int64)
-        tried = extend.run(EXTEND_OUTPUTS, dict(zip(("tokens", "keys", "values"), (tokens, *caches[0]), strict=True)))
-        true = [v.numpy() for v in model.extend(*(torch.from_numpy(array) for array in (tokens, *caches[1])))]
-        logits.append((tried[0], true[0]))
-        caches = tried[1:], true[1:]
-    chosen = [(np.argmax(a[0, strengths]), np.argmax(b[0, strengths])) for a, b in logits]
+        chosen = np.array([strengths[int(np.argmax(logits[-1][1][0, strengths]))], *fixed], np.int64)
+        tried, true = both(Tokens.text(chosen, size.shot_width))
+        logits.append((tried[1], true[1]))
+    pairs = [(np.argmax(a[0, strengths]), np.argmax(b[0, strengths])) for a, b in logits]
     figures |= _errors("logits", np.stack([a for a, _ in logits]), np.stack([b for _, b in logits]))
-    return figures | {"strengths_equal_of_4": sum(bool(a == b) for a, b in chosen)}
+    return figures | {"strengths_equal_of_4": sum(bool(a == b) for a, b in pairs)}
 
 
 def _denoiser(bundle: Bundle, source: Source) -> Figures:

@@ -217,7 +217,7 @@ def _read_manifest(path: Path) -> Manifest:
     if version != FORMAT_VERSION:
         newer = isinstance(version, int) and version > FORMAT_VERSION
         raise BundleFormatError(
-            "the bundle's format is newer than this program" if newer else "the bundle's format is not known",
+            f"the bundle's format is {'newer' if newer else 'older'} than this program",
             where=path,
             found=f"format_version {version!r}",
             expected=FORMAT_VERSION,

@@ -13,8 +13,8 @@ from .config import one_of
 from .state import MOTION_SOURCES, MOTION_TABLES
 
 FORMAT_NAME = "animegamer-bundle"
-FORMAT_VERSION = 1
-"""Raised whenever an older runtime would read a newer bundle wrongly."""
+FORMAT_VERSION = 2
+"""Raised whenever one of them would read the other's bundle wrongly. 2: the predictor is one part."""
 
 ORIGINS = ("trained", "checkpoints", "random weights")
 """trained: by this project's own script; checkpoints: from the user's; random weights: only for time and memory."""

@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -66,6 +67,14 @@ class Game:
     def next_turn(self) -> int:
         """Number of the turn to come, from 1."""
         return self.session.turns + 1
+
+    @contextlib.contextmanager
+    def prepared(self) -> Iterator[None]:
+        """While the player thinks, the predictor reads the history in a thread of its own; it is through on return."""
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(self.rooms.predictor.prepare, self.session.history)
+            yield
+            reading.result()
 
     def play_turn(self, text: str, terminal: Terminal) -> None:
         """Play one turn and write it down. An error or an interrupt leaves the game as it was after the turn before."""
@@ -174,7 +183,11 @@ def _ask_turns(game: Game, terminal: Terminal, options: PlayOptions) -> Bundle |
 
     An interrupt stops the turn; at the prompt it stops the game.
     """
-    while (text := terminal.ask(game.next_turn)) is not None:
+    while True:
+        with game.prepared():
+            text = terminal.ask(game.next_turn)
+        if text is None:
+            return None
         command, _, name = text.partition(" ")
         try:
             if command == OTHER_BUNDLE:

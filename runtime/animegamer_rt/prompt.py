@@ -1,6 +1,6 @@
-"""Writes one turn's prompt: token ids, the two attention masks, and where earlier shots go in (MODEL.md section 2).
+"""Writes one turn's prompt: token ids, and where earlier shots go in (MODEL.md section 2).
 
-Knows the tokenizer and the template; nothing of the network that reads them.
+Knows the tokenizer and the template; nothing of the network that reads them, and leaves the rows to `readouts`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sentencepiece
 from .bundle import Bundle
 from .errors import BundleFileError, InstructionError
 from .manifest import Compatibility
+from .readouts import Prompt, readouts
 from .state import STRENGTHS, GameState
 
 STATE_TAGS = (("motion_level", "ML"), ("social", "SC"), ("entertainment", "ET"), ("stamina", "ST"))
@@ -40,22 +41,6 @@ class PastTurn:
     text: str
     game_state: GameState
     shot: npt.NDArray[np.float16]
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """What `prefill` is given, L tokens with the shots of H history turns; row 0 reads the shot, row 1 the state.
-
-    ids i64 [1, L]; history_index i64 [2, L] (-1 = the token's own embedding, k >= 0 = row k of the resampled shots);
-    masks bool [2, L, L] (True = may attend); history_shots f32 [max(H, 1), 226, D]; readout_start i64 [1].
-    """
-
-    ids: npt.NDArray[np.int64]
-    history_index: npt.NDArray[np.int64]
-    masks: npt.NDArray[np.bool_]
-    history_shots: npt.NDArray[np.float32]
-    readout_start: npt.NDArray[np.int64]
-    history_turns: int
 
 
 class Prompter:
@@ -132,27 +117,31 @@ class Prompter:
         self, blocks: list[list[int]], history: Sequence[PastTurn], tail: list[int], queries_in_tail: int
     ) -> Prompt:
         ids = [self._bos]
-        injected: list[tuple[int, int]] = []
+        index: list[int] = [-1]
         for row, block in enumerate(blocks):
-            injected.append((len(ids) + block.index(self._first_query), row * self._shot_tokens))
+            first, count = row * self._shot_tokens, block.index(self._first_query)
+            index += [-1] * count + list(range(first, first + self._shot_tokens))
             ids += block
-        first_query = len(ids) + queries_in_tail
+            index += [-1] * (len(ids) - len(index))
+        before, first_query = len(ids), len(ids) + queries_in_tail
         ids += tail
-        length, queries = len(ids), slice(first_query, first_query + self._shot_tokens)
-
-        history_index = np.full((2, length), -1, np.int64)
-        rows = slice(0, 2 if self._compatibility.history_embeddings_in_state else 1)
-        for start, first in injected:
-            history_index[rows, start : start + self._shot_tokens] = np.arange(first, first + self._shot_tokens)
-        masks = np.broadcast_to(np.tri(length, dtype=np.bool_), (2, length, length)).copy()
-        masks[0, queries, queries] = True
-
-        shots = np.zeros((max(len(history), 1), self._shot_tokens, self._shot_width), np.float32)
+        index += [-1] * len(tail)
+        shots = np.zeros((max(len(history), 1) * self._shot_tokens, self._shot_width), np.float32)
         for row, turn in enumerate(history):
-            shots[row] = turn.shot
+            shots[row * self._shot_tokens : (row + 1) * self._shot_tokens] = turn.shot
+
+        alike = self._compatibility.history_embeddings_in_state
+        state_index = index if alike else [-1] * len(ids)
         shift = REFERENCE_READOUT_SHIFT if self._compatibility.readout == "reference" else 0
-        readout_start = np.array([first_query + shift], np.int64)
-        return Prompt(np.array([ids], np.int64), history_index, masks, shots, readout_start, len(history))
+        return readouts(
+            np.array(ids, np.int64),
+            np.array([index, state_index], np.int64),
+            shots,
+            queries=range(first_query, first_query + self._shot_tokens),
+            readout_start=first_query + shift,
+            history_tokens=before if history and alike else 0,
+            history_turns=len(history),
+        )
 
     def _history_block(self, turn: PastTurn) -> list[int]:
         zero = self._compatibility.history_strengths == "zero"

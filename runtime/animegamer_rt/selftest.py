@@ -27,6 +27,7 @@ from .errors import AnimeGamerError, ConfigError
 from .events import Done, FrameReady
 from .machine import heading
 from .pipeline import open_rooms, run_turn
+from .predictor import read
 from .prompt import PastTurn, Prompter
 from .schedule import DenoisePlan
 from .script import example_script
@@ -103,13 +104,13 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray
     text = example_script(bundle.manifest.world)[0]
     prompt = prompter.write(text, [PastTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
     started = time.perf_counter()
-    prefill = engines.predictor.prefill(prompt)
-    yield "predictor_prefill.shot", prefill.shot, time.perf_counter() - started
-    yield "predictor_prefill.logits", prefill.logits, 0.0
+    prefill = read(engines.predictor, prompt)
+    yield "predictor.shot", prefill.shot, time.perf_counter() - started
+    yield "predictor.logits", prefill.logits, 0.0
     tokens = np.array([prompter.strength_ids[3], *prompter.between_slots[0]], np.int64)
     started = time.perf_counter()
     logits, _ = engines.predictor.extend(tokens, prefill.cache)
-    yield "predictor_extend.logits", logits, time.perf_counter() - started
+    yield "predictor.next_logits", logits, time.perf_counter() - started
 
     plan = DenoisePlan.from_dict(bundle.plan())
     denoising = engines.denoiser.begin(noise(*latent), shot, 10.0)

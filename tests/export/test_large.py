@@ -94,7 +94,8 @@ def answers(path: Path) -> list[np.ndarray]:
     """What a file answers to inputs drawn by a fixed seed."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     random = np.random.default_rng(7)
-    lengths = {"tokens": 240, "new_tokens": 3, "cached_tokens": 5, "history_turns": 1, "batch": 2, "channels": 3}
+    lengths = {"rows": 2, "tokens": 24, "cached_tokens": 5, "history_tokens": 2, "read_tokens": 7}
+    lengths |= {"batch": 2, "channels": 3}
     feeds = {}
     for value in session.get_inputs():
         shape = [lengths[axis] if isinstance(axis, str) else axis for axis in value.shape]

@@ -38,13 +38,12 @@ def small(pocket: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 def test_only_the_named_parts_change(pocket: Bundle, small: Bundle) -> None:
     changed = {name for name, record in small.manifest.files.items() if record != pocket.manifest.files.get(name)}
     assert changed == {
-        "predictor_prefill.onnx",
-        "predictor_extend.onnx",
+        "predictor.onnx",
         "predictor.weights",
         "denoiser.onnx",
         "denoiser.weights",
     }
-    assert small.manifest.parts["predictor_extend"].precision == "nf4"
+    assert small.manifest.parts["predictor"].precision == "nf4"
     assert small.manifest.parts["vae_first"] == pocket.manifest.parts["vae_first"]
     assert small.manifest.provenance["quantized_from"] == pocket.fingerprint
 

@@ -203,8 +203,8 @@ def test_peaks_see_every_value_that_could_overflow(source: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "kept", "quantized"),
     [
-        ("predictor_prefill", "predictor.input_resampler.0.weight", "blocks.0.attention.query.weight"),
-        ("predictor_extend", "predictor.head.weight", "blocks.0.mlp.gate.weight"),
+        ("predictor", "predictor.input_resampler.0.weight", "blocks.0.attention.query.weight"),
+        ("predictor", "predictor.head.weight", "blocks.0.mlp.gate.weight"),
         ("denoiser", "blocks.0.block.modulation.weight", "blocks.0.block.mlp_in.weight"),
         ("denoiser", "head.output.weight", "blocks.0.block.attention.output.weight"),
         ("denoiser", "denoiser.time.fc_in.weight", "blocks.0.weights.0"),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from animegamer_export.predictor import feeds, no_past
 from animegamer_export.vae import pixels
 from animegamer_rt.backends.contract import Engines, FloatArray, Frames, IntArray, Prefill
 from animegamer_rt.models.denoiser import Denoiser
@@ -14,7 +15,7 @@ from animegamer_rt.models.encoder import Encoder
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.step import DenoiserStep
 from animegamer_rt.models.vae import VaeDecoder
-from animegamer_rt.prompt import Prompt
+from animegamer_rt.readouts import Tokens
 
 
 def torch_engines(predictor: Predictor, denoiser: Denoiser, encoder: Encoder, decoder: VaeDecoder) -> Engines:
@@ -27,15 +28,16 @@ class _Predictor:
     def __init__(self, model: Predictor) -> None:
         self.model = model
 
-    def prefill(self, prompt: Prompt) -> Prefill:
-        names = ("ids", "history_index", "masks", "history_shots", "readout_start")
-        shot, logits, *cache = self.model.prefill(*(torch.from_numpy(getattr(prompt, name)) for name in names))
+    def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
+        past = no_past(self.model) if past is None else past
+        assert isinstance(past, tuple)
+        shot, logits, *cache = self.model.answer(**feeds(tokens, past))
         return Prefill(shot[0].numpy(), logits[0].numpy(), tuple(cache))
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
         assert isinstance(cache, tuple)
-        logits, *cache_after = self.model.extend(torch.from_numpy(tokens[None]), *cache)
-        return logits[0].numpy(), tuple(cache_after)
+        after = self.prefill(Tokens.text(tokens, self.model.size.shot_width), cache)
+        return after.logits, after.cache
 
 
 class _Denoiser:

@@ -24,13 +24,15 @@ from animegamer_rt.errors import BackendError, EngineStaleError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.manifest import Engine
 from animegamer_rt.pipeline import open_rooms, run_turn
-from animegamer_rt.prompt import Prompter
+from animegamer_rt.predictor import read
+from animegamer_rt.prompt import PastTurn, Prompter
 from animegamer_rt.schedule import even_plan
 from animegamer_rt.session import Session
-from animegamer_rt.state import Instruction
+from animegamer_rt.state import GameState, Instruction
 from fake_device import FakeDevice
 
-MOST = {"length": 1600, "turns": 6, "count": 4, "past": 1600, "channels": 4, "rows_count": 2}
+MOST = {"rows": 2, "tokens": 1600, "history_tokens": 1356, "read_tokens": 226, "cached_tokens": 1600, "longer": 1624}
+MOST |= {"channels": 4, "rows_count": 2}
 RANDOM = np.random.default_rng(0)
 SHOT = RANDOM.standard_normal((226, 8), dtype=np.float32)
 BUILT_FOR = {"library": "tensorrt_rtx", "version": "1.7.1.116", "arch": "sm89"}
@@ -114,13 +116,29 @@ def test_host_values_are_not_overwritten_while_the_gpu_may_read_them(bundle: Bun
 
 def test_extending_leaves_the_cache_it_was_given_and_refuses_one_whose_memory_was_taken(bundle: Bundle) -> None:
     predictor = opened(bundle)[0].predictor
-    prefill = predictor.prefill(Prompter.from_bundle(bundle).write("Mia waves.", ()))
+    prefill = predictor.prefill(Prompter.from_bundle(bundle).write("Mia waves.", ()).turn)
     logits, longer = predictor.extend(np.array([3, 4, 5]), prefill.cache)
     again, longer = predictor.extend(np.array([3, 4, 5]), prefill.cache)
     np.testing.assert_array_equal(logits, again)
     predictor.extend(np.array([6]), longer)
     with pytest.raises(BackendError, match="after a later prompt or extend"):
         predictor.extend(np.array([6]), prefill.cache)
+
+
+def test_turn_that_was_read_leaves_its_history_to_be_read_over_again(bundle: Bundle) -> None:
+    prompter, predictor = Prompter.from_bundle(bundle), opened(bundle)[0].predictor
+    past = [PastTurn("Tobo runs.", GameState(1, 2, 3, 4), SHOT.astype(np.float16))]
+    prompts = [prompter.write(text, past) for text in ("Mia waves.", "Tobo flies on a kite.")]
+    assert prompts[0].history is not None
+    history = predictor.prefill(prompts[0].history).cache
+    over = [predictor.prefill(prompt.turn, history) for prompt in prompts]
+    for found, prompt in zip(over, prompts, strict=True):
+        expected = read(ort_backend.open_engines(bundle, threads=1).predictor, prompt)
+        np.testing.assert_array_equal(found.shot, expected.shot)
+        np.testing.assert_array_equal(found.logits, expected.logits)
+    predictor.extend(np.array([6]), over[1].cache)
+    with pytest.raises(BackendError, match="after a later prompt or extend"):
+        predictor.prefill(prompts[0].turn, history)
 
 
 def test_second_part_of_an_earlier_clip_is_refused(bundle: Bundle) -> None:
@@ -140,10 +158,10 @@ def test_earlier_turn_cannot_go_on_in_the_next_ones_buffers(bundle: Bundle) -> N
 
 
 def test_prompt_longer_than_the_engine_is_refused_with_what_to_do(bundle: Bundle) -> None:
-    device = FakeDevice(MOST | {"length": 240})
+    device = FakeDevice(MOST | {"tokens": 240})
     engines = open_engines(bundle, device, tell=lambda _: None)
-    with pytest.raises(BackendError, match="larger than the engine of predictor_prefill.*--longest-prompt"):
-        engines.predictor.prefill(Prompter.from_bundle(bundle).write("Mia waves and waves. " * 9, ()))
+    with pytest.raises(BackendError, match="larger than the engine of predictor .*--longest-prompt"):
+        engines.predictor.prefill(Prompter.from_bundle(bundle).write("Mia waves and waves. " * 9, ()).turn)
 
 
 @pytest.mark.parametrize(
@@ -164,9 +182,7 @@ def test_stale_or_foreign_engine_is_refused_with_the_mending_command(
 
 def test_engine_that_was_never_built_is_named_with_the_command(bundle: Bundle) -> None:
     device = FakeDevice(MOST, arch="sm120")
-    with pytest.raises(
-        BackendError, match=r"no engine of predictor_prefill for sm120; found predictor_prefill-sm89; .*--gpu sm120"
-    ):
+    with pytest.raises(BackendError, match=r"no engine of predictor for sm120; found predictor-sm89; .*--gpu sm120"):
         open_engines(bundle, device)
 
 
@@ -178,13 +194,13 @@ def test_budget_is_told_before_anything_is_placed(bundle: Bundle) -> None:
 
 
 def test_weights_are_streamed_only_as_far_as_needed_and_the_predictors_first() -> None:
-    needs = {"predictor_prefill": Need(1000, 900), "denoiser": Need(500, 500)}
+    needs = {"predictor": Need(1000, 900), "denoiser": Need(500, 500)}
     whole = plan(needs, 100, 50, RESERVE_BYTES + 1650)
     assert whole.streamed_bytes == 0 and whole.on_gpu_bytes == 1650
     short = plan(needs, 100, 50, RESERVE_BYTES + 1400)
-    assert short.kept == {"predictor_prefill": 650, "denoiser": 500} and short.on_gpu_bytes == 1400
+    assert short.kept == {"predictor": 650, "denoiser": 500} and short.on_gpu_bytes == 1400
     least = plan(needs, 100, 50, RESERVE_BYTES + 250)
-    assert least.kept == {"predictor_prefill": 0, "denoiser": 0}
+    assert least.kept == {"predictor": 0, "denoiser": 0}
     with pytest.raises(BackendError, match="do not fit this GPU"):
         plan(needs, 100, 50, RESERVE_BYTES + 249)
 

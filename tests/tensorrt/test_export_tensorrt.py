@@ -20,6 +20,8 @@ from animegamer_rt import bundle as bundles
 from animegamer_rt.bundle import Bundle
 from animegamer_rt.chart import read_records
 from animegamer_rt.errors import BundleError, ConfigError
+from animegamer_rt.prompt import PastTurn, Prompter
+from animegamer_rt.state import GameState
 
 NETWORK = """<ir_version: 10, opset_import: ["": 23, "com.microsoft": 1]>
 block (float[1, 4, 8] x, float[1, 4, 8] kept, float[1] angle, float[1] scale)
@@ -181,13 +183,20 @@ def test_unknown_gpu_and_part_are_refused(bundle: Bundle) -> None:
 
 
 def test_profiles_hold_every_prompt_of_the_window(bundle: Bundle) -> None:
-    (prefill,), (extend,) = (command.profiles(f"predictor_{kind}", bundle) for kind in ("prefill", "extend"))
-    least, usual, most = prefill["tokens"]
-    assert 226 <= least <= usual <= most <= bundle.manifest.geometry.window_tokens
-    assert extend["cached_tokens"][2] >= most + 9
+    prompts, text = command.profiles("predictor", bundle)
+    least, usual, most = prompts["tokens"]
+    assert least <= usual <= most <= bundle.manifest.geometry.window_tokens
+    assert prompts["cached_tokens"] == (0, usual - 266, most) and text["cached_tokens"][2] >= most + 9
+    past = PastTurn("Mia waves.", GameState(1, 2, 3, 4), np.zeros((226, 8), np.float16))
+    prompt = Prompter.from_bundle(bundle).write("Tobo runs.", [past] * 2)
+    for tokens in (prompt.history, prompt.turn):
+        assert tokens is not None
+        assert tokens.ids.shape[1] <= most and prompts["rows"][0] <= len(tokens.masks) <= prompts["rows"][2]
+        assert prompts["history_tokens"][0] <= len(tokens.history_shots) <= prompts["history_tokens"][2]
+        assert prompts["read_tokens"][0] <= len(tokens.readout) <= prompts["read_tokens"][2]
     assert [ranges["batch"] for ranges in command.profiles("denoiser", bundle)] == [(2, 2, 2), (1, 1, 1)]
     with pytest.raises(ConfigError, match="longest prompt is too short"):
-        command.profiles("predictor_prefill", bundle, 100)
+        command.profiles("predictor", bundle, 100)
 
 
 def test_builder_that_is_killed_is_an_error_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,10 @@ def test_part_of_another_bundle_is_refused(bundle: Bundle) -> None:
         bundles.load(bundle.folder)
 
 
-def test_bundle_of_a_newer_format_is_refused_with_what_to_do(bundle: Bundle) -> None:
+def test_bundle_of_another_format_is_refused_with_what_to_do(bundle: Bundle) -> None:
+    fakes.with_format_version(bundle, 1)
+    with pytest.raises(BundleFormatError, match=r"older.*found format_version 1; .*build the bundle again"):
+        bundles.load(bundle.folder)
     fakes.with_format_version(bundle, 99)
     with pytest.raises(BundleFormatError, match=r"newer.*found format_version 99.*update animegamer-rt"):
         bundles.load(bundle.folder)

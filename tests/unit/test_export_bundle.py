@@ -94,10 +94,10 @@ def bundle(written: tuple[Bundle, dict[str, float]]) -> Bundle:
 
 def test_every_part_was_checked_against_its_network(written: tuple[Bundle, dict[str, float]]) -> None:
     _, errors = written
-    parts = ("predictor_prefill", "predictor_extend", "denoiser", "vae_first", "vae_next", "encoder", "image_tower")
+    parts = ("predictor", "denoiser", "vae_first", "vae_next", "encoder", "image_tower")
     assert {key.split(":")[0] for key in errors} == {*parts, "text_tower"}
     assert {"denoiser: pair", "denoiser: conditional", "denoiser: reuse"} <= set(errors)
-    assert sum(key.startswith("predictor_extend: 3 earlier turns") for key in errors) == 3
+    assert sum(key.startswith("predictor: 3 earlier turns, extend") for key in errors) == 3
 
 
 def test_the_bundle_plays_turns_with_history(bundle: Bundle) -> None:
@@ -115,7 +115,7 @@ def test_the_bundle_plays_turns_with_history(bundle: Bundle) -> None:
 def test_parts_of_one_network_share_one_file_of_weights(bundle: Bundle) -> None:
     parts = bundle.manifest.parts
     assert parts["vae_first"].data_files == parts["vae_next"].data_files == ("vae.weights",)
-    assert parts["predictor_prefill"].data_files == parts["predictor_extend"].data_files == ("predictor.weights",)
+    assert parts["predictor"].data_files == ("predictor.weights",)
     assert parts["image_tower"].data_files == ("image_tower.weights",)  # where each square of the picture lies
     weights = sum(
         weight.numel() for weight in networks(bundle.manifest.sizes["predictor"]["vocabulary"]).predictor.parameters()
@@ -142,8 +142,8 @@ def test_the_manifest_describes_the_world_and_its_sizes(bundle: Bundle) -> None:
     assert (manifest.geometry.height, manifest.geometry.width) == (32, 48)
     assert manifest.sizes["decoder"]["scale"] == 1.3
     assert manifest.parts["denoiser"].inputs["rows"] == {"dtype": "int64", "shape": ["batch"]}
-    cached = manifest.parts["predictor_extend"].outputs["next_keys"]["shape"][3]
-    assert sorted(cached.split(" + ")) == ["cached_tokens", "new_tokens"]
+    cached = manifest.parts["predictor"].outputs["next_keys"]["shape"][3]
+    assert sorted(cached.split(" + ")) == ["cached_tokens", "tokens"]
     assert bundle.default_plan == "balanced"
     for example in manifest.world.examples:
         scene = parse(example)

@@ -24,6 +24,7 @@ from animegamer_rt.errors import BackendError, BundleError, BundleFileError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.manifest import Part
 from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.predictor import read
 from animegamer_rt.prompt import PastTurn, Prompter
 from animegamer_rt.schedule import even_plan
 from animegamer_rt.session import Session
@@ -86,13 +87,16 @@ def test_denoising_leaves_the_callers_noise_and_earlier_latents_alone(bundle: Bu
 def test_predictor_extends_the_cache_of_its_prefill(bundle: Bundle) -> None:
     predictor, prompter = open_engines(bundle).predictor, Prompter.from_bundle(bundle)
     prompt = prompter.write("Mia waves.", [PastTurn("Tobo runs.", GameState(1, 2, 3, 4), SHOT.astype(np.float16))])
-    prefill = predictor.prefill(prompt)
+    prefill = read(predictor, prompt)
     assert prefill.shot.shape == (226, 8) and prefill.logits.shape == (fakes.vocabulary(),)
     logits, cache = predictor.extend(np.array([3, 4, 5]), prefill.cache)
     again, _ = predictor.extend(np.array([3, 4, 5]), prefill.cache)
     assert (logits == again).all(), "extending must not change the cache it was given"
     longer, _ = predictor.extend(np.array([6]), cache)
-    total = float(prompt.ids.sum() + 3 + 4 + 5 + 6)
+    assert prompt.history is not None
+    total = 0.5 * SHOT.astype(np.float16).sum(dtype=float) + 3 + 4 + 5 + 6
+    for part in (prompt.history, prompt.turn):
+        total += float(part.ids[0, part.history_index[-1] < 0].sum())
     np.testing.assert_allclose(longer[:3], np.cos(np.arange(3) * total * 2 * 0.01), atol=0.05)
 
 
@@ -179,19 +183,18 @@ def test_sessions_that_start_on_cuda_are_taken_and_hold_their_values_there(
     monkeypatch.setattr(Session, "io_binding", lambda session: Binding(session))
     engines = open_engines(bundle, device="cuda", threads=1)
     assert (_first_clip(engines, Prompter.from_bundle(bundle)) == expected).all()
-    assert asked == [["CUDAExecutionProvider"]] * 5 and "on cuda" in engines.device
+    assert asked == [["CUDAExecutionProvider"]] * 4 and "on cuda" in engines.device
     assert devices == {"cuda"}
     on_host = {name for name, device in placed.items() if device == "cpu"}
     assert on_host == {"shot", "logits", "frames"}
-    assert {"keys", "values", "next_keys", "next_values", "cache_00"} == placed.keys() - on_host
+    assert {"next_keys", "next_values", "cache_00"} == placed.keys() - on_host
 
 
 def _first_clip(engines: Engines, prompter: Prompter) -> np.ndarray:
     """All parts once, from fixed numbers."""
     random = np.random.default_rng(3)
     start = random.normal(size=(1, 5, 16, 2, 3)).astype(np.float32)
-    prompt = prompter.write("Mia waves.", [])
-    prefill = engines.predictor.prefill(prompt)
+    prefill = read(engines.predictor, prompter.write("Mia waves.", []))
     _, cache = engines.predictor.extend(np.array([3, 4, 5]), prefill.cache)
     engines.predictor.extend(np.array([6]), cache)
     denoising = engines.denoiser.begin(start, prefill.shot, 10.0)

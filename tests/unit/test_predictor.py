@@ -33,7 +33,7 @@ def test_each_further_choice_is_fed_the_strength_and_the_fixed_tokens(prompter: 
     added = json.loads((tmp_path / "tiny" / "added_tokens.json").read_text())
     names = {token: name for name, token in added.items()}
     fed = [[names.get(token) for token in tokens] for tokens in part.extended]
-    assert len(part.prompts) == 1, "one prefill serves both read-outs"
+    assert len(part.read) == 1, "one run serves both read-outs"
     assert [tokens[1:] for tokens in fed] == [["</ML>", "<SC>"], ["</SC>", "<ET>"], ["</ET>", "<ST>"]]
     assert [tokens[0] for tokens in fed] == ["<Strength_5>", "<Strength_-3>", "<Strength_0>"]
 
@@ -72,3 +72,30 @@ def test_same_history_gives_the_same_prediction(prompter: Prompter) -> None:
     assert (first.shot == second.shot).all() and first.game_state == second.game_state
     assert first.history_turns == 1
     assert not (first.shot == predictor.predict([], WAVE).shot).all()
+
+
+def test_history_is_read_apart_and_says_nothing_of_the_instruction(prompter: Prompter) -> None:
+    part = fakes.FakePredictor()
+    history = [PastTurn("Tobo runs.", GameState(1, 0, 0, 0), np.ones((226, 8), np.float16))]
+    for text in ("Mia waves.", "Tobo flies on a kite."):
+        Predictor(part, prompter).predict(history, Instruction(text))
+    assert len(part.read) == 4
+    for field in ("ids", "history_index", "history_shots", "masks"):
+        assert (getattr(part.read[0], field) == getattr(part.read[2], field)).all()
+    assert part.read[1].ids.shape != part.read[3].ids.shape
+
+
+def test_prepared_history_is_read_once_and_changes_nothing(prompter: Prompter) -> None:
+    history = [PastTurn("Tobo runs.", GameState(1, 0, 0, 0), np.ones((226, 8), np.float16))]
+    other = [PastTurn("Tobo runs.", GameState(1, 0, 0, 0), np.zeros((226, 8), np.float16))]
+    expected = Predictor(fakes.FakePredictor(), prompter).predict(history, WAVE)
+    for prepared, runs in ((history, 2), (other, 3), ([], 2)):
+        part = fakes.FakePredictor()
+        predictor = Predictor(part, prompter)
+        predictor.prepare(prepared)
+        predictor.prepare(prepared)
+        found = predictor.predict(history, WAVE)
+        assert (found.shot == expected.shot).all() and found.game_state == expected.game_state
+        assert len(part.read) == runs
+        predictor.predict(history, WAVE)
+        assert len(part.read) == runs + 2, "what was prepared serves one prediction"

@@ -13,6 +13,7 @@ import fakes
 from animegamer_rt.errors import BundleFileError, InstructionError
 from animegamer_rt.manifest import REFERENCE, Compatibility
 from animegamer_rt.prompt import PastTurn, Prompter
+from animegamer_rt.readouts import Prompt
 from animegamer_rt.state import GameState
 
 # The published ids of the added tokens.
@@ -46,17 +47,17 @@ def past(text: str, *strengths: int) -> PastTurn:
 def test_first_turn_is_the_published_template(files: tuple[Path, Path]) -> None:
     writer = prompter(files)
     words = writer.words(WAVE)
-    ids = writer.write(WAVE, []).ids[0].tolist()
+    ids = whole(writer.write(WAVE, []))
     assert ids == [1, 32282, *words, 32256, 32260, *QUERIES, 32261, 32257, 32274]
 
 
 def test_history_turn_keeps_the_doubled_closing_tag(files: tuple[Path, Path]) -> None:
     writer = prompter(files)
-    ids = writer.write(RUN, [past(WAVE, 4, -1, 2, 0)]).ids[0].tolist()
+    ids = whole(writer.write(RUN, [past(WAVE, 4, -1, 2, 0)]))
     block = [32282, *writer.words(WAVE), 32256, 32260, *QUERIES, 32261, 32257]
     world = [32274, 32271, 32275, 32276, 32266, 32277, 32278, 32269, 32279, 32280, 32267, 32281, 32281, 32283]
     assert len(world) == 14
-    assert ids == [1, *block, *world, *writer.write(RUN, []).ids[0].tolist()[1:]]
+    assert ids == [1, *block, *world, *whole(writer.write(RUN, []))[1:]]
 
 
 def test_text_after_the_turn_tag_has_no_space_mark(files: tuple[Path, Path]) -> None:
@@ -79,51 +80,72 @@ def test_any_script_is_written_without_unknown_tokens(files: tuple[Path, Path], 
     assert sentencepiece.SentencePieceProcessor(model_proto=fakes.tokenizer_model()).decode(words) == text
 
 
-def test_shot_row_opens_the_current_queries_only_and_state_row_is_causal(files: tuple[Path, Path]) -> None:
+def whole(prompt: Prompt) -> list[int]:
+    """All ids, the history's first."""
+    return [token for run in prompt.runs for token in run.ids[0].tolist()]
+
+
+@pytest.mark.parametrize("history_turns", [0, 2])
+def test_queries_see_each_other_for_the_shot_and_all_else_is_causal(
+    files: tuple[Path, Path], history_turns: int
+) -> None:
+    prompt = prompter(files).write(RUN, [past(WAVE, 1, 0, 0, 0)] * history_turns)
+    turn, causal = prompt.turn, np.tri(prompt.turn.ids.shape[1], dtype=bool)
+    assert turn.ids[0, turn.readout].tolist() == QUERIES
+    assert (turn.masks[1] == causal).all()
+    first, last = turn.readout[[0, -1]]
+    assert turn.masks[0, first : last + 1, first : last + 1].all()
+    changed = turn.masks[0] != causal
+    assert changed.sum() == 226 * 225 // 2 == changed[first : last + 1, first : last + 1].sum()
+
+
+def test_history_is_one_causal_row_and_the_turn_has_two(files: tuple[Path, Path]) -> None:
     prompt = prompter(files).write(RUN, [past(WAVE, 1, 0, 0, 0)])
-    length, first = prompt.ids.shape[1], int(prompt.readout_start[0])
-    causal = np.tri(length, dtype=bool)
-    assert (prompt.masks[1] == causal).all()
-    assert prompt.masks[0, first : first + 226, first : first + 226].all()
-    changed = prompt.masks[0] != causal
-    assert changed.sum() == 226 * 225 // 2
-    assert changed[first : first + 226, first : first + 226].sum() == changed.sum()
+    assert prompt.history is not None
+    length = prompt.history.ids.shape[1]
+    assert (prompt.history.masks == np.tri(length, dtype=bool)[None]).all()
+    assert len(prompt.turn.masks) == len(prompt.turn.history_index) == 2
+    assert prompt.turn.ids[0, 0] == PUBLISHED["<TURN>"], "all before the turn is known before the instruction"
 
 
 def test_shots_are_injected_at_the_history_queries(files: tuple[Path, Path]) -> None:
     prompt = prompter(files).write(RUN, [past(WAVE, 1, 0, 0, 0), past(RUN, 1, 0, 0, 0)])
-    is_query = np.isin(prompt.ids[0], QUERIES)
-    is_query[int(prompt.readout_start[0]) :] = False
-    for row in prompt.history_index:
-        assert (row[is_query] == np.arange(2 * 226)).all()
-        assert (row[~is_query] == -1).all()
-    assert prompt.history_shots.shape == (2, 226, 8) and prompt.history_shots.dtype == np.float32
+    history = prompt.history
+    assert history is not None
+    is_query = np.isin(history.ids[0], QUERIES)
+    assert (history.history_index[0, is_query] == np.arange(2 * 226)).all()
+    assert (history.history_index[0, ~is_query] == -1).all() and (prompt.turn.history_index == -1).all()
+    assert history.history_shots.shape == (2 * 226, 8) and history.history_shots.dtype == np.float32
+    assert (history.history_shots == 0.5).all()
 
 
-def test_first_turn_has_one_unused_shot_of_zeros(files: tuple[Path, Path]) -> None:
+def test_first_turn_has_no_history_apart_and_no_shots(files: tuple[Path, Path]) -> None:
     prompt = prompter(files).write(RUN, [])
-    assert prompt.history_shots.shape == (1, 226, 8) and not prompt.history_shots.any()
-    assert (prompt.history_index == -1).all()
+    assert prompt.history is None and prompt.turn.history_shots.shape == (1, 8) and not prompt.turn.history_shots.any()
+    assert (prompt.turn.history_index == -1).all()
 
 
 def test_reference_compatibility_shifts_the_readout_and_hides_history_from_the_state(files: tuple[Path, Path]) -> None:
     history = [past(WAVE, 4, -1, 2, 3)]
     ours = prompter(files).write(RUN, history)
     theirs = Prompter(*files, REFERENCE, 8, 4096).write(RUN, history)
-    assert theirs.readout_start[0] == ours.readout_start[0] + 3
-    assert theirs.readout_start[0] + 226 == theirs.ids.shape[1]
-    assert (theirs.history_index[1] == -1).all() and (theirs.history_index[0] >= 0).any()
-    strengths = [token for token in theirs.ids[0].tolist() if 32262 <= token <= 32272]
+    assert theirs.history is None, "the read-outs differ from the first earlier shot on"
+    assert ours.history is not None
+    assert (theirs.turn.readout == ours.turn.readout + 3 + ours.history.ids.shape[1]).all()
+    assert theirs.turn.readout[-1] == len(whole(theirs)) - 1
+    assert (theirs.turn.history_index[1] == -1).all() and (theirs.turn.history_index[0] >= 0).sum() == 226
+    assert len(theirs.turn.history_shots) == 226
+    strengths = [token for token in whole(theirs) if 32262 <= token <= 32272]
     assert strengths == [PUBLISHED["<Strength_0>"]] * 4
 
 
 def test_oldest_turns_leave_until_the_prompt_fits_the_window(files: tuple[Path, Path]) -> None:
     history = [past(WAVE, level, 0, 0, 0) for level in (1, 2, 3)]
-    whole = prompter(files).write(RUN, history)
-    assert whole.history_turns == 3
-    smaller = prompter(files, whole.ids.shape[1] - 1).write(RUN, history)
+    all_three = prompter(files).write(RUN, history)
+    assert all_three.history_turns == 3
+    smaller = prompter(files, len(whole(all_three)) - 1).write(RUN, history)
     assert smaller.history_turns == 2
-    assert (smaller.ids == prompter(files).write(RUN, history[1:]).ids).all()
+    assert whole(smaller) == whole(prompter(files).write(RUN, history[1:]))
 
 
 def test_instruction_that_does_not_fit_even_alone_is_refused(files: tuple[Path, Path]) -> None:

@@ -36,9 +36,9 @@ def test_sound_engines_pass_and_the_report_has_parts_turns_and_machine(
     written = report(out)
     assert written["passed"] and written["machine"] and written["bundle"]["fingerprint"] == bundle.fingerprint
     assert [row["output"].split(".")[0] for row in written["parts"]] == [
-        "predictor_prefill",
-        "predictor_prefill",
-        "predictor_extend",
+        "predictor",
+        "predictor",
+        "predictor",
         "denoiser",
         "vae_first",
         "vae_next",

@@ -65,7 +65,7 @@ def test_window_of_zero_sends_no_history(bundle: Bundle) -> None:
     predictor = fakes.FakePredictor()
     rooms = open_rooms(bundle, fakes.fake_engines(predictor))
     played(rooms, 3, history_turns=0)
-    assert all((prompt.history_index == -1).all() for prompt in predictor.prompts)
+    assert all((tokens.history_index == -1).all() for tokens in predictor.read)
 
 
 def test_hundred_turns_are_no_limit(rooms: Rooms) -> None:

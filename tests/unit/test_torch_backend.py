@@ -29,7 +29,7 @@ from animegamer_rt.state import Instruction
 from animegamer_rt.worker import __main__ as worker
 
 PSNR_DB = 45.0
-TOLERANCES = {"predictor_prefill": 1e-5, "predictor_extend": 1e-5, "denoiser": 1e-4}
+TOLERANCES = {"predictor": 1e-5, "denoiser": 1e-4}
 """Largest absolute errors, MODEL.md section 7 (four steps of the sampler); frames may differ by one of 255."""
 
 

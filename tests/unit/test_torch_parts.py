@@ -30,7 +30,8 @@ from animegamer_rt.models.denoiser import Block, Denoiser, DenoiserSize
 from animegamer_rt.models.encoder import Encoder, EncoderSize
 from animegamer_rt.models.predictor import Predictor, PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
-from animegamer_rt.prompt import Prompt
+from animegamer_rt.predictor import read
+from animegamer_rt.readouts import Prompt
 from animegamer_rt.schedule import DenoisePlan, build_plan, even_timesteps
 from animegamer_rt.state import MOTION_TABLES
 from torch_tape import TapePlace
@@ -96,8 +97,7 @@ def engines(place: Place | None = None, whole_turns: int = 0, plan: DenoisePlan 
 def prompt(history_turns: int, words: int = 5, seed: int = 0) -> Prompt:
     with torch.device("meta"):
         network = Predictor(PREDICTOR)
-    arrays = [part.numpy() for part in example_prompt(network, history_turns, words, seed)]
-    return Prompt(*arrays, history_turns)
+    return example_prompt(network, history_turns, words, seed)
 
 
 def noise(*shape: int) -> np.ndarray:
@@ -106,7 +106,7 @@ def noise(*shape: int) -> np.ndarray:
 
 def answers(part: Engines, given: Prompt, feeds: Sequence[list[int]] = ((5, 6, 7), (8, 9, 10), (11, 12, 13))) -> list:
     """Shot and all four logits."""
-    prefill = part.predictor.prefill(given)
+    prefill = read(part.predictor, given)
     found, cache = [prefill.shot, prefill.logits], prefill.cache
     for tokens in feeds:
         logits, cache = part.predictor.extend(np.array(tokens, np.int64), cache)
@@ -159,7 +159,7 @@ def test_one_part_answers_prompts_of_any_length_one_after_the_other() -> None:
 
 def test_older_cache_can_be_gone_on_from_until_it_is_written_over() -> None:
     part = engines().predictor
-    prefill = part.prefill(prompt(0))
+    prefill = part.prefill(prompt(0).turn)
     tokens, others = np.array([1, 2, 3]), np.array([4, 5, 6])
     first, after_first = part.extend(tokens, prefill.cache)
     part.extend(others, after_first)
@@ -167,7 +167,7 @@ def test_older_cache_can_be_gone_on_from_until_it_is_written_over() -> None:
     np.testing.assert_array_equal(again, first)
     with pytest.raises(BackendError, match="used after a later prompt or extend had taken its memory"):
         part.extend(others, after_first)
-    part.prefill(prompt(0, seed=1))
+    part.prefill(prompt(0, seed=1).turn)
     with pytest.raises(BackendError, match="used after a later prompt"):
         part.extend(tokens, prefill.cache)
 
@@ -175,8 +175,8 @@ def test_older_cache_can_be_gone_on_from_until_it_is_written_over() -> None:
 def test_prompt_or_answer_beyond_the_cache_is_refused() -> None:
     part = engines().predictor
     with pytest.raises(BackendError, match=r"more tokens than the cache has places; found 940; expected at most 784"):
-        part.prefill(prompt(3))
-    cache = part.prefill(prompt(0)).cache
+        read(part, prompt(3))
+    cache = part.prefill(prompt(0).turn).cache
     with pytest.raises(BackendError, match="too many tokens at once; found 65; expected at most 64"):
         part.extend(np.zeros(ANSWER_TOKENS + 1, np.int64), cache)
 

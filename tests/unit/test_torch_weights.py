@@ -27,7 +27,7 @@ PREDICTOR = PredictorSize(hidden=32, layers=2, heads=2, kv_heads=2, mlp=32, voca
 DENOISER = DenoiserSize(hidden=32, layers=2, heads=2, time_width=16, latent_height=4, latent_width=6)
 ENCODER = EncoderSize(text_width=32, image_width=32, hidden=32)
 VAE = VaeSize(channels=8, multipliers=(1, 1, 2), res_blocks=0, norm_groups=2)
-PARTS = {"predictor": "predictor_prefill", "denoiser": "denoiser", "encoder": "encoder", "vae": "vae_first"}
+PARTS = {"predictor": "predictor", "denoiser": "denoiser", "encoder": "encoder", "vae": "vae_first"}
 MAKE: dict[str, Callable[[], nn.Module]] = {
     "predictor": lambda: Predictor(PREDICTOR),
     "denoiser": lambda: Denoiser(DENOISER),

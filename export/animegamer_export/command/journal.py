@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from animegamer_rt.bundle import MANIFEST, UNFINISHED
+from animegamer_rt.manifest import FORMAT_VERSION
 
-FORMAT = 1
+FORMAT = FORMAT_VERSION
+"""A bundle of another format is made again, every part of it."""
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from animegamer_export import predictor as predictor_room
 from animegamer_export import vae as vae_room
 from animegamer_export.denoiser import AttentionForm, StepGraph, denoiser_graph
 from animegamer_export.onnx_file import Graph
-from animegamer_export.predictor import predictor_graphs
+from animegamer_export.predictor import predictor_graph
 from animegamer_export.vae import VaeGraph, vae_graphs
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
 from animegamer_rt.models.encoder import Encoder, EncoderSize
@@ -52,13 +52,13 @@ class LargePart:
 
 
 def predictor_part(size: PredictorSize, weights: Weights) -> LargePart:
-    """Prefill and extend over the weights of `Predictor`."""
-    graphs = predictor_graphs(stand_in(lambda: Predictor(size)))
+    """The predictor's one graph over the weights of `Predictor`."""
+    graph = predictor_graph(stand_in(lambda: Predictor(size)))
 
     def value(name: str) -> Tensor:
         return weights.merged(name.removeprefix("predictor."), torch.float32)
 
-    return LargePart(graphs, predictor_room.WEIGHTS, value)
+    return LargePart([graph], predictor_room.WEIGHTS, value)
 
 
 def denoiser_part(

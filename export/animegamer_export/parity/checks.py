@@ -18,7 +18,8 @@ VAE = 1e-4
 PREDICTOR = 1e-5
 ENCODER = 1e-6
 # With the low-rank factors merged into the weights each weight moves by half a unit in the last place; the published
-# 1e-5 is for factors kept apart. Recorded values are themselves 1e-5 away from the same network in float64.
+# 1e-5 is for factors kept apart and each read-out run alone; as played, sums have another order. Recorded values are
+# themselves 1e-5 away from the same network in float64.
 PREDICTOR_MERGED = 1e-4
 # Copies and closed formulas, rounded to float32.
 SCHEDULE = 1e-6

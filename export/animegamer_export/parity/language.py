@@ -17,8 +17,10 @@ from animegamer_export.checkpoints.files import open_tensors
 from animegamer_export.checkpoints.recipe import Recipe
 from animegamer_export.parity.checks import PREDICTOR, PREDICTOR_MERGED, SCHEDULE, Check, compare, count_differences
 from animegamer_export.parity.fixtures import FixtureSet, Folder
+from animegamer_export.predictor import Answer, feeds, no_past, read
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.predictor import Predictor, PredictorSize
+from animegamer_rt.readouts import Prompt, Tokens, readouts
 
 FRAME_TOKENS = [f"<frame_{number:05d}>" for number in range(256)]
 FRAME_OPEN, FRAME_CLOSE = "<frame>", "</frame>"
@@ -27,7 +29,6 @@ ORIGINAL_IDS = {token: 32000 + number for number, token in enumerate(FRAME_TOKEN
     FRAME_OPEN: 32260,
     FRAME_CLOSE: 32261,
 }
-ROW_SHOT, ROW_STATE = 0, 1
 
 
 class LowRankLinear(nn.Module):
@@ -118,7 +119,11 @@ class FrameTokenScores:
 
 
 def check_predictor(folder: Folder, fixture: FixtureSet) -> list[Check]:
-    """Masks, embeddings, both read-outs and both texts, with the factors apart and merged."""
+    """Masks, embeddings, both read-outs and both texts: as the reference computes them, and as they are played.
+
+    The first keeps the factors apart and runs each read-out by itself; the second has them merged and reads
+    the history once for both, which is another order of operations.
+    """
     weights = folder.parent(fixture, "mllm_weights")
     scores = FrameTokenScores(weights, fixture)
     prompt = _Prompt(fixture)
@@ -128,13 +133,14 @@ def check_predictor(folder: Folder, fixture: FixtureSet) -> list[Check]:
         count_differences("query places", prompt.queries.tolist(), fixture.tensor("ids_gen_mask")[0].tolist()),
     ]
     for kind, predictor in predictors(folder, fixture).items():
-        tolerance = PREDICTOR if kind == "factors apart" else PREDICTOR_MERGED
-        variant = "" if kind == "factors apart" else kind
-        checks += [replace(check, variant=variant) for check in _check(predictor, prompt, scores, tolerance)]
+        played = kind == "factors merged"
+        variant = kind if played else ""
+        checks += [replace(check, variant=variant) for check in _check(predictor, prompt, scores, played)]
     return checks
 
 
-def _check(predictor: Predictor, prompt: _Prompt, scores: FrameTokenScores, tolerance: float) -> list[Check]:
+def _check(predictor: Predictor, prompt: _Prompt, scores: FrameTokenScores, played: bool) -> list[Check]:
+    tolerance = PREDICTOR_MERGED if played else PREDICTOR
     fixture, ids = prompt.fixture, prompt.ids
     index = prompt.history_index
     embeddings = predictor.embed(ids, index[None], prompt.shots)
@@ -144,16 +150,17 @@ def _check(predictor: Predictor, prompt: _Prompt, scores: FrameTokenScores, tole
         compare("last hidden states", hidden, fixture.tensor("last_hidden"), tolerance),
         compare("last logits", predictor.head(hidden[:, -1]), fixture.tensor("last_logits"), tolerance),
     ]
-    masks = torch.stack([prompt.open_mask, prompt.causal_mask])
     starts = {"output": ids.shape[1] - predictor.size.shot_tokens, "output_at_query_positions": prompt.first_query}
     ignored = torch.full_like(index, -1)
     for variant, state_index in (("reference", ignored), ("embeds_honoured", index)):
         for key, start in starts.items():
-            shot, logits, keys, values = predictor.prefill(
-                ids, torch.stack([index, state_index]), masks, prompt.shots, torch.tensor([start])
+            answer = (
+                read(predictor, prompt.played(state_index, start))
+                if played
+                else _read_apart(predictor, prompt, state_index, start)
             )
-            checks.append(compare(f"shot ({key})", shot, fixture.tensor(key), tolerance))
-        text, raw = _greedy(predictor, logits, keys, values, int(ids[0, -1]), scores, fixture, variant)
+            checks.append(compare(f"shot ({key})", answer[0], fixture.tensor(key), tolerance))
+        text, raw = _greedy(predictor, answer, int(ids[0, -1]), scores, fixture, variant)
         checks += [
             count_differences(f"text ({variant})", text, fixture.tensor(f"text_ids_{variant}").tolist()),
             count_differences(
@@ -165,15 +172,17 @@ def _check(predictor: Predictor, prompt: _Prompt, scores: FrameTokenScores, tole
     return checks
 
 
+def _read_apart(predictor: Predictor, prompt: _Prompt, state_index: Tensor, start: int) -> Answer:
+    """Each read-out in a run of its own."""
+    shot_row = prompt.row(prompt.history_index, prompt.open_mask, start)
+    state_row = prompt.row(state_index, prompt.causal_mask, start)
+    shot, *_ = predictor.answer(**feeds(shot_row, no_past(predictor)))
+    _, logits, keys, values = predictor.answer(**feeds(state_row, no_past(predictor)))
+    return shot, logits, keys, values
+
+
 def _greedy(
-    predictor: Predictor,
-    logits: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    last: int,
-    scores: FrameTokenScores,
-    fixture: FixtureSet,
-    variant: str,
+    predictor: Predictor, answer: Answer, last: int, scores: FrameTokenScores, fixture: FixtureSet, variant: str
 ) -> tuple[list[int], Tensor]:
     """As many free-running greedy tokens as were recorded, and the logits that each was chosen from."""
     text: list[int] = []
@@ -181,8 +190,10 @@ def _greedy(
     count = len(fixture.tensor(f"text_ids_{variant}"))
     while len(text) < count:
         if text:
-            logits, keys, values = predictor.extend(torch.tensor([[last]]), keys, values)
-        scored = scores.apply(logits, last)
+            _, _, keys, values = answer
+            following = Tokens.text(np.array([last]), predictor.size.shot_width)
+            answer = predictor.answer(**feeds(following, (keys, values)))
+        scored = scores.apply(answer[1], last)
         last = int(scored.argmax())
         text.append(last)
         seen.append(scored)
@@ -207,7 +218,30 @@ class _Prompt:
         history = fixture.tensor("ids_cmp_mask")[0]
         self.history_index = torch.full((length,), -1, dtype=torch.long)
         self.history_index[history] = torch.arange(int(history.sum()))
-        self.shots = fixture.tensor("video_embeds")[0]
+        self.shots = fixture.tensor("video_embeds")[0].flatten(0, -2)
+        self.history_tokens = int(history.nonzero()[-1]) + 1 if history.any() else 0
+
+    def row(self, history_index: Tensor, mask: Tensor, readout_start: int) -> Tokens:
+        """One read-out alone."""
+        plain = Tokens.text(self.ids[0].numpy(), self.shots.shape[-1])
+        return replace(
+            plain,
+            history_index=history_index[None].numpy(),
+            masks=mask[None].numpy(),
+            history_shots=self.shots.numpy(),
+            readout=np.arange(readout_start, readout_start + int(self.queries.sum())),
+        )
+
+    def played(self, state_index: Tensor, readout_start: int) -> Prompt:
+        """Both read-outs as they are played: the history apart where the state sees what the shot sees."""
+        return readouts(
+            self.ids[0].numpy(),
+            torch.stack([self.history_index, state_index]).numpy(),
+            self.shots.numpy(),
+            queries=range(self.first_query, self.first_query + int(self.queries.sum())),
+            readout_start=readout_start,
+            history_tokens=self.history_tokens if torch.equal(state_index, self.history_index) else 0,
+        )
 
     def original_ids(self, weights: FixtureSet) -> list[int]:
         """The prompt in the ids of the full vocabulary."""

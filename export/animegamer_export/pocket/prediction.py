@@ -17,8 +17,10 @@ from torch.optim.swa_utils import AveragedModel
 
 from animegamer_export.pocket.recipe import Phase
 from animegamer_export.pocket.training import Optimisers, autocast, device_of
+from animegamer_export.predictor import read
 from animegamer_rt.models.predictor import Predictor
-from animegamer_rt.prompt import PastTurn, Prompt, Prompter
+from animegamer_rt.prompt import PastTurn, Prompter
+from animegamer_rt.readouts import Prompt
 from animegamer_rt.state import GameState
 
 STATE_WEIGHT = 0.4
@@ -127,31 +129,43 @@ def _collate(
     examples: Sequence[tuple[Prompt, list[int], tuple[int, int, int, int]]], count: int, device: torch.device
 ) -> _Batch:
     """First all shot rows, then all state rows; padded at the end, where a causal mask never looks."""
-    length = max(prompt.ids.shape[1] + len(answer) for prompt, answer, _ in examples)
+    length = max(sum(run.ids.shape[1] for run in prompt.runs) + len(answer) for prompt, answer, _ in examples)
     ids = np.zeros((2 * count, length), np.int64)
     index = np.full((2 * count, length), -1, np.int64)
     masks = np.broadcast_to(np.tri(length, dtype=np.bool_), (2 * count, length, length)).copy()
     choices = np.zeros((count, STRENGTH_CHOICES), np.int64)
     chosen = np.zeros((count, STRENGTH_CHOICES), np.int64)
-    shots, readouts, first_row = [], [], 0
+    shots: list[np.ndarray] = []
+    starts, first_row = [], 0
     for i, (prompt, answer, _) in enumerate(examples):
-        size = prompt.ids.shape[1]
-        for row, which in ((i, 0), (count + i, 1)):
-            ids[row, :size] = prompt.ids[0]
-            injected = prompt.history_index[which]
+        for row, (written, injected, allowed) in zip((i, count + i), _rows(prompt), strict=True):
+            size = len(written)
+            ids[row, :size] = written
             index[row, :size] = np.where(injected >= 0, injected + first_row, -1)
-        masks[i, :size, :size] = prompt.masks[0]
+            masks[row, :size, :size] = allowed
         ids[count + i, size : size + len(answer)] = answer
         places = size - 1 + np.arange(STRENGTH_CHOICES) * 3  # a strength and two fixed tokens a slot
         choices[i], chosen[i] = places, np.asarray(answer)[::3]
-        shots.append(prompt.history_shots)
-        first_row += prompt.history_shots.shape[0] * prompt.history_shots.shape[1]
-        readouts.append(int(prompt.readout_start[0]))
+        shots.append(prompt.runs[0].history_shots)
+        first_row += len(shots[-1])
+        starts.append(size - prompt.turn.ids.shape[1] + int(prompt.turn.readout[0]))
     arrays = (
         torch.from_numpy(array).to(device) for array in (ids, index, masks, np.concatenate(shots), choices, chosen)
     )
     tokens, injected_at, mask, history, choice_places, chosen_strengths = arrays
-    return _Batch(tokens, injected_at, mask, history, readouts, choice_places, chosen_strengths)
+    return _Batch(tokens, injected_at, mask, history, starts, choice_places, chosen_strengths)
+
+
+def _rows(prompt: Prompt) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Ids [L], history index [L] and mask [L, L] of the shot's read-out and of the state's, each whole."""
+    ids, rows = np.concatenate([run.ids[0] for run in prompt.runs]), []
+    for row in range(2):
+        index = np.concatenate([run.history_index[min(row, len(run.history_index) - 1)] for run in prompt.runs])
+        mask = np.tri(len(ids), dtype=np.bool_)
+        before = len(ids) - prompt.turn.ids.shape[1]
+        mask[before:, before:] = prompt.turn.masks[row]
+        rows.append((ids, index, mask))
+    return rows
 
 
 @torch.no_grad()
@@ -163,7 +177,6 @@ def predict_games(
     Returns shots float16 [len(games) * turns, 226, D] and the share of turns whose first strength was right.
     """
     predictor.eval()
-    device = device_of(predictor)
     shots = np.empty((len(games) * turns.turns, *turns.shots.shape[1:]), np.float16)
     right = 0
     for at, game in enumerate(games):
@@ -172,8 +185,7 @@ def predict_games(
             row = game * turns.turns + turn
             state = GameState(*turns.states[row])
             prompt = prompter.write(turns.instructions[row], past[-history_turns:] if history_turns else [])
-            arrays = (prompt.ids, prompt.history_index, prompt.masks, prompt.history_shots, prompt.readout_start)
-            shot, logits, _, _ = predictor.prefill(*(torch.from_numpy(array).to(device) for array in arrays))
+            shot, logits, _, _ = read(predictor, prompt)
             shots[at * turns.turns + turn] = shot[0].half().cpu().numpy()
             allowed = logits[0, list(prompter.strength_ids)]
             right += int(allowed.argmax()) - 5 == state.motion_level

@@ -31,7 +31,7 @@ CALIBRATION_SEED = 1000
 
 
 def part_names(bundle: Bundle, name: str) -> list[str]:
-    """The parts of one of the four words: "predictor" is prefill and extend. Raises ConfigError for none."""
+    """The parts of one of the four words: "vae" is first and next. Raises ConfigError for none."""
     found = [part for part in bundle.manifest.parts if part == name or part.startswith(name + "_")]
     if not found:
         words = sorted({part.partition("_")[0] for part in bundle.manifest.parts})

@@ -17,7 +17,7 @@ from animegamer_export.open_graph import open_graph
 from animegamer_export.parity.diffusion import networks
 from animegamer_export.parity.fixtures import open_folder
 from animegamer_export.parity.language import predictors
-from animegamer_export.predictor import PREFILL_INPUTS, PREFILL_OUTPUTS, example_prompt, export_predictor
+from animegamer_export.predictor import example_prompt, export_predictor, feeds, read
 from animegamer_export.quantize.blocks import relative_error
 from animegamer_export.quantize.calibrate import Feeds, activations
 from animegamer_export.quantize.graph import matrices
@@ -27,6 +27,7 @@ from animegamer_export.quantize.smooth import ranges
 from animegamer_export.quantize.turns import open_plain
 from animegamer_export.quantize.weights import rewrite, weight_of
 from animegamer_rt.models.step import DenoiserStep
+from animegamer_rt.readouts import Prompt
 
 PREDICTOR, DENOISER = "mllm_1turn_a", "dit_step_a"
 # Blocks of 32: the tiny networks' widths are no multiples of 64.
@@ -41,11 +42,14 @@ def golden_rows(folder: Path) -> Iterator[dict[str, Any]]:
     sets = open_folder(folder)
     predictor = predictors(sets, sets.sets[PREDICTOR])["factors merged"]
     prompt = example_prompt(predictor, history_turns=2)
-    shot = dict(zip(PREFILL_OUTPUTS, predictor.prefill(*prompt), strict=True))["shot"]
-    runs = [{name: value.numpy() for name, value in zip(PREFILL_INPUTS, prompt, strict=True)}]
+    assert prompt.history is not None
+    past = read(predictor, Prompt(None, prompt.history, 2))[2:]
+    given = feeds(prompt.turn, past)
+    shot = predictor.answer(**given)[0]
+    runs = [{name: value.numpy() for name, value in given.items()}]
     with tempfile.TemporaryDirectory() as work:
         export_predictor(predictor, Path(work), "fp32")
-        source = Path(work) / "predictor_prefill.onnx"
+        source = Path(work) / "predictor.onnx"
         yield from _rows("predictor", source, PREDICTOR_SCHEMES, runs, runs, "shot", [shot])
     denoiser, encoder = networks(sets, sets.sets[DENOISER])
     reference = DenoiserStep(denoiser, encoder.unconditional()).eval()

@@ -27,7 +27,7 @@ KEPT: Mapping[str, str] = MappingProxyType(
 
 
 def keep_rule(part: str) -> Callable[[str], bool]:
-    """The rule of a part ("denoiser", "predictor_prefill", ..); a part of another name keeps nothing."""
+    """The rule of a part ("denoiser", "vae_first", ..); a part of another name keeps nothing."""
     for name, pattern in KEPT.items():
         if part == name or part.startswith(name + "_"):
             return lambda weight, found=re.compile(pattern): found.search(weight) is not None  # type: ignore[misc]

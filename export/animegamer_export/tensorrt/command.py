@@ -35,7 +35,9 @@ DATA_CENTRE_ARCHES = ("sm90", "sm100", "sm103")
 WORDS_A_TURN = 40
 """Tokens of a turn besides its shot, generously: an instruction of two lines, the tags and the four strengths."""
 NEW_TOKENS = (1, 3, 8)
-"""`extend` is given a strength and two tags; a little more for other templates."""
+"""Text after a prompt is a strength and two tags; a little more for other templates."""
+TEXTS = 3
+"""So often is text put after a prompt."""
 CHANNELS = (3, 3, 4)
 DEFAULT_RESULTS = Path("benchmarks/results/tensorrt-build.json")
 
@@ -76,20 +78,28 @@ def run(options: Options) -> int:
 
 
 def profiles(part: str, bundle: Bundle, longest_prompt: int | None = None) -> tuple[Ranges, ...]:
-    """The optimisation profiles of a part. The denoiser has one a kind of step: 0 is the pair, 1 a single row."""
+    """The optimisation profiles of a part.
+
+    The predictor has one for prompts (0) and one for the text after them (1); the denoiser one a kind of step: 0 is the
+    pair, 1 a single row.
+    """
     geometry, turns = bundle.manifest.geometry, bundle.manifest.compatibility.history_turns
     turn = geometry.shot_tokens + WORDS_A_TURN
     longest = longest_prompt or min(geometry.window_tokens, 2 * (turns + 1) * turn)
     usual, shortest = min(longest, (turns + 1) * turn), geometry.shot_tokens
     if longest < turn:
         raise ConfigError("the longest prompt is too short", found=longest, expected=f"{turn} tokens or more")
-    if part == "predictor_prefill":
-        most = max(1, longest // shortest)
-        return ({"tokens": (shortest, usual, longest), "history_turns": (1, min(most, max(1, turns)), most)},)
-    if part == "predictor_extend":
-        # Three extends follow a prefill.
-        cached = (shortest, usual, longest + 3 * NEW_TOKENS[2])
-        return ({"new_tokens": NEW_TOKENS, "cached_tokens": cached},)
+    if part == "predictor":
+        shots, after = max(1, longest // shortest), longest + TEXTS * NEW_TOKENS[2]
+        prompts: Ranges = {
+            "rows": (1, 2, 2),
+            "tokens": (1, usual, longest),
+            "history_tokens": (1, max(1, min(shots, turns) * shortest), shots * shortest),
+            "read_tokens": (1, shortest, shortest),
+            "cached_tokens": (0, max(0, usual - turn), longest),
+        }
+        text: Ranges = {"rows": (1, 1, 1), "tokens": NEW_TOKENS, "cached_tokens": (1, usual, after)}
+        return prompts, {**text, "history_tokens": (1, 1, 1), "read_tokens": (1, 1, 1)}
     if part == "denoiser":
         return {"batch": (2, 2, 2)}, {"batch": (1, 1, 1)}
     return ({"channels": CHANNELS},) if part.startswith("vae_") else ()

@@ -1,7 +1,7 @@
 """What an engine must offer: the four parts of the model, with names, shapes and dtypes the same in every library.
 
 Knows numpy arrays only; whatever stays on a device (attention caches, vae caches) passes through as opaque objects.
-One turn at a time (batch 1). L prompt tokens, H history turns, N = 226 shot tokens, D shot width, V vocabulary.
+One turn at a time (batch 1). r places read, N = 226 shot tokens, D shot width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..prompt import Prompt
+from ..readouts import Tokens
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -31,7 +31,7 @@ PIXEL_FORMATS: Mapping[str, tuple[int, ...]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """shot f32 [226, D]; logits f32 [V] of the first free slot; cache of the causal row, for `extend`."""
+    """shot f32 [r, D]; logits f32 [V] after the last row's last token; its cache, with the past's."""
 
     shot: FloatArray
     logits: FloatArray
@@ -41,12 +41,16 @@ class Prefill:
 class PredictorPart(Protocol):
     """Prompt -> shot and state logits."""
 
-    def prefill(self, prompt: Prompt) -> Prefill:
-        """Both read-outs of one prompt, in one batch-2 forward."""
+    def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
+        """Reads tokens after a past, in one run: a history, or a turn in a row for each of its read-outs.
+
+        past: an earlier call's cache, or None for none. A call without a past may take the memory of every cache
+        before it; one with a past leaves that valid until then or until an `extend`.
+        """
         ...
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
-        """Feeds tokens i64 [n] to the causal row; logits f32 [V] after the last one, and the longer cache."""
+        """Feeds text i64 [n] after what is cached; logits f32 [V] after the last one, and the longer cache."""
         ...
 
 

@@ -22,7 +22,7 @@ import onnxruntime
 
 from ..bundle import Bundle
 from ..errors import BackendError
-from ..prompt import Prompt
+from ..readouts import Tokens
 from .contract import Engines, FloatArray, Frames, IntArray, Loaded, Prefill, TowersPart
 
 INSTALL_CUDA = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
@@ -32,8 +32,12 @@ CUDA_LIBRARIES: Mapping[str, str] = {
 }
 PROVIDERS: Mapping[str, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
-_PREFILL = ("ids", "history_index", "masks", "history_shots", "readout_start"), ("shot", "logits", "keys", "values")
-_EXTEND = ("tokens", "keys", "values"), ("logits", "next_keys", "next_values")
+Names = tuple[tuple[str, ...], tuple[str, ...]]
+
+_PREDICTOR = (
+    ("ids", "history_index", "masks", "history_shots", "readout", "keys", "values"),
+    ("shot", "logits", "next_keys", "next_values"),
+)
 _DENOISER = (
     ("latent", "x0_prev", "noise", "difference", "coefficients", "timestep", "motion_scope", "shot", "rows"),
     ("next_latent", "x0", "next_difference"),
@@ -52,7 +56,7 @@ def open_engines(
     others leave it before anything is loaded, and it then holds this bundle's.
     Raises BackendError when the device is not there (no falling back), or when a part is not what the contract says.
     """
-    names = {"predictor_prefill": _PREFILL, "predictor_extend": _EXTEND, "denoiser": _DENOISER}
+    names: dict[str, Names] = {"predictor": _PREDICTOR, "denoiser": _DENOISER}
     names |= {"vae_first": _VAE, "vae_next": _VAE}
     if "encoder" in bundle.manifest.parts:
         names["encoder"] = _ENCODER
@@ -67,7 +71,7 @@ def open_engines(
         loaded |= {hashes[part]: future.result() for part, future in opened.items()}
     parts: dict[str, _Part] = {part: loaded[hashes[part]] for part in names}
     return Engines(
-        _Predictor(parts["predictor_prefill"], parts["predictor_extend"]),
+        _Predictor(parts["predictor"]),
         _Denoiser(parts["denoiser"]),
         _Vae(parts["vae_first"], parts["vae_next"]),
         _Encoder(parts["encoder"]) if "encoder" in parts else None,
@@ -145,21 +149,27 @@ class _Part:
 
 
 class _Predictor:
-    def __init__(self, prefill: _Part, extend: _Part) -> None:
-        self._prefill, self._extend = prefill, extend
+    """A cache is the pair of keys and values [layers, 1, kv, c, width], where the part runs."""
 
-    def prefill(self, prompt: Prompt) -> Prefill:
-        inputs = {name: self._prefill.value(getattr(prompt, name)) for name in self._prefill.input_names}
-        out = self._prefill.run(self._prefill.bind(inputs, on_cpu=("shot", "logits")))
-        return Prefill(out["shot"].numpy()[0], out["logits"].numpy()[0], (out["keys"], out["values"]))
+    def __init__(self, part: _Part) -> None:
+        self._part = part
+        shapes = {value.name: value.shape for value in part.session.get_inputs()}
+        self._shot_width: int = shapes["history_shots"][1]
+        nothing = np.zeros([length if axis != 3 else 0 for axis, length in enumerate(shapes["keys"])], np.float32)
+        self._nothing = part.value(nothing), part.value(nothing)
+
+    def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
+        past = self._nothing if past is None else past
+        assert isinstance(past, tuple)
+        keys, values = past
+        inputs = {name: self._part.value(getattr(tokens, name)) for name in Tokens.__slots__}
+        out = self._part.run(self._part.bind({**inputs, "keys": keys, "values": values}, on_cpu=("shot", "logits")))
+        return Prefill(out["shot"].numpy()[0], out["logits"].numpy()[0], (out["next_keys"], out["next_values"]))
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
         assert isinstance(cache, tuple)
-        keys, values = cache
-        inputs = {"tokens": self._extend.value(tokens[None]), "keys": keys, "values": values}
-        out = self._extend.run(self._extend.bind(inputs, on_cpu=("logits",)))
-        logits: FloatArray = out["logits"].numpy()[0]
-        return logits, (out["next_keys"], out["next_values"])
+        longer = self.prefill(Tokens.text(tokens, self._shot_width), cache)
+        return longer.logits, longer.cache
 
 
 class _Denoiser:

@@ -1,7 +1,7 @@
 """The predictor: a causal language model whose query positions read out the next shot.
 
 It does not know prompts, token names, or how the four strengths are chosen. Source: MODEL.md section 2.
-Shape letters: B batch, L prompt tokens, P cached tokens, n new tokens, V vocabulary, H history shots.
+Shape letters: B batch, n new tokens, c cached tokens, V vocabulary, s rows of earlier shots.
 """
 
 from __future__ import annotations
@@ -75,20 +75,20 @@ class Attention(nn.Module):
     def forward(
         self, x: Tensor, mask: Tensor, turn: Rotation, past: KeysValues | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """x [B, n, D], mask bool [B, 1, n, P + n] (True = may attend), past keys and values [B, kv, P, width].
+        """x [B, n, D], mask bool [B, 1, n, c + n] (True = may attend), past keys and values [B, kv, c, width].
 
-        Returns the output [B, n, D] and the keys and values of all P + n tokens.
+        Returns the output [B, n, D] and the keys and values of the n new tokens.
         """
         query = rotate(self.split(self.query(x), self.heads), turn)
         key = rotate(self.split(self.key(x), self.kv_heads), turn)
         value = self.split(self.value(x), self.kv_heads)
-        if past is not None:
-            key = torch.cat([past[0], key], dim=2)
-            value = torch.cat([past[1], value], dim=2)
         keys, values = key, value
+        if past is not None:
+            keys = torch.cat([past[0], key], dim=2)
+            values = torch.cat([past[1], value], dim=2)
         if self.training and self.kv_heads != self.heads:
             # Fused attention with a mask knows no grouped heads: the fallback would hold every score for backward.
-            keys, values = (t.repeat_interleave(self.heads // self.kv_heads, dim=1) for t in (key, value))
+            keys, values = (t.repeat_interleave(self.heads // self.kv_heads, dim=1) for t in (keys, values))
         mixed = functional.scaled_dot_product_attention(
             query, keys, values, attn_mask=mask, enable_gqa=keys.shape[1] != self.heads
         )
@@ -136,31 +136,28 @@ class Predictor(nn.Module):
         self.output_resampler = resampler(size.hidden, size.shot_width)
 
     def embed(self, ids: Tensor, history_index: Tensor, history_shots: Tensor) -> Tensor:
-        """Embeddings [B, L, D] of ids [B, L] with earlier shots put in their places.
+        """Embeddings [B, n, D] of ids [B, n] with earlier shots put in their places.
 
-        history_index [B, L]: -1 keeps the token's embedding, k >= 0 takes row k of history_shots [H, 226, shot_width]
-        flattened to [H * 226, shot_width] and resampled.
+        history_index [B, n]: -1 keeps the token's embedding, k >= 0 takes row k of history_shots [s, shot_width],
+        resampled; s is 1 or more.
         """
-        injected = self.input_resampler(history_shots.flatten(0, 1))[history_index.clamp(min=0)]
+        injected = self.input_resampler(history_shots)[history_index.clamp(min=0)]
         tokens = self.embedding(ids)
         return torch.where(history_index[..., None] >= 0, injected.to(tokens.dtype), tokens)
 
-    def visible(self, new: int, total: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Which of `total` tokens each of the last `new` may see: causal [new, total] and within the window, apart."""
-        position = torch.arange(total, device=device)
-        distance = position[total - new :, None] - position[None]
-        causal = distance >= 0
+    def near(self, positions: Tensor, others: Tensor) -> Tensor:
+        """Which of the tokens at positions `others` lie inside the sliding window of each of `positions`."""
+        distance = positions[:, None] - others[None]
         window = self.size.sliding_window
-        return causal, (distance < window if window is not None else torch.ones_like(causal))
+        return distance < window if window is not None else torch.ones_like(distance, dtype=torch.bool)
 
     def run(
-        self, embeddings: Tensor, mask: Tensor, start: int, past: list[KeysValues] | None
+        self, embeddings: Tensor, mask: Tensor, positions: Tensor, past: list[KeysValues] | None
     ) -> tuple[Tensor, list[KeysValues]]:
-        """All blocks and the final norm over embeddings [B, n, D] at positions start.. ; mask bool [B, n, P + n].
+        """All blocks and the final norm over embeddings [B, n, D] at positions [n]; mask bool [B, n, c + n].
 
-        Returns hidden states [B, n, D] and every layer's keys and values.
+        Returns hidden states [B, n, D] and every layer's keys and values of the new tokens.
         """
-        positions = torch.arange(start, start + embeddings.shape[1], device=embeddings.device)
         turn = rotation(positions, self.size.head_width, self.size.rope_theta)
         x, kept = embeddings, []
         for layer, block in enumerate(self.blocks):
@@ -169,51 +166,48 @@ class Predictor(nn.Module):
         return self.norm(x), kept
 
     def forward(self, ids: Tensor, history_index: Tensor, masks: Tensor, history_shots: Tensor) -> Tensor:
-        """Hidden states [B, L, D] after the final norm, for training.
+        """Hidden states [B, n, D] after the final norm, for training.
 
-        ids [B, L], history_index [B, L] into the shots of the whole batch (see `embed`), masks bool [B, L, L].
+        ids [B, n], history_index [B, n] into the shots of the whole batch (see `embed`), masks bool [B, n, n].
         `output_resampler` turns the hidden states of the queries into the shot, `head` those of the text into logits.
         """
-        return self.run_prompt(ids, history_index, masks, history_shots)[0]
-
-    def run_prompt(
-        self, ids: Tensor, history_index: Tensor, masks: Tensor, history_shots: Tensor
-    ) -> tuple[Tensor, list[KeysValues]]:
-        """As `forward`, with every layer's keys and values."""
-        length = ids.shape[1]
+        positions = torch.arange(ids.shape[1], device=ids.device)
         # The prompt's masks say what may be seen of it; the model's own window bounds how far back.
-        _, window = self.visible(length, length, ids.device)
-        return self.run(self.embed(ids, history_index, history_shots), masks & window, 0, None)
+        seen = masks & self.near(positions, positions)
+        return self.run(self.embed(ids, history_index, history_shots), seen, positions, None)[0]
 
-    def prefill(
-        self, ids: Tensor, history_index: Tensor, masks: Tensor, history_shots: Tensor, readout_start: Tensor
+    def answer(
+        self,
+        ids: Tensor,
+        history_index: Tensor,
+        masks: Tensor,
+        history_shots: Tensor,
+        readout: Tensor,
+        keys: Tensor,
+        values: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Both read-outs of one prompt in one forward of batch 2.
+        """One run over n new tokens after a past of c: a prompt with a row for each read-out, or a few tokens more.
 
-        Row 0 is the shot's (the current queries see each other), row 1 the causal row of the state.
-        ids int64 [1, L], history_index int64 [2, L], masks bool [2, L, L], history_shots [H, 226, shot_width] with
-        H >= 1 (zeros where unused), readout_start int64 [1]: the shot is read at readout_start + 0..225 of row 0.
-        Returns shot [1, 226, shot_width], logits [1, V] after row 1's last token, and row 1's keys and values
-        [layers, 1, kv, L, width].
+        ids int64 [1, n]; history_index int64 [B, n]; masks bool [B, n, n] between the new tokens, all of which see the
+        past; history_shots [s, shot_width]; readout int64 [r], places of row 0; keys and values [layers, 1, kv, c,
+        width] of the past (c may be 0).
+        Returns the shot [1, r, shot_width] read at `readout`, logits [1, V] after the last row's last token, and the
+        past with the last row's keys and values behind it [layers, 1, kv, c + n, width].
         """
-        hidden, kept = self.run_prompt(ids.expand(2, -1), history_index, masks, history_shots)
-        places = readout_start + torch.arange(self.size.shot_tokens, device=ids.device)
-        shot = self.output_resampler(hidden[0].index_select(0, places))[None]
-        keys = torch.stack([layer[0][1:] for layer in kept])
-        values = torch.stack([layer[1][1:] for layer in kept])
-        return shot, self.head(hidden[1:, -1]), keys, values
-
-    def extend(self, tokens: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Feed tokens int64 [1, n] after the cached ones; keys and values [layers, 1, kv, P, width].
-
-        Returns logits [1, V] after the last token and the keys and values of all P + n tokens.
-        """
-        new, start = tokens.shape[1], keys.shape[3]
-        causal, window = self.visible(new, start + new, tokens.device)
-        past = list(zip(keys.unbind(0), values.unbind(0), strict=True))
-        hidden, kept = self.run(self.embedding(tokens), (causal & window)[None], start, past)
+        rows, count = history_index.shape
+        places = torch.arange(keys.shape[3] + count, device=ids.device)
+        at = places[keys.shape[3] :]
+        seen = torch.cat([torch.ones_like(masks[:, :, :1]).expand(-1, -1, keys.shape[3]), masks], dim=2)
+        past = [
+            (key.expand(rows, -1, -1, -1), value.expand(rows, -1, -1, -1))
+            for key, value in zip(keys.unbind(0), values.unbind(0), strict=True)
+        ]
+        embeddings = self.embed(ids.expand(rows, -1), history_index, history_shots)
+        hidden, new = self.run(embeddings, seen & self.near(at, places), at, past)
+        new_keys, new_values = (torch.stack([layer[-1:] for layer in layers]) for layers in zip(*new, strict=True))
         return (
-            self.head(hidden[:, -1]),
-            torch.stack([layer[0] for layer in kept]),
-            torch.stack([layer[1] for layer in kept]),
+            self.output_resampler(hidden[0].index_select(0, readout))[None],
+            self.head(hidden[-1:, -1]),
+            torch.cat([keys, new_keys], dim=3),
+            torch.cat([values, new_values], dim=3),
         )

@@ -15,7 +15,7 @@ import numpy as np
 from ..backends.contract import Engines, FloatArray, Frames, IntArray, Prefill
 from ..bundle import Bundle
 from ..manifest import Geometry
-from ..prompt import Prompt
+from ..readouts import Tokens
 from ..schedule import DenoisePlan
 
 # Shares of a turn's seconds: pocket, plan `balanced`, benchmarks/results/20261122T015118Z-pocket-balanced.json.
@@ -40,18 +40,20 @@ def open_engines(bundle: Bundle, seconds: float, plan: str | None = None) -> Eng
 
 
 class _Predictor:
-    """All of its time goes into the prefill, as with a real one nearly all does."""
+    """All of its time goes into reading the turn, as with a real one nearly all goes into reading."""
 
     def __init__(self, geometry: Geometry, vocabulary: int, seconds: float) -> None:
         self._shape = (geometry.shot_tokens, geometry.shot_width)
         self._vocabulary, self._seconds = vocabulary, seconds
 
-    def prefill(self, prompt: Prompt) -> Prefill:
+    def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
         started = time.perf_counter()
-        key = zlib.crc32(prompt.history_shots.tobytes(), zlib.crc32(prompt.ids.tobytes()))
+        assert past is None or isinstance(past, int)
+        key = zlib.crc32(tokens.history_shots.tobytes(), zlib.crc32(tokens.ids.tobytes(), past or 0))
         shot = _random(key).standard_normal(self._shape, dtype=np.float32)
         logits = self._logits(key)
-        _spend(started, self._seconds)
+        if len(tokens.readout) == len(shot):
+            _spend(started, self._seconds)
         return Prefill(shot, logits, key)
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:

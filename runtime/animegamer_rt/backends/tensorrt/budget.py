@@ -1,7 +1,7 @@
 """What the engines need on the GPU, and which weights stay in host memory when that is too much: arithmetic only.
 
-Weights are streamed where it costs least: first the predictor's (read four times a turn, and mostly idle), then the
-vae's (twice), the denoiser's last (once a step).
+Weights are streamed where it costs least: first the predictor's (read at most five times a turn, and mostly idle), then
+the vae's (twice), the denoiser's last (once a step).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ...errors import BackendError
 
-STREAM_FIRST = ("encoder", "predictor_extend", "predictor_prefill", "vae_first", "vae_next", "denoiser")
+STREAM_FIRST = ("encoder", "predictor", "vae_first", "vae_next", "denoiser")
 RESERVE_BYTES = 256 * 2**20
 """Left free: the driver's own memory for contexts, kernels and graphs. A guess until it was measured on a card."""
 MIB = 2**20

@@ -176,14 +176,18 @@ class CudaEngine:
         return Tensor(shape, item, is_input)
 
     def _largest_output(self, name: str) -> Shape:
-        """An output's shape with every input at its most, asked of a context that owns no memory."""
+        """An output's shape with every input at its most, over all profiles; contexts that own no memory say it."""
         strategy = self._trt.ExecutionContextAllocationStrategy.USER_MANAGED
-        context = self._engine.create_execution_context(strategy)
-        for index in range(self._engine.num_io_tensors):
-            other = self._engine.get_tensor_name(index)
-            if self._engine.get_tensor_mode(other) == self._trt.TensorIOMode.INPUT:
-                context.set_input_shape(other, self._engine.get_tensor_profile_shape(other, 0)[2])
-        return tuple(context.get_tensor_shape(name))
+        shapes = []
+        for profile in range(self._engine.num_optimization_profiles):
+            context = self._engine.create_execution_context(strategy)
+            context.set_optimization_profile_async(profile, self._stream)
+            for index in range(self._engine.num_io_tensors):
+                other = self._engine.get_tensor_name(index)
+                if self._engine.get_tensor_mode(other) == self._trt.TensorIOMode.INPUT:
+                    context.set_input_shape(other, self._engine.get_tensor_profile_shape(other, profile)[2])
+            shapes.append(tuple(context.get_tensor_shape(name)))
+        return tuple(max(lengths) for lengths in zip(*shapes, strict=True))
 
     def keep_weights(self, bytes_on_gpu: int) -> None:
         if self.streamable_bytes:

@@ -17,9 +17,9 @@ RTX, DATA_CENTRE = "tensorrt_rtx", "tensorrt"
 RTX_ARCHES = ("sm75", "sm80", "sm86", "sm89", "sm120", "sm121")
 """GPU architectures that TensorRT-RTX 1.7 builds for; not Hopper."""
 
-ENGINE_PARTS = ("predictor_prefill", "predictor_extend", "denoiser", "vae_first", "vae_next", "encoder")
+ENGINE_PARTS = ("predictor", "denoiser", "vae_first", "vae_next", "encoder")
 """Parts that have engines. The text and image towers stay outside TensorRT: they run once, to start a game."""
-NEEDED_PARTS = ENGINE_PARTS[:5]
+NEEDED_PARTS = ENGINE_PARTS[:4]
 
 
 def library_for(arch: str) -> str:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import BackendError
-from ...prompt import Prompt
+from ...readouts import Tokens
 from ..contract import FloatArray, Frames, IntArray, Prefill
 from .buffers import Buffers
 from .device import Array, Context, Device, Engine, Shape
 
-CACHES = ("keys", "values")
+CACHES, NEXT_CACHES = ("keys", "values"), ("next_keys", "next_values")
 KEPT = (("latent", "next_latent"), ("x0_prev", "x0"), ("difference", "next_difference"))
 """After a step the right is copied over the left, so that every step reads and writes the same addresses: one graph a
 kind of step serves the whole turn, for three copies of 1.7 MB a step at full size."""
@@ -34,10 +34,9 @@ class EngineParts:
         self._saved = False
         for part, engine in engines.items():
             sizes = {name: tensor.bytes for name, tensor in engine.tensors.items()}
-            if part.startswith("predictor"):
-                # Two sets of caches: an extend reads one and writes the other.
-                for cache in CACHES:
-                    most = max(sizes.pop(name, 0) for name in (cache, f"next_{cache}"))
+            if part == "predictor":
+                for cache, longer in zip(CACHES, NEXT_CACHES, strict=True):
+                    most = max(sizes.pop(cache), sizes.pop(longer))
                     self.buffers.declare({_slot(cache, slot): most for slot in range(SLOTS)})
             shared = {name: sizes.pop(name) for name in list(sizes) if name.startswith("cache_")}
             self.buffers.declare(shared)
@@ -55,7 +54,7 @@ class EngineParts:
         """A context of a part, every tensor bound to its buffer."""
         context = self.engines[part].context(profile, scratch, scratch_bytes)
         for name in self.engines[part].tensors:
-            if name not in CACHES and not name.startswith("next_k") and not name.startswith("next_v"):
+            if name not in (*CACHES, *NEXT_CACHES):
                 context.bind(name, self.buffers[name if name.startswith("cache_") else f"{part}.{name}"])
         return context
 
@@ -90,42 +89,48 @@ class _Cache:
 
 
 class Predictor:
-    """contract.PredictorPart."""
+    """contract.PredictorPart. Profile 0 reads prompts, profile 1 a few tokens more, over the same weights and buffers.
 
-    def __init__(self, parts: EngineParts, prefill: Context, extend: Context) -> None:
-        self._parts, self._prefill, self._extend = parts, prefill, extend
+    Two sets of caches: a call reads one, writes the other and leaves what it read valid.
+    """
+
+    def __init__(self, parts: EngineParts, prompts: Context, text: Context) -> None:
+        self._parts, self._prompts, self._text = parts, prompts, text
+        keys = parts.engines["predictor"].tensors["keys"].shape
+        self._nothing = _Cache(1, 0, tuple(0 if axis == 3 else length for axis, length in enumerate(keys)))
+        self._shot_width = parts.engines["predictor"].tensors["history_shots"].shape[1]
         self._written = [0] * SLOTS
         self._calls = 0
 
-    def prefill(self, prompt: Prompt) -> Prefill:
-        self._parts.device.use()
-        part, context = "predictor_prefill", self._prefill
-        names = ("ids", "history_index", "masks", "history_shots", "readout_start")
-        self._parts.send(context, part, {name: getattr(prompt, name) for name in names})
-        cache = self._write(context, CACHES, slot=0)
-        shot = self._parts.receive(context, part, "shot", np.float32)[0]
-        return Prefill(shot, self._parts.receive(context, part, "logits", np.float32)[0], cache)
+    def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
+        cache = self._run(self._prompts, tokens, self._nothing if past is None else past)
+        shot = self._parts.receive(self._prompts, "predictor", "shot", np.float32)[0]
+        return Prefill(shot, self._logits(self._prompts), cache)
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
         assert isinstance(cache, _Cache)
-        self._parts.device.use()
-        if self._written[cache.slot] != cache.written:
-            raise BackendError("an attention cache was used after a later prompt or extend had taken its memory")
-        part, context = "predictor_extend", self._extend
-        self._parts.send(context, part, {"tokens": tokens[None]})
-        for name in CACHES:
-            context.shape(name, cache.shape)
-            context.bind(name, self._parts.buffers[_slot(name, cache.slot)])
-        longer = self._write(context, ("next_keys", "next_values"), slot=1 - cache.slot)
-        return self._parts.receive(context, part, "logits", np.float32)[0], longer
+        longer = self._run(self._text, Tokens.text(tokens, self._shot_width), cache)
+        return self._logits(self._text), longer
 
-    def _write(self, context: Context, names: tuple[str, str], slot: int) -> _Cache:
-        for name, cache in zip(names, CACHES, strict=True):
-            context.bind(name, self._parts.buffers[_slot(cache, slot)])
+    def _run(self, context: Context, tokens: Tokens, past: object) -> _Cache:
+        assert isinstance(past, _Cache)
+        self._parts.device.use()
+        if past is not self._nothing and self._written[past.slot] != past.written:
+            raise BackendError("an attention cache was used after a later prompt or extend had taken its memory")
+        self._parts.send(context, "predictor", {name: getattr(tokens, name) for name in Tokens.__slots__})
+        slot = 1 - past.slot
+        for name, longer in zip(CACHES, NEXT_CACHES, strict=True):
+            context.shape(name, past.shape)
+            context.bind(name, self._parts.buffers[_slot(name, past.slot)])
+            context.bind(longer, self._parts.buffers[_slot(name, slot)])
         context.execute()
         self._calls += 1
         self._written[slot] = self._calls
-        return _Cache(slot, self._calls, context.output_shape(names[0]))
+        return _Cache(slot, self._calls, context.output_shape("next_keys"))
+
+    def _logits(self, context: Context) -> FloatArray:
+        logits: FloatArray = self._parts.receive(context, "predictor", "logits", np.float32)[0]
+        return logits
 
 
 class Denoiser:

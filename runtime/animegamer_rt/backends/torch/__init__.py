@@ -101,7 +101,7 @@ def read_networks(bundle: Bundle, place: Place) -> Networks:
         decoder = VaeDecoder(size(VaeSize, "decoder"))
         encoder = EncoderNetwork(size(EncoderSize, "encoder")) if "encoder" in parts else None
     with place.use():
-        load_predictor(predictor, read_weights(bundle.part_path("predictor_prefill")), send)
+        load_predictor(predictor, read_weights(bundle.part_path("predictor")), send)
         unconditional = load_denoiser(denoiser, read_weights(bundle.part_path("denoiser")), send)
         load_vae(decoder, read_weights(bundle.part_path("vae_first")), send)
         if encoder is not None:
@@ -181,7 +181,7 @@ def _type_words(place: Place, fp8: bool) -> str:
 
 
 def _refuse_quantised(bundle: Bundle) -> None:
-    for name in ("predictor_prefill", "denoiser", "vae_first"):
+    for name in ("predictor", "denoiser", "vae_first"):
         part = bundle.manifest.parts.get(name)
         if part is not None and part.precision not in READ:
             raise BackendError(

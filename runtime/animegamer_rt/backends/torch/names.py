@@ -46,7 +46,7 @@ class _Found:
 
 
 def load_predictor(network: nn.Module, weights: Weights, send: Send) -> None:
-    """Fills a `models.Predictor` from predictor_prefill.onnx; `send` puts each weight where it is wanted."""
+    """Fills a `models.Predictor` from predictor.onnx; `send` puts each weight where it is wanted."""
     found = _sorted(weights, lambda name: name.removeprefix("predictor."), network, send)
     state = _plain(found, network)
     _fill(state, _matrices(found), [name for name in network.state_dict() if name not in state], found)

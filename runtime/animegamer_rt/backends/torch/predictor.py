@@ -1,7 +1,7 @@
-"""The predictor part: one batch-2 prefill for both read-outs, then tokens over a cache of a fixed size.
+"""The predictor part: prompts read plainly, then a few tokens at a time over a cache of a fixed size.
 
-Knows the network's layers and the contract; nothing of prompts or strengths. The cache holds the causal row only and
-never leaves the device. L prompt tokens, n new ones, C places in the cache. Source: MODEL.md section 2.
+Knows the network's layers and the contract; nothing of prompts or strengths. The cache holds the last row of
+each run and never leaves the device. n new tokens, c cached ones. Source: MODEL.md section 2.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.nn import functional
 from ...errors import BackendError
 from ...models.predictor import Block, Rotation, rotate, rotation
 from ...models.predictor import Predictor as Network
-from ...prompt import Prompt
+from ...readouts import Tokens
 from ..contract import FloatArray, IntArray, Prefill
 from .place import Place, Replays
 
@@ -36,7 +36,7 @@ class Cache:
 
 
 class Predictor:
-    """contract.PredictorPart. Prefill runs plainly, as prompts differ in length; extending is a graph."""
+    """contract.PredictorPart. Prompts are read plainly, as they differ in length; extending is a graph."""
 
     def __init__(self, place: Place, network: Network, window_tokens: int) -> None:
         self.place, self.network = place, network
@@ -53,41 +53,44 @@ class Predictor:
         # Who wrote the cache, shortest first: extending an older one again drops what came after it.
         self._chain: list[Cache] = []
 
-    def prefill(self, prompt: Prompt) -> Prefill:
-        """Both read-outs; the cache of every earlier prompt is gone."""
-        network, length = self.network, prompt.ids.shape[1]
-        self._check_room(length)
+    def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
+        """What is read; without a past, every earlier cache is gone, with one, all that came after it."""
+        before = [] if past is None else self._until(past)
+        start, count = before[-1].length if before else 0, tokens.ids.shape[1]
+        self._check_room(start + count)
+        network, rows = self.network, len(tokens.masks)
         with self.place.use():
             send = self.place.send
-            history = send(prompt.history_shots).to(self.place.dtype)
-            x = network.embed(send(prompt.ids).expand(2, -1), send(prompt.history_index), history)
-            _, window = network.visible(length, length, x.device)
+            history = send(tokens.history_shots).to(self.place.dtype)
+            x = network.embed(send(tokens.ids).expand(rows, -1), send(tokens.history_index), history)
+            places, masks = torch.arange(start + count, device=x.device), send(tokens.masks)
+            masks = torch.cat([masks.new_ones(rows, count, start), masks], dim=2)
+            masks = masks & network.near(places[start:], places)
 
             def keep(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-                self._keys[layer, :, :length], self._values[layer, :, :length] = keys[1], values[1]
-                return keys, values
+                whole = []
+                for cache, new in ((self._keys[layer], keys), (self._values[layer], values)):
+                    whole.append(torch.cat([cache[:, :start].expand(rows, -1, -1, -1), new], dim=2))
+                    cache[:, start : start + count] = new[-1]
+                return whole[0], whole[1]
 
-            x = self._run(x, torch.arange(length, device=x.device), send(prompt.masks) & window, keep)
-            first = int(prompt.readout_start[0])
-            shot = network.output_resampler(x[0, first : first + network.size.shot_tokens])
-            logits = network.head(x[1, -1])
-            self._chain = [Cache(length)]
-            arrays = [self.place.receive(out.float()).numpy() for out in (shot, logits)]
-        return Prefill(arrays[0], arrays[1], self._chain[0])
+            x = self._run(x, places[start:], masks, keep)
+            shot = network.output_resampler(x[0].index_select(0, send(tokens.readout)))
+            self._chain = [*before, Cache(start + count)]
+            arrays = [self.place.receive(out.float()).numpy() for out in (shot, network.head(x[-1, -1]))]
+        return Prefill(arrays[0], arrays[1], self._chain[-1])
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
         """Logits after the tokens; a cache that something else was written over is refused."""
-        assert isinstance(cache, Cache)
-        if cache not in self._chain:
-            raise BackendError("an attention cache was used after a later prompt or extend had taken its memory")
-        count = len(tokens)
-        self._check_room(cache.length + count)
+        before, count = self._until(cache), len(tokens)
+        start = before[-1].length
+        self._check_room(start + count)
         if count > ANSWER_TOKENS:
             raise BackendError("too many tokens at once", found=count, expected=f"at most {ANSWER_TOKENS}")
-        self._chain = [*self._chain[: self._chain.index(cache) + 1], Cache(cache.length + count)]
+        self._chain = [*before, Cache(start + count)]
         with self.place.use():
             self._tokens[0, :count] = self.place.send(np.ascontiguousarray(tokens, np.int64))
-            self._start.fill_(cache.length)
+            self._start.fill_(start)
             self._replays.run(count, lambda: self._extend(count))
             logits: FloatArray = self.place.receive(self._logits).numpy()
         return logits, self._chain[-1]
@@ -95,8 +98,8 @@ class Predictor:
     def _extend(self, count: int) -> None:
         """Reads tokens and start, writes the cache's next places and the logits; every shape is fixed by `count`."""
         positions = self._start + torch.arange(count, device=self._start.device)
-        distance = positions[:, None] - torch.arange(self.places, device=positions.device)[None]
-        mask = (distance >= 0) & (distance < (self.network.size.sliding_window or self.places))
+        places = torch.arange(self.places, device=positions.device)
+        mask = (positions[:, None] >= places[None]) & self.network.near(positions, places)
 
         def keep(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
             self._keys[layer].index_copy_(1, positions, keys[0])
@@ -119,6 +122,12 @@ class Predictor:
             x = x + block.down(functional.silu(block.gate(h)) * block.up(h))
         out: Tensor = self.network.norm(x)
         return out
+
+    def _until(self, cache: object) -> list[Cache]:
+        """The chain up to a cache and with it."""
+        if cache not in self._chain:
+            raise BackendError("an attention cache was used after a later prompt or extend had taken its memory")
+        return self._chain[: self._chain.index(cache) + 1]
 
     def _check_room(self, length: int) -> None:
         if length > self.places:

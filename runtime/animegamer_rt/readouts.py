@@ -1,0 +1,95 @@
+"""One turn's prompt as the predictor reads it: the history once, then a row for each read-out over that.
+
+Knows ids, masks and places; no tokenizer and no network. The read-outs (MODEL.md section 2) differ from the first shot
+query on, so all that lies before the turn is the past of both, and is known before the instruction is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """n tokens after a past of c, in b rows: what one run of the predictor is given beside that past.
+
+    ids i64 [1, n], of all rows; history_index i64 [b, n] (-1 = the token's own embedding, k >= 0 = row k of the
+    resampled shots); masks bool [b, n, n] (True = may attend; the past is open to all); history_shots f32 [s, D],
+    s >= 1; readout i64 [r]: where the first row reads the shot. The last row's text goes on.
+    """
+
+    ids: IntArray
+    history_index: IntArray
+    masks: npt.NDArray[np.bool_]
+    history_shots: npt.NDArray[np.float32]
+    readout: IntArray
+
+    @classmethod
+    def text(cls, ids: IntArray, shot_width: int) -> Tokens:
+        """One causal row of text i64 [n]; the shot it reads, of its first place, is for nobody."""
+        count = len(ids)
+        return cls(
+            ids=ids[None],
+            history_index=np.full((1, count), -1, np.int64),
+            masks=np.tri(count, dtype=np.bool_)[None],
+            history_shots=np.zeros((1, shot_width), np.float32),
+            readout=np.zeros(1, np.int64),
+        )
+
+    def same_as(self, other: Tokens) -> bool:
+        """Whether all arrays are equal."""
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.__slots__)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One turn's prompt: the history, where both read-outs see it alike, then all that is left, in two rows."""
+
+    history: Tokens | None
+    turn: Tokens
+    history_turns: int
+
+    @property
+    def runs(self) -> tuple[Tokens, ...]:
+        """What is read one after the other, each over the cache of the one before."""
+        return (self.turn,) if self.history is None else (self.history, self.turn)
+
+
+def readouts(
+    ids: IntArray,
+    history_index: IntArray,
+    history_shots: npt.NDArray[np.float32],
+    *,
+    queries: range,
+    readout_start: int,
+    history_tokens: int,
+    history_turns: int = 0,
+) -> Prompt:
+    """Both read-outs of a prompt of L tokens: the shot's row opens `queries` to each other, the state's is causal.
+
+    ids i64 [L]; history_index i64 [2, L], row 0 for the shot and row 1 for the state; history_shots f32 [s, D]. The
+    first `history_tokens`, in which the rows must not differ, go apart.
+    """
+    apart, length = history_tokens, len(ids)
+    assert apart <= queries.start and (history_index[0, :apart] == history_index[1, :apart]).all()
+    masks = np.broadcast_to(np.tri(length - apart, dtype=np.bool_), (2, length - apart, length - apart)).copy()
+    opened = slice(queries.start - apart, queries.stop - apart)
+    masks[0, opened, opened] = True
+    injects = (history_index[:, apart:] >= 0).any()
+    turn = Tokens(
+        ids=ids[None, apart:],
+        history_index=history_index[:, apart:],
+        masks=masks,
+        history_shots=history_shots if injects else np.zeros_like(history_shots[:1]),
+        readout=np.arange(readout_start, readout_start + len(queries)) - apart,
+    )
+    if not apart:
+        return Prompt(None, turn, history_turns)
+    history = Tokens.text(ids[:apart], history_shots.shape[1])
+    history = replace(history, history_index=history_index[:1, :apart], history_shots=history_shots)
+    return Prompt(history, turn, history_turns)
