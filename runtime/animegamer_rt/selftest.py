@@ -202,7 +202,7 @@ def write_record(bundle: Bundle) -> Path:
 def _weights(bundle: Bundle) -> str:
     """What the answers depend on: the parts, the tokenizer, how prompts are written and the plan, not the engines."""
     prompt = Prompter.from_bundle(bundle).write(example_script(bundle.manifest.world)[0], [])
-    return json.dumps([bundle.hashes, prompt.ids.tolist(), dict(bundle.plan())], sort_keys=True)
+    return json.dumps([bundle.hashes, prompt.turn.ids.tolist(), dict(bundle.plan())], sort_keys=True)
 
 
 def _sample(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:

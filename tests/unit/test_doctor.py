@@ -153,7 +153,7 @@ def test_engines_are_held_against_the_bundles_weights(bundle: Bundle, sources: s
     finding = found(with_engines(bundle, sources), "engines")
     assert finding.state == state
     if state == "ok":
-        assert finding.found == "5 for sm89, tensorrt_rtx 1.7.1"
+        assert finding.found == "4 for sm89, tensorrt_rtx 1.7.1"
     else:
         assert "built from other weights" in finding.found and "--gpu sm89" in finding.do
 
