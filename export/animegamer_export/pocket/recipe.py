@@ -116,7 +116,7 @@ FULL = Recipe(
     predictor=PredictorShape(hidden=192, layers=4, heads=3, kv_heads=1, mlp=512),
     frames_phase=Phase(steps=2000, batch=8, learning_rate=2e-3, final_share=0.2),
     autoencoder_phase=Phase(steps=400, batch=2, learning_rate=1e-3, final_share=0.2),
-    decoder_phase=Phase(steps=300, batch=2, learning_rate=5e-4),
+    decoder_phase=Phase(steps=2050, batch=2, learning_rate=7e-4, final_share=0.1),
     denoiser_phase=Phase(steps=5200, batch=8, learning_rate=1e-3, matrix_learning_rate=1e-2),
     predictor_phase=Phase(steps=4000, batch=2, learning_rate=4e-3, matrix_learning_rate=5e-3),
     adapt_phase=Phase(steps=1700, batch=4, learning_rate=5e-4, matrix_learning_rate=4e-3),
