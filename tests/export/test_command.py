@@ -28,6 +28,7 @@ from animegamer_export.quantize.keep import keep_rule
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle import UNFINISHED, Bundle, load, open_bundle
 from animegamer_rt.cards import FULL_WEIGHTS
+from animegamer_rt.chart import read_records
 from animegamer_rt.errors import BundleError, BundleFileError, ConfigError, OutputError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import open_rooms, run_turn
@@ -102,6 +103,7 @@ def test_the_command_records_what_each_step_took(tmp_path: Path) -> None:
     (written,) = (tmp_path / "results").iterdir()
     record = json.loads(written.read_text(encoding="utf-8"))
     assert record["of"].startswith("random weights") and record["machine"]
+    assert read_records(written.parent) == [], "taken for a measured turn"
     assert record["steps"]["encoder"]["bytes"] > 0
     assert set(record["steps"]) == {"encoder", "encoder verified", "tokenizer"}
 

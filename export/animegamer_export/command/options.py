@@ -68,7 +68,7 @@ def _record(source: Source, options: argparse.Namespace) -> Path:
         }
         for name, record in Journal.open(options.out).steps.items()
     }
-    record = {**heading("torch", "onnx", "onnxscript"), "measured": "export", "of": source.description, "steps": steps}
+    record = {**heading("torch", "onnx", "onnxscript"), "kind": "export", "of": source.description, "steps": steps}
     options.results.mkdir(parents=True, exist_ok=True)
     return write_record(options.results, f"export-{options.out.name}", record)
 
