@@ -61,7 +61,12 @@ REFUSED = (
 )
 
 
-@pytest.mark.parametrize(("name", "field", "value", "code", "words"), REFUSED)
+@pytest.mark.parametrize(
+    ("name", "field", "value", "code", "words"),
+    REFUSED,
+    # No addresses among the names: two processes that share the tests must find the same ones.
+    ids=[f"{name}-{field}-{code.name}-{number}" for number, (name, field, _, code, _) in enumerate(REFUSED)],
+)
 def test_wrong_argument_is_refused(
     library: Library, name: str, field: str, value: object, code: Code, words: str
 ) -> None:
