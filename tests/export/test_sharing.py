@@ -33,7 +33,7 @@ from animegamer_rt.state import Instruction
 OWN = {"denoiser.onnx", "denoiser.weights", "encoder.onnx", "encoder.weights"}
 """What differs between the two: the encoder lies in the denoiser's checkpoint, and graphs hold their small weights."""
 
-PREDICTOR = {"predictor.weights", "predictor_extend.onnx", "predictor_prefill.onnx"}
+PREDICTOR = {"predictor.weights", "predictor.onnx"}
 
 
 @pytest.fixture(scope="module")
@@ -141,18 +141,18 @@ def test_the_next_character_loads_only_what_differs(
 
     def counted(path: Path, device: str, threads: int | None) -> object:
         opened.append(path.name)
-        assert sum(part() is not None for part in earlier) == (4 if earlier else 0), "what differs must have left first"
+        assert sum(part() is not None for part in earlier) == (3 if earlier else 0), "what differs must have left first"
         return plain(path, device, threads)
 
     monkeypatch.setattr(onnxruntime, "_open_session", counted)
     qiqi, ponyo = both
     loaded: Loaded = {}
     onnxruntime.open_engines(qiqi, threads=1, loaded=loaded)
-    assert len(opened) == len(loaded) == 6
+    assert len(opened) == len(loaded) == 5
     opened.clear()
     earlier += [weakref.ref(part) for part in loaded.values()]
     engines = onnxruntime.open_engines(ponyo, threads=1, loaded=loaded)
-    assert sorted(opened) == ["denoiser.onnx", "encoder.onnx"] and len(loaded) == 6
+    assert sorted(opened) == ["denoiser.onnx", "encoder.onnx"] and len(loaded) == 5
     earlier.clear()
     alone = onnxruntime.open_engines(ponyo, threads=1)
     np.testing.assert_array_equal(clip(ponyo, engines), clip(ponyo, alone))

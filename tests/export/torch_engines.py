@@ -19,7 +19,8 @@ from animegamer_rt.readouts import Tokens
 
 
 def torch_engines(predictor: Predictor, denoiser: Denoiser, encoder: Encoder, decoder: VaeDecoder) -> Engines:
-    torch.set_grad_enabled(False)
+    for network in (predictor, denoiser, encoder, decoder):
+        network.requires_grad_(False)
     step = DenoiserStep(denoiser, encoder.unconditional()).eval()
     return Engines(_Predictor(predictor), _Denoiser(step), _Vae(decoder))
 

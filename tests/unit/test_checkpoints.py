@@ -330,7 +330,7 @@ def test_a_tiny_predictor_checkpoint_gives_the_recorded_shot(tmp_path: Path, bas
     queries = recorded["attention_mask"][0] == -1
     mask = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril() | (queries[:, None] & queries[None])
     with torch.no_grad():
-        hidden = read.predictor(ids, torch.full_like(ids, -1), mask[None], recorded["video_embeds"][0])
+        hidden = read.predictor(ids, torch.full_like(ids, -1), mask[None], recorded["video_embeds"][0].flatten(0, -2))
         shot = read.predictor.output_resampler(hidden[:, queries])
     assert (shot - recorded["output_at_query_positions"]).abs().max() <= 1e-4
     assert "model.embed_tokens.weight" in read.dead
