@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 
 from animegamer_kernels import Library, open_library
 from animegamer_kernels.library import FILE_NAME, Arguments
@@ -17,8 +18,9 @@ from kernel_results import Kernels
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-# Kept between runs, so that only what changed is compiled again.
+# Kept between runs, so that only what changed is compiled again; two processes of tests share it, one builds at a time.
 BUILD = ROOT / "build" / "kernels-test"
+BUILDING = FileLock(ROOT / "build" / "kernels-test.lock")
 COMPILERS = tuple(filter(None, (os.environ.get("CXX"), "c++", "g++", "clang++")))
 CUDA_HOMES = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda", "/usr/lib/cuda", "/usr")
 CUDA_INCLUDE = next(
@@ -70,7 +72,8 @@ def build(source: Path, folder: Path, *options: str) -> Path:
 def library() -> Library:
     """The library as this machine can build it: with nvcc the CUDA operators too, without it the references alone."""
     architectures = "native" if torch.cuda.is_available() else "80-real"
-    return open_library(build(ROOT, BUILD, f"-DCMAKE_CUDA_ARCHITECTURES={architectures}"))
+    with BUILDING:
+        return open_library(build(ROOT, BUILD, f"-DCMAKE_CUDA_ARCHITECTURES={architectures}"))
 
 
 class Emulated(Library):
@@ -85,8 +88,9 @@ def emulated() -> Kernels:
     """The kernels' own code for fibers of one processor; emulation/cuda_runtime.h says what that shows."""
     folder = BUILD / "emulation"
     command = [sys.executable, str(HERE / "emulation" / "translate.py"), str(ROOT / "kernels" / "csrc")]
-    subprocess.run([*command, str(folder / "translated")], check=True)
-    return Kernels(Emulated(build(HERE / "emulation", folder, f"-DCUDA_INCLUDE={CUDA_INCLUDE}")), "cpu")
+    with BUILDING:
+        subprocess.run([*command, str(folder / "translated")], check=True)
+        return Kernels(Emulated(build(HERE / "emulation", folder, f"-DCUDA_INCLUDE={CUDA_INCLUDE}")), "cpu")
 
 
 @pytest.fixture(scope="session")
