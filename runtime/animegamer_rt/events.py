@@ -22,11 +22,12 @@ class Event:
     sequence: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class StatePredicted(Event):
     """As soon as the state is known, before the first denoise step.
 
-    character: the running values after this turn; shown: the same with the quiet-turn rule, for display.
+    character: the running values after this turn; shown: the same with the quiet-turn rule, for display. shot: what is
+    drawn, f32 [226, D]; with it, all is known that the session will keep of the turn.
     """
 
     game_state: GameState
@@ -34,6 +35,7 @@ class StatePredicted(Event):
     shown: CharacterState
     motion_scope: float
     history_turns: int
+    shot: npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,9 +70,8 @@ def run_turn(
     scope = motion_scope(state, rules.motion_table, rules.motion_source)
     character = session.character.after(state)
     stamp = (session.id, turn)
-    yield StatePredicted(
-        *stamp, next(sequence), state, character, character.shown(state), scope, prediction.history_turns
-    )
+    shown, fitted = character.shown(state), prediction.history_turns
+    yield StatePredicted(*stamp, next(sequence), state, character, shown, scope, fitted, prediction.shot)
 
     # 2. What it looks like, as a latent.
     noise = rooms.denoiser.draw_noise(session.seed, turn)

@@ -62,7 +62,7 @@ def play(store: Store, session_id: str, texts: list[str]) -> list[bytes]:
         history = store.job_history(session_id, turn)
         shots, state = work(history, turn, text, session.history_turns)
         after = history.character.after(state)
-        store.finish_turn(session_id, turn, f"id-{turn}-{text}", text, state, after, shots, {"total": 0.5})
+        store.finish_turn(session_id, turn, f"id-{turn}-{text}", text, state, after, shots)
         played.append(shots[turn])
     return played
 
@@ -146,11 +146,11 @@ def test_a_closed_session_can_be_read_and_never_played(store: Store) -> None:
 def test_a_turn_is_kept_with_all_that_belongs_to_it(store: Store) -> None:
     session, _ = game(store)
     state, after = GameState(-5, 5, 0, 1), CharacterState(55, 75, 50)
-    store.finish_turn(session.id, 1, "x", "Grüße 🎈", state, after, {1: b"s"}, {"predictor": 0.25, "total": 1.5})
+    store.finish_turn(session.id, 1, "x", "Grüße 🎈", state, after, {1: b"s"})
     turn = store.find_turn(session.id, "x")
     assert turn is not None
     assert (turn.turn, turn.turn_id, turn.instruction, turn.seed) == (1, "x", "Grüße 🎈", 7)
-    assert (turn.game_state, turn.character, turn.seconds) == (state, after, {"predictor": 0.25, "total": 1.5})
+    assert (turn.game_state, turn.character) == (state, after)
     assert store.find_turn(session.id, "y") is None
 
 
@@ -159,11 +159,11 @@ def test_a_turn_id_counts_once_in_its_session(store: Store) -> None:
     other, _ = game(store)
     state, character = GameState(1, 1, 1, 1), CharacterState()
     for owner in (session, other):
-        store.finish_turn(owner.id, 1, "same", "a", state, character, {1: b"1"}, {})
-    store.finish_turn(session.id, 1, "same", "a", state, character, {1: b"1"}, {})
+        store.finish_turn(owner.id, 1, "same", "a", state, character, {1: b"1"})
+    store.finish_turn(session.id, 1, "same", "a", state, character, {1: b"1"})
     assert store.get(session.id).turns == store.get(other.id).turns == 1
     with pytest.raises(NoSuchTurnError, match="turn 2 with the id of turn 1"):
-        store.finish_turn(session.id, 2, "same", "b", state, character, {2: b"2"}, {})
+        store.finish_turn(session.id, 2, "same", "b", state, character, {2: b"2"})
     assert store.get(session.id).turns == 1
 
 
@@ -172,7 +172,7 @@ def test_a_turn_that_does_not_follow_the_last_one_is_refused(store: Store, turn:
     session, _ = game(store)
     play(store, session.id, ["a"])
     with pytest.raises(NoSuchTurnError, match="expected turn 2") as error:
-        store.finish_turn(session.id, turn, "z", "b", GameState(1, 1, 1, 1), CharacterState(), {}, {})
+        store.finish_turn(session.id, turn, "z", "b", GameState(1, 1, 1, 1), CharacterState(), {})
     assert error.value.code == "no_such_turn" and store.get(session.id).turns == 1
 
 

@@ -38,7 +38,7 @@ while True:
         shot = turn.to_bytes(4, "big") * 3000
         state = GameState(1, 0, -1, 2)
         character = store.get(session).character.after(state)
-        store.finish_turn(session, turn, f"id-{turn}", f"say {turn}", state, character, {turn: shot}, {"total": 1.0})
+        store.finish_turn(session, turn, f"id-{turn}", f"say {turn}", state, character, {turn: shot})
         print(session, turn, flush=True)
 """
 

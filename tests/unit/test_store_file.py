@@ -86,6 +86,20 @@ def test_an_older_schema_is_brought_up_to_date_or_left_whole(tmp_path: Path, mon
             assert [turn.instruction for turn in store.turns(session.id, 1, 9)] == ["a"]
 
 
+def test_a_game_of_the_first_schema_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as first:
+        first.setattr(database, "SCHEMA_VERSION", 1)
+        first.setattr(database, "SCRIPTS", SCRIPTS[:1])
+        with Store(tmp_path) as store:
+            session, _ = game(store)
+            store.database.rows("INSERT INTO turns VALUES (1, 1, 'x', 'a', 7, 1, 2, 3, 4, 5, 6, 7, '{\"total\": 1.0}')")
+    with Store(tmp_path) as store:
+        assert [turn.instruction for turn in store.turns(session.id, 1, 9)] == ["a"]
+        assert store.get(session.id).character == CharacterState(5, 6, 7)
+        play(store, session.id, ["b"])
+        assert store.get(session.id).turns == 2
+
+
 @pytest.mark.parametrize("case", ["text", "someone else's tables", "cut short"])
 def test_a_file_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path: Path, case: str) -> None:
     path = tmp_path / FILE
@@ -187,4 +201,4 @@ def unwritable(original: Path) -> Iterator[Path]:
 
 def _finish(store: Store, session_id: str, turn: int, shot: bytes) -> None:
     state = GameState(1, 1, 1, 1)
-    store.finish_turn(session_id, turn, f"turn-{turn}", "say it", state, CharacterState(), {turn: shot}, {})
+    store.finish_turn(session_id, turn, f"turn-{turn}", "say it", state, CharacterState(), {turn: shot})

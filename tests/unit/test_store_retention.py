@@ -38,7 +38,7 @@ def heavy(store: Store, turns: int = 2) -> str:
     session, _ = game(store)
     for turn in range(1, turns + 1):
         store.finish_turn(
-            session.id, turn, f"{turn}", "a", GameState(1, 1, 1, 1), CharacterState(), {turn: bytes(SHOT_BYTES)}, {}
+            session.id, turn, f"{turn}", "a", GameState(1, 1, 1, 1), CharacterState(), {turn: bytes(SHOT_BYTES)}
         )
     return session.id
 
@@ -47,7 +47,7 @@ def copy_last_turn(store: Store, turn: int) -> None:
     """Adds `turn` to the first session, a copy of the turn before."""
     store.database.rows(
         "INSERT INTO turns SELECT session, turn + 1, ?, instruction, seed, motion_level, social, entertainment,"
-        " stamina, character_stamina, character_social, character_entertainment, seconds FROM turns"
+        " stamina, character_stamina, character_social, character_entertainment FROM turns"
         " WHERE session = 1 AND turn = ?",
         f"id-{turn}",
         turn - 1,

@@ -14,9 +14,10 @@ from animegamer_rt.server.clients import Pictures
 from animegamer_rt.server.jobs import Job, Listener
 from animegamer_rt.server.metrics import Metrics
 from animegamer_rt.server.options import ServeOptions
+from animegamer_rt.server.supervisor import FAILURES
 from animegamer_rt.server.turns import Turns
 from animegamer_rt.state import CharacterState
-from animegamer_rt.store import Store
+from animegamer_rt.store import Store, StoreFullError
 from animegamer_rt.wire import Message
 
 SHOT = bytes(2)
@@ -81,11 +82,15 @@ class Server:
         seq = fields.pop("seq", None)
         self.turns.heard(Message(kind, fields, parent=job.id, session=job.session, turn=job.turn, seq=seq), now)
 
-    def finish(self, job: Job, now: float = 1.0) -> None:
+    def settle(self, job: Job, now: float = 1.0) -> None:
         strengths = dict.fromkeys(("motion_level", "social", "entertainment", "stamina"), 1)
-        fields = {"seconds": {}, "character": asdict(CharacterState()), "shots": [1], **strengths}
-        message = Message("finished", fields, parent=job.id, session=job.session, turn=1, buffers=(SHOT,))
+        fields = {"character": asdict(CharacterState()), "shots": [1], **strengths}
+        message = Message("settled", fields, parent=job.id, session=job.session, turn=1, buffers=(SHOT,))
         self.turns.heard(message, now)
+
+    def finish(self, job: Job, now: float = 1.0) -> None:
+        self.settle(job, now)
+        self.say(job, "finished", now, seconds={})
 
     def kept(self, job: Job) -> int:
         return self.store.get(job.session).turns
@@ -157,3 +162,54 @@ def test_a_job_that_cannot_be_handed_over_lets_the_one_behind_it_by(server: Serv
     server.turns.start_next(2.0)
     assert player.heard == ["accepted", "no_such_turn"]
     assert server.worker.given[-2:] == [first.id, third.id] and server.admission.follower is third
+
+
+def test_a_turn_is_kept_before_its_frames_and_done_comes_after_them(server: Server) -> None:
+    job, player = server.turn()
+    server.settle(job)
+    assert server.kept(job) == 1 and player.heard == ["accepted"]
+    server.say(job, "frame", seq=1)
+    server.say(job, "finished", seconds={})
+    assert player.heard == ["accepted", "frame", "done"] and server.kept(job) == 1
+
+
+@pytest.mark.parametrize("how", ["cancelled", "config", "draining", "worker_failed"])
+def test_a_kept_turn_whose_frames_fail_to_come_is_taken_back(server: Server, how: str) -> None:
+    job, player = server.turn()
+    server.settle(job)
+    if how == "draining":
+        server.turns.end_all()
+    elif how == "worker_failed":
+        for _ in range(FAILURES):
+            server.turns.worker_died("killed", 1.0)
+            server.turns.start_next(1.0)
+            server.settle(job)
+    else:
+        server.say(job, "failed", code=how, text="the frames do not come")
+    assert player.heard[-1] == how and server.kept(job) == 0 and server.admission.idle
+
+
+def test_a_kept_turn_goes_on_after_the_worker_died_and_counts_once(server: Server) -> None:
+    job, player = server.turn()
+    server.settle(job)
+    server.turns.worker_died("killed", 1.0)
+    server.turns.start_next(1.0)
+    assert server.worker.given == [job.id, job.id] and server.kept(job) == 1
+    server.finish(job)
+    assert player.heard == ["accepted", "restarting", "done"] and server.kept(job) == 1
+
+
+def test_a_turn_that_cannot_be_kept_is_stopped_and_its_client_told_why(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*turn: object) -> None:
+        raise StoreFullError("no room to keep more")
+
+    monkeypatch.setattr(server.store, "finish_turn", full)
+    (job, player), (faster, other) = server.turn(), server.turn()
+    server.settle(job)
+    assert server.worker.cancelled == [job.id] and player.heard == ["accepted"]
+    server.say(job, "failed", code="cancelled", text="the turn was cancelled")
+    assert player.heard == ["accepted", "storage"] and server.kept(job) == 0
+    server.finish(faster)  # the worker was through before it heard
+    assert other.heard == ["accepted", "storage"] and server.admission.idle and not server.worker.busy

@@ -131,6 +131,11 @@ def game(bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     return played
 
 
+def settled_of(messages: list[Message]) -> Message:
+    (settled,) = [message for message in messages if message.type == "settled"]
+    return settled
+
+
 def play_game(front: Front) -> tuple[list[list[Message]], list[list[Any]], dict[int, bytes]]:
     """Plays all texts as the server does: the window's turns and shots go along with each job."""
     log: list[list[Any]] = []
@@ -142,10 +147,10 @@ def play_game(front: Front) -> tuple[list[list[Message]], list[list[Any]], dict[
         job = turn_job(text, turn, first=first, log=log[first:], shots=list(window), character=character)
         front.socket.send_multipart([*encode(job), *window.values()])
         turns.append(list(front.answers()))
-        end = turns[-1][-1].fields
-        log.append([text, *(end[name] for name in STRENGTHS)])
-        shots |= dict(zip(end["shots"], turns[-1][-1].buffers, strict=True))  # type: ignore[arg-type]
-        character = end["character"]
+        settled = settled_of(turns[-1])
+        log.append([text, *(settled.fields[name] for name in STRENGTHS)])
+        shots |= dict(zip(settled.fields["shots"], settled.buffers, strict=True))  # type: ignore[arg-type]
+        character = settled.fields["character"]
     return turns, log, shots
 
 
@@ -160,11 +165,11 @@ def test_frames_and_states_are_those_of_play(front: Front, game: dict[str, Any])
 
 def test_missing_shots_are_predicted_again_to_the_same_frames(front: Front) -> None:
     turns, log, shots = play_game(front)
-    character = turns[3][-1].fields["character"]
+    character = settled_of(turns[3]).fields["character"]
     again = front.play(turn_job(TEXTS[4], 5, log=log[:4], character=character))
     assert (frames_of(again) == frames_of(turns[4])).all()
-    assert again[-1].fields["shots"] == [4, 5]
-    assert again[-1].buffers == (shots[4], shots[5])
+    assert settled_of(again).fields["shots"] == [3, 4, 5]
+    assert settled_of(again).buffers == (shots[3], shots[4], shots[5])
 
 
 def test_an_export_is_the_game_of_play(front: Front, game: dict[str, Any], tmp_path: Path) -> None:

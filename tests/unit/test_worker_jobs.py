@@ -58,10 +58,10 @@ class Front:
 
     def play(self, text: str) -> list[Message]:
         events = answers(self.rooms, self.job(text))
-        end = events[-1]
-        self.log.append([text, *(end.fields[name] for name in STRENGTHS)])
-        self.shots |= dict(zip(end.fields["shots"], map(bytes, end.buffers), strict=True))
-        self.character = end.fields["character"]
+        settled = settled_of(events)
+        self.log.append([text, *(settled.fields[name] for name in STRENGTHS)])
+        self.shots |= dict(zip(settled.fields["shots"], map(bytes, settled.buffers), strict=True))
+        self.character = settled.fields["character"]
         return events
 
 
@@ -71,6 +71,11 @@ def answers(rooms: Rooms, job: Message, alive: Callable[[], None] = lambda: None
 
 def of_type(events: list[Message], kind: str) -> list[Message]:
     return [event for event in events if event.type == kind]
+
+
+def settled_of(events: list[Message]) -> Message:
+    (settled,) = of_type(events, "settled")
+    return settled
 
 
 def pictures(events: list[Message]) -> np.ndarray:
@@ -92,13 +97,14 @@ WISHES: list[dict[str, object]] = [
 
 @pytest.mark.parametrize("wish", WISHES)
 def test_every_event_is_one_that_a_client_may_be_sent(rooms: Rooms, wish: dict[str, object]) -> None:
-    *events, end = Front(rooms, **wish).play(TEXTS[0])
+    *said, end = Front(rooms, **wish).play(TEXTS[0])
+    events = [event for event in said if event.type != "settled"]
     for event in events:
         decoded = decode([bytes(frame) for frame in encode(event)], FROM_SERVER)
         assert decoded.fields == event.fields
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
-    assert {(event.session, event.turn, event.parent) for event in [*events, end]} == {("s1", 1, "j1")}
-    assert (end.type, end.seq) == ("finished", None)
+    assert {(event.session, event.turn, event.parent) for event in [*said, end]} == {("s1", 1, "j1")}
+    assert (end.type, end.seq, settled_of(said).seq) == ("finished", None, None)
 
 
 @pytest.mark.parametrize("wish", WISHES)
@@ -115,7 +121,7 @@ def test_the_state_comes_first_then_steps_then_frames_then_the_clip(rooms: Rooms
     events = Front(rooms, clip=True).play(TEXTS[0])
     kinds = [event.type for event in events]
     clips = kinds.count("clip")
-    assert kinds == ["state", *["progress"] * 3, *["frame"] * 17, *["clip"] * clips, "finished"]
+    assert kinds == ["state", *["progress"] * 3, "settled", *["frame"] * 17, *["clip"] * clips, "finished"]
     assert [event.fields["last"] for event in of_type(events, "clip")] == [False] * (clips - 1) + [True]
     assert [event.fields["index"] for event in of_type(events, "frame")] == list(range(17))
 
@@ -139,12 +145,13 @@ def test_raw_frames_are_not_copied(rooms: Rooms) -> None:
     assert isinstance(buffer.obj, np.ndarray) and buffer.obj.base is not None, "a frame of its own, not of its chunk"
 
 
-def test_finished_says_what_a_kept_turn_needs(rooms: Rooms) -> None:
+def test_settled_says_what_a_kept_turn_needs_and_finished_what_it_took(rooms: Rooms) -> None:
     front = Front(rooms)
-    ends = [front.play(text)[-1] for text in TEXTS]
-    for turn, end in enumerate(ends, 1):
-        assert end.fields["shots"] == [turn]
-        assert [len(shot) for shot in end.buffers] == [2 * 226 * 8]
+    for turn, text in enumerate(TEXTS, 1):
+        events = front.play(text)
+        settled, end = settled_of(events), events[-1]
+        assert settled.fields["shots"] == [turn]
+        assert [len(shot) for shot in settled.buffers] == [2 * 226 * 8]
         assert set(end.fields["seconds"]) == {"predictor", "denoiser", "vae", "total"}
         assert end.fields["resident_mib"] > 10
     character = CharacterState()
@@ -162,8 +169,8 @@ def test_missing_shots_are_predicted_again_and_handed_back(rooms: Rooms) -> None
     again = answers(rooms, front.job(TEXTS[4], complete=True), lambda: alive.append(1))
     assert (pictures(again) == pictures(straight)).all()
     assert len(alive) == 4
-    assert again[-1].fields["shots"] == [4, 5]
-    assert again[-1].buffers == (before[4], straight[-1].buffers[0])
+    assert settled_of(again).fields["shots"] == [3, 4, 5]
+    assert settled_of(again).buffers == (before[3], before[4], settled_of(straight).buffers[0])
 
 
 def test_a_job_can_be_stopped_while_shots_are_predicted_again(rooms: Rooms) -> None:
@@ -184,8 +191,8 @@ def test_a_job_can_be_stopped_while_shots_are_predicted_again(rooms: Rooms) -> N
 def test_a_window_of_zero_has_no_shots_to_keep(rooms: Rooms) -> None:
     front = Front(rooms, window=0)
     front.play(TEXTS[0])
-    end = front.play(TEXTS[1])[-1]
-    assert (end.fields["shots"], end.buffers) == ([], ())
+    settled = settled_of(front.play(TEXTS[1]))
+    assert (settled.fields["shots"], settled.buffers) == ([], ())
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import secrets
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ..errors import AnimeGamerError
 from ..wire import Message
 from .clients import Client, Pictures
 
@@ -34,8 +35,9 @@ class Job:
     """kind: turn, replay (of a finished turn; nothing is added to the session) or export.
 
     accepted_at, deadline_at, started_at: seconds of the monotonic clock; produced: the last `seq` the worker gave;
-    at_worker: handed over, to run now or next.
-    events: all so far, while they are few enough bytes, else None. ending: why it is being stopped, if it is.
+    at_worker: handed over, to run now or next. kept: written down, though its pictures are still to come.
+    events: all so far, while they are few enough bytes, else None. ending: if it is being stopped, what its client is
+    told once it has.
     """
 
     kind: str
@@ -52,8 +54,9 @@ class Job:
     started_at: float | None = None
     produced: int = 0
     at_worker: bool = False
+    kept: bool = False
     failures: int = 0
-    ending: str | None = None
+    ending: AnimeGamerError | None = None
     folder: Path | None = None
     events: list[Message] | None = field(default_factory=list)
     events_bytes: int = 0

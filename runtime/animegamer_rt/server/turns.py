@@ -1,9 +1,9 @@
 """Jobs on their way: admitted, given to the worker, its events passed on, the turn kept, `done` sent.
 
 Knows the order of a job's life; requests are `desk`'s, the process is `supervisor`'s, limits are `admission`'s. A turn
-is kept in one transaction before its `done`. The worker is also handed the job after the running one, so that it goes
-on while we keep what it has finished. When a worker dies, the next one gets both again, and what was sent is not sent
-twice.
+is kept in one transaction while its frames are decoded; if they fail to come, it is taken back before the error is
+told. The worker is also handed the job after the running one, so that it goes on at once. When a worker dies, the next
+one gets both again, and what was sent is not sent twice.
 """
 
 from __future__ import annotations
@@ -81,6 +81,8 @@ class Turns:
             else:
                 self._fail(job, _worker_error(job, message))
             self.start_next(now)
+        elif message.type == "settled":
+            self._settle(job, message)
         elif job.kind == "export" and message.type == "progress":
             job.tell(replace(message, seq=None))
         elif message.seq is not None and message.seq > job.produced:
@@ -97,7 +99,7 @@ class Turns:
         if job is not None and ran:
             job.failures += 1
             if job.ending is not None:
-                self._fail(job, _ended(job.ending))
+                self._fail(job, job.ending)
             elif job.failures >= FAILURES:
                 what = f"the worker died {job.failures} times on this turn"
                 do = "send another instruction; the operator finds the reason in worker.log"
@@ -113,14 +115,14 @@ class Turns:
     def watch_deadlines(self, now: float) -> None:
         """Stop the jobs that are past their deadline."""
         for job in self._admission.overdue(now):
-            self._stop(job, "deadline")
+            self._stop(job, _ended("deadline"))
 
     def cancel(self, session: str) -> bool:
         """Stop the session's job; whether there was one. Its error follows once it has stopped."""
         job = self._admission.of_session(session)
         if job is None:
             return False
-        self._stop(job, "cancelled")
+        self._stop(job, _ended("cancelled"))
         return True
 
     def end_all(self) -> None:
@@ -128,13 +130,13 @@ class Turns:
         for job in list(self._admission.jobs):
             self._fail(job, _ended("draining"))
 
-    def _stop(self, job: Job, code: str) -> None:
+    def _stop(self, job: Job, error: AnimeGamerError) -> None:
         if job.at_worker:
             self._supervisor.send(Message("cancel", session=job.session, turn=job.turn, id=job.id))
         if job.at_worker and job is self._admission.running:
-            job.ending = job.ending or code  # its error follows once the worker has stopped
+            job.ending = job.ending or error  # it follows once the worker has stopped
         else:
-            self._fail(job, _ended(code))
+            self._fail(job, error)
 
     def _accepted(self, job: Job) -> Message:
         place = self._admission.place(job)
@@ -159,7 +161,7 @@ class Turns:
             fields |= {"log": [_log_row(turn) for turn in turns], "seeds": [turn.seed for turn in turns]}
             return Message("job", fields, id=job.id, session=job.session)
         assert job.turn is not None
-        if job.kind == "turn" and job.turn != session.turns + 1:
+        if job.kind == "turn" and job.turn != session.turns + 1 and not job.kept:
             raise ProtocolError("the session went on without this turn", code="no_such_turn", found=f"turn {job.turn}")
         history = self._store.job_history(job.session, job.turn)
         shots = sorted(history.shots)
@@ -169,21 +171,44 @@ class Turns:
         buffers = tuple(history.shots[number] for number in shots)
         return Message("job", fields, id=job.id, session=job.session, turn=job.turn, buffers=buffers)
 
-    def _finish(self, job: Job, message: Message, now: float) -> None:
-        """The worker has played the job to its end: keep it, and say so."""
+    def _settle(self, job: Job, message: Message) -> None:
+        """All is known that is kept of the turn: write it down, in one transaction."""
         fields = message.fields
+        if job.kind != "turn":
+            return
+        assert job.turn is not None
         try:
-            seconds = self._keep(job, message) if job.kind == "turn" else dict(fields.get("seconds", {}))
-            turns = self._store.get(job.session).turns
+            self._store.finish_turn(
+                job.session,
+                job.turn,
+                job.turn_id,
+                job.instruction,
+                GameState(**{name: fields[name] for name in _STRENGTHS}),
+                CharacterState(**fields["character"]),
+                {number: bytes(shot) for number, shot in zip(fields["shots"], message.buffers, strict=True)},
+            )
+            job.kept = True
         except StoreError as error:
             log.error("a turn could not be kept: %s", error)
+            self._stop(job, error)
+
+    def _finish(self, job: Job, message: Message, now: float) -> None:
+        """The worker has played the job to its end: say so."""
+        if job.kind == "turn" and not job.kept:
+            assert job.ending is not None, "a turn that was not kept is being stopped"
+            self._fail(job, job.ending)
+            return
+        fields = message.fields
+        try:
+            turns = self._store.get(job.session).turns
+        except StoreError as error:
             self._fail(job, error)
             return
         if job.kind == "export":
             files = list(fields["files"])[:MOST_FILES]
             job.tell(Message("exported", {"folder": str(job.folder), "turns": turns, "files": files}))
         else:
-            seconds["queue"] = job.queued_s
+            seconds = {**fields["seconds"], "queue": job.queued_s}
             self._metrics.turn_done(seconds)
             done = {"seconds": seconds, "turns": turns}
             job.emit(Message("done", done, session=job.session, turn=job.turn, seq=job.produced + 1))
@@ -191,35 +216,28 @@ class Turns:
         if job.late is not None and job.kind != "export":
             self._play_again(job, job.late, now)
 
-    def _keep(self, job: Job, message: Message) -> dict[str, float]:
-        """One transaction; the turn's seconds by stage. Raises StoreError."""
-        fields = message.fields
-        assert job.turn is not None
-        seconds: dict[str, float] = {**fields["seconds"], "queue": job.queued_s}
-        self._store.finish_turn(
-            job.session,
-            job.turn,
-            job.turn_id,
-            job.instruction,
-            GameState(**{name: fields[name] for name in _STRENGTHS}),
-            CharacterState(**fields["character"]),
-            {number: bytes(shot) for number, shot in zip(fields["shots"], message.buffers, strict=True)},
-            seconds,
-        )
-        return seconds
-
     def _play_again(self, job: Job, listener: Listener, now: float) -> None:
         again = replace(
             job, kind="replay", listener=listener, accepted_at=now, deadline_at=now + job.deadline_at - job.accepted_at
         )
-        again.started_at, again.produced, again.at_worker, again.failures = None, 0, False, 0
+        again.started_at, again.produced, again.at_worker, again.kept, again.failures = None, 0, False, False, 0
         again.events, again.events_bytes, again.late, again.ending = [], 0, None, None
         self.admit(again, now)
 
     def _fail(self, job: Job, error: AnimeGamerError) -> None:
         self._admission.remove(job)
+        if job.kept:
+            self._take_back(job)
         to = job.late or job.listener
         to.client.refuse(error, to.parent, job.session, job.turn)
+
+    def _take_back(self, job: Job) -> None:
+        """A turn that was kept will not be done: the session is again as it was before it."""
+        assert job.turn is not None
+        try:
+            self._store.rewind(job.session, job.turn - 1)
+        except StoreError as error:
+            log.error("a turn that was not done could not be taken back: %s", error)
 
 
 def degraded(supervisor: Supervisor) -> ProtocolError:
@@ -244,7 +262,7 @@ def _ended(code: str) -> ProtocolError:
 def _worker_error(job: Job, message: Message) -> AnimeGamerError:
     code, text = str(message.fields.get("code", "internal")), str(message.fields.get("text", "the turn failed"))
     if code == "cancelled":
-        return _ended(job.ending or "cancelled")
+        return job.ending or _ended("cancelled")
     log.error("the worker failed a job: %s: %s", code, text)
     return ProtocolError(text, code=code, do=message.fields.get("do"))
 

@@ -45,7 +45,7 @@ class StoredSession:
 
 @dataclass(frozen=True, slots=True)
 class StoredTurn:
-    """One finished turn. `character` is after it; `seconds` is by stage.
+    """One finished turn. `character` is after it.
 
     `seed` is the one it was drawn with: a branch with a new seed still has turns of the old one.
     """
@@ -56,7 +56,6 @@ class StoredTurn:
     seed: int
     game_state: GameState
     character: CharacterState
-    seconds: Mapping[str, float]
 
 
 class LogRow(NamedTuple):

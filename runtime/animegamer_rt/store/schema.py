@@ -53,6 +53,8 @@ SCRIPTS: tuple[tuple[str, ...], ...] = (
         )
         """,
     ),
+    # A turn is kept before it has ended, so nobody knows yet what it takes.
+    ("ALTER TABLE turns DROP COLUMN seconds",),
 )
 """`SCRIPTS[n]` takes the tables from version n to n + 1; version 0 is an empty file."""
 

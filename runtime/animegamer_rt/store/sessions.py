@@ -98,7 +98,6 @@ class Store:
         game_state: GameState,
         character: CharacterState,
         shots: Mapping[int, bytes],
-        seconds: Mapping[str, float],
     ) -> None:
         """Adds the next turn in one transaction. `character` is after it; `shots` maps turns to fp16 [226, D].
 
@@ -114,7 +113,7 @@ class Store:
             raise _no_such_turn(session, "the turn does not follow the last one", found, f"turn {session.turns + 1}")
         self._make_room(sum(map(len, shots.values())) + ROW_BYTES, session_id)
         kept = retention.kept_shots(self.keep_shots, session.history_turns)
-        row = StoredTurn(turn, turn_id, instruction, session.seed, game_state, character, seconds)
+        row = StoredTurn(turn, turn_id, instruction, session.seed, game_state, character)
         with self.database.transaction():
             turns.insert_turn(self.database, key, row)
             turns.write_shots(self.database, key, turn, shots, kept)

@@ -5,7 +5,6 @@ Knows the two tables and the keys of sessions; callers hold the transaction.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,14 +14,14 @@ from .records import JobHistory, LogRow, StoredTurn
 
 _STRENGTHS = "motion_level, social, entertainment, stamina"
 _CHARACTER = "character_stamina, character_social, character_entertainment"
-_COLUMNS = f"turn, turn_id, instruction, seed, {_STRENGTHS}, {_CHARACTER}, seconds"
+_COLUMNS = f"turn, turn_id, instruction, seed, {_STRENGTHS}, {_CHARACTER}"
 
 
 def insert_turn(database: Database, session: int, turn: StoredTurn) -> None:
     """Adds a finished turn."""
     state, character = turn.game_state, turn.character
     database.rows(
-        f"INSERT INTO turns (session, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO turns (session, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         session,
         turn.turn,
         turn.turn_id,
@@ -35,7 +34,6 @@ def insert_turn(database: Database, session: int, turn: StoredTurn) -> None:
         character.stamina,
         character.social,
         character.entertainment,
-        json.dumps(dict(turn.seconds)),
     )
 
 
@@ -103,6 +101,4 @@ def drop_shots(database: Database, session: int) -> None:
 
 def _turn(row: tuple[Any, ...]) -> StoredTurn:
     turn, turn_id, instruction, seed = row[:4]
-    return StoredTurn(
-        turn, turn_id, instruction, seed, GameState(*row[4:8]), CharacterState(*row[8:11]), json.loads(row[11])
-    )
+    return StoredTurn(turn, turn_id, instruction, seed, GameState(*row[4:8]), CharacterState(*row[8:11]))

@@ -5,7 +5,7 @@ Knows the pipeline and what the messages say; nothing of sockets. All that it kn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import count
 from typing import Any
@@ -30,14 +30,15 @@ from .pictures import ClipEncoder, Frame, JpegEncoder
 def play_turn(rooms: Rooms, message: Message, alive: Callable[[], None]) -> Generator[Message, None, None]:
     """All messages that answer the job, the last being `finished`. Raises AnimeGamerError when it cannot be played.
 
-    `finished` brings those shots of the new window that came not with the job: this turn's, and any predicted again.
-    `alive` is called before each turn that is predicted again, while there is nothing to say; it may raise to stop.
+    `settled` comes when the turn is denoised and brings all that is to be kept of it, so that it can be written down
+    while the vae decodes: with those shots that came not with the job, this turn's and any predicted again. `alive` is
+    called before each turn that is predicted again, while there is nothing to say; it may raise to stop.
     """
     job = read_job(TurnJob, message)
     session = _resume(rooms, job, message.buffers, alive)
     if message.turn != session.turns + 1:
         raise SessionError("the job is not of the game's next turn", found=message.turn, expected=session.turns + 1)
-    new = set(session.shots) - set(job.shots) | {message.turn}
+    again = {number: shot for number, shot in session.shots.items() if number not in job.shots}
     geometry, answers = rooms.bundle.manifest.geometry, Answers(message)
     pixel_format = job.pixel_format if job.codec == "raw" else "rgb24"
     pictures, film = _Pictures(job, geometry, answers), _Film(job, geometry, pixel_format, answers)
@@ -47,16 +48,15 @@ def play_turn(rooms: Rooms, message: Message, alive: Callable[[], None]) -> Gene
             yield answers.event("state", _state(event))
         elif isinstance(event, Progress):
             yield answers.progress(event.step, event.steps, event.seconds_left)
+            if event.step == event.steps:
+                yield _settled(answers, predicted, again, job.history_turns > 0)
         elif isinstance(event, FrameReady):
             yield from pictures.messages(event)
             yield from film.messages(event)
         elif isinstance(event, Done):
             done = event
     yield from film.rest()
-    shots = {number: shot for number, shot in session.shots.items() if number in new}
-    fields: dict[str, Any] = {"seconds": asdict(done.seconds), **asdict(predicted.game_state)}
-    fields |= {"character": asdict(session.character), "shots": list(shots), "resident_mib": resident_mib()}
-    yield answers.note("finished", fields, *(shot.astype("<f2").tobytes() for shot in shots.values()))
+    yield answers.note("finished", {"seconds": asdict(done.seconds), "resident_mib": resident_mib()})
 
 
 class _Pictures:
@@ -135,6 +135,15 @@ def _shot(buffer: Buffer, shape: tuple[int, int]) -> npt.NDArray[np.float16]:
     if len(buffer) != expected:
         raise SessionError("a shot is not this bundle's", found=f"{len(buffer)} bytes", expected=f"{expected} bytes")
     return np.frombuffer(buffer, "<f2").reshape(shape).astype(np.float16)
+
+
+def _settled(
+    answers: Answers, event: StatePredicted, again: Mapping[int, npt.NDArray[np.float16]], wanted: bool
+) -> Message:
+    """`again`: shots that were predicted again, by turn; `wanted`: whether later turns will see this one's."""
+    shots: dict[int, npt.NDArray[Any]] = {**again, event.turn: event.shot} if wanted else {}
+    fields = {**asdict(event.game_state), "character": asdict(event.character), "shots": list(shots)}
+    return answers.note("settled", fields, *(shot.astype("<f2").tobytes() for shot in shots.values()))
 
 
 def _state(event: StatePredicted) -> dict[str, Any]:
