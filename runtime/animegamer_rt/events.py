@@ -57,7 +57,7 @@ class FrameReady(Event):
 
 @dataclass(frozen=True, slots=True)
 class StageSeconds:
-    """Seconds inside each stage's engine; `total` is the wall clock of the whole turn."""
+    """Seconds inside each stage's engine; `total` is the wall clock of the turn, without a prediction made ahead."""
 
     predictor: float
     denoiser: float

@@ -16,7 +16,7 @@ from .bundle import Bundle
 from .denoiser import Denoiser
 from .errors import TurnCancelled
 from .events import Done, Event, FrameReady, Progress, StageSeconds, StatePredicted
-from .predictor import Predictor
+from .predictor import Prediction, Predictor
 from .prompt import Prompter
 from .schedule import DenoisePlan
 from .session import Session
@@ -34,6 +34,8 @@ class Rooms:
     predictor: Predictor
     denoiser: Denoiser
     vae: Vae
+    overlaps: bool
+    """Whether a turn may be predicted while another one is denoised."""
 
 
 def open_rooms(bundle: Bundle, engines: Engines, plan: str | None = None) -> Rooms:
@@ -43,7 +45,7 @@ def open_rooms(bundle: Bundle, engines: Engines, plan: str | None = None) -> Roo
     latent_shape = (1, size.latent_frames, size.latent_channels, size.latent_height, size.latent_width)
     predictor = Predictor(engines.predictor, Prompter.from_bundle(bundle))
     denoiser = Denoiser(engines.denoiser, denoise_plan, latent_shape)
-    return Rooms(bundle, name, denoise_plan, predictor, denoiser, Vae(engines.vae))
+    return Rooms(bundle, name, denoise_plan, predictor, denoiser, Vae(engines.vae), engines.overlaps)
 
 
 def run_turn(
@@ -51,12 +53,14 @@ def run_turn(
     session: Session,
     instruction: Instruction,
     *,
+    prediction: Prediction | None = None,
     pixel_format: str = "rgb24",
     flip: bool = False,
     cancel: threading.Event | None = None,
 ) -> Iterator[Event]:
     """Plays one turn. The session keeps it after the last frame; a turn that fails, is cancelled, or whose generator is
-    closed leaves the session as it was. Raises TurnCancelled within one step of `cancel` being set.
+    closed leaves the session as it was. Raises TurnCancelled within one step of `cancel` being set. `prediction` is the
+    predictor's for this session and instruction, if it was made ahead.
     """
     cancel, turn = cancel or threading.Event(), session.turns + 1
     sequence, rules = itertools.count(), rooms.bundle.manifest.compatibility
@@ -64,8 +68,7 @@ def run_turn(
 
     # 1. What happens, and how it leaves the character.
     _stop_if(cancel, turn)
-    prediction = rooms.predictor.predict(session.history, instruction)
-    predictor_seconds = time.perf_counter() - started
+    prediction = prediction or rooms.predictor.predict(session.history, instruction)
     state = prediction.game_state
     scope = motion_scope(state, rules.motion_table, rules.motion_source)
     character = session.character.after(state)
@@ -87,7 +90,7 @@ def run_turn(
     # 4. The turn counts.
     session.keep(instruction, prediction)
     total = time.perf_counter() - started
-    yield Done(*stamp, next(sequence), StageSeconds(predictor_seconds, at.seconds, rooms.vae.seconds, total))
+    yield Done(*stamp, next(sequence), StageSeconds(prediction.seconds, at.seconds, rooms.vae.seconds, total))
 
 
 def _stop_if(cancel: threading.Event, turn: int) -> None:

@@ -6,6 +6,8 @@ template, so only its four slots are free and each is chosen among the eleven st
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,36 +22,45 @@ from .state import STRENGTHS, GameState, Instruction
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The next shot f32 [226, D], the game state, and how many history turns fitted the window."""
+    """The next shot f32 [226, D], the game state, how many history turns fitted the window, and the seconds it took."""
 
     shot: FloatArray
     game_state: GameState
     history_turns: int
+    seconds: float
 
 
 class Predictor:
-    """One bundle's predictor: its engine and its tokenizer."""
+    """One bundle's predictor: its engine and its tokenizer. One call at a time runs; other threads wait for it."""
 
     def __init__(self, part: PredictorPart, prompter: Prompter) -> None:
         self._part = part
         self._prompter = prompter
         self._strength_ids = np.array(prompter.strength_ids, np.int64)
         self._prepared: tuple[Tokens, object] | None = None
+        # A prompt's cache lives in the part's memory until its answer is read.
+        self._alone = threading.Lock()
 
     def prepare(self, history: Sequence[PastTurn]) -> None:
-        """Reads a history while nobody waits, for the next `predict`; not beside one in another thread.
+        """Reads a history while nobody waits, for the next `predict`.
 
         That takes it up if its history is the same, and else reads its own: the answer is the same bytes either way.
         """
         tokens = self._prompter.write("", history).history
-        if tokens is not None:
-            self._prepared = tokens, self._past(tokens)
+        with self._alone:
+            if tokens is not None:
+                self._prepared = tokens, self._past(tokens)
 
     def predict(self, history: Sequence[PastTurn], instruction: Instruction) -> Prediction:
         """Depends on its arguments only, so the same history gives the same shot, however often it is asked.
 
         Raises InstructionError when the instruction does not fit the window.
         """
+        with self._alone:
+            return self._predict(history, instruction)
+
+    def _predict(self, history: Sequence[PastTurn], instruction: Instruction) -> Prediction:
+        started = time.perf_counter()
         prompt = self._prompter.write(instruction.text, history)
         prefill = self._part.prefill(prompt.turn, self._past(prompt.history))
         choices = [self._choose(prefill.logits)]
@@ -59,7 +70,8 @@ class Predictor:
             logits, cache = self._part.extend(tokens, cache)
             choices.append(self._choose(logits))
         strengths = {name: STRENGTHS[choice] for (name, _), choice in zip(STATE_TAGS, choices, strict=True)}
-        return Prediction(prefill.shot, GameState(**strengths), prompt.history_turns)
+        seconds = time.perf_counter() - started
+        return Prediction(prefill.shot, GameState(**strengths), prompt.history_turns, seconds)
 
     def _past(self, history: Tokens | None) -> object | None:
         prepared, self._prepared = self._prepared, None

@@ -5,6 +5,8 @@ These have not been run yet: no GPU was at hand when they were written.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -37,6 +39,17 @@ def test_graphs_give_the_bytes_of_running_eagerly(whole_turns: int) -> None:
         for found, expected in zip(answers(graphs, given), answers(eager, given), strict=True):
             np.testing.assert_array_equal(found, expected)
         np.testing.assert_array_equal(frames(graphs, latent), frames(eager, latent))
+
+
+def test_a_prompt_read_in_another_thread_while_a_turn_is_denoised_changes_neither() -> None:
+    alone, part, turn, given = engines(CudaPlace(torch.bfloat16)), engines(CudaPlace(torch.bfloat16)), Turn(), prompt(1)
+    expected = turn.latents(alone)[0], answers(alone, given)
+    with ThreadPoolExecutor(1) as ahead:
+        for _ in range(4):
+            reading = ahead.submit(answers, part, given)
+            np.testing.assert_array_equal(turn.latents(part)[0], expected[0])
+            for found, wanted in zip(reading.result(), expected[1], strict=True):
+                np.testing.assert_array_equal(found, wanted)
 
 
 def test_no_step_of_a_turn_waits_for_the_gpu() -> None:

@@ -85,7 +85,7 @@ def engines(place: Place | None = None, whole_turns: int = 0, plan: DenoisePlan 
         if fp8:
             use_fp8(denoiser, place)
         return Engines(
-            PredictorPart(place, predictor, WINDOW),
+            PredictorPart(place.beside(), predictor, WINDOW),
             DenoiserPart(
                 place, Transformer(denoiser, place.dtype), unconditional, [step.timestep for step in plan], whole_turns
             ),

@@ -24,7 +24,7 @@ from animegamer_rt.wire import FROM_SERVER, Message, decode, encode
 from animegamer_rt.worker import fixed_cost
 from animegamer_rt.worker.export import render_game
 from animegamer_rt.worker.jobs import TurnJob
-from animegamer_rt.worker.turn import play_turn
+from animegamer_rt.worker.turn import begin_turn, play_turn
 
 TEXTS = ["Mia waves.", "Mia runs.", "Tobo runs.", "Tobo flies.", "Mia flies."]
 STRENGTHS = ("motion_level", "social", "entertainment", "stamina")
@@ -66,7 +66,7 @@ class Front:
 
 
 def answers(rooms: Rooms, job: Message, alive: Callable[[], None] = lambda: None) -> list[Message]:
-    return list(play_turn(rooms, job, alive))
+    return list(play_turn(rooms, begin_turn(rooms, job, alive)))
 
 
 def of_type(events: list[Message], kind: str) -> list[Message]:

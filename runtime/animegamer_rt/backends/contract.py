@@ -118,10 +118,15 @@ class TowersPart(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """The parts of one bundle, loaded. `device` says in words where they run."""
+    """The parts of one bundle, loaded. `device` says in words where they run.
+
+    overlaps: the predictor may run in a thread of its own while the denoiser or the vae runs in another. That is for
+    parts that share no memory that is written to, and where it does not just take from the one what it gives the other.
+    """
 
     predictor: PredictorPart
     denoiser: DenoiserPart
     vae: VaePart
     encoder: EncoderPart | None = None
     device: str = "CPU"
+    overlaps: bool = False

@@ -25,8 +25,11 @@ BRIGHTNESS_STEP = 5
 """How much darker each frame of a chunk is than the one before, so that no two are the same."""
 
 
-def open_engines(bundle: Bundle, seconds: float, plan: str | None = None) -> Engines:
-    """Engines for which a turn of this plan takes `seconds`. Raises PlanError for an unknown plan."""
+def open_engines(bundle: Bundle, seconds: float, plan: str | None = None, *, overlaps: bool = False) -> Engines:
+    """Engines for which a turn of this plan takes `seconds`. Raises PlanError for an unknown plan.
+
+    overlaps: they say that a turn may be predicted while another is denoised, which costs them no time at all.
+    """
     steps = DenoisePlan.from_dict(bundle.plan(plan))
     passes = sum(len(step.rows) for step in steps)
     tokens = json.loads(bundle.path(bundle.manifest.tokenizer.added_tokens).read_text(encoding="utf-8"))
@@ -36,6 +39,7 @@ def open_engines(bundle: Bundle, seconds: float, plan: str | None = None) -> Eng
         _Denoiser(seconds * DENOISER_SHARE / passes),
         _Vae(geometry, seconds * VAE_SHARE / (FIRST_FRAMES + NEXT_FRAMES)),
         device=f"none: {seconds:g} s a turn",
+        overlaps=overlaps,
     )
 
 

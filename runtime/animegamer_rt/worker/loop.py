@@ -1,7 +1,8 @@
-"""The worker's only thread: takes jobs from the front process, sends what they say, and listens between two messages.
+"""The worker's loop: takes jobs from the front process, sends what they say, and listens between two messages.
 
 Knows the socket and the order of things; what a job does is `turn`'s and `export`'s. The front hands over the next job
-while one runs; it is begun as soon as that one has said its last word. A job that fails is answered and forgotten.
+while one runs; it is begun as soon as that one has said its last word. Where the engines overlap, a second thread
+predicts its turn before, while the running one is denoised. A job that fails is answered and forgotten.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import zmq
@@ -22,9 +25,9 @@ from ..pipeline import Rooms
 from ..wire import INSIDE, Message, decode, encode
 from .export import render_game
 from .jobs import Answers
-from .turn import play_turn
+from .turn import Begun, begin_turn, play_turn
 
-KINDS = {"turn": play_turn, "export": render_game}
+KINDS = ("turn", "export")
 ALIVE_SECONDS = 1.0
 """How often a job that has nothing to say lets the front process know that it still runs."""
 
@@ -37,6 +40,8 @@ class _Waiting:
 
     message: Message
     cancelled: bool = False
+    ahead: Future[Begun] | None = None
+    """Its turn, being predicted while another one is denoised."""
 
     def is_meant_by(self, cancel: Message) -> bool:
         """Whether a `cancel` is about this job: it names the job's id, or session and turn."""
@@ -48,6 +53,10 @@ class _Waiting:
         """It is not to run (on); its shots, which are megabytes, need not wait for its end."""
         self.cancelled, self.message = True, replace(self.message, buffers=())
 
+    def begun(self) -> Begun | None:
+        """Its turn, if it was predicted ahead. What has failed is tried again in its turn, and fails there or not."""
+        return None if self.ahead is None or self.ahead.exception() else self.ahead.result()
+
 
 class Worker:
     """Runs jobs with `rooms` until it is told to stop. The socket is a DEALER connected to the front process."""
@@ -55,27 +64,33 @@ class Worker:
     def __init__(self, socket: zmq.Socket[bytes], rooms: Rooms) -> None:
         self._socket, self._rooms = socket, rooms
         self._jobs: deque[_Waiting] = deque()
+        self._ahead = ThreadPoolExecutor(1, "ahead")
+        self._predicted = False
         self._stopping = False
         self._spoke = 0.0
 
     def run(self) -> None:
         """Returns after `stop`."""
-        while not self._stopping:
-            if not self._jobs:
-                self._hear(self._socket.recv_multipart())
-            self._listen()
-            if self._jobs and not self._stopping:
-                self._run(self._jobs[0])
-                self._jobs.popleft()
+        with self._ahead:
+            while not self._stopping:
+                if not self._jobs:
+                    self._hear(self._socket.recv_multipart())
+                self._listen()
+                if self._jobs and not self._stopping:
+                    self._run(self._jobs[0])
+                    self._jobs.popleft()
 
     def _run(self, job: _Waiting) -> None:
+        self._predicted = False
         try:
             self._stop_if_cancelled(job)
             kind = one_of(str(job.message.fields.get("kind")), tuple(KINDS), f"job {job.message.id}: kind")
-            with contextlib.closing(KINDS[kind](self._rooms, job.message, lambda: self._alive(job))) as messages:
+            with contextlib.closing(self._answers(kind, job)) as messages:
                 for message in messages:
                     self._stop_if_cancelled(job)
                     self._send(message)
+                    self._predicted = self._predicted or message.type == "state"
+                    self._look_ahead()
         except TurnCancelled as error:
             self._fail(job, error.code, error.text)
         except AnimeGamerError as error:
@@ -84,6 +99,22 @@ class Worker:
         except Exception as error:  # the engines are whole, and the next job is another player's
             log.exception("job %s failed", job.message.id)
             self._fail(job, "internal", f"{type(error).__name__}: {error}")
+
+    def _answers(self, kind: str, job: _Waiting) -> Generator[Message, None, None]:
+        def alive() -> None:
+            self._alive(job)
+
+        if kind == "export":
+            return render_game(self._rooms, job.message, alive)
+        return play_turn(self._rooms, job.begun() or begin_turn(self._rooms, job.message, alive))
+
+    def _look_ahead(self) -> None:
+        """Has the next turn predicted, once the running one has been: before, it would take the predictor from that."""
+        if not self._rooms.overlaps or not self._predicted:
+            return
+        follower = next((job for job in islice(self._jobs, 1, None) if not job.cancelled), None)
+        if follower is not None and follower.ahead is None and follower.message.fields.get("kind") == "turn":
+            follower.ahead = self._ahead.submit(begin_turn, self._rooms, follower.message, _not_ahead, ahead=True)
 
     def _fail(self, job: _Waiting, code: str, text: str, do: str | None = None) -> None:
         fields: Mapping[str, Any] = {"code": code, "text": text} | ({"do": do} if do else {})
@@ -126,3 +157,8 @@ class Worker:
     def _send(self, message: Message) -> None:
         self._spoke = time.monotonic()
         self._socket.send_multipart(encode(message), copy=False)
+
+
+def _not_ahead() -> None:
+    """Shots that are missing are predicted in their own turn, which says meanwhile that it is alive."""
+    raise TurnCancelled("not predicted ahead")

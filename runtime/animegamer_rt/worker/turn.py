@@ -6,7 +6,7 @@ Knows the pipeline and what the messages say; nothing of sockets. All that it kn
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any
 
@@ -27,22 +27,43 @@ from .memory import resident_mib
 from .pictures import ClipEncoder, Frame, JpegEncoder
 
 
-def play_turn(rooms: Rooms, message: Message, alive: Callable[[], None]) -> Generator[Message, None, None]:
-    """All messages that answer the job, the last being `finished`. Raises AnimeGamerError when it cannot be played.
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A turn that can be played: the message of its job, the game before it, the prediction if it was made ahead."""
 
-    `settled` comes when the turn is denoised and brings all that is to be kept of it, so that it can be written down
-    while the vae decodes: with those shots that came not with the job, this turn's and any predicted again. `alive` is
-    called before each turn that is predicted again, while there is nothing to say; it may raise to stop.
+    message: Message
+    job: TurnJob
+    session: Session
+    prediction: Prediction | None
+
+
+def begin_turn(rooms: Rooms, message: Message, alive: Callable[[], None], *, ahead: bool = False) -> Begun:
+    """Reads a job. `ahead`: also predicts its turn, which may be done while another one is denoised.
+
+    `alive` is called before each turn that is predicted again, while there is nothing to say; it may raise to stop.
+    Raises AnimeGamerError when the turn cannot be played.
     """
     job = read_job(TurnJob, message)
     session = _resume(rooms, job, message.buffers, alive)
     if message.turn != session.turns + 1:
         raise SessionError("the job is not of the game's next turn", found=message.turn, expected=session.turns + 1)
+    prediction = rooms.predictor.predict(session.history, Instruction(job.instruction)) if ahead else None
+    return Begun(message, job, session, prediction)
+
+
+def play_turn(rooms: Rooms, begun: Begun) -> Generator[Message, None, None]:
+    """All messages that answer the job, the last being `finished`. Raises AnimeGamerError when it cannot be played.
+
+    `settled` comes when the turn is denoised and brings all that is to be kept of it, so that it can be written down
+    while the vae decodes: with those shots that came not with the job, this turn's and any predicted again.
+    """
+    message, job, session = begun.message, begun.job, begun.session
     again = {number: shot for number, shot in session.shots.items() if number not in job.shots}
     geometry, answers = rooms.bundle.manifest.geometry, Answers(message)
     pixel_format = job.pixel_format if job.codec == "raw" else "rgb24"
     pictures, film = _Pictures(job, geometry, answers), _Film(job, geometry, pixel_format, answers)
-    for event in run_turn(rooms, session, Instruction(job.instruction), pixel_format=pixel_format, flip=job.flip):
+    instruction, ahead = Instruction(job.instruction), begun.prediction
+    for event in run_turn(rooms, session, instruction, prediction=ahead, pixel_format=pixel_format, flip=job.flip):
         if isinstance(event, StatePredicted):
             predicted = event
             yield answers.event("state", _state(event))

@@ -132,11 +132,13 @@ def assemble(
         if compiled:
             transformer.compile()
         return Engines(
-            Predictor(place, networks.predictor, geometry.window_tokens),
+            # It may run while the other two do: the next turn's prompt is read while a turn is denoised.
+            Predictor(place.beside(), networks.predictor, geometry.window_tokens),
             Denoiser(place, transformer, networks.unconditional, timesteps, whole_turns),
             Vae(place, networks.decoder, geometry.latent_height, geometry.latent_width),
             None if networks.encoder is None else Encoder(place, networks.encoder),
             f"torch {torch.__version__} in {_type_words(place, fp8)} on {place.words}",
+            overlaps=place.device.type == "cuda",
         )
 
 

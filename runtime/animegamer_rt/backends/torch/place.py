@@ -7,6 +7,7 @@ torch.cuda. **It has not been run on a GPU yet**; all around it is tested on the
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import numpy as np
@@ -38,6 +39,13 @@ class Place:
         with torch.no_grad():
             yield
 
+    def beside(self) -> Place:
+        """A place on the same device whose work need not wait for this one's, once all that is queued here is done.
+
+        Both may read what neither writes. On the CPU, where they would take each other's cores, it is this one.
+        """
+        return self
+
     def zeros(self, shape: Sequence[int], dtype: torch.dtype | None = None) -> Tensor:
         """A buffer on the device that keeps its address, in the place's own type if none is given."""
         return torch.zeros(tuple(shape), dtype=dtype or self.dtype, device=self.device)
@@ -67,7 +75,7 @@ class Place:
 
 
 class CudaPlace(Place):
-    """One NVIDIA GPU: one stream for everything and one memory pool for all graphs."""
+    """One NVIDIA GPU: one stream for all that runs here and one memory pool for its graphs."""
 
     def __init__(self, dtype: torch.dtype, captures: bool = True) -> None:
         if not torch.cuda.is_available():
@@ -80,6 +88,8 @@ class CudaPlace(Place):
         self.captures = captures
         self.stream = torch.cuda.Stream(self.device)
         self._pool = torch.cuda.graph_pool_handle()
+        # A capture begins with a wait for the whole device, which must not meet another's.
+        self._capturing = threading.Lock()
 
     @property
     def words(self) -> str:
@@ -91,6 +101,12 @@ class CudaPlace(Place):
         # Gradients off, device and stream are all of the calling thread; the vae's second chunk has one of its own.
         with torch.no_grad(), torch.cuda.device(self.device), torch.cuda.stream(self.stream):
             yield
+
+    def beside(self) -> CudaPlace:
+        self.stream.synchronize()
+        other = CudaPlace(self.dtype, self.captures)
+        other._capturing = self._capturing
+        return other
 
     def staged(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         return torch.zeros(tuple(shape), dtype=dtype, pin_memory=True)
@@ -115,7 +131,8 @@ class CudaPlace(Place):
         graph = torch.cuda.CUDAGraph()
         # One pool serves all graphs: nothing of one lives on in it when another runs, results are copied to buffers.
         # Thread-local: another thread may be copying frames out meanwhile.
-        with torch.cuda.graph(graph, pool=self._pool, stream=self.stream, capture_error_mode="thread_local"):
+        recording = torch.cuda.graph(graph, pool=self._pool, stream=self.stream, capture_error_mode="thread_local")
+        with self._capturing, recording:
             work()
         return graph.replay
 

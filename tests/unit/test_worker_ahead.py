@@ -1,0 +1,178 @@
+"""What the worker does before a turn's time has come, and that nobody can tell from the turn."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+import zmq
+
+import fakes
+from animegamer_rt.backends.contract import Prefill
+from animegamer_rt.bundle import Bundle
+from animegamer_rt.pipeline import open_rooms
+from animegamer_rt.readouts import Tokens
+from animegamer_rt.state import CharacterState
+from animegamer_rt.wire import INSIDE, Message, decode, encode
+from animegamer_rt.worker.loop import Worker
+
+PATIENCE_S = 60
+"""How long to wait for what must happen; only a broken worker makes a test wait so long."""
+
+
+class Predictor(fakes.FakePredictor):
+    """Notes in which thread each prompt was read; can be told to fail in the one that reads ahead."""
+
+    def __init__(self, fails_ahead: bool = False) -> None:
+        super().__init__()
+        self.threads: list[str] = []
+        self.read_ahead, self.fails_ahead = threading.Event(), fails_ahead
+
+    def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
+        name = threading.current_thread().name
+        self.threads.append(name)
+        if name.startswith("ahead"):
+            self.read_ahead.set()
+            if self.fails_ahead:
+                raise MemoryError("not now")
+        return super().prefill(tokens, past)
+
+
+class Denoiser(fakes.FakeDenoiser):
+    """Holds the last step of its first turn until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached, self.let_go = threading.Event(), threading.Event()
+
+    def begin(self, latent: Any, shot: Any, motion_scope: float) -> fakes.FakeDenoising:
+        turn = super().begin(latent, shot, motion_scope)
+        step = turn.step
+
+        def held(*arguments: Any) -> None:
+            if len(self.steps) == 2:
+                self.reached.set()
+                assert self.let_go.wait(PATIENCE_S)
+            step(*arguments)
+
+        turn.step = held  # type: ignore[method-assign]
+        return turn
+
+
+class Play:
+    """A worker in a thread of this process, its parts, and the front's end of its socket."""
+
+    def __init__(self, socket: zmq.Socket[bytes], predictor: Predictor, denoiser: Denoiser) -> None:
+        self.socket, self.predictor, self.denoiser = socket, predictor, denoiser
+
+    def send(self, *messages: Message) -> None:
+        for message in messages:
+            self.socket.send_multipart(encode(message))
+
+    def answers(self) -> list[Message]:
+        """What is said of one job, up to its end."""
+        messages: list[Message] = []
+        while not messages or messages[-1].type not in ("finished", "failed"):
+            assert self.socket.poll(1000 * PATIENCE_S), "the worker says nothing"
+            messages.append(decode(self.socket.recv_multipart(), INSIDE, check=False))
+        return messages
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny")
+
+
+@contextlib.contextmanager
+def playing(bundle: Bundle, *, overlaps: bool, fails_ahead: bool = False) -> Iterator[Play]:
+    predictor, denoiser = Predictor(fails_ahead), Denoiser()
+    engines = replace(fakes.fake_engines(predictor=predictor, denoiser=denoiser), overlaps=overlaps)
+    with zmq.Context() as context, context.socket(zmq.DEALER) as ours, context.socket(zmq.DEALER) as theirs:
+        ours.bind("inproc://worker")
+        theirs.connect("inproc://worker")
+        thread = threading.Thread(target=Worker(theirs, open_rooms(bundle, engines)).run, name="worker")
+        thread.start()
+        play = Play(ours, predictor, denoiser)
+        try:
+            yield play
+        finally:
+            denoiser.let_go.set()
+            play.send(Message("stop"))
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive()
+
+
+def job(session: str, text: str = "Mia waves.", turn: int = 1, **changes: Any) -> Message:
+    fields: dict[str, Any] = {"kind": "turn", "instruction": text, "seed": 7, "history_turns": 2, "first": 0}
+    fields |= {"log": [], "shots": [], "character": asdict(CharacterState())}
+    return Message("job", fields | changes, id=f"job of {session}", session=session, turn=turn)
+
+
+def content(messages: list[Message]) -> list[Any]:
+    """All of a turn that does not depend on the clock."""
+    return [(message.type, message.seq, message.session, *map(bytes, message.buffers)) for message in messages]
+
+
+@pytest.fixture(scope="module")
+def expected(bundle: Bundle) -> list[Any]:
+    with playing(bundle, overlaps=False) as play:
+        play.denoiser.let_go.set()
+        play.send(job("b", "Tobo runs."))
+        return content(play.answers())
+
+
+def test_a_waiting_turn_is_predicted_while_the_running_one_is_denoised(bundle: Bundle, expected: list[Any]) -> None:
+    with playing(bundle, overlaps=True) as play:
+        play.send(job("a"), job("b", "Tobo runs."))
+        assert play.denoiser.reached.wait(PATIENCE_S) and play.predictor.read_ahead.wait(PATIENCE_S)
+        assert len(play.denoiser.steps) == 2, "the running turn is still in its last step"
+        play.denoiser.let_go.set()
+        assert {message.session for message in play.answers()} == {"a"}
+        assert content(play.answers()) == expected
+        assert play.predictor.threads == ["worker", "ahead_0"], "and is not predicted again"
+
+
+def test_nothing_is_predicted_ahead_where_engines_do_not_overlap(bundle: Bundle, expected: list[Any]) -> None:
+    with playing(bundle, overlaps=False) as play:
+        play.send(job("a"), job("b", "Tobo runs."))
+        assert play.denoiser.reached.wait(PATIENCE_S)
+        play.denoiser.let_go.set()
+        play.answers()
+        assert content(play.answers()) == expected
+        assert play.predictor.threads == ["worker", "worker"]
+
+
+def test_what_fails_ahead_is_tried_again_in_its_turn(bundle: Bundle, expected: list[Any]) -> None:
+    with playing(bundle, overlaps=True, fails_ahead=True) as play:
+        play.send(job("a"), job("b", "Tobo runs."))
+        assert play.predictor.read_ahead.wait(PATIENCE_S)
+        play.denoiser.let_go.set()
+        assert play.answers()[-1].type == "finished"
+        assert content(play.answers()) == expected
+        assert play.predictor.threads == ["worker", "ahead_0", "worker"]
+
+
+def test_a_turn_whose_shots_are_missing_waits_for_its_time(bundle: Bundle) -> None:
+    with playing(bundle, overlaps=True) as play:
+        play.send(job("a"), job("b", turn=2, log=[["Tobo runs.", 1, 0, 0, 0]]))
+        assert play.denoiser.reached.wait(PATIENCE_S)
+        play.denoiser.let_go.set()
+        play.answers()
+        assert play.answers()[-1].type == "finished"
+        assert set(play.predictor.threads) == {"worker"}
+
+
+def test_a_cancelled_turn_that_was_predicted_ahead_is_not_played(bundle: Bundle) -> None:
+    with playing(bundle, overlaps=True) as play:
+        play.send(job("a"), job("b", "Tobo runs."))
+        assert play.predictor.read_ahead.wait(PATIENCE_S) and play.denoiser.reached.wait(PATIENCE_S)
+        play.send(Message("cancel", id="job of b"), job("c"))
+        play.denoiser.let_go.set()
+        assert play.answers()[-1].type == "finished"
+        (failed,) = play.answers()
+        assert (failed.session, failed.fields["code"]) == ("b", "cancelled")
+        assert {message.session for message in play.answers()} == {"c"}
