@@ -51,12 +51,13 @@ def test_turns_errors_and_bytes_are_counted(own_server: LiveServer) -> None:
         after = read(address(own_server))
         for _ in patience():
             now = read(address(own_server))
-            if now["animegamer_sessions",] == 1 and now["animegamer_ready",] == 1:
+            # Told once a second, so what was told last may be of the middle of a turn.
+            if now["animegamer_sessions",] == now["animegamer_ready",] == 1 and now["animegamer_running",] == 0:
                 break
         else:
             raise AssertionError(f"how full it is was never told: {now}")
         assert now["animegamer_connections",] >= 1
-        assert now["animegamer_queue",] == now["animegamer_running",] == 0
+        assert now["animegamer_queue",] == 0
     assert after["animegamer_turns_total",] - before["animegamer_turns_total",] == 2
     for stage in ("queue", "predictor", "denoiser", "vae", "total"):
         name = ("animegamer_turn_seconds_count", stage)

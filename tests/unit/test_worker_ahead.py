@@ -25,16 +25,27 @@ PATIENCE_S = 60
 
 
 class Predictor(fakes.FakePredictor):
-    """Notes in which thread each prompt was read; can be told to fail in the one that reads ahead."""
+    """Notes in which thread each prompt was read; can be told to fail ahead of a turn, or at the prompt of a number."""
 
     def __init__(self, fails_ahead: bool = False) -> None:
         super().__init__()
         self.threads: list[str] = []
         self.read_ahead, self.fails_ahead = threading.Event(), fails_ahead
+        self.fails_at = 0
+        self.changed = threading.Condition()
+
+    def reads(self, count: int) -> bool:
+        """Whether so many prompts have been read, now or soon."""
+        with self.changed:
+            return self.changed.wait_for(lambda: len(self.threads) >= count, PATIENCE_S)
 
     def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
         name = threading.current_thread().name
-        self.threads.append(name)
+        with self.changed:
+            self.threads.append(name)
+            self.changed.notify()
+        if len(self.threads) == self.fails_at:
+            raise MemoryError("not now")
         if name.startswith("ahead"):
             self.read_ahead.set()
             if self.fails_ahead:
@@ -176,3 +187,54 @@ def test_a_cancelled_turn_that_was_predicted_ahead_is_not_played(bundle: Bundle)
         (failed,) = play.answers()
         assert (failed.session, failed.fields["code"]) == ("b", "cancelled")
         assert {message.session for message in play.answers()} == {"c"}
+
+
+class Game:
+    """One session, played a turn at a time as the front does it."""
+
+    def __init__(self, play: Play, session: str) -> None:
+        self.play, self.session = play, session
+        self.log: list[list[Any]] = []
+        self.shots: list[bytes] = []
+
+    def job(self, text: str) -> Message:
+        turn, numbers = len(self.log) + 1, list(range(1, len(self.shots) + 1))
+        message = job(self.session, text, turn, log=list(self.log), shots=numbers)
+        return replace(message, buffers=tuple(self.shots))
+
+    def turn(self, text: str) -> list[Message]:
+        self.play.send(self.job(text))
+        messages = self.play.answers()
+        (settled,) = (message for message in messages if message.type == "settled")
+        strengths = ("motion_level", "social", "entertainment", "stamina")
+        self.log.append([text, *(settled.fields[name] for name in strengths)])
+        self.shots.append(bytes(settled.buffers[-1]))
+        return messages
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_history_of_a_player_alone_is_read_when_idle(bundle: Bundle, fails: bool) -> None:
+    with playing(bundle, overlaps=False) as play:
+        play.denoiser.let_go.set()
+        play.predictor.fails_at = 4 if fails else 0
+        game = Game(play, "a")
+        game.turn("Mia waves.")
+        game.turn("Tobo runs.")
+        assert play.predictor.reads(4), "the first turn, its history and the second, the longer history"
+        third = game.job("Mia sleeps.")
+        found = content(game.turn("Mia sleeps."))
+        assert play.predictor.reads(7 if fails else 6), "the third, after its history only if that had failed"
+    with playing(bundle, overlaps=False) as fresh:
+        fresh.denoiser.let_go.set()
+        fresh.send(third)
+        assert content(fresh.answers()) == found
+
+
+def test_no_history_is_read_ahead_while_players_take_turns(bundle: Bundle) -> None:
+    with playing(bundle, overlaps=False) as play:
+        play.denoiser.let_go.set()
+        games = Game(play, "a"), Game(play, "b")
+        for text in ("Mia waves.", "Tobo runs."):
+            for game in games:
+                game.turn(text)
+        assert len(play.predictor.threads) == 6, "a turn each, then a history and a turn each"

@@ -2,7 +2,8 @@
 
 Knows the socket and the order of things; what a job does is `turn`'s and `export`'s. The front hands over the next job
 while one runs; it is begun as soon as that one has said its last word. Where the engines overlap, a second thread
-predicts its turn before, while the running one is denoised. A job that fails is answered and forgotten.
+predicts its turn before, while the running one is denoised; when no job waits, the history of a player who is alone is
+read for the next turn. A job that fails is answered and forgotten.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import zmq
 from ..config import one_of
 from ..errors import AnimeGamerError, ProtocolError, TurnCancelled
 from ..pipeline import Rooms
+from ..session import Session
 from ..wire import INSIDE, Message, decode, encode
 from .export import render_game
 from .jobs import Answers
@@ -30,6 +32,8 @@ from .turn import Begun, begin_turn, play_turn
 KINDS = ("turn", "export")
 ALIVE_SECONDS = 1.0
 """How often a job that has nothing to say lets the front process know that it still runs."""
+QUIET_MS = 50
+"""Silence after which a history is read ahead: a program that never rests is quicker, and would wait for it."""
 
 log = logging.getLogger("animegamer_rt.worker")
 
@@ -66,6 +70,9 @@ class Worker:
         self._jobs: deque[_Waiting] = deque()
         self._ahead = ThreadPoolExecutor(1, "ahead")
         self._predicted = False
+        self._player: str | None = None
+        # The game played last, if the turn before was its own too: where several play, the next job is another's.
+        self._game: Session | None = None
         self._stopping = False
         self._spoke = 0.0
 
@@ -73,18 +80,20 @@ class Worker:
         """Returns after `stop`."""
         with self._ahead:
             while not self._stopping:
-                if not self._jobs:
-                    self._hear(self._socket.recv_multipart())
-                self._listen()
-                if self._jobs and not self._stopping:
+                if self._jobs:
                     self._run(self._jobs[0])
                     self._jobs.popleft()
+                else:
+                    if self._game is not None and not self._socket.poll(QUIET_MS):
+                        self._read_history(self._game)
+                    self._hear(self._socket.recv_multipart())
+                self._listen()
 
     def _run(self, job: _Waiting) -> None:
         self._predicted = False
         try:
             self._stop_if_cancelled(job)
-            kind = one_of(str(job.message.fields.get("kind")), tuple(KINDS), f"job {job.message.id}: kind")
+            kind = one_of(str(job.message.fields.get("kind")), KINDS, f"job {job.message.id}: kind")
             with contextlib.closing(self._answers(kind, job)) as messages:
                 for message in messages:
                     self._stop_if_cancelled(job)
@@ -106,7 +115,21 @@ class Worker:
 
         if kind == "export":
             return render_game(self._rooms, job.message, alive)
-        return play_turn(self._rooms, job.begun() or begin_turn(self._rooms, job.message, alive))
+        begun = job.begun() or begin_turn(self._rooms, job.message, alive)
+        self._game = begun.session if job.message.session == self._player else None
+        self._player = job.message.session
+        return play_turn(self._rooms, begun)
+
+    def _read_history(self, game: Session) -> None:
+        """Reads the history of the game played last, so that its next turn has only itself to read.
+
+        A job that comes meanwhile waits for that one call.
+        """
+        self._game = None
+        try:
+            self._rooms.predictor.prepare(game.history)
+        except Exception:  # the next turn reads it itself, and is answered with what is wrong
+            log.exception("a history could not be read ahead of its turn")
 
     def _look_ahead(self) -> None:
         """Has the next turn predicted, once the running one has been: before, it would take the predictor from that."""
