@@ -113,7 +113,10 @@ def verify(bundle: Bundle) -> None:
             what = "the bundle's file is cut short" if size < record.bytes else "the bundle's file is too long"
             raise BundleFileError(what, where=path, found=f"{size} bytes", expected=f"{record.bytes} bytes", do=mend)
     for name, record in bundle.manifest.files.items():
-        found = sha256(bundle.folder / name)
+        try:
+            found = sha256(bundle.folder / name)
+        except OSError as error:
+            raise _unreadable(bundle.folder / name, error) from error
         if found != record.sha256:
             raise BundleFileError(
                 "the bundle's file is damaged, or is another bundle's",
@@ -136,7 +139,7 @@ def find(name_or_path: str | Path) -> Path:
         for root in _roots():
             places += [root / name, *([root] if root.name == name else [])]
     for place in places:
-        if (place / MANIFEST).is_file() or (place / UNFINISHED).is_file():
+        if _is_file(place / MANIFEST) or _is_file(place / UNFINISHED):
             return place
     looked = ", ".join(str(place) for place in places)
     raise BundleNotFoundError(
@@ -209,10 +212,23 @@ def _read_manifest(path: Path) -> Manifest:
         raise BundleNotFoundError("no bundle here", where=path.parent, expected=f"a folder with a {MANIFEST}")
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise BundleFormatError("the manifest is not readable JSON", where=path, found=str(error)) from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except (ValueError, RecursionError) as error:
+        raise BundleFormatError(
+            "the manifest is not readable JSON",
+            where=path,
+            found=str(error),
+            do="restore the file, or build the bundle again",
+        ) from error
     if not isinstance(data, Mapping) or data.get("format") != FORMAT_NAME:
-        raise BundleFormatError("not a bundle's manifest", where=path, expected=f'"format": "{FORMAT_NAME}"')
+        raise BundleFormatError(
+            "not a bundle's manifest",
+            where=path,
+            found=f"format {data.get('format')!r}" if isinstance(data, Mapping) else type(data).__name__,
+            expected=f'"format": "{FORMAT_NAME}"',
+            do="give a bundle's folder",
+        )
     version = data.get("format_version")
     if version != FORMAT_VERSION:
         newer = isinstance(version, int) and version > FORMAT_VERSION
@@ -229,6 +245,15 @@ def _read_manifest(path: Path) -> Manifest:
         raise BundleFormatError(str(error), do="build the bundle again, or mend the manifest") from error
     _check(manifest, path)
     return manifest
+
+
+def _unreadable(path: Path, error: OSError) -> BundleFileError:
+    return BundleFileError(
+        "the bundle's file cannot be read",
+        where=path,
+        found=(error.strerror or str(error)).lower(),
+        do="see who may read it, or restore the file",
+    )
 
 
 def _refuse_unfinished(folder: Path) -> None:
@@ -266,6 +291,11 @@ def _named_files(manifest: Manifest) -> Iterable[str]:
     yield manifest.motion_tokenizer.model
     for engine in manifest.engines.values():
         yield engine.file
+
+
+def _is_file(path: Path) -> bool:
+    # Path.is_file raises for a name that is too long, or in a folder that we may not look into.
+    return os.path.isfile(path)
 
 
 def _is_path(name: str) -> bool:

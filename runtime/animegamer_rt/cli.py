@@ -1,4 +1,6 @@
-"""The command `animegamer-rt`: options, subcommands, exit codes (0 done, 2 the user can mend it, 130 interrupted).
+"""The command `animegamer-rt`: options, subcommands, exit codes.
+
+0 done, 1 the command's own no (a failed selftest) or nobody reads on, 2 the user can mend it, 130 interrupted.
 
 Knows what to call, nothing of how it is done; a subcommand's room is imported when it is called.
 """
@@ -6,6 +8,8 @@ Knows what to call, nothing of how it is done; a subcommand's room is imported w
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,29 +18,20 @@ from pathlib import Path
 
 from . import __version__
 from .backends.choose import DEVICES
-from .errors import AnimeGamerError, ConfigError
+from .errors import AnimeGamerError, ConfigError, OutputError
 from .presets import PRESETS, Preset
 
 COMMAND_GROUP = "animegamer_rt.commands"
 """Entry-point group of the subcommands that other packages add: a function that takes argv and returns an exit code."""
-USER_ERROR, INTERRUPTED = 2, 130
+NO_READER, USER_ERROR, INTERRUPTED = 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; returns the exit code. What a user can mend is one line on stderr, never a traceback."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # an instruction or a bar that this terminal has no letters for
+    _ready_streams()
     try:
-        added = {point.name: point for point in entry_points(group=COMMAND_GROUP)}
-        if arguments and arguments[0] in added:
-            return _run_added(added[arguments[0]], arguments[1:])
-        options = _parser(sorted(added)).parse_args(arguments)
-        if not hasattr(options, "run"):
-            _parser(sorted(added)).print_help()
-            return 0
-        code: int = options.run(options)
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
         return code
     except AnimeGamerError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -44,6 +39,45 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return INTERRUPTED
+    except OSError as error:
+        if error.filename is not None:  # a file's own: only writing to a stream that is open names none
+            raise
+        return _output_lost(error)
+
+
+def _run(arguments: list[str]) -> int:
+    added = {point.name: point for point in entry_points(group=COMMAND_GROUP)}
+    if arguments and arguments[0] in added:
+        return _run_added(added[arguments[0]], arguments[1:])
+    options = _parser(sorted(added)).parse_args(arguments)
+    if not hasattr(options, "run"):
+        _parser(sorted(added)).print_help()
+        return 0
+    code: int = options.run(options)
+    return code
+
+
+def _ready_streams() -> None:
+    """Streams that were closed before we began hold nothing; one with no letters for a name shows something else."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+
+
+def _output_lost(error: OSError) -> int:
+    """Say what became of standard output, unless its reader only has enough, as `head` does; returns the exit code."""
+    gone = isinstance(error, BrokenPipeError)
+    with contextlib.suppress(OSError):  # a terminal that is gone takes both streams along
+        if not gone:
+            lost = OutputError("the output cannot be written", found=(error.strerror or str(error)).lower())
+            print(f"error: {lost}", file=sys.stderr)
+    # What is still buffered would fail once more when Python ends.
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return NO_READER if gone else USER_ERROR
 
 
 def _parser(added: list[str]) -> argparse.ArgumentParser:
@@ -137,6 +171,8 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     info.add_argument("bundle", nargs="?", default="pocket", help="name or folder (default: pocket)")
     info.add_argument("--json", action="store_true", help="the whole manifest as JSON")
     info.add_argument("--list", action="store_true", help="the bundles that are found by name")
+    for name in added:
+        commands.add_parser(name, add_help=False)  # for the error that lists what a slip may have meant
     return parser
 
 

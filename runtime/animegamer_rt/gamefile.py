@@ -50,7 +50,7 @@ class FinishedTurn:
 class GameFolder:
     """The folder of one game.
 
-    Made once, before any work: raises OutputError where nothing can be written. A game that lies there is replaced.
+    Made once, before any turn: raises OutputError as `check_folder` does. A game that lies there is replaced.
     `start` tells what picture it began from.
     """
 
@@ -70,8 +70,11 @@ class GameFolder:
             self._record["start"] = dict(start)
         self._turns: list[dict[str, object]] = []
         self._rows: list[Frames] = []
-        make_folder(folder)
-        self.replaced = _remove_game(folder)
+        earlier = check_folder(folder)
+        self.replaced = earlier is not None
+        if earlier is not None:
+            for path in (*map(self.clip_path, range(1, earlier + 1)), self.sheet_path):
+                path.unlink(missing_ok=True)
         self._write()
 
     @property
@@ -143,13 +146,24 @@ def next_folder(parent: Path) -> Path:
     return parent / f"game-{number:03d}"
 
 
-def _remove_game(folder: Path) -> bool:
-    """Remove the clips and sheet that an earlier game.json in the folder speaks of; whether there was one."""
+def check_folder(folder: Path) -> int | None:
+    """Make the folder, and see that a game may be written there; the turns of the one it holds, None if it holds none.
+
+    Raises OutputError where nothing can be written, or where game.json is no game's: nobody's file is replaced.
+    """
+    make_folder(folder)
+    path = folder / GAME_FILE
     try:
-        turns = json.loads((folder / GAME_FILE).read_text(encoding="utf-8"))["turns"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-    for number in range(1, len(turns) + 1):
-        (folder / f"turn-{number:03d}.mp4").unlink(missing_ok=True)
-    (folder / SHEET_FILE).unlink(missing_ok=True)
-    return True
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError):
+        record = None
+    turns = record.get("turns") if isinstance(record, dict) else None
+    if not isinstance(turns, list):
+        raise OutputError(
+            f"a {GAME_FILE} that is no game's lies there",
+            where=folder,
+            do="move it, or choose another folder with --out",
+        )
+    return len(turns)

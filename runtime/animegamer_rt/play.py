@@ -25,7 +25,7 @@ from .backends.onnxruntime import PROVIDERS, open_towers
 from .bundle import Bundle, available, neighbours, open_bundle
 from .errors import BundleError, BundleNotFoundError, ConfigError, InstructionError, PlanError
 from .events import Done, FrameReady, StatePredicted
-from .gamefile import FinishedTurn, GameFolder, Seconds, next_folder
+from .gamefile import FinishedTurn, GameFolder, Seconds, check_folder, next_folder
 from .pipeline import Rooms, open_rooms, run_turn
 from .script import STDIN, example_script, read_script, stdin_has_lines
 from .session import Session
@@ -102,6 +102,7 @@ class Game:
 def open_game(options: PlayOptions, bundle: Bundle, loaded: Loaded | None = None) -> Game:
     """Everything up to the first prompt: folder writable, engines loaded. Raises AnimeGamerError.
 
+    A game that lies in the folder is replaced last, when nothing else can fail.
     `loaded`: the parts that the game before this one, on the same device, has left (`choose.open_engines`).
     """
     plan = options.plan or bundle.default_plan
@@ -109,16 +110,18 @@ def open_game(options: PlayOptions, bundle: Bundle, loaded: Loaded | None = None
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     session = Session.start(bundle, seed=seed, history_turns=options.history_turns)
     start = _read_start(options, bundle, session.history_turns)
-    told = None if start is None else {"image": start.path.name, "caption": start.caption}
-    fps = options.fps or bundle.manifest.geometry.fps
-    folder = GameFolder(options.out or next_folder(GAMES), bundle.manifest.name, plan, seed, fps, options.scale, told)
+    out = options.out or next_folder(GAMES)
+    check_folder(out)
     engines = open_engines(bundle, options.device, loaded)
     if start is not None:
         assert engines.encoder is not None
         # The towers run once, and in onnxruntime only.
         towers = options.device if options.device in PROVIDERS else "cpu"
         session.opening = first_turn(bundle, start, open_towers(bundle, towers), engines.encoder)
-    return Game(open_rooms(bundle, engines, plan=plan), session, folder)
+    rooms = open_rooms(bundle, engines, plan=plan)
+    told = None if start is None else {"image": start.path.name, "caption": start.caption}
+    fps = options.fps or bundle.manifest.geometry.fps
+    return Game(rooms, session, GameFolder(out, bundle.manifest.name, plan, seed, fps, options.scale, told))
 
 
 def _read_start(options: PlayOptions, bundle: Bundle, history_turns: int) -> Start | None:

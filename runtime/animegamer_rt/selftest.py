@@ -11,6 +11,7 @@ import io
 import json
 import time
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,15 +80,20 @@ def selftest(bundle_name: str, device: str, out: Path, record: bool = False) -> 
         "bundle": {"name": bundle.manifest.name, "fingerprint": bundle.fingerprint, "origin": bundle.manifest.origin},
         "device": device,
     }
+    _write_report(out, report)  # where it cannot be written, that is said before the work
     try:
         passed = _run(bundle, device, report)
     except AnimeGamerError as error:
         report["error"] = f"{type(error).__name__}: {error}"
         raise
     finally:
-        write_file(out, (json.dumps(report, indent=1) + "\n").encode())
+        _write_report(out, report)
         print(f"report: {out}")
     return 0 if passed else FAILED
+
+
+def _write_report(path: Path, report: Mapping[str, Any]) -> None:
+    write_file(path, (json.dumps(report, indent=1) + "\n").encode())
 
 
 def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray[Any], float]]:
@@ -148,6 +154,10 @@ def _run(bundle: Bundle, device: str, report: dict[str, Any]) -> bool:
     list(answers(bundle, engines))  # the first call of a part pays for what later ones do not
     report["parts"], passed = [], True
     for name, values, seconds in answers(bundle, engines):
+        if name not in expected:
+            raise ConfigError(
+                "an answer was not recorded", where=bundle.folder / RECORD, found=f"no {name}", do="delete the file"
+            )
         check = Check(name, compare(_sample(values), expected[name]), ALLOWED[device])
         passed &= check.passed
         row = {"relative_error": check.relative_error, "allowed": check.allowed, "passed": check.passed}
@@ -177,11 +187,12 @@ def _expected(bundle: Bundle) -> tuple[Answers, str]:
     path = bundle.folder / RECORD
     if path.is_file():
         try:
-            with np.load(io.BytesIO(path.read_bytes())) as held:
-                recorded = {name: held[name] for name in held.files}
-        except (OSError, ValueError, zipfile.BadZipFile) as error:
+            with zipfile.ZipFile(path) as held:  # whole members first: their checksums find what numpy would trip over
+                members = {name.removesuffix(".npy"): held.read(name) for name in held.namelist()}
+            recorded = {name: np.load(io.BytesIO(member)) for name, member in members.items()}
+        except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
             raise ConfigError(
-                "the recorded answers cannot be read", where=path, found=str(error), do="run: selftest --record"
+                "the recorded answers cannot be read", where=path, found=str(error), do="restore the file, or delete it"
             ) from error
         if str(recorded.pop("bundle", "")) == _weights(bundle):
             return recorded, "recorded beside the bundle"

@@ -19,6 +19,7 @@ import pytest
 import animegamer_rt.play
 import fakes
 from animegamer_rt.cli import main
+from animegamer_rt.errors import BackendError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.session import Session
@@ -108,6 +109,38 @@ def test_without_terminal_or_file_the_bundles_example_is_played(bundle: Path, tm
     for name in ("game.json", "contact-sheet.png", "turn-002.mp4"):
         assert str(Path("games") / "game-001" / name) in done.stdout
     assert "\x1b" not in done.stdout
+
+
+def closed(stream: int, *command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """`animegamer-rt play` by a program that has closed one of its streams."""
+    line = [sys.executable, "-m", "animegamer_rt", "play", *command]
+    shell = ["sh", "-c", f'exec "$0" "$@" {stream}>&-', *line]
+    return subprocess.run(shell, stdin=subprocess.DEVNULL, cwd=cwd, capture_output=True, text=True)
+
+
+def test_a_closed_stream_holds_nothing_and_stops_nothing(bundle: Path, script: Path, tmp_path: Path) -> None:
+    done = closed(0, "--bundle", str(bundle), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads((tmp_path / "games" / "game-001" / "game.json").read_text())["turns"]
+    done = closed(0, "--bundle", str(bundle), "--instructions", "-", cwd=tmp_path)
+    assert done.returncode == 2 and "standard input: there are no instructions" in done.stderr
+    done = closed(1, "--bundle", str(bundle), "--instructions", str(script), "--out", "mute", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(json.loads((tmp_path / "mute" / "game.json").read_text())["turns"]) == len(LINES)
+
+
+def test_a_game_that_cannot_begin_leaves_the_one_in_its_folder(
+    bundle: Path, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, before = play(bundle, script, tmp_path / "out")
+
+    def refuse(*_: object) -> None:
+        raise BackendError("this onnxruntime has no CUDAExecutionProvider")
+
+    monkeypatch.setattr(animegamer_rt.play, "open_engines", refuse)
+    assert play(bundle, script, tmp_path / "out") == (2, before)
+    assert "no CUDAExecutionProvider" in capsys.readouterr().err
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"turn-001.mp4", "turn-003.mp4", "contact-sheet.png"}
 
 
 def test_piped_lines_are_played(bundle: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -78,6 +79,21 @@ def test_a_foreign_manifest_is_refused(bundle: Bundle, content: str) -> None:
         bundles.load(bundle.folder)
 
 
+def test_a_manifest_nested_without_end_is_refused(bundle: Bundle) -> None:
+    (bundle.folder / "manifest.json").write_text("[" * 200_000)
+    with pytest.raises(BundleFormatError, match=r"manifest\.json: .*not readable JSON.*build the bundle again"):
+        bundles.load(bundle.folder)
+
+
+def test_file_that_the_system_does_not_give_is_named(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> str:
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr(bundles, "sha256", refuse)
+    with pytest.raises(BundleFileError, match=r"cannot be read; found input/output error; .*restore"):
+        bundles.load(bundle.folder)
+
+
 def test_unknown_key_of_the_manifest_names_the_nearest(bundle: Bundle) -> None:
     edit(bundle, compatibility={"motion_tabel": "paper"})
     with pytest.raises(BundleFormatError, match="unknown key 'motion_tabel'; did you mean 'motion_table'"):
@@ -141,6 +157,8 @@ def test_unknown_bundle_says_where_it_was_looked_for(tmp_path: Path, monkeypatch
         bundles.open_bundle("no-such-bundle")
     assert str(tmp_path / "no-such-bundle") in str(caught.value)
     assert "ANIMEGAMER_BUNDLES" in str(caught.value)
+    with pytest.raises(BundleNotFoundError, match="no bundle 'aaa"):
+        bundles.find("a" * 5000)
 
 
 def test_fingerprint_follows_the_files_and_not_the_name(bundle: Bundle) -> None:

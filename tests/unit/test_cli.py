@@ -63,6 +63,36 @@ def test_command_of_another_package_gets_its_arguments(
     assert "further commands, with help of their own: extra" in capsys.readouterr().out
 
 
+def test_a_slip_in_a_commands_name_lists_those_of_other_packages_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_command(monkeypatch, "extra_commands:echo")
+    with pytest.raises(SystemExit) as stopped:
+        main(["exrta"])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert "'exrta'" in error and "extra" in error.partition("choose from")[2]
+
+
+@pytest.mark.parametrize("options", [["info", "--json"], ["info"]])
+def test_a_reader_that_has_enough_ends_the_command_quietly(bundle: str, options: list[str]) -> None:
+    command = [sys.executable, "-m", "animegamer_rt", *options, bundle]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.communicate()[1] == ""
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize("options", [["info", "--json"], ["doctor", "--bundle"]])
+def test_output_that_cannot_be_written_is_one_line(bundle: str, options: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "animegamer_rt", *options, bundle]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.stderr == "error: the output cannot be written; found no space left on device\n"
+    assert done.returncode == 2
+
+
 def test_command_whose_library_is_missing_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -73,6 +73,14 @@ def test_a_new_game_replaces_the_one_in_its_folder_and_nothing_else(tmp_path: Pa
     assert {path.name for path in tmp_path.iterdir()} == {"game.json", "notes.txt", "turn-009.mp4"}
 
 
+@pytest.mark.parametrize("content", ['{"turns": 5}', "[]", "no JSON", '{"level": 3}'])
+def test_a_file_of_that_name_that_is_no_games_is_left_alone(tmp_path: Path, content: str) -> None:
+    (tmp_path / "game.json").write_text(content)
+    with pytest.raises(OutputError, match=r"a game\.json that is no game's lies there; .*another folder with --out"):
+        game(tmp_path)
+    assert [path.read_text() for path in tmp_path.iterdir()] == [content]
+
+
 def test_too_little_room_is_said_before_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = game(tmp_path)
     usage = namedtuple("usage", "total used free")

@@ -15,7 +15,7 @@ from animegamer_rt import cli, selftest
 from animegamer_rt.backends import onnxruntime
 from animegamer_rt.backends.contract import Engines
 from animegamer_rt.bundle import Bundle, open_bundle
-from animegamer_rt.errors import BackendError
+from animegamer_rt.errors import BackendError, ConfigError
 
 
 @pytest.fixture
@@ -88,6 +88,40 @@ def test_damaged_record_is_named(bundle: Bundle, tmp_path: Path, capsys: pytest.
     out = tmp_path / "r.json"
     assert cli.main(["selftest", "--bundle", str(bundle.folder), "--out", str(out)]) == 2
     assert "selftest.npz: the recorded answers cannot be read" in capsys.readouterr().err
+
+
+def test_a_record_with_any_byte_changed_is_named_or_reads_as_before(bundle: Bundle) -> None:
+    path = selftest.write_record(bundle)
+    whole, (recorded, _) = path.read_bytes(), selftest._expected(bundle)
+    named = 0
+    for place in range(0, len(whole), len(whole) // 300):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x15]) + whole[place + 1 :])
+        try:
+            found, _ = selftest._expected(bundle)
+        except ConfigError:
+            named += 1
+        else:
+            assert all(np.array_equal(found[name], recorded[name]) for name in found.keys() & recorded.keys())
+    assert named > 200
+
+
+def test_an_answer_that_an_older_record_lacks_is_named(bundle: Bundle, tmp_path: Path) -> None:
+    path = selftest.write_record(bundle)
+    with np.load(path) as held:
+        np.savez(path, **{name: held[name] for name in held.files if name != "predictor.next_logits"})
+    with pytest.raises(
+        ConfigError, match=r"selftest\.npz: an answer was not recorded; found no predictor\.next_logits"
+    ):
+        selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json")
+
+
+def test_a_report_that_cannot_be_written_is_said_before_the_work(
+    bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["selftest", "--bundle", str(bundle.folder), "--out", str(tmp_path / "no" / "r.json")]) == 2
+    printed = capsys.readouterr()
+    assert "r.json: cannot be written; found no such file or directory" in printed.err
+    assert printed.out == ""
 
 
 def test_engines_that_do_not_open_leave_a_report_too(
