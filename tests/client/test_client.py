@@ -83,7 +83,8 @@ def test_hello_carries_the_options(server: FakeServer) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"pixel_format": "rgb"}, {"codec": "png"}, {"jpeg_quality": 0}, {"server_key": "x" * 40}]
+    "wrong",
+    [{"pixel_format": "rgb"}, {"codec": "png"}, {"jpeg_quality": 0}, {"server_key": "x" * 40}, {"timeout_s": 0}],
 )
 def test_options_that_do_not_exist_are_refused_at_once(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

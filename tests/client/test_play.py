@@ -100,6 +100,77 @@ def test_nobody_there_and_unknown_token_are_errors_with_advice(
     assert "tcp://HOST:PORT" in capsys.readouterr().err
 
 
+def test_line_that_is_no_utf8_is_refused_and_the_next_one_played(server: FakeServer, tmp_path: Path) -> None:
+    lines = b"Mia \xff waves.\nMia runs.\n"
+    done = subprocess.run([*PLAY, server.address, "--out", tmp_path], input=lines, capture_output=True)
+    assert done.returncode == 1
+    assert b"error: `turn` cannot be sent; found 'utf-8' codec" in done.stdout and b"use UTF-8 text" in done.stdout
+    assert [turn["instruction"] for turn in server.games["token-1"].turns] == ["Mia runs."]
+
+
+def test_a_terminal_without_the_letters_shows_others(server: FakeServer, tmp_path: Path) -> None:
+    plain = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = subprocess.run(
+        [*PLAY, server.address, "--out", tmp_path],
+        input="ミア runs.\n",
+        capture_output=True,
+        encoding="utf-8",
+        env=plain,
+    )
+    assert "cannot be sent" in done.stdout and done.stderr == ""
+    done = subprocess.run(
+        [*PLAY, server.address, "--out", tmp_path / "é"],
+        input="Mia runs.\n",
+        capture_output=True,
+        encoding="utf-8",
+        env=plain,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_closed_stdin_is_an_empty_one(server: FakeServer, tmp_path: Path) -> None:
+    shell = ["sh", "-c", 'exec "$0" "$@" <&-', *PLAY, server.address, "--out", str(tmp_path)]
+    done = subprocess.run(shell, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and "0 turns played" in done.stdout
+
+
+def test_output_that_nobody_takes_is_told_in_a_line_or_not_at_all(server: FakeServer) -> None:
+    command = [sys.executable, "-m", "animegamer_client", "status", server.address, "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert (process.communicate()[1], process.returncode) == ("", 1)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.stderr.startswith("error: the output cannot be written; found No space left on device;")
+    assert done.stderr.count("\n") == 1 and done.returncode == 1
+
+
+def test_folder_that_cannot_be_written_is_told_before_any_turn(
+    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert play(server, monkeypatch, "Mia waves.\n", "--out", tmp_path / "file") == 1
+    assert f"error: {tmp_path / 'file'}: cannot be written; found File exists" in capsys.readouterr().err
+    assert server.games["token-1"].turns == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--seed", str(2**70)], "`open` cannot be sent; found"),
+        (["--timeout", "-1"], "timeout_s is -1.0; expected seconds, more than 0"),
+        (["--timeout", "nan"], "timeout_s is nan"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_told(
+    server: FakeServer, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+) -> None:
+    assert main(["play", server.address, *options]) == 1
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
 def test_status_is_shown_and_is_the_exit_code(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", server.address]) == 0
     assert "state     ready" in capsys.readouterr().out

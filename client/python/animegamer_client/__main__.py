@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,14 +22,41 @@ STATUS_TIMEOUT_S = 5.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code."""
+    _ready_streams()
     options = _parser().parse_args(argv)
     try:
-        return _status(options) if options.command == "status" else _play(options)
-    except (ClientError, OSError, ValueError) as error:
+        code = _status(options) if options.command == "status" else _play(options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever reads, as `head` does, has enough
+        _mute()
+        return 1
+    except OSError as error:
+        what = f"{error.filename}: cannot be written" if error.filename else "the output cannot be written"
+        print(f"error: {what}; found {error.strerror or error}; make room, or choose another place", file=sys.stderr)
+        _mute()
+        return 1
+    except (ClientError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _ready_streams() -> None:
+    """Streams that were closed before we began hold nothing; what a stream has no letters for is kept or marked."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
+    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace"), (sys.stderr, "replace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)
+
+
+def _mute() -> None:
+    """Let go of standard output: what is still buffered would fail once more when Python ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _play(options: argparse.Namespace) -> int:

@@ -33,7 +33,7 @@ T = TypeVar("T")
 class Client:
     """One server; the options are those of `animegamer_client.Client`. Use it with `async with`, in one event loop.
 
-    Raises ValueError for options that do not exist.
+    Raises ValueError for options that do not exist and a timeout_s that is not above 0.
     """
 
     def __init__(
@@ -52,10 +52,11 @@ class Client:
         turns, control = addresses(address)
         hello = Options(pixel_format, flip, codec, jpeg_quality, clip).hello()
         keys = read_keys(server_key, client_keys)
+        turn_link, control_link = Link(turns, timeout_s, hello), Link(control, timeout_s, None)
         self.address, self.timeout_s = turns, timeout_s
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._turns = Lane(Connection(context, Link(turns, timeout_s, hello), keys))
-        self._control = Lane(Connection(context, Link(control, timeout_s, None), keys))
+        self._turns = Lane(Connection(context, turn_link, keys))
+        self._control = Lane(Connection(context, control_link, keys))
         self._last_words: list[Call[bool]] = []
         self._shut = weakref.finalize(self, shut, context, self._turns.connection, self._control.connection)
 

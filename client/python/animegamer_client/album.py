@@ -14,7 +14,7 @@ GAMES = Path("games")
 
 
 class Album:
-    """The folder of one game; made with the first turn. Every method raises OSError where it cannot be written."""
+    """The folder of one game. Every method raises OSError where it cannot be written."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,7 +32,7 @@ class Album:
         return self.folder / f"turn-{turn:03d}.mp4"
 
     def begin(self) -> None:
-        """Make room for a turn; what was kept of an unfinished one goes."""
+        """Make the folder, and room for a turn; what was kept of an unfinished one goes."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._frames, self._clip = [], []
 

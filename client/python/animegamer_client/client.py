@@ -38,7 +38,7 @@ class Client:
     a server that is silent: then comes TimedOut. A lost connection is made again, and what was under way goes on.
     pixel_format: rgb24, rgba32 or bgra32; flip: rows bottom-up; codec: raw or jpeg frames, or mp4 for a clip only;
     clip: the mp4 after the frames. server_key (Z85 or its file), client_keys (file): for a server on another machine.
-    Raises ValueError for options that do not exist.
+    Raises ValueError for options that do not exist and a timeout_s that is not above 0.
     """
 
     def __init__(
@@ -57,10 +57,11 @@ class Client:
         turns, control = addresses(address)
         hello = Options(pixel_format, flip, codec, jpeg_quality, clip).hello()
         keys = read_keys(server_key, client_keys)
+        turn_link, control_link = Link(turns, timeout_s, hello), Link(control, timeout_s, None)
         self.address, self.timeout_s = turns, timeout_s
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._turns = Connection(context, Link(turns, timeout_s, hello), keys)
-        self._control = Connection(context, Link(control, timeout_s, None), keys)
+        self._turns = Connection(context, turn_link, keys)
+        self._control = Connection(context, control_link, keys)
         self._control_lock = threading.RLock()
         self._last_words: list[Call[bool]] = []
         self._shut = weakref.finalize(self, shut, context, self._turns, self._control)

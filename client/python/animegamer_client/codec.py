@@ -53,14 +53,23 @@ class Message:
 
 
 def encode(message: Message) -> list[Buffer]:
-    """The frames of a message. Its fields are not checked; the server does that."""
+    """The frames of a message. What its fields mean is not checked; the server does that.
+
+    Raises ProtocolError (`bad_field`) for what no message can carry: half characters, numbers beyond 64 bits.
+    """
     header: dict[str, Any] = {"type": message.type}
     for key in ("id", "parent", "session", "turn", "seq"):
         value = getattr(message, key)
         if value is not None:
             header[key] = value
     header["fields"] = dict(message.fields)
-    return [MAGIC + bytes([MAJOR]), msgpack.packb(header), *message.buffers]
+    try:
+        packed = msgpack.packb(header)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ProtocolError(
+            f"`{message.type}` cannot be sent; found {error}", "use UTF-8 text and 64-bit numbers", code="bad_field"
+        ) from error
+    return [MAGIC + bytes([MAJOR]), packed, *message.buffers]
 
 
 def decode(frames: Sequence[Buffer], limits: Limits = FROM_SERVER) -> Message:

@@ -16,7 +16,7 @@ from typing import Any
 
 from .answers import Welcome
 from .calls import Call, TurnCall
-from .codec import Buffer, Message, decode
+from .codec import Buffer, Message, decode, encode
 from .errors import ClientError, ProtocolError, ServerRefused, TimedOut
 from .fields import text
 from .requests import open_again
@@ -51,6 +51,8 @@ class Link:
         hello: Message | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        if not timeout_s > 0:
+            raise ValueError(f"timeout_s is {timeout_s}; expected seconds, more than 0")
         self.address, self.timeout_s = address, timeout_s
         self.welcome: Welcome | None = None
         self.phase = Phase.DOWN
@@ -73,7 +75,11 @@ class Link:
     # -- calls
 
     def start(self, call: Call[Any]) -> None:
-        """Take on a call; it is ended when its answer, an error or the time-out comes."""
+        """Take on a call; it is ended when its answer, an error or the time-out comes.
+
+        Raises ProtocolError, and takes on nothing, if what it asks cannot be sent.
+        """
+        encode(call.request)
         self._pass_time()
         if not self._active():
             self._heard_at = self._now
@@ -262,8 +268,9 @@ class Link:
             self._asked[self._send(message)] = call
 
     def _timed_out(self) -> TimedOut:
+        control = " (control, the port above the one given)" if self._hello is None else ""
         return TimedOut(
-            f"{self.address}: no answer within {self.timeout_s:g} s ({self._trouble})",
+            f"{self.address}{control}: no answer within {self.timeout_s:g} s ({self._trouble})",
             "see that the server runs there (python -m animegamer_client status ADDRESS); its games are kept, and "
             "open(resume=game.token) goes on with yours",
         )

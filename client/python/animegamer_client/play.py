@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .album import GAMES, Album, next_folder
 from .client import Client, Game, Turn
-from .errors import ServerRefused
+from .errors import ProtocolError, ServerRefused
 from .events import Done
 from .screen import HELP, Screen
 
@@ -46,8 +46,10 @@ def play(options: PlayOptions) -> int:
     ) as client:
         game = client.open(seed=options.seed) if options.resume is None else client.open(resume=options.resume)
         screen.opening(client.connect(), client.address, game.character)
-        player = Player(client, game, Album(options.out or next_folder(GAMES)), screen, _key_options(options))
-        screen.say(f"seed {game.seed}, {_turns(game.turns)} so far, in {player.album.folder}")
+        album = Album(options.out or next_folder(GAMES))
+        album.begin()  # a folder that cannot be written is said before any turn
+        player = Player(client, game, album, screen, _key_options(options))
+        screen.say(f"seed {game.seed}, {_many(game.turns, 'turn')} so far, in {player.album.folder}")
         try:
             player.finish_running()
             return player.ask_turns() if interactive else player.read_turns()
@@ -77,13 +79,13 @@ class Player:
             try:
                 if text:
                     self._do(text)
-            except ServerRefused as error:
+            except (ServerRefused, ProtocolError) as error:
                 self.screen.error(error)
             except KeyboardInterrupt:
                 self.screen.say(f"stopped; the next turn is turn {self.game.turns + 1}", "dim")
 
     def read_turns(self) -> int:
-        """Take each line of stdin as an instruction or command; 1 if the server refused one."""
+        """Take each line of stdin as an instruction or command; 1 if one was refused."""
         refused = False
         try:
             for line in sys.stdin:
@@ -94,7 +96,7 @@ class Player:
                     self.screen.say(f"\nturn {self.game.turns + 1} > {text}")
                     try:
                         self._do(text)
-                    except ServerRefused as error:
+                    except (ServerRefused, ProtocolError) as error:
                         self.screen.error(error)
                         refused = True
         except KeyboardInterrupt:
@@ -113,7 +115,7 @@ class Player:
         self.screen.say("")
         if self.album.sheet.exists():
             self.screen.say(f"contact sheet: {self.album.sheet}")
-        self.screen.say(f"{_turns(self.game.turns)} played; to go on (the token is a secret):", "bold")
+        self.screen.say(f"{_many(self.game.turns, 'turn')} played; to go on (the token is a secret):", "bold")
         self.screen.say(
             f"python -m animegamer_client play {self.client.address} --resume {self.game.token} "
             f"--out {shlex.quote(str(self.album.folder))}{self._key_options}"
@@ -132,7 +134,8 @@ class Player:
             self.screen.status(self.client.status())
         elif name == "export" and not rest:
             exported = self.game.export(lambda done, of: self.screen.progress(f"{done} of {of} turns written"))
-            self.screen.say(f"{len(exported.files)} files in {exported.folder} on the server's machine")
+            files = _many(len(exported.files), "file")
+            self.screen.say(f"{files} in {exported.folder} on the server's machine")
         else:
             self.screen.say(HELP, "dim")
 
@@ -169,8 +172,8 @@ def _key_options(options: PlayOptions) -> str:
     return "".join(f" {name} {shlex.quote(value)}" for name, value in named if value is not None)
 
 
-def _turns(count: int) -> str:
-    return f"{count} turn" if count == 1 else f"{count} turns"
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _edit_lines() -> None:
