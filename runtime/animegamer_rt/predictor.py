@@ -47,9 +47,11 @@ class Predictor:
         That takes it up if its history is the same, and else reads its own: the answer is the same bytes either way.
         """
         tokens = self._prompter.write("", history).history
+        if tokens is None:
+            return
         with self._alone:
-            if tokens is not None:
-                self._prepared = tokens, self._past(tokens)
+            cache = self._take(tokens)
+            self._prepared = tokens, self._part.prefill(tokens).cache if cache is None else cache
 
     def predict(self, history: Sequence[PastTurn], instruction: Instruction) -> Prediction:
         """Depends on its arguments only, so the same history gives the same shot, however often it is asked.
@@ -62,7 +64,7 @@ class Predictor:
     def _predict(self, history: Sequence[PastTurn], instruction: Instruction) -> Prediction:
         started = time.perf_counter()
         prompt = self._prompter.write(instruction.text, history)
-        prefill = self._part.prefill(prompt.turn, self._past(prompt.history))
+        prefill = read(self._part, prompt, self._take(prompt.history))
         choices = [self._choose(prefill.logits)]
         cache = prefill.cache
         for fixed in self._prompter.between_slots:
@@ -73,13 +75,12 @@ class Predictor:
         seconds = time.perf_counter() - started
         return Prediction(prefill.shot, GameState(**strengths), prompt.history_turns, seconds)
 
-    def _past(self, history: Tokens | None) -> object | None:
+    def _take(self, history: Tokens | None) -> object | None:
+        """The prepared cache, if it is of this history; it serves once, as what is read next may take its memory."""
         prepared, self._prepared = self._prepared, None
-        if history is None:
+        if history is None or prepared is None or not prepared[0].same_as(history):
             return None
-        if prepared is not None and prepared[0].same_as(history):
-            return prepared[1]
-        return self._part.prefill(history).cache
+        return prepared[1]
 
     def _choose(self, logits: FloatArray) -> int:
         allowed = logits[self._strength_ids]
@@ -88,7 +89,11 @@ class Predictor:
         return int(np.argmax(allowed))
 
 
-def read(part: PredictorPart, prompt: Prompt) -> Prefill:
-    """Both read-outs of a prompt: its history first, if that goes apart, then the turn over it."""
-    past = None if prompt.history is None else part.prefill(prompt.history).cache
+def read(part: PredictorPart, prompt: Prompt, past: object | None = None) -> Prefill:
+    """Both read-outs of a prompt: its history first, if that goes apart, then the turn over it.
+
+    past: the history's cache, where that was read before.
+    """
+    if past is None and prompt.history is not None:
+        past = part.prefill(prompt.history).cache
     return part.prefill(prompt.turn, past)
