@@ -57,19 +57,25 @@ class Rendered:
 
 @dataclass(frozen=True, slots=True)
 class Yardstick:
-    """First turns as the plan of `rooms` plays them: what other plans are measured against."""
+    """First turns as the plan of `rooms` plays them: what other plans are measured against.
+
+    `score` is what the scorer gives these clips, None without one.
+    """
 
     rooms: Rooms
     asked: Sequence[Asked]
     rendered: Sequence[Rendered]
     instructions: Sequence[str]
-    scorer: Scorer | None = None
+    scorer: Scorer | None
+    score: float | None
 
     @classmethod
     def play(cls, rooms: Rooms, instructions: Sequence[str], seed: int, scorer: Scorer | None = None) -> Yardstick:
         """Turn k of the instructions has the noise of `seed` + k."""
         asked = [ask(rooms, text, seed + number) for number, text in enumerate(instructions)]
-        return cls(rooms, asked, [render(rooms, rooms.denoiser, turn) for turn in asked], instructions, scorer)
+        rendered = [render(rooms, rooms.denoiser, turn) for turn in asked]
+        score = _score(scorer, [one.clip for one in rendered], instructions)
+        return cls(rooms, asked, rendered, instructions, scorer, score)
 
     def fidelity(self, denoiser: Denoiser) -> dict[str, float | int | str | None]:
         """Mean figures of the same turns drawn by another plan, or another denoiser.
@@ -96,13 +102,10 @@ class Yardstick:
             "psnr_db": round(float(np.mean(decibels)), 2),
             "ssim": round(float(np.mean(similarities)), 4),
             "motion_ratio": round(float(amounts[:, 0].sum() / max(1e-9, amounts[:, 1].sum())), 4),
-            "instruction_score": self._score(clips),
-            "instruction_score_exact": self._score([one.clip for one in self.rendered]),
+            "instruction_score": _score(self.scorer, clips, self.instructions),
+            "instruction_score_exact": self.score,
             "instruction_judge": NO_JUDGE if self.scorer is None else self.scorer.words,
         }
-
-    def _score(self, clips: Sequence[Clip]) -> float | None:
-        return None if self.scorer is None else round(self.scorer.score(clips, self.instructions), 4)
 
 
 def ask(rooms: Rooms, text: str, seed: int) -> Asked:
@@ -137,6 +140,10 @@ def ssim(first: Clip, second: Clip) -> float:
     covariance = _blur(a * b) - mean_a * mean_b
     top = (2 * mean_a * mean_b + _C1) * (2 * covariance + _C2)
     return float(np.mean(top / ((mean_a**2 + mean_b**2 + _C1) * (var_a + var_b + _C2))))
+
+
+def _score(scorer: Scorer | None, clips: Sequence[Clip], instructions: Sequence[str]) -> float | None:
+    return None if scorer is None else round(scorer.score(clips, instructions), 4)
 
 
 def _blur(image: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

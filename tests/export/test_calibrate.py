@@ -101,12 +101,20 @@ class Even:
 
 
 def test_a_scorer_judges_the_plans_clips_and_exacts_of_the_same_turns(bundle: Bundle) -> None:
-    scorer, budget = Even(), Budget(rows=(38,), turns=2)
+    scorer, budget = Even(), Budget(rows=(30, 38), turns=2)
     texts = ["Mia waves.", "Tobo runs.", "Mia runs.", "Tobo waves."]
-    (point,) = measuring.curve(bundle, open_engines(bundle), texts, budget, lambda line: None, scorer)
-    assert scorer.shown == [(2, ("Mia runs.", "Tobo waves."))] * 2
+    *_, point = measuring.curve(bundle, open_engines(bundle), texts, budget, lambda line: None, scorer)
+    assert scorer.shown == [(2, ("Mia runs.", "Tobo waves."))] * 3, "exact's clips once, each plan's once"
     assert point.fidelity["instruction_score"] == point.fidelity["instruction_score_exact"] == 0.5
     assert point.fidelity["instruction_judge"] == Even.words
+
+
+@pytest.mark.parametrize("turns", ["0", "-2", "x", "1.5"])
+def test_a_number_of_turns_that_is_none_is_told(turns: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        command.main(["pocket", "--turns", turns])
+    assert stopped.value.code == 2
+    assert f"'{turns}' is not a whole number, 1 or more" in capsys.readouterr().err
 
 
 def test_the_cheapest_plan_that_is_near_enough_is_chosen() -> None:
