@@ -65,10 +65,13 @@ def bench(options: Bench) -> int:
     turn's trace. Raises AnimeGamerError.
     """
     make_folder(options.results)
+    read_records(options.results)  # the plot is of all of them: one that cannot be read is said before the work
     if options.trace is not None:
         if len(options.settings.plans) > 1:
             raise ConfigError("a trace is of one plan", found=", ".join(options.settings.plans), do="give --plan")
         make_folder(options.trace.parent)
+        if options.trace.is_dir():
+            raise ConfigError("--trace is a folder", found=str(options.trace), expected="the file to write")
     bundle = _open(options.settings)
     plans = options.settings.plans or (bundle.default_plan,)
     for plan in plans:

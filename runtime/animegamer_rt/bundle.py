@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from .config import nearest, read_record, write_record
+from .config import nearest, read_record, similar, write_record
 from .errors import BundleError, BundleFileError, BundleFormatError, BundleNotFoundError, ConfigError, PlanError
 from .manifest import FORMAT_NAME, FORMAT_VERSION, FileRecord, Manifest
 
@@ -88,7 +88,7 @@ class Bundle:
             raise PlanError(
                 f"the bundle {self.manifest.name!r} has no plan {name!r}",
                 expected=f"one of {plans}",
-                do=nearest(name, self.manifest.plans),
+                do=similar(name, self.manifest.plans),
             )
         return self.manifest.plans[name].plan
 

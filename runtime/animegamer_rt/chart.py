@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .clip import write_file
+from .errors import ConfigError
 
 Record = dict[str, Any]
 COLOURS = {"predictor": "#4e79a7", "denoiser": "#f28e2b", "vae": "#59a14f"}
@@ -21,11 +22,26 @@ WIDTH, LEFT, ROW, TOP = 860, 300, 34, 56
 def read_records(folder: Path, kind: str = "turn") -> list[Record]:
     """All records of a kind of measurement in a folder, the oldest first; one that names no kind is of turns.
 
-    Other files that lie there, a turn's trace for one, have no date and are passed over.
+    Other files that lie there, a turn's trace for one, have no date and are passed over. Raises ConfigError for a file
+    that is no JSON.
     """
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
-    chosen = [record for record in found if "date" in record and record.get("kind", "turn") == kind]
+    found = map(read_json, sorted(folder.glob("*.json")))
+    chosen = [
+        record
+        for record in found
+        if isinstance(record, dict) and "date" in record and record.get("kind", "turn") == kind
+    ]
     return sorted(chosen, key=lambda record: str(record["date"]))
+
+
+def read_json(path: Path) -> Any:
+    """What a file of JSON holds. Raises ConfigError."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            "the record cannot be read", where=path, found=str(error), do="give a file that `animegamer-rt bench` wrote"
+        ) from error
 
 
 def newest(records: Sequence[Record]) -> list[Record]:

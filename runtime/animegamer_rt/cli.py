@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("stopped", file=sys.stderr)
         return INTERRUPTED
     except OSError as error:
-        if error.filename is not None:  # a file's own: only writing to a stream that is open names none
+        if error.filename is not None or _output_works():
             raise
         return _output_lost(error)
 
@@ -65,6 +65,14 @@ def _ready_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+
+
+def _output_works() -> bool:
+    try:
+        print(flush=True)
+    except OSError:
+        return False
+    return True
 
 
 def _output_lost(error: OSError) -> int:

@@ -114,5 +114,5 @@ def unwritable(path: Path, error: OSError) -> OutputError:
         "cannot be written",
         where=path,
         found=(error.strerror or str(error)).lower(),
-        do="choose another folder with --out, or make room there",
+        do="choose another folder, or make room there",
     )

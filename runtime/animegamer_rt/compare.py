@@ -5,7 +5,6 @@ Knows records (see `bench`), nothing of how they were measured.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from .chart import Record
+from .chart import Record, read_json
 from .errors import ConfigError
 
 SETTINGS = (
@@ -69,10 +68,11 @@ def differences(first: Record, second: Record) -> Iterator[tuple[str, Any, Any]]
 
 
 def _read(path: Path) -> Record:
+    record: Record = read_json(path)
     try:
-        record: Record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError("the record cannot be read", where=path, found=str(error)) from error
-    if not isinstance(record, dict) or not {"stages", "seconds_per_turn_p50"} <= set(record):
+        measured = {name for name, _, _ in figures(record, record)}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        measured = set()
+    if "seconds_per_turn_p50" not in measured:
         raise ConfigError("not a record of turns", where=path, do="give one that `animegamer-rt bench` wrote")
     return record

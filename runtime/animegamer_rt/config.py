@@ -51,8 +51,13 @@ def write_record(record: object) -> Any:
 def nearest(name: str, known: Iterable[str]) -> str:
     """What to tell someone who wrote `name`: the nearest known name, else all of them."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names) or 'none'}"
+    return similar(name, names) or f"known: {', '.join(names) or 'none'}"
+
+
+def similar(name: str, known: Iterable[str]) -> str | None:
+    """The nearest known name, as a question; for an error that lists all of them anyway."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else None
 
 
 def one_of(value: str, allowed: tuple[str, ...], where: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,6 +85,30 @@ def test_an_export_broken_off_goes_on(
     again = Watching()
     assert export(source, asked, again) is None  # the predictor and the denoiser were never asked for
     assert again.steps == left
+
+
+def test_a_disk_that_fills_up_is_told_and_the_export_goes_on(tmp_path: Path, source: Source) -> None:
+    class Full(Watching):
+        def step(self, name: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
+            if name == "encoder verified":
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().step(name, size)
+
+    asked = Request({"encoder": "fp16"}, tmp_path / "b")
+    with pytest.raises(OutputError, match="the disk is full; make room, and run it again"):
+        export(source, asked, Full())
+    again = Watching()
+    export(source, asked, again)
+    assert again.steps == ["encoder verified", "tokenizer"]
+
+
+@pytest.mark.parametrize("option", ["--out", "--results"])
+def test_a_folder_that_cannot_be_is_told_before_the_work(tmp_path: Path, option: str) -> None:
+    (tmp_path / "file").write_text("")
+    folders = {"--out": str(tmp_path / "b"), "--results": str(tmp_path / "r"), option: str(tmp_path / "file")}
+    with pytest.raises(OutputError, match="file: cannot be written; found file exists; choose another folder"):
+        main(["--random-weights", "0", "--size", "tiny", *(word for pair in folders.items() for word in pair)])
+    assert not (tmp_path / "b").exists()
 
 
 def test_a_part_of_another_precision_or_seed_is_made_again(tmp_path: Path, source: Source) -> None:

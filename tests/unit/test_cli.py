@@ -213,6 +213,30 @@ def test_percentiles_are_of_the_turns() -> None:
     assert figures["stages"]["denoiser"] == pytest.approx({"p50": 6.0, "p95": 10.5})
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("old.json", [], "old.json: the record cannot be read"),
+        ("trace/inside", ["--trace", "trace"], "--trace is a folder"),
+    ],
+)
+def test_what_would_spoil_the_end_of_a_measurement_is_said_before_it(
+    bundle: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    options: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).parent.mkdir(exist_ok=True)
+    Path(name).write_text('{"cut')
+    assert main(["bench", "--bundle", bundle, "--results", ".", *options]) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err and printed.out == ""
+
+
 def test_results_that_cannot_be_written_are_said_before_measuring(
     bundle: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -91,7 +91,7 @@ def test_too_little_room_is_said_before_the_turn(tmp_path: Path, monkeypatch: py
 
 def test_unwritable_folder_is_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="cannot be written.*--out"):
+    with pytest.raises(OutputError, match="cannot be written.*choose another folder"):
         game(tmp_path / "file")
 
 

@@ -87,6 +87,12 @@ def test_two_records_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[
     (tmp_path / "b.json").write_text(json.dumps({**record, "energy_j_per_turn": 20.0}))
     assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 0
     assert "energy_j_per_turn" in (shown := capsys.readouterr().out) and "0.25" in shown
-    (tmp_path / "b.json").write_text("[]")
-    assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 2
-    assert "not a record of turns" in capsys.readouterr().err
+    for spoilt in (
+        "[]",
+        "{}",
+        json.dumps({**record, "seconds_per_turn_p50": "x"}),
+        json.dumps({**record, "stages": 1}),
+    ):
+        (tmp_path / "b.json").write_text(spoilt)
+        assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 2
+        assert "b.json: not a record of turns" in capsys.readouterr().err

@@ -106,7 +106,6 @@ def _say(line: str) -> None:
 
 
 def _turns(text: str) -> int:
-    turns = int(text)
-    if turns < 1:
-        raise argparse.ArgumentTypeError("at least one turn")
-    return turns
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
+    return int(text)

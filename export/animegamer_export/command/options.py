@@ -19,6 +19,7 @@ from animegamer_export.command.sizes import PARTS, RANDOM_SIZES
 from animegamer_export.command.source import TOWER_PARTS, Source, from_checkpoints, from_seed
 from animegamer_export.command.steps import Request, export, quantiser
 from animegamer_export.large.write import STORED
+from animegamer_rt.clip import make_folder
 from animegamer_rt.config import nearest
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.machine import heading, write_record
@@ -37,6 +38,8 @@ def main(argv: Sequence[str]) -> int:
     for part, name in precision.items():
         if name not in STORED:
             quantiser(part, name)
+    if options.results is not None:
+        make_folder(options.results)
     console = Console()
     source = _source(options)
     if "encoder" in precision and source.towers is None:
@@ -69,7 +72,6 @@ def _record(source: Source, options: argparse.Namespace) -> Path:
         for name, record in Journal.open(options.out).steps.items()
     }
     record = {**heading("torch", "onnx", "onnxscript"), "kind": "export", "of": source.description, "steps": steps}
-    options.results.mkdir(parents=True, exist_ok=True)
     return write_record(options.results, f"export-{options.out.name}", record)
 
 

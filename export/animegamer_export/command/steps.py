@@ -6,6 +6,7 @@ that. It does not know options or where weights come from.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -30,8 +31,9 @@ from animegamer_export.quantize.turns import RELEASE
 from animegamer_export.quantize.weights import rewrite_together
 from animegamer_export.towers import MOTION_MODEL, TEXT, Towers
 from animegamer_rt.bundle import Bundle, write_manifest
+from animegamer_rt.clip import make_folder
 from animegamer_rt.config import read_record, write_record
-from animegamer_rt.errors import ConfigError
+from animegamer_rt.errors import ConfigError, OutputError
 from animegamer_rt.manifest import Manifest, MotionTokenizer, Part
 
 WORK = ".export"
@@ -68,7 +70,7 @@ def export(source: Source, request: Request, progress: Progress) -> Bundle | Non
     """Does what is not done yet; a whole bundle then shares its files with those beside it.
 
     Returns the bundle, or None while parts that play needs have not been asked for.
-    Raises OutputError before anything is written if the disk is too small.
+    Raises OutputError before anything is written if the disk is too small, and when it is full all the same.
     """
     journal = Journal.open(request.out)
     model = key_of(source.fingerprint)
@@ -77,7 +79,7 @@ def export(source: Source, request: Request, progress: Progress) -> Bundle | Non
         del journal.steps[name]
     steps = [step for step in _steps(source, request, journal) if not journal.done(step.name, step.key)]
     require_space(request.out, sum(step.bytes for step in steps))
-    request.out.mkdir(parents=True, exist_ok=True)
+    make_folder(request.out)
     for step in steps:
         # Its files may be those of another precision, and of the same sizes, before its new record is written.
         journal.steps.pop(step.name, None)
@@ -137,8 +139,15 @@ def _do(step: Step, journal: Journal, model: str, progress: Progress) -> None:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     started = time.monotonic()
-    with progress.step(step.name, step.bytes) as advance:
-        found = dict(step.make(work, advance))
+    try:
+        with progress.step(step.name, step.bytes) as advance:
+            found = dict(step.make(work, advance))
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise OutputError(
+            "the disk is full", where=journal.folder, do="make room, and run it again: it goes on with this step"
+        ) from error
     target.mkdir(parents=True, exist_ok=True)
     names = sorted(path.name for path in work.iterdir())
     for name in names:
