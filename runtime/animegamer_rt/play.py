@@ -195,6 +195,9 @@ def _ask_turns(game: Game, terminal: Terminal, options: PlayOptions) -> Bundle |
         try:
             if command == OTHER_BUNDLE:
                 return _open_other(name.strip(), game.rooms.bundle, options)
+            if command[0] in "/:":  # a slip must not cost a turn
+                known = f"{OTHER_BUNDLE} NAME, help or quit"
+                raise InstructionError("no such command", found=repr(command), expected=known)
             game.play_turn(text, terminal)
         except (InstructionError, BundleError, PlanError) as error:
             terminal.refused(error)

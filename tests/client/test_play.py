@@ -56,7 +56,7 @@ def test_refused_line_is_told_and_the_next_one_played(
 def test_commands_rewind_branch_export_and_show(
     server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = "a.\nb.\nc.\n:rewind 2\nd.\n:branch 1\ne.\n:export\n:status\n:what\n:quit\nf.\n"
+    lines = "a.\nb.\nc.\n:rewind 2\nd.\n/branch 1\ne.\n:export\n:status\n:what\n:quit\nf.\n"
     assert play(server, monkeypatch, lines, "--out", tmp_path / "game-001") == 0
     said = {token: [turn["instruction"] for turn in game.turns] for token, game in server.games.items()}
     assert said == {"token-1": ["a.", "b.", "d."], "token-2": ["a.", "e."]}

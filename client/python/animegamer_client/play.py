@@ -123,7 +123,7 @@ class Player:
 
     def _do(self, text: str) -> None:
         """Follow a command, or play a turn."""
-        if not text.startswith(":"):
+        if text[0] not in ":/":  # a slash is a slip for a colon, and must not cost a turn
             self._watch(self.game.turn(text))
             return
         name, _, rest = text[1:].partition(" ")
