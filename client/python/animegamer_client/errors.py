@@ -6,7 +6,7 @@ Knows nothing of sockets or messages.
     |-- ServerRefused     the server answered with an error; `code` is one of those that PROTOCOL.md lists
     |-- ConnectionLost    the connection went away and did not come back
     |-- TimedOut          the server did not answer in time
-    `-- ProtocolError     bytes that are no message of the protocol; `code` says which rule they break
+    `-- ProtocolError     bytes that are no message of the protocol, or fields that none can carry; `code` says why
 """
 
 from __future__ import annotations

@@ -27,5 +27,5 @@ LICENCES: Mapping[str, str] = MappingProxyType(
 
 
 def plan_entries() -> dict[str, PlanEntry]:
-    """The manifest's plans: pocket's, which were chosen on pocket, until full size is measured."""
+    """The manifest's plans: evenly spread ones, for `animegamer-rt calibrate` to replace."""
     return {name: PlanEntry(plan.to_dict(), default=name == DEFAULT_PLAN) for name, plan in default_plans().items()}
