@@ -80,8 +80,8 @@ def _output_lost(error: OSError) -> int:
     gone = isinstance(error, BrokenPipeError)
     with contextlib.suppress(OSError):  # a terminal that is gone takes both streams along
         if not gone:
-            lost = OutputError("the output cannot be written", found=(error.strerror or str(error)).lower())
-            print(f"error: {lost}", file=sys.stderr)
+            found, mend = (error.strerror or str(error)).lower(), "make room, or send it elsewhere"
+            print(f"error: {OutputError('the output cannot be written', found=found, do=mend)}", file=sys.stderr)
     # What is still buffered would fail once more when Python ends.
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -89,7 +89,10 @@ def test_output_that_cannot_be_written_is_one_line(bundle: str, options: list[st
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "animegamer_rt", *options, bundle]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.stderr == "error: the output cannot be written; found no space left on device\n"
+    assert (
+        done.stderr
+        == "error: the output cannot be written; found no space left on device; make room, or send it elsewhere\n"
+    )
     assert done.returncode == 2
 
 
