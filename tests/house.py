@@ -52,6 +52,11 @@ RULES = (
         but=(f"{RT}.models", f"{RT}.backends.torch", "animegamer_export"),
     ),
     Rule(
+        ("animegamer_kernels",),
+        "the kernels are for backends/torch; doctor says whether they are there",
+        but=("animegamer_kernels", f"{RT}.backends.torch", f"{RT}.doctor"),
+    ),
+    Rule(
         ("zmq",),
         "only server, worker and clients hold sockets",
         but=(f"{RT}.server", f"{RT}.worker", "animegamer_client"),

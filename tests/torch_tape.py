@@ -37,7 +37,7 @@ class Tape(TorchDispatchMode):
             raise AssertionError(f"{FORBIDDEN[func]} while work was captured: {func}")
         kwargs = kwargs or {}
         for argument, value in zip(func._schema.arguments, args, strict=False):
-            if argument.alias_info is not None and argument.alias_info.is_write:
+            if value is not None and argument.alias_info is not None and argument.alias_info.is_write:
                 self._keep(value)
         out = func(*args, **kwargs)
         self.calls.append((func, args, kwargs, out))

@@ -14,6 +14,8 @@ from pathlib import Path
 from animegamer_rt.errors import BackendError
 
 PATH_VARIABLE = "ANIMEGAMER_KERNELS"
+OFF = "off"
+"""What that variable says where no library shall be found."""
 FILE_NAME = "animegamer_kernels.dll" if sys.platform == "win32" else "libanimegamer_kernels.so"
 OPERATORS = (
     "norm_modulate",
@@ -108,14 +110,24 @@ class Library:
         return words.decode()
 
 
-def open_library(path: Path | None = None) -> Library:
-    """The library at `path`, or where ANIMEGAMER_KERNELS says, or in this checkout's build/kernels.
+def find_library() -> Path | None:
+    """The library's file where ANIMEGAMER_KERNELS says, there or not; else beside this package or in build/kernels.
 
-    Raises BackendError if there is none.
+    None if there is none, or the variable says `off`.
     """
     named = os.environ.get(PATH_VARIABLE)
-    checkout = Path(__file__).resolve().parents[2] / "build" / "kernels" / FILE_NAME
-    chosen = path or (Path(named) if named else checkout)
-    if not chosen.is_file():
-        raise BackendError("the kernels' library is not there", where=chosen, do="build it: make kernels")
+    if named:
+        return None if named == OFF else Path(named)
+    here = Path(__file__).resolve().parent
+    found = (folder / FILE_NAME for folder in (here, here.parents[1] / "build" / "kernels"))
+    return next((path for path in found if path.is_file()), None)
+
+
+def open_library(path: Path | None = None) -> Library:
+    """The library at `path`, or else the one that is found. Raises BackendError if there is none."""
+    chosen = path or find_library()
+    if chosen is None or not chosen.is_file():
+        where = chosen or (PATH_VARIABLE if os.environ.get(PATH_VARIABLE) else FILE_NAME)
+        do = f"build it: make kernels; or name its file: {PATH_VARIABLE}=FILE"
+        raise BackendError("the kernels' library is not there", where=where, do=do)
     return Library(chosen)

@@ -19,6 +19,8 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
+from animegamer_kernels.library import find_library, open_library
+
 from . import cards
 from .backends.tensorrt.identity import NEEDED_PARTS, RTX_ARCHES, choose, library_for
 from .bundle import Bundle, open_bundle
@@ -87,6 +89,7 @@ def examine(bundle_name: str) -> Iterator[Finding]:
     yield from _gpu(cards_here, why)
     yield _library("onnxruntime", lambda: _onnxruntime(bool(cards_here)))
     yield _tensorrt(cards_here)
+    yield _kernels(bool(cards_here))
     yield _library("sockets", _sockets)
     yield _library("video", _video)
     yield _disk()
@@ -155,6 +158,20 @@ def _tensorrt(found: Sequence[Gpu]) -> Finding:
         return Finding("tensorrt", "without", f"no {' and no '.join(absent)}", INSTALL_TENSORRT if found else "")
     runs = "" if found else ": builds engines, runs none"
     return Finding("tensorrt", "ok", f"{library} {versions[library]}{runs}")
+
+
+def _kernels(gpu_here: bool) -> Finding:
+    """What `--device torch` runs between its products."""
+    build = "to build them: make kernels" if gpu_here else ""
+    if find_library() is None:
+        return Finding("kernels", "without", "none built, or switched off: --device torch runs plain operators", build)
+    try:
+        library = open_library()
+    except AnimeGamerError as error:
+        return Finding("kernels", "without", f"{error.where}: {error.what}", error.do or "")
+    if not library.has_cuda:
+        return Finding("kernels", "without", f"{library.path} was built without CUDA: references alone", build)
+    return Finding("kernels", "ok", str(library.path))
 
 
 def _version(module: str) -> str | None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from test_torch_parts import PLAN, SHAPE, Turn, answers, engines, frames, noise, prompt
 
+from animegamer_rt.backends.torch.kernels import open_kernels
 from animegamer_rt.backends.torch.place import CudaPlace
 
 pytestmark = pytest.mark.gpu
@@ -50,6 +51,19 @@ def test_a_prompt_read_in_another_thread_while_a_turn_is_denoised_changes_neithe
             np.testing.assert_array_equal(turn.latents(part)[0], expected[0])
             for found, wanted in zip(reading.result(), expected[1], strict=True):
                 np.testing.assert_array_equal(found, wanted)
+
+
+def test_kernels_play_the_plain_turn_and_are_held_by_graphs() -> None:
+    kernels, words = open_kernels(None, torch.device("cuda"))
+    assert kernels is not None, words
+    graphs, exact = engines(CudaPlace(torch.bfloat16), kernels=kernels), engines()
+    eager = engines(CudaPlace(torch.bfloat16, captures=False), kernels=kernels)
+    for scope in (0.5, 10.0, 40.0):
+        turn, latent = Turn(scope), noise(*SHAPE)
+        for part in (lambda one, turn=turn: turn.latents(one)[0], lambda one, latent=latent: frames(one, latent)):
+            found, expected = part(graphs), part(exact).astype(np.float64)
+            np.testing.assert_array_equal(found, part(eager))
+            assert np.linalg.norm(found - expected) <= ALLOWED[torch.bfloat16] * np.linalg.norm(expected)
 
 
 def test_no_step_of_a_turn_waits_for_the_gpu() -> None:

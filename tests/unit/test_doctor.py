@@ -76,7 +76,7 @@ def test_json_holds_every_finding(bundle: Bundle, capsys: pytest.CaptureFixture[
     record = json.loads(capsys.readouterr().out)
     assert record["can_play"] is True
     names = [finding["what"] for finding in record["findings"]]
-    assert names == ["python", "gpu", "onnxruntime", "tensorrt", "sockets", "video", "disk", "bundle"]
+    assert names == ["python", "gpu", "onnxruntime", "tensorrt", "kernels", "sockets", "video", "disk", "bundle"]
     assert [fit["card_gib"] for fit in record["full_size_by_card"]] == list(cards.CARDS_GIB)
 
 
@@ -99,6 +99,18 @@ def test_a_video_library_without_the_codec_is_broken(bundle: Bundle, monkeypatch
     monkeypatch.setattr(av, "codecs_available", {"png"})
     finding = found(bundle, "video")
     assert finding.state == "broken" and finding.found.endswith("without libx264")
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [("off", "switched off: --device torch runs plain operators"), ("gone.so", "gone.so: the kernels' library is not")],
+)
+def test_kernels_that_are_not_there_stop_nothing(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch, named: str, said: str
+) -> None:
+    monkeypatch.setenv("ANIMEGAMER_KERNELS", named)
+    finding = found(bundle, "kernels")
+    assert finding.state == "without" and said in finding.found
 
 
 def test_a_full_disk_is_named_and_stops_nothing(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ def played(rooms: Rooms) -> tuple[Frames, list[object]]:
 
 
 def test_engines_say_what_runs_them(both: tuple[Engines, Engines]) -> None:
-    assert both[0].device == f"torch {torch.__version__} in float32 on CPU, 1 threads"
+    assert both[0].device == f"torch {torch.__version__} in float32 on CPU, 1 threads, plain operators"
 
 
 def test_machine_without_a_gpu_is_told_so(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_machine_without_a_gpu_is_told_so(bundle: Bundle, monkeypatch: pytest.Mo
 def test_unknown_device_and_precision_are_refused(bundle: Bundle) -> None:
     with pytest.raises(BackendError, match="unknown device; found 'tpu'; expected cpu or cuda"):
         torch_backend.open_engines(bundle, "tpu")
-    with pytest.raises(BackendError, match="unknown precision; found 'int3'; expected fp32, bf16, fp16, fp8"):
+    with pytest.raises(BackendError, match="unknown precision; found 'int3'; expected fp32, bf16, fp16, fp8, int8"):
         torch_backend.open_engines(bundle, "cpu", "int3")
 
 

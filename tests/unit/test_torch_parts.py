@@ -19,10 +19,12 @@ from animegamer_rt.backends.torch import Encoder as EncoderPart
 from animegamer_rt.backends.torch import settled
 from animegamer_rt.backends.torch.decoder import decode
 from animegamer_rt.backends.torch.denoiser import Denoiser as DenoiserPart
-from animegamer_rt.backends.torch.fp8 import LARGEST, RowwiseLinear, by_row, use_fp8
+from animegamer_rt.backends.torch.fused import FusedTransformer
+from animegamer_rt.backends.torch.kernels import Kernels
 from animegamer_rt.backends.torch.place import Place, Replays
 from animegamer_rt.backends.torch.predictor import ANSWER_TOKENS
 from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
+from animegamer_rt.backends.torch.rowwise import FP8, INT8, LARGEST, RowwiseLinear, by_row, use_rowwise
 from animegamer_rt.backends.torch.transformer import Transformer
 from animegamer_rt.backends.torch.vae import Vae
 from animegamer_rt.errors import BackendError
@@ -77,19 +79,26 @@ def reference() -> Engines:
     return torch_engines.torch_engines(*networks())
 
 
-def engines(place: Place | None = None, whole_turns: int = 0, plan: DenoisePlan = PLAN, fp8: bool = False) -> Engines:
+def engines(
+    place: Place | None = None,
+    whole_turns: int = 0,
+    plan: DenoisePlan = PLAN,
+    rowwise: torch.dtype | None = None,
+    kernels: Kernels | None = None,
+) -> Engines:
     place = place or Place()
     with place.use():
         predictor, denoiser, encoder, decoder = (settled(net.to(place.device), place.dtype) for net in networks())
         unconditional = networks()[2].unconditional()
-        if fp8:
-            use_fp8(denoiser, place)
+        if rowwise is not None:
+            use_rowwise(denoiser, place, rowwise)
+        transformer = (
+            Transformer(denoiser, place.dtype) if kernels is None else FusedTransformer(denoiser, place.dtype, kernels)
+        )
         return Engines(
             PredictorPart(place.beside(), predictor, WINDOW),
-            DenoiserPart(
-                place, Transformer(denoiser, place.dtype), unconditional, [step.timestep for step in plan], whole_turns
-            ),
-            Vae(place, decoder, 4, 6),
+            DenoiserPart(place, transformer, unconditional, [step.timestep for step in plan], whole_turns),
+            Vae(place, decoder, 4, 6, kernels),
             EncoderPart(place, encoder),
         )
 
@@ -358,18 +367,18 @@ def test_compiled_blocks_are_one_graph_each_and_the_same_network() -> None:
 
 def test_rows_are_rounded_to_what_fp8_holds() -> None:
     # Three bits of mantissa, scaled so that the largest is 448: sixteenths of a power of two are a tie at most.
-    rows, scales = by_row(torch.tensor([[448.0, -17.0, 0.5], [0.0, 0.0, 0.0], [-0.896, 0.448, 0.001]]))
+    rows, scales = by_row(torch.tensor([[448.0, -17.0, 0.5], [0.0, 0.0, 0.0], [-0.896, 0.448, 0.001]]), FP8)
     assert rows.float().tolist() == [[448.0, -16.0, 0.5], [0.0, 0.0, 0.0], [-448.0, 224.0, 0.5]]
     assert scales[0, 0] == 1.0 and scales[2, 0] == pytest.approx(0.002)
-    assert torch.isfinite(by_row(torch.full((1, 4), 3e38))[0].float()).all() and LARGEST == 448.0
+    assert torch.isfinite(by_row(torch.full((1, 4), 3e38), FP8)[0].float()).all() and LARGEST[FP8] == 448.0
 
 
 def test_product_in_fp8_is_that_of_pytorch() -> None:
     random = torch.Generator().manual_seed(0)
     linear = nn.Linear(64, 48)
     x = torch.randn(32, 64, generator=random)
-    layer = RowwiseLinear(linear)
-    rows, scale = by_row(x)
+    layer = RowwiseLinear(linear, FP8)
+    rows, scale = by_row(x, FP8)
     expected = torch._scaled_mm(
         rows, layer.weight.t(), scale_a=scale, scale_b=layer.scale.t(), out_dtype=torch.bfloat16
     ).float()
@@ -379,11 +388,27 @@ def test_product_in_fp8_is_that_of_pytorch() -> None:
         assert 0 < float((found - linear(x)).norm() / linear(x).norm()) < 0.05
 
 
-def test_denoising_in_fp8_stays_near_and_runs_as_a_graph() -> None:
+def test_product_in_int8_has_exact_sums() -> None:
+    random = torch.Generator().manual_seed(0)
+    # Sums beyond what float32 counts in ones.
+    linear, x = nn.Linear(2048, 8), 1 + torch.rand(20, 2048, generator=random)
+    with torch.no_grad():
+        linear.weight.copy_(1 + torch.rand(8, 2048, generator=random))
+        layer, (rows, scale) = RowwiseLinear(linear, INT8), by_row(x, INT8)
+        assert rows.dtype == torch.int8 and rows.abs().amax(1).tolist() == [127] * 20
+        sums = rows.double() @ layer.weight.double().t()
+        assert float(sums.max()) > 2**24
+        expected = sums * scale.double() * layer.scale.double().t() + linear.bias.double()
+        torch.testing.assert_close(layer(x[None])[0].double(), expected, rtol=1e-6, atol=1e-6)
+        assert 0 < float((layer(x) - linear(x)).norm() / linear(x).norm()) < 0.01
+
+
+@pytest.mark.parametrize("rowwise", [FP8, INT8], ids=["fp8", "int8"])
+def test_denoising_in_8_bits_stays_near_and_runs_as_a_graph(rowwise: torch.dtype) -> None:
     turn, place = Turn(), TapePlace()
-    exact, found = turn.latents(engines())[0], turn.latents(engines(fp8=True))[0]
+    exact, found = turn.latents(engines())[0], turn.latents(engines(rowwise=rowwise))[0]
     assert 0 < np.linalg.norm(found - exact) < 0.1 * np.linalg.norm(exact)
-    part = engines(place, fp8=True)
+    part = engines(place, rowwise=rowwise)
     for _ in range(2):
         np.testing.assert_array_equal(turn.latents(part)[0], found)
     assert place.captured == 2

@@ -1,14 +1,15 @@
 """Runs a bundle's parts with PyTorch on an NVIDIA GPU; on the CPU as the check of the same code.
 
 `onnx_weights` and `names` read the weights out of the bundle's ONNX files, `place` is the device and its graphs,
-`transformer` and `decoder` are networks in the form that runs here, and `predictor`, `denoiser`, `vae` are the parts.
+`transformer`, `fused` (with our own `kernels`) and `decoder` are networks in the form that runs here, `rowwise` their
+products in 8 bits, and `predictor`, `denoiser`, `vae` are the parts.
 **Nothing here has been run on a GPU yet.** See docs/TORCH.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 import torch
@@ -28,11 +29,13 @@ from ...models.vae import VaeDecoder, VaeSize
 from ...schedule import DenoisePlan
 from ..contract import Engines, FloatArray
 from .denoiser import Denoiser
-from .fp8 import use_fp8
+from .fused import FusedTransformer
+from .kernels import Choice, Kernels, open_kernels
 from .names import load_denoiser, load_encoder, load_predictor, load_vae
 from .onnx_weights import read_weights
 from .place import CudaPlace, Place
 from .predictor import Predictor
+from .rowwise import FP8, INT8, WORDS, use_rowwise
 from .transformer import Transformer
 from .vae import Vae
 
@@ -41,8 +44,11 @@ PRECISIONS: Mapping[str, torch.dtype] = {
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
     "fp8": torch.bfloat16,
+    "int8": torch.bfloat16,
 }
-"""Precision -> the type of arithmetic. fp8 is bfloat16 but for the large products of the denoiser's blocks."""
+"""Precision -> the type of arithmetic; fp8 and int8 but for the large products of the denoiser's blocks."""
+ROWWISE: Mapping[str | None, torch.dtype] = {"fp8": FP8, "int8": INT8}
+"""Precision -> the type of those products."""
 READ = ("fp32", "fp16", "bf16")
 """Precisions of a bundle's parts whose weights can be read here; quantised ones cannot."""
 
@@ -70,16 +76,20 @@ def open_engines(
     precision: str | None = None,
     graphs: Graphs = "step",
     compiled: bool = False,
+    kernels: Choice = None,
 ) -> Engines:
     """Loads the parts of a bundle. `precision` None is float32 on the CPU, bfloat16 on a GPU (float16 before sm_80).
 
-    `compiled` runs the denoiser's blocks through torch.compile. Raises BackendError when there is no GPU, or when the
-    bundle's parts are of a kind or size that this cannot run.
+    `compiled` runs the denoiser's blocks through torch.compile. `kernels`: our own operators in the place of the passes
+    between products; None uses them on a GPU where their library is, False never. Raises BackendError when there is no
+    GPU, when the bundle's parts are of a kind or size that this cannot run, or the kernels asked for are not there.
     """
     place = open_place(device, precision, graphs != "off")
+    opened, words = open_kernels(kernels, place.device)
     plans = [DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans]
-    networks, fp8 = read_networks(bundle, place), precision == "fp8"
-    return assemble(place, networks, bundle.manifest.geometry, plans, graphs, compiled, fp8)
+    networks, geometry = read_networks(bundle, place), bundle.manifest.geometry
+    engines = assemble(place, networks, geometry, plans, graphs, compiled, ROWWISE.get(precision), opened)
+    return replace(engines, device=f"{engines.device}, {words}")
 
 
 def read_networks(bundle: Bundle, place: Place) -> Networks:
@@ -116,9 +126,13 @@ def assemble(
     plans: Sequence[DenoisePlan],
     graphs: Graphs = "step",
     compiled: bool = False,
-    fp8: bool = False,
+    rowwise: torch.dtype | None = None,
+    kernels: Kernels | None = None,
 ) -> Engines:
-    """The parts over networks that are there; they are brought to the place's type, not copied."""
+    """The parts over networks that are there; they are brought to the place's type, not copied.
+
+    rowwise: the type of the blocks' large products, if it is not the place's; as in ROWWISE.
+    """
     whole_turns = max(len(plan) for plan in plans) if graphs == "turn" else 0
     timesteps = [step.timestep for plan in plans for step in plan]
     # On the one stream, like everything: what another stream has written may not be there yet.
@@ -126,18 +140,19 @@ def assemble(
         for network in (networks.predictor, networks.denoiser, networks.decoder, networks.encoder):
             if network is not None:
                 settled(network, place.dtype)
-        if fp8:
-            use_fp8(networks.denoiser, place)
-        transformer = Transformer(networks.denoiser, place.dtype)
+        if rowwise is not None:
+            use_rowwise(networks.denoiser, place, rowwise)
+        network, dtype = networks.denoiser, place.dtype
+        transformer = Transformer(network, dtype) if kernels is None else FusedTransformer(network, dtype, kernels)
         if compiled:
             transformer.compile()
         return Engines(
             # It may run while the other two do: the next turn's prompt is read while a turn is denoised.
             Predictor(place.beside(), networks.predictor, geometry.window_tokens),
             Denoiser(place, transformer, networks.unconditional, timesteps, whole_turns),
-            Vae(place, networks.decoder, geometry.latent_height, geometry.latent_width),
+            Vae(place, networks.decoder, geometry.latent_height, geometry.latent_width, kernels),
             None if networks.encoder is None else Encoder(place, networks.encoder),
-            f"torch {torch.__version__} in {_type_words(place, fp8)} on {place.words}",
+            f"torch {torch.__version__} in {_type_words(place, rowwise)} on {place.words}",
             overlaps=place.device.type == "cuda",
         )
 
@@ -178,8 +193,8 @@ class Encoder:
         return shot
 
 
-def _type_words(place: Place, fp8: bool) -> str:
-    return str(place.dtype).removeprefix("torch.") + (" and FP8" if fp8 else "")
+def _type_words(place: Place, rowwise: torch.dtype | None) -> str:
+    return str(place.dtype).removeprefix("torch.") + (f" and {WORDS[rowwise]}" if rowwise is not None else "")
 
 
 def _refuse_quantised(bundle: Bundle) -> None:

@@ -7,6 +7,7 @@ know pixels. T frames, C channels, H x W; t frames, h x w of the chunk's latent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import cast
 
 import torch
@@ -14,14 +15,25 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ...models.vae import CACHE_FRAMES, CausalConv, LatentNorm, ResidualBlock, Stage, Upsample, VaeDecoder
+from .kernels import Kernels
 
 Past = Iterator[Tensor | None]
 Keep = Callable[[Tensor], None]
 """Takes a cache [2, H, W, C] as soon as it is known; it must copy, or it holds a whole activation alive."""
 
 
-def decode(network: VaeDecoder, latent: Tensor, caches: list[Tensor] | None, keep: Keep) -> Tensor:
-    """One chunk: latent [t, h, w, 16] (divided by the scale), the caches of the chunk before -> frames [T, H, W, 3]."""
+def decode(
+    network: VaeDecoder,
+    latent: Tensor,
+    caches: list[Tensor] | None,
+    keep: Keep,
+    kernels: Kernels | None = None,
+) -> Tensor:
+    """One chunk: latent [t, h, w, 16] (divided by the scale), the caches of the chunk before -> frames [T, H, W, 3].
+
+    `kernels`: norms and their activations are one kernel each.
+    """
+    normed = norm_silu if kernels is None else partial(_by_kernel, kernels)
     past: Past = iter(caches if caches is not None else [None] * network.cache_count)
 
     def conv(layer: CausalConv, x: Tensor) -> Tensor:
@@ -31,10 +43,10 @@ def decode(network: VaeDecoder, latent: Tensor, caches: list[Tensor] | None, kee
         return _convolve(padded, layer)
 
     def residual(block: ResidualBlock, x: Tensor) -> Tensor:
-        h = conv(block.conv_in, norm_silu(block.norm_in, x, latent))
-        h = conv(block.conv_out, norm_silu(block.norm_out, h, latent))
+        h = conv(block.conv_in, normed(block.norm_in, x, latent))
+        h = conv(block.conv_out, normed(block.norm_out, h, latent))
         shortcut = block.shortcut
-        return h.add_(x if isinstance(shortcut, nn.Identity) else _pointwise(shortcut, x))
+        return h.add_(x if isinstance(shortcut, nn.Identity) else pointwise(shortcut, x))
 
     x = conv(network.conv_in, latent)
     for block in network.middle:
@@ -44,7 +56,7 @@ def decode(network: VaeDecoder, latent: Tensor, caches: list[Tensor] | None, kee
             x = residual(cast(ResidualBlock, block), x)
         if stage.upsample is not None:
             x = _upsample(stage.upsample, x)
-    return conv(network.conv_out, norm_silu(network.norm_out, x, latent))
+    return conv(network.conv_out, normed(network.norm_out, x, latent))
 
 
 def norm_silu(layer: LatentNorm, x: Tensor, latent: Tensor) -> Tensor:
@@ -63,13 +75,18 @@ def norm_silu(layer: LatentNorm, x: Tensor, latent: Tensor) -> Tensor:
     assert norm.weight is not None and norm.bias is not None
     factor = spread * norm.weight.float()
     offset = norm.bias.float() - mean.repeat_interleave(grouped.shape[2]) * factor
-    scale, shift = _pointwise(layer.scale, latent).float(), _pointwise(layer.shift, latent).float()
+    scale, shift = pointwise(layer.scale, latent).float(), pointwise(layer.shift, latent).float()
     small = (frames, rows, 1, columns, 1, channels)
     large = repeated((factor * scale).to(x.dtype), frames).view(small)
     added = repeated((offset * scale + shift).to(x.dtype), frames).view(small)
     squares = x.view(frames, rows, height // rows, columns, width // columns, channels)
     out = torch.addcmul(added, squares, large).view(x.shape)
     return functional.silu(out, inplace=True)
+
+
+def _by_kernel(kernels: Kernels, layer: LatentNorm, x: Tensor, latent: Tensor) -> Tensor:
+    """As norm_silu."""
+    return kernels.spatial_norm(x, pointwise(layer.scale, latent), pointwise(layer.shift, latent), layer.norm)
 
 
 def repeated(x: Tensor, frames: int) -> Tensor:
@@ -98,6 +115,6 @@ def _convolve(padded: Tensor, layer: CausalConv) -> Tensor:
     return out[0].permute(1, 2, 3, 0).contiguous()
 
 
-def _pointwise(layer: nn.Conv3d, x: Tensor) -> Tensor:
+def pointwise(layer: nn.Conv3d, x: Tensor) -> Tensor:
     """A 1 x 1 x 1 convolution, which is a product over the channels."""
     return functional.linear(x, layer.weight.flatten(1), layer.bias)

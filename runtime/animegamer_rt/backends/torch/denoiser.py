@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from ...errors import BackendError
-from ...models.step import advance
 from ..contract import FloatArray
 from .place import Place, Replays
 from .transformer import Transformer
@@ -48,7 +47,7 @@ class Denoiser:
         with place.use():
             self.table_rows = {float(timestep): row for row, timestep in enumerate(sorted(set(timesteps)))}
             self.spare = len(self.table_rows)
-            self.table = place.zeros((self.spare + 1, network.modulation_width))
+            self.table = place.zeros((self.spare + 1, network.modulation_width), network.table_dtype)
             self.timesteps = place.zeros((self.spare + 1,), torch.float32)
             self.timesteps[: self.spare] = place.send(np.array(list(self.table_rows), np.float32))
             self.motion_scope = place.zeros((1,), torch.float32)
@@ -102,12 +101,9 @@ class Denoiser:
 
     def _step(self, index: int, rows: Rows) -> None:
         noise, coefficients, table_row = (values[index : index + 1] for values in self.inputs)
-        latent, x0_prev, difference = self.state
         shots = self.shots if rows == PAIR else self.shots[1:]
-        v = self.network.v(latent, shots, self.table.index_select(0, table_row))
-        after = advance(v, latent, x0_prev, noise[0], difference, coefficients[0].unbind(0))
-        for kept, fresh in zip(self.state, after, strict=True):
-            kept.copy_(fresh)
+        patches = self.network.patches(self.state[0], shots, self.table.index_select(0, table_row))
+        self.network.advance(patches, self.state, noise[0], coefficients[0])
 
 
 class Denoising:

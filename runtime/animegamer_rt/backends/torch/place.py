@@ -1,7 +1,7 @@
 """Where the parts run: one device, the type of its arithmetic, one stream, and graphs of work that is repeated.
 
-`Place` is the CPU, where work just runs; `CudaPlace` is an NVIDIA GPU and the only file of this backend that calls
-torch.cuda. **It has not been run on a GPU yet**; all around it is tested on the CPU.
+`Place` is the CPU, where work just runs; `CudaPlace` is an NVIDIA GPU. No other file of this backend makes anything of
+torch.cuda's. **It has not been run on a GPU yet**; all around it is tested on the CPU.
 """
 
 from __future__ import annotations

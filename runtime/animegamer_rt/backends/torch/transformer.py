@@ -1,20 +1,22 @@
 """The denoiser's network as it runs here: all modulations looked up in a table, elementwise passes in three functions.
 
-The weights are those of `models.denoiser.Denoiser`, and so are the numbers, but for the order of operations. It does
-not know guidance, solver or plans. B rows, S tokens (shot first), D hidden, L layers.
+The weights are those of `models.denoiser.Denoiser`, and so are the numbers, but for the order of operations. Guidance
+and solver are `models.step`'s; it does not know plans. `fused` is the same with kernels. B rows, S tokens (shot first),
+D hidden, P patches, C channels.
 Source: MODEL.md section 4 (Denoiser).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ...models.denoiser import MODULATIONS_A_BLOCK, Block, Denoiser
+from ...models.denoiser import MODULATIONS_A_BLOCK, Block, Denoiser, DenoiserSize
+from ...models.step import advance
 
 IMAGE, SHOT = slice(0, 6), slice(6, 12)
 """Of a block's twelve modulations: shift, scale, gate for attention and for the MLP, of each kind of token."""
@@ -23,7 +25,7 @@ BlockFunction = Callable[[Block, Tensor, Tensor], Tensor]
 
 
 class Transformer:
-    """v of a latent under one or two shots."""
+    """v of a latent under one or two shots, and what a step makes of it."""
 
     def __init__(self, network: Denoiser, dtype: torch.dtype) -> None:
         self.network, self.dtype, self.size = network, dtype, network.size
@@ -33,6 +35,11 @@ class Transformer:
     def compile(self, backend: str = "inductor") -> None:
         """Has torch.compile make one function of a block, for all of them: the passes between products are fused."""
         self._run_block = torch.compile(run_block, fullgraph=True, dynamic=False, backend=backend)
+
+    @property
+    def table_dtype(self) -> torch.dtype:
+        """The type in which modulations are read."""
+        return self.dtype
 
     @property
     def modulation_width(self) -> int:
@@ -53,10 +60,13 @@ class Transformer:
 
     def v(self, latent: Tensor, shots: Tensor, row: Tensor) -> Tensor:
         """latent f32 [1, 5, 16, h, w], shots [B, 226, D], row [1, modulation_width] -> v f32 [B, 5, 16, h, w]."""
+        return unpatchified(self.patches(latent, shots, row), self.size)
+
+    def patches(self, latent: Tensor, shots: Tensor, row: Tensor) -> Tensor:
+        """As `v`, in patches: [B, P, 4 C]."""
         network, size = self.network, self.size
         factors = row.view(-1, size.hidden)
-        patches = network.embed_patches(latent.to(self.dtype)) + network.positions
-        x = torch.cat([shots, patches.expand(len(shots), -1, -1)], dim=1)
+        x = self.tokens(latent, shots)
         for number, block in enumerate(self._blocks):
             first = MODULATIONS_A_BLOCK * number
             x = self._run_block(block, x, factors[first : first + MODULATIONS_A_BLOCK])
@@ -69,10 +79,23 @@ class Transformer:
         )
         shift, scale = factors[-2], factors[-1]
         features: Tensor = network.head.output(torch.addcmul(shift, image, 1 + scale))
-        frames, rows, columns = size.patch_grid
-        channels, patch = size.latent_channels, size.patch
-        features = features.reshape(-1, frames, rows, columns, channels, patch, patch).permute(0, 1, 4, 2, 5, 3, 6)
-        return features.reshape(-1, frames, channels, rows * patch, columns * patch).float()
+        return features
+
+    def tokens(self, latent: Tensor, shots: Tensor) -> Tensor:
+        """What the blocks begin with: shots and patches, [B, 226 + P, D]."""
+        patches = self.network.embed_patches(latent.to(self.dtype)) + self.network.positions
+        return torch.cat([shots, patches.expand(len(shots), -1, -1)], dim=1)
+
+    def advance(self, patches: Tensor, state: Sequence[Tensor], noise: Tensor, coefficients: Tensor) -> None:
+        """Guidance and solver after `patches`: latent, last x0 and difference in place, f32 [1, 5, 16, h, w] each.
+
+        noise: as they; coefficients f32 [8], on the device.
+        """
+        latent, x0_prev, difference = state
+        v = unpatchified(patches, self.size)
+        after = advance(v, latent, x0_prev, noise, difference, coefficients.unbind(0))
+        for kept, fresh in zip(state, after, strict=True):
+            kept.copy_(fresh)
 
 
 def run_block(block: Block, x: Tensor, factors: Tensor) -> Tensor:
@@ -112,3 +135,11 @@ def each_token(x: Tensor, shot: Tensor, image: Tensor, shot_tokens: int) -> Tens
     """[S, D]: the shot tokens' row, then the image tokens'."""
     is_shot = torch.arange(x.shape[1], device=x.device)[:, None] < shot_tokens
     return torch.where(is_shot, shot, image)
+
+
+def unpatchified(features: Tensor, size: DenoiserSize) -> Tensor:
+    """The head's patches [B, P, 4 C] as a latent f32 [B, 5, 16, h, w]. Features are (channel, row, column)."""
+    frames, rows, columns = size.patch_grid
+    channels, patch = size.latent_channels, size.patch
+    features = features.reshape(-1, frames, rows, columns, channels, patch, patch).permute(0, 1, 4, 2, 5, 3, 6)
+    return features.reshape(-1, frames, channels, rows * patch, columns * patch).float()

@@ -5,9 +5,9 @@ Knows chunks, caches and pixels; the network is `decoder`'s. Source: backends/co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +15,7 @@ from ...errors import BackendError
 from ...models.vae import CHUNKS, VaeDecoder
 from ..contract import FloatArray, Frames
 from .decoder import decode
+from .kernels import Kernels
 from .place import Place, Replays
 
 FRAMES = {3: 9, 2: 8}
@@ -25,8 +26,15 @@ OPAQUE = 255
 class Vae:
     """contract.VaePart. `first` leaves its caches where `next` reads them; one clip at a time."""
 
-    def __init__(self, place: Place, network: VaeDecoder, latent_height: int, latent_width: int) -> None:
-        self.place, self.network = place, network
+    def __init__(
+        self,
+        place: Place,
+        network: VaeDecoder,
+        latent_height: int,
+        latent_width: int,
+        kernels: Kernels | None = None,
+    ) -> None:
+        self.place, self.network, self._kernels = place, network, kernels
         for weight in network.parameters():
             if weight.ndim == 5:
                 # In the layout of what it meets, or each convolution turns it first.
@@ -35,9 +43,7 @@ class Vae:
         channels, height, width = network.size.latent_channels, scale * latent_height, scale * latent_width
         with place.use():
             self._latent = {t: place.zeros((t, latent_height, latent_width, channels)) for t in CHUNKS}
-            self._pixels = {t: place.zeros((FRAMES[t], height, width, 4), torch.uint8) for t in CHUNKS}
-            for pixels in self._pixels.values():
-                pixels[..., 3].fill_(OPAQUE)
+            self._rgb = {t: place.zeros((FRAMES[t], height, width, 3)) for t in CHUNKS}
         # Made by the first clip's first chunk, which runs plainly: no graph can hold an allocation.
         self._caches: list[Tensor] = []
         self._replays = Replays(place)
@@ -62,12 +68,10 @@ class Vae:
             scaled = self.place.send(latent[0]).permute(0, 2, 3, 1) / self.network.size.scale
             self._latent[frames].copy_(scaled)
             self._replays.run(frames, lambda: self._decode(frames))
-            pixels = self._pixels[frames][..., : len(channel_order)]
-            if channel_order != tuple(range(len(channel_order))):
-                pixels = self._pixels[frames].index_select(3, self.place.send(np.array(channel_order, np.int64)))
-            if flip:
-                pixels = pixels.flip(1)
-            out: Frames = self.place.receive(pixels.contiguous()).numpy()
+            # Not in the graph, which would be one for each order.
+            paint = painted if self._kernels is None else self._kernels.pixels
+            pixels = paint(self._rgb[frames], channel_order, flip)
+            out: Frames = self.place.receive(pixels).numpy()
         return out
 
     def _decode(self, frames: int) -> None:
@@ -82,6 +86,15 @@ class Vae:
         def drop(cache: Tensor) -> None:
             """Nothing comes after the second chunk."""
 
-        rgb = decode(self.network, self._latent[frames], None if first else self._caches, keep if first else drop)
-        # Cut off, not rounded. Source: MODEL.md section 6.
-        self._pixels[frames][..., :3].copy_(((rgb.float() + 1) / 2).clamp(0, 1) * 255)
+        caches = None if first else self._caches
+        self._rgb[frames].copy_(
+            decode(self.network, self._latent[frames], caches, keep if first else drop, self._kernels)
+        )
+
+
+def painted(rgb: Tensor, channel_order: Sequence[int], flip: bool) -> Tensor:
+    """rgb [T, H, W, 3], about -1..1 -> uint8 [T, H, W, len(channel_order)], cut off. Source: MODEL.md section 6."""
+    values = (((rgb.float() + 1) / 2).clamp(0, 1) * 255).to(torch.uint8)
+    planes = [*values.unbind(3), torch.full_like(values[..., 0], OPAQUE)]
+    pixels = torch.stack([planes[channel] for channel in channel_order], dim=3)
+    return pixels.flip(1) if flip else pixels

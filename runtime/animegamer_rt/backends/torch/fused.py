@@ -1,0 +1,155 @@
+"""The denoiser's network with the project's kernels between its products; else `transformer`'s, weight for weight.
+
+A block is four products, attention, GELU and three kernels, which write what a product takes in the type that it takes
+(FP8 and INT8 with their scales). Inside a kernel everything is float32, so it is near `transformer`, not equal.
+Source: MODEL.md section 4; docs/KERNELS.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ...models.denoiser import MODULATIONS_A_BLOCK, Block, Denoiser
+from .kernels import PLAIN, Kernels, Modulation, Normed, RowNorm
+from .rowwise import RowwiseLinear
+from .transformer import IMAGE, SHOT, Transformer
+
+
+@dataclass(frozen=True, slots=True)
+class FusedBlock:
+    """A block, with its norms as the kernels take them."""
+
+    block: Block
+    attention_norm: RowNorm
+    query_norm: RowNorm
+    key_norm: RowNorm
+    mlp_norm: RowNorm
+
+    @classmethod
+    def of(cls, block: Block) -> FusedBlock:
+        """The same weights."""
+        attention = block.attention
+        layers = block.attention_norm, attention.query_norm, attention.key_norm, block.mlp_norm
+        return cls(block, *(RowNorm.of(layer) for layer in layers))
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """What comes after a block, and is computed by its last kernel: the next norm, or the last one of all."""
+
+    norm: RowNorm
+    modulation: Modulation
+    dtype: torch.dtype
+
+
+BlockFunction = Callable[[Kernels, FusedBlock, Tensor, Normed, Tensor, Following], Normed]
+
+
+class FusedTransformer(Transformer):
+    """Transformer by kernels. Its table of modulations is float32, as they read it."""
+
+    def __init__(self, network: Denoiser, dtype: torch.dtype, kernels: Kernels) -> None:
+        super().__init__(network, dtype)
+        self._kernels = kernels
+        self._fused = [FusedBlock.of(block) for block in self._blocks]
+        self._final_norm, self._head_norm = RowNorm.of(network.final_norm), RowNorm.of(network.head.norm)
+        self._run_fused: BlockFunction = run_block
+
+    @property
+    def table_dtype(self) -> torch.dtype:
+        """float32."""
+        return torch.float32
+
+    def compile(self, backend: str = "inductor") -> None:
+        """Has torch.compile make one function of a block; the kernels stay as they are in it."""
+        self._run_fused = torch.compile(run_block, fullgraph=True, dynamic=False, backend=backend)
+
+    def patches(self, latent: Tensor, shots: Tensor, row: Tensor) -> Tensor:
+        """As Transformer's; row is float32."""
+        kernels, size = self._kernels, self.size
+        factors = row.view(-1, size.hidden)
+        x = self.tokens(latent, shots)
+        blocks = list(zip(self._fused, factors[:-2].split(MODULATIONS_A_BLOCK), strict=True))
+        first, its_factors = blocks[0]
+        normed = kernels.norm_modulate(
+            x, first.attention_norm, for_attention(its_factors), size.shot_tokens, taken_by(first.block.attention.qkv)
+        )
+        last = Following(self._final_norm, PLAIN, self.dtype)
+        after = [
+            Following(block.attention_norm, for_attention(its), taken_by(block.block.attention.qkv))
+            for block, its in blocks[1:]
+        ]
+        for (block, its_factors), following in zip(blocks, [*after, last], strict=True):
+            normed = self._run_fused(kernels, block, x, normed, its_factors, following)
+        # The shot's few tokens go along: a slice without them would have to be copied first.
+        head = kernels.norm_modulate(normed.rows, self._head_norm, Modulation(None, factors[-2:]), 0, self.dtype)
+        features: Tensor = self.network.head.output(head.rows)
+        return features[:, size.shot_tokens :]
+
+    def advance(self, patches: Tensor, state: Sequence[Tensor], noise: Tensor, coefficients: Tensor) -> None:
+        """As Transformer's, in one kernel."""
+        self._kernels.guided_step(patches, state, noise, coefficients)
+
+
+def run_block(
+    kernels: Kernels, fused: FusedBlock, x: Tensor, normed: Normed, factors: Tensor, following: Following
+) -> Normed:
+    """One block: x [B, S, D] in place, its first norm done; its twelve modulations f32 [12, D] -> the norm after it."""
+    block, shot_tokens = fused.block, fused.block.shot_tokens
+    image, shot = factors[IMAGE], factors[SHOT]
+    normed = kernels.gate_residual(
+        x,
+        attend(kernels, fused, normed, x.dtype),
+        (shot[2], image[2]),
+        fused.mlp_norm,
+        Modulation(shot[3:5], image[3:5]),
+        shot_tokens,
+        taken_by(block.mlp_in),
+    )
+    inner = functional.gelu(product(block.mlp_in, normed, x.dtype), approximate="tanh")
+    return kernels.gate_residual(
+        x,
+        block.mlp_out(inner),
+        (shot[5], image[5]),
+        following.norm,
+        following.modulation,
+        shot_tokens,
+        following.dtype,
+    )
+
+
+def attend(kernels: Kernels, fused: FusedBlock, normed: Normed, dtype: torch.dtype) -> Tensor:
+    """Attention over all tokens: [B, S, D] -> [B, S, D]."""
+    attention = fused.block.attention
+    # [B, S, 3, H, d]: normalised where they lie, and read by attention from there.
+    qkv = product(attention.qkv, normed, dtype).unflatten(2, (3, attention.heads, -1))
+    kernels.head_norm(qkv, fused.query_norm, fused.key_norm)
+    mixed = functional.scaled_dot_product_attention(*(part.transpose(1, 2) for part in qkv.unbind(2)))
+    out: Tensor = attention.output(mixed.transpose(1, 2).flatten(2))
+    return out
+
+
+def for_attention(factors: Tensor) -> Modulation:
+    """Of a block's twelve modulations [12, D], those before its attention."""
+    return Modulation(factors[SHOT][:2], factors[IMAGE][:2])
+
+
+def taken_by(layer: nn.Linear) -> torch.dtype:
+    """The type that a layer's product takes its rows in."""
+    return layer.dtype if isinstance(layer, RowwiseLinear) else layer.weight.dtype
+
+
+def product(layer: nn.Linear, normed: Normed, dtype: torch.dtype) -> Tensor:
+    """A layer of rows [B, S, in] in the type that it takes -> [B, S, out] in `dtype`."""
+    if not isinstance(layer, RowwiseLinear):
+        out: Tensor = layer(normed.rows)
+        return out
+    assert normed.scales is not None
+    flat = layer.product(normed.rows.flatten(0, 1), normed.scales.view(-1, 1), dtype)
+    shaped: Tensor = flat.unflatten(0, normed.rows.shape[:2])
+    return shaped

@@ -1,0 +1,244 @@
+"""The project's own operators on tensors: each a PyTorch operator, so that graphs, tapes and torch.compile see it.
+
+`open_kernels` finds their library and decides whether it is used. Knows tensors only, no network: `fused` and
+`decoder` call it. Tensors on a GPU go to the kernels, on the current stream, with all memory given; those on the CPU to
+the plain references, which is slow and for tests. **The kernels have not been run on a GPU yet.** See docs/KERNELS.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+import animegamer_kernels as operators
+from animegamer_kernels.library import Library, find_library, open_library
+
+from ...errors import BackendError
+
+Call = TypeVar("Call", bound=Callable[..., None])
+
+Choice = bool | Path | None
+"""False: plain PyTorch. True, or a library's file: the kernels, or an error. None: on a GPU if a library is there."""
+
+
+class Normed(NamedTuple):
+    """Rows [B, S, D] that a product takes, and for FP8 and INT8 their scales f32 [B, S]: value = rows * scales."""
+
+    rows: Tensor
+    scales: Tensor | None = None
+
+
+class Modulation(NamedTuple):
+    """Shift and scale f32 [2, D] of the shot's tokens and of the image's; None for a kind that has no tokens."""
+
+    shot: Tensor | None
+    image: Tensor | None
+
+
+PLAIN = Modulation(None, None)
+"""Neither shifted nor scaled."""
+
+
+class RowNorm(NamedTuple):
+    """A LayerNorm as the kernels take it: weight and bias float32 [D]."""
+
+    weight: Tensor
+    bias: Tensor
+    epsilon: float
+
+    @classmethod
+    def of(cls, layer: nn.LayerNorm) -> RowNorm:
+        """The numbers of a layer, in whatever type it has them."""
+        return cls(_float32(layer.weight), _float32(layer.bias), layer.eps)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The operators of one library, by its file's path. Nothing waits for the device.
+
+    Everything raises BackendError with the library's own words for sizes that it does not take.
+    """
+
+    library: str
+
+    def norm_modulate(
+        self, x: Tensor, norm: RowNorm, modulation: Modulation, shot_tokens: int, out: torch.dtype
+    ) -> Normed:
+        """LayerNorm of x [B, S, D], then x(1 + scale) + shift by the token's kind, in the type `out`."""
+        normed = _room(x, out)
+        _OPERATORS.norm_modulate(self.library, x, *norm, *modulation, shot_tokens, *normed)
+        return normed
+
+    def gate_residual(
+        self,
+        x: Tensor,
+        branch: Tensor,
+        gates: tuple[Tensor, Tensor],
+        norm: RowNorm,
+        modulation: Modulation,
+        shot_tokens: int,
+        out: torch.dtype,
+    ) -> Normed:
+        """x + branch * gate into x itself, all [B, S, D]; then as `norm_modulate`. gates: shot's, image's, f32 [D]."""
+        normed = _room(x, out)
+        _OPERATORS.gate_residual(self.library, x, branch, *gates, *norm, *modulation, shot_tokens, *normed)
+        return normed
+
+    def head_norm(self, qkv: Tensor, query: RowNorm, key: RowNorm) -> None:
+        """LayerNorm of each head of queries and keys where they lie, qkv [B, S, 3, heads, d]."""
+        _OPERATORS.head_norm(self.library, qkv, query.weight, query.bias, key.weight, key.bias, query.epsilon)
+
+    def guided_step(self, patches: Tensor, state: Sequence[Tensor], noise: Tensor, coefficients: Tensor) -> None:
+        """patches [B, P, 4 C] of v -> latent, last x0 and difference in place, f32 [1, F, C, h, w] as noise is."""
+        _OPERATORS.guided_step(self.library, patches.contiguous(), *state, noise, coefficients)
+
+    def spatial_norm(self, x: Tensor, scale: Tensor, shift: Tensor, norm: nn.GroupNorm) -> Tensor:
+        """silu(group norm(x) * scale + shift): x [T, H, W, C], scale and shift [t, h, w, C] of its type."""
+        assert norm.weight is not None and norm.bias is not None
+        out = torch.empty_like(x)
+        weights = _float32(norm.weight), _float32(norm.bias)
+        _OPERATORS.spatial_norm(self.library, x, scale, shift, *weights, out, norm.num_groups, norm.eps)
+        return out
+
+    def pixels(self, rgb: Tensor, order: Sequence[int], flip: bool) -> Tensor:
+        """rgb [T, H, W, 3], about -1..1 -> uint8 [T, H, W, len(order)]; order and flip as contract.VaePart has them."""
+        out = torch.empty((*rgb.shape[:3], len(order)), dtype=torch.uint8, device=rgb.device)
+        _OPERATORS.pixels(self.library, rgb, list(order), flip, out)
+        return out
+
+
+def open_kernels(choice: Choice, device: torch.device) -> tuple[Kernels | None, str]:
+    """The kernels or None for plain PyTorch, and which of it in words.
+
+    Raises BackendError when they were asked for, by `choice` or ANIMEGAMER_KERNELS, and cannot be had.
+    """
+    on_gpu = device.type == "cuda"
+    if choice is False or (choice is None and not on_gpu):
+        return None, "plain operators"
+    path = choice if isinstance(choice, Path) else find_library()
+    if choice is None and path is None:
+        return None, "plain operators, as no kernels were built or they are off"
+    library = open_library(path)
+    if on_gpu and not library.has_cuda:
+        raise BackendError(
+            "the kernels' library was built without CUDA",
+            where=library.path,
+            do="build it where nvcc is (make kernels), or play without it: ANIMEGAMER_KERNELS=off",
+        )
+    kernels = Kernels(str(library.path))
+    return kernels, f"{'kernels' if on_gpu else 'references'} of {library.path.name}"
+
+
+def _room(x: Tensor, out: torch.dtype) -> Normed:
+    """Memory for rows of this type like x, with scales where the type needs them."""
+    quantised = out != x.dtype
+    scales = torch.empty(x.shape[:2], dtype=torch.float32, device=x.device) if quantised else None
+    return Normed(torch.empty_like(x, dtype=out), scales)
+
+
+def _float32(weight: Tensor) -> Tensor:
+    """A copy: weights that lie in a file's memory begin anywhere, and the kernels read 16 bytes at a time."""
+    return weight.to(torch.float32, copy=True)
+
+
+@cache
+def _opened(path: str) -> Library:
+    return open_library(Path(path))
+
+
+def _stream(x: Tensor) -> int:
+    """The stream that PyTorch queues on now, as a number; the CPU's references take none."""
+    return int(torch.cuda.current_stream(x.device).cuda_stream) if x.is_cuda else 0
+
+
+_DEFINED = torch.library.Library("animegamer_rt", "DEF")
+_OPERATORS = cast(Any, torch.ops.animegamer_rt)
+_NORM = "Tensor weight, Tensor bias, float epsilon, Tensor? shot, Tensor? image, int shot_tokens"
+
+
+def _operator(schema: str) -> Callable[[Call], Call]:
+    """Makes a function a PyTorch operator. (a!) is what it writes; it returns nothing and keeps nothing."""
+
+    def define(call: Call) -> Call:
+        name = schema.partition("(")[0]
+        _DEFINED.define(schema)
+        # One function for every device: it looks where its tensors are. No gradient goes through.
+        _DEFINED.impl(name, call, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"animegamer_rt::{name}", lambda *given: None, lib=_DEFINED)
+        return call
+
+    return define
+
+
+@_operator(f"norm_modulate(str library, Tensor x, {_NORM}, Tensor(a!) out, Tensor(b!)? scales) -> ()")
+def _norm_modulate(library: str, x: Tensor, *norm: Any) -> None:
+    normed, shot_tokens = _norm(*norm)
+    operators.norm_modulate(_opened(library), x, normed, shot_tokens, _stream(x))
+
+
+@_operator(
+    "gate_residual(str library, Tensor(a!) x, Tensor branch, Tensor shot_gate, Tensor image_gate, "
+    f"{_NORM}, Tensor(b!) out, Tensor(c!)? scales) -> ()"
+)
+def _gate_residual(library: str, x: Tensor, branch: Tensor, shot_gate: Tensor, image_gate: Tensor, *norm: Any) -> None:
+    normed, shot_tokens = _norm(*norm)
+    operators.gate_residual(_opened(library), x, branch, image_gate, shot_gate, x, shot_tokens, normed, _stream(x))
+
+
+def _norm(
+    weight: Tensor,
+    bias: Tensor,
+    epsilon: float,
+    shot: Tensor | None,
+    image: Tensor | None,
+    shot_tokens: int,
+    out: Tensor,
+    scales: Tensor | None,
+) -> tuple[operators.Norm, int]:
+    shot_shift, shot_scale = (None, None) if shot is None else shot.unbind(0)
+    image_shift, image_scale = (None, None) if image is None else image.unbind(0)
+    modulation = image_shift, image_scale, shot_shift, shot_scale
+    return operators.Norm(out, epsilon, scales, weight, bias, *modulation), shot_tokens
+
+
+@_operator(
+    "head_norm(str library, Tensor(a!) qkv, Tensor query_weight, Tensor query_bias, Tensor key_weight, "
+    "Tensor key_bias, float epsilon) -> ()"
+)
+def _head_norm(library: str, qkv: Tensor, *norms: Any) -> None:
+    query, key, _ = qkv.unbind(2)
+    operators.head_norm(_opened(library), operators.Heads(qkv, *norms), query, key, None, _stream(qkv))
+
+
+@_operator(
+    "guided_step(str library, Tensor patches, Tensor(a!) latent, Tensor(b!) x0, Tensor(c!) difference, "
+    "Tensor noise, Tensor coefficients) -> ()"
+)
+def _guided_step(
+    library: str, patches: Tensor, latent: Tensor, x0: Tensor, difference: Tensor, noise: Tensor, coefficients: Tensor
+) -> None:
+    out = operators.StepOutputs(latent, x0, difference)
+    given = patches, latent, x0, noise, difference, coefficients
+    operators.guided_step(_opened(library), *given, out, _stream(latent))
+
+
+@_operator(
+    "spatial_norm(str library, Tensor x, Tensor scale, Tensor shift, Tensor weight, Tensor bias, Tensor(a!) out, "
+    "int groups, float epsilon) -> ()"
+)
+def _spatial_norm(library: str, x: Tensor, *given: Any) -> None:
+    opened, norm = _opened(library), operators.SpatialNorm(x, *given)
+    # PyTorch's memory, so that a graph keeps it.
+    workspace = torch.empty(operators.spatial_norm_workspace(opened, norm), dtype=torch.uint8, device=x.device)
+    operators.spatial_norm(opened, replace(norm, workspace=workspace), _stream(x))
+
+
+@_operator("pixels(str library, Tensor rgb, int[] order, bool flip, Tensor(a!) out) -> ()")
+def _pixels(library: str, rgb: Tensor, order: list[int], flip: bool, out: Tensor) -> None:
+    operators.pixels(_opened(library), rgb, out, order, flip, True, _stream(rgb))

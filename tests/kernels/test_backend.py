@@ -1,0 +1,153 @@
+"""The PyTorch backend with the kernels, by their references and by their own code: turns and clips as without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_torch_parts import PLAN, SHAPE, Turn, engines, frames, networks, noise
+
+from animegamer_kernels import Library
+from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
+from animegamer_rt.backends import torch as torch_backend
+from animegamer_rt.backends.contract import Engines
+from animegamer_rt.backends.torch import kernels as kernels_module
+from animegamer_rt.backends.torch import settled
+from animegamer_rt.backends.torch.denoiser import Denoiser
+from animegamer_rt.backends.torch.fused import FusedTransformer
+from animegamer_rt.backends.torch.kernels import Kernels, open_kernels
+from animegamer_rt.backends.torch.place import Place
+from animegamer_rt.backends.torch.rowwise import FP8, INT8
+from animegamer_rt.bundle import open_bundle
+from animegamer_rt.errors import BackendError
+from kernel_results import Kernels as Operators
+from torch_tape import TapePlace
+
+CPU = torch.device("cpu")
+NEAR = {torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 5e-3}
+"""Relative error of six steps against plain operators in float32, as those in the same type are held to."""
+NEAR_ROWWISE = 2e-2
+"""Codes that fall on the other side of a rounding, in both of a product's inputs."""
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def kernels(library: Library) -> Kernels:
+    """The backend's kernels, which for tensors on the CPU are the references."""
+    return Kernels(str(library.path))
+
+
+@pytest.fixture(params=["reference", "emulated"])
+def both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kernels:
+    """The references, or the kernels' own code on the processor, which is slow."""
+    operators: Operators = request.getfixturevalue(request.param)
+    monkeypatch.setattr(kernels_module, "_opened", lambda path: operators.library)
+    return Kernels(str(operators.library.path))
+
+
+def apart(found: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.linalg.norm(found.astype(np.float64) - expected) / np.linalg.norm(expected.astype(np.float64)))
+
+
+def test_turn_by_kernels_is_the_plain_turn_step_by_step(both: Kernels) -> None:
+    turn, every = Turn(), range(len(PLAN) - 1)
+    found, expected = turn.latents(engines(kernels=both), every), turn.latents(engines(), every)
+    assert all(0 < apart(*pair) <= NEAR[torch.float32] for pair in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_turn_by_kernels_in_half_precision_stays_near(kernels: Kernels, dtype: torch.dtype) -> None:
+    turn = Turn()
+    assert 0 < apart(turn.latents(engines(Place(dtype), kernels=kernels))[0], turn.latents(engines())[0]) < NEAR[dtype]
+
+
+@pytest.mark.parametrize("rowwise", [FP8, INT8], ids=["fp8", "int8"])
+def test_kernels_write_the_8_bits_that_products_take(kernels: Kernels, rowwise: torch.dtype) -> None:
+    turn = Turn()
+    found, plain = (turn.latents(engines(rowwise=rowwise, kernels=which))[0] for which in (kernels, None))
+    assert apart(found, plain) < NEAR_ROWWISE
+
+
+def test_clip_by_kernels_is_the_plain_clip(both: Kernels) -> None:
+    part, plain = engines(kernels=both), engines()
+    for order, flip in (((0, 1, 2), False), ((2, 1, 0, 3), True)):
+        latent = 2 * noise(*SHAPE)
+        found, expected = frames(part, latent, order, flip), frames(plain, latent, order, flip)
+        assert found.shape == expected.shape == (17, 16, 24, len(order)) and found.std() > 5
+        assert np.abs(found.astype(np.int16) - expected).max() <= 1
+        assert (found != expected).mean() < 1e-3
+
+
+def test_graphs_hold_the_kernels(kernels: Kernels) -> None:
+    place = TapePlace()
+    part, plain = engines(place, kernels=kernels), engines(kernels=kernels)
+    for scope in (2.5, 15.0, 2.5):
+        turn, latent = Turn(scope), noise(*SHAPE)
+        np.testing.assert_array_equal(turn.latents(part)[0], turn.latents(plain)[0])
+        for flip in (False, True):
+            np.testing.assert_array_equal(frames(part, latent, flip=flip), frames(plain, latent, flip=flip))
+    # A pair, a single row, two chunks: no graph of its own for a flip.
+    assert place.captured == 4
+
+
+def test_compiled_block_holds_the_kernels(kernels: Kernels) -> None:
+    turn, (_, denoiser, encoder, _), place = Turn(), networks(), Place()
+    network = FusedTransformer(settled(denoiser, place.dtype), place.dtype, kernels)
+    network.compile(backend="aot_eager")
+    with torch.no_grad():
+        unconditional = encoder.unconditional()
+    part = Denoiser(place, network, unconditional, [step.timestep for step in PLAN])
+    found = turn.latents(Engines(None, part, None))[0]  # type: ignore[arg-type]
+    assert apart(found, turn.latents(engines())[0]) <= NEAR[torch.float32]
+
+
+def test_bundle_runs_with_the_kernels_that_are_asked_for(library: Library) -> None:
+    bundle = open_bundle("pocket")
+    asked, plain = (torch_backend.open_engines(bundle, "cpu", kernels=which) for which in (library.path, None))
+    assert asked.device.endswith(f"references of {FILE_NAME}") and plain.device.endswith("plain operators")
+    latent = np.random.default_rng(0).standard_normal((1, 3, 16, 12, 18), dtype=np.float32)
+    found, expected = (one.vae.first(latent, (0, 1, 2), False)[0] for one in (asked, plain))
+    assert np.abs(found.astype(np.int16) - expected).max() <= 1
+
+
+def test_sizes_that_a_kernel_does_not_take_are_refused_in_its_words(kernels: Kernels) -> None:
+    x = torch.zeros(2, 3, 10)
+    vector = torch.ones(10)
+    norm = kernels_module.RowNorm(vector, vector, 1e-5)
+    with pytest.raises(BackendError, match="width 10 is 40 bytes: expected a multiple of 16"):
+        kernels.norm_modulate(x, norm, kernels_module.PLAIN, 0, x.dtype)
+
+
+def test_kernels_that_were_asked_for_and_are_not_there_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(BackendError, match=r"gone\.so: the kernels' library is not there; build it: make kernels"):
+        open_kernels(tmp_path / "gone.so", CPU)
+    (tmp_path / "text.so").write_text("no library")
+    with pytest.raises(BackendError, match="not a library of these kernels"):
+        open_kernels(tmp_path / "text.so", CPU)
+    monkeypatch.setenv(PATH_VARIABLE, str(tmp_path / "named.so"))
+    with pytest.raises(BackendError, match=r"named\.so: the kernels' library is not there"):
+        open_kernels(None, torch.device("cuda"))
+    monkeypatch.setenv(PATH_VARIABLE, "off")
+    with pytest.raises(BackendError, match=rf"{PATH_VARIABLE}: the kernels' library is not there"):
+        open_kernels(True, CPU)
+
+
+def test_kernels_are_for_gpus_and_can_be_switched_off(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = torch.device("cuda")
+    monkeypatch.setenv(PATH_VARIABLE, str(library.path))
+    monkeypatch.setattr(Library, "has_cuda", True)
+    assert open_kernels(None, cuda) == (Kernels(str(library.path)), f"kernels of {FILE_NAME}")
+    assert open_kernels(None, CPU)[0] is None and open_kernels(False, cuda)[0] is None
+    monkeypatch.setattr(Library, "has_cuda", False)
+    with pytest.raises(BackendError, match=rf"built without CUDA; .*{PATH_VARIABLE}=off"):
+        open_kernels(None, cuda)
+    monkeypatch.setenv(PATH_VARIABLE, "off")
+    assert open_kernels(None, cuda) == (None, "plain operators, as no kernels were built or they are off")
