@@ -1,9 +1,9 @@
-"""Checks the PyTorch parts on this machine's GPU and times turns, pocket and full size; one JSON record, no network.
+"""Checks PyTorch's parts and our kernels on this GPU, times both and turns, pocket and full size; one JSON record.
 
-Built for a machine that is at hand for minutes: needs torch, numpy and the checkout alone, compares with onnxruntime
-where that is installed, writes the record anew after every measurement and starts none after `--minutes`. Full size
-has random weights made on the GPU: good for time and memory, and for nothing else. `--device cpu --size pocket` runs
-the same code without a GPU. **No record of a GPU has been made with it yet.**
+Built for a machine that is at hand for minutes: needs torch, numpy and the checkout alone, builds the kernels where
+nvcc is, compares with onnxruntime where that is installed, writes the record anew after every measurement and starts
+none after `--minutes`. Full size has random weights made on the GPU: good for time and memory, and for nothing else.
+`--device cpu --size pocket` runs the same code without a GPU. **No record of a GPU has been made with it yet.**
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ import numpy as np
 import torch
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "runtime"), str(ROOT / "export")]
+sys.path[:0] = [str(ROOT), *(str(ROOT / folder) for folder in ("runtime", "export", "kernels"))]
 
-from benchmarks import gpu_checks, gpu_rates  # noqa: E402
+from benchmarks import gpu_checks, gpu_kernels, gpu_rates  # noqa: E402
 
 from animegamer_rt import energy, nvml  # noqa: E402
 from animegamer_rt.backends import torch as backend  # noqa: E402
 from animegamer_rt.backends.contract import Engines  # noqa: E402
+from animegamer_rt.backends.torch.kernels import open_kernels  # noqa: E402
 from animegamer_rt.backends.torch.place import Place  # noqa: E402
 from animegamer_rt.bundle import Bundle, open_bundle  # noqa: E402
 from animegamer_rt.errors import AnimeGamerError  # noqa: E402
@@ -81,6 +82,22 @@ class Variant:
     precision: str
     graphs: backend.Graphs
     compiled: bool = False
+    kernels: bool = False
+
+
+VARIANTS = (
+    Variant("bf16", "step", compiled=True),
+    Variant("bf16", "step", kernels=True),
+    Variant("fp8", "step", compiled=True),
+    Variant("fp8", "step", kernels=True),
+    Variant("int8", "step", compiled=True),
+    Variant("int8", "step", kernels=True),
+    Variant("fp8", "step", compiled=True, kernels=True),
+    Variant("bf16", "step"),
+    Variant("bf16", "turn"),
+    Variant("bf16", "off"),
+)
+"""On a GPU, in the order in which they are run while there is time."""
 
 
 def main() -> int:
@@ -92,26 +109,24 @@ def main() -> int:
     report = Report(options.results / f"{stamp}-gpu.json", time.monotonic() + 60 * options.minutes)
     report.record |= heading(options.device)
     torch.backends.cudnn.allow_tf32 = False  # float32 is the check here: a convolution's must be float32 too
-    for check in gpu_checks.checks(bundle, options.device):
+    library, built = gpu_kernels.build(options.device)
+    report.add("kernels_library", built)
+    if library is not None:
+        for check in gpu_kernels.checks(library, options.device):
+            report.add("checks", check)
+    for check in gpu_checks.checks(bundle, options.device, library):
         report.add("checks", check)
     if options.device == "cuda":
         for rate in gpu_rates.rates():
             report.add("rates", rate)
-    variants = (
-        [Variant("fp32", "off")]
-        if options.device == "cpu"
-        else [
-            Variant("bf16", "step", True),
-            Variant("fp8", "step", True),
-            Variant("bf16", "step"),
-            Variant("bf16", "turn"),
-            Variant("bf16", "off"),
-        ]
-    )
+        if library is not None:
+            for timing in gpu_kernels.timings(library):
+                report.add("kernels", timing)
+    variants = [Variant("fp32", "off")] if options.device == "cpu" else VARIANTS
     for size in options.size:
         for variant in variants:
-            if not report.time_is_up:
-                measure(report, bundle, size, variant, options)
+            if not report.time_is_up and (library is not None or not variant.kernels):
+                measure(report, bundle, size, variant, options, library)
     if options.peers and not report.time_is_up:
         measure_peers(report, options.device)
     failed = [entry for entry in report.record["checks"] if not entry["passed"]]
@@ -119,12 +134,18 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def measure(report: Report, bundle: Bundle, size: str, variant: Variant, options: argparse.Namespace) -> None:
+def measure(
+    report: Report, bundle: Bundle, size: str, variant: Variant, options: argparse.Namespace, library: Path | None
+) -> None:
     """Times turns of every plan under one variant; an error is an entry too."""
     about: dict[str, Any] = {"size": size, "precision": variant.precision, "graphs": variant.graphs}
-    about |= {"compiled": variant.compiled, "weights": "random" if size == "full" else bundle.manifest.origin}
+    about |= {
+        "compiled": variant.compiled,
+        "kernels": variant.kernels,
+        "weights": "random" if size == "full" else bundle.manifest.origin,
+    }
     try:
-        play(report, bundle, variant, options, about)
+        play(report, bundle, variant, options, about, library if variant.kernels else None)
     except (RuntimeError, MemoryError, AnimeGamerError) as error:
         report.add("turns", {**about, "error": f"{type(error).__name__}: {error}"[:500]})
     gc.collect()  # graphs keep their memory until they are gone
@@ -143,7 +164,14 @@ def measure_peers(report: Report, device: str) -> None:
         report.add("peers", {"error": f"{type(error).__name__}: {error}"[:500], "needs": "diffusers and transformers"})
 
 
-def play(report: Report, bundle: Bundle, variant: Variant, options: argparse.Namespace, about: dict[str, Any]) -> None:
+def play(
+    report: Report,
+    bundle: Bundle,
+    variant: Variant,
+    options: argparse.Namespace,
+    about: dict[str, Any],
+    library: Path | None,
+) -> None:
     """Opens the parts and times every plan, until the time is up."""
     full = about["size"] == "full"
     plans = {name: DenoisePlan.from_dict(bundle.plan(name)) for name in options.plans}
@@ -152,8 +180,9 @@ def play(report: Report, bundle: Bundle, variant: Variant, options: argparse.Nam
     place = backend.open_place(options.device, variant.precision, variant.graphs != "off")
     with place.use():
         networks = full_networks(place) if full else backend.read_networks(bundle, place)
-    fp8, steps = variant.precision == "fp8", list(plans.values())
-    engines = backend.assemble(place, networks, geometry, steps, variant.graphs, variant.compiled, fp8)
+    rowwise, steps = backend.ROWWISE.get(variant.precision), list(plans.values())
+    kernels, _ = open_kernels(library or False, place.device)
+    engines = backend.assemble(place, networks, geometry, steps, variant.graphs, variant.compiled, rowwise, kernels)
     about |= {"runs_on": engines.device, "open_seconds": round(time.perf_counter() - started, 2)}
     for name, plan in plans.items():
         if report.time_is_up:

@@ -6,6 +6,7 @@ Used by gpu.py. Every check is a record of its error and of what is allowed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from animegamer_export.parity.fixtures import open_folder
 from animegamer_rt.backends import torch as backend
 from animegamer_rt.backends.contract import Engines
 from animegamer_rt.backends.torch.decoder import decode
-from animegamer_rt.backends.torch.fp8 import use_fp8
+from animegamer_rt.backends.torch.fused import FusedTransformer
+from animegamer_rt.backends.torch.kernels import Kernels
+from animegamer_rt.backends.torch.rowwise import use_rowwise
 from animegamer_rt.backends.torch.transformer import Transformer
 from animegamer_rt.bundle import Bundle
 from animegamer_rt.errors import AnimeGamerError
@@ -29,7 +32,7 @@ from animegamer_rt.schedule import DenoisePlan
 from animegamer_rt.state import GameState
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
-ALLOWED = {"fp32": 1e-3, "bf16": 5e-2, "fp16": 1e-2, "fp8": 2e-1}
+ALLOWED = {"fp32": 1e-3, "bf16": 5e-2, "fp16": 1e-2, "fp8": 2e-1, "int8": 2e-1}
 """Relative errors by precision, twice what the CPU shows after ten steps (docs/TORCH.md); a mistake is far above."""
 EXACT = 0.0
 SEED, SYNCED_STEPS = 11, 4
@@ -38,46 +41,67 @@ Array = npt.NDArray[Any]
 Entry = dict[str, Any]
 
 
-def checks(bundle: Bundle, device: str) -> Iterator[Entry]:
-    """All checks, one after the other; what breaks one is its entry, and the others go on."""
-    precisions = ("fp32", "bf16", "fp16", "fp8") if device == "cuda" else ("fp32",)
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to run the parts: `kernels` is their library, None for plain operators."""
+
+    device: str
+    precision: str = "bf16"
+    kernels: Path | None = None
+
+    def open(self, bundle: Bundle, graphs: backend.Graphs = "step") -> Engines:
+        """A bundle's parts."""
+        return backend.open_engines(bundle, self.device, self.precision, graphs, kernels=self.kernels or False)
+
+
+def checks(bundle: Bundle, device: str, library: Path | None) -> Iterator[Entry]:
+    """All checks, one after the other; what breaks one is its entry, and the others go on.
+
+    library: of the kernels; with one, everything is checked with them too.
+    """
+    precisions = ("fp32", "bf16", "fp16", "fp8", "int8") if device == "cuda" else ("fp32",)
     expected, source = answers_elsewhere(bundle)
-    groups: list[tuple[str, str, Callable[[], Iterator[Entry]]]] = []
-    for precision in precisions:
+    groups: list[tuple[str, Way, Callable[[Way], Iterator[Entry]]]] = []
+    libraries = (None,) if library is None else (None, library)
+    for way in (Way(device, precision, kernels) for precision in precisions for kernels in libraries):
+        if way.kernels is None:  # its groups of two channels are no kernel's
+            groups.append(("recorded clip", way, recorded_clip))
         groups += [
-            ("recorded step", precision, partial(recorded_step, device, precision)),
-            ("recorded clip", precision, partial(recorded_clip, device, precision)),
-            (f"parts against {source}", precision, partial(against, expected, source, bundle, device, precision)),
+            ("recorded step", way, recorded_step),
+            (f"parts against {source}", way, partial(against, expected, source, bundle)),
         ]
     if device == "cuda":
-        groups.append(("graphs", "bf16", partial(same_under_graphs, bundle, device)))
-        groups.append(("no waiting", "bf16", partial(no_waiting, bundle, device)))
-    for what, precision, group in groups:
+        for kernels in libraries:
+            groups.append(("graphs", Way(device, "bf16", kernels), partial(same_under_graphs, bundle)))
+            groups.append(("no waiting", Way(device, "bf16", kernels), partial(no_waiting, bundle)))
+    for what, way, group in groups:
         try:
-            yield from group()
+            yield from group(way)
         except (RuntimeError, AnimeGamerError) as error:
-            yield {**entry(what, precision, float("inf"), EXACT), "broken": f"{type(error).__name__}: {error}"[:500]}
+            yield {**entry(what, way, float("inf")), "broken": f"{type(error).__name__}: {error}"[:500]}
 
 
-def recorded_step(device: str, precision: str) -> Iterator[Entry]:
+def recorded_step(way: Way) -> Iterator[Entry]:
     """A guided pair of the reference, as recorded in tests/golden."""
-    place, folder = backend.open_place(device, precision, False), open_folder(GOLDEN)
+    place, folder = backend.open_place(way.device, way.precision, False), open_folder(GOLDEN)
     step = folder.sets["dit_step_a"]
     denoiser, encoder = diffusion.networks(folder, step)
     with place.use():
         shots = torch.cat([encoder.unconditional()[None], step.tensor("aroutput")]).to(place.device, place.dtype)
         backend.settled(denoiser.to(place.device), place.dtype)
-        if precision == "fp8":
-            use_fp8(denoiser, place)
+        if way.precision in backend.ROWWISE:
+            use_rowwise(denoiser, place, backend.ROWWISE[way.precision])
         network = Transformer(denoiser, place.dtype)
+        if way.kernels is not None:
+            network = FusedTransformer(denoiser, place.dtype, Kernels(str(way.kernels)))
         timestep, scope, latent = (step.tensor(key)[:1].to(place.device) for key in ("timesteps", "flow_idx", "x"))
-        v = network.v(latent, shots, network.modulations(timestep, scope)).cpu()
-    yield entry("recorded step", precision, relative(v.numpy(), step.tensor("output").numpy()), ALLOWED[precision])
+        v = network.v(latent, shots, network.modulations(timestep, scope).to(network.table_dtype)).cpu()
+    yield entry("recorded step", way, relative(v.numpy(), step.tensor("output").numpy()))
 
 
-def recorded_clip(device: str, precision: str) -> Iterator[Entry]:
+def recorded_clip(way: Way) -> Iterator[Entry]:
     """A clip of the reference's decoder, chunk by chunk, as recorded in tests/golden."""
-    place, folder = backend.open_place(device, precision, False), open_folder(GOLDEN)
+    place, folder = backend.open_place(way.device, way.precision, False), open_folder(GOLDEN)
     clip = folder.sets["vae_decode_a"]
     with place.use():
         network = backend.settled(decoding.decoder(folder, clip).to(place.device), place.dtype)
@@ -89,7 +113,7 @@ def recorded_clip(device: str, precision: str) -> Iterator[Entry]:
             frames.append(decode(network, latent[start:end].contiguous(), caches, partial(keep, kept)))
             caches = kept
         found = torch.cat(frames).float().permute(3, 0, 1, 2)[None].cpu().numpy()
-    yield entry("recorded clip", precision, relative(found, clip.tensor("output").numpy()), ALLOWED[precision])
+    yield entry("recorded clip", way, relative(found, clip.tensor("output").numpy()))
 
 
 def keep(kept: list[torch.Tensor], cache: torch.Tensor) -> None:
@@ -97,12 +121,12 @@ def keep(kept: list[torch.Tensor], cache: torch.Tensor) -> None:
     kept.append(cache.clone())
 
 
-def against(expected: dict[str, Array], source: str, bundle: Bundle, device: str, precision: str) -> Iterator[Entry]:
+def against(expected: dict[str, Array], source: str, bundle: Bundle, way: Way) -> Iterator[Entry]:
     """Every output of every part of the bundle."""
-    engines = backend.open_engines(bundle, device, precision)
+    engines = way.open(bundle)
     list(answers(bundle, engines))  # the second round is the one with graphs
     for name, values in answers(bundle, engines):
-        yield entry(f"{name} against {source}", precision, relative(values, expected[name]), ALLOWED[precision])
+        yield entry(f"{name} against {source}", way, relative(values, expected[name]))
 
 
 def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, Array]]:
@@ -148,21 +172,21 @@ def answers_elsewhere(bundle: Bundle) -> tuple[dict[str, Array], str]:
     return dict(answers(bundle, onnxruntime.open_engines(bundle))), "onnxruntime on the CPU"
 
 
-def same_under_graphs(bundle: Bundle, device: str) -> Iterator[Entry]:
+def same_under_graphs(bundle: Bundle, way: Way) -> Iterator[Entry]:
     """Running eagerly, graphs of steps and graphs of turns: the same bytes."""
-    eager = dict(answers(bundle, backend.open_engines(bundle, device, "bf16", "off")))
+    eager = dict(answers(bundle, way.open(bundle, "off")))
     modes: tuple[backend.Graphs, ...] = ("step", "turn")
     for mode in modes:
-        engines = backend.open_engines(bundle, device, "bf16", mode)
+        engines = way.open(bundle, mode)
         for _ in range(3):
             found = dict(answers(bundle, engines))
         worst = max(relative(values, eager[name]) for name, values in found.items())
-        yield entry(f"graphs of a {mode} against running eagerly", "bf16", worst, EXACT)
+        yield entry(f"graphs of a {mode} against running eagerly", way, worst, EXACT)
 
 
-def no_waiting(bundle: Bundle, device: str) -> Iterator[Entry]:
+def no_waiting(bundle: Bundle, way: Way) -> Iterator[Entry]:
     """Steps of a turn under torch's own alarm for host synchronisation."""
-    engines, geometry = backend.open_engines(bundle, device, "bf16"), bundle.manifest.geometry
+    engines, geometry = way.open(bundle), bundle.manifest.geometry
     shape = (1, geometry.latent_frames, geometry.latent_channels, geometry.latent_height, geometry.latent_width)
     plan = DenoisePlan.from_dict(bundle.plan("fast"))
     start, shot = np.zeros(shape, np.float32), np.zeros((geometry.shot_tokens, geometry.shot_width), np.float32)
@@ -177,7 +201,7 @@ def no_waiting(bundle: Bundle, device: str) -> Iterator[Entry]:
         waited = str(error)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    yield {**entry("no host synchronisation between steps", "bf16", float(bool(waited)), EXACT), "waited": waited}
+    yield {**entry("no host synchronisation between steps", way, float(bool(waited)), EXACT), "waited": waited}
 
 
 def relative(found: Array, expected: Array) -> float:
@@ -188,6 +212,8 @@ def relative(found: Array, expected: Array) -> float:
     return float(np.linalg.norm(found - exact) / max(float(np.linalg.norm(exact)), 1e-12))
 
 
-def entry(what: str, precision: str, error: float, allowed: float) -> Entry:
-    """One check; an error that is no number fails."""
-    return {"check": what, "precision": precision, "error": error, "allowed": allowed, "passed": error <= allowed}
+def entry(what: str, way: Way, error: float, allowed: float | None = None) -> Entry:
+    """One check, by default within what its precision is allowed; an error that is no number fails."""
+    allowed = ALLOWED[way.precision] if allowed is None else allowed
+    about = {"check": what, "precision": way.precision, "kernels": way.kernels is not None}
+    return {**about, "error": error, "allowed": allowed, "passed": error <= allowed}

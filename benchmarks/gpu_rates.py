@@ -1,4 +1,4 @@
-"""Rates of this GPU on the denoiser's own shapes: products in bfloat16 and FP8, attention by every library torch has.
+"""Rates of this GPU on the denoiser's own shapes: products in bfloat16, FP8, INT8, attention by every library of torch.
 
 Used by gpu.py: they say how far a turn is from what the machine can do, and which attention to take. CUDA only.
 """
@@ -24,7 +24,7 @@ PRODUCTS = {
     "mlp_out": (4 * HIDDEN, HIDDEN),
 }
 REPEATS = 20
-FP8_MAX = 448.0
+FP8_MAX, INT8_MAX = 448.0, 127.0
 
 
 def rates() -> Iterator[dict[str, Any]]:
@@ -36,6 +36,7 @@ def rates() -> Iterator[dict[str, Any]]:
         yield timed(f"{name} bf16", work, partial(functional.linear, x, weight))
         if torch.cuda.get_device_capability() >= (8, 9):
             yield timed(f"{name} fp8 rowwise", work, fp8_product(x, weight))
+        yield timed(f"{name} int8 rowwise", work, int8_product(x, weight))
     shape = (2, HEADS, TOKENS // 2, HIDDEN // HEADS)
     query, key, value = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3))
     work = 4.0 * 2 * HEADS * (TOKENS // 2) ** 2 * (HIDDEN // HEADS)
@@ -51,7 +52,7 @@ def rates() -> Iterator[dict[str, Any]]:
 
 def floor_seconds(measured: Sequence[Mapping[str, Any]], branches: int, precision: str) -> float | None:
     """The denoiser's seconds at full size if it were products and attention alone, at the rates just measured."""
-    kind = "fp8 rowwise" if precision == "fp8" else "bf16"
+    kind = f"{precision} rowwise" if precision in ("fp8", "int8") else "bf16"
     found = {str(rate["what"]): float(rate["ms_p50"]) for rate in measured if "ms_p50" in rate}
     attention = [value for what, value in found.items() if what.startswith("attention")]
     products = [found[what] for name in PRODUCTS if (what := f"{name} {kind}") in found]
@@ -70,6 +71,12 @@ def fp8_product(x: Tensor, weight: Tensor) -> Callable[[], Tensor]:
     return lambda: torch._scaled_mm(
         left, right.t(), scale_a=left_scale, scale_b=right_scale.t(), out_dtype=torch.bfloat16, use_fast_accum=True
     )
+
+
+def int8_product(x: Tensor, weight: Tensor) -> Callable[[], Tensor]:
+    """A product in INT8 to its int32 sums; scaling and rounding are not counted."""
+    left, right = ((matrix / matrix.abs().amax(1, keepdim=True) * INT8_MAX).to(torch.int8) for matrix in (x, weight))
+    return lambda: torch._int_mm(left, right.t())
 
 
 def timed(what: str, work: float, run: Callable[[], Tensor]) -> dict[str, Any]:

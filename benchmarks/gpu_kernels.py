@@ -1,0 +1,268 @@
+"""Our own kernels beside the passes they replace: built here, checked case by case, timed on a GPU.
+
+Used by gpu.py. A kernel must give what its plain reference gives on the CPU, and what the plain operators give where it
+runs; one that beats them neither as they are nor compiled is a candidate for deletion, and its entry says so. On the
+CPU, where no time means anything, the references alone are checked. **Nothing here has been run on a GPU yet.**
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from benchmarks import gpu_rates
+from torch import Tensor
+from torch.nn import functional
+
+from animegamer_kernels.library import FILE_NAME, find_library
+from animegamer_rt.backends.torch.decoder import norm_silu, pointwise
+from animegamer_rt.backends.torch.kernels import Kernels, Modulation, Normed, RowNorm
+from animegamer_rt.backends.torch.rowwise import FP8, INT8, by_row
+from animegamer_rt.backends.torch.transformer import gate, modulate, unpatchified
+from animegamer_rt.backends.torch.vae import painted
+from animegamer_rt.errors import AnimeGamerError
+from animegamer_rt.models.denoiser import DenoiserSize
+from animegamer_rt.models.step import advance
+from animegamer_rt.models.vae import LatentNorm, VaeSize
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD_SECONDS = 900
+ALLOWED: Mapping[str, float] = {"fp32": 1e-5, "bf16": 1e-2, "fp8": 3e-2, "int8": 1e-2, "bytes": 5e-3}
+"""Relative errors: roundings of what is compared, and now and then a code on the other side of one."""
+ORDER = (2, 1, 0, 3)
+
+EPSILON = 1e-6
+
+Entry = dict[str, Any]
+Results = tuple[Tensor, ...]
+Run = Callable[..., Results]
+Normal = Callable[..., Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What the cases are run at."""
+
+    denoiser: DenoiserSize
+    batch: int
+    decoder: VaeSize
+    frames: int
+
+
+FULL = Sizes(DenoiserSize(1920, 30, 30, 512, 60, 90), 2, VaeSize(), 9)
+"""Full size. Source: MODEL.md sections 4 and 6."""
+SMALL = Sizes(DenoiserSize(64, 1, 2, 16, 4, 8, shot_tokens=5), 2, VaeSize(16, (1, 2), 0, norm_groups=4), 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One operator on some tensors, by the kernel and by plain passes. A kernel may write into what it is given."""
+
+    name: str
+    label: str
+    given: tuple[Tensor, ...]
+    kernel: Run
+    plain: Run
+
+
+def build(device: str) -> tuple[Path | None, Entry]:
+    """The library for this machine's GPU, built if nvcc is here; on the CPU, or without nvcc, the one that is found."""
+    started, folder = time.perf_counter(), ROOT / "build" / "kernels"
+    if device == "cpu" or shutil.which("cmake") is None or shutil.which("nvcc") is None:
+        path = find_library()
+        return path, {"built": False, "library": path and path.name}
+    entry: Entry = {"built": True, "library": FILE_NAME}
+    try:
+        for command in (
+            ["cmake", "-S", str(ROOT), "-B", str(folder), "-DCMAKE_CUDA_ARCHITECTURES=native"],
+            ["cmake", "--build", str(folder), "--parallel"],
+        ):
+            subprocess.run(command, check=True, capture_output=True, text=True, timeout=BUILD_SECONDS)
+    except subprocess.SubprocessError as error:
+        said = str(getattr(error, "stderr", None) or error)
+        return None, {**entry, "error": said[-500:]}
+    return folder / FILE_NAME, {**entry, "seconds": round(time.perf_counter() - started, 1)}
+
+
+def checks(path: Path, device: str) -> Iterator[Entry]:
+    """Every case against the plain passes on the device, and on a GPU against the references on the CPU."""
+    kernels = Kernels(str(path))
+    for sizes in (SMALL, FULL) if device == "cuda" else (SMALL,):
+        where = "full size" if sizes is FULL else "small"
+        for case in cases(kernels, sizes, device):
+            try:
+                # Before the kernel, which may write into it.
+                on_cpu = [tensor.to("cpu", copy=True) for tensor in case.given]
+                plain = case.plain(*case.given)
+                found = case.kernel(*case.given)
+                yield check(f"{case.name}, {where}, against plain", case, found, plain)
+                # A reference at full size takes minutes.
+                if device == "cuda" and sizes is SMALL:
+                    expected = case.kernel(*on_cpu)
+                    yield check(f"{case.name}, {where}, against its reference", case, found, expected)
+            except (RuntimeError, AnimeGamerError) as error:
+                broken = f"{type(error).__name__}: {error}"[:500]
+                yield {"check": case.name, "error": float("inf"), "passed": False, "broken": broken}
+
+
+def timings(path: Path) -> Iterator[Entry]:
+    """Milliseconds of every case at full size by the kernel, by plain passes and by those compiled. CUDA only."""
+    for case in cases(Kernels(str(path)), FULL, "cuda"):
+        entry: Entry = {"what": case.name}
+        ways = {"kernel": case.kernel, "plain": case.plain, "compiled": torch.compile(case.plain, dynamic=False)}
+        for way, run in ways.items():
+            timed = gpu_rates.timed(way, 0.0, partial(_first, run, case.given))
+            entry[f"{way}_ms_p50"], error = timed.get("ms_p50"), timed.get("error")
+            if error:
+                entry[f"{way}_error"] = error
+        others = [entry[f"{way}_ms_p50"] for way in ("plain", "compiled") if entry[f"{way}_ms_p50"] is not None]
+        taken = entry["kernel_ms_p50"]
+        entry["delete_candidate"] = taken is None or bool(others and taken >= min(others))
+        yield entry
+
+
+def _first(run: Run, given: Results) -> Tensor:
+    return run(*given)[0]
+
+
+def cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:
+    """All operators that the backend calls, on random tensors: in bfloat16 on a GPU, in float32 on the CPU."""
+    dtype, label = (torch.bfloat16, "bf16") if device == "cuda" else (torch.float32, "fp32")
+    random = torch.Generator(device).manual_seed(0)
+
+    def normal(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
+        return torch.randn(shape, generator=random, device=device, dtype=dtype)
+
+    yield from row_cases(kernels, sizes, normal, {label: dtype, "fp8": FP8, "int8": INT8})
+    yield from step_cases(kernels, sizes, normal, label)
+    yield from vae_cases(kernels, sizes, normal, label)
+
+
+def row_cases(kernels: Kernels, sizes: Sizes, normal: Normal, types: Mapping[str, torch.dtype]) -> Iterator[Case]:
+    """LayerNorm + modulate, alone and after gate + residual, in every type that a product takes."""
+    size, shot_tokens = sizes.denoiser, sizes.denoiser.shot_tokens
+    frames, rows, columns = size.patch_grid
+    shape = (sizes.batch, shot_tokens + frames * rows * columns, size.hidden)
+    x, branch = normal(*shape), normal(*shape)
+    vectors, factors = normal(2, size.hidden, dtype=torch.float32), normal(6, size.hidden, dtype=torch.float32)
+
+    for label, out in types.items():
+
+        def normed(x: Tensor, vectors: Tensor, factors: Tensor, out: torch.dtype = out) -> Results:
+            given = RowNorm(vectors[0], vectors[1], EPSILON), Modulation(factors[:2], factors[2:4])
+            return whole(kernels.norm_modulate(x, *given, shot_tokens, out))
+
+        def plain(x: Tensor, vectors: Tensor, factors: Tensor, out: torch.dtype = out) -> Results:
+            affine, of_x = vectors.to(x.dtype), factors.to(x.dtype)
+            y = functional.layer_norm(x, x.shape[2:], affine[0], affine[1], EPSILON)
+            y = modulate(y, of_x[:2], of_x[2:4], shot_tokens)
+            return (y,) if out == x.dtype else by_row(y.flatten(0, 1), out)
+
+        def gated(x: Tensor, branch: Tensor, vectors: Tensor, factors: Tensor, out: torch.dtype = out) -> Results:
+            given = RowNorm(vectors[0], vectors[1], EPSILON), Modulation(factors[:2], factors[2:4])
+            gates = factors[4], factors[5]
+            return (*whole(kernels.gate_residual(x, branch, gates, *given, shot_tokens, out)), x)
+
+        def plain_gated(x: Tensor, branch: Tensor, vectors: Tensor, factors: Tensor, plain: Run = plain) -> Results:
+            of_x = factors.to(x.dtype)
+            x = gate(x, branch, of_x[4], of_x[5], shot_tokens)
+            return (*plain(x, vectors, factors), x)
+
+        yield Case(f"norm_modulate to {label}", label, (x, vectors, factors), normed, plain)
+        yield Case(f"gate_residual to {label}", label, (x, branch, vectors, factors), gated, plain_gated)
+
+
+def step_cases(kernels: Kernels, sizes: Sizes, normal: Normal, label: str) -> Iterator[Case]:
+    """The norms of queries and keys; unpatchify, guidance and solver."""
+    size = sizes.denoiser
+    frames, rows, columns = size.patch_grid
+    patches, width = frames * rows * columns, size.hidden // size.heads
+
+    def head_norm(qkv: Tensor, vectors: Tensor) -> Results:
+        kernels.head_norm(qkv, RowNorm(vectors[0], vectors[1], EPSILON), RowNorm(vectors[2], vectors[3], EPSILON))
+        return qkv[:, :, 0], qkv[:, :, 1]
+
+    def plain_heads(qkv: Tensor, vectors: Tensor) -> Results:
+        affine = vectors.to(qkv.dtype)
+        query, key, _ = qkv.unbind(2)
+        return (
+            functional.layer_norm(query, (width,), affine[0], affine[1], EPSILON),
+            functional.layer_norm(key, (width,), affine[2], affine[3], EPSILON),
+        )
+
+    qkv = normal(sizes.batch, size.shot_tokens + patches, 3, size.heads, width)
+    yield Case("head_norm", label, (qkv, normal(4, width, dtype=torch.float32)), head_norm, plain_heads)
+    del qkv
+
+    def step(features: Tensor, latents: Tensor, coefficients: Tensor) -> Results:
+        *state, drawn = latents.unbind(0)
+        kernels.guided_step(features, state, drawn, coefficients)
+        return tuple(state)
+
+    def plain_step(features: Tensor, latents: Tensor, coefficients: Tensor) -> Results:
+        latent, x0_prev, difference, drawn = latents.unbind(0)
+        v = unpatchified(features, size)
+        return advance(v, latent, x0_prev, drawn, difference, coefficients.unbind(0))
+
+    shape = (4, 1, size.latent_frames, size.latent_channels, size.latent_height, size.latent_width)
+    features = normal(sizes.batch, patches, size.latent_channels * size.patch**2)
+    given = features, normal(*shape, dtype=torch.float32), 0.4 * normal(8, dtype=torch.float32)
+    yield Case("guided_step", label, given, step, plain_step)
+
+
+def vae_cases(kernels: Kernels, sizes: Sizes, normal: Normal, label: str) -> Iterator[Case]:
+    """A spatial norm with its SiLU at the largest size of the decoder; frames to bytes."""
+    decoder, size = sizes.decoder, sizes.denoiser
+    scale, channels = decoder.upscale, decoder.widths[0]
+    picture = (sizes.frames, scale * size.latent_height, scale * size.latent_width)
+    latent = normal(3, size.latent_height, size.latent_width, decoder.latent_channels)
+    layer = LatentNorm(channels, decoder).to(latent.device, latent.dtype).requires_grad_(False)
+
+    def spatial_norm(x: Tensor, latent: Tensor) -> Results:
+        layer.to(x.device)
+        given = pointwise(layer.scale, latent), pointwise(layer.shift, latent)
+        return (kernels.spatial_norm(x, *given, layer.norm),)
+
+    yield Case(
+        "spatial_norm",
+        label,
+        (normal(*picture, channels), latent),
+        spatial_norm,
+        lambda x, latent: (norm_silu(layer, x, latent),),
+    )
+    yield Case(
+        "pixels",
+        "bytes",
+        (normal(*picture, 3),),
+        lambda rgb: (kernels.pixels(rgb, ORDER, True),),
+        lambda rgb: (painted(rgb, ORDER, True).contiguous(),),
+    )
+
+
+def whole(normed: Normed) -> Results:
+    """Rows, or codes and scales as by_row has them."""
+    return (normed.rows,) if normed.scales is None else (normed.rows.flatten(0, 1), normed.scales.view(-1, 1))
+
+
+def check(what: str, case: Case, found: Results, expected: Results) -> Entry:
+    """The largest relative error of a case's results; codes are compared with their scales."""
+    errors = [
+        float((ours - theirs).norm() / theirs.norm())
+        for ours, theirs in zip(values(found), values(expected), strict=True)
+    ]
+    allowed = ALLOWED[case.label]
+    error = max(errors) if all(one == one for one in errors) else float("inf")
+    return {"check": what, "precision": case.label, "error": error, "allowed": allowed, "passed": error <= allowed}
+
+
+def values(results: Results) -> list[Tensor]:
+    """Results as float64 on the CPU, a pair of codes and scales as their product."""
+    exact = [tensor.detach().cpu().double() for tensor in results]
+    return [exact[0] * exact[1], *exact[2:]] if results[0].dtype in (FP8, INT8) else exact
