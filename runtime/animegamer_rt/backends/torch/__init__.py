@@ -46,7 +46,7 @@ PRECISIONS: Mapping[str, torch.dtype] = {
     "fp8": torch.bfloat16,
     "int8": torch.bfloat16,
 }
-"""Precision -> the type of arithmetic; fp8 and int8 but for the large products of the denoiser's blocks."""
+"""Precision -> the type of arithmetic; of fp8 and int8, of all but the large products of the denoiser's blocks."""
 ROWWISE: Mapping[str | None, torch.dtype] = {"fp8": FP8, "int8": INT8}
 """Precision -> the type of those products."""
 READ = ("fp32", "fp16", "bf16")
