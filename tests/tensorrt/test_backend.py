@@ -157,8 +157,9 @@ def test_earlier_turn_cannot_go_on_in_the_next_ones_buffers(bundle: Bundle) -> N
         earlier.latent()
 
 
-def test_prompt_longer_than_the_engine_is_refused_with_what_to_do(bundle: Bundle) -> None:
-    device = FakeDevice(MOST | {"tokens": 240})
+@pytest.mark.parametrize("axis", ["tokens", "cached_tokens"])
+def test_prompt_longer_than_the_engine_is_refused_with_what_to_do(bundle: Bundle, axis: str) -> None:
+    device = FakeDevice(MOST | {axis: 240})
     engines = open_engines(bundle, device, tell=lambda _: None)
     with pytest.raises(BackendError, match="larger than the engine of predictor .*--longest-prompt"):
         engines.predictor.prefill(Prompter.from_bundle(bundle).write("Mia waves and waves. " * 9, ()).turn)

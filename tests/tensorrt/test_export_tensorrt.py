@@ -183,10 +183,16 @@ def test_unknown_gpu_and_part_are_refused(bundle: Bundle) -> None:
 
 
 def test_profiles_hold_every_prompt_of_the_window(bundle: Bundle) -> None:
-    prompts, text = command.profiles("predictor", bundle)
+    (prompts,) = command.profiles("predictor", bundle)
     least, usual, most = prompts["tokens"]
     assert least <= usual <= most <= bundle.manifest.geometry.window_tokens
-    assert prompts["cached_tokens"] == (0, usual - 266, most) and text["cached_tokens"][2] >= most + 9
+    # Three strengths, each with two tags, follow the longest prompt.
+    cached = prompts["cached_tokens"]
+    assert (
+        cached[:2] == (0, usual - 266)
+        and cached[2] >= most + 9
+        and prompts["rows"][0] == prompts["read_tokens"][0] == 1
+    )
     past = PastTurn("Mia waves.", GameState(1, 2, 3, 4), np.zeros((226, 8), np.float16))
     prompt = Prompter.from_bundle(bundle).write("Tobo runs.", [past] * 2)
     for tokens in (prompt.history, prompt.turn):

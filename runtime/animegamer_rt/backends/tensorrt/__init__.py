@@ -41,13 +41,12 @@ def open_engines(bundle: Bundle, device: Device | None = None, tell: Callable[[s
         # One at a time runs, in the stream's order, so one scratch serves all.
         scratch = device.allocate(max(budget.scratch_bytes, 1))
         contexts = {part: parts.context(part, 0, scratch, budget.scratch_bytes) for part in loaded}
-        # Other profiles of the same engines: text after a prompt, and a step of one row.
-        text = parts.context("predictor", 1, scratch, budget.scratch_bytes)
+        # The other profile of the same engine: a step of one row.
         single = parts.context("denoiser", 1, scratch, budget.scratch_bytes)
         on_failure.pop_all()
     streamed = f", {budget.streamed_bytes / 2**30:.1f} GiB of weights streamed" if budget.streamed_bytes else ""
     return Engines(
-        Predictor(parts, contexts["predictor"], text),
+        Predictor(parts, contexts["predictor"]),
         Denoiser(parts, contexts["denoiser"], single),
         Vae(parts, contexts["vae_first"], contexts["vae_next"]),
         Encoder(parts, contexts["encoder"]) if "encoder" in contexts else None,

@@ -36,7 +36,9 @@ class EngineParts:
             sizes = {name: tensor.bytes for name, tensor in engine.tensors.items()}
             if part == "predictor":
                 for cache, longer in zip(CACHES, NEXT_CACHES, strict=True):
-                    most = max(sizes.pop(cache), sizes.pop(longer))
+                    # The profile would allow the longest past and the longest prompt after it, twice what is read.
+                    sizes.pop(longer)
+                    most = sizes.pop(cache)
                     self.buffers.declare({_slot(cache, slot): most for slot in range(SLOTS)})
             shared = {name: sizes.pop(name) for name in list(sizes) if name.startswith("cache_")}
             self.buffers.declare(shared)
@@ -63,12 +65,7 @@ class EngineParts:
         for name, value in values.items():
             most = self.engines[part].tensors[name].shape
             if len(most) != value.ndim or any(length > limit for length, limit in zip(value.shape, most, strict=True)):
-                raise BackendError(
-                    f"{name} is larger than the engine of {part} was built for",
-                    found=value.shape,
-                    expected=f"at most {most}",
-                    do="play a shorter instruction, or build with a larger --longest-prompt",
-                )
+                raise _too_large(name, part, value.shape, most)
             context.shape(name, value.shape)
             self.device.copy_in(self.buffers[f"{part}.{name}"], np.ascontiguousarray(value))
 
@@ -77,6 +74,15 @@ class EngineParts:
         array = np.empty(context.output_shape(name), dtype)
         self.device.copy_out(array, self.buffers[f"{part}.{name}"])
         return array
+
+
+def _too_large(what: str, part: str, found: object, most: object) -> BackendError:
+    return BackendError(
+        f"{what} is larger than the engine of {part} was built for",
+        found=found,
+        expected=f"at most {most}",
+        do="play a shorter instruction, or build with a larger --longest-prompt",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +95,13 @@ class _Cache:
 
 
 class Predictor:
-    """contract.PredictorPart. Profile 0 reads prompts, profile 1 a few tokens more, over the same weights and buffers.
+    """contract.PredictorPart: prompts and the few tokens after them under one profile, so that weights are held once.
 
     Two sets of caches: a call reads one, writes the other and leaves what it read valid.
     """
 
-    def __init__(self, parts: EngineParts, prompts: Context, text: Context) -> None:
-        self._parts, self._prompts, self._text = parts, prompts, text
+    def __init__(self, parts: EngineParts, context: Context) -> None:
+        self._parts, self._context = parts, context
         keys = parts.engines["predictor"].tensors["keys"].shape
         self._nothing = _Cache(1, 0, tuple(0 if axis == 3 else length for axis, length in enumerate(keys)))
         self._shot_width = parts.engines["predictor"].tensors["history_shots"].shape[1]
@@ -103,20 +109,24 @@ class Predictor:
         self._calls = 0
 
     def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
-        cache = self._run(self._prompts, tokens, self._nothing if past is None else past)
-        shot = self._parts.receive(self._prompts, "predictor", "shot", np.float32)[0]
-        return Prefill(shot, self._logits(self._prompts), cache)
+        cache = self._run(tokens, self._nothing if past is None else past)
+        shot = self._parts.receive(self._context, "predictor", "shot", np.float32)[0]
+        return Prefill(shot, self._logits(), cache)
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
         assert isinstance(cache, _Cache)
-        longer = self._run(self._text, Tokens.text(tokens, self._shot_width), cache)
-        return self._logits(self._text), longer
+        longer = self._run(Tokens.text(tokens, self._shot_width), cache)
+        return self._logits(), longer
 
-    def _run(self, context: Context, tokens: Tokens, past: object) -> _Cache:
+    def _run(self, tokens: Tokens, past: object) -> _Cache:
         assert isinstance(past, _Cache)
+        context = self._context
         self._parts.device.use()
         if past is not self._nothing and self._written[past.slot] != past.written:
             raise BackendError("an attention cache was used after a later prompt or extend had taken its memory")
+        total, most = past.shape[3] + tokens.ids.shape[1], self._parts.engines["predictor"].tensors["keys"].shape[3]
+        if total > most:
+            raise _too_large("the prompt", "predictor", f"{total} tokens with its history", f"{most}")
         self._parts.send(context, "predictor", {name: getattr(tokens, name) for name in Tokens.__slots__})
         slot = 1 - past.slot
         for name, longer in zip(CACHES, NEXT_CACHES, strict=True):
@@ -128,8 +138,8 @@ class Predictor:
         self._written[slot] = self._calls
         return _Cache(slot, self._calls, context.output_shape("next_keys"))
 
-    def _logits(self, context: Context) -> FloatArray:
-        logits: FloatArray = self._parts.receive(context, "predictor", "logits", np.float32)[0]
+    def _logits(self) -> FloatArray:
+        logits: FloatArray = self._parts.receive(self._context, "predictor", "logits", np.float32)[0]
         return logits
 
 
