@@ -1,29 +1,32 @@
 """Compares a bundle's parts with the networks in torch, on the weights that the bundle was made from, float32.
 
-Each part is given the same inputs on both sides, drawn from a fixed seed. A large network is run a block at a time
-(`large.run`) beside one ONNX file at a time, so that memory holds neither whole. It does not know precisions.
+Each part is given the same inputs on both sides, drawn from a fixed seed: torch first, a block at a time (`large.run`),
+then the part in a session of bounded memory (`part_session`). It does not know precisions.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
 import torch
+from torch import Tensor
 
 from animegamer_export.command.source import Source, from_checkpoints, from_seed
 from animegamer_export.denoiser import INPUTS, OUTPUTS, example_step
 from animegamer_export.large.parts import whole_encoder
-from animegamer_export.large.run import streamed
+from animegamer_export.large.run import Say, streamed
+from animegamer_export.part_session import PartSession, latent_size
+from animegamer_export.peak_memory import peak_mib
 from animegamer_export.predictor import OUTPUTS as PREDICTOR_OUTPUTS
 from animegamer_export.predictor import feeds, no_past
 from animegamer_export.quantize.blocks import relative_error
 from animegamer_export.quantize.bundle import part_names
-from animegamer_export.quantize.calibrate import plain_options
 from animegamer_export.quantize.turns import instructions
 from animegamer_export.vae import pixels
 from animegamer_export.verify import Figures, psnr
@@ -60,17 +63,37 @@ def source_of(bundle: Bundle, checkpoints: Path | None) -> Source:
     return from_checkpoints(checkpoints, made["release"], *made["picture"])
 
 
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """One part's both sides: the bundle, what it was made of, and who is told how far it is."""
+
+    bundle: Bundle
+    source: Source
+    say: Say
+
+    def open(self, part: str) -> PartSession:
+        """The part in onnxruntime, once torch has let go of its own."""
+        self.say(f"{part} in onnxruntime, which says nothing on its way")
+        return PartSession(self.bundle, part)
+
+
 @torch.no_grad()
-def compare_with_torch(bundle: Bundle, source: Source, parts: Sequence[str] = ()) -> dict[str, Figures]:
+def compare_with_torch(
+    bundle: Bundle, source: Source, parts: Sequence[str] = (), say: Say = lambda _: None
+) -> dict[str, Figures]:
     """Figures of each of the `parts` (or of all that the bundle has of predictor, denoiser, vae and encoder).
 
-    Raises ConfigError for a part that the bundle has not.
+    `peak_mib` is the most that the process has held so far, mapped files included. Raises ConfigError for a part that
+    the bundle has not.
     """
     rooms = {"predictor": _predictor, "denoiser": _denoiser, "vae": _vae, "encoder": _encoder}
     figures = {}
     for part in parts or [name for name in rooms if name != "encoder" or name in bundle.manifest.parts]:
-        precision = bundle.manifest.parts[part_names(bundle, part)[0]].precision
-        figures[part] = {"precision": precision, "against": "torch, fp32", **rooms[part](bundle, source)}
+        precision, began = bundle.manifest.parts[part_names(bundle, part)[0]].precision, time.perf_counter()
+        say(f"{part} in torch")
+        found = rooms[part](_Compared(bundle, source, say))
+        spent = {"seconds": round(time.perf_counter() - began, 1), "peak_mib": peak_mib()}
+        figures[part] = {"precision": precision, "against": "torch, fp32", **found, **spent}
     return figures
 
 
@@ -87,95 +110,105 @@ def wrong(figures: Mapping[str, Figures]) -> list[str]:
     return found
 
 
-def _predictor(bundle: Bundle, source: Source) -> Figures:
-    """One prompt with an earlier turn; then the four strengths, both sides being fed the ones that torch chose."""
-    prompter, size = Prompter.from_bundle(bundle), bundle.manifest.geometry
+def _predictor(compared: _Compared) -> Figures:
+    """One prompt with an earlier turn, then the four strengths, the same ones on both sides.
+
+    The part reads it as a game does, each run over the cache of the one before; torch reads it in one.
+    """
+    bundle, source = compared.bundle, compared.source
+    prompter, size, random = Prompter.from_bundle(bundle), bundle.manifest.geometry, np.random.default_rng(SEED)
     (text,) = instructions(bundle.manifest.world, 1, SEED)
-    shot = np.random.default_rng(SEED).standard_normal((size.shot_tokens, size.shot_width)).astype(np.float16)
+    shot = random.standard_normal((size.shot_tokens, size.shot_width)).astype(np.float16)
     prompt = prompter.write(text, [PastTurn(text, GameState(1, 2, 3, 4), shot)])
-    model = streamed(lambda: Predictor(source.sizes.predictor), source.weights["predictor"])
-    part, caches = _Opened(bundle, "predictor"), [no_past(model)] * 2
-
-    def both(tokens: Tokens) -> list[list[Array]]:
-        """Outputs of the part and of torch, each over its own cache."""
-        given = {name: value.numpy() for name, value in feeds(tokens, caches[0]).items()}
-        true = [value.numpy() for value in model.answer(**feeds(tokens, caches[1]))]
-        answers = [part.run(PREDICTOR_OUTPUTS, given), true]
-        caches[:] = [(torch.from_numpy(keys), torch.from_numpy(values)) for _, _, keys, values in answers]
-        return answers
-
-    for tokens in prompt.runs:
-        tried, true = both(tokens)
-    figures, strengths = _errors("shot", tried[0], true[0]), list(prompter.strength_ids)
-    logits = [(tried[1], true[1])]
-    for fixed in prompter.between_slots:
-        chosen = np.array([strengths[int(np.argmax(logits[-1][1][0, strengths]))], *fixed], np.int64)
-        tried, true = both(Tokens.text(chosen, size.shot_width))
-        logits.append((tried[1], true[1]))
-    pairs = [(np.argmax(a[0, strengths]), np.argmax(b[0, strengths])) for a, b in logits]
-    figures |= _errors("logits", np.stack([a for a, _ in logits]), np.stack([b for _, b in logits]))
-    return figures | {"strengths_equal_of_4": sum(bool(a == b) for a, b in pairs)}
+    strengths = list(prompter.strength_ids)
+    texts = [np.array([random.choice(strengths), *fixed], np.int64) for fixed in prompter.between_slots]
+    runs = [*prompt.runs, *(Tokens.text(ids, size.shot_width) for ids in texts)]
+    model = streamed(lambda: Predictor(source.sizes.predictor), source.weights["predictor"], say=compared.say)
+    true_shot, true = _read_in_one(model, runs, len(prompt.runs))
+    past, answers = no_past(model), []
+    del model
+    part = compared.open("predictor")
+    for tokens in runs:
+        given = {name: value.numpy() for name, value in feeds(tokens, past).items()}
+        shot, logits, keys, values = part.run(PREDICTOR_OUTPUTS, given)
+        answers.append((shot, logits))
+        past = torch.from_numpy(keys), torch.from_numpy(values)
+    turn = len(prompt.runs) - 1
+    tried = np.concatenate([logits for _, logits in answers[turn:]])
+    same = tried[:, strengths].argmax(1) == true[:, strengths].argmax(1)
+    figures = _errors("shot", answers[turn][0], true_shot) | _errors("logits", tried, true)
+    return figures | {"strengths_equal_of_4": int(same.sum())}
 
 
-def _denoiser(bundle: Bundle, source: Source) -> Figures:
+def _read_in_one(model: Predictor, runs: Sequence[Tokens], prompts: int) -> tuple[Array, Array]:
+    """The shot of the last of the `prompts`, and logits [1 + texts, V] after it and each text. Makes weights once."""
+    ends = np.cumsum([tokens.ids.shape[1] for tokens in runs])
+    count, first_shot = int(ends[-1]), 0
+    seen, index = torch.zeros(2, count, count, dtype=torch.bool), torch.zeros(2, count, dtype=torch.int64)
+    for tokens, end in zip(runs, ends, strict=True):
+        new = slice(int(end) - tokens.ids.shape[1], int(end))
+        seen[:, new, : new.start], seen[:, new, new] = True, torch.from_numpy(tokens.masks)
+        places = np.where(tokens.history_index >= 0, tokens.history_index + first_shot, -1)
+        index[:, new] = torch.from_numpy(places)
+        first_shot += len(tokens.history_shots)
+    ids = torch.from_numpy(np.concatenate([tokens.ids for tokens in runs], axis=1)).expand(2, -1)
+    shots = torch.from_numpy(np.concatenate([tokens.history_shots for tokens in runs]))
+    hidden = model(ids, index, seen, shots)
+    turn, start = runs[prompts - 1], ends[prompts - 1] - runs[prompts - 1].ids.shape[1]
+    shot: Tensor = model.output_resampler(hidden[0, turn.readout + start])
+    logits: Tensor = model.head(hidden[1, ends[prompts - 1 :] - 1])
+    return shot[None].numpy(), logits.numpy()
+
+
+def _denoiser(compared: _Compared) -> Figures:
     """One step of a pair: the network twice, guidance and solver."""
-    denoiser = streamed(lambda: Denoiser(source.sizes.denoiser), source.weights["denoiser"], "denoiser.")
-    unconditional = whole_encoder(source.sizes.encoder, source.weights["denoiser"]).unconditional()
+    sizes, weights = compared.source.sizes, compared.source.weights["denoiser"]
+    denoiser = streamed(lambda: Denoiser(sizes.denoiser), weights, "denoiser.", compared.say)
+    unconditional = whole_encoder(sizes.encoder, weights).unconditional()
     step = example_step(denoiser, [0, 1], 0.0, SEED)
     true = [value.numpy() for value in DenoiserStep(denoiser, unconditional)(*step)]
+    del denoiser
     feeds = {name: value.numpy() for name, value in zip(INPUTS, step, strict=True)}
-    tried = _Opened(bundle, "denoiser").run(OUTPUTS, feeds)
+    tried = compared.open("denoiser").run(OUTPUTS, feeds)
     return _errors("x0", tried[1], true[1]) | _errors("latent", tried[0], true[0])
 
 
-def _vae(bundle: Bundle, source: Source) -> Figures:
-    """The frames of one latent, both chunks."""
+def _vae(compared: _Compared) -> Figures:
+    """The frames of one latent of `latent_size`, both chunks."""
+    source, size = compared.source, compared.bundle.manifest.geometry
     with torch.device("meta"):
         decoder = VaeDecoder(source.sizes.vae)
     weights = {name: source.weights["vae"].merged(name, torch.float32) for name in decoder.state_dict()}
     decoder.load_state_dict(weights, assign=True)
     decoder.eval()
-    size = bundle.manifest.geometry
-    shape = (1, size.latent_frames, size.latent_channels, size.latent_height, size.latent_width)
+    picture = latent_size(size.latent_height, size.latent_width)
+    shape = (1, size.latent_frames, size.latent_channels, *picture)
     latent = torch.randn(shape, generator=torch.Generator().manual_seed(SEED))
     order, flip = torch.arange(3), torch.tensor([False])
     frames = decoder.decode(latent.transpose(1, 2) / source.sizes.vae.scale)[0].transpose(0, 1)
     true = pixels(frames, order, flip).numpy()
+    del decoder, weights
     shared = {"channel_order": order.numpy(), "flip": flip.numpy()}
-    first = _Opened(bundle, "vae_first")
+    first = compared.open("vae_first")
     begun = dict(zip(first.outputs, first.run(first.outputs, {"latent": latent[:, :3].numpy(), **shared}), strict=True))
     frames_first = begun.pop("frames")
-    rest = _Opened(bundle, "vae_next").run(("frames",), {"latent": latent[:, 3:].numpy(), **shared, **begun})
+    rest = compared.open("vae_next").run(("frames",), {"latent": latent[:, 3:].numpy(), **shared, **begun})
     tried = np.concatenate([frames_first, rest[0]])
-    return {"frames_psnr_db": round(psnr(tried, true), 2), "frames_max_error": int(_largest(tried, true))}
+    return {
+        "picture": "x".join(str(length) for length in true.shape[1:3]),
+        "frames_psnr_db": round(psnr(tried, true), 2),
+        "frames_max_error": int(_largest(tried, true)),
+    }
 
 
-def _encoder(bundle: Bundle, source: Source) -> Figures:
+def _encoder(compared: _Compared) -> Figures:
+    source = compared.source
     size, random = source.sizes.encoder, torch.Generator().manual_seed(SEED)
     text = torch.randn(1, size.text_tokens, size.text_width, generator=random)
     image = torch.randn(1, size.image_tokens, size.image_width, generator=random)
     true = whole_encoder(size, source.weights["encoder"])(text, image).numpy()
     feeds = {"text_features": text.numpy(), "image_features": image.numpy()}
-    return _errors("shot", _Opened(bundle, "encoder").run(("shot",), feeds)[0], true)
-
-
-class _Opened:
-    """A part in a session that leaves weights as they are stored: folding their Casts would hold each twice."""
-
-    def __init__(self, bundle: Bundle, part: str) -> None:
-        options = plain_options()
-        options.add_session_config_entry("session.disable_prepacking", "1")
-        self.session = onnxruntime.InferenceSession(
-            str(bundle.part_path(part)),
-            options,
-            providers=["CPUExecutionProvider"],
-            disabled_optimizers=["ConstantFolding"],
-        )
-        self.outputs = [value.name for value in self.session.get_outputs()]
-
-    def run(self, outputs: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
-        found: list[Array] = self.session.run(list(outputs), dict(feeds))
-        return found
+    return _errors("shot", compared.open("encoder").run(("shot",), feeds)[0], true)
 
 
 def _errors(name: str, tried: Array, true: Array) -> Figures:

@@ -223,7 +223,7 @@ def main(arguments: Sequence[str]) -> int:
         from animegamer_export import against_torch
 
         source = against_torch.source_of(bundle, options.checkpoints)
-        figures = against_torch.compare_with_torch(bundle, source, parts)
+        figures = against_torch.compare_with_torch(bundle, source, parts, lambda line: print(line, flush=True))
         made_of, wrong = source.description, against_torch.wrong(figures)
     print("\n".join([*lines(figures), *(f"WRONG: {what}" for what in wrong)]))
     if options.results is not None:

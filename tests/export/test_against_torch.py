@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from animegamer_export import part_session
 from animegamer_export.against_torch import compare_with_torch, source_of, wrong
 from animegamer_export.command.sizes import TINY
 from animegamer_export.command.source import RandomWeights, from_seed
@@ -32,6 +33,12 @@ def test_exported_parts_are_what_torch_computes(whole: Bundle, tmp_path: Path) -
     errors = [value for part in parts.values() for name, value in part.items() if name.endswith("relative_error")]
     assert len(errors) == 5 and all(1e-5 < error < 5e-3 for error in errors)
     assert parts["vae"]["frames_psnr_db"] > 50 and parts["vae"]["frames_max_error"] <= 2
+
+
+def test_the_vae_of_a_large_picture_is_compared_on_a_small_one(whole: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(part_session, "SMALL_LATENT", (4, 6))
+    figures = compare_with_torch(whole, from_seed(0, "tiny"), ["vae"])["vae"]
+    assert figures["picture"] == "16x24" and figures["frames_psnr_db"] > 50
 
 
 def test_a_part_of_other_weights_is_named(whole: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +89,9 @@ def test_a_streamed_network_holds_one_block_and_answers_as_the_whole_one() -> No
     shape = (1, size.latent_frames, size.latent_channels, size.latent_height, size.latent_width)
     inputs = (torch.randn(shape, generator=random), torch.tensor([500.0]), torch.tensor([10.0]))
     shot = torch.randn(1, size.shot_tokens, size.hidden, generator=random)
-    found = streamed(lambda: Denoiser(size), weights, "denoiser.")(*inputs, shot)
+    told: list[str] = []
+    found = streamed(lambda: Denoiser(size), weights, "denoiser.", told.append)(*inputs, shot)
+    assert [line.partition(" after")[0] for line in told] == ["block 1 of 4", "block 2 of 4"]
     assert sum(made) == 4 * Watched.most and Watched.alive == 0
     whole = Denoiser(size)
     whole.load_state_dict({name: weights.merged(f"denoiser.{name}", torch.float32) for name in whole.state_dict()})
