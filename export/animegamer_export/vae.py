@@ -31,7 +31,13 @@ WEIGHTS = "vae.weights"
 CACHE_TOLERANCE = 2e-3
 """Caches are activations of tens; frames may differ by one of 255 steps."""
 
+TAPS = 3
+"""A causal convolution looks at three frames."""
+
 Caches = Iterator[Tensor | None]
+Shown = Sequence[int]
+"""Which of a batch's U frames each of T frames shows: where time is doubled, a frame is computed once, repeated later.
+None for T = U, each once."""
 
 
 def pixels(frames: Tensor, channel_order: Tensor, flip: Tensor) -> Tensor:
@@ -131,11 +137,13 @@ class VaeGraph(nn.Module):
         x = self.conv_in(latent, past, kept)
         for block in self.middle:
             x = block(x, latent, past, kept)
+        shown: Shown | None = None
         for blocks, upsample in zip(self.stages, self.upsamples, strict=True):
             assert isinstance(blocks, nn.ModuleList)
             for block in blocks:
-                x = block(x, latent, past, kept)
-            x = upsample(x)
+                x, shown = block(x, latent, past, kept, shown), None
+            if isinstance(upsample, _Upsample):
+                x, latent, shown = upsample(x), _widened(latent), upsample.shown(len(x))
         x = self.conv_out(self.norm_out(x, latent), past, kept)
         return pixels(x, channel_order, flip), *kept
 
@@ -169,24 +177,52 @@ class _Conv(nn.Module):
         self.weights = nn.ParameterList(nn.Parameter(weight) for weight in weights)
         self.bias = nn.Parameter(torch.cat([bias, 0 * bias, 0 * bias]) if self.stacked else bias.clone())
 
-    def forward(self, x: Tensor, past: Caches, kept: list[Tensor]) -> Tensor:
-        """x [T, C, H, W]; takes its cache [2, C, H, W] from `past` and appends the new one to `kept`."""
+    def forward(self, x: Tensor, past: Caches, kept: list[Tensor], shown: Shown | None = None) -> Tensor:
+        """x [U, C, H, W], shown by T frames -> [T, C', H, W].
+
+        Takes its cache [2, C, H, W] from `past` and appends the new one to `kept`.
+        """
         cache = next(past)
+        if self.stacked or shown is not None:
+            return self.added_after(x, cache, kept, shown)
         padded = torch.cat([x[:1], x[:1], x] if cache is None else [cache, x])
         kept.append(padded[-CACHE_FRAMES:])
-        frames = len(x)
-        if self.stacked:
-            each = functional.conv2d(padded, self.weights[0], self.bias, padding=1).split(self.channels, dim=1)
-            summed: Tensor = each[0][:frames] + each[1][1 : frames + 1] + each[2][2:]
-            return summed
         out = functional.conv2d(x, self.weights[2], self.bias, padding=1)
         for delay in (0, 1):
-            out = out + functional.conv2d(padded[delay : delay + frames], self.weights[delay], padding=1)
+            out = out + functional.conv2d(padded[delay : delay + len(x)], self.weights[delay], padding=1)
         return out
+
+    def added_after(self, x: Tensor, cache: Tensor | None, kept: list[Tensor], shown: Shown | None) -> Tensor:
+        """The same with every tap over every frame once, and the results picked and added."""
+        # Frames that come in pairs leave a cache of the same frame twice.
+        before = 0 if cache is None else CACHE_FRAMES if shown is None else 1
+        if cache is not None:
+            x = torch.cat([cache[-before:], x])
+        following = range(len(x) - before) if shown is None else shown
+        padded = [0, max(0, before - 1), *(before + frame for frame in following)]
+        kept.append(_picked(x, padded[-CACHE_FRAMES:]))
+        reads = [padded[tap : tap + len(following)] for tap in range(TAPS)]
+        if self.stacked:
+            each = functional.conv2d(x, self.weights[0], self.bias, padding=1).reshape(-1, self.channels, *x.shape[2:])
+            results = [_picked(each, [TAPS * frame + tap for frame in read]) for tap, read in enumerate(reads)]
+        else:
+            each_tap = zip(self.weights, (self.bias, None, None), reads, strict=True)
+            results = [_picked(functional.conv2d(x, tap, bias, padding=1), read) for tap, bias, read in each_tap]
+        return results[0] + results[1] + results[2]
+
+
+def _picked(x: Tensor, frames: Shown) -> Tensor:
+    """Those frames of x, in that order."""
+    if list(frames) == list(range(len(x))):
+        return x
+    return x.index_select(0, torch.tensor(list(frames)))
 
 
 class _Norm(nn.Module):
-    """Group norm, the latent's scale and shift, and SiLU, with all factors multiplied on the latent's small grid."""
+    """Group norm, the latent's scale and shift, and SiLU, with all factors multiplied on the latent's small grid.
+
+    The latent comes as wide as x: its factors then serve whole rows of x, and nothing is ever resized.
+    """
 
     def __init__(self, norm: LatentNorm) -> None:
         super().__init__()
@@ -194,19 +230,28 @@ class _Norm(nn.Module):
         self.weight, self.bias = norm.norm.weight, norm.norm.bias
         self.scale, self.shift = _flat(norm.scale), _flat(norm.shift)
 
-    def forward(self, x: Tensor, latent: Tensor) -> Tensor:
-        """x [T, C, H, W], latent [t, 16, h, w] -> silu(norm(x) * scale + shift)."""
+    def forward(self, x: Tensor, latent: Tensor, shown: Shown | None = None) -> Tensor:
+        """x [U, C, H, W], latent [t, 16, h, W] -> silu(norm(x) * scale + shift)."""
         frames, channels, height, width = x.shape
         grouped = x.reshape(frames, self.groups, -1)
-        mean = grouped.mean((0, 2), keepdim=True)
-        variance = (grouped * grouped).mean((0, 2), keepdim=True) - mean * mean
+        mean = self.average(grouped, shown)
+        variance = self.average(grouped * grouped, shown) - mean * mean
         share = (1, self.groups, channels // self.groups)
         factor = torch.rsqrt(variance + self.epsilon) * self.weight.reshape(share)
         offset = (self.bias.reshape(share) - mean * factor).reshape(1, channels, 1, 1)
         scale = self.scale(latent)
         # norm(x) * scale + shift = x * (factor * scale) + (offset * scale + shift): two large products, not four.
-        large = _resize(factor.reshape(1, channels, 1, 1) * scale, frames, height)
-        return functional.silu(x * large + _resize(offset * scale + self.shift(latent), frames, height))
+        sources, rows = _sources(len(latent), frames), latent.shape[2]
+        large = _picked(factor.reshape(1, channels, 1, 1) * scale, sources).unsqueeze(3)
+        added = _picked(offset * scale + self.shift(latent), sources).unsqueeze(3)
+        tall = x.reshape(frames, channels, rows, height // rows, width)
+        return functional.silu(tall * large + added).reshape(x.shape)
+
+    def average(self, x: Tensor, shown: Shown | None) -> Tensor:
+        """Mean of [U, G, n] over all that is shown: [1, G, 1]."""
+        if shown is None:
+            return x.mean((0, 2), keepdim=True)
+        return _picked(x.mean(2, keepdim=True), shown).mean(0, keepdim=True)
 
 
 class _Block(nn.Module):
@@ -216,25 +261,40 @@ class _Block(nn.Module):
         self.norm_out, self.conv_out = _Norm(block.norm_out), _Conv(block.conv_out)
         self.shortcut = _flat(block.shortcut) if isinstance(block.shortcut, nn.Conv3d) else nn.Identity()
 
-    def forward(self, x: Tensor, latent: Tensor, past: Caches, kept: list[Tensor]) -> Tensor:
-        h = self.conv_in(self.norm_in(x, latent), past, kept)
+    def forward(
+        self, x: Tensor, latent: Tensor, past: Caches, kept: list[Tensor], shown: Shown | None = None
+    ) -> Tensor:
+        """x [U, C, H, W], latent [t, 16, h, W] -> [T, C', H, W]."""
+        h = self.conv_in(self.norm_in(x, latent, shown), past, kept, shown)
         h = self.conv_out(self.norm_out(h, latent), past, kept)
         shortcut: Tensor = self.shortcut(x)
-        return shortcut + cast(Tensor, h)
+        return (shortcut if shown is None else _picked(shortcut, shown)) + cast(Tensor, h)
 
 
 class _Upsample(nn.Module):
+    """Doubles space; frames that time's doubling repeats are convolved once, and repeated by what reads them."""
+
     def __init__(self, upsample: Upsample) -> None:
         super().__init__()
         self.doubles_time = upsample.doubles_time
         self.conv = _flat(upsample.conv)
 
     def forward(self, x: Tensor) -> Tensor:
-        frames = len(x)
-        if self.doubles_time and frames > 1:
-            frames = 2 * frames - frames % 2
-        out: Tensor = self.conv(_resize(x, frames, 2 * x.shape[2]))
+        """[U, C, H, W] -> [U, C, 2H, 2W]."""
+        # onnxruntime's fast resize is the doubling of two axes of four; a step of 8 or five axes are far slower.
+        out: Tensor = self.conv(functional.interpolate(x, scale_factor=2.0, mode="nearest"))
         return out
+
+    def shown(self, frames: int) -> Shown | None:
+        """Which frame each frame after it shows; None where time stays as it is."""
+        if not self.doubles_time or frames == 1:
+            return None
+        return _sources(frames, 2 * frames - frames % 2)
+
+
+def _widened(latent: Tensor) -> Tensor:
+    """[t, 16, h, W] -> [t, 16, h, 2W], each column twice."""
+    return latent.unsqueeze(4).expand(-1, -1, -1, -1, 2).flatten(3)
 
 
 def _flat(conv: nn.Conv3d) -> nn.Conv2d:
@@ -244,16 +304,6 @@ def _flat(conv: nn.Conv3d) -> nn.Conv2d:
     flat = nn.Conv2d(conv.in_channels, conv.out_channels, (kernel[0], kernel[1]), padding=kernel[0] // 2)
     flat.weight, flat.bias = nn.Parameter(conv.weight.detach()[:, :, 0].contiguous()), conv.bias
     return flat
-
-
-def _resize(x: Tensor, frames: int, height: int) -> Tensor:
-    """Nearest resize of x [t, C, h, w] to `frames` and `height` (doublings of h); an odd count's first apart."""
-    if frames != len(x):
-        x = x.index_select(0, torch.tensor(_sources(len(x), frames)))
-    while x.shape[2] < height:
-        # onnxruntime's fast resize is the doubling of two axes of four; a step of 8 or five axes are far slower.
-        x = functional.interpolate(x, scale_factor=2.0, mode="nearest")
-    return x
 
 
 def _sources(have: int, frames: int) -> list[int]:
