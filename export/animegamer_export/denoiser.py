@@ -8,6 +8,7 @@ computed once and folded into the norms, and the last block computes only what i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -15,15 +16,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.onnx.ops import attention as attention_node
-from torch.onnx.ops import symbolic
+from torch.onnx.ops import symbolic, symbolic_multi_out
 
 from animegamer_export.onnx_file import Case, Graph, Precision, Written, check, prepared, write
 from animegamer_rt.models.denoiser import MODULATIONS_A_BLOCK, Block, Denoiser
 from animegamer_rt.models.step import DenoiserStep, advance
 
 WEIGHTS = "denoiser.weights"
+EIGHT_BIT = "denoiser_int8"
 TOLERANCE = 1e-3
 """float32 in another order of operations, over all layers; guidance multiplies it by up to 7."""
+
+EIGHT_BIT_TOLERANCE = 0.1
+
+LEVELS = 63
+"""The largest code of a weight: two products with an input's 255 fit into 16 bits, where x86 without VNNI sums them."""
+
+SMALLEST = 1e-12
+"""Stands in for the largest weight of an output whose weights are all 0, so that nothing is divided by 0."""
 
 AttentionForm = Literal["onnx", "onnxruntime"]
 """`onnx`: the standard's Attention, for every engine; `onnxruntime`: its own MultiHeadAttention, flash on the CPU."""
@@ -48,25 +58,34 @@ def export_denoiser(
     folder: Path,
     precision: Precision = "fp16",
     attention: AttentionForm = "onnx",
+    eight_bit: bool = False,
 ) -> Written:
     """Writes denoiser.onnx and its weights; unconditional [226, D] is the constant of row 0 (Encoder.unconditional).
 
-    Checked on pair, conditional and reuse steps. Raises BundleError when onnxruntime does not answer as torch does.
+    With `eight_bit`, denoiser_int8.onnx too: products of 8-bit integers, made of the same weights at load, for
+    onnxruntime on the CPU. Both are checked on pair, conditional and reuse steps. Raises BundleError when onnxruntime
+    does not answer as torch does.
     """
     denoiser = prepared(denoiser, precision)
     if precision == "fp16":
         unconditional = unconditional.half().float()
     reference = DenoiserStep(denoiser, unconditional).eval()
     with torch.no_grad():
-        graph = denoiser_graph(StepGraph(denoiser, unconditional, attention))
-        parts = write(folder, [graph], WEIGHTS, precision)
-        return Written(parts, check(folder, list(_cases(reference)), TOLERANCE))
+        graphs = [denoiser_graph(StepGraph(denoiser, unconditional, attention))]
+        if eight_bit:
+            graphs.append(denoiser_graph(StepGraph(denoiser, unconditional, "onnxruntime", _EightBit), EIGHT_BIT))
+        parts, cases = write(folder, graphs, WEIGHTS, precision), list(_cases(reference))
+        errors = check(folder, [("denoiser", case) for case in cases], TOLERANCE)
+        if eight_bit:
+            errors |= check(folder, [(EIGHT_BIT, case) for case in cases], EIGHT_BIT_TOLERANCE)
+            parts = {"denoiser": replace(parts["denoiser"], int8_file=parts[EIGHT_BIT].file)}
+        return Written(parts, errors)
 
 
-def denoiser_graph(step: StepGraph) -> Graph:
+def denoiser_graph(step: StepGraph, name: str = "denoiser") -> Graph:
     """The graph with example inputs: a pair step. Runs nothing."""
     inputs = dict(zip(INPUTS, example_step(step.denoiser, [0, 1], 0.0), strict=True))
-    return Graph("denoiser", step, inputs, OUTPUTS, {"rows": {0: "batch"}})
+    return Graph(name, step, inputs, OUTPUTS, {"rows": {0: "batch"}})
 
 
 def example_step(denoiser: Denoiser, rows: list[int], reuse: float, seed: int = 0) -> tuple[Tensor, ...]:
@@ -79,11 +98,11 @@ def example_step(denoiser: Denoiser, rows: list[int], reuse: float, seed: int = 
     return *states, coefficients, torch.tensor([739.0]), torch.tensor([12.5]), shot, torch.tensor(rows)
 
 
-def _cases(reference: DenoiserStep) -> Iterator[tuple[str, Case]]:
+def _cases(reference: DenoiserStep) -> Iterator[Case]:
     for seed, (name, rows, reuse) in enumerate((("pair", [0, 1], 0.0), ("conditional", [1], 0.0), ("reuse", [1], 1.0))):
         inputs = example_step(reference.denoiser, rows, reuse, seed=1 + seed)
         outputs = dict(zip(OUTPUTS, reference(*inputs), strict=True))
-        yield "denoiser", Case(name, dict(zip(INPUTS, inputs, strict=True)), outputs)
+        yield Case(name, dict(zip(INPUTS, inputs, strict=True)), outputs)
 
 
 class StepGraph(nn.Module):
@@ -91,12 +110,14 @@ class StepGraph(nn.Module):
 
     unconditional: Tensor
 
-    def __init__(self, denoiser: Denoiser, unconditional: Tensor, attention: AttentionForm) -> None:
+    def __init__(
+        self, denoiser: Denoiser, unconditional: Tensor, attention: AttentionForm, kind: type[_Block] | None = None
+    ) -> None:
         super().__init__()
         self.denoiser = denoiser
-        last = len(denoiser.blocks) - 1
+        kind, last = kind or _Block, len(denoiser.blocks) - 1
         self.blocks = nn.ModuleList(
-            _Block(block, attention, image_only=number == last) for number, block in enumerate(_blocks(denoiser))
+            kind(block, attention, image_only=number == last) for number, block in enumerate(_blocks(denoiser))
         )
         self.register_buffer("unconditional", unconditional.detach()[None])
 
@@ -175,9 +196,20 @@ class _Block(nn.Module):
     def finish(self, x: Tensor, mixed: Tensor, factors: Sequence[Tensor]) -> Tensor:
         """What follows attention, for one kind of token: x and mixed [B, tokens, D]."""
         block = self.block
-        x = x + _linear(mixed, block.attention.output) * factors[2]
-        inner = _linear(_modulated_norm(block.mlp_norm, x, *factors[3:5]), block.mlp_in)
-        return x + _linear(functional.gelu(inner, approximate="tanh"), block.mlp_out) * factors[5]
+        x = x + self.linear(mixed, block.attention.output, factors[2])
+        inner = self.linear(_modulated_norm(block.mlp_norm, x, *factors[3:5]), block.mlp_in)
+        return x + self.linear(functional.gelu(inner, approximate="tanh"), block.mlp_out, factors[5])
+
+    def linear(self, x: Tensor, linear: nn.Linear, gate: Tensor | None = None) -> Tensor:
+        return self.product(x, linear.weight, linear.bias, gate)
+
+    def product(self, x: Tensor, weight: Tensor, bias: Tensor, gate: Tensor | None = None) -> Tensor:
+        """x [B, tokens, in] -> [B, tokens, out] times the gate [out].
+
+        Computed as one matrix, so that onnxruntime adds the bias inside the product.
+        """
+        out: Tensor = functional.linear(x.flatten(0, 1), weight, bias).unflatten(0, x.shape[:2])
+        return out if gate is None else out * gate
 
     def attend(self, x: Sequence[Tensor]) -> tuple[Tensor | None, Tensor]:
         """Attention over the tokens of both kinds, before its output matrix; the shot's are left out if not needed."""
@@ -190,7 +222,7 @@ class _Block(nn.Module):
 
     def projected(self, x: Sequence[Tensor], which: int) -> Tensor:
         """Queries (0), keys (1) or values (2) of all tokens [B, S, D]."""
-        return torch.cat([_affine(tokens, self.weights[which], self.biases[which]) for tokens in x], dim=1)
+        return torch.cat([self.product(tokens, self.weights[which], self.biases[which]) for tokens in x], dim=1)
 
     def each_head(self, norm: nn.LayerNorm, x: Tensor) -> Tensor:
         """The norm over every head of x [B, S, D]."""
@@ -212,14 +244,34 @@ class _Block(nn.Module):
         )
 
 
-def _affine(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """x [B, tokens, in] -> [B, tokens, out], as one matrix, so that onnxruntime adds the bias inside the product."""
-    out: Tensor = functional.linear(x.flatten(0, 1), weight, bias).unflatten(0, x.shape[:2])
-    return out
+class _EightBit(_Block):
+    """A block whose products are of 8-bit integers, over the same weights.
 
+    Weights become codes, a scale for each output, when onnxruntime folds constants at load; an input, one scale, as it
+    comes.
+    """
 
-def _linear(x: Tensor, linear: nn.Linear) -> Tensor:
-    return _affine(x, linear.weight, linear.bias)
+    def product(self, x: Tensor, weight: Tensor, bias: Tensor, gate: Tensor | None = None) -> Tensor:
+        """As _Block's, the gate folded into scales and bias."""
+        scales = weight.abs().amax(1).clamp_min(SMALLEST) / LEVELS
+        codes = torch.round(weight / scales[:, None]).to(torch.int8).t()
+        if gate is not None:
+            scales, bias = scales * gate, bias * gate
+        # Queries, keys and values code the same input: onnxruntime merges the three nodes into one.
+        coded, scale, zero = symbolic_multi_out(
+            "DynamicQuantizeLinear",
+            (x,),
+            dtypes=(torch.uint8, torch.float32, torch.uint8),
+            shapes=(x.shape, (), ()),
+            version=11,
+        )
+        return symbolic(
+            "com.microsoft::MatMulIntegerToFloat",
+            (coded, codes, scale, scales, zero, None, bias),
+            dtype=x.dtype,
+            shape=(*x.shape[:2], len(bias)),
+            version=1,
+        )
 
 
 def _blocks(denoiser: Denoiser) -> Iterator[Block]:

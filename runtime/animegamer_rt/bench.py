@@ -46,7 +46,7 @@ LIBRARIES: Mapping[str, str] = MappingProxyType(
     {"cuda": "onnxruntime-gpu", "tensorrt": "tensorrt-rtx-cu13", "torch": "torch", "torch-cpu": "torch"}
 )
 """Whose version a record names, by device; onnxruntime's for the others."""
-ON_CPU = ("cpu", "torch-cpu")
+ON_CPU = ("cpu", "cpu-fp32", "torch-cpu")
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,18 +38,21 @@ class Bundle:
         """Where the file of that name lies."""
         return self.folder / name
 
-    def part_path(self, part: str) -> Path:
-        """Where the ONNX file of a part lies. Raises BundleError when the bundle has no such part."""
+    def part_path(self, part: str, eight_bit: bool = False) -> Path:
+        """Where the ONNX file of a part lies; with `eight_bit` its 8-bit one, if it has one.
+
+        Raises BundleError when the bundle has no such part.
+        """
         if part not in self.manifest.parts:
             raise BundleError(
                 f"the bundle has no part {part!r}", where=self.folder, do=nearest(part, self.manifest.parts)
             )
-        return self.folder / self.manifest.parts[part].file
-
-    def part_sha256(self, part: str) -> str:
-        """One hash over a part's ONNX file and data files, from the hashes that the manifest holds."""
         record = self.manifest.parts[part]
-        names = (record.file, *record.data_files)
+        return self.folder / ((eight_bit and record.int8_file) or record.file)
+
+    def part_sha256(self, part: str, eight_bit: bool = False) -> str:
+        """One hash over the file of `part_path` and its data files, from the hashes that the manifest holds."""
+        names = (self.part_path(part, eight_bit).name, *self.manifest.parts[part].data_files)
         return hashlib.sha256(json.dumps([self.manifest.files[name].sha256 for name in names]).encode()).hexdigest()
 
     @property
@@ -284,8 +287,7 @@ def _check(manifest: Manifest, path: Path) -> None:
 
 def _named_files(manifest: Manifest) -> Iterable[str]:
     for part in manifest.parts.values():
-        yield part.file
-        yield from part.data_files
+        yield from part.files
     yield manifest.tokenizer.model
     yield manifest.tokenizer.added_tokens
     yield manifest.motion_tokenizer.model

@@ -98,7 +98,7 @@ def _table(title: str, columns: Sequence[str], rows: object, headed: bool = True
 
 def _part_bytes(bundle: Bundle, name: str) -> int:
     part = bundle.manifest.parts[name]
-    return sum(bundle.manifest.files[file].bytes for file in (part.file, *part.data_files))
+    return sum(bundle.manifest.files[file].bytes for file in part.files)
 
 
 def _steps(plan: Mapping[str, object]) -> str:

@@ -97,13 +97,22 @@ REFERENCE = Compatibility(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One network of the bundle: its file, further data files beside it, and the precision of its weights."""
+    """One network of the bundle: its file, further data files beside it, and the precision of its weights.
+
+    int8_file: the same over the same data files, computed in 8-bit integers; only the CPU plays it. Empty: none.
+    """
 
     file: str
     precision: str = "fp32"
     data_files: tuple[str, ...] = ()
     inputs: Mapping[str, Any] = field(default_factory=dict)
     outputs: Mapping[str, Any] = field(default_factory=dict)
+    int8_file: str = ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All files that it names."""
+        return (self.file, *self.data_files, *([self.int8_file] if self.int8_file else []))
 
 
 @dataclass(frozen=True, slots=True)

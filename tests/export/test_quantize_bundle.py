@@ -44,6 +44,7 @@ def test_only_the_named_parts_change(pocket: Bundle, small: Bundle) -> None:
         "denoiser.weights",
     }
     assert small.manifest.parts["predictor"].precision == "nf4"
+    assert small.manifest.parts["denoiser"].int8_file == ""  # it was of the weights before
     assert small.manifest.parts["vae_first"] == pocket.manifest.parts["vae_first"]
     assert small.manifest.provenance["quantized_from"] == pocket.fingerprint
 

@@ -17,6 +17,8 @@ from animegamer_export.pocket import bundle as pocket
 from animegamer_export.pocket.captions import parse, sample_game
 from animegamer_export.pocket.tokenizer import train_tokenizer
 from animegamer_export.pocket.towers import ImageTower, TextTower
+from animegamer_rt.backends import choose
+from animegamer_rt.backends.contract import Loaded
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle import Bundle, load
 from animegamer_rt.errors import BundleError
@@ -94,7 +96,7 @@ def bundle(written: tuple[Bundle, dict[str, float]]) -> Bundle:
 
 def test_every_part_was_checked_against_its_network(written: tuple[Bundle, dict[str, float]]) -> None:
     _, errors = written
-    parts = ("predictor", "denoiser", "vae_first", "vae_next", "encoder", "image_tower")
+    parts = ("predictor", "denoiser", "denoiser_int8", "vae_first", "vae_next", "encoder", "image_tower")
     assert {key.split(":")[0] for key in errors} == {*parts, "text_tower"}
     assert {"denoiser: pair", "denoiser: conditional", "denoiser: reuse"} <= set(errors)
     assert sum(key.startswith("predictor: 3 earlier turns, extend") for key in errors) == 3
@@ -135,6 +137,42 @@ def test_the_casts_of_stored_weights_are_gone_once_loaded(bundle: Bundle, tmp_pa
 
     assert len(half_precision(bundle.part_path("denoiser"))) > 20
     assert half_precision(tmp_path / "loaded.onnx") == []
+
+
+def test_the_8_bit_denoiser_is_integers_once_loaded_and_has_no_weights_of_its_own(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    path = bundle.part_path("denoiser", eight_bit=True)
+    assert path.name == "denoiser_int8.onnx" and path.name in bundle.manifest.files
+    outside = {
+        (tensor.dims[0], tuple(pair.value for pair in tensor.external_data if pair.key != "location"))
+        for file in (path, bundle.part_path("denoiser"))
+        for tensor in onnx.load(file, load_external_data=False).graph.initializer
+        if tensor.external_data
+    }
+    stored = sum(int(pairs[1]) for _, pairs in outside)
+    assert stored <= bundle.path("denoiser.weights").stat().st_size < stored + 64 * len(outside)
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "loaded.onnx")
+    options.log_severity_level = 4
+    onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    graph = onnx.load(tmp_path / "loaded.onnx", load_external_data=False).graph
+    codes = [tensor.name for tensor in graph.initializer if tensor.data_type == onnx.TensorProto.INT8]
+    products = [node for node in graph.node if node.op_type in ("DynamicQuantizeMatMul", "MatMulIntegerToFloat")]
+    assert len(codes) >= 6 * bundle.manifest.sizes["denoiser"]["layers"]
+    assert products and all(node.input[1] in codes for node in products)
+
+
+def test_the_cpu_plays_8_bits_and_float32_when_asked(bundle: Bundle) -> None:
+    loaded: Loaded = {}
+    eight, full = (choose.open_engines(bundle, device, loaded) for device in ("cpu", "cpu-fp32"))
+    assert "denoiser in 8 bits" in eight.device and "8 bits" not in full.device
+    clips = []
+    for engines in (eight, full):
+        events = run_turn(open_rooms(bundle, engines), Session.start(bundle, seed=7), Instruction.parse("Mirel waves."))
+        clips.append(np.stack([event.frame for event in events if isinstance(event, FrameReady)]).astype(float))
+    difference = np.abs(clips[0] - clips[1])
+    assert 0 < difference.max() and difference.mean() < 5
 
 
 def test_the_manifest_describes_the_world_and_its_sizes(bundle: Bundle) -> None:

@@ -181,7 +181,7 @@ def calibrate_plans(shop: Workshop) -> None:
     held = [caption(scene) for scene in shop.held.scenes[:: shop.held.turns][: 2 * recipe.plan_turns]]
     scorer = open_scorer(shop.at("judge"))
     budget = Budget(recipe.plan_rows, recipe.plan_turns)
-    points = measuring.curve(written, open_engines(written), held, budget, scorer=scorer)
+    points = measuring.curve(written, open_engines(written, eight_bit=True), held, budget, scorer=scorer)
     write_plans(written, measuring.choose(points))
 
 
@@ -191,7 +191,7 @@ def measure_quality(shop: Workshop) -> None:
     encoder, decoder = shop.new_autoencoder()
     training.load(shop.at("autoencoder"), ("encoder", encoder), ("decoder", decoder))
     written = load(shop.out)
-    engines = open_engines(written)
+    engines = open_engines(written, eight_bit=True)
 
     def reconstruct(clips: np.ndarray) -> np.ndarray:
         latents = autoencoder.encode_all(encoder, clips).astype(np.float32).transpose(0, 2, 1, 3, 4)

@@ -135,7 +135,7 @@ def _export_all(folder: Path, networks: Networks, geometry: Geometry) -> dict[st
     unconditional = networks.encoder.unconditional().detach()
     written: list[Written] = [
         export_predictor(networks.predictor, folder),
-        export_denoiser(networks.denoiser, unconditional, folder, attention="onnxruntime"),
+        export_denoiser(networks.denoiser, unconditional, folder, attention="onnxruntime", eight_bit=True),
         export_vae(networks.decoder, folder, geometry.latent_height, geometry.latent_width),
         export_encoder(networks.encoder, folder),
         export_text_tower(networks.text_tower, folder, TEXT_TOKENS),

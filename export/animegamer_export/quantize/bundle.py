@@ -70,7 +70,7 @@ def quantize_bundle(
         if not reports[name].errors:
             raise BundleError(f"no weight of {name} is quantised by {scheme.name}", where=bundle.folder)
         for part in names[name]:
-            parts[part] = replace(parts[part], precision=scheme.name, data_files=(f"{name}.weights",))
+            parts[part] = replace(parts[part], precision=scheme.name, data_files=(f"{name}.weights",), int8_file="")
     said = {name: scheme.name for name, scheme in precisions.items()}
     provenance = {**manifest.provenance, "quantized": said, "quantized_from": bundle.fingerprint}
     write_manifest(out, replace(manifest, parts=parts, provenance=provenance, engines={}))
@@ -97,7 +97,7 @@ def _take_over(bundle: Bundle, out: Path, changed: set[str]) -> None:
     manifest = bundle.manifest
     replaced: set[str] = set()
     for part in changed:
-        replaced |= {manifest.parts[part].file, *manifest.parts[part].data_files}
+        replaced |= set(manifest.parts[part].files)
     shared = {file for name, part in manifest.parts.items() if name not in changed for file in part.data_files}
     engines = {engine.file for engine in manifest.engines.values()}
     for name in manifest.files:

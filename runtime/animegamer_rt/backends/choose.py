@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 DEVICES: Mapping[str, str] = MappingProxyType(
     {
-        "cpu": "onnxruntime on the CPU",
+        "cpu": "onnxruntime on the CPU, in 8-bit integers where the bundle brings them",
+        "cpu-fp32": "onnxruntime on the CPU, in float32",
         "cuda": "onnxruntime on CUDA",
         "tensorrt": "built TensorRT engines",
         "torch": "PyTorch on an NVIDIA GPU",
@@ -44,4 +45,4 @@ def open_engines(bundle: Bundle, device: str = "cpu", loaded: Loaded | None = No
         return tensorrt.open_engines(bundle)
     from . import onnxruntime
 
-    return onnxruntime.open_engines(bundle, device, loaded=loaded)
+    return onnxruntime.open_engines(bundle, device.removesuffix("-fp32"), loaded=loaded, eight_bit=device == "cpu")

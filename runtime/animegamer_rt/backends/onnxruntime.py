@@ -48,10 +48,15 @@ _TOWERS = {"text_tower": (("ids",), ("text_features",)), "image_tower": (("pictu
 
 
 def open_engines(
-    bundle: Bundle, device: str = "cpu", threads: int | None = None, loaded: Loaded | None = None
+    bundle: Bundle,
+    device: str = "cpu",
+    threads: int | None = None,
+    loaded: Loaded | None = None,
+    eight_bit: bool = False,
 ) -> Engines:
     """Loads the parts of a bundle, side by side. `threads` None is one for each core this process may use.
 
+    `eight_bit` takes the 8-bit graphs of the parts that bring one; for the CPU.
     `loaded` are parts of an earlier bundle on the same device: those with the same files are taken as they are, the
     others leave it before anything is loaded, and it then holds this bundle's.
     Raises BackendError when the device is not there (no falling back), or when a part is not what the contract says.
@@ -60,8 +65,8 @@ def open_engines(
     names |= {"vae_first": _VAE, "vae_next": _VAE}
     if "encoder" in bundle.manifest.parts:
         names["encoder"] = _ENCODER
-    paths = {part: bundle.part_path(part) for part in names}
-    hashes = {part: bundle.part_sha256(part) for part in names}
+    paths = {part: bundle.part_path(part, eight_bit) for part in names}
+    hashes = {part: bundle.part_sha256(part, eight_bit) for part in names}
     loaded = {} if loaded is None else loaded
     for other in loaded.keys() - set(hashes.values()):
         del loaded[other]
@@ -75,7 +80,8 @@ def open_engines(
         _Denoiser(parts["denoiser"]),
         _Vae(parts["vae_first"], parts["vae_next"]),
         _Encoder(parts["encoder"]) if "encoder" in parts else None,
-        f"onnxruntime {onnxruntime.__version__} on {device}, {threads or available_cores()} threads",
+        f"onnxruntime {onnxruntime.__version__} on {device}, {threads or available_cores()} threads"
+        + "".join(f", {part} in 8 bits" for part in names if paths[part] != bundle.part_path(part)),
     )
 
 

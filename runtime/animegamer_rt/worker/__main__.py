@@ -95,7 +95,7 @@ def _engines(name: str, plan: str | None, threads: int | None) -> OpenEngines:
     if name == "onnxruntime":
         from ..backends import onnxruntime
 
-        return lambda bundle: onnxruntime.open_engines(bundle, threads=threads)
+        return lambda bundle: onnxruntime.open_engines(bundle, threads=threads, eight_bit=True)
     if name in ("torch", "tensorrt"):
         from ..backends import choose
 
