@@ -110,7 +110,7 @@ def _measure(options: Bench, engines: Engines, rooms: Rooms, fresh: Mapping[str,
         meter, floor = energy.of_card(card, why_not), None
         where = f"{card.facts()['name'] if card is not None else engines.device}, {machine()}"
     print(f"{manifest.name}, plan {rooms.plan_name}, {where}")
-    print(f"a clip plays {playback:.2f} s" + (f"; the denoiser's floor here is {floor:.2f} s" if floor else ""))
+    print(f"a clip plays {playback:.2f} s" + (f"; the denoiser's float32 floor here is {floor:.2f} s" if floor else ""))
     measured = measure_turns(rooms, turns, meter)
     gpu = card.facts() if card is not None else None  # as found while it is still warm
     if options.trace is not None:
