@@ -131,7 +131,10 @@ def _measure(options: Bench, engines: Engines, rooms: Rooms, fresh: Mapping[str,
         "steps": len(rooms.plan.steps),
         "branches": branches(rooms),
         "peer": None,
-        "precision": {name: part.precision for name, part in manifest.parts.items()},
+        "precision": {
+            name: "int8" if part.int8_file and options.device == "cpu" else part.precision
+            for name, part in manifest.parts.items()
+        },
         "n": turns,
         "playback_seconds": playback,
         "denoiser_floor_seconds": floor,

@@ -36,6 +36,7 @@ from animegamer_export.pocket.score import open_scorer
 from animegamer_export.pocket.workshop import Workshop
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle import load
+from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.selftest import write_record
 from animegamer_rt.vae import Vae
@@ -108,7 +109,7 @@ def train_denoiser(shop: Workshop) -> None:
 
 
 def train_predictor(shop: Workshop) -> None:
-    """Phase two: the predictor on true shots; leaves predictor.pt."""
+    """Phase two: the predictor on true shots, then on games of its own; leaves predictor.pt."""
     if shop.at("predictor").exists():
         return
     phase, seed = shop.recipe.predictor_phase, shop.recipe.seed + 3
@@ -117,8 +118,15 @@ def train_predictor(shop: Workshop) -> None:
     turns = shop.turns(shop.stories, shop.true_shots(shot_encoder, shop.stories))
     predictor = shop.new_predictor()
     ema = training.averaged(predictor)
-    history = bundle.COMPATIBILITY.history_turns
-    losses = prediction.train_predictor(predictor, shop.prompter, turns, history, phase, ema, seed)
+    history, prompter = bundle.COMPATIBILITY.history_turns, shop.prompter
+    losses = prediction.train_predictor(predictor, prompter, turns, history, phase, ema, seed)
+    training.run("predictor", losses, phase.steps)
+    predictor = cast(Predictor, ema.module)
+    # True shots say nothing of how its own look; so it goes on over games that it has played.
+    phase, games = shop.recipe.played_phase, range(min(turns.games, shop.recipe.played_games))
+    played, _ = prediction.predict_games(predictor, prompter, turns, games, history)
+    ema = training.averaged(predictor)
+    losses = prediction.train_predictor(predictor, prompter, turns, history, phase, ema, seed + 100, played)
     training.run("predictor", losses, phase.steps)
     training.save(shop.at("predictor"), ("predictor", ema.module))
 

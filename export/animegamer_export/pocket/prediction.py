@@ -28,6 +28,8 @@ STATE_EVERY = 4  # steps: the four strengths are learned in a tenth of the time 
 FACTS_WEIGHT = 0.5
 HISTORY_NOISE = 0.15  # earlier shots are predictions at play, so they are never quite right in training either
 STRENGTH_CHOICES = 4
+PLAYED_SHARE = 0.5
+"""Of the prompts of the second part: with the predictor's own earlier shots, as at play, instead of true ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,13 @@ def train_predictor(
     phase: Phase,
     ema: AveragedModel,
     seed: int,
+    played: np.ndarray | None = None,
 ) -> Iterator[dict[str, float]]:
-    """One batch: the same turn number of several games, each prompt for its shot and at some steps for its state."""
+    """One batch: the same turn number of several games, each prompt for its shot and at some steps for its state.
+
+    played: the first games' shots as the predictor itself plays them (`predict_games`), for the second part of the
+    training, after one without.
+    """
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
     device = device_of(predictor)
@@ -79,12 +86,18 @@ def train_predictor(
     optimisers = Optimisers(nn.ModuleList([predictor, reader]), phase)
     predictor.train()
     for step in range(phase.steps):
-        # First turns alone, then one more turn of history each tenth of the phase.
-        turn = int(rng.integers(min(turns.turns, 1 + 2 * turns.turns * step // phase.steps)))
+        earlier = None
+        if played is None:
+            # First turns alone, then one more turn of history each tenth of the phase.
+            turn = int(rng.integers(min(turns.turns, 1 + 2 * turns.turns * step // phase.steps)))
+        else:
+            turn = int(rng.integers(turns.turns, size=2).max())  # the later, the more often
+            earlier = played if rng.random() < PLAYED_SHARE else None
+        known = turns.games if earlier is None else len(earlier) // turns.turns
         count = phase.batch * turns.turns // (turn + 1)  # short histories are cheap: as many tokens a step, more games
-        games = rng.choice(turns.games, count, replace=count > turns.games)
+        games = rng.choice(known, count, replace=count > known)
         rows = [int(game) * turns.turns + turn for game in games]
-        examples = [_example(prompter, turns, row, turn, history_turns, rng) for row in rows]
+        examples = [_example(prompter, turns, row, turn, history_turns, rng, earlier) for row in rows]
         batch = _collate(examples, count, device)
         with_state = step % STATE_EVERY == 0
         used = 2 * count if with_state else count
@@ -94,11 +107,11 @@ def train_predictor(
             tokens = turns.shots.shape[1]
             queries = torch.stack([hidden[i, start : start + tokens] for i, start in enumerate(batch.readouts)])
             predicted = predictor.output_resampler(queries)
-            read = reader(queries.mean(dim=1))
+            told = reader(queries.mean(dim=1))
         target = torch.from_numpy(turns.shots[rows]).to(device).float()
         losses["shot"] = F.mse_loss(predicted.float(), target)
         facts = torch.from_numpy(turns.facts[rows]).to(device)
-        losses["facts"] = F.binary_cross_entropy_with_logits(read.float(), facts)
+        losses["facts"] = F.binary_cross_entropy_with_logits(told.float(), facts)
         if with_state:
             with autocast(device):
                 slots = hidden[count:].gather(1, batch.choices.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
@@ -112,12 +125,21 @@ def train_predictor(
 
 
 def _example(
-    prompter: Prompter, turns: Turns, row: int, turn: int, history_turns: int, rng: np.random.Generator
+    prompter: Prompter,
+    turns: Turns,
+    row: int,
+    turn: int,
+    history_turns: int,
+    rng: np.random.Generator,
+    played: np.ndarray | None,
 ) -> tuple[Prompt, list[int], tuple[int, int, int, int]]:
-    """The prompt of a turn, the state's answer as tokens, and its strengths."""
+    """The prompt of a turn over played earlier shots, or true ones with noise, the state's answer, its strengths."""
     past = []
     for earlier in range(row - min(turn, history_turns), row):
-        shot = turns.shots[earlier] + HISTORY_NOISE * rng.standard_normal(turns.shots[earlier].shape)
+        if played is None:
+            shot = turns.shots[earlier] + HISTORY_NOISE * rng.standard_normal(turns.shots[earlier].shape)
+        else:
+            shot = played[earlier]
         past.append(PastTurn(turns.instructions[earlier], GameState(*turns.states[earlier]), shot.astype(np.float16)))
     answer: list[int] = []
     for choice, fixed in zip(turns.states[row], [*prompter.between_slots, ()], strict=True):

@@ -69,6 +69,8 @@ class Recipe:
     decoder_phase: Phase
     denoiser_phase: Phase
     predictor_phase: Phase
+    played_phase: Phase  # of the predictor too, on histories that it has played itself
+    played_games: int
     adapt_phase: Phase
 
     @property
@@ -119,6 +121,8 @@ FULL = Recipe(
     decoder_phase=Phase(steps=2050, batch=2, learning_rate=7e-4, final_share=0.1),
     denoiser_phase=Phase(steps=5200, batch=8, learning_rate=1e-3, matrix_learning_rate=1e-2),
     predictor_phase=Phase(steps=4000, batch=2, learning_rate=4e-3, matrix_learning_rate=5e-3),
+    played_phase=Phase(steps=2200, batch=2, learning_rate=2e-3, matrix_learning_rate=3e-3),
+    played_games=240,
     adapt_phase=Phase(steps=1700, batch=4, learning_rate=5e-4, matrix_learning_rate=4e-3),
 )
 
@@ -147,6 +151,8 @@ SHORT = Recipe(
     decoder_phase=Phase(steps=3, batch=1, learning_rate=1e-3),
     denoiser_phase=Phase(steps=4, batch=2, learning_rate=1e-3, matrix_learning_rate=1e-2),
     predictor_phase=Phase(steps=4, batch=2, learning_rate=1e-3, matrix_learning_rate=1e-2),
+    played_phase=Phase(steps=2, batch=2, learning_rate=1e-3, matrix_learning_rate=1e-2),
+    played_games=2,
     adapt_phase=Phase(steps=3, batch=2, learning_rate=3e-4, matrix_learning_rate=3e-3),
 )
 
