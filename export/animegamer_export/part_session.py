@@ -24,6 +24,9 @@ SMALL_LATENT = (8, 12)
 """Height and width of the largest latent that the vae is given: every weight is used at any size. At 60 x 90 in float32
 the caches alone are 5.2 GiB, and a value in front of the last stage is 3 GiB, of which several are alive at once."""
 
+_ROWS_AND_COLUMNS = {4: [2, 3], 5: [2, 4]}
+"""Where its shapes have them, by length: [frames, C, rows, columns], [frames, C, latent rows, 1 to 8, columns]."""
+
 
 class PartSession:
     """A part that computes what its graph says, on the CPU: no weight is folded, packed or held twice."""
@@ -77,7 +80,7 @@ def latent_size(height: int, width: int) -> tuple[int, int]:
 
 
 def small_picture(graph: ir.Graph) -> None:
-    """The vae's graph for a latent of `latent_size`: only its inputs and the last few nodes know how large it is."""
+    """The vae's graph for a latent of `latent_size`: its inputs, shapes and the last few nodes know how large it is."""
     sized = [value for value in graph.inputs if value.name == "latent" or (value.name or "").startswith("cache_")]
     old = np.array(_lengths(sized[0])[-2:])
     new = np.array(latent_size(*old.tolist()))
@@ -89,10 +92,13 @@ def small_picture(graph: ir.Graph) -> None:
         for index, value in enumerate(node.inputs):
             if value is None or value.const_value is None:
                 continue
-            if (node.op_type, index) == ("Expand", 1):
-                # The opacity's [frames, 1, height, width].
-                shape = value.const_value.numpy()
-                _replace(graph, node, index, np.concatenate([shape[:2], shape[2:] * new // old]))
+            if node.op_type in ("Expand", "Reshape") and index == 1:
+                shape = value.const_value.numpy().copy()
+                at = _ROWS_AND_COLUMNS.get(len(shape))
+                # Shapes of one row or one pixel are of something else.
+                if at is not None and min(shape[at]) > 1:
+                    shape[at] = shape[at] * new // old
+                    _replace(graph, node, index, shape)
             elif node.op_type == "Where":
                 # The picture's rows, from the top or from the bottom.
                 rows = value.const_value.numpy()

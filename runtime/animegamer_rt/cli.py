@@ -63,7 +63,7 @@ def _ready_streams() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if hasattr(stream, "reconfigure") and not stream.closed:
             stream.reconfigure(errors="replace")
 
 

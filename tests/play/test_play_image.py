@@ -32,7 +32,7 @@ def play(bundle: Path, out: Path, *options: str) -> tuple[int, dict[str, Any]]:
     (out.parent / "story.txt").write_text(LINES)
     common = ["--bundle", str(bundle), "--seed", "7", "--instructions", str(out.parent / "story.txt")]
     code = main(["play", *common, "--out", str(out), *options])
-    return code, json.loads((out / "game.json").read_text()) if out.exists() else {}
+    return code, json.loads((out / "game.json").read_text()) if (out / "game.json").exists() else {}
 
 
 def hashes(game: dict[str, Any]) -> list[str]:
@@ -96,6 +96,6 @@ def test_device_that_is_not_there_is_refused(
     bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
-    code, _ = play(bundle, tmp_path / "out", "--device", "cuda")
-    assert code == 2
+    code, game = play(bundle, tmp_path / "out", "--device", "cuda")
+    assert code == 2 and not game
     assert "no CUDAExecutionProvider" in capsys.readouterr().err
