@@ -9,9 +9,11 @@ from __future__ import annotations
 import functools
 import io
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -170,6 +172,28 @@ class FakeDenoiser:
         self.motion_scopes.append(motion_scope)
         self.steps.clear()
         return FakeDenoising((latent + np.tanh(shot.sum())).astype(np.float32), self.steps, self.fail_at)
+
+
+class HeldDenoiser(FakeDenoiser):
+    """Says that it has `reached` the step `held_at` (from 0), and stays there until it is let go."""
+
+    def __init__(self, held_at: int, patience_s: float) -> None:
+        super().__init__()
+        self.held_at, self.patience_s = held_at, patience_s
+        self.reached, self.let_go = threading.Event(), threading.Event()
+
+    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> FakeDenoising:
+        turn = super().begin(latent, shot, motion_scope)
+        step = turn.step
+
+        def held(*arguments: Any) -> None:
+            if len(self.steps) == self.held_at:
+                self.reached.set()
+                assert self.let_go.wait(self.patience_s)
+            step(*arguments)
+
+        turn.step = held  # type: ignore[method-assign]
+        return turn
 
 
 class FakeVae:

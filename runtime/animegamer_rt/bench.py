@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from . import energy, nvml
-from .backends.choose import open_engines
+from .backends.choose import IN_EIGHT_BITS, open_engines
 from .backends.contract import Engines
 from .bundle import Bundle, open_bundle
 from .chart import read_records, write_chart
@@ -132,7 +132,7 @@ def _measure(options: Bench, engines: Engines, rooms: Rooms, fresh: Mapping[str,
         "branches": branches(rooms),
         "peer": None,
         "precision": {
-            name: "int8" if part.int8_file and options.device == "cpu" else part.precision
+            name: "int8" if part.int8_file and options.device in IN_EIGHT_BITS else part.precision
             for name, part in manifest.parts.items()
         },
         "n": turns,

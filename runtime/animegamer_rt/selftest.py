@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .backends.choose import open_engines
+from .backends.choose import IN_EIGHT_BITS, open_engines
 from .backends.contract import Engines
 from .bundle import Bundle, open_bundle
 from .clip import write_file
@@ -180,7 +180,7 @@ def _run(bundle: Bundle, device: str, report: dict[str, Any]) -> bool:
 
 
 def _allowed(bundle: Bundle, device: str, output: str) -> float:
-    eight_bit = device == "cpu" and bundle.manifest.parts[output.partition(".")[0]].int8_file
+    eight_bit = device in IN_EIGHT_BITS and bundle.manifest.parts[output.partition(".")[0]].int8_file
     return EIGHT_BIT_ALLOWED if eight_bit else ALLOWED[device]
 
 

@@ -310,27 +310,6 @@ def test_what_it_cannot_open_it_says_in_one_line(bundle: Bundle, tmp_path: Path,
     assert line.startswith("animegamer_rt.worker: ERROR: ") and said in line
 
 
-class Stoppable(fakes.FakeDenoiser):
-    """Holds the second step until it is let go."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reached, self.let_go = threading.Event(), threading.Event()
-
-    def begin(self, latent: Any, shot: Any, motion_scope: float) -> fakes.FakeDenoising:
-        turn = super().begin(latent, shot, motion_scope)
-        step = turn.step
-
-        def held(*arguments: Any) -> None:
-            if len(self.steps) == 1:
-                self.reached.set()
-                assert self.let_go.wait(PATIENCE_S)
-            step(*arguments)
-
-        turn.step = held  # type: ignore[method-assign]
-        return turn
-
-
 @contextlib.contextmanager
 def in_a_thread(bundle: Bundle, denoiser: fakes.FakeDenoiser) -> Iterator[Front]:
     """The worker's loop in this process, so that a test can hold it at a certain step."""
@@ -349,7 +328,7 @@ def in_a_thread(bundle: Bundle, denoiser: fakes.FakeDenoiser) -> Iterator[Front]
             assert not thread.is_alive()
 
 
-def told_in_the_second_step(bundle: Bundle, denoiser: Stoppable, message: Message) -> list[Message]:
+def told_in_the_second_step(bundle: Bundle, denoiser: fakes.HeldDenoiser, message: Message) -> list[Message]:
     """What a turn says when the worker gets a message in the middle of its second step."""
     with in_a_thread(bundle, denoiser) as front:
         front.send(turn_job(TEXTS[0]))
@@ -361,7 +340,7 @@ def told_in_the_second_step(bundle: Bundle, denoiser: Stoppable, message: Messag
 
 @pytest.mark.parametrize("wish", [{"id": "j"}, {"session": "s", "turn": 1}])
 def test_no_step_is_begun_after_a_cancel(bundle: Bundle, wish: dict[str, Any]) -> None:
-    denoiser = Stoppable()
+    denoiser = fakes.HeldDenoiser(1, PATIENCE_S)
     messages = told_in_the_second_step(bundle, denoiser, Message("cancel", **wish))
     assert [message.type for message in messages] == ["state", "progress", "failed"]
     assert messages[-1].fields["code"] == "cancelled"
@@ -370,7 +349,7 @@ def test_no_step_is_begun_after_a_cancel(bundle: Bundle, wish: dict[str, Any]) -
 
 @pytest.mark.parametrize("wish", [{"id": "another"}, {"session": "s", "turn": 2}, {"session": "t", "turn": 1}])
 def test_a_cancel_of_something_else_stops_nothing(bundle: Bundle, wish: dict[str, Any]) -> None:
-    messages = told_in_the_second_step(bundle, Stoppable(), Message("cancel", **wish))
+    messages = told_in_the_second_step(bundle, fakes.HeldDenoiser(1, PATIENCE_S), Message("cancel", **wish))
     assert messages[-1].type == "finished"
 
 

@@ -53,31 +53,10 @@ class Predictor(fakes.FakePredictor):
         return super().prefill(tokens, past)
 
 
-class Denoiser(fakes.FakeDenoiser):
-    """Holds the last step of its first turn until it is let go."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reached, self.let_go = threading.Event(), threading.Event()
-
-    def begin(self, latent: Any, shot: Any, motion_scope: float) -> fakes.FakeDenoising:
-        turn = super().begin(latent, shot, motion_scope)
-        step = turn.step
-
-        def held(*arguments: Any) -> None:
-            if len(self.steps) == 2:
-                self.reached.set()
-                assert self.let_go.wait(PATIENCE_S)
-            step(*arguments)
-
-        turn.step = held  # type: ignore[method-assign]
-        return turn
-
-
 class Play:
     """A worker in a thread of this process, its parts, and the front's end of its socket."""
 
-    def __init__(self, socket: zmq.Socket[bytes], predictor: Predictor, denoiser: Denoiser) -> None:
+    def __init__(self, socket: zmq.Socket[bytes], predictor: Predictor, denoiser: fakes.HeldDenoiser) -> None:
         self.socket, self.predictor, self.denoiser = socket, predictor, denoiser
 
     def send(self, *messages: Message) -> None:
@@ -100,7 +79,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 @contextlib.contextmanager
 def playing(bundle: Bundle, *, overlaps: bool, fails_ahead: bool = False) -> Iterator[Play]:
-    predictor, denoiser = Predictor(fails_ahead), Denoiser()
+    predictor, denoiser = Predictor(fails_ahead), fakes.HeldDenoiser(2, PATIENCE_S)
     engines = replace(fakes.fake_engines(predictor=predictor, denoiser=denoiser), overlaps=overlaps)
     with zmq.Context() as context, context.socket(zmq.DEALER) as ours, context.socket(zmq.DEALER) as theirs:
         ours.bind("inproc://worker")

@@ -24,6 +24,9 @@ DEVICES: Mapping[str, str] = MappingProxyType(
 )
 TORCH: Mapping[str, str] = MappingProxyType({"torch": "cuda", "torch-cpu": "cpu"})
 
+IN_EIGHT_BITS = ("cpu",)
+"""Devices on which a part is played by its `int8_file`, if it has one."""
+
 
 def open_engines(bundle: Bundle, device: str = "cpu", loaded: Loaded | None = None) -> Engines:
     """The engines of one of DEVICES. Raises BackendError when library, device or memory is not there.
@@ -45,4 +48,6 @@ def open_engines(bundle: Bundle, device: str = "cpu", loaded: Loaded | None = No
         return tensorrt.open_engines(bundle)
     from . import onnxruntime
 
-    return onnxruntime.open_engines(bundle, device.removesuffix("-fp32"), loaded=loaded, eight_bit=device == "cpu")
+    return onnxruntime.open_engines(
+        bundle, device.removesuffix("-fp32"), loaded=loaded, eight_bit=device in IN_EIGHT_BITS
+    )
