@@ -1,13 +1,14 @@
 """Compares a bundle's parts with the networks in torch, on the weights that the bundle was made from, float32.
 
 Each part is given the same inputs on both sides, drawn from a fixed seed: torch first, a block at a time (`large.run`),
-then the part in a session of bounded memory (`part_session`). It does not know precisions.
+then the part in a session of bounded memory (`part_session`). A part whose weights are quantised is compared a second
+time, with torch on weights rounded in the same way: what is left is the part's own mistakes.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,13 @@ from torch import Tensor
 
 from animegamer_export.command.source import Source, from_checkpoints, from_seed
 from animegamer_export.denoiser import INPUTS, OUTPUTS, example_step
-from animegamer_export.large.parts import whole_encoder
+from animegamer_export.large.parts import Weights, denoiser_parameter, predictor_parameter, whole_encoder
 from animegamer_export.large.run import Say, streamed
 from animegamer_export.part_session import PartSession, latent_size
 from animegamer_export.peak_memory import peak_mib
 from animegamer_export.predictor import OUTPUTS as PREDICTOR_OUTPUTS
 from animegamer_export.predictor import feeds, no_past
+from animegamer_export.quantize.again import rounded_again
 from animegamer_export.quantize.blocks import relative_error
 from animegamer_export.quantize.bundle import part_names
 from animegamer_export.quantize.turns import instructions
@@ -42,8 +44,10 @@ from animegamer_rt.state import GameState
 
 SEED = 11
 ALLOWED: Mapping[str, float] = {"fp32": 1e-3, "fp16": 2e-2, "bf16": 1e-1}
-"""Largest relative error of an output by how weights are stored; of a quantised part the figures are only told. fp32:
-another order of operations over all layers. 16 bits: the rounding of weights, 5e-4 and 4e-3 each, over all layers."""
+"""Largest relative error of an output by how weights are stored. fp32: another order of operations over all layers. 16
+bits: the rounding of weights, 5e-4 and 4e-3 each, over all layers. What quantised weights cost is only told."""
+ROUNDED = "rounded_"
+"""Before the names of errors against torch on weights rounded as the part's are; of them ALLOWED is fp32's."""
 PSNR_AT_LEAST_DB = 30.0
 
 Array = npt.NDArray[Any]
@@ -70,6 +74,14 @@ class _Compared:
     bundle: Bundle
     source: Source
     say: Say
+
+    def weights(self, part: str, parameter: Callable[[str], tuple[str, object]]) -> dict[str, Weights]:
+        """What torch is to compute with, by what its errors' names begin with: the source's own, and rounded ones."""
+        source = self.source.weights[part]
+        again = rounded_again(
+            source, self.bundle.part_path(part), self.bundle.manifest.parts[part].precision, parameter
+        )
+        return {"": source} if again is None else {"": source, ROUNDED: again}
 
     def open(self, part: str) -> PartSession:
         """The part in onnxruntime, once torch has let go of its own."""
@@ -101,8 +113,8 @@ def wrong(figures: Mapping[str, Figures]) -> list[str]:
     """What is further off than storing the weights so can explain."""
     found = []
     for part, figure in figures.items():
-        allowed = ALLOWED.get(figure["precision"])
         for name, value in figure.items():
+            allowed = ALLOWED.get("fp32" if name.startswith(ROUNDED) else figure["precision"])
             if allowed is not None and name.endswith("relative_error") and not value <= allowed:
                 found.append(f"{part}: {name.replace('_', ' ')} {value}, not {allowed} at most")
             if allowed is not None and name.endswith("psnr_db") and not value >= PSNR_AT_LEAST_DB:
@@ -123,8 +135,10 @@ def _predictor(compared: _Compared) -> Figures:
     strengths = list(prompter.strength_ids)
     texts = [np.array([random.choice(strengths), *fixed], np.int64) for fixed in prompter.between_slots]
     runs = [*prompt.runs, *(Tokens.text(ids, size.shot_width) for ids in texts)]
-    model = streamed(lambda: Predictor(source.sizes.predictor), source.weights["predictor"], say=compared.say)
-    true_shot, true = _read_in_one(model, runs, len(prompt.runs))
+    true = {}
+    for kind, weights in compared.weights("predictor", predictor_parameter).items():
+        model = streamed(lambda: Predictor(source.sizes.predictor), weights, say=compared.say)
+        true[kind] = _read_in_one(model, runs, len(prompt.runs))
     past, answers = no_past(model), []
     del model
     part = compared.open("predictor")
@@ -135,9 +149,12 @@ def _predictor(compared: _Compared) -> Figures:
         past = torch.from_numpy(keys), torch.from_numpy(values)
     turn = len(prompt.runs) - 1
     tried = np.concatenate([logits for _, logits in answers[turn:]])
-    same = tried[:, strengths].argmax(1) == true[:, strengths].argmax(1)
-    figures = _errors("shot", answers[turn][0], true_shot) | _errors("logits", tried, true)
-    return figures | {"strengths_equal_of_4": int(same.sum())}
+    figures: Figures = {}
+    for kind, (shot, logits) in true.items():
+        same = tried[:, strengths].argmax(1) == logits[:, strengths].argmax(1)
+        figures |= _errors(f"{kind}shot", answers[turn][0], shot) | _errors(f"{kind}logits", tried, logits)
+        figures[f"{kind}strengths_equal_of_4"] = int(same.sum())
+    return figures
 
 
 def _read_in_one(model: Predictor, runs: Sequence[Tokens], prompts: int) -> tuple[Array, Array]:
@@ -162,15 +179,20 @@ def _read_in_one(model: Predictor, runs: Sequence[Tokens], prompts: int) -> tupl
 
 def _denoiser(compared: _Compared) -> Figures:
     """One step of a pair: the network twice, guidance and solver."""
-    sizes, weights = compared.source.sizes, compared.source.weights["denoiser"]
-    denoiser = streamed(lambda: Denoiser(sizes.denoiser), weights, "denoiser.", compared.say)
-    unconditional = whole_encoder(sizes.encoder, weights).unconditional()
-    step = example_step(denoiser, [0, 1], 0.0, SEED)
-    true = [value.numpy() for value in DenoiserStep(denoiser, unconditional)(*step)]
+    sizes, true = compared.source.sizes, {}
+    unconditional = whole_encoder(sizes.encoder, compared.source.weights["denoiser"]).unconditional()
+    for kind, weights in compared.weights("denoiser", denoiser_parameter).items():
+        denoiser = streamed(lambda: Denoiser(sizes.denoiser), weights, "denoiser.", compared.say)
+        constant = unconditional.half().float() if kind == ROUNDED else unconditional
+        step = example_step(denoiser, [0, 1], 0.0, SEED)
+        true[kind] = [value.numpy() for value in DenoiserStep(denoiser, constant)(*step)]
     del denoiser
     feeds = {name: value.numpy() for name, value in zip(INPUTS, step, strict=True)}
     tried = compared.open("denoiser").run(OUTPUTS, feeds)
-    return _errors("x0", tried[1], true[1]) | _errors("latent", tried[0], true[0])
+    figures: Figures = {}
+    for kind, (latent, x0, *_) in true.items():
+        figures |= _errors(f"{kind}x0", tried[1], x0) | _errors(f"{kind}latent", tried[0], latent)
+    return figures
 
 
 def _vae(compared: _Compared) -> Figures:

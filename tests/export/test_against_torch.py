@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from watching import FP16, Watching
 
 from animegamer_export import part_session
 from animegamer_export.against_torch import compare_with_torch, source_of, wrong
 from animegamer_export.command.sizes import TINY
-from animegamer_export.command.source import RandomWeights, from_seed
+from animegamer_export.command.source import RandomWeights, Source, from_seed
+from animegamer_export.command.steps import Request, export
 from animegamer_export.large.run import streamed
 from animegamer_export.verify import DIFFERS, main
 from animegamer_rt.bundle import Bundle, find, open_bundle, write_manifest
@@ -33,6 +35,26 @@ def test_exported_parts_are_what_torch_computes(whole: Bundle, tmp_path: Path) -
     errors = [value for part in parts.values() for name, value in part.items() if name.endswith("relative_error")]
     assert len(errors) == 5 and all(1e-5 < error < 5e-3 for error in errors)
     assert parts["vae"]["frames_psnr_db"] > 50 and parts["vae"]["frames_max_error"] <= 2
+
+
+def test_a_quantised_part_is_also_held_to_torch_on_the_same_rounded_weights(tmp_path: Path, source: Source) -> None:
+    precision = {**FP16, "predictor": "nf4", "denoiser": "int8-qdq"}
+    bundle = export(source, Request(precision, tmp_path / "b"), Watching())
+    assert bundle is not None
+    figures = compare_with_torch(bundle, source, ["predictor", "denoiser"])
+    assert wrong(figures) == []
+    for part, name, least in (("predictor", "shot", 0.02), ("predictor", "logits", 0.02), ("denoiser", "x0", 1e-3)):
+        # What rounding costs is told; what the part itself adds to it is next to nothing.
+        assert figures[part][f"{name}_relative_error"] > least
+        assert figures[part][f"rounded_{name}_relative_error"] < 1e-4
+    assert figures["predictor"]["rounded_strengths_equal_of_4"] == 4
+    others = wrong(compare_with_torch(bundle, from_seed(1, "tiny"), ["predictor", "denoiser"]))
+    assert [line.rpartition(" relative")[0] for line in others] == [
+        "predictor: rounded shot",
+        "predictor: rounded logits",
+        "denoiser: rounded x0",
+        "denoiser: rounded latent",
+    ]
 
 
 def test_the_vae_of_a_large_picture_is_compared_on_a_small_one(whole: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ def predictor_part(size: PredictorSize, weights: Weights) -> LargePart:
     graph = predictor_graph(stand_in(lambda: Predictor(size)))
 
     def value(name: str) -> Tensor:
-        return weights.merged(name.removeprefix("predictor."), torch.float32)
+        return weights.merged(predictor_parameter(name)[0], torch.float32)
 
     return LargePart([graph], predictor_room.WEIGHTS, value)
 
@@ -72,16 +72,26 @@ def denoiser_part(
         if name == "unconditional":
             with torch.no_grad():
                 return whole_encoder(encoder_size, weights).unconditional()[None]
-        split = re.fullmatch(r"blocks\.(\d+)\.(weight|biase)s\.(\d)", name)
-        if split is not None:
-            block, kind, which = split[1], split[2].removesuffix("e"), int(split[3])
-            qkv = weights.merged(f"denoiser.blocks.{block}.attention.qkv.{kind}", torch.float32)
-            rows: Tensor = qkv.split(size.hidden)[which]
-            return rows
-        name = re.sub(r"^blocks\.(\d+)\.block\.", r"blocks.\1.", name)
-        return weights.merged("denoiser." + name.removeprefix("denoiser."), torch.float32)
+        whole, which = denoiser_parameter(name)
+        made = weights.merged(whole, torch.float32)
+        rows: Tensor = made if which is None else made.split(size.hidden)[which]
+        return rows
 
     return LargePart([graph], denoiser_room.WEIGHTS, value, ("positions",))
+
+
+def predictor_parameter(name: str) -> tuple[str, None]:
+    """The parameter that a weight of the predictor's graph is, by its name there."""
+    return name.removeprefix("predictor."), None
+
+
+def denoiser_parameter(name: str) -> tuple[str, int | None]:
+    """The same of the denoiser's; its queries, keys and values (0, 1, 2) are thirds of one parameter."""
+    split = re.fullmatch(r"blocks\.(\d+)\.(weight|biase)s\.(\d)", name)
+    if split is not None:
+        return f"denoiser.blocks.{split[1]}.attention.qkv.{split[2].removesuffix('e')}", int(split[3])
+    name = re.sub(r"^blocks\.(\d+)\.block\.", r"blocks.\1.", name)
+    return "denoiser." + name.removeprefix("denoiser."), None
 
 
 def vae_part(size: VaeSize, weights: Weights, latent_height: int, latent_width: int) -> LargePart:
