@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import predict  # type: ignore[import-not-found]
 
@@ -36,6 +37,32 @@ COLUMNS = (
     "first prompt",
     "fidelity against exact",
     "commit, date",
+)
+
+SHARE, OF_GAME = "share of held-out first turns", "share of later turns where it is not said again"
+QUALITY: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
+    (f"characters, {SHARE}", ("instruction", "characters"), 0.95),
+    ("clothes", ("instruction", "outfits"), None),
+    ("place", ("instruction", "place"), 0.95),
+    ("day or night", ("instruction", "day_or_night"), 0.95),
+    ("motion", ("instruction", "motion"), 0.85),
+    ("all four state values, share of all turns", ("states", "all_four"), 0.98),
+    ("motion within one level of the asked", ("motion", "within_one_level"), 0.85),
+    ("motion at the asked level (ACC-F)", ("motion", "acc_f"), None),
+    ("mean error of the level (MAE-F)", ("motion", "mae_f_levels"), None),
+    ("motion of levels 1 to 5, px a frame", ("motion", "amount_px_per_frame_by_level"), None),
+    ("level 5 over level 1", ("motion", "amount_ratio_5_to_1"), 2.5),
+    (f"place kept, {OF_GAME}", ("game", "place_kept"), 0.9),
+    ("day or night kept", ("game", "day_or_night_kept"), None),
+    ("characters kept", ("game", "characters_kept"), None),
+    ("clothes kept", ("game", "outfit_kept"), None),
+    ("position kept", ("game", "position_kept"), None),
+    ("instruction followed, turns 1 to 5 of a game", ("game", "instruction_mean_by_turn"), None),
+)
+"""What README says of a bundle: the figure's words, where a plan's quality holds it, and the goal it is held to."""
+VAE_QUALITY: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
+    ("vae, PSNR of held-out clips, dB", ("psnr_db",), 25.0),
+    ("vae, the fastest level alone, dB", ("psnr_db_by_level", "5"), 23.0),
 )
 
 WIRE_COLUMNS = ("figure", "bundle, engines", "median", "p95", "n", "goal")
@@ -67,7 +94,7 @@ def row(record: Record) -> list[str]:
         *stages,
         f"{memory:.0f} MiB" if memory is not None else "not measured",
         f"{record['first_prompt_seconds']:.1f} s",
-        figures(record["fidelity"]) or "not measured",
+        fidelity(record),
         f"`{record['commit']}`, {record['date'][:10]}",
     ]
 
@@ -86,36 +113,41 @@ def wire_table(records: Sequence[Record]) -> str:
     return "\n".join([*parts, WIRE_PLOT]) if parts else "Nothing was measured yet.\n"
 
 
-def quality_table(quality: Mapping[str, object]) -> str:
-    """A bundle's measured quality as Markdown, a row a group of figures."""
-    if not quality:
+def quality_table(quality: Mapping[str, Any]) -> str:
+    """A bundle's measured quality as Markdown: a row a figure, a column a plan, the goals beside them."""
+    plans = [name for name in quality if name != "vae"]
+    if not plans:
         return "Nothing was measured yet.\n"
-    return "\n".join([_line(["what", "measured"]), _line(["---"] * 2), *map(_line, quality_rows(quality))])
+    lines = [_line(["what", *plans, "goal"]), _line(["---"] * (len(plans) + 2))]
+    for what, keys, goal in VAE_QUALITY:
+        lines.append(_line([what, *[_measured(quality["vae"], keys, goal)] * len(plans), _goal(goal)]))
+    for what, keys, goal in QUALITY:
+        lines.append(_line([what, *[_measured(quality[plan], keys, goal) for plan in plans], _goal(goal)]))
+    judged = quality[plans[0]]
+    turns, games = judged["held_out_single_turns"], f"{judged['games']} games of {judged['turns_per_game']}"
+    return "\n".join([*lines, "", f"Counted on {turns} first turns and {games}."])
 
 
-def quality_rows(quality: Mapping[str, object], above: str = "", deeper: int = 1) -> list[list[str]]:
-    """A row for the figures of each group, and of the groups inside it; what stands alone comes first."""
-    alone = {name: value for name, value in quality.items() if not isinstance(value, Mapping)}
-    rows = [[above or "measured on", figures(alone)]] if alone else []
-    for name, group in quality.items():
-        if isinstance(group, Mapping):
-            label = f"{above}: {name}" if above else name
-            rows += quality_rows(group, label, deeper - 1) if deeper else [[label.replace("_", " "), figures(group)]]
-    return rows
+def fidelity(record: Record) -> str:
+    """How near a plan's pictures are to those of `exact`, in words."""
+    found = record["fidelity"]
+    if not found:
+        return "the measure" if record["plan"] == "exact" else "not measured"
+    return f"SSIM {found['ssim']:.3f}, {found['psnr_db']:.1f} dB"
 
 
-def figures(group: Mapping[str, object]) -> str:
-    """Names and numbers in one line; groups inside are named before their own."""
-    parts = []
-    for name, value in group.items():
-        label = name.replace("_", " ")
-        if isinstance(value, Mapping):
-            parts.append(f"{label}: {figures(value)}")
-        elif isinstance(value, (list, tuple)):
-            parts.append(f"{label} {' / '.join(_number(item) for item in value)}")
-        elif value is not None:
-            parts.append(f"{label} {_number(value)}")
-    return ", ".join(parts)
+def _measured(group: Mapping[str, Any], keys: Sequence[str], goal: float | None) -> str:
+    value: Any = group
+    for key in keys:
+        value = value[key]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    shown = " / ".join(_number(item) for item in (value if isinstance(value, list) else [value]))
+    return shown + MISSED * (goal is not None and value < goal)
+
+
+def _goal(goal: float | None) -> str:
+    return "" if goal is None else f"at least {_number(goal)}"
 
 
 def renewed(text: str, mark: str, content: str) -> str:
@@ -150,8 +182,8 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _number(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _number(value: float | None) -> str:
+    return "nothing to count" if value is None else f"{value:.3g}"
 
 
 def _line(cells: Sequence[str]) -> str:
