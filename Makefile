@@ -9,7 +9,7 @@ SETUP_FILES := pyproject.toml constraints.txt
 .PHONY: help setup play test check format bench plot picture dist pocket kernels clean
 
 help:
-	@sed -n 's/^\([a-z]*\):.*## /\1:/p' $(MAKEFILE_LIST) | awk -F: '{printf "  make %-7s %s\n", $$1, $$2}'
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "error: Python 3.10 or newer is needed; run: make PYTHON=python3.12 ...")'
@@ -64,5 +64,5 @@ kernels:  ## the CUDA kernels' library into build/kernels (docs/KERNELS.md); wit
 	cmake -S . -B build/kernels $(ARGS)
 	cmake --build build/kernels --parallel 2
 
-clean:  ## remove what the commands above made, but not the bundle or your games
+clean:  ## remove the environment, builds and caches; the bundle, pocket-work, records and your games stay
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache

@@ -43,8 +43,8 @@ class Rule:
 RULES = (
     Rule(
         ("torch", "torchvision", "safetensors.torch"),
-        "torch lives under models/, backends/torch, export and the kernels' reference",
-        but=(f"{RT}.models", f"{RT}.backends.torch", "animegamer_export", "animegamer_kernels.reference"),
+        "torch lives under models/, backends/torch and export",
+        but=(f"{RT}.models", f"{RT}.backends.torch", "animegamer_export"),
     ),
     Rule(
         (f"{RT}.models",),

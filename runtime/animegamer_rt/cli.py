@@ -297,7 +297,7 @@ def _run_added(point: EntryPoint, arguments: list[str]) -> int:
         raise ConfigError(
             f"the command {point.name!r} lacks a library",
             found=str(error),
-            do="run: pip install 'animegamer-rt[export]' (in a checkout: make setup)",
+            do="run in the checkout: make setup, or pip install '.[export]'",
         ) from error
     code: int = command(arguments)
     return code

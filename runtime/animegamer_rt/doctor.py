@@ -22,7 +22,7 @@ from rich.table import Table
 from animegamer_kernels.library import find_library, open_library
 
 from . import cards
-from .backends.tensorrt.identity import NEEDED_PARTS, RTX_ARCHES, choose, library_for
+from .backends.tensorrt.identity import NEEDED_PARTS, RTX, RTX_ARCHES, choose, library_for
 from .bundle import Bundle, open_bundle
 from .errors import AnimeGamerError, BundleError
 from .info import size_words
@@ -31,8 +31,9 @@ CANNOT_PLAY = 1
 OLDEST_PYTHON = (3, 10)
 SPARE_BYTES = 10**9
 """Less free space than this is worth a word."""
-INSTALL_GPU = "run, in an environment of its own: pip install 'animegamer-rt[gpu]'"
-INSTALL_TENSORRT = "run: pip install 'animegamer-rt[tensorrt]'"
+INSTALL_GPU = (
+    "run, in an environment of its own: pip uninstall --yes onnxruntime && pip install 'onnxruntime-gpu[cuda,cudnn]'"
+)
 _QUERY = ("name", "memory.total", "memory.free", "driver_version", "compute_cap")
 
 State = Literal["ok", "without", "broken"]
@@ -138,7 +139,7 @@ def _library(what: str, look: Callable[[], Finding]) -> Finding:
     try:
         return look()
     except (ImportError, OSError) as error:
-        return Finding(what, "broken", str(error), "run: pip install --force-reinstall animegamer-rt")
+        return Finding(what, "broken", str(error), "install it again; in the checkout: pip install --force-reinstall .")
 
 
 def _onnxruntime(gpu_here: bool) -> Finding:
@@ -155,7 +156,9 @@ def _tensorrt(found: Sequence[Gpu]) -> Finding:
     versions = {name: _version(name) for name in (library, "cuda")}
     absent = [name for name, version in versions.items() if version is None]
     if absent:
-        return Finding("tensorrt", "without", f"no {' and no '.join(absent)}", INSTALL_TENSORRT if found else "")
+        install = "tensorrt-rtx-cu13" if library == RTX else "tensorrt"
+        do = f"run: pip install {install} cuda-python" if found else ""
+        return Finding("tensorrt", "without", f"no {' and no '.join(absent)}", do)
     runs = "" if found else ": builds engines, runs none"
     return Finding("tensorrt", "ok", f"{library} {versions[library]}{runs}")
 

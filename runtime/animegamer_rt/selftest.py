@@ -80,8 +80,8 @@ def selftest(bundle_name: str, device: str, out: Path, record: bool = False) -> 
     """
     bundle = open_bundle(bundle_name)
     if record:
-        if device != "cpu":
-            raise ConfigError("answers are recorded on the CPU", found=device, expected="--device cpu")
+        if device not in ("cpu", RECORDED_ON):
+            raise ConfigError("answers are recorded in float32", found=device, expected=f"--device {RECORDED_ON}")
         path = write_record(bundle)
         print(f"recorded: {path}, {path.stat().st_size / 1024:.0f} KiB")
         return 0

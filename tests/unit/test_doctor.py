@@ -128,7 +128,7 @@ def test_a_card_is_described_and_its_missing_provider_and_engines_are(
     put_card(tmp_path, monkeypatch)
     monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
     assert found(bundle, "gpu").found == "NVIDIA GeForce RTX 4070 (sm89), 10.7 of 12.0 GiB free, driver 580.65"
-    assert "pip install 'animegamer-rt[gpu]'" in found(bundle, "onnxruntime").do
+    assert "pip install 'onnxruntime-gpu[cuda,cudnn]'" in found(bundle, "onnxruntime").do
     engines = found(bundle, "engines")
     assert engines.state == "without" and "no engine of predictor for sm89" in engines.found
     assert engines.do == f"run: animegamer-rt export tensorrt --bundle {bundle.folder} --gpu sm89"

@@ -253,7 +253,7 @@ def degraded(supervisor: Supervisor) -> ProtocolError:
 def _ended(code: str) -> ProtocolError:
     what, do = {
         "cancelled": ("the turn was cancelled", None),
-        "deadline": ("the turn did not finish in time", "send it again with a longer deadline_s"),
+        "deadline": ("the turn did not finish in time", "send it again, with a longer deadline_s if you gave one"),
         "draining": ("the server is stopping", "connect again later; the session is kept"),
     }[code]
     return ProtocolError(what, code=code, do=do)

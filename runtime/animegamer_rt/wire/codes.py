@@ -68,8 +68,8 @@ CODES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Try again later; tell the operator `status.worker.last_error`.",
         ),
         "deadline": (
-            "The turn did not finish within its `deadline_s`; the session is as before the turn.",
-            "Send it again with a longer deadline.",
+            "The turn did not finish within its `deadline_s` or the server's limit; the session is as before the turn.",
+            "Send it again, with a longer `deadline_s` if you gave one.",
         ),
         "cancelled": ("The turn was cancelled; the session is as before the turn.", "Nothing: you asked for it."),
         "worker_failed": (
