@@ -81,13 +81,14 @@ def feeds(tokens: Tokens, past: Past) -> dict[str, Tensor]:
     """What `Predictor.answer` is given, in its order, where the past lies."""
     arrays = {name: np.ascontiguousarray(getattr(tokens, name)) for name in Tokens.__slots__}
     given = {name: torch.from_numpy(array).to(past[0].device) for name, array in arrays.items()}
+    given["history_shots"] = given["history_shots"].to(past[0].dtype)
     return {**given, "keys": past[0], "values": past[1]}
 
 
 def no_past(predictor: Predictor) -> Past:
     """Keys and values of no tokens."""
     size = predictor.size
-    nothing = torch.zeros(size.layers, 1, size.kv_heads, 0, size.head_width, device=predictor.embedding.weight.device)
+    nothing = predictor.embedding.weight.new_zeros(size.layers, 1, size.kv_heads, 0, size.head_width)
     return nothing, nothing
 
 

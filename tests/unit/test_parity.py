@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from animegamer_export.parity import Result, check_folder, main
+from animegamer_export.parity.checks import compare
 from animegamer_export.parity.fixtures import open_folder
 from animegamer_export.parity.language import FrameTokenScores
 
@@ -186,3 +187,28 @@ def test_frame_tokens_follow_each_other_and_score_zero_elsewhere() -> None:
     assert int(scores.apply(logits, last).argmax()) == closed
     free = scores.apply(logits, closed)
     assert int((free == 0).sum()) == 101 and free[0, opened] == -3.0
+
+
+def test_a_set_of_an_unknown_name_fails_instead_of_being_passed_over(tmp_path: Path) -> None:
+    folder = copy_sets(tmp_path, "uncond_a", *DIFFUSION_WEIGHTS)
+    (folder / "dream_a.json").write_text('{"tensors": {}}')
+    (folder / "notes.json").write_text('{"author": "somebody"}')
+    results = {result.name: result for result in check_folder(folder)}
+    assert set(results) == {"uncond_a", "dream_a"}
+    assert results["uncond_a"].passed and not results["dream_a"].passed
+
+
+def test_a_name_of_more_words_is_checked_like_one_of_fewer(tmp_path: Path) -> None:
+    folder = copy_sets(tmp_path, "uncond_a", *DIFFUSION_WEIGHTS)
+    (folder / "uncond_a.json").rename(folder / "uncond_second_a.json")
+    assert only(check_folder(folder)).passed
+
+
+def test_an_error_beyond_the_tolerance_passes_only_within_the_processor_s_own_rounding() -> None:
+    exact = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    recorded, ours = (exact + 1.5e-6).float(), (exact - 2e-6).float()
+    check = compare("shot", ours, recorded, 1e-6)
+    assert not check.passed
+    in_float64 = compare("shot", exact, recorded, 1e-6)
+    assert check.beside(in_float64).passed
+    assert not compare("shot", ours, recorded + 1e-5, 1e-6).beside(in_float64).passed

@@ -32,7 +32,8 @@ def decoder(folder: Folder, fixture: FixtureSet) -> VaeDecoder:
     )
     with torch.device("meta"):
         network = VaeDecoder(size)
-    vae_recipe(open_tensors(vae_weights(folder, fixture), fixture.where), network).load_into(network)
+    recipe = vae_recipe(open_tensors(vae_weights(folder, fixture), fixture.where), network)
+    recipe.load_into(network, dtype=folder.dtype)
     return network.eval()
 
 

@@ -55,8 +55,8 @@ def networks(folder: Folder, fixture: FixtureSet) -> tuple[Denoiser, Encoder]:
         denoiser, encoder = Denoiser(denoiser_size(weights)), Encoder(encoder_size(weights))
     alpha = float(weights.config["lora_alpha"])
     recipe = denoiser_recipe(open_tensors(weights.tensors, weights.where), denoiser, encoder, alpha)
-    recipe.load_into(denoiser, "denoiser.")
-    recipe.load_into(encoder, "encoder.")
+    recipe.load_into(denoiser, "denoiser.", folder.dtype)
+    recipe.load_into(encoder, "encoder.", folder.dtype)
     return denoiser.eval(), encoder.eval()
 
 
@@ -71,7 +71,7 @@ def check_encoder(folder: Folder, fixture: FixtureSet) -> list[Check]:
         weights = {key: stored[key] for key in names & stored.keys()}
     file = open_tensors(weights, fixture.where)
     make_recipe(file, wanted_shapes({"encoder.": encoder}), DENOISER_NAMES, what="encoder").load_into(
-        encoder, "encoder."
+        encoder, "encoder.", folder.dtype
     )
     shot = encoder(fixture.tensor("t5_features"), fixture.tensor("clip_features"))
     return [compare("shot", shot, fixture.tensor("mix_embedding"), ENCODER)]

@@ -22,21 +22,23 @@ from animegamer_export.checkpoints.files import open_safetensors, read_json
 from animegamer_rt.errors import CheckpointError
 
 _KINDS = {
-    # kind: pattern of the file's stem; the last word is the suffix that tells sets apart.
-    "vae_weights": r"(?P<parent>vae_[^_]+_[^_]+)_weights",
-    "dit_weights": r"dit_weights_[^_]+",
-    "mllm_weights": r"mllm_weights_[^_]+",
-    "dit_step": r"dit_step_(?P<suffix>[^_]+)",
-    "dit_inter": r"dit_inter_(?P<suffix>[^_]+)",
-    "uncond": r"uncond_(?P<suffix>[^_]+)",
-    "encoder": r"encoder_(?P<suffix>[^_]+)",
-    "sampler_discarded": r"(?P<base>sampler_.+)_discarded_(?P<suffix>[^_]+)",
-    "sampler": r"sampler_[^_]+_(?P<suffix>[^_]+)",
-    "vae_inter": r"vae_inter_(?P<suffix>[^_]+)",
-    "vae_whole": r"vae_whole_(?P<suffix>[^_]+)",
-    "vae": r"vae_[^_]+_(?P<suffix>[^_]+)",
-    "mllm": r"mllm_.+_(?P<suffix>[^_]+)",
+    # kind: pattern of the file's stem, the first that fits; the last word is the suffix that tells sets apart.
+    "vae_weights": r"vae_.+_weights",
+    "dit_weights": r"dit_weights_.+",
+    "mllm_weights": r"mllm_weights_.+",
+    "dit_step": r"dit_step_.+",
+    "dit_inter": r"dit_inter_.+",
+    "uncond": r"uncond_.+",
+    "encoder": r"encoder_.+",
+    "sampler_discarded": r"sampler_.+_discarded_.+",
+    "sampler": r"sampler_.+_.+",
+    "vae_inter": r"vae_inter_.+",
+    "vae_whole": r"vae_whole_.+",
+    "vae": r"vae_.+_.+",
+    "mllm": r"mllm_.+_.+",
 }
+# A set by its description, but of no name above.
+UNKNOWN = "unknown"
 # Kinds that hold weights for others and have nothing of their own to compare.
 WEIGHTS = ("vae_weights", "dit_weights", "mllm_weights")
 
@@ -49,6 +51,7 @@ class FixtureSet:
     kind: str
     folder: Path
     about: Mapping[str, Any]
+    dtype: torch.dtype = torch.float32
 
     @property
     def where(self) -> Path:
@@ -85,9 +88,9 @@ class FixtureSet:
 
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors of the set, merged over its files and checked against the description."""
+        """All tensors of the set, merged over its files, checked against the description; float32 as `dtype`."""
         merged: dict[str, Tensor] = {}
-        for name in self.entry("files", list):
+        for name in self.entry("files", list) if "files" in self.about else [f"{self.name}.safetensors"]:
             if not isinstance(name, str) or Path(name).name != name:
                 raise CheckpointError(f"file name {name!r} is not one inside the folder", where=self.where)
             file = open_safetensors(self.folder / name)
@@ -107,7 +110,7 @@ class FixtureSet:
                 unexpected=unexpected,
                 misshapen=wrong,
             )
-        return merged
+        return {key: value.to(self.dtype) if value.dtype == torch.float32 else value for key, value in merged.items()}
 
     def tensor(self, key: str) -> Tensor:
         """One tensor. Raises CheckpointError when the set has none of that name."""
@@ -122,6 +125,7 @@ class Folder:
 
     path: Path
     sets: Mapping[str, FixtureSet]
+    dtype: torch.dtype = torch.float32
 
     def named(self, name: str, wanted_by: FixtureSet) -> FixtureSet:
         """A set that another one builds on. Raises CheckpointError naming both."""
@@ -136,32 +140,31 @@ class Folder:
         return self.named(name if isinstance(name, str) else default, fixture)
 
 
-def open_folder(path: Path) -> Folder:
-    """The fixture sets of a folder. Raises CheckpointError when it is no folder or holds none."""
+def open_folder(path: Path, dtype: torch.dtype = torch.float32) -> Folder:
+    """The fixture sets of a folder, to be run in `dtype`. Raises CheckpointError when it is no folder or holds none."""
     if not path.is_dir():
         raise CheckpointError("no such folder", where=path, do="give the folder that holds the fixtures")
     sets = {}
     for file in sorted(path.glob("*.json")):
-        kind = next((kind for kind, pattern in _KINDS.items() if re.fullmatch(pattern, file.stem)), None)
-        if kind is not None:
-            sets[file.stem] = FixtureSet(file.stem, kind, path, read_json(file))
+        kind = next((kind for kind, pattern in _KINDS.items() if re.fullmatch(pattern, file.stem)), UNKNOWN)
+        if kind != UNKNOWN or b'"tensors"' in file.read_bytes():
+            sets[file.stem] = FixtureSet(file.stem, kind, path, read_json(file), dtype)
     if not any(fixture.kind not in WEIGHTS for fixture in sets.values()):
         raise CheckpointError("holds no fixture set", where=path, do="give a folder of NAME.json + NAME.safetensors")
-    return Folder(path, sets)
+    return Folder(path, sets, dtype)
 
 
 def vae_weights(folder: Folder, fixture: FixtureSet) -> dict[str, Tensor]:
     """Weights of a vae set: stored beside it, or generated from its seed; their hashes must be the recorded ones."""
-    shapes = fixture.entry("weight_shapes", dict)
     stored = folder.sets.get(f"{fixture.name}_weights")
     if stored is not None:
         weights = dict(stored.tensors)
     else:
-        seed = fixture.entry("weight_seed", int)
+        seed, shapes = fixture.entry("weight_seed", int), fixture.entry("weight_shapes", dict)
         weights = {key: torch.from_numpy(generated_weight(key, shape, seed)) for key, shape in shapes.items()}
     foreign = [
         key
-        for key, digest in fixture.entry("weight_sha256", dict).items()
+        for key, digest in (fixture.entry("weight_sha256", dict) if "weight_sha256" in fixture.about else {}).items()
         if key not in weights or not _sha256(weights[key]).startswith(digest)
     ]
     if foreign:
@@ -188,4 +191,4 @@ def generated_weight(key: str, shape: list[int], seed: int) -> np.ndarray[Any, n
 
 
 def _sha256(tensor: Tensor) -> str:
-    return hashlib.sha256(np.ascontiguousarray(tensor.numpy()).tobytes()).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(tensor.float().numpy()).tobytes()).hexdigest()

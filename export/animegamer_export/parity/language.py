@@ -72,7 +72,7 @@ def predictors(folder: Folder, fixture: FixtureSet) -> dict[str, Predictor]:
         recipe = predictor_recipe(
             open_tensors(weights.tensors, weights.where), predictor, alpha=float(weights.config["alpha"])
         )
-        recipe.load_into(predictor)
+        recipe.load_into(predictor, dtype=folder.dtype)
         if kind == "factors apart":
             _take_apart(predictor, recipe)
         made[kind] = predictor.eval()

@@ -49,8 +49,9 @@ class DenoiserSize:
 def sinusoid(positions: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """Sines and cosines, each [N, width/2], of positions [N] at frequencies 10000^(-i/half), in positions' dtype."""
     half = width // 2
-    exponents = torch.arange(half, dtype=positions.dtype, device=positions.device) / half
-    angles = positions[:, None] * torch.exp(-math.log(WAVELENGTH) * exponents)[None]
+    # Divided last, as the reference does: where half is no power of two, a bit of a frequency is 1e-5 of an angle.
+    exponents = -math.log(WAVELENGTH) * torch.arange(half, dtype=positions.dtype, device=positions.device) / half
+    angles = positions[:, None] * torch.exp(exponents)[None]
     return torch.sin(angles), torch.cos(angles)
 
 
@@ -86,7 +87,8 @@ class ScalarEmbedding(nn.Module):
         """[B] -> [B, width]."""
         sine, cosine = sinusoid(value.float(), self.hidden)
         # Here the order is cat(cos, sin); the position table's is cat(sin, cos).
-        out: Tensor = self.fc_out(functional.silu(self.fc_in(torch.cat([cosine, sine], dim=1))))
+        waves = torch.cat([cosine, sine], dim=1).to(self.fc_in.weight.dtype)
+        out: Tensor = self.fc_out(functional.silu(self.fc_in(waves)))
         return out
 
 
