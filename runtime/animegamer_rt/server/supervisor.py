@@ -26,12 +26,18 @@ SECRET = "ANIMEGAMER_WORKER_SECRET"
 FAILURES = 3
 """Deaths in a row after which a job fails, and after which the server says `degraded` until a worker is ready."""
 MOST_BACKOFF_S = 30.0
+_MOST_DOUBLINGS = 30
+"""2 ** of the failures would be too large for a float after 1024 of them."""
 STEADY_S = 60.0
 """A worker that was ready for so long does not count as a failed start when it dies."""
 LOADING_S = 600.0
 """A worker that says nothing for so long while it loads its engines is taken for dead."""
 STOP_S = 5.0
+DEATH_S = 1.0
+"""How long one that was killed is waited for; a driver or a network disk that hangs may keep it for ever."""
 LOG_TAIL_BYTES = 4096
+MOST_LOG_BYTES = 16 * 2**20
+"""A longer log is begun anew with the next worker."""
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +53,8 @@ class Supervisor:
         self._command += ["--threads", str(options.threads)] if options.threads else []
         self._log_path = options.state / "worker.log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._undead: list[subprocess.Popen[bytes]] = []
+        """Killed, and not gone yet."""
         self._secret, self._peer = "", b""
         self._start_at = self._heard_at = 0.0
         self._ready_at: float | None = None
@@ -90,6 +98,7 @@ class Supervisor:
 
     def watch(self, now: float) -> str | None:
         """Start the worker when it is time. Returns what happened if it did not start, has died or had to be ended."""
+        self._undead = [process for process in self._undead if process.poll() is None]
         if self.state == "stopped":
             return None
         if self._process is None:
@@ -106,7 +115,6 @@ class Supervisor:
             return self._bury(now, f"the worker ended with code {code}{self._last_words() if code > 0 else ''}")
         limit = {"busy": self._options.stall_s, "ready": None}.get(self.state, LOADING_S)
         if limit is not None and now - self._heard_at > limit:
-            self._process.kill()
             return self._bury(now, f"the worker said nothing for {limit:g} s and was ended")
         return None
 
@@ -165,14 +173,15 @@ class Supervisor:
         try:
             self._process.wait(STOP_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self._kill(self._process)
         self._process = None
 
     def _start(self, now: float) -> None:
         self._secret, self._peer, self._ready_at = secrets.token_hex(16), b"", None
         self._heard_at = now
         with self._log_path.open("ab") as words:
+            if words.tell() > MOST_LOG_BYTES:
+                words.truncate(0)
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,
@@ -191,17 +200,27 @@ class Supervisor:
 
     def _bury(self, now: float, reason: str) -> str:
         assert self._process is not None and self._process.stdin is not None
-        self._process.wait()
         self._process.stdin.close()
+        self._kill(self._process)
         self._process = None
         return self._fail(now, reason)
+
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        """End a process that may be dead already. The players wait meanwhile, so not for long."""
+        process.kill()
+        try:
+            process.wait(DEATH_S)
+        except subprocess.TimeoutExpired:
+            self._undead.append(process)
+            log.error("process %d was killed and does not die; it may hold the GPU until it does", process.pid)
 
     def _fail(self, now: float, reason: str) -> str:
         """Without a worker: when the next one is started, and what to say meanwhile. Returns the reason."""
         steady = self._ready_at is not None and now - self._ready_at > STEADY_S
         self._failures = 1 if steady else self._failures + 1
         self._secret, self._peer = "", b""
-        self._start_at = now + min(MOST_BACKOFF_S, self._options.backoff_s * 2 ** (self._failures - 1))
+        doublings = min(self._failures - 1, _MOST_DOUBLINGS)
+        self._start_at = now + min(MOST_BACKOFF_S, self._options.backoff_s * 2 ** doublings)
         self.restarts += 1
         self.state = "failed" if self._failures >= FAILURES else "restarting"
         self.last_error = reason
