@@ -53,7 +53,7 @@ class Admission:
 
     def check_room(self) -> None:
         """Raises `busy` when the queue is full."""
-        if self.running is not None and len(self.waiting) >= self._options.queue:
+        if len(list(self.jobs)) > self._options.queue:  # the one that runs, or will once there is a worker, not counted
             raise ProtocolError(
                 "the queue is full", code="busy", found=f"{len(self.waiting)} turns", do="try again in some seconds"
             )
@@ -95,10 +95,14 @@ class Admission:
         self._turns.pop(session, None)
 
     def sessions(self, now: float) -> int:
-        """Sessions used within the last hour."""
+        """Number of sessions used within the last hour."""
+        return len(self.in_use(now))
+
+    def in_use(self, now: float) -> set[str]:
+        """Ids of the sessions used within the last hour."""
         for session in [session for session, used in self._used.items() if used < now - SESSION_IN_USE_S]:
             self.leave(session)
-        return len(self._used)
+        return set(self._used)
 
     def add(self, job: Job) -> None:
         """Queue a job."""
