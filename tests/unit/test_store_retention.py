@@ -260,3 +260,35 @@ def test_the_setting_is_read_from_text(text: str, keep: KeepShots) -> None:
 def test_another_text_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="expected window, all, or a number of turns"):
         read_keep_shots(text)
+
+
+def test_a_clock_that_was_set_costs_no_session_in_use(tmp_path: Path) -> None:
+    clock, day = Clock(), 86_400.0
+    with Store(tmp_path, clock=clock, quota=Quota(most_age_s=day, recent_s=10)) as store:
+        played, left = heavy(store), heavy(store)
+        for step in (2 * day, -3 * day, 5 * day):
+            clock.now += step
+            store.sweep(clock.now, in_use=[played])
+            assert store.get(played).used == clock.now
+        with pytest.raises(UnknownSessionError):
+            store.get(left)
+        clock.now += day - 60
+        assert store.sweep(clock.now).removed == (), "it ages from then on"
+        clock.now += 120
+        assert store.sweep(clock.now).removed == (played,)
+
+
+def test_sessions_of_a_time_to_come_go_last_and_the_quota_holds(tmp_path: Path) -> None:
+    clock = Clock()
+    with Store(tmp_path, clock=clock, quota=Quota(most_age_s=100, recent_s=10)) as store:
+        clock.now += 10**9
+        ahead = heavy(store)
+        clock.now -= 10**9
+        old = heavy(store)
+        clock.now += 50
+        assert store.sweep(clock.now).removed == ()
+        store.quota = Quota(most_bytes=store.database.used_bytes() - 1, recent_s=10)
+        assert store.sweep(clock.now).shots_dropped == (old,)
+        store.quota = Quota(most_bytes=1, recent_s=10)
+        swept = store.sweep(clock.now)
+        assert (swept.shots_dropped, swept.removed) == ((ahead,), (old, ahead))

@@ -160,7 +160,8 @@ class Front:
 
     def _sweep(self, now: float) -> None:
         try:
-            swept = self._store.sweep(time.time(), [job.session for job in self._admission.jobs])
+            in_use = self._admission.in_use(now) | {job.session for job in self._admission.jobs}
+            swept = self._store.sweep(time.time(), in_use)
         except StoreError as error:
             log.error("the sessions could not be swept: %s", error)
             self._sweep_at = now + SWEEP_S

@@ -6,6 +6,7 @@ the instructions, exactly, so dropping them loses nothing but time.
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ KeepShots = int | Literal["window", "all"]
 WINDOW: KeepShots = "window"
 ALL: KeepShots = "all"
 
+CLOCK_STEP_S = 3600.0
+"""A session in use was used within the hour; where its row says otherwise, the clock was set since."""
 SWEEP_SESSIONS = 50
 """Sessions that one sweep removes or empties at most."""
 SWEEP_BYTES = 8 * 2**20
@@ -103,7 +106,10 @@ def drop_idle_shots(
     Callers hold the transaction. Stops when one sweep's worth is done.
     """
     before, dropped = database.used_bytes(), list[str]()
-    for key, session in _idle(database, now - quota.recent_s, in_use, only="key IN (SELECT session FROM shots)"):
+    sessions = _idle(
+        database, now - quota.recent_s, in_use, now + quota.recent_s, only="key IN (SELECT session FROM shots)"
+    )
+    for key, session in sessions:
         if missing_bytes(database, quota, wanted) <= 0 or _enough(database, before, len(dropped)):
             break
         drop_shots(database, key)
@@ -112,10 +118,14 @@ def drop_idle_shots(
 
 
 def sweep(database: Database, quota: Quota, now: float, in_use: Collection[str]) -> Swept:
-    """Removes the sessions that are too old; then shots, then sessions, until the quota holds. Closed ones go first."""
+    """Removes the sessions that are too old; then shots, then sessions, until the quota holds. Closed ones go first.
+
+    A clock that was set costs no session in use. One whose row is of the future has no age, and is the last to go.
+    """
     before, removed = database.used_bytes(), list[str]()
     too_old = None if quota.most_age_s is None else now - max(quota.most_age_s, quota.recent_s)
     with database.transaction():
+        _restamp(database, now, in_use)
         for key, session in [] if too_old is None else _idle(database, too_old, in_use):
             if _enough(database, before, len(removed)):
                 break
@@ -123,7 +133,7 @@ def sweep(database: Database, quota: Quota, now: float, in_use: Collection[str])
             removed.append(session)
         enough = _enough(database, before, len(removed))
         dropped = () if enough else drop_idle_shots(database, quota, 0, now, in_use)
-        for key, session in _idle(database, now - quota.recent_s, in_use):
+        for key, session in _idle(database, now - quota.recent_s, in_use, now + quota.recent_s):
             full = database.used_bytes() > quota.most_bytes
             if not full or _enough(database, before, len(removed) + len(dropped)):
                 break
@@ -141,10 +151,22 @@ def _enough(database: Database, before: int, sessions: int) -> bool:
     return sessions >= SWEEP_SESSIONS or before - database.used_bytes() >= SWEEP_BYTES
 
 
-def _idle(database: Database, used_before: float, in_use: Collection[str], only: str = "TRUE") -> list[tuple[int, str]]:
-    """Key and id of the sessions last used before then: closed ones first, then by how long ago."""
-    sql = f"SELECT key, id FROM sessions WHERE used < ? AND {only} ORDER BY closed DESC, used"
-    return [(key, session) for key, session in database.rows(sql, used_before) if session not in in_use]
+def _restamp(database: Database, now: float, in_use: Collection[str]) -> None:
+    for session in in_use:
+        sql = "UPDATE sessions SET used = ? WHERE id = ? AND abs(used - ?) > ?"
+        database.rows(sql, now, session, now, CLOCK_STEP_S)
+
+
+def _idle(
+    database: Database,
+    used_before: float,
+    in_use: Collection[str],
+    or_after: float = math.inf,
+    only: str = "TRUE",
+) -> list[tuple[int, str]]:
+    """Key and id of the sessions last used before then, or after a time to come: closed ones first, then by when."""
+    sql = f"SELECT key, id FROM sessions WHERE (used < ? OR used > ?) AND {only} ORDER BY closed DESC, used"
+    return [(key, session) for key, session in database.rows(sql, used_before, or_after) if session not in in_use]
 
 
 def _remove(database: Database, key: int) -> None:

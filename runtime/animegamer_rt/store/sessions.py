@@ -177,7 +177,8 @@ class Store:
     def sweep(self, now: float, in_use: Collection[str] = ()) -> Swept:
         """Makes the quota hold, a few megabytes at a time; call it again soon if `more`.
 
-        `in_use` are the ids of sessions that must stay as they are: those of jobs that wait or run.
+        `in_use` are the ids of sessions that must stay as they are: used within the last hour by a clock that nobody
+        sets, or of jobs that wait or run.
         """
         return retention.sweep(self.database, self.quota, now, in_use)
 
