@@ -16,7 +16,7 @@ from animegamer_rt.server.metrics import Metrics
 from animegamer_rt.server.options import ServeOptions
 from animegamer_rt.server.supervisor import FAILURES
 from animegamer_rt.server.turns import Turns
-from animegamer_rt.state import CharacterState
+from animegamer_rt.state import CharacterState, GameState
 from animegamer_rt.store import Store, StoreFullError
 from animegamer_rt.wire import Message
 
@@ -82,10 +82,11 @@ class Server:
         seq = fields.pop("seq", None)
         self.turns.heard(Message(kind, fields, parent=job.id, session=job.session, turn=job.turn, seq=seq), now)
 
-    def settle(self, job: Job, now: float = 1.0) -> None:
-        strengths = dict.fromkeys(("motion_level", "social", "entertainment", "stamina"), 1)
-        fields = {"character": asdict(CharacterState()), "shots": [1], **strengths}
-        message = Message("settled", fields, parent=job.id, session=job.session, turn=1, buffers=(SHOT,))
+    def settle(self, job: Job, now: float = 1.0, social: int = 1) -> None:
+        strengths = {"motion_level": 1, "social": social, "entertainment": 1, "stamina": 1}
+        character = CharacterState().after(GameState(**strengths))
+        fields = {"character": asdict(character), "shots": [job.turn], **strengths}
+        message = Message("settled", fields, parent=job.id, session=job.session, turn=job.turn, buffers=(SHOT,))
         self.turns.heard(message, now)
 
     def finish(self, job: Job, now: float = 1.0) -> None:

@@ -9,10 +9,11 @@ import logging
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from ..errors import AnimeGamerError, ProtocolError
+from ..state import CharacterState
 from ..store import Store, StoredSession
 from ..wire import MAJOR, MESSAGES, MOST_LISTED, Buffer, Message, decode
 from .admission import Admission
@@ -100,12 +101,14 @@ class Desk:
             window = fields.get("history_turns", bundle.manifest.compatibility.history_turns)
             session, token = self._store.open(name, bundle.fingerprint, seed, window)
             self._admission.use_session(session.id, now)
-        self._opened(client, message, session, token)
+        self._opened(client, message, self._as_done(session), token)
 
     def _branch(self, client: Client, message: Message) -> None:
-        session = self._session(message)
+        session, turn = self._session(message), message.fields["turn"]
+        if turn > session.turns:
+            raise _no_such_turn(session, turn)
         self._admission.check_sessions(time.monotonic())
-        other, token = self._store.branch(session.id, message.fields["turn"], message.fields.get("seed"))
+        other, token = self._store.branch(session.id, turn, message.fields.get("seed"))
         self._admission.use_session(other.id, time.monotonic())
         self._opened(client, message, other, token)
 
@@ -174,18 +177,25 @@ class Desk:
         _reply(client, message, "cancelling", {"running": running}, session.id)
 
     def _session(self, message: Message) -> StoredSession:
-        """The session that a request is for, its token checked. Raises StoreError."""
+        """The session that a request is for, its token checked, as of its last `done`. Raises StoreError."""
         assert message.session is not None
         session = self._store.check(message.session, message.fields["token"])
         session.require_bundle(self._facts.bundle.manifest.name, self._facts.bundle.fingerprint)
-        return session
+        return self._as_done(session)
+
+    def _as_done(self, session: StoredSession) -> StoredSession:
+        """The session without a turn that is written down while its pictures come: it may yet be taken back."""
+        running = self._admission.of_session(session.id)
+        if running is None or not running.kept:
+            return session
+        last = self._store.turns(session.id, session.turns - 1, session.turns - 1)
+        return replace(session, turns=session.turns - 1, character=last[0].character if last else CharacterState())
 
     def _play_again(self, listener: Listener, session: StoredSession, turn: int) -> None:
         """A finished turn's events once more, rendered anew: the same bytes, and nothing is added to the session."""
         found = self._store.turns(session.id, turn, turn)
         if not found:
-            expected = f"1 to {session.turns}"
-            raise ProtocolError("no such turn", code="no_such_turn", found=f"turn {turn}", expected=expected)
+            raise _no_such_turn(session, turn)
         played, job = found[0], self._job("replay", session, listener, self._options.turn_deadline_s)
         job.turn, job.turn_id, job.instruction, job.seed = turn, played.turn_id, played.instruction, played.seed
         self._turns.admit(job, job.accepted_at)
@@ -228,6 +238,11 @@ class Desk:
         if running is not None and running.turn is not None:
             fields["running"] = {"turn": running.turn, "turn_id": running.turn_id}
         _reply(client, message, "opened", fields, session.id)
+
+
+def _no_such_turn(session: StoredSession, turn: int) -> ProtocolError:
+    expected = f"at most {session.turns}"
+    return ProtocolError("no such turn", code="no_such_turn", found=f"turn {turn}", expected=expected)
 
 
 def _reply(client: Client, message: Message, type: str, fields: dict[str, Any], session: str | None = None) -> None:
