@@ -3,6 +3,7 @@
 `server.faults[seq] = fault` happens once, when the event of that sequence number of any turn is due:
 drop (all connections), restart (drop and forget the running turn), skip (the event is lost), crash (`restarting`),
 silence (nothing is answered any more), hold (until cancelled), garbage (bytes of no protocol), or an error's code.
+So many `early_cancels` find no turn, as if they had come before it.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class FakeServer:
         self.seen: list[Message] = []
         self.games: dict[str, FakeGame] = {}
         self.event_s = 0.0
+        self.early_cancels = 0
         self.state = "ready"
         self._greeted: dict[bytes, Message] = {}
         self._jobs: list[Running] = []
@@ -231,6 +233,8 @@ class FakeServer:
 
     def _on_cancel(self, route: bytes, request: Message, answer: Any) -> None:
         ours = next((job for job in self._jobs if job.game.session == request.session), None)
+        if self.early_cancels:
+            self.early_cancels, ours = self.early_cancels - 1, None
         answer("cancelling", {"running": ours is not None}, session=request.session)
         if ours is not None:
             self._end(ours, "cancelled")

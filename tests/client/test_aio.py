@@ -103,6 +103,24 @@ def test_leaving_the_loop_cancels_the_turn_and_the_next_one_runs(server: FakeSer
     assert server.kinds().count("cancel") == 1
 
 
+def test_turn_that_is_left_at_once_is_cancelled_though_the_cancel_came_first(server: FakeServer) -> None:
+    server.faults[3], server.early_cancels, server.event_s = "hold", 1, 0.1
+
+    async def play(client: aio.Client) -> None:
+        game = await client.open()
+        turn = game.turn("Mia waves.")
+        first = asyncio.ensure_future(anext(turn))
+        await asyncio.sleep(0)
+        first.cancel()
+        await turn.close()
+        server.event_s = 0.0
+        assert len([event async for event in game.turn("Mia runs.")]) == 8 and game.turns == 1
+
+    run(server, play)
+    asked = [kind for kind in server.kinds() if kind in ("turn", "cancel")]
+    assert sorted(asked[:3]) == ["cancel", "cancel", "turn"] and asked[3:] == ["turn"]
+
+
 def test_cancelled_task_cancels_its_turn(server: FakeServer) -> None:
     server.faults[3] = "hold"
 

@@ -190,6 +190,17 @@ def test_leaving_the_loop_cancels_the_turn_and_the_next_one_runs(server: FakeSer
     assert server.kinds().count("cancel") == 1
 
 
+def test_turn_that_is_left_at_once_is_cancelled_though_the_cancel_came_first(server: FakeServer) -> None:
+    server.faults[3], server.early_cancels = "hold", 1
+    with Client(server.address, timeout_s=5) as client:
+        game = client.open()
+        game.turn("Mia waves.").close()
+        assert len(list(game.turn("Mia runs."))) == 8 and game.turns == 1
+        assert [turn["instruction"] for turn in server.games[game.token].turns] == ["Mia runs."]
+    asked = [kind for kind in server.kinds() if kind in ("turn", "cancel")]
+    assert sorted(asked[:3]) == ["cancel", "cancel", "turn"] and asked[3:] == ["turn"]
+
+
 def test_second_turn_is_refused_while_one_is_read_which_goes_on(server: FakeServer) -> None:
     server.faults[4] = "hold"
     with Client(server.address, timeout_s=5) as client:

@@ -209,6 +209,24 @@ def test_new_server_process_is_greeted_and_asked_for_the_rest(talk: Talk) -> Non
     assert talk.flush() == ["open", "replay"]
 
 
+def test_full_server_is_tried_again_after_a_loss_and_is_final_before(talk: Talk) -> None:
+    full = {"code": "too_many_sessions", "text": "too many connections"}
+    first = ping()
+    talk.link.start(first)
+    talk.flush()
+    talk.say(Message("error", full, parent=talk.asked("hello").id))
+    assert isinstance(first.error, ServerRefused) and first.error.code == "too_many_sessions"
+    talk.pass_s(1)
+    call = running_turn(talk)
+    talk.link.lost("the connection was lost")
+    talk.pass_s(1)
+    talk.say(Message("error", full, parent=talk.asked("hello").id))
+    assert not call.ended
+    talk.pass_s(1)
+    talk.greet()
+    assert talk.flush() == ["open", "replay"] and not call.ended
+
+
 def test_error_for_nobody_in_particular_ends_every_call(talk: Talk) -> None:
     call, other = running_turn(talk), page(seat("s2"), None)
     talk.link.start(other)

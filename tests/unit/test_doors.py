@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
+import zmq
 
 from animegamer_rt.errors import ServerError
 from animegamer_rt.server.doors import Doors
@@ -33,3 +34,22 @@ def test_both_ports_are_had_or_none() -> None:
         with pytest.raises(ServerError, match=f"port {free.port + 1}: the port is in use"):
             Doors(ServeOptions(port=free.port))
         socket.create_server(("127.0.0.1", free.port)).close()
+
+
+def test_only_who_has_said_something_counts_as_connected() -> None:
+    doors = Doors(ServeOptions(port=0))
+    silent = [socket.create_connection(("127.0.0.1", doors.port)) for _ in range(5)]
+    try:
+        assert 0 < doors.turns.handshake_ivl <= 5000
+        with zmq.Context() as context, context.socket(zmq.DEALER) as player:
+            player.connect(f"tcp://127.0.0.1:{doors.port}")
+            player.send_multipart([b"hello", b"you"])
+            assert any(doors.turns in doors.wait(100) for _ in range(100)) and doors.connections == 0
+            assert doors.receive(doors.turns)[1:] == [b"hello", b"you"] and doors.connections == 1
+            with pytest.raises(zmq.Again):
+                doors.receive(doors.turns)
+        assert any(doors.wait(100) is not None and doors.connections == 0 for _ in range(100)), "until it is gone"
+    finally:
+        for line in silent:
+            line.close()
+        doors.close()

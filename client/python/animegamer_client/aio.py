@@ -58,6 +58,7 @@ class Client:
         self._turns = Lane(Connection(context, turn_link, keys))
         self._control = Lane(Connection(context, control_link, keys))
         self._last_words: list[Call[bool]] = []
+        self._left_early: list[TurnCall] = []
         self._shut = weakref.finalize(self, shut, context, self._turns.connection, self._control.connection)
 
     async def __aenter__(self) -> Client:
@@ -131,9 +132,28 @@ class Client:
         await self._wait(self._control, call)
         return call.result()
 
-    def say_last(self, call: Call[bool]) -> None:
-        """Send a call on the control connection for whose answer nobody waits but `close`."""
+    def leave(self, call: TurnCall) -> None:
+        """Cancel a turn that nobody reads on, without waiting."""
+        call.abandon()
+        if not call.begun:
+            self._left_early.append(call)
+        self._say_cancel(call)
+
+    async def hear_out(self) -> None:
+        """Wait for what the server says to the cancels of turns that were left: one on its way may stop the next."""
+        for call in self._last_words:
+            await self._wait(self._control, call)
+
+    def _cancel_again(self) -> None:
+        """A turn and its cancel go on two connections: where the cancel was faster, the turn has begun since."""
+        for call in [call for call in self._left_early if call.begun or call.ended]:
+            self._left_early.remove(call)
+            if not call.ended:
+                self._say_cancel(call)
+
+    def _say_cancel(self, turn: TurnCall) -> None:
         if not self.closed:
+            call = requests.cancel(turn.place)
             self._last_words = [other for other in self._last_words if not other.ended] + [call]
             self._control.start(call)
 
@@ -144,6 +164,7 @@ class Client:
                 if not call.ready:
                     self._check_open()
                     await lane.wait()
+                    self._cancel_again()
 
     def _check_open(self) -> None:
         if self.closed:
@@ -215,6 +236,7 @@ class Game(Standing):
         for call in self._followed:
             if call.abandoned:
                 await self._client.wait(call)
+                await self._client.hear_out()
         self._followed = [call for call in self._followed if not call.ended]
 
 
@@ -271,8 +293,7 @@ class Turn(AsyncIterator[Event]):
 
     def _leave(self) -> None:
         if self._sent and not (self._call.ended or self._call.abandoned or self._client.closed):
-            self._call.abandon()
-            self._client.say_last(requests.cancel(self._call.place))
+            self._client.leave(self._call)
 
 
 class Lane:

@@ -82,6 +82,8 @@ class TurnCall(Call[None]):
         self.turn, self.seq = turn, after_seq
         self.events: deque[Event] = deque()
         self.abandoned = False
+        self.begun = False
+        """Whether anything of it has come."""
         self._done = False
         self._new = turn is None
         self._gap_after: int | None = None
@@ -126,7 +128,7 @@ class TurnCall(Call[None]):
         """An event: kept if it is the next one; a gap is asked for again."""
         if message.turn is None or (message.seq is None and message.type != "restarting"):
             return None
-        self.turn = message.turn
+        self.turn, self.begun = message.turn, True
         if message.seq is None:
             self._keep(read_event(message, self.seq))
         elif message.seq == self.seq + 1:

@@ -64,6 +64,7 @@ class Client:
         self._control = Connection(context, control_link, keys)
         self._control_lock = threading.RLock()
         self._last_words: list[Call[bool]] = []
+        self._left_early: list[TurnCall] = []
         self._shut = weakref.finalize(self, shut, context, self._turns, self._control)
 
     def __enter__(self) -> Client:
@@ -128,6 +129,7 @@ class Client:
         while not call.ready:
             self._check_open()
             _wait(self._turns)
+            self._cancel_again()
 
     def ask_control(self, call: Call[T]) -> T:
         """Wait for a call's answer on the control connection, which no frames hold up."""
@@ -135,14 +137,38 @@ class Client:
             self._check_open()
             self._control.link.start(call)
             self._control.advance()
-            while not call.ready:
-                _wait(self._control)
+        self._wait_control(call)
         return call.result()
 
-    def say_last(self, call: Call[bool]) -> None:
-        """Send a call on the control connection for whose answer nobody waits but `close`."""
+    def _wait_control(self, call: Call[Any]) -> None:
+        with self._control_lock:
+            while not call.ready:
+                self._check_open()
+                _wait(self._control)
+
+    def leave(self, call: TurnCall) -> None:
+        """Cancel a turn that nobody reads on, without waiting."""
+        call.abandon()
+        if not call.begun:
+            self._left_early.append(call)
+        self._say_cancel(call)
+
+    def hear_out(self) -> None:
+        """Wait for what the server says to the cancels of turns that were left: one on its way may stop the next."""
+        for call in self._last_words:
+            self._wait_control(call)
+
+    def _cancel_again(self) -> None:
+        """A turn and its cancel go on two connections: where the cancel was faster, the turn has begun since."""
+        for call in [call for call in self._left_early if call.begun or call.ended]:
+            self._left_early.remove(call)
+            if not call.ended:
+                self._say_cancel(call)
+
+    def _say_cancel(self, turn: TurnCall) -> None:
         with self._control_lock:
             if not self.closed:
+                call = requests.cancel(turn.place)
                 self._last_words = [other for other in self._last_words if not other.ended] + [call]
                 self._control.link.start(call)
                 self._control.advance()
@@ -218,6 +244,7 @@ class Game(Standing):
         for call in self._followed:
             if call.abandoned:
                 self._client.wait(call)
+                self._client.hear_out()
         self._followed = [call for call in self._followed if not call.ended]
 
 
@@ -267,8 +294,7 @@ class Turn(Iterator[Event]):
 
     def _leave(self) -> None:
         if not (self._call.ended or self._call.abandoned or self._client.closed):
-            self._call.abandon()
-            self._client.say_last(requests.cancel(self._call.place))
+            self._client.leave(self._call)
 
 
 def _wait(connection: Connection) -> None:

@@ -29,8 +29,9 @@ MOST_PAUSE_S = 1.0
 """Most of the time between two ticks that counts: beyond it the program did something else, which is no silence."""
 
 ALWAYS_LATER = frozenset({"starting"})
-LATER_AFTER_A_LOSS = frozenset({"starting", "draining", "busy", "rate_limited"})
-"""Refusals that pass: while a server comes up, and while one that died is being replaced."""
+LATER_AFTER_A_LOSS = frozenset({"starting", "draining", "busy", "rate_limited", "too_many_sessions"})
+"""Refusals that pass: while a server comes up, while one that died is being replaced, and while one that has not
+noticed the loss still counts the connection that was lost."""
 
 
 class Phase(Enum):
@@ -241,9 +242,11 @@ class Link:
         code, do = text(message.fields, "code"), message.fields.get("do")
         error = ServerRefused(code, text(message.fields, "text"), do if isinstance(do, str) else None)
         sitting = self._sittings.get(message.parent or "")
-        if code == "hello_first" or message.parent == self._hello_id:
-            if code in ("hello_first", *LATER_AFTER_A_LOSS):
-                self.lost("the server is a new one")
+        if code == "hello_first":
+            self.lost("the server is a new one")
+        elif message.parent == self._hello_id:
+            if code in ALWAYS_LATER or (self.welcome is not None and code in LATER_AFTER_A_LOSS):
+                self.lost(error.text)
             else:
                 self.fail(error)
         elif sitting is not None:

@@ -71,7 +71,7 @@ class Desk:
             raise ProtocolError(
                 "no version that both speak", code="version", found=fields["versions"], expected=MAJOR, do="update"
             )
-        if self._facts.connections > self._options.connections:
+        if client.pictures is None and self._facts.connections > self._options.connections:
             raise ProtocolError(
                 "too many connections",
                 code="too_many_sessions",

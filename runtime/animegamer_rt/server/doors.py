@@ -26,6 +26,8 @@ SOCKET_BYTES = 2**20
 MOST_FRAME_BYTES = 2 * FROM_CLIENT.header_bytes
 """libzmq hangs up on a client that announces a larger frame, before it is allocated; up to here it gets `too_large`."""
 LINGER_MS = 2000
+HANDSHAKE_MS = 5000
+"""A connection that has not said who it is by then is hung up on."""
 _FREE_PORT_TRIES = 50
 _ANY_PORT = range(20_000, 60_000)
 
@@ -52,14 +54,15 @@ class Doors:
             raise
         self.address = f"tcp://{_bracketed(host)}:{self.port}"
         self._connected: set[int] = set()
+        self._heard: set[int] = set()
         self._poller = zmq.Poller()
         for socket in (self.turns, self.control, self.worker, self._monitor, *([self._zap] if self._zap else [])):
             self._poller.register(socket, zmq.POLLIN)
 
     @property
     def connections(self) -> int:
-        """Players connected to the turn socket now."""
-        return len(self._connected)
+        """Players connected to the turn socket now: those of whom a message has come, which only who is let in can send."""
+        return len(self._heard)
 
     def wait(self, milliseconds: int) -> set[zmq.Socket[bytes]]:
         """The sockets of `turns`, `control` and `worker` that can be read; looks after the others itself."""
@@ -69,6 +72,14 @@ class Doors:
         if self._monitor in ready:
             self._count()
         return ready & {self.turns, self.control, self.worker}
+
+    def receive(self, socket: zmq.Socket[bytes]) -> list[bytes]:
+        """A client's next message, its routing id first. Raises zmq.Again when there is none."""
+        frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
+        descriptor = int(frames[-1].get(zmq.SRCFD))
+        if descriptor in self._connected:
+            self._heard.add(descriptor)
+        return [frame.bytes for frame in frames]
 
     def close(self) -> None:
         """Close all sockets; what was handed to them may linger for two seconds."""
@@ -87,6 +98,7 @@ class Doors:
         socket.maxmsgsize = MOST_FRAME_BYTES
         socket.sndbuf = socket.rcvbuf = SOCKET_BYTES
         socket.ipv6 = ":" in host
+        socket.handshake_ivl = HANDSHAKE_MS
         # A peer that vanished without a word (a cable, a sleeping laptop) is noticed within a minute: 30 s + 3 x 10 s.
         socket.tcp_keepalive, socket.tcp_keepalive_idle = 1, 30
         socket.tcp_keepalive_intvl, socket.tcp_keepalive_cnt = 10, 3
@@ -130,6 +142,7 @@ class Doors:
     def _count(self) -> None:
         while self._monitor.poll(0):
             event, descriptor = struct.unpack("=HI", self._monitor.recv_multipart()[0])
+            self._heard.discard(descriptor)
             if event == zmq.EVENT_ACCEPTED:
                 self._connected.add(descriptor)
             else:

@@ -129,8 +129,8 @@ class Front:
         return 0
 
     def _work(self, ready: set[zmq.Socket[bytes]], now: float) -> None:
-        """One round: control before turns, the worker's words, then whatever time has brought."""
-        for socket, name in ((self._doors.control, CONTROL), (self._doors.turns, TURNS)):
+        """One round: turns before the cancels that may be meant for them, the worker's words, then what time brought."""
+        for socket, name in ((self._doors.turns, TURNS), (self._doors.control, CONTROL)):
             if socket in ready:
                 self._answer(socket, name)
         for message in self._supervisor.receive(now):
@@ -179,7 +179,7 @@ class Front:
     def _answer(self, socket: zmq.Socket[bytes], name: str) -> None:
         for _ in range(MESSAGES_A_ROUND):
             try:
-                routing, *frames = socket.recv_multipart(zmq.NOBLOCK)
+                routing, *frames = self._doors.receive(socket)
             except zmq.Again:
                 return
             self._desk.answer(self._clients.of(socket, routing), name, frames)
