@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -15,7 +16,7 @@ from animegamer_rt.server.jobs import Job, Listener
 from animegamer_rt.server.metrics import Metrics
 from animegamer_rt.server.options import ServeOptions
 from animegamer_rt.server.supervisor import FAILURES
-from animegamer_rt.server.turns import Turns
+from animegamer_rt.server.turns import PREDICT_AGAIN_S, Turns
 from animegamer_rt.state import CharacterState, GameState
 from animegamer_rt.store import Store, StoreFullError
 from animegamer_rt.wire import Message
@@ -77,6 +78,13 @@ class Server:
         job = Job("turn", session.id, listener, Pictures(), 0.0, deadline_at, turn=1, instruction="Mia waves.", seed=7)
         self.turns.admit(job, 0.0)
         return job, player
+
+    def forget_shots(self, session: str, turns: int) -> None:
+        """A session of so many turns whose window's shots are gone, as after a rewind."""
+        for turn in range(1, turns + 1):
+            state = GameState(1, 1, 1, 1)
+            self.store.finish_turn(session, turn, f"{turn}", "Mia waves.", state, CharacterState(), {turn: SHOT})
+        self.store.rewind(session, turns - 3)
 
     def say(self, job: Job, kind: str, now: float = 1.0, **fields: Any) -> None:
         seq = fields.pop("seq", None)
@@ -214,3 +222,35 @@ def test_a_turn_that_cannot_be_kept_is_stopped_and_its_client_told_why(
     assert player.heard == ["accepted", "storage"] and server.kept(job) == 0
     server.finish(faster)  # the worker was through before it heard
     assert other.heard == ["accepted", "storage"] and server.admission.idle and not server.worker.busy
+
+
+def long_game(server: Server, asked_s: float = math.inf) -> Job:
+    """A job of turn 8 at the worker, whose shots have to be predicted again from turn 1 on."""
+    session, _ = server.store.open("tiny", "f", 7, 2)
+    server.forget_shots(session.id, 10)
+    listener = Listener(Player(), "request")  # type: ignore[arg-type]
+    job = Job("turn", session.id, listener, Pictures(), 0.0, 100.0, turn=8, instruction="Mia waves.", asked_s=asked_s)
+    server.turns.admit(job, 0.0)
+    return job
+
+
+def test_a_turn_that_has_shots_to_predict_again_has_the_time_for_it_once(server: Server) -> None:
+    job = long_game(server)
+    assert job.deadline_at == 100.0 + 7 * PREDICT_AGAIN_S
+    server.turns.worker_died("killed", 1.0)
+    server.turns.start_next(1.0)
+    assert server.worker.given == [job.id, job.id] and job.deadline_at == 100.0 + 7 * PREDICT_AGAIN_S
+    server.turns.watch_deadlines(101.0)
+    assert job.ending is None
+
+
+def test_a_client_that_asked_for_less_time_gets_no_more(server: Server) -> None:
+    assert long_game(server, asked_s=50.0).deadline_at == 100.0
+
+
+def test_a_turn_whose_shots_are_there_has_the_usual_time(server: Server) -> None:
+    job, _ = server.turn()
+    server.finish(job)
+    again = Job("replay", job.session, job.listener, Pictures(), 0.0, 100.0, turn=1, instruction="Mia waves.")
+    server.turns.admit(again, 0.0)
+    assert again.deadline_at == 100.0

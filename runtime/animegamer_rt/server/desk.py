@@ -6,6 +6,7 @@ Knows what clients may ask for; how jobs run is `turns`', who gets one is `admis
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import time
 from collections.abc import Sequence
@@ -124,8 +125,9 @@ class Desk:
             self._play_again(listener, session, finished.turn)
             return
         instruction = self._words.read(fields["instruction"])
-        seconds = min(fields.get("deadline_s", float("inf")), self._options.turn_deadline_s)
-        job = self._job("turn", session, listener, seconds)
+        asked_s = fields.get("deadline_s", math.inf)
+        job = self._job("turn", session, listener, min(asked_s, self._options.turn_deadline_s))
+        job.asked_s = asked_s
         self._admission.check_rate(session.id, job.accepted_at)
         job.turn, job.turn_id, job.instruction, job.seed = session.turns + 1, turn_id, instruction.text, session.seed
         self._turns.admit(job, job.accepted_at)

@@ -61,7 +61,7 @@ class Doors:
 
     @property
     def connections(self) -> int:
-        """Players connected to the turn socket now: those of whom a message has come, which only who is let in can send."""
+        """Players connected to the turn socket now: of whom a message has come, which only who is let in sends."""
         return len(self._heard)
 
     def wait(self, milliseconds: int) -> set[zmq.Socket[bytes]]:

@@ -129,7 +129,7 @@ class Front:
         return 0
 
     def _work(self, ready: set[zmq.Socket[bytes]], now: float) -> None:
-        """One round: turns before the cancels that may be meant for them, the worker's words, then what time brought."""
+        """One round: turns, the cancels that may be meant for them, the worker's words, then what time has brought."""
         for socket, name in ((self._doors.turns, TURNS), (self._doors.control, CONTROL)):
             if socket in ready:
                 self._answer(socket, name)

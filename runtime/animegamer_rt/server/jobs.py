@@ -5,6 +5,7 @@ Knows one job; nothing of the queue, the store or the worker.
 
 from __future__ import annotations
 
+import math
 import secrets
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -56,12 +57,22 @@ class Job:
     at_worker: bool = False
     kept: bool = False
     failures: int = 0
+    asked_s: float = math.inf
+    """Seconds after which its client wants no more of it."""
+    lengthened: bool = False
+    """Given more time, as shots have to be predicted again before it."""
     ending: AnimeGamerError | None = None
     folder: Path | None = None
     events: list[Message] | None = field(default_factory=list)
     events_bytes: int = 0
     late: Listener | None = None
     """Came back when `events` were too many to keep: gets the turn rendered again once it is finished."""
+
+    def lengthen(self, seconds: float) -> None:
+        """Give it more time, once, but not more than its client asked for."""
+        if not self.lengthened:
+            self.deadline_at = min(self.deadline_at + seconds, max(self.deadline_at, self.accepted_at + self.asked_s))
+            self.lengthened = True
 
     @property
     def queued_s(self) -> float:

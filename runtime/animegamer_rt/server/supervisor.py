@@ -220,7 +220,7 @@ class Supervisor:
         self._failures = 1 if steady else self._failures + 1
         self._secret, self._peer = "", b""
         doublings = min(self._failures - 1, _MOST_DOUBLINGS)
-        self._start_at = now + min(MOST_BACKOFF_S, self._options.backoff_s * 2 ** doublings)
+        self._start_at = now + min(MOST_BACKOFF_S, self._options.backoff_s * 2**doublings)
         self.restarts += 1
         self.state = "failed" if self._failures >= FAILURES else "restarting"
         self.last_error = reason

@@ -24,6 +24,8 @@ from .options import ServeOptions
 from .supervisor import FAILURES, Supervisor
 
 EXPORTS = "exports"
+PREDICT_AGAIN_S = 1.0
+"""Allowed for each shot that is predicted again, or twice what predicting takes, whichever is more."""
 _STRENGTHS = ("motion_level", "social", "entertainment", "stamina")
 
 log = logging.getLogger(__name__)
@@ -165,11 +167,17 @@ class Turns:
             raise ProtocolError("the session went on without this turn", code="no_such_turn", found=f"turn {job.turn}")
         history = self._store.job_history(job.session, job.turn)
         shots = sorted(history.shots)
+        if session.history_turns and len(shots) < len(history.log):
+            job.lengthen(len(history.log) * self._predict_again_s())
         fields |= {"instruction": job.instruction, "seed": job.seed, "first": history.first}
         fields |= {"log": [list(row) for row in history.log], "shots": shots, "character": asdict(history.character)}
         fields |= asdict(job.pictures)
         buffers = tuple(history.shots[number] for number in shots)
         return Message("job", fields, id=job.id, session=job.session, turn=job.turn, buffers=buffers)
+
+    def _predict_again_s(self) -> float:
+        """The longest that a turn's shot may take to be predicted again."""
+        return max(PREDICT_AGAIN_S, 2 * self._metrics.medians().get("predictor", 0.0))
 
     def _settle(self, job: Job, message: Message) -> None:
         """All is known that is kept of the turn: write it down, in one transaction."""

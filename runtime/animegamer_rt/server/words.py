@@ -1,6 +1,7 @@
 """What a player may say: instructions made plain, and an optional list of words and phrases that are blocked.
 
-Knows text only. Blocked words are found in any case and any width of letters, as whole words.
+Knows text only. Blocked words are found in any case and any width of letters, with invisible characters between them or
+not, as whole words.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from pathlib import Path
 from ..errors import ConfigError, ProtocolError
 from ..state import Instruction
 
+_GRAPHEME_JOINER = "\u034f"
+"""Not to be seen, like the characters of category Cf; Unicode counts it among the accents."""
 _BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
@@ -38,17 +41,19 @@ def _read(path: Path) -> list[str]:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("the block-list cannot be read", where=path, found=str(error)) from error
-    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    return [line.strip() for line in lines if _plain(line).strip() and not line.lstrip().startswith("#")]
 
 
 def _pattern(phrases: list[str]) -> re.Pattern[str]:
     words = [r"\s+".join(re.escape(word) for word in _plain(phrase).split()) for phrase in phrases]
     # Not \b: a phrase may begin or end with a letter that is none to `re`, a heart or a sign.
-    return re.compile(r"(?<!\w)(?:" + "|".join(words) + r")(?!\w)")
+    return re.compile(r"(?<![^\W_])(?:" + "|".join(words) + r")(?![^\W_])")
 
 
 def _plain(text: str) -> str:
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    """The text to compare by: what cannot be seen is left out."""
+    seen = "".join(letter for letter in text if unicodedata.category(letter) != "Cf" and letter != _GRAPHEME_JOINER)
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", seen).casefold())
 
 
 def _is_control(letter: str) -> bool:
