@@ -254,3 +254,13 @@ def test_a_turn_whose_shots_are_there_has_the_usual_time(server: Server) -> None
     again = Job("replay", job.session, job.listener, Pictures(), 0.0, 100.0, turn=1, instruction="Mia waves.")
     server.turns.admit(again, 0.0)
     assert again.deadline_at == 100.0
+
+
+def test_shots_that_were_predicted_again_stay_though_the_turn_fails(server: Server) -> None:
+    job = long_game(server)
+    fields = {"shots": [6, 7]}
+    shots = Message("shots", fields, parent=job.id, session=job.session, turn=8, buffers=(b"6", b"7"))
+    server.turns.heard(shots, 1.0)
+    server.say(job, "failed", code="cancelled", text="the turn was cancelled")
+    history = server.store.job_history(job.session, 8)
+    assert (history.first, dict(history.shots)) == (5, {6: b"6", 7: b"7"}) and server.kept(job) == 7

@@ -171,6 +171,8 @@ def test_missing_shots_are_predicted_again_and_handed_back(rooms: Rooms) -> None
     assert len(alive) == 4
     assert settled_of(again).fields["shots"] == [3, 4, 5]
     assert settled_of(again).buffers == (before[3], before[4], settled_of(straight).buffers[0])
+    assert (again[0].type, again[0].fields["shots"], again[0].seq) == ("shots", [3, 4], None)
+    assert again[0].buffers == (before[3], before[4]) and straight[0].type == "state"
 
 
 def test_a_job_can_be_stopped_while_shots_are_predicted_again(rooms: Rooms) -> None:

@@ -85,6 +85,8 @@ class Turns:
             self.start_next(now)
         elif message.type == "settled":
             self._settle(job, message)
+        elif message.type == "shots":
+            self._keep_shots(job, message)
         elif job.kind == "export" and message.type == "progress":
             job.tell(replace(message, seq=None))
         elif message.seq is not None and message.seq > job.produced:
@@ -177,7 +179,15 @@ class Turns:
 
     def _predict_again_s(self) -> float:
         """The longest that a turn's shot may take to be predicted again."""
-        return max(PREDICT_AGAIN_S, 2 * self._metrics.medians().get("predictor", 0.0))
+        whole_turn = float(self._supervisor.facts.get("warmup_s", 0.0))
+        return max(PREDICT_AGAIN_S, 2 * self._metrics.medians().get("predictor", whole_turn))
+
+    def _keep_shots(self, job: Job, message: Message) -> None:
+        """Shots that were predicted again are kept at once: whatever comes of the turn, nobody waits for them twice."""
+        try:
+            self._store.add_shots(job.session, _shots(message))
+        except StoreError as error:
+            log.error("shots could not be kept: %s", error)
 
     def _settle(self, job: Job, message: Message) -> None:
         """All is known that is kept of the turn: write it down, in one transaction."""
@@ -193,7 +203,7 @@ class Turns:
                 job.instruction,
                 GameState(**{name: fields[name] for name in _STRENGTHS}),
                 CharacterState(**fields["character"]),
-                {number: bytes(shot) for number, shot in zip(fields["shots"], message.buffers, strict=True)},
+                _shots(message),
             )
             job.kept = True
         except StoreError as error:
@@ -273,6 +283,10 @@ def _worker_error(job: Job, message: Message) -> AnimeGamerError:
         return job.ending or _ended("cancelled")
     log.error("the worker failed a job: %s: %s", code, text)
     return ProtocolError(text, code=code, do=message.fields.get("do"))
+
+
+def _shots(message: Message) -> dict[int, bytes]:
+    return {number: bytes(shot) for number, shot in zip(message.fields["shots"], message.buffers, strict=True)}
 
 
 def _log_row(turn: StoredTurn) -> list[Any]:

@@ -119,6 +119,14 @@ class Store:
             turns.write_shots(self.database, key, turn, shots, kept)
             self._touch(key)
 
+    def add_shots(self, session_id: str, shots: Mapping[int, bytes]) -> None:
+        """Keeps shots of finished turns that were predicted again. Raises SessionClosedError, StoreFullError."""
+        key, _, session = self._playable(session_id)
+        self._make_room(sum(map(len, shots.values())), session_id)
+        kept = retention.kept_shots(self.keep_shots, session.history_turns)
+        with self.database.transaction():
+            turns.write_shots(self.database, key, session.turns, shots, kept)
+
     def find_turn(self, session_id: str, turn_id: str) -> StoredTurn | None:
         """The finished turn of that id, if there is one."""
         return turns.find_turn(self.database, self._get(session_id).key, turn_id)

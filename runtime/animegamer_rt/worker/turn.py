@@ -55,7 +55,8 @@ def play_turn(rooms: Rooms, begun: Begun) -> Generator[Message, None, None]:
     """All messages that answer the job, the last being `finished`. Raises AnimeGamerError when it cannot be played.
 
     `settled` comes when the turn is denoised and brings all that is to be kept of it, so that it can be written down
-    while the vae decodes: with those shots that came not with the job, this turn's and any predicted again.
+    while the vae decodes: with those shots that came not with the job, this turn's and any predicted again. Those come
+    before all else too, in `shots`, so that a turn that fails has not predicted them in vain.
     """
     message, job, session = begun.message, begun.job, begun.session
     again = {number: shot for number, shot in session.shots.items() if number not in job.shots}
@@ -63,6 +64,8 @@ def play_turn(rooms: Rooms, begun: Begun) -> Generator[Message, None, None]:
     pixel_format = job.pixel_format if job.codec == "raw" else "rgb24"
     pictures, film = _Pictures(job, geometry, answers), _Film(job, geometry, pixel_format, answers)
     instruction, ahead = Instruction(job.instruction), begun.prediction
+    if again:
+        yield answers.note("shots", {"shots": list(again)}, *map(_bytes, again.values()))
     for event in run_turn(rooms, session, instruction, prediction=ahead, pixel_format=pixel_format, flip=job.flip):
         if isinstance(event, StatePredicted):
             predicted = event
@@ -164,7 +167,11 @@ def _settled(
     """`again`: shots that were predicted again, by turn; `wanted`: whether later turns will see this one's."""
     shots: dict[int, npt.NDArray[Any]] = {**again, event.turn: event.shot} if wanted else {}
     fields = {**asdict(event.game_state), "character": asdict(event.character), "shots": list(shots)}
-    return answers.note("settled", fields, *(shot.astype("<f2").tobytes() for shot in shots.values()))
+    return answers.note("settled", fields, *map(_bytes, shots.values()))
+
+
+def _bytes(shot: npt.NDArray[Any]) -> bytes:
+    return shot.astype("<f2").tobytes()
 
 
 def _state(event: StatePredicted) -> dict[str, Any]:
