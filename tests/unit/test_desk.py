@@ -96,3 +96,32 @@ def test_before_the_first_turn_is_done_the_character_is_as_at_the_start(front: F
     assert (opened["turns"], opened["character"]) == (0, before["character"])
     assert front.ask("list").fields == {"turns": [], "more": False}
     assert front.ask("cancel", CONTROL).fields == {"running": True}
+
+
+def test_exports_count_like_turns(tmp_path: Path) -> None:
+    with Store(tmp_path / "state") as store:
+        front = Front(Server(store, tmp_path, turns_a_minute=2), turns_a_minute=2)
+        front.server.finish(front.play("one"))
+        front.ask("export")
+        front.server.say(front.server.admission.running, "finished", files=[])
+        assert front.code("export") == "rate_limited"
+
+
+def test_half_an_export_does_not_stay_and_a_whole_one_stays_as_long_as_its_session(front: Front) -> None:
+    def export() -> Any:
+        front.ask("export")
+        job: Any = front.server.admission.running
+        job.folder.mkdir(parents=True)
+        (job.folder / "game.json").write_text("{}")
+        return job
+
+    front.server.finish(front.play("one"))
+    whole = export()
+    front.server.say(whole, "finished", files=["game.json"])
+    half = export()
+    front.server.say(half, "failed", code="cancelled", text="stopped")
+    assert whole.folder.is_dir() and not half.folder.exists() and whole.folder != half.folder
+    front.server.turns.drop_exports(["another"])
+    assert whole.folder.is_dir()
+    front.server.turns.drop_exports([front.session])
+    assert not whole.folder.exists()

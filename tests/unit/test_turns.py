@@ -65,11 +65,11 @@ class Player:
 class Server:
     """The front's jobs, and three sessions that each send a turn."""
 
-    def __init__(self, store: Store, state: Path) -> None:
+    def __init__(self, store: Store, state: Path, **options: Any) -> None:
         self.store, self.worker = store, Worker()
-        options = ServeOptions(state=state)
-        self.admission = Admission(options)
-        self.turns = Turns(options, store, self.admission, self.worker, Metrics())  # type: ignore[arg-type]
+        chosen = ServeOptions(state=state, **options)
+        self.admission = Admission(chosen)
+        self.turns = Turns(chosen, store, self.admission, self.worker, Metrics())  # type: ignore[arg-type]
 
     def turn(self, deadline_at: float = 100.0) -> tuple[Job, Player]:
         session, _ = self.store.open("tiny", "f", 7, 2)

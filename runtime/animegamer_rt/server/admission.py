@@ -59,7 +59,7 @@ class Admission:
             )
 
     def check_rate(self, session: str, now: float) -> None:
-        """Counts a turn of the session. Raises `rate_limited` when it has had its turns of this minute."""
+        """Counts a turn or an export of the session. Raises `rate_limited` when it has had its turns of this minute."""
         most = self._options.turns_a_minute
         if not most:
             return

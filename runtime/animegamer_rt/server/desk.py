@@ -164,6 +164,7 @@ class Desk:
         # Every turn of the game is rendered again, so it may take as long as all of them may.
         seconds = self._options.turn_deadline_s * max(1, session.turns)
         job = self._job("export", session, Listener(client, message.id), seconds)
+        self._admission.check_rate(session.id, job.accepted_at)
         self._turns.admit(job, job.accepted_at)
 
     def _close(self, client: Client, message: Message) -> None:

@@ -166,6 +166,7 @@ class Front:
             log.error("the sessions could not be swept: %s", error)
             self._sweep_at = now + SWEEP_S
             return
+        self._turns.drop_exports(swept.removed)
         if swept.removed or swept.shots_dropped:
             log.info(
                 "swept: %d sessions removed, shots of %d dropped, %.1f MiB freed, %.1f MiB stored",

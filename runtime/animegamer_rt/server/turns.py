@@ -9,6 +9,8 @@ one gets both again, and what was sent is not sent twice.
 from __future__ import annotations
 
 import logging
+import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -242,8 +244,16 @@ class Turns:
         again.events, again.events_bytes, again.late, again.ending = [], 0, None, None
         self.admit(again, now)
 
+    def drop_exports(self, sessions: Sequence[str]) -> None:
+        """Remove the exported games of sessions that are gone."""
+        for session in sessions:
+            for folder in (self._options.state / EXPORTS).glob(f"{session}-*"):
+                shutil.rmtree(folder, ignore_errors=True)
+
     def _fail(self, job: Job, error: AnimeGamerError) -> None:
         self._admission.remove(job)
+        if job.folder is not None:  # half a game is of no use
+            shutil.rmtree(job.folder, ignore_errors=True)
         if job.kept:
             self._take_back(job)
         to = job.late or job.listener

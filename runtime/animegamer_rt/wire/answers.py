@@ -52,7 +52,7 @@ _SESSION_ANSWERS = (
             of=(
                 whole("text_characters", "Longest instruction, after it was normalised.", "characters"),
                 whole("header_bytes", "Longest frame 1 of a request.", "bytes"),
-                whole("turns_a_minute", "Turns of one session in any minute; 0: no limit.", "turns"),
+                whole("turns_a_minute", "Turns and exports of one session in any minute; 0: no limit.", "turns"),
                 whole("sessions", "Sessions used within an hour; 0: no limit.", "sessions"),
                 whole("queue", "Turns and exports that may wait.", "jobs"),
             ),

@@ -55,7 +55,7 @@ CODES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Close one, or try again later.",
         ),
         "rate_limited": (
-            "More turns a minute than `welcome.limits.turns_a_minute`.",
+            "More turns and exports a minute than `welcome.limits.turns_a_minute`.",
             "Wait, then send the turn again with the same `turn_id`.",
         ),
         "draining": (
