@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -63,6 +64,39 @@ def test_a_whole_bundle_is_left_alone(whole: Bundle, source: Source) -> None:
     export(source, Request(FP16, whole.folder), again)
     assert again.steps == []
     assert load(whole.folder).fingerprint == whole.fingerprint
+
+
+def flip_a_bit(path: Path) -> None:
+    held = path.read_bytes()
+    path.write_bytes(held[:-1] + bytes([held[-1] ^ 1]))
+
+
+def test_a_file_damaged_later_is_made_again(tmp_path: Path, whole: Bundle, source: Source) -> None:
+    shutil.copytree(whole.folder, tmp_path / "tiny")
+    flip_a_bit(tmp_path / "tiny" / "encoder.weights")
+    with pytest.raises(BundleFileError, match="damaged"):
+        load(tmp_path / "tiny")
+    again = Watching()
+    export(source, Request(FP16, tmp_path / "tiny"), again)
+    assert again.steps[0] == "encoder"
+    assert load(tmp_path / "tiny").fingerprint == whole.fingerprint
+
+
+def test_a_damaged_part_that_was_not_asked_for_stays_refused(tmp_path: Path, whole: Bundle, source: Source) -> None:
+    shutil.copytree(whole.folder, tmp_path / "tiny")
+    flip_a_bit(tmp_path / "tiny" / "encoder.weights")
+    export(source, Request({"vae": "fp16"}, tmp_path / "tiny"), Watching())
+    with pytest.raises(BundleFileError, match="damaged"):
+        load(tmp_path / "tiny")
+
+
+def test_a_file_damaged_before_the_export_goes_on_is_made_again(tmp_path: Path, source: Source) -> None:
+    asked = Request({"encoder": "fp16"}, tmp_path / "b")
+    export(source, asked, Watching())
+    flip_a_bit(tmp_path / "b" / "encoder.weights")
+    again = Watching()
+    export(source, asked, again)
+    assert again.steps[0] == "encoder"
 
 
 @pytest.mark.parametrize(

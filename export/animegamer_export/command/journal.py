@@ -1,7 +1,7 @@
 """What an export has done so far: `export.json`, there as long as the bundle is not whole.
 
-A step is done when its record is here, with the same key, and its files have the recorded sizes. Records appear whole
-or not at all, after their files: whatever moment an export is killed at, the next one goes on from the last record.
+A step is done when its record is here, with the same key, and its files are those recorded, byte for byte. Records
+appear whole or not at all, after their files: whatever moment an export is killed at, the next one goes on from the last.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from animegamer_rt.bundle import MANIFEST, UNFINISHED
-from animegamer_rt.manifest import FORMAT_VERSION
+from animegamer_rt.bundle import MANIFEST, UNFINISHED, sha256
+from animegamer_rt.manifest import FORMAT_VERSION, FileRecord
 
 FORMAT = FORMAT_VERSION
 """A bundle of another format is made again, every part of it."""
@@ -23,7 +23,7 @@ FORMAT = FORMAT_VERSION
 
 @dataclass(slots=True)
 class Journal:
-    """The records by step: its key, its files with their bytes, and what it found."""
+    """The records by step: its key, its files with their bytes and their sha256, and what it found."""
 
     folder: Path
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -45,8 +45,11 @@ class Journal:
         record = self.steps.get(step)
         if record is None or record["key"] != key:
             return False
-        files: Mapping[str, int] = record["files"]
-        return all(_size(self.folder / name) == size for name, size in files.items())
+        sizes: Mapping[str, int] = record["files"]
+        hashes: Mapping[str, str] = record.get("sha256", {})
+        return all(_size(self.folder / name) == size for name, size in sizes.items()) and all(
+            sha256(self.folder / name) == hashes.get(name) for name in sizes
+        )
 
     def begin(self, missing: Sequence[str]) -> None:
         """From now on the bundle is not whole: `missing` says in words what it lacks."""
@@ -56,9 +59,18 @@ class Journal:
     def record(self, step: str, key: str, files: Sequence[str], **found: Any) -> None:
         """Notes a finished step, whose files lie in the folder."""
         sizes = {name: (self.folder / name).stat().st_size for name in files}
-        self.steps[step] = {"key": key, "files": sizes, **found}
+        hashes = {name: sha256(self.folder / name) for name in files}
+        self.steps[step] = {"key": key, "files": sizes, "sha256": hashes, **found}
         self.missing = [name for name in self.missing if name != step]
         self._write()
+
+    def files(self) -> dict[str, FileRecord]:
+        """The files of all steps as they were when they were written: what becomes of one later is then found."""
+        return {
+            name: FileRecord(record["files"][name], digest)
+            for record in self.steps.values()
+            for name, digest in record.get("sha256", {}).items()
+        }
 
     def as_provenance(self) -> dict[str, Any]:
         """What the whole bundle's manifest keeps of it."""

@@ -89,7 +89,7 @@ def export(source: Source, request: Request, progress: Progress) -> Bundle | Non
     shutil.rmtree(request.out / WORK, ignore_errors=True)
     if _never_asked(journal, request):
         return None
-    bundle = write_manifest(request.out, _manifest(source, journal, request.out))
+    bundle = write_manifest(request.out, _manifest(source, journal, request.out), changed=())
     journal.close()
     for neighbour, names in share(bundle).items():
         progress.shared(neighbour, sum(bundle.manifest.files[name].bytes for name in names))
@@ -225,7 +225,7 @@ def _manifest(source: Source, journal: Journal, out: Path) -> Manifest:
         geometry=source.sizes.geometry(plans.WINDOW_TOKENS),
         parts=parts,
         plans=plans.plan_entries(),
-        files={},
+        files=journal.files(),
         motion_tokenizer=read_record(MotionTokenizer, motion, f"{out}: {MOTION_STEP}"),
         compatibility=plans.COMPATIBILITY,
         sizes=source.sizes.record(),
