@@ -22,6 +22,7 @@ import torch
 from watching import FP16, BreaksOff, Watching
 
 from animegamer_export.command import disk
+from animegamer_export.command.journal import Journal
 from animegamer_export.command.options import main, precisions
 from animegamer_export.command.sizes import FULL, TINY
 from animegamer_export.command.source import RandomWeights, Source, from_seed
@@ -78,7 +79,7 @@ def test_a_file_damaged_later_is_made_again(tmp_path: Path, whole: Bundle, sourc
         load(tmp_path / "tiny")
     again = Watching()
     export(source, Request(FP16, tmp_path / "tiny"), again)
-    assert again.steps[0] == "encoder"
+    assert again.steps == ["encoder", "encoder verified"]
     assert load(tmp_path / "tiny").fingerprint == whole.fingerprint
 
 
@@ -96,7 +97,20 @@ def test_a_file_damaged_before_the_export_goes_on_is_made_again(tmp_path: Path, 
     flip_a_bit(tmp_path / "b" / "encoder.weights")
     again = Watching()
     export(source, asked, again)
-    assert again.steps[0] == "encoder"
+    assert again.steps == ["encoder", "encoder verified"]
+
+
+def test_a_part_that_is_made_again_is_verified_again(tmp_path: Path, source: Source) -> None:
+    asked = Request({"encoder": "fp16"}, tmp_path / "b")
+    export(source, asked, Watching())
+    weights = tmp_path / "b" / "encoder.weights"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(BreaksOff):
+        export(source, asked, Watching("encoder"))
+    assert "encoder verified" not in Journal.open(tmp_path / "b").steps
+    again = Watching()
+    export(source, asked, again)
+    assert again.steps == ["encoder", "encoder verified"]
 
 
 @pytest.mark.parametrize(

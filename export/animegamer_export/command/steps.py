@@ -77,11 +77,11 @@ def export(source: Source, request: Request, progress: Progress) -> Bundle | Non
     others = [name for name, record in journal.steps.items() if record.get("model") not in (None, model)]
     for name in others:
         del journal.steps[name]
-    steps = [step for step in _steps(source, request, journal) if not journal.done(step.name, step.key)]
+    steps = list(_steps(source, request, journal))
     require_space(request.out, sum(step.bytes for step in steps))
     make_folder(request.out)
     for step in steps:
-        # Its files may be those of another precision, and of the same sizes, before its new record is written.
+        # Its files are not what the record says as soon as the first of them is replaced.
         journal.steps.pop(step.name, None)
     journal.begin([*(step.name for step in steps if not step.into), *_never_asked(journal, request), "manifest"])
     for step in steps:
@@ -104,22 +104,34 @@ def _never_asked(journal: Journal, request: Request) -> list[str]:
 
 
 def _steps(source: Source, request: Request, journal: Journal) -> Iterator[Step]:
+    """What is not done yet. A part that is made again is verified again: `verified` has no files that could tell."""
     for part, precision in request.precision.items():
         key = key_of(source.made_of(part), part, precision)
-        if precision in STORED:
-            yield Step(part, key, _bytes(source, part, precision), _write(source, part, precision))
-        else:
-            chosen, base = quantiser(part, precision), f"{WORK}/{part}-{BASE}"
-            if not journal.done(part, key):
-                made = key_of(source.made_of(part), part, BASE)
-                write = _write(source, part, BASE)
-                yield Step(f"{part} in {BASE}", made, _bytes(source, part, BASE), write, base)
-            quantise = _quantise(part, chosen, request.out / base, journal)
-            yield Step(part, key, _bytes(source, part, precision), quantise)
-        yield Step(f"{part} verified", key, 0, _verify(source, part, precision, request.out))
-    yield Step("tokenizer", key_of(source.fingerprint), 0, _tokenizer(source))
+        made = journal.done(part, key)
+        if not made:
+            yield from _making(source, request, journal, part, key)
+        if not made or not journal.done(f"{part} verified", key):
+            yield Step(f"{part} verified", key, 0, _verify(source, part, precision, request.out))
+    tokenizer = Step("tokenizer", key_of(source.fingerprint), 0, _tokenizer(source))
+    if not journal.done(tokenizer.name, tokenizer.key):
+        yield tokenizer
     if source.towers is not None and TEXT in request.precision:
-        yield Step(MOTION_STEP, key_of(source.made_of(TEXT)), 0, _motion_tokenizer(source.towers))
+        motion = Step(MOTION_STEP, key_of(source.made_of(TEXT)), 0, _motion_tokenizer(source.towers))
+        if not journal.done(motion.name, motion.key):
+            yield motion
+
+
+def _making(source: Source, request: Request, journal: Journal, part: str, key: str) -> Iterator[Step]:
+    precision = request.precision[part]
+    if precision in STORED:
+        yield Step(part, key, _bytes(source, part, precision), _write(source, part, precision))
+        return
+    chosen, base = quantiser(part, precision), f"{WORK}/{part}-{BASE}"
+    made = key_of(source.made_of(part), part, BASE)
+    if not journal.done(f"{part} in {BASE}", made):
+        yield Step(f"{part} in {BASE}", made, _bytes(source, part, BASE), _write(source, part, BASE), base)
+    quantise = _quantise(part, chosen, request.out / base, journal)
+    yield Step(part, key, _bytes(source, part, precision), quantise)
 
 
 def quantiser(part: str, precision: str) -> Scheme:
