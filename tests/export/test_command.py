@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,11 +30,12 @@ from animegamer_export.command.source import RandomWeights, Source, from_seed
 from animegamer_export.command.steps import Request, export
 from animegamer_export.quantize.keep import keep_rule
 from animegamer_rt.backends.onnxruntime import open_engines
-from animegamer_rt.bundle import UNFINISHED, Bundle, load, open_bundle
+from animegamer_rt.bundle import UNFINISHED, Bundle, load, open_bundle, write_manifest
 from animegamer_rt.cards import FULL_WEIGHTS
 from animegamer_rt.chart import read_records
 from animegamer_rt.errors import BundleError, BundleFileError, ConfigError, OutputError
 from animegamer_rt.events import FrameReady
+from animegamer_rt.manifest import Engine
 from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.session import Session
 from animegamer_rt.state import Instruction
@@ -111,6 +113,44 @@ def test_a_part_that_is_made_again_is_verified_again(tmp_path: Path, source: Sou
     again = Watching()
     export(source, asked, again)
     assert again.steps == ["encoder", "encoder verified"]
+
+
+@pytest.fixture
+def finished(tmp_path: Path, whole: Bundle) -> Bundle:
+    """The tiny bundle with all that is added after an export: a measured plan, an engine, figures."""
+    shutil.copytree(whole.folder, tmp_path / "tiny")
+    (tmp_path / "tiny" / "engines").mkdir()
+    (tmp_path / "tiny" / "engines" / "vae_first-sm89.engine").write_bytes(b"engine")
+    manifest = whole.manifest
+    return write_manifest(
+        tmp_path / "tiny",
+        replace(
+            manifest,
+            plans={**manifest.plans, "mine": replace(manifest.plans["fast"], fidelity={"ssim": 0.9})},
+            engines={"vae_first-sm89": Engine("engines/vae_first-sm89.engine", {}, whole.part_sha256("vae_first"))},
+            quality={"fvd": 1.0},
+        ),
+    )
+
+
+def test_a_whole_bundle_exported_again_keeps_plans_engines_and_figures(finished: Bundle, source: Source) -> None:
+    export(source, Request(FP16, finished.folder), Watching())
+    again = load(finished.folder).manifest
+    assert (again.plans, again.engines) == (finished.manifest.plans, finished.manifest.engines)
+    assert again.quality == finished.manifest.quality
+
+
+def test_a_part_that_changes_costs_the_figures_not_the_plans(finished: Bundle, source: Source) -> None:
+    finished.path("engines/vae_first-sm89.engine").unlink()
+    export(source, Request({"encoder": "fp32"}, finished.folder), Watching())
+    again = load(finished.folder).manifest
+    assert again.plans["mine"].plan == finished.manifest.plans["mine"].plan
+    assert (again.plans["mine"].fidelity, again.quality, again.engines) == ({}, {}, {})
+
+
+def test_another_model_takes_no_plan_over(finished: Bundle) -> None:
+    export(from_seed(1, "tiny"), Request(FP16, finished.folder), Watching())
+    assert set(load(finished.folder).manifest.plans) == {"exact", "balanced", "fast"}
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from typing import Any
 from animegamer_export.command import plans
 from animegamer_export.command.disk import require_space
 from animegamer_export.command.journal import Journal, key_of
+from animegamer_export.command.kept import with_kept
 from animegamer_export.command.progress import Progress
 from animegamer_export.command.sharing import share
 from animegamer_export.command.source import NEEDED_TO_PLAY, Source
@@ -89,7 +90,8 @@ def export(source: Source, request: Request, progress: Progress) -> Bundle | Non
     shutil.rmtree(request.out / WORK, ignore_errors=True)
     if _never_asked(journal, request):
         return None
-    bundle = write_manifest(request.out, _manifest(source, journal, request.out), changed=())
+    manifest = with_kept(_manifest(source, journal, request.out), request.out)
+    bundle = write_manifest(request.out, manifest, changed=())
     journal.close()
     for neighbour, names in share(bundle).items():
         progress.shared(neighbour, sum(bundle.manifest.files[name].bytes for name in names))
