@@ -26,6 +26,7 @@ from .backends.tensorrt.identity import NEEDED_PARTS, RTX, RTX_ARCHES, choose, l
 from .bundle import Bundle, open_bundle
 from .errors import AnimeGamerError, BundleError
 from .info import size_words
+from .machine import module_version
 
 CANNOT_PLAY = 1
 OLDEST_PYTHON = (3, 10)
@@ -153,7 +154,7 @@ def _onnxruntime(gpu_here: bool) -> Finding:
 
 def _tensorrt(found: Sequence[Gpu]) -> Finding:
     library = library_for(found[0].arch if found else RTX_ARCHES[0])
-    versions = {name: _version(name) for name in (library, "cuda")}
+    versions = {name: module_version(name) for name in (library, "cuda")}
     absent = [name for name, version in versions.items() if version is None]
     if absent:
         install = "tensorrt-rtx-cu13" if library == RTX else "tensorrt"
@@ -175,13 +176,6 @@ def _kernels(gpu_here: bool) -> Finding:
     if not library.has_cuda:
         return Finding("kernels", "without", f"{library.path} was built without CUDA: references alone", build)
     return Finding("kernels", "ok", str(library.path))
-
-
-def _version(module: str) -> str | None:
-    try:
-        return str(getattr(importlib.import_module(module), "__version__", "found"))
-    except (ImportError, OSError):
-        return None
 
 
 def _sockets() -> Finding:
@@ -227,7 +221,7 @@ def _engines(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[Finding]:
     built = {engine.built_for.get("arch", ""): engine.built_for for engine in bundle.manifest.engines.values()}
     for arch in [card.arch for card in found] or list(built):
         library = library_for(arch)
-        version = (_version(library) if found else None) or built.get(arch, {}).get("version", "")
+        version = (module_version(library) if found else None) or built.get(arch, {}).get("version", "")
         try:
             chosen = choose(bundle, arch, library, version)
         except AnimeGamerError as error:

@@ -5,6 +5,7 @@ Knows operating systems and git; nothing of what was measured.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import platform
@@ -56,6 +57,14 @@ def machine() -> str:
                 name = line.partition(":")[2].strip()
                 break
     return f"{name}, {os.cpu_count()} cores, {platform.system()}"
+
+
+def module_version(module: str) -> str | None:
+    """The version that a library names when it is imported; None where it cannot be, which for a GPU's is usual."""
+    try:
+        return str(getattr(importlib.import_module(module), "__version__", "found"))
+    except (ImportError, OSError):
+        return None
 
 
 def commit() -> str:

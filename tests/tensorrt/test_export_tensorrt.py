@@ -152,6 +152,7 @@ def test_engines_are_recorded_skipped_when_they_fit_and_failures_named(
 ) -> None:
     jobs: list[Job] = []
     monkeypatch.setattr(command, "_apart", lambda job: (jobs.append(job), fake_build(job))[1])
+    monkeypatch.setattr(command, "module_version", lambda library: "1.7.1.116")
     argv = ["--bundle", str(bundle.folder), "--gpu", "sm86,sm89", "--parts", "vae", "--results"]
     results = tmp_path / "results.json"
     assert command.main([*argv, str(results)]) == 1
@@ -173,6 +174,21 @@ def test_engines_are_recorded_skipped_when_they_fit_and_failures_named(
     jobs.clear()
     command.main([*argv, str(results), "--precision", "bf16"])
     assert len(jobs) == 4, "another precision is another engine"
+
+
+@pytest.mark.parametrize(("installed", "built_again"), [("1.7.1.116", False), ("1.8.0.1", True), (None, False)])
+def test_an_engine_of_another_version_than_the_installed_one_is_built_again(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: str | None, built_again: bool
+) -> None:
+    jobs: list[Job] = []
+    monkeypatch.setattr(command, "_apart", lambda job: (jobs.append(job), fake_build(job))[1])
+    argv = ["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "denoiser", "--results"]
+    monkeypatch.setattr(command, "module_version", lambda library: None)
+    assert command.main([*argv, str(tmp_path / "results.json")]) == 0
+    jobs.clear()
+    monkeypatch.setattr(command, "module_version", lambda library: installed)
+    assert command.main([*argv, str(tmp_path / "results.json")]) == 0
+    assert bool(jobs) == built_again
 
 
 def test_unknown_gpu_and_part_are_refused(bundle: Bundle) -> None:

@@ -26,7 +26,7 @@ from animegamer_rt.backends.tensorrt.identity import (
 from animegamer_rt.bundle import Bundle, open_bundle, write_manifest
 from animegamer_rt.clip import write_file
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.machine import heading
+from animegamer_rt.machine import heading, module_version
 from animegamer_rt.manifest import Engine
 
 FOLDER = "engines"
@@ -108,6 +108,10 @@ def _one(bundle: Bundle, part: str, arch: str, options: Options) -> tuple[dict[s
     file = f"{FOLDER}/{name}.engine"
     ranges = profiles(part, bundle, options.longest_prompt)
     wanted = {"library": library, "arch": arch, "precision": options.precision, "profiles": json.dumps(ranges)}
+    installed = module_version(library)
+    if installed is not None:
+        # The runtime loads no engine of another version, so one that is there does not fit.
+        wanted["version"] = installed
     row: dict[str, Any] = {"part": part, "weights": bundle.manifest.parts[part].precision}
     row |= {key: wanted[key] for key in ("arch", "library", "precision")}
     sources = bundle.part_sha256(part)
