@@ -49,6 +49,14 @@ def test_only_the_named_parts_change(pocket: Bundle, small: Bundle) -> None:
     assert small.manifest.provenance["quantized_from"] == pocket.fingerprint
 
 
+def test_the_originals_figures_are_not_shown_as_its_own(pocket: Bundle, small: Bundle) -> None:
+    assert pocket.manifest.quality and any(entry.fidelity for entry in pocket.manifest.plans.values())
+    assert not small.manifest.quality and not any(entry.fidelity for entry in small.manifest.plans.values())
+    assert {name: entry.plan for name, entry in small.manifest.plans.items()} == {
+        name: entry.plan for name, entry in pocket.manifest.plans.items()
+    }
+
+
 def test_comparison_finds_what_differs_and_how_much(pocket: Bundle, small: Bundle, tmp_path: Path) -> None:
     figures = verify.compare(small, pocket, FEW)
     assert figures.keys() == {"predictor", "denoiser"}

@@ -73,7 +73,9 @@ def quantize_bundle(
             parts[part] = replace(parts[part], precision=scheme.name, data_files=(f"{name}.weights",), int8_file="")
     said = {name: scheme.name for name, scheme in precisions.items()}
     provenance = {**manifest.provenance, "quantized": said, "quantized_from": bundle.fingerprint}
-    write_manifest(out, replace(manifest, parts=parts, provenance=provenance, engines={}))
+    # What was measured was measured of other weights.
+    plans = {name: replace(entry, fidelity={}) for name, entry in manifest.plans.items()}
+    write_manifest(out, replace(manifest, parts=parts, plans=plans, quality={}, provenance=provenance, engines={}))
     return reports
 
 
