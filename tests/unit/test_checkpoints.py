@@ -125,6 +125,17 @@ def test_a_tiny_denoiser_checkpoint_gives_the_recorded_step(tmp_path: Path) -> N
     assert set(extra) <= set(read.dead)
 
 
+def test_an_image_width_whose_norm_is_not_known_is_refused(tmp_path: Path) -> None:
+    tensors = golden("dit_weights_a")
+    projection = "model.diffusion_model.mixins.patch_embed.ip_proj.0.weight"
+    tensors[projection] = tensors[projection][:, :512].contiguous()
+    with pytest.raises(CheckpointError, match="512 wide") as caught:
+        read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors))
+    assert len(caught.value.unexpected) == 2
+    without = {key: value for key, value in tensors.items() if "output_mix_layer_norm" not in key}
+    assert read_tiny_denoiser(write_denoiser(tmp_path / "b.pt", without)).encoder.size.image_width == 512
+
+
 def test_a_plain_base_weight_is_read_like_an_original_one(tmp_path: Path) -> None:
     tensors = golden("dit_weights_a")
     plain = {key.replace(".original.", "."): value for key, value in tensors.items()}

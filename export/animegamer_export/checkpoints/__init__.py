@@ -23,6 +23,8 @@ from animegamer_rt.models.vae import VaeDecoder, VaeSize
 
 DENOISER_ALPHA = 1.0
 PREDICTOR_ALPHA = 32.0
+WIDTH_WITHOUT_MIX_NORM = 768
+"""MODEL.md section 1: with image features of this width `output_mix_layer_norm` lies in the file and is not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,15 @@ def denoiser_sizes(file: TensorFile, latent_height: int, latent_width: int) -> t
     )
     text_width = shape(DIFFUSION + "mixins.patch_embed.text_proj.0.weight", 2)[1]
     image_width = shape(DIFFUSION + "mixins.patch_embed.ip_proj.0.weight", 2)[1]
+    mixed = [key for key in file.shapes if ".patch_embed.output_mix_layer_norm." in key]
+    if mixed and image_width != WIDTH_WITHOUT_MIX_NORM:
+        raise CheckpointError(
+            f"an encoder of a form that is not known: its image features are {image_width} wide, and only of those of "
+            f"{WIDTH_WITHOUT_MIX_NORM} is it known that this norm is not used",
+            where=file.where,
+            unexpected=mixed,
+            do="take the published checkpoint",
+        )
     return size, EncoderSize(text_width=text_width, image_width=image_width, hidden=hidden)
 
 
