@@ -148,8 +148,9 @@ def test_a_part_that_changes_costs_the_figures_not_the_plans(finished: Bundle, s
     assert (again.plans["mine"].fidelity, again.quality, again.engines) == ({}, {}, {})
 
 
-def test_another_model_takes_no_plan_over(finished: Bundle) -> None:
-    export(from_seed(1, "tiny"), Request(FP16, finished.folder), Watching())
+def test_another_denoiser_takes_no_plan_over(finished: Bundle, source: Source) -> None:
+    other = replace(source, made_of={**source.made_of, "denoiser": "another"})
+    export(other, Request(FP16, finished.folder), Watching())
     assert set(load(finished.folder).manifest.plans) == {"exact", "balanced", "fast"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tiny_release import ENCODER_SIZE, PICTURE, write_release
 from torch_engines import torch_engines
 from tower_files import write_open_clip, write_t5
 from transformers import T5EncoderModel
+from watching import Watching
 
 from animegamer_export import checkpoints
 from animegamer_export.command.journal import Journal
@@ -21,10 +23,11 @@ from animegamer_export.command.layout import find_release
 from animegamer_export.command.options import main
 from animegamer_export.command.sizes import PARTS
 from animegamer_export.command.source import TOWER_PARTS, from_checkpoints
+from animegamer_export.command.steps import Request, export
 from animegamer_rt.backends.onnxruntime import open_engines, open_towers
 from animegamer_rt.bundle import Bundle, find, load
 from animegamer_rt.clip import write_png
-from animegamer_rt.errors import CheckpointError
+from animegamer_rt.errors import CheckpointError, ConfigError
 from animegamer_rt.events import Event, FrameReady, StatePredicted
 from animegamer_rt.picture import prepare
 from animegamer_rt.pipeline import open_rooms, run_turn
@@ -32,6 +35,7 @@ from animegamer_rt.session import Session
 from animegamer_rt.start import first_turn, motion_ids, read_start
 from animegamer_rt.state import Instruction
 
+SAT = "AnimeGamer/VDM_Decoder-Qiqi/1/mp_rank_00_model_states.pt"
 CLIP = "CLIP-ViT-B-16-laion2B-s34B-b88K"
 TEXTS = ("Mirel runs quickly at the beach.", "Mirel waves.")
 
@@ -114,6 +118,45 @@ def test_towers_that_come_later_are_all_that_is_made(release: Path, tmp_path: Pa
     steps = Journal.open(out).steps
     assert {"text_tower verified", "image_tower verified", "motion tokenizer"} < set(steps)
     assert (out / "encoder.weights").stat().st_mtime_ns == encoder and (out / "motion.model").is_file()
+
+
+@pytest.fixture
+def copied(release: Path, bundle: Bundle, tmp_path: Path) -> tuple[Path, Path]:
+    """The checkpoints and the bundle made of them, to change."""
+    return shutil.copytree(release, tmp_path / "given"), shutil.copytree(bundle.folder, tmp_path / "qiqi")
+
+
+@pytest.mark.parametrize(
+    ("changed", "made_again"),
+    [("AnimeGamer/MLLM-Qiqi/pytorch_model.bin", ["predictor"]), (SAT, ["denoiser", "encoder"])],
+)
+def test_a_checkpoint_that_changes_costs_the_parts_made_of_it(
+    copied: tuple[Path, Path], changed: str, made_again: list[str]
+) -> None:
+    given, out = copied
+    os.utime(given / changed, ns=(1, 1))
+    again = Watching()
+    asked = Request(dict.fromkeys(made_again, "fp32"), out)
+    assert export(from_checkpoints(given, "Qiqi", *PICTURE), asked, again) is not None
+    assert again.steps == [f"{part}{step}" for part in made_again for step in ("", " verified")]
+    assert set(load(out).manifest.parts) > {"vae_next", "text_tower", "predictor", "denoiser"}
+
+
+def test_a_whole_bundle_is_not_left_without_a_part_of_its_checkpoints(copied: tuple[Path, Path]) -> None:
+    given, out = copied
+    os.utime(given / SAT, ns=(1, 1))
+    source = from_checkpoints(given, "Qiqi", *PICTURE)
+    with pytest.raises(ConfigError, match="would not be whole; found denoiser of other checkpoints"):
+        export(source, Request({"predictor": "fp16"}, out), Watching())
+    assert load(out).manifest.parts["predictor"].precision == "fp32"
+
+
+def test_towers_that_are_not_at_hand_stay_in_the_bundle(copied: tuple[Path, Path]) -> None:
+    given, out = copied
+    shutil.rmtree(given / CLIP)
+    again = Watching()
+    export(from_checkpoints(given, "Qiqi", *PICTURE), Request({"vae": "fp32"}, out), again)
+    assert again.steps == [] and "text_tower" in load(out).manifest.parts
 
 
 def test_the_bundle_says_what_it_was_made_of(bundle: Bundle) -> None:

@@ -164,7 +164,10 @@ def test_shared_parts_are_quantised_and_typed_like_any(both: tuple[Bundle, Bundl
     share(ponyo)
     assert ponyo.path("predictor.weights").stat().st_nlink == 2
     quantize_bundle(ponyo, tmp_path / "small", {"predictor": scheme("nf4")})
-    assert load(tmp_path / "small").shared_bytes == 0
+    small = load(tmp_path / "small")
+    assert small.shared_bytes == 0
+    steps = small.manifest.provenance["export"]["steps"]
+    assert "denoiser" in steps and not any(step.startswith("predictor") for step in steps)
     for part in ("vae_first", "vae_next"):
         typed = ponyo.folder / f".{part}.typed.onnx"
         strongly_typed(ponyo.part_path(part), typed, "fp16", ("cache_",))

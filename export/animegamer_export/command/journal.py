@@ -28,17 +28,20 @@ class Journal:
     folder: Path
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
+    whole: bool = False
+    """Whether a whole bundle was there when it was opened."""
 
     @classmethod
     def open(cls, folder: Path) -> Journal:
         """The journal of a folder: of an export under way, of the whole bundle that is there, or a new one."""
+        whole = (folder / MANIFEST).is_file() and not (folder / UNFINISHED).is_file()
         for name, place in ((UNFINISHED, ()), (MANIFEST, ("provenance", "export"))):
             data = _read(folder / name)
             for key in place:
                 data = data.get(key, {})
             if data.get("format") == FORMAT:
-                return cls(folder, dict(data["steps"]))
-        return cls(folder)
+                return cls(folder, dict(data["steps"]), whole=whole)
+        return cls(folder, whole=whole)
 
     def done(self, step: str, key: str) -> bool:
         """Whether the step needs not be done again."""

@@ -49,4 +49,4 @@ def _earlier(path: Path) -> Manifest | None:
 def _denoiser(manifest: Manifest) -> Any:
     """What the denoiser was made of, whatever its precision."""
     steps = manifest.provenance.get("export", {}).get("steps", {})
-    return steps.get("denoiser", {}).get("model")
+    return steps.get("denoiser", {}).get("made_of")

@@ -70,11 +70,16 @@ class Release:
         """The language model's sentencepiece file."""
         return self.mistral / "tokenizer.model"
 
-    def files(self) -> list[Path]:
-        """Every file that the export reads."""
-        mistral = [self.mistral / "config.json", *sorted(self.mistral.glob("*.safetensors"))]
-        mistral += sorted(self.mistral.glob("pytorch_model*.bin"))
-        return [*mistral, self.tokenizer, self.adapter, self.denoiser, self.vae]
+    def files(self) -> dict[str, list[Path]]:
+        """The files that each part, and the tokenizer, are made of."""
+        weights = [*sorted(self.mistral.glob("*.safetensors")), *sorted(self.mistral.glob("pytorch_model*.bin"))]
+        return {
+            "predictor": [self.mistral / "config.json", *weights, self.adapter],
+            "denoiser": [self.denoiser],
+            "encoder": [self.denoiser],
+            "vae": [self.vae],
+            "tokenizer": [self.tokenizer],
+        }
 
 
 def find_release(folder: Path, release: str) -> Release:

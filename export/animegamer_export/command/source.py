@@ -42,9 +42,10 @@ NEEDED_TO_PLAY = ("predictor", "denoiser", "vae")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One model to export. `fingerprint` says what it is made of: another one means that parts must be made again.
+    """One model to export. `fingerprint` says what it is made of, and `made_of` what each part and the tokenizer are.
 
-    The towers are another's work and have stamps of their own; without them, `no_towers` says in words why.
+    A part must be made again when what it is made of changes; of one that is not named there, nothing is known. Without
+    towers, `no_towers` says in words why.
     """
 
     sizes: Sizes
@@ -54,16 +55,13 @@ class Source:
     origin: str
     description: str
     fingerprint: Mapping[str, Any]
+    made_of: Mapping[str, Any]
     towers: Towers | None = None
     no_towers: str = ""
 
     def shapes(self, name: str) -> dict[str, Shape]:
         """Name and shape of every weight of a part."""
         return self.towers.shapes(name) if self.towers and name in TOWER_PARTS else self.sizes.shapes(name)
-
-    def made_of(self, name: str) -> Mapping[str, Any]:
-        """What the part must be made again for, when it changes."""
-        return {"towers": self.towers.stamps} if self.towers and name in TOWER_PARTS else self.fingerprint
 
     def part(self, name: str) -> LargePart:
         """The part's graphs and weights to be made."""
@@ -103,7 +101,12 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Sou
         )
     absent = missing_towers(folder)
     model, tokens = found.tokenizer.read_bytes(), _published_tokens(found.tokenizer, predictor.vocabulary)
-    stamps = [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in found.files()]
+    towers = None if absent else open_towers(folder / TOWERS[0], folder / TOWERS[1], encoder)
+    stamps = {name: [_stamp(folder, path) for path in paths] for name, paths in found.files().items()}
+    # A picture's size is in the denoiser's table of positions and in the vae's graphs.
+    made_of: dict[str, Any] = {**stamps, **{name: [stamps[name], height, width] for name in ("denoiser", "vae")}}
+    if towers is not None:
+        made_of |= dict.fromkeys(TOWER_PARTS, towers.stamps)
     return Source(
         Sizes(predictor, denoiser, encoder, vae),
         {"predictor": predictor_weights, "denoiser": both, "encoder": both, "vae": vae_weights},
@@ -112,7 +115,8 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Sou
         "checkpoints",
         f"AnimeGamer, {release}: from the published checkpoints",
         {"checkpoints": stamps, "release": release, "picture": [height, width]},
-        None if absent else open_towers(folder / TOWERS[0], folder / TOWERS[1], encoder),
+        made_of,
+        towers,
         f"{folder} has no {' and no '.join(absent)}",
     )
 
@@ -137,6 +141,7 @@ def from_seed(seed: int, size: str) -> Source:
         "random weights",
         f"random weights (seed {seed}) of {size} size: for time and memory only",
         {"seed": seed, "size": size},
+        dict.fromkeys((*PARTS, *TOWER_PARTS, "tokenizer"), [seed, size]),
         no_towers="they have no random weights",
     )
 
@@ -158,6 +163,11 @@ class RandomWeights:
         if len(shape) >= 2:
             return drawn.mul_(math.prod(shape[1:]) ** -0.5).to(dtype)
         return drawn.mul_(0.05).add_(1.0 if parameter.endswith("weight") else 0.0).to(dtype)
+
+
+def _stamp(folder: Path, path: Path) -> tuple[str, int, int]:
+    """Name, size and time of change: reading all of it would take minutes."""
+    return str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns
 
 
 def _published_tokens(model: Path, vocabulary: int) -> dict[str, int]:

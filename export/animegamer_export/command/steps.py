@@ -50,10 +50,11 @@ Make = Callable[[Path, Callable[[int], None]], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to make: into which folder of the bundle, about how many bytes, and how."""
+    """One thing to make: of what, into which folder of the bundle, about how many bytes, and how."""
 
     name: str
     key: str
+    made_of: str
     bytes: int
     make: Make
     into: str = ""
@@ -71,24 +72,28 @@ def export(source: Source, request: Request, progress: Progress) -> Bundle | Non
     """Does what is not done yet; a whole bundle then shares its files with those beside it.
 
     Returns the bundle, or None while parts that play needs have not been asked for.
-    Raises OutputError before anything is written if the disk is too small, and when it is full all the same.
+    Raises OutputError before anything is written if the disk is too small, and when it is full all the same, and
+    ConfigError if a bundle that is whole would no longer be.
     """
     journal = Journal.open(request.out)
-    model = key_of(source.fingerprint)
-    others = [name for name, record in journal.steps.items() if record.get("model") not in (None, model)]
-    for name in others:
-        del journal.steps[name]
-    steps = list(_steps(source, request, journal))
+    steps, lacking = list(_steps(source, request, journal)), _lacking(source, request, journal)
+    if lacking and journal.whole:
+        raise ConfigError(
+            "the bundle that is there would not be whole",
+            where=request.out,
+            found=f"{', '.join(lacking)} of other checkpoints, or changed since",
+            do="name them in --parts too, see --release and --picture, or give another --out",
+        )
     require_space(request.out, sum(step.bytes for step in steps))
     make_folder(request.out)
     for step in steps:
         # Its files are not what the record says as soon as the first of them is replaced.
         journal.steps.pop(step.name, None)
-    journal.begin([*(step.name for step in steps if not step.into), *_never_asked(journal, request), "manifest"])
+    journal.begin([*(step.name for step in steps if not step.into), *lacking, "manifest"])
     for step in steps:
-        _do(step, journal, model, progress)
+        _do(step, journal, progress)
     shutil.rmtree(request.out / WORK, ignore_errors=True)
-    if _never_asked(journal, request):
+    if lacking:
         return None
     manifest = with_kept(_manifest(source, journal, request.out), request.out)
     bundle = write_manifest(request.out, manifest, changed=())
@@ -98,42 +103,48 @@ def export(source: Source, request: Request, progress: Progress) -> Bundle | Non
     return bundle
 
 
-def _never_asked(journal: Journal, request: Request) -> list[str]:
-    """Parts that play needs and that neither this export nor an earlier one made and verified."""
-    return [
-        part for part in NEEDED_TO_PLAY if part not in request.precision and f"{part} verified" not in journal.steps
+def _lacking(source: Source, request: Request, journal: Journal) -> list[str]:
+    """Parts that play needs and that neither this export nor an earlier one of the same checkpoints made."""
+    there = _there(source, journal)
+    return [part for part in NEEDED_TO_PLAY if part not in request.precision and part not in there]
+
+
+def _there(source: Source, journal: Journal) -> set[str]:
+    """The parts that were made of what the source is made of, and verified."""
+    parts = [
+        step for step, record in journal.steps.items() if "parts" in record and f"{step} verified" in journal.steps
     ]
+    made_of = {part: key_of(source.made_of[part]) for part in parts if part in source.made_of}
+    return {part for part in parts if made_of.get(part) in (None, journal.steps[part].get("made_of", ""))}
 
 
 def _steps(source: Source, request: Request, journal: Journal) -> Iterator[Step]:
     """What is not done yet. A part that is made again is verified again: `verified` has no files that could tell."""
     for part, precision in request.precision.items():
-        key = key_of(source.made_of(part), part, precision)
+        made_of = key_of(source.made_of[part])
+        key = key_of(made_of, part, precision)
         made = journal.done(part, key)
         if not made:
-            yield from _making(source, request, journal, part, key)
+            yield from _making(source, request, journal, part)
         if not made or not journal.done(f"{part} verified", key):
-            yield Step(f"{part} verified", key, 0, _verify(source, part, precision, request.out))
-    tokenizer = Step("tokenizer", key_of(source.fingerprint), 0, _tokenizer(source))
-    if not journal.done(tokenizer.name, tokenizer.key):
-        yield tokenizer
+            yield Step(f"{part} verified", key, made_of, 0, _verify(source, part, precision, request.out))
+    others = [("tokenizer", key_of(source.made_of["tokenizer"]), _tokenizer(source))]
     if source.towers is not None and TEXT in request.precision:
-        motion = Step(MOTION_STEP, key_of(source.made_of(TEXT)), 0, _motion_tokenizer(source.towers))
-        if not journal.done(motion.name, motion.key):
-            yield motion
+        others.append((MOTION_STEP, key_of(source.made_of[TEXT]), _motion_tokenizer(source.towers)))
+    yield from (Step(name, key, key, 0, make) for name, key, make in others if not journal.done(name, key))
 
 
-def _making(source: Source, request: Request, journal: Journal, part: str, key: str) -> Iterator[Step]:
-    precision = request.precision[part]
+def _making(source: Source, request: Request, journal: Journal, part: str) -> Iterator[Step]:
+    precision, made_of = request.precision[part], key_of(source.made_of[part])
+    key, base_key = key_of(made_of, part, precision), key_of(made_of, part, BASE)
     if precision in STORED:
-        yield Step(part, key, _bytes(source, part, precision), _write(source, part, precision))
+        yield Step(part, key, made_of, _bytes(source, part, precision), _write(source, part, precision))
         return
-    chosen, base = quantiser(part, precision), f"{WORK}/{part}-{BASE}"
-    made = key_of(source.made_of(part), part, BASE)
-    if not journal.done(f"{part} in {BASE}", made):
-        yield Step(f"{part} in {BASE}", made, _bytes(source, part, BASE), _write(source, part, BASE), base)
+    chosen, base, name = quantiser(part, precision), f"{WORK}/{part}-{BASE}", f"{part} in {BASE}"
+    if not journal.done(name, base_key):
+        yield Step(name, base_key, made_of, _bytes(source, part, BASE), _write(source, part, BASE), base)
     quantise = _quantise(part, chosen, request.out / base, journal)
-    yield Step(part, key, _bytes(source, part, precision), quantise)
+    yield Step(part, key, made_of, _bytes(source, part, precision), quantise)
 
 
 def quantiser(part: str, precision: str) -> Scheme:
@@ -148,7 +159,7 @@ def quantiser(part: str, precision: str) -> Scheme:
     return chosen
 
 
-def _do(step: Step, journal: Journal, model: str, progress: Progress) -> None:
+def _do(step: Step, journal: Journal, progress: Progress) -> None:
     target, work = journal.folder / step.into, journal.folder / WORK / "now"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -169,9 +180,8 @@ def _do(step: Step, journal: Journal, model: str, progress: Progress) -> None:
     files = [f"{step.into}/{name}" if step.into else name for name in names]
     seconds = round(time.monotonic() - started, 1)
     # Every file of the step lies in its place before the record that says so.
-    journal.record(
-        step.name, step.key, files, model=model, seconds=seconds, process_peak_memory_gib=_peak_memory_gib(), **found
-    )
+    measured = {"seconds": seconds, "process_peak_memory_gib": _peak_memory_gib()}
+    journal.record(step.name, step.key, files, made_of=step.made_of, **measured, **found)
     progress.finished(step.name, sum(journal.steps[step.name]["files"].values()), seconds)
 
 
@@ -223,13 +233,14 @@ def _motion_tokenizer(towers: Towers) -> Make:
 
 
 def _manifest(source: Source, journal: Journal, out: Path) -> Manifest:
+    there = _there(source, journal)
     parts = {
         name: read_record(Part, entry, f"{out}: {step}")
         for step, record in journal.steps.items()
-        if f"{step} verified" in journal.steps
+        if step in there
         for name, entry in record["parts"].items()
     }
-    motion = journal.steps.get(MOTION_STEP, {}).get("motion_tokenizer", {})
+    motion = journal.steps.get(MOTION_STEP, {}).get("motion_tokenizer", {}) if TEXT in there else {}
     return Manifest(
         format="",
         format_version=0,

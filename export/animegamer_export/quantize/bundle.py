@@ -73,6 +73,11 @@ def quantize_bundle(
             parts[part] = replace(parts[part], precision=scheme.name, data_files=(f"{name}.weights",), int8_file="")
     said = {name: scheme.name for name, scheme in precisions.items()}
     provenance = {**manifest.provenance, "quantized": said, "quantized_from": bundle.fingerprint}
+    if "export" in provenance:
+        # A later export must not take a quantised part for the one that it wrote.
+        steps = provenance["export"]["steps"].items()
+        others = {name: record for name, record in steps if name.split()[0] not in precisions}
+        provenance["export"] = {**provenance["export"], "steps": others}
     # What was measured was measured of other weights.
     plans = {name: replace(entry, fidelity={}) for name, entry in manifest.plans.items()}
     write_manifest(out, replace(manifest, parts=parts, plans=plans, quality={}, provenance=provenance, engines={}))
