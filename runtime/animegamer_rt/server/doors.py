@@ -7,6 +7,7 @@ thread with an event loop that Windows has not.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import random
@@ -76,9 +77,10 @@ class Doors:
     def receive(self, socket: zmq.Socket[bytes]) -> list[bytes]:
         """A client's next message, its routing id first. Raises zmq.Again when there is none."""
         frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
-        descriptor = int(frames[-1].get(zmq.SRCFD))
-        if descriptor in self._connected:
-            self._heard.add(descriptor)
+        with contextlib.suppress(zmq.ZMQError):  # what is no ZMTP 3 comes without a descriptor
+            descriptor = int(frames[-1].get(zmq.SRCFD))
+            if descriptor in self._connected:
+                self._heard.add(descriptor)
         return [frame.bytes for frame in frames]
 
     def close(self) -> None:
