@@ -155,4 +155,4 @@ def test_numbers_that_are_none_or_of_another_shape_fail() -> None:
 def test_answers_are_recorded_on_the_cpu_only(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["selftest", "--bundle", str(bundle.folder), "--device", "cuda", "--record"]
     assert cli.main(argv) == 2
-    assert "answers are recorded on the CPU; found cuda" in capsys.readouterr().err
+    assert "answers are recorded in float32; found cuda" in capsys.readouterr().err
