@@ -20,8 +20,9 @@ from .served import DROPPED, Served
 WINDOW_FULL = 5
 """Turns after which a game's history is as long as it gets, in the bundles there are."""
 STALLED_ROUNDS = 4
+"""Fewest turns measured beside a reader, and beside one that has stalled."""
 MOST_BUFFERED = 20
-"""Fewest turns sent to a stalled reader; the third at full size is more than the server keeps for it."""
+"""Most turns until frames are dropped for a stalled reader: 48 MiB are kept for it, and sockets' buffers hold more."""
 CONNECTIONS = 100
 
 Figures = dict[str, Any]
