@@ -1,6 +1,7 @@
 """Which precision of each part fits on which card: arithmetic on numbers of weights.
 
-It opens nothing and has not been held against a card: what a part needs besides its weights is a bound from shapes.
+It opens nothing and has not been held against a card: what the parts need besides weights is counted from shapes, as
+TensorRT holds it.
 """
 
 from __future__ import annotations
@@ -23,9 +24,17 @@ FULL_WEIGHTS: Mapping[str, tuple[int, int]] = MappingProxyType(
 BYTES_A_WEIGHT: Mapping[str, float] = MappingProxyType({"fp16": 2.0, "int8": 1.03, "int4": 0.57})
 """With the scales of blocks of 64; fp8 and w8a8 take what int8 takes."""
 
-ROOM_BYTES = 2 * 9 * 256 * 480 * 720 * 2 + 256 * 2**20
-"""Besides weights, at 480 x 720: input and output of the vae's widest convolution (9 frames of 256 channels, 16 bit),
-the largest of all activations, and a driver's own 256 MiB. One part runs at a time, so the others need no more."""
+DRIVER_BYTES = 256 * 2**20
+"""A driver's own; the other inputs and outputs of the parts, about 60 MB, go with it."""
+SCRATCH_BYTES = 2 * 9 * 256 * 480 * 720 * 2
+"""While a part runs, at 480 x 720: input and output of the vae's widest convolution (9 frames of 256 channels, 16 bit),
+the largest of all activations. One part runs at a time, so the others need no more."""
+VAE_CACHES_BYTES = 1_404_691_200 * 2
+"""What the vae's first part leaves for its next, at 480 x 720 in 16 bit. Held beside the scratch, as the next part runs
+in that while it reads them."""
+LONGEST_PROMPT = 2 * 5 * (226 + 40) + 24
+"""Tokens that the predictor's caches hold: twice a full history's, and what follows it (`export tensorrt`)."""
+FULL_PREDICTOR: Mapping[str, int] = MappingProxyType({"layers": 32, "heads": 32, "kv_heads": 8, "hidden": 4096})
 
 LADDER = (
     {"predictor": "fp16", "denoiser": "fp16", "vae": "fp16"},
@@ -48,10 +57,22 @@ class Fit:
 
 def fits(card_gib: int) -> Fit:
     """The most faithful precisions whose weights lie on the card at once; the smallest, streamed, where none do."""
-    room = card_gib * GIB - ROOM_BYTES
+    room = card_gib * GIB - room_bytes(480, 720, FULL_PREDICTOR)
     sizes = [weights_bytes(precision) for precision in LADDER]
     best = next((number for number, size in enumerate(sizes) if size <= room), len(LADDER) - 1)
     return Fit(card_gib, LADDER[best], sizes[best], max(0, sizes[best] - room))
+
+
+def room_bytes(height: int, width: int, predictor: Mapping[str, int]) -> int:
+    """What lies on the card besides weights, for pictures of that size and a predictor of these sizes."""
+    pictures = (SCRATCH_BYTES + VAE_CACHES_BYTES) * height * width // (480 * 720)
+    return DRIVER_BYTES + pictures + prompt_bytes(predictor)
+
+
+def prompt_bytes(predictor: Mapping[str, int]) -> int:
+    """Both sets of the predictor's caches, keys and values in 16 bit: a call reads one and writes the other."""
+    a_token = predictor["layers"] * predictor["kv_heads"] * (predictor["hidden"] // predictor["heads"])
+    return 2 * 2 * 2 * a_token * LONGEST_PROMPT
 
 
 def weights_bytes(precision: Mapping[str, str]) -> int:

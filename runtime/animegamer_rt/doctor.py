@@ -203,12 +203,13 @@ def _disk() -> Finding:
 
 
 def _memory(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[Finding]:
-    """Whether the bundle's own weights fit on each card, with the room that its pictures need."""
+    """Whether the bundle's own weights fit on each card, with the room that its pictures and prompts need."""
     parts = [part for name, part in bundle.manifest.parts.items() if name in NEEDED_PARTS]
     files = {file for part in parts for file in (part.file, *part.data_files)}
     weights = sum(bundle.manifest.files[file].bytes for file in files)
     size = bundle.manifest.geometry
-    needed = weights + cards.ROOM_BYTES * size.height * size.width // (480 * 720)
+    predictor = bundle.manifest.sizes.get("predictor", cards.FULL_PREDICTOR)
+    needed = weights + cards.room_bytes(size.height, size.width, predictor)
     for card in found:
         enough = needed <= card.total_mib * 2**20
         do = "" if enough else "export it at a smaller precision (the table below); TensorRT streams what does not fit"

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from torch import nn
 from watching import FP16, BreaksOff, Watching
 
 from animegamer_export.command import disk
@@ -31,11 +32,12 @@ from animegamer_export.command.steps import Request, export
 from animegamer_export.quantize.keep import keep_rule
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle import UNFINISHED, Bundle, load, open_bundle, write_manifest
-from animegamer_rt.cards import FULL_WEIGHTS
+from animegamer_rt.cards import FULL_PREDICTOR, FULL_WEIGHTS, VAE_CACHES_BYTES
 from animegamer_rt.chart import read_records
 from animegamer_rt.errors import BundleError, BundleFileError, ConfigError, OutputError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.manifest import Engine
+from animegamer_rt.models.vae import CausalConv, VaeDecoder
 from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.session import Session
 from animegamer_rt.state import Instruction
@@ -286,6 +288,20 @@ def test_full_size_needs_the_bytes_that_its_weights_take() -> None:
         keeps, shapes = keep_rule(part), FULL.shapes(part).items()
         rounded = sum(int(np.prod(shape)) for name, shape in shapes if len(shape) >= 2 and not keeps(name))
         assert (rounded, count[part] - rounded) == expected
+
+
+def test_the_room_of_full_size_is_that_of_its_shapes() -> None:
+    with torch.device("meta"):
+        decoder = VaeDecoder(FULL.vae)
+
+    def cached(module: nn.Module, upscale: int) -> int:
+        convolutions = (part for part in module.modules() if isinstance(part, CausalConv))
+        return sum(2 * part.in_channels for part in convolutions) * 60 * 90 * upscale**2
+
+    elements = cached(decoder.conv_in, 1) + cached(decoder.middle, 1) + cached(decoder.conv_out, 8)
+    elements += sum(cached(stage, 2**number) for number, stage in enumerate(decoder.stages))
+    assert elements * 2 == VAE_CACHES_BYTES
+    assert asdict(FULL.predictor) | FULL_PREDICTOR == asdict(FULL.predictor)
 
 
 def test_random_weights_are_the_same_whenever_they_are_made() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +17,11 @@ from animegamer_export.tensorrt import command
 from animegamer_export.tensorrt.builder import Built, Job, build
 from animegamer_export.tensorrt.graph import rewrite, strongly_typed
 from animegamer_rt import bundle as bundles
+from animegamer_rt import cards
 from animegamer_rt.bundle import Bundle
 from animegamer_rt.chart import read_records
 from animegamer_rt.errors import BundleError, ConfigError
+from animegamer_rt.manifest import Compatibility
 from animegamer_rt.prompt import PastTurn, Prompter
 from animegamer_rt.state import GameState
 
@@ -219,6 +221,13 @@ def test_profiles_hold_every_prompt_of_the_window(bundle: Bundle) -> None:
     assert [ranges["batch"] for ranges in command.profiles("denoiser", bundle)] == [(2, 2, 2), (1, 1, 1)]
     with pytest.raises(ConfigError, match="longest prompt is too short"):
         command.profiles("predictor", bundle, 100)
+
+
+def test_the_memory_arithmetic_has_the_longest_prompt_that_is_built_for(bundle: Bundle) -> None:
+    geometry = replace(bundle.manifest.geometry, shot_tokens=226, window_tokens=4096)
+    manifest = replace(bundle.manifest, geometry=geometry, compatibility=Compatibility())
+    (prompts,) = command.profiles("predictor", replace(bundle, manifest=manifest))
+    assert prompts["cached_tokens"][2] == cards.LONGEST_PROMPT
 
 
 def test_builder_that_is_killed_is_an_error_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:

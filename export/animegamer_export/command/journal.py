@@ -1,7 +1,8 @@
 """What an export has done so far: `export.json`, there as long as the bundle is not whole.
 
-A step is done when its record is here, with the same key, and its files are those recorded, byte for byte. Records
-appear whole or not at all, after their files: whenever an export is killed, the next one goes on from the last of them.
+A step is done when its record is here, with the same key, and its files are those recorded, byte for byte.
+Records appear whole or not at all, after their files: whatever moment an export is killed at, the next one goes on from
+the last record.
 """
 
 from __future__ import annotations
