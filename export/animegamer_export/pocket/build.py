@@ -137,14 +137,12 @@ def adapt_denoiser(shop: Workshop) -> None:
         return
     phase, seed = shop.recipe.adapt_phase, shop.recipe.seed + 4
     denoiser, shot_encoder = shop.load_denoiser("denoiser")
-    games = range(min(shop.corpus.games, shop.recipe.adapt_games))
     turns = shop.turns(shop.corpus, shop.true_shots(shot_encoder, shop.corpus))
-    history = bundle.COMPATIBILITY.history_turns
+    history, games = bundle.COMPATIBILITY.history_turns, range(turns.games)
     shots, right = prediction.predict_games(shop.load_predictor(), shop.prompter, turns, games, history)
-    error = float(np.mean((shots.astype(np.float32) - turns.shots[: len(shots)].astype(np.float32)) ** 2))
+    error = float(np.mean((shots.astype(np.float32) - turns.shots.astype(np.float32)) ** 2))
     print(f"predicted shots: mean squared error {error:.4f}, motion level right {right:.3f}")
-    latents = shop.latents("corpus", len(shots))
-    examples = replace(shop.examples(shop.corpus, latents, len(shots)), predicted=shots)
+    examples = replace(shop.examples(shop.corpus, shop.latents("corpus")), predicted=shots)
     ema = training.averaged(nn.ModuleList([denoiser, shot_encoder]))
     losses = diffusion.train_denoiser(denoiser, shot_encoder, examples, phase, ema, seed)
     training.run("adapt", losses, phase.steps)

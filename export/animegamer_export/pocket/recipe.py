@@ -51,7 +51,6 @@ class Recipe:
     held_out_games: int
     stories: int  # games of text and first frames alone, for the predictor
     turns_per_game: int
-    adapt_games: int  # of the rendered games, how many the predictor plays for phase three
     judge_clips: int
     judge_epochs: int
     judged_turns: int
@@ -101,9 +100,8 @@ FULL = Recipe(
     seed=20250421,
     games=900,
     held_out_games=60,
-    stories=3000,
+    stories=8000,
     turns_per_game=5,
-    adapt_games=350,
     judge_clips=5000,
     judge_epochs=8,
     judged_turns=40,
@@ -121,9 +119,9 @@ FULL = Recipe(
     decoder_phase=Phase(steps=2050, batch=2, learning_rate=7e-4, final_share=0.1),
     denoiser_phase=Phase(steps=5200, batch=8, learning_rate=1e-3, matrix_learning_rate=1e-2),
     predictor_phase=Phase(steps=4000, batch=2, learning_rate=4e-3, matrix_learning_rate=5e-3),
-    played_phase=Phase(steps=2200, batch=2, learning_rate=2e-3, matrix_learning_rate=3e-3),
-    played_games=240,
-    adapt_phase=Phase(steps=1700, batch=4, learning_rate=5e-4, matrix_learning_rate=4e-3),
+    played_phase=Phase(steps=5800, batch=2, learning_rate=2e-3, matrix_learning_rate=3e-3),
+    played_games=400,
+    adapt_phase=Phase(steps=10600, batch=8, learning_rate=7e-4, matrix_learning_rate=6e-3),
 )
 
 SHORT = Recipe(
@@ -133,7 +131,6 @@ SHORT = Recipe(
     held_out_games=2,
     stories=8,
     turns_per_game=3,
-    adapt_games=4,
     judge_clips=32,
     judge_epochs=1,
     judged_turns=2,
