@@ -76,7 +76,7 @@ def table(records: Sequence[Record]) -> str:
     if not shown:
         return "Nothing was measured yet.\n"
     lines = []
-    for machine in dict.fromkeys(record["machine"] for record in shown):
+    for machine in dict.fromkeys(record["machine"] for record in sorted(shown, key=_date, reverse=True)):
         rows = [row(record) for record in shown if record["machine"] == machine]
         lines += [f"On {machine}:", "", _line(COLUMNS), _line(["---"] * len(COLUMNS)), *map(_line, rows), ""]
     return "\n".join(lines)
@@ -102,7 +102,8 @@ def row(record: Record) -> list[str]:
 def wire_table(records: Sequence[Record]) -> str:
     """The newest `bench wire` record of each machine and bundle as Markdown, a table each."""
     parts = []
-    for record in {(record["machine"], record["size"]): record for record in records}.values():
+    newest_of_each = {(record["machine"], record["size"]): record for record in records}
+    for record in sorted(newest_of_each.values(), key=_date, reverse=True):
         head = f"On {record['machine']}; bundle {record['size']}, plan {record['plan']}; "
         head += f"commit `{record['commit']}`, {record['date'][:10]}:"
         shown = [
@@ -180,6 +181,10 @@ def main(arguments: Sequence[str]) -> int:
         return int(stale)
     print(f"README: {len(newest(turns))} measurements of time; WIRE.md: {len(wire)}")
     return 0
+
+
+def _date(record: Record) -> str:
+    return str(record["date"])
 
 
 def _number(value: float | None) -> str:
