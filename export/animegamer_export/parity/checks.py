@@ -23,11 +23,13 @@ ENCODER = 1e-6
 PREDICTOR_MERGED = 1e-4
 # Copies and closed formulas, rounded to float32.
 SCHEDULE = 1e-6
+MOST_ROUNDING = 9.0
+"""Times the tolerance: no more than this is granted for rounding, or a network run too coarsely would excuse itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One recorded quantity: passes when the error is within the tolerance (an error of NaN fails).
+    """One recorded quantity: passes when the error is within what is allowed (an error of NaN fails).
 
     `variant` names another way to run the same set, reported on a line of its own. `ours` is what was compared.
     `rounding` is how far float32 on this processor is from float64, where that was asked; twice as much is granted
@@ -42,9 +44,14 @@ class Check:
     rounding: float = 0.0
 
     @property
+    def granted(self) -> float:
+        """What is granted for rounding, beyond the tolerance."""
+        return min(2.0 * self.rounding, MOST_ROUNDING * self.tolerance)
+
+    @property
     def allowed(self) -> float:
         """The largest error that passes."""
-        return self.tolerance + 2.0 * self.rounding
+        return self.tolerance + self.granted
 
     @property
     def passed(self) -> bool:
