@@ -178,6 +178,31 @@ def test_engines_are_recorded_skipped_when_they_fit_and_failures_named(
     assert len(jobs) == 4, "another precision is another engine"
 
 
+def test_failure_replaces_no_measured_build_and_is_told_all_the_same(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def rows() -> dict[str, dict[str, object]]:
+        return {row["part"]: row for row in json.loads(results.read_text())["builds"]}
+
+    results = tmp_path / "results.json"
+    argv = ["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "vae", "--results", str(results)]
+    monkeypatch.setattr(command, "module_version", lambda library: "1.7.1.116")
+    monkeypatch.setattr(command, "_apart", fake_build)
+    assert command.main(argv) == 1
+    good, failed = rows()["vae_first"], rows()["vae_next"]
+    assert good["build_seconds"] == 2.5 and failed["error"]
+    monkeypatch.setattr(command, "module_version", lambda library: "1.8.0.1")
+    monkeypatch.setattr(command, "_apart", lambda job: Built(error="tensorrt_rtx is not installed"))
+    assert command.main(argv) == 1
+    told = capsys.readouterr()
+    assert "vae_first for sm89: tensorrt_rtx is not installed" in told.err
+    assert rows()["vae_first"] == good, "seconds and bytes of an earlier run are kept"
+    assert rows()["vae_next"]["error"] == "tensorrt_rtx is not installed", "one failure replaces another"
+    monkeypatch.setattr(command, "_apart", lambda job: fake_build(replace(job, source="vae_first.onnx")))
+    assert command.main(argv) == 0
+    assert not any(row["error"] for row in rows().values()), "a success replaces a failure"
+
+
 @pytest.mark.parametrize(("installed", "built_again"), [("1.7.1.116", False), ("1.8.0.1", True), (None, False)])
 def test_an_engine_of_another_version_than_the_installed_one_is_built_again(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: str | None, built_again: bool

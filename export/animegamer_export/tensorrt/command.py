@@ -148,10 +148,15 @@ def _apart(job: Job) -> Built:
 
 
 def _record(path: Path, bundle: Bundle, rows: list[dict[str, Any]]) -> None:
-    """Each row under its bundle, part, GPU and precision; the rows of earlier runs stay."""
+    """Each row under its bundle, part, GPU and precision; the rows of earlier runs stay.
+
+    What was measured outlives a later run that failed: that one is told on the screen and by the exit code.
+    """
     earlier = json.loads(path.read_text(encoding="utf-8"))["builds"] if path.is_file() else []
     name = bundle.manifest.name
+    measured = {_key(row) for row in earlier if not row["error"]}
     fresh = [{"bundle": name, **row} for row in rows if not row.pop("kept")]
+    fresh = [row for row in fresh if not row["error"] or _key(row) not in measured]
     if not fresh:
         return
     keys = [_key(row) for row in fresh]
