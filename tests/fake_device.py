@@ -35,6 +35,7 @@ class FakeDevice:
         self.queue: list[Work] = []
         self.noted: list[Work] | None = None
         self.calls: list[str] = []
+        self.recalled: dict[str, bytes | None] = {}
         self.closed = False
 
     def facts(self) -> Facts:
@@ -43,7 +44,8 @@ class FakeDevice:
     def use(self) -> None:
         self.calls.append("use")
 
-    def load(self, path: Path) -> FakeEngine:
+    def load(self, path: Path, compiled: bytes | None = None) -> FakeEngine:
+        self.recalled[path.stem] = compiled
         return FakeEngine(self, path)
 
     def allocate(self, bytes: int) -> int:
@@ -141,8 +143,9 @@ class FakeEngine:
         assert scratch_bytes >= self.scratch_bytes()
         return FakeContext(self, profile)
 
-    def save_cache(self) -> None:
-        self.device.calls.append(f"save {self.part}")
+    def compiled(self) -> bytes:
+        self.device.calls.append(f"compiled {self.part}")
+        return f"kernels of {self.part}".encode()
 
 
 class FakeContext:

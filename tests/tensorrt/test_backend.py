@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,7 +18,7 @@ import pytest
 import fakes
 from animegamer_rt.backends import onnxruntime as ort_backend
 from animegamer_rt.backends.contract import Engines
-from animegamer_rt.backends.tensorrt import open_engines
+from animegamer_rt.backends.tensorrt import compiled, open_engines
 from animegamer_rt.backends.tensorrt.budget import RESERVE_BYTES, Need, plan
 from animegamer_rt.backends.tensorrt.identity import ENGINE_PARTS, engine_name, library_for
 from animegamer_rt.bundle import Bundle, write_manifest
@@ -36,6 +38,11 @@ MOST |= {"channels": 4, "rows_count": 2}
 RANDOM = np.random.default_rng(0)
 SHOT = RANDOM.standard_normal((226, 8), dtype=np.float32)
 BUILT_FOR = {"library": "tensorrt_rtx", "version": "1.7.1.116", "arch": "sm89"}
+
+
+@pytest.fixture(autouse=True)
+def compiled_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(compiled.FOLDER, str(tmp_path / "cache"))
 
 
 def latent() -> np.ndarray:
@@ -221,12 +228,37 @@ def test_memory_is_given_back_when_opening_fails(bundle: Bundle) -> None:
     assert device.closed
 
 
-def test_what_was_compiled_is_kept_once_after_the_first_turn(bundle: Bundle) -> None:
-    engines, device = opened(bundle)
+def test_what_was_compiled_is_kept_once_after_the_first_turn_and_given_to_the_next_start(bundle: Bundle) -> None:
+    engines, first = opened(bundle)
     frames_of(bundle, engines)
-    assert sorted(call for call in device.calls if call.startswith("save")) == sorted(
-        f"save {part}" for part in ENGINE_PARTS if part in bundle.manifest.parts
+    parts = [part for part in ENGINE_PARTS if part in bundle.manifest.parts]
+    assert sorted(call for call in first.calls if call.startswith("compiled")) == sorted(
+        f"compiled {part}" for part in parts
     )
+    second = opened(bundle)[1]
+    assert set(first.recalled.values()) == {None}
+    assert second.recalled == {f"{part}-sm89": f"kernels of {part}".encode() for part in parts}
+
+
+@pytest.mark.parametrize("trouble", ["the folder is a file", "the disk is full"])
+def test_disk_that_takes_nothing_is_told_once_and_the_game_goes_on(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, trouble: str
+) -> None:
+    expected, cache = frames_of(bundle, opened(bundle)[0]), tmp_path / "compiled"
+    monkeypatch.setenv(compiled.FOLDER, str(cache))
+    if trouble == "the disk is full":
+
+        def write_bytes(path: Path, content: bytes) -> int:
+            path.open("wb").close()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(Path, "write_bytes", write_bytes)
+    else:
+        cache.touch()
+    assert frames_of(bundle, opened(bundle)[0]) == expected
+    (told,) = (record.getMessage() for record in caplog.records)
+    assert "cannot be written" in told and compiled.FOLDER in told
+    assert cache.is_file() or list(cache.iterdir()) == [], "nothing half-written is left"
 
 
 def test_each_gpu_has_its_library() -> None:

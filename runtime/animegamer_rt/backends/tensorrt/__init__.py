@@ -1,8 +1,8 @@
 """Runs a bundle's built engines with TensorRT-RTX or TensorRT, cuda-python and numpy; no torch.
 
-`identity` says which engines fit, `budget` what they need, `parts` in what order things run, `device` is the interface
-to a GPU that all of them are written against and `cuda` its one real implementation, which has not been run on a GPU
-yet: the rest is tested on the CPU through a device of the same interface.
+`identity` says which engines fit, `budget` what they need, `parts` in what order things run, `compiled` what is kept
+for the next start. `device` is the interface to a GPU that all of them are written against and `cuda` its one real
+implementation, which has not been run on a GPU yet: the rest is tested on the CPU through a device of the same kind.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from contextlib import ExitStack
 
 from ...bundle import Bundle
 from ..contract import Engines
+from . import compiled
 from .budget import Budget, Need, plan
 from .device import Device
 from .identity import choose
@@ -33,8 +34,13 @@ def open_engines(bundle: Bundle, device: Device | None = None, tell: Callable[[s
     chosen = choose(bundle, facts.arch, facts.library, facts.version)
     with ExitStack() as on_failure:
         on_failure.callback(device.close)
-        loaded = {part: device.load(bundle.path(engine.file)) for part, engine in chosen.items()}
-        parts = EngineParts(device, loaded)
+        files = bundle.manifest.files
+        sha256 = {part: files[engine.file].sha256 for part, engine in chosen.items()}
+        loaded = {
+            part: device.load(bundle.path(engine.file), compiled.recall(sha256[part]))
+            for part, engine in chosen.items()
+        }
+        parts = EngineParts(device, loaded, sha256)
         budget = _plan(parts)
         tell(f"{facts.name} ({facts.arch}), {facts.library} {facts.version}\n{budget}")
         parts.buffers.allocate(device)

@@ -7,9 +7,7 @@ no arithmetic, no order of things. `animegamer-rt selftest --device tensorrt` is
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import importlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,8 +19,6 @@ from ...errors import BackendError, EngineStaleError
 from .device import Array, Facts, Shape, Tensor
 from .identity import RTX, library_for
 
-CACHE_FOLDER = "ANIMEGAMER_CACHE"
-"""Environment variable: where compiled kernels are kept (default: animegamer-rt in the user's cache folder)."""
 INSTALL = {RTX: "pip install tensorrt-rtx-cu13 cuda-python", "tensorrt": "pip install tensorrt cuda-python"}
 
 
@@ -72,8 +68,8 @@ class CudaDevice:
     def use(self) -> None:
         self._do(self._cuda.cudaSetDevice(self._ordinal))
 
-    def load(self, path: Path) -> CudaEngine:
-        return CudaEngine(self._trt, self._runtime, path, int(self._stream))
+    def load(self, path: Path, compiled: bytes | None = None) -> CudaEngine:
+        return CudaEngine(self._trt, self._runtime, path, int(self._stream), compiled)
 
     def allocate(self, bytes: int) -> int:
         code, address = self._cuda.cudaMalloc(bytes)
@@ -144,7 +140,7 @@ class CudaDevice:
 class CudaEngine:
     """`device.Engine` over a deserialised engine; its weights are on the GPU from the first context on."""
 
-    def __init__(self, trt: Any, runtime: Any, path: Path, stream: int) -> None:
+    def __init__(self, trt: Any, runtime: Any, path: Path, stream: int, compiled: bytes | None) -> None:
         self._trt, self._path, self._stream = trt, path, stream
         plan = path.read_bytes()
         self._engine = runtime.deserialize_cuda_engine(plan)
@@ -158,8 +154,8 @@ class CudaEngine:
         self.tensors: Mapping[str, Tensor] = {name: self._tensor(name) for name in names}
         self.streamable_bytes = int(self._engine.streamable_weights_size)
         self.weights_bytes = max(len(plan), self.streamable_bytes)
-        self._cache_path = _cache_folder() / f"{hashlib.sha256(plan).hexdigest()[:32]}.cache"
         self._cache: Any = None
+        self._compiled = compiled
 
     def _tensor(self, name: str) -> Tensor:
         trt, engine = self._trt, self._engine
@@ -204,8 +200,9 @@ class CudaEngine:
             config.cuda_graph_strategy = self._trt.CudaGraphStrategy.WHOLE_GRAPH_CAPTURE
             if self._cache is None:
                 self._cache = config.create_runtime_cache()
-                if self._cache_path.is_file():
-                    self._cache.deserialize(self._cache_path.read_bytes())
+                if self._compiled:
+                    # False for another driver or GPU: then everything is compiled anew.
+                    self._cache.deserialize(self._compiled)
             config.set_runtime_cache(self._cache)
             context = self._engine.create_execution_context(config)
         else:
@@ -217,13 +214,9 @@ class CudaEngine:
         context.set_device_memory(scratch, scratch_bytes)
         return CudaContext(context, self._path, self._stream)
 
-    def save_cache(self) -> None:
-        if self._cache is None:
-            return
-        self._cache_path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self._cache_path.with_suffix(".part")
-        partial.write_bytes(self._cache.serialize())
-        partial.replace(self._cache_path)
+    def compiled(self) -> bytes | None:
+        serialized = None if self._cache is None else self._cache.serialize()
+        return None if serialized is None else bytes(serialized)
 
 
 class CudaContext:
@@ -245,11 +238,3 @@ class CudaContext:
     def execute(self) -> None:
         if not self._context.execute_async_v3(self._stream):
             raise BackendError("an engine failed to run", where=self._path, do="run: animegamer-rt selftest")
-
-
-def _cache_folder() -> Path:
-    configured = os.environ.get(CACHE_FOLDER)
-    if configured:
-        return Path(configured)
-    root = os.environ.get("LOCALAPPDATA") if os.name == "nt" else os.environ.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "animegamer-rt"

@@ -86,8 +86,8 @@ class Engine(Protocol):
         """A context on memory that others may use between two executions."""
         ...
 
-    def save_cache(self) -> None:
-        """Keeps on disk what was compiled for this GPU, for the next start."""
+    def compiled(self) -> bytes | None:
+        """What was compiled for this GPU until now, for `load` at the next start; None where nothing is."""
         ...
 
 
@@ -103,8 +103,11 @@ class Device(Protocol):
         """Makes this the calling thread's GPU."""
         ...
 
-    def load(self, path: Path) -> Engine:
-        """Reads an engine. Raises EngineStaleError when the library refuses it."""
+    def load(self, path: Path, compiled: bytes | None = None) -> Engine:
+        """Reads an engine. compiled: what an earlier start has left; it is ignored where it does not fit.
+
+        Raises EngineStaleError when the library refuses the engine.
+        """
         ...
 
     def allocate(self, bytes: int) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from ...errors import BackendError
 from ...readouts import Tokens
 from ..contract import FloatArray, Frames, IntArray, Prefill
+from . import compiled
 from .buffers import Buffers
 from .device import Array, Context, Device, Engine, Shape
 
@@ -29,9 +30,10 @@ SLOTS = 2
 class EngineParts:
     """The loaded engines of one bundle: buffers declared, then contexts made."""
 
-    def __init__(self, device: Device, engines: Mapping[str, Engine]) -> None:
+    def __init__(self, device: Device, engines: Mapping[str, Engine], sha256: Mapping[str, str]) -> None:
+        """sha256: of the engines' files, by part."""
         self.device, self.engines, self.buffers = device, engines, Buffers()
-        self._saved = False
+        self._sha256, self._kept = sha256, False
         for part, engine in engines.items():
             sizes = {name: tensor.bytes for name, tensor in engine.tensors.items()}
             if part == "predictor":
@@ -45,12 +47,12 @@ class EngineParts:
             self.buffers.declare({f"{part}.{name}": size for name, size in sizes.items()})
         self.buffers.declare({f"denoiser.rows.{len(rows)}": 8 * len(rows) for rows in (PAIR, SINGLE)})
 
-    def save_caches(self) -> None:
-        """Keeps what was compiled, once, when every part has run."""
-        if not self._saved:
-            for engine in self.engines.values():
-                engine.save_cache()
-            self._saved = True
+    def keep_compiled(self) -> None:
+        """Keeps what was compiled, once, when every part has run; a disk that takes one not is not asked for others."""
+        if not self._kept:
+            self._kept = True
+            contents = ((part, engine.compiled()) for part, engine in self.engines.items())
+            all(compiled.keep(self._sha256[part], content) for part, content in contents if content)
 
     def context(self, part: str, profile: int, scratch: int, scratch_bytes: int) -> Context:
         """A context of a part, every tensor bound to its buffer."""
@@ -257,7 +259,7 @@ class Vae:
         if caches != self._clip:
             raise BackendError("a clip's second part was asked for after another clip had begun")
         frames = self._run(self._next, "vae_next", latent, channel_order, flip)
-        self._parts.save_caches()  # the last part of a turn
+        self._parts.keep_compiled()  # the last part of a turn
         return frames
 
     def _run(
