@@ -1,14 +1,17 @@
-"""A GPU made of host memory, with the interface of `device.Device`: its stream runs nothing until it is waited for.
+"""A GPU made of host memory, with the interface of `device.Device`: its streams run nothing until they are waited for.
 
 Engines are the bundle's ONNX files in onnxruntime. What a real stream would do late, this one does late: a pinned array
 that is overwritten too early, an execution that reads a buffer before it was written, a graph that was captured with
-other addresses all give wrong numbers here too.
+other addresses all give wrong numbers here too. What two streams would do at once is an error: queued work that touches
+memory which other streams' queued work touches, if one of them writes it. So is a thread that never chose its GPU.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,27 @@ import onnxruntime
 from animegamer_rt.backends.tensorrt.device import Array, Facts, Shape, Tensor
 
 ITEM = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(bool)": np.bool_, "tensor(uint8)": np.uint8}
-Work = Callable[[], None]
+ALIGNMENT = 256
+SCRATCH_BYTES = {"encoder": 512, "predictor": 3072, "denoiser": 4096, "vae_first": 1024, "vae_next": 1024}
+Range = tuple[int, int]
+"""An address and the one after the last."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something queued: what it does and the memory that it touches."""
+
+    run: Callable[[], None]
+    reads: Sequence[Range] = ()
+    writes: Sequence[Range] = ()
+
+    def must_not_run_beside(self, other: Task) -> bool:
+        return any(
+            one[0] < two[1] and two[0] < one[1]
+            for mine, theirs in ((self.writes, [*other.reads, *other.writes]), (self.reads, other.writes))
+            for one in mine
+            for two in theirs
+        )
 
 
 class FakeDevice:
@@ -32,8 +55,9 @@ class FakeDevice:
         self.blocks: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = {}
         self.next_address = itertools.count(1)
         self.pinned_arrays: list[Array] = []
-        self.queue: list[Work] = []
-        self.noted: list[Work] | None = None
+        self.streams: list[FakeStream] = []
+        self.threads = threading.local()
+        self.lock = threading.Lock()
         self.calls: list[str] = []
         self.recalled: dict[str, bytes | None] = {}
         self.closed = False
@@ -42,11 +66,15 @@ class FakeDevice:
         return Facts("Fake", self.arch, 2**33, self.free_bytes, "tensorrt_rtx", "1.7.1.116")
 
     def use(self) -> None:
-        self.calls.append("use")
+        self.threads.used = True
 
     def load(self, path: Path, compiled: bytes | None = None) -> FakeEngine:
         self.recalled[path.stem] = compiled
         return FakeEngine(self, path)
+
+    def stream(self) -> FakeStream:
+        self.streams.append(FakeStream(self))
+        return self.streams[-1]
 
     def allocate(self, bytes: int) -> int:
         address = next(self.next_address) << 40
@@ -57,52 +85,9 @@ class FakeDevice:
         self.pinned_arrays.append(np.zeros(shape, dtype))
         return self.pinned_arrays[-1]
 
-    def copy_in(self, address: int, array: Array) -> None:
-        late = any(array is pinned for pinned in self.pinned_arrays)
-        source = array if late else array.copy()
-        self.push("copy_in", lambda: self.write(address, source))
-
-    def copy(self, target: int, source: int, bytes: int) -> None:
-        self.push("copy", lambda: self.write(target, self.view(source, bytes).copy()))
-
-    def copy_out(self, array: Array, address: int) -> None:
-        self.synchronize()
-        array[...] = self.view(address, array.nbytes).view(array.dtype).reshape(array.shape)
-
-    def record(self) -> object:
-        assert self.noted is None
-        return len(self.queue)
-
-    def wait(self, mark: object) -> None:
-        self.calls.append("wait")
-        self.synchronize()
-
-    def begin_capture(self) -> None:
-        self.noted = []
-
-    def end_capture(self) -> object:
-        noted, self.noted = self.noted, None
-        assert noted
-        return noted
-
-    def launch(self, graph: object) -> None:
-        assert isinstance(graph, list)
-        self.calls.append("launch")
-        self.queue += graph
-
-    def synchronize(self) -> None:
-        assert self.noted is None, "a stream that is being captured cannot be waited for"
-        queued, self.queue = self.queue, []
-        for work in queued:
-            work()
-
     def close(self) -> None:
         self.closed = True
         self.blocks.clear()
-
-    def push(self, name: str, work: Work) -> None:
-        self.calls.append(name)
-        (self.queue if self.noted is None else self.noted).append(work)
 
     def view(self, address: int, bytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
         block = self.blocks[address >> 40 << 40]
@@ -112,6 +97,83 @@ class FakeDevice:
 
     def write(self, address: int, array: Array) -> None:
         self.view(address, array.nbytes)[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+class FakeStream:
+    def __init__(self, device: FakeDevice) -> None:
+        self.device = device
+        self.queue: list[Task] = []
+        self.done = 0
+        self.noted: list[Task] | None = None
+
+    def copy_in(self, address: int, array: Array) -> None:
+        late = any(array is pinned for pinned in self.device.pinned_arrays)
+        source = array if late else array.copy()
+        self.push("copy_in", Task(lambda: self.device.write(address, source), (), [(address, address + array.nbytes)]))
+
+    def copy(self, target: int, source: int, bytes: int) -> None:
+        def run() -> None:
+            self.device.write(target, self.device.view(source, bytes).copy())
+
+        self.push("copy", Task(run, [(source, source + bytes)], [(target, target + bytes)]))
+
+    def copy_out(self, array: Array, address: int) -> None:
+        def run() -> None:
+            array[...] = self.device.view(address, array.nbytes).view(array.dtype).reshape(array.shape)
+
+        self.push("copy_out", Task(run, [(address, address + array.nbytes)]))
+        self.synchronize()
+
+    def record(self) -> object:
+        assert self.noted is None
+        return self.done + len(self.queue)
+
+    def wait(self, mark: object) -> None:
+        """Runs no more than it must: what was queued after the mark stays queued."""
+        assert isinstance(mark, int) and self.noted is None, "a stream that is being captured cannot be waited for"
+        assert self.used(), "this thread has not chosen its GPU"
+        self.device.calls.append("wait")
+        while self.done < mark:
+            self.queue[0].run()
+            with self.device.lock:
+                del self.queue[0]
+                self.done += 1
+
+    def capture(self, work: Callable[[], None]) -> object:
+        self.noted = []
+        try:
+            work()
+            return self.noted
+        finally:
+            self.noted = None
+
+    def launch(self, graph: object) -> None:
+        assert isinstance(graph, list) and graph
+        self.device.calls.append("launch")
+        for task in graph:
+            self.add(task)
+
+    def synchronize(self) -> None:
+        self.wait(self.record())
+
+    def used(self) -> bool:
+        return getattr(self.device.threads, "used", False)
+
+    def push(self, name: str, task: Task) -> None:
+        self.device.calls.append(name)
+        if self.noted is None:
+            self.add(task)
+        else:
+            self.noted.append(task)
+
+    def add(self, task: Task) -> None:
+        assert self.used(), "this thread has not chosen its GPU"
+        with self.device.lock:
+            for other in self.device.streams:
+                if other is not self:
+                    for queued in other.queue:
+                        assert not task.must_not_run_beside(queued), "two streams touch memory and nothing orders them"
+            self.queue.append(task)
 
 
 class FakeEngine:
@@ -136,12 +198,17 @@ class FakeEngine:
     def keep_weights(self, bytes_on_gpu: int) -> None:
         self.kept = bytes_on_gpu
 
-    def scratch_bytes(self) -> int:
-        return 4096 + (self.device.streamed_scratch if self.kept < self.streamable_bytes else 0)
+    def bytes(self, name: str, shape: Shape) -> int:
+        return int(np.prod(shape)) * self.tensors[name].item_bytes
 
-    def context(self, profile: int, scratch: int, scratch_bytes: int) -> FakeContext:
-        assert scratch_bytes >= self.scratch_bytes()
-        return FakeContext(self, profile)
+    def scratch_bytes(self) -> int:
+        whole = SCRATCH_BYTES[self.part]
+        return whole + (self.device.streamed_scratch if self.kept < self.streamable_bytes else 0)
+
+    def context(self, profile: int, stream: FakeStream, scratch: int, scratch_bytes: int) -> FakeContext:
+        assert scratch_bytes >= self.scratch_bytes() and scratch % ALIGNMENT == 0
+        self.device.view(scratch, scratch_bytes)
+        return FakeContext(self, profile, stream, (scratch, scratch + scratch_bytes))
 
     def compiled(self) -> bytes:
         self.device.calls.append(f"compiled {self.part}")
@@ -149,14 +216,14 @@ class FakeEngine:
 
 
 class FakeContext:
-    def __init__(self, engine: FakeEngine, profile: int) -> None:
-        self.engine, self.profile = engine, profile
+    def __init__(self, engine: FakeEngine, profile: int, stream: FakeStream, scratch: Range) -> None:
+        self.engine, self.profile, self.stream, self.scratch = engine, profile, stream, scratch
         self.addresses: dict[str, int] = {}
         self.shapes = {name: tensor.shape for name, tensor in engine.tensors.items() if tensor.is_input}
         self.outputs: dict[str, Shape] = {}
 
     def bind(self, name: str, address: int) -> None:
-        assert name in self.engine.tensors
+        assert name in self.engine.tensors and address % ALIGNMENT == 0
         self.addresses[name] = address
 
     def shape(self, name: str, shape: Shape) -> None:
@@ -181,10 +248,15 @@ class FakeContext:
             feeds = {}
             for value in engine.session.get_inputs():
                 dtype, shape = np.dtype(ITEM[value.type]), shapes[value.name]
-                held = engine.device.view(addresses[value.name], int(np.prod(shape)) * dtype.itemsize)
+                held = engine.device.view(addresses[value.name], engine.bytes(value.name, shape))
                 feeds[value.name] = held.copy().view(dtype).reshape(shape)
             names = [value.name for value in engine.session.get_outputs()]
             for name, array in zip(names, engine.session.run(names, feeds), strict=True):
                 engine.device.write(addresses[name], array)
 
-        self.engine.device.push("execute", work)
+        touched: dict[bool, list[Range]] = {True: [], False: [self.scratch]}
+        for name, tensor in engine.tensors.items():
+            # Of an output the most it can be: too many alarms at worst, none too few.
+            size = self.engine.bytes(name, shapes[name]) if tensor.is_input else tensor.bytes
+            touched[tensor.is_input].append((addresses[name], addresses[name] + size))
+        self.stream.push("execute", Task(work, touched[True], touched[False]))

@@ -7,6 +7,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
@@ -23,15 +24,15 @@ from animegamer_rt.backends.tensorrt.budget import RESERVE_BYTES, Need, plan
 from animegamer_rt.backends.tensorrt.identity import ENGINE_PARTS, engine_name, library_for
 from animegamer_rt.bundle import Bundle, write_manifest
 from animegamer_rt.errors import BackendError, EngineStaleError
-from animegamer_rt.events import FrameReady
+from animegamer_rt.events import FrameReady, StatePredicted
 from animegamer_rt.manifest import Engine
 from animegamer_rt.pipeline import open_rooms, run_turn
-from animegamer_rt.predictor import read
+from animegamer_rt.predictor import Prediction, read
 from animegamer_rt.prompt import PastTurn, Prompter
 from animegamer_rt.schedule import even_plan
 from animegamer_rt.session import Session
 from animegamer_rt.state import GameState, Instruction
-from fake_device import FakeDevice
+from fake_device import ALIGNMENT, SCRATCH_BYTES, FakeDevice
 
 MOST = {"rows": 2, "tokens": 1600, "history_tokens": 1356, "read_tokens": 226, "cached_tokens": 1600, "longer": 1624}
 MOST |= {"channels": 4, "rows_count": 2}
@@ -91,7 +92,7 @@ def test_all_memory_is_allocated_before_the_first_turn(bundle: Bundle) -> None:
     engines, device = opened(bundle)
     before = list(device.blocks)
     frames_of(bundle, engines)
-    assert list(device.blocks) == before and len(before) == 2, "one block of buffers, one scratch"
+    assert list(device.blocks) == before and len(before) == 3, "one block of buffers, two scratches"
 
 
 def test_each_kind_of_step_is_captured_once_and_launched_after(bundle: Bundle) -> None:
@@ -198,19 +199,136 @@ def test_budget_is_told_before_anything_is_placed(bundle: Bundle) -> None:
     told: list[str] = []
     device = FakeDevice(MOST)
     open_engines(bundle, device, tell=lambda text: told.append(f"{len(device.blocks)} {text}"))
-    assert told[0].startswith("0 Fake (sm89), tensorrt_rtx 1.7.1.116") and "scratch, shared" in told[0]
+    assert told[0].startswith("0 Fake (sm89), tensorrt_rtx 1.7.1.116")
+    assert "scratch, shared" in told[0] and "of the predictor" in told[0]
 
 
 def test_weights_are_streamed_only_as_far_as_needed_and_the_predictors_first() -> None:
     needs = {"predictor": Need(1000, 900), "denoiser": Need(500, 500)}
-    whole = plan(needs, 100, 50, RESERVE_BYTES + 1650)
-    assert whole.streamed_bytes == 0 and whole.on_gpu_bytes == 1650
-    short = plan(needs, 100, 50, RESERVE_BYTES + 1400)
+    whole = plan(needs, 100, (50,), RESERVE_BYTES + 1650)
+    assert whole.fits and whole.streamed_bytes == 0 and whole.on_gpu_bytes == 1650
+    short = plan(needs, 100, (50,), RESERVE_BYTES + 1400)
     assert short.kept == {"predictor": 650, "denoiser": 500} and short.on_gpu_bytes == 1400
-    least = plan(needs, 100, 50, RESERVE_BYTES + 250)
+    least = plan(needs, 100, (50,), RESERVE_BYTES + 250)
     assert least.kept == {"predictor": 0, "denoiser": 0}
+    least.check()
     with pytest.raises(BackendError, match="do not fit this GPU"):
-        plan(needs, 100, 50, RESERVE_BYTES + 249)
+        plan(needs, 100, (50,), RESERVE_BYTES + 249).check()
+
+
+def test_both_scratches_count() -> None:
+    needs = {"predictor": Need(1000, 900), "denoiser": Need(500, 500)}
+    apart = plan(needs, 100, (50, 30), RESERVE_BYTES + 1680)
+    assert apart.overlaps and apart.on_gpu_bytes == 1680 and apart.streamed_bytes == 0
+    assert plan(needs, 100, (50, 30), RESERVE_BYTES + 1679).streamed_bytes == 1
+
+
+def test_predictor_has_its_own_scratch_only_where_no_weights_are_streamed_for_it(bundle: Bundle) -> None:
+    def opened_with(free: int) -> tuple[Engines, FakeDevice, str]:
+        told: list[str] = []
+        device = FakeDevice(MOST, streamable=2**20, free=free)
+        return open_engines(bundle, device, tell=told.append), device, told[0]
+
+    roomy, device, text = opened_with(2**33)
+    buffers, shared, own = (len(block) for block in device.blocks.values())
+    assert (shared, own) == (SCRATCH_BYTES["denoiser"], SCRATCH_BYTES["predictor"])
+    assert roomy.overlaps and len(device.streams) == 2 and "predicted while" in text
+    weights = 2 * 2**20 * len(device.recalled)
+    least = weights + buffers + shared + own + RESERVE_BYTES
+    assert opened_with(least)[0].overlaps
+    for free in (least - 1, weights + buffers + shared + RESERVE_BYTES - 1):
+        short, device, text = opened_with(free)
+        assert not short.overlaps and len(device.streams) == 1 and "predicted after" in text
+        assert len(device.blocks) == 2, "one scratch for all"
+        assert ("streamed" in short.device) == (free < least - 1)
+        assert frames_of(bundle, short) == frames_of(bundle, roomy)
+
+
+def two_players(bundle: Bundle, engines: Engines, *, ahead: bool) -> str:
+    """Two games by turns; `ahead`: a turn is predicted in a thread of its own while the one before it is denoised."""
+    rooms, sha = open_rooms(bundle, engines), hashlib.sha256()
+    mia, tobo = Session.start(bundle, 7), Session.start(bundle, 8)
+    waiting = [(mia, "Mia waves."), (tobo, "Tobo runs."), (mia, "Mia flies on a kite."), (tobo, "Tobo sleeps.")]
+    prediction: Future[Prediction] | None = None
+    with ThreadPoolExecutor(1) as thread:
+        while waiting:
+            session, text = waiting.pop(0)
+            made = prediction.result() if prediction else None
+            prediction = None
+            for event in run_turn(rooms, session, Instruction(text), prediction=made):
+                if isinstance(event, StatePredicted) and waiting and ahead:
+                    follower, text = waiting[0]
+                    prediction = thread.submit(rooms.predictor.predict, follower.history, Instruction(text))
+                elif isinstance(event, FrameReady):
+                    sha.update(event.frame.tobytes())
+    return sha.hexdigest()
+
+
+@pytest.mark.parametrize("captures", [True, False])
+def test_game_with_turns_predicted_ahead_is_the_one_without(bundle: Bundle, captures: bool) -> None:
+    engines = opened(bundle, captures=captures)[0]
+    assert engines.overlaps
+    expected = two_players(bundle, ort_backend.open_engines(bundle, threads=1), ahead=False)
+    assert [two_players(bundle, engines, ahead=ahead) for ahead in (True, False, True)] == [expected] * 3
+
+
+def test_prediction_neither_waits_for_the_denoising_nor_disturbs_it(bundle: Bundle) -> None:
+    engines, device = opened(bundle)
+    prompt = Prompter.from_bundle(bundle).write("Mia waves.", ()).turn
+    start, noise, latents = latent(), latent(), []
+    for between in (lambda: None, lambda: engines.predictor.prefill(prompt)):
+        denoising = engines.denoiser.begin(start, SHOT, 10.0)
+        for step in even_plan(4, pair_every=2):
+            denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, noise)
+            queued = [list(stream.queue) for stream in device.streams]
+            between()
+            assert queued[0] and [stream.queue for stream in device.streams] == queued
+        latents.append(denoising.latent())
+    np.testing.assert_array_equal(*latents)
+
+
+def test_two_streams_on_one_memory_with_nothing_between_them_are_found_out(bundle: Bundle) -> None:
+    engines, device = opened(bundle)
+    one, other = device.streams
+    address = device.allocate(ALIGNMENT)
+    one.copy_in(address, np.ones(4, np.float32))
+    with pytest.raises(AssertionError, match="nothing orders them"):
+        other.copy_out(np.empty(4, np.float32), address)
+    one.synchronize()
+    other.copy_out(np.empty(4, np.float32), address)
+    contexts = engines.denoiser.contexts  # type: ignore[attr-defined]
+    engines.predictor._context.scratch = contexts[0, 1].scratch  # type: ignore[attr-defined]
+    step = next(iter(even_plan(4)))
+    denoising = engines.denoiser.begin(latent(), SHOT, 10.0)
+    denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, latent())
+    with pytest.raises(AssertionError, match="nothing orders them"):
+        engines.predictor.prefill(Prompter.from_bundle(bundle).write("Mia waves.", ()).turn)
+
+
+def test_capture_that_fails_leaves_the_stream_usable(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    engines, device = opened(bundle)
+    coefficients = [np.array(step.coefficients, np.float32) for step in even_plan(4)]
+    start, noise = latent(), latent()
+
+    def denoised() -> np.ndarray:
+        denoising = engines.denoiser.begin(start, SHOT, 10.0)
+        for row in coefficients[:3]:
+            denoising.step(row, 500.0, (0, 1), noise)
+        return denoising.latent()
+
+    def refuse() -> None:
+        raise BackendError("an engine failed to run")
+
+    with monkeypatch.context() as patch:
+        denoising = engines.denoiser.begin(start, SHOT, 10.0)
+        denoising.step(coefficients[0], 500.0, (0, 1), noise)
+        patch.setattr(engines.denoiser.contexts[0, 1], "execute", refuse)  # type: ignore[attr-defined]
+        with pytest.raises(BackendError, match="failed to run"):
+            denoising.step(coefficients[1], 500.0, (0, 1), noise)
+    after = denoised()
+    assert "launch" in device.calls
+    engines, device = opened(bundle)
+    np.testing.assert_array_equal(after, denoised())
 
 
 def test_game_is_the_same_with_streamed_weights_and_their_larger_scratch(bundle: Bundle) -> None:

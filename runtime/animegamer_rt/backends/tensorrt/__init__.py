@@ -16,7 +16,7 @@ from . import compiled
 from .budget import Budget, Need, plan
 from .device import Device
 from .identity import choose
-from .parts import Denoiser, Encoder, EngineParts, Predictor, Vae
+from .parts import Denoiser, Encoder, EngineParts, Predictor, Vae, scratch_of
 
 
 def open_engines(bundle: Bundle, device: Device | None = None, tell: Callable[[str], None] = print) -> Engines:
@@ -43,34 +43,44 @@ def open_engines(bundle: Bundle, device: Device | None = None, tell: Callable[[s
         parts = EngineParts(device, loaded, sha256)
         budget = _plan(parts)
         tell(f"{facts.name} ({facts.arch}), {facts.library} {facts.version}\n{budget}")
-        parts.buffers.allocate(device)
-        # One at a time runs, in the stream's order, so one scratch serves all.
-        scratch = device.allocate(max(budget.scratch_bytes, 1))
-        contexts = {part: parts.context(part, 0, scratch, budget.scratch_bytes) for part in loaded}
-        # The other profile of the same engine: a step of one row.
-        single = parts.context("denoiser", 1, scratch, budget.scratch_bytes)
+        budget.check()
+        parts.place(budget.scratches)
+        engines = Engines(
+            Predictor(parts),
+            Denoiser(parts),
+            Vae(parts),
+            Encoder(parts) if "encoder" in loaded else None,
+            f"{facts.library} {facts.version} on {facts.name}{_streamed(budget)}",
+            overlaps=budget.overlaps,
+        )
         on_failure.pop_all()
-    streamed = f", {budget.streamed_bytes / 2**30:.1f} GiB of weights streamed" if budget.streamed_bytes else ""
-    return Engines(
-        Predictor(parts, contexts["predictor"]),
-        Denoiser(parts, contexts["denoiser"], single),
-        Vae(parts, contexts["vae_first"], contexts["vae_next"]),
-        Encoder(parts, contexts["encoder"]) if "encoder" in contexts else None,
-        f"{facts.library} {facts.version} on {facts.name}{streamed}",
-    )
+    return engines
+
+
+def _streamed(budget: Budget) -> str:
+    return f", {budget.streamed_bytes / 2**30:.1f} GiB of weights streamed" if budget.streamed_bytes else ""
 
 
 def _plan(parts: EngineParts) -> Budget:
-    """Fits the engines, and tells each how much of its weights stays on the GPU."""
-    engines, free = parts.engines, parts.device.facts().free_bytes
+    """Fits the engines: with a scratch of the predictor's own if all weights stay on the GPU beside it."""
+    free = parts.device.facts().free_bytes
+    apart = _fitted(parts, free, (0, 0))
+    return apart if apart.fits and not apart.streamed_bytes else _fitted(parts, free, (0,))
+
+
+def _fitted(parts: EngineParts, free: int, scratches: tuple[int, ...]) -> Budget:
+    """Fits the engines over so many scratches, and tells each how much of its weights stays on the GPU."""
+    engines = parts.engines
     needs = {part: Need(engine.weights_bytes, engine.streamable_bytes) for part, engine in engines.items()}
-    scratch = 0
     while True:
-        budget = plan(needs, parts.buffers.total_bytes, scratch, free)
+        budget = plan(needs, parts.buffers.total_bytes, scratches, free)
         for part, engine in engines.items():
             engine.keep_weights(budget.kept[part])
         # Streamed weights pass through scratch, so it may grow with what was streamed.
-        needed = max(engine.scratch_bytes() for engine in engines.values())
-        if needed <= scratch:
+        needed = list(scratches)
+        for part, engine in engines.items():
+            number = scratch_of(part, len(scratches))
+            needed[number] = max(needed[number], engine.scratch_bytes())
+        if tuple(needed) == scratches:
             return budget
-        scratch = needed
+        scratches = tuple(needed)

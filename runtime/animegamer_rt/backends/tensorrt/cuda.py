@@ -1,4 +1,4 @@
-"""`device.Device` on a real GPU: cuda-python for memory, the stream and graphs; TensorRT-RTX or TensorRT for engines.
+"""`device.Device` on a real GPU: cuda-python for memory, streams and graphs; TensorRT-RTX or TensorRT for engines.
 
 **Not run on a GPU yet.** It was written against the libraries' documented interface and holds as little as possible:
 no arithmetic, no order of things. `animegamer-rt selftest --device tensorrt` is what shows whether it holds.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,21 +17,22 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BackendError, EngineStaleError
-from .device import Array, Facts, Shape, Tensor
+from .device import Array, Facts, Shape, Stream, Tensor, Work
 from .identity import RTX, library_for
 
 INSTALL = {RTX: "pip install tensorrt-rtx-cu13 cuda-python", "tensorrt": "pip install tensorrt cuda-python"}
 
 
 class CudaDevice:
-    """One GPU and one stream. TensorRT-RTX captures graphs itself; for TensorRT the stream is captured."""
+    """One GPU. TensorRT-RTX captures graphs itself; for TensorRT the stream is captured."""
 
     def __init__(self, runtime: Any, library: Any, ordinal: int, arch: str) -> None:
         self._cuda, self._trt, self._ordinal, self._arch = runtime, library, ordinal, arch
         self.captures = library.__name__ != RTX
         self._held: list[tuple[Any, int]] = []
+        self._queueing = threading.RLock()
         self.use()
-        self._stream = self._do(runtime.cudaStreamCreateWithFlags(runtime.cudaStreamNonBlocking))
+        self._loading = self.stream()
         self._logger = library.Logger(library.Logger.ERROR)
         self._runtime = library.Runtime(self._logger)
 
@@ -60,16 +62,19 @@ class CudaDevice:
         return cls(runtime, library, ordinal, arch)
 
     def facts(self) -> Facts:
-        properties = self._do(self._cuda.cudaGetDeviceProperties(self._ordinal))
-        free, total = self._do(self._cuda.cudaMemGetInfo())
+        properties = _checked(self._cuda.cudaGetDeviceProperties(self._ordinal))
+        free, total = _checked(self._cuda.cudaMemGetInfo())
         name = properties.name.decode() if isinstance(properties.name, bytes) else str(properties.name)
         return Facts(name, self._arch, total, free, self._trt.__name__, self._trt.__version__)
 
     def use(self) -> None:
-        self._do(self._cuda.cudaSetDevice(self._ordinal))
+        _checked(self._cuda.cudaSetDevice(self._ordinal))
 
     def load(self, path: Path, compiled: bytes | None = None) -> CudaEngine:
-        return CudaEngine(self._trt, self._runtime, path, int(self._stream), compiled)
+        return CudaEngine(self._trt, self._runtime, path, self._loading, compiled)
+
+    def stream(self) -> CudaStream:
+        return CudaStream(self._cuda, self._queueing)
 
     def allocate(self, bytes: int) -> int:
         code, address = self._cuda.cudaMalloc(bytes)
@@ -82,66 +87,80 @@ class CudaDevice:
 
     def pinned(self, shape: Shape, dtype: npt.DTypeLike) -> Array:
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        address = self._do(self._cuda.cudaMallocHost(size))
+        address = _checked(self._cuda.cudaMallocHost(size))
         self._held.append((self._cuda.cudaFreeHost, address))
         memory = (ctypes.c_uint8 * size).from_address(int(address))
         return np.ctypeslib.as_array(memory).view(dtype).reshape(shape)
 
+    def close(self) -> None:
+        _checked(self._cuda.cudaDeviceSynchronize())
+        for free, address in self._held:
+            _checked(free(address))
+        self._held.clear()
+
+
+class CudaStream:
+    """`device.Stream`. It is ordered against no other, the default one included.
+
+    queueing: held by whoever queues or captures an execution, so that none falls into another thread's capture: a
+    library that captures for itself may forbid all threads to allocate meanwhile. Nobody waits for the GPU inside.
+    """
+
+    def __init__(self, runtime: Any, queueing: threading.RLock) -> None:
+        self._cuda, self.queueing = runtime, queueing
+        self._stream = _checked(runtime.cudaStreamCreateWithFlags(runtime.cudaStreamNonBlocking))
+        self.handle = int(self._stream)
+
     def copy_in(self, address: int, array: Array) -> None:
-        kind = self._cuda.cudaMemcpyKind.cudaMemcpyHostToDevice
-        self._do(self._cuda.cudaMemcpyAsync(address, array.ctypes.data, array.nbytes, kind, self._stream))
+        self._copy(address, array.ctypes.data, array.nbytes, self._cuda.cudaMemcpyKind.cudaMemcpyHostToDevice)
 
     def copy(self, target: int, source: int, bytes: int) -> None:
-        kind = self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToDevice
-        self._do(self._cuda.cudaMemcpyAsync(target, source, bytes, kind, self._stream))
+        self._copy(target, source, bytes, self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToDevice)
 
     def copy_out(self, array: Array, address: int) -> None:
-        kind = self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost
-        self._do(self._cuda.cudaMemcpyAsync(array.ctypes.data, address, array.nbytes, kind, self._stream))
+        self._copy(array.ctypes.data, address, array.nbytes, self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost)
         self.synchronize()
 
     def record(self) -> object:
-        event = self._do(self._cuda.cudaEventCreateWithFlags(self._cuda.cudaEventDisableTiming))
-        self._do(self._cuda.cudaEventRecord(event, self._stream))
+        event = _checked(self._cuda.cudaEventCreateWithFlags(self._cuda.cudaEventDisableTiming))
+        _checked(self._cuda.cudaEventRecord(event, self._stream))
         return event
 
     def wait(self, mark: object) -> None:
-        self._do(self._cuda.cudaEventSynchronize(mark))
-        self._do(self._cuda.cudaEventDestroy(mark))
+        _checked(self._cuda.cudaEventSynchronize(mark))
+        _checked(self._cuda.cudaEventDestroy(mark))
 
-    def begin_capture(self) -> None:
+    def capture(self, work: Work) -> object:
+        # Thread-local: another thread may be copying or waiting meanwhile.
         mode = self._cuda.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal
-        self._do(self._cuda.cudaStreamBeginCapture(self._stream, mode))
-
-    def end_capture(self) -> object:
-        graph = self._do(self._cuda.cudaStreamEndCapture(self._stream))
-        return self._do(self._cuda.cudaGraphInstantiate(graph, 0))
+        with self.queueing:
+            _checked(self._cuda.cudaStreamBeginCapture(self._stream, mode))
+            try:
+                work()
+            except BaseException:
+                # A stream that is still being captured would take nothing else, ever.
+                self._cuda.cudaStreamEndCapture(self._stream)
+                raise
+            graph = _checked(self._cuda.cudaStreamEndCapture(self._stream))
+        executable = _checked(self._cuda.cudaGraphInstantiate(graph, 0))
+        _checked(self._cuda.cudaGraphDestroy(graph))
+        return executable
 
     def launch(self, graph: object) -> None:
-        self._do(self._cuda.cudaGraphLaunch(graph, self._stream))
+        _checked(self._cuda.cudaGraphLaunch(graph, self._stream))
 
     def synchronize(self) -> None:
-        self._do(self._cuda.cudaStreamSynchronize(self._stream))
+        _checked(self._cuda.cudaStreamSynchronize(self._stream))
 
-    def close(self) -> None:
-        self.synchronize()
-        for free, address in self._held:
-            self._do(free(address))
-        self._held.clear()
-
-    def _do(self, answer: tuple[Any, ...]) -> Any:
-        """The values of a CUDA call, or its error as ours."""
-        code, *values = answer
-        if int(code):
-            raise BackendError("the GPU refused", found=code.name, do="run: animegamer-rt selftest --device tensorrt")
-        return values[0] if len(values) == 1 else tuple(values)
+    def _copy(self, target: int, source: int, bytes: int, kind: Any) -> None:
+        _checked(self._cuda.cudaMemcpyAsync(target, source, bytes, kind, self._stream))
 
 
 class CudaEngine:
     """`device.Engine` over a deserialised engine; its weights are on the GPU from the first context on."""
 
-    def __init__(self, trt: Any, runtime: Any, path: Path, stream: int, compiled: bytes | None) -> None:
-        self._trt, self._path, self._stream = trt, path, stream
+    def __init__(self, trt: Any, runtime: Any, path: Path, loading: CudaStream, compiled: bytes | None) -> None:
+        self._trt, self._path, self._loading = trt, path, loading
         plan = path.read_bytes()
         self._engine = runtime.deserialize_cuda_engine(plan)
         if self._engine is None:
@@ -177,7 +196,7 @@ class CudaEngine:
         shapes = []
         for profile in range(self._engine.num_optimization_profiles):
             context = self._engine.create_execution_context(strategy)
-            context.set_optimization_profile_async(profile, self._stream)
+            context.set_optimization_profile_async(profile, self._loading.handle)
             for index in range(self._engine.num_io_tensors):
                 other = self._engine.get_tensor_name(index)
                 if self._engine.get_tensor_mode(other) == self._trt.TensorIOMode.INPUT:
@@ -192,7 +211,8 @@ class CudaEngine:
     def scratch_bytes(self) -> int:
         return int(self._engine.device_memory_size_v2)
 
-    def context(self, profile: int, scratch: int, scratch_bytes: int) -> CudaContext:
+    def context(self, profile: int, stream: Stream, scratch: int, scratch_bytes: int) -> CudaContext:
+        assert isinstance(stream, CudaStream)
         strategy = self._trt.ExecutionContextAllocationStrategy.USER_MANAGED
         if hasattr(self._engine, "create_runtime_config"):
             config = self._engine.create_runtime_config()
@@ -210,9 +230,9 @@ class CudaEngine:
         if context is None:
             raise BackendError("no context for the engine", where=self._path, do="free GPU memory")
         if profile:
-            context.set_optimization_profile_async(profile, self._stream)
+            context.set_optimization_profile_async(profile, stream.handle)
         context.set_device_memory(scratch, scratch_bytes)
-        return CudaContext(context, self._path, self._stream)
+        return CudaContext(context, self._path, stream)
 
     def compiled(self) -> bytes | None:
         serialized = None if self._cache is None else self._cache.serialize()
@@ -222,7 +242,7 @@ class CudaEngine:
 class CudaContext:
     """`device.Context`."""
 
-    def __init__(self, context: Any, path: Path, stream: int) -> None:
+    def __init__(self, context: Any, path: Path, stream: CudaStream) -> None:
         self._context, self._path, self._stream = context, path, stream
 
     def bind(self, name: str, address: int) -> None:
@@ -236,5 +256,15 @@ class CudaContext:
         return tuple(self._context.get_tensor_shape(name))
 
     def execute(self) -> None:
-        if not self._context.execute_async_v3(self._stream):
+        with self._stream.queueing:
+            queued = self._context.execute_async_v3(self._stream.handle)
+        if not queued:
             raise BackendError("an engine failed to run", where=self._path, do="run: animegamer-rt selftest")
+
+
+def _checked(answer: tuple[Any, ...]) -> Any:
+    """The values of a CUDA call, or its error as ours."""
+    code, *values = answer
+    if int(code):
+        raise BackendError("the GPU refused", found=code.name, do="run: animegamer-rt selftest --device tensorrt")
+    return values[0] if len(values) == 1 else tuple(values)

@@ -1,13 +1,14 @@
-"""The one thin interface between this backend and a GPU: memory, one stream, graphs, engines.
+"""The one thin interface between this backend and a GPU: memory, streams, graphs, engines.
 
 Everything else in this package is arithmetic over it and is tested on the CPU against a device of the same interface
-whose stream is as lazy as a real one. `cuda` implements it on cuda-python and TensorRT; that file alone has **not been
-run on a GPU** yet. Work is queued on one stream, in order; only `wait`, `copy_out` and `synchronize` wait for it.
+whose streams are as lazy as real ones. `cuda` implements it on cuda-python and TensorRT; that file alone has **not been
+run on a GPU** yet. Work of one stream runs in the order it was queued in; only `wait`, `copy_out` and `synchronize`
+wait for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
+Work = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Tensor:
 
 
 class Context(Protocol):
-    """An engine under one of its optimisation profiles, with addresses of its own and memory given from outside."""
+    """An engine under one of its optimisation profiles, on one stream, with addresses of its own."""
 
     def bind(self, name: str, address: int) -> None:
         """Where a tensor lies, from the next execution on."""
@@ -82,8 +84,8 @@ class Engine(Protocol):
         """Memory that an execution needs while it runs, under the weights kept."""
         ...
 
-    def context(self, profile: int, scratch: int, scratch_bytes: int) -> Context:
-        """A context on memory that others may use between two executions."""
+    def context(self, profile: int, stream: Stream, scratch: int, scratch_bytes: int) -> Context:
+        """A context on a stream, and on memory that others of that stream may use between two executions."""
         ...
 
     def compiled(self) -> bytes | None:
@@ -91,32 +93,11 @@ class Engine(Protocol):
         ...
 
 
-class Device(Protocol):
-    """One GPU, one stream. Addresses are numbers; 0 is none."""
+class Stream(Protocol):
+    """Work in a row. Nothing orders it against another stream's, but that the host waits for the one before the other.
 
-    captures: bool
-    """Whether `begin_capture` is to be used (TensorRT), or the library captures graphs itself (TensorRT-RTX)."""
-
-    def facts(self) -> Facts: ...
-
-    def use(self) -> None:
-        """Makes this the calling thread's GPU."""
-        ...
-
-    def load(self, path: Path, compiled: bytes | None = None) -> Engine:
-        """Reads an engine. compiled: what an earlier start has left; it is ignored where it does not fit.
-
-        Raises EngineStaleError when the library refuses the engine.
-        """
-        ...
-
-    def allocate(self, bytes: int) -> int:
-        """Device memory, at a multiple of 256. Raises BackendError when there is not enough."""
-        ...
-
-    def pinned(self, shape: Shape, dtype: npt.DTypeLike) -> Array:
-        """Host memory that the GPU reads by itself: what it holds counts when the copy runs, not when it is queued."""
-        ...
+    One thread at a time uses it.
+    """
 
     def copy_in(self, address: int, array: Array) -> None:
         """Queues host -> device. An array that is not pinned may be changed at once."""
@@ -135,15 +116,11 @@ class Device(Protocol):
         ...
 
     def wait(self, mark: object) -> None:
-        """Returns once the stream has passed the mark."""
+        """Returns once the stream has passed the mark, which serves once."""
         ...
 
-    def begin_capture(self) -> None:
-        """From here on work is noted, not run."""
-        ...
-
-    def end_capture(self) -> object:
-        """What was noted, as a graph."""
+    def capture(self, work: Work) -> object:
+        """What the work queues on this stream, as a graph: noted, not run. Raises what the work raises."""
         ...
 
     def launch(self, graph: object) -> None:
@@ -152,6 +129,38 @@ class Device(Protocol):
 
     def synchronize(self) -> None:
         """Returns once nothing is queued."""
+        ...
+
+
+class Device(Protocol):
+    """One GPU. Addresses are numbers; 0 is none."""
+
+    captures: bool
+    """Whether `Stream.capture` is to be used (TensorRT), or the library captures graphs itself (TensorRT-RTX)."""
+
+    def facts(self) -> Facts: ...
+
+    def use(self) -> None:
+        """Makes this the calling thread's GPU."""
+        ...
+
+    def load(self, path: Path, compiled: bytes | None = None) -> Engine:
+        """Reads an engine. compiled: what an earlier start has left; it is ignored where it does not fit.
+
+        Raises EngineStaleError when the library refuses the engine.
+        """
+        ...
+
+    def stream(self) -> Stream:
+        """A new stream."""
+        ...
+
+    def allocate(self, bytes: int) -> int:
+        """Device memory, at a multiple of 256. Raises BackendError when there is not enough."""
+        ...
+
+    def pinned(self, shape: Shape, dtype: npt.DTypeLike) -> Array:
+        """Host memory that the GPU reads by itself: what it holds counts when the copy runs, not when it is queued."""
         ...
 
     def close(self) -> None:

@@ -1,12 +1,14 @@
 """The four parts of the contract over engines: which buffer feeds which tensor, and in what order things run.
 
-Knows the interface of `device` only. Everything is queued on one stream, so a part's work is ordered against the one
-before it without waiting; the host waits when it reads (shot, logits, latent, frames).
+Knows the interface of `device` only. What shares a scratch is queued on one stream, so a part's work is ordered against
+the one before it without waiting; the host waits when it reads (shot, logits, latent, frames). A predictor with a
+scratch of its own has a stream of its own too: all that passes from it to the denoiser is the shot, and that passes
+through the host, which has waited for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +18,7 @@ from ...readouts import Tokens
 from ..contract import FloatArray, Frames, IntArray, Prefill
 from . import compiled
 from .buffers import Buffers
-from .device import Array, Context, Device, Engine, Shape
+from .device import Array, Context, Device, Engine, Shape, Stream
 
 CACHES, NEXT_CACHES = ("keys", "values"), ("next_keys", "next_values")
 KEPT = (("latent", "next_latent"), ("x0_prev", "x0"), ("difference", "next_difference"))
@@ -27,8 +29,25 @@ SLOTS = 2
 """Staging of a step's host values: the host fills one while the GPU may still read the other."""
 
 
+def scratch_of(part: str, scratches: int) -> int:
+    """Which of one or two scratches is a part's: the last is the predictor's."""
+    return scratches - 1 if part == "predictor" else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A stream and the scratch of all that runs on it."""
+
+    stream: Stream
+    scratch: int
+    scratch_bytes: int
+
+
 class EngineParts:
-    """The loaded engines of one bundle: buffers declared, then contexts made."""
+    """The loaded engines of one bundle: buffers declared, then placed, then contexts made."""
+
+    lanes: Mapping[str, Lane]
+    """Where each part runs, once placed."""
 
     def __init__(self, device: Device, engines: Mapping[str, Engine], sha256: Mapping[str, str]) -> None:
         """sha256: of the engines' files, by part."""
@@ -54,9 +73,17 @@ class EngineParts:
             contents = ((part, engine.compiled()) for part, engine in self.engines.items())
             all(compiled.keep(self._sha256[part], content) for part, content in contents if content)
 
-    def context(self, part: str, profile: int, scratch: int, scratch_bytes: int) -> Context:
+    def place(self, scratches: Sequence[int]) -> None:
+        """Allocates all memory, and makes a stream a scratch."""
+        device = self.device
+        self.buffers.allocate(device)
+        lanes = [Lane(device.stream(), device.allocate(max(size, 1)), size) for size in scratches]
+        self.lanes = {part: lanes[scratch_of(part, len(lanes))] for part in self.engines}
+
+    def context(self, part: str, profile: int = 0) -> Context:
         """A context of a part, every tensor bound to its buffer."""
-        context = self.engines[part].context(profile, scratch, scratch_bytes)
+        lane = self.lanes[part]
+        context = self.engines[part].context(profile, lane.stream, lane.scratch, lane.scratch_bytes)
         for name in self.engines[part].tensors:
             if name not in (*CACHES, *NEXT_CACHES):
                 context.bind(name, self.buffers[name if name.startswith("cache_") else f"{part}.{name}"])
@@ -69,12 +96,12 @@ class EngineParts:
             if len(most) != value.ndim or any(length > limit for length, limit in zip(value.shape, most, strict=True)):
                 raise _too_large(name, part, value.shape, most)
             context.shape(name, value.shape)
-            self.device.copy_in(self.buffers[f"{part}.{name}"], np.ascontiguousarray(value))
+            self.lanes[part].stream.copy_in(self.buffers[f"{part}.{name}"], np.ascontiguousarray(value))
 
     def receive(self, context: Context, part: str, name: str, dtype: type[np.generic]) -> Array:
         """An output, copied to host memory of its own."""
         array = np.empty(context.output_shape(name), dtype)
-        self.device.copy_out(array, self.buffers[f"{part}.{name}"])
+        self.lanes[part].stream.copy_out(array, self.buffers[f"{part}.{name}"])
         return array
 
 
@@ -102,8 +129,8 @@ class Predictor:
     Two sets of caches: a call reads one, writes the other and leaves what it read valid.
     """
 
-    def __init__(self, parts: EngineParts, context: Context) -> None:
-        self._parts, self._context = parts, context
+    def __init__(self, parts: EngineParts) -> None:
+        self._parts, self._context = parts, parts.context("predictor")
         keys = parts.engines["predictor"].tensors["keys"].shape
         self._nothing = _Cache(1, 0, tuple(0 if axis == 3 else length for axis, length in enumerate(keys)))
         self._shot_width = parts.engines["predictor"].tensors["history_shots"].shape[1]
@@ -148,15 +175,16 @@ class Predictor:
 class Denoiser:
     """contract.DenoiserPart. Profile 0 runs the pair, profile 1 a single row, over the same weights and buffers."""
 
-    def __init__(self, parts: EngineParts, pair: Context, single: Context) -> None:
-        self.parts, self.contexts = parts, {PAIR: pair, SINGLE: single}
+    def __init__(self, parts: EngineParts) -> None:
+        self.parts, self.stream = parts, parts.lanes["denoiser"].stream
+        self.contexts = {rows: parts.context("denoiser", profile) for profile, rows in enumerate((PAIR, SINGLE))}
         self.turn = 0
         self._graphs: dict[tuple[int, ...], object] = {}
         self._warm: set[tuple[int, ...]] = set()
         device, buffers = parts.device, parts.buffers
         for rows, context in self.contexts.items():
             address = buffers[f"denoiser.rows.{len(rows)}"]
-            device.copy_in(address, np.array(rows, np.int64))
+            self.stream.copy_in(address, np.array(rows, np.int64))
             context.shape("rows", (len(rows),))
             context.bind("rows", address)
         latent = parts.engines["denoiser"].tensors["latent"].shape
@@ -171,8 +199,7 @@ class Denoiser:
         self.marks: list[object | None] = [None] * SLOTS
 
     def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> Denoising:
-        device, buffers = self.parts.device, self.parts.buffers
-        device.use()
+        self.parts.device.use()
         self.turn += 1
         zeros = np.zeros_like(latent)
         values = {"latent": latent, "x0_prev": zeros, "difference": zeros, "shot": shot[None]}
@@ -181,19 +208,15 @@ class Denoiser:
             expected = self.parts.engines["denoiser"].tensors[name].shape
             if value.shape != expected:
                 raise BackendError(f"{name} is not the engine's", found=value.shape, expected=expected)
-            device.copy_in(buffers[f"denoiser.{name}"], np.ascontiguousarray(value, np.float32))
+            self.stream.copy_in(self.parts.buffers[f"denoiser.{name}"], np.ascontiguousarray(value, np.float32))
         return Denoising(self, self.turn, latent.shape)
 
     def run(self, rows: tuple[int, ...]) -> None:
         """Queues one step of a kind: plainly the first time, when the library may still allocate, then as a graph."""
-        device = self.parts.device
-        if rows in self._graphs:
-            device.launch(self._graphs[rows])
-        elif device.captures and rows in self._warm:
-            device.begin_capture()
-            self._queue(rows)
-            self._graphs[rows] = device.end_capture()
-            device.launch(self._graphs[rows])
+        if self.parts.device.captures and rows in self._warm:
+            if rows not in self._graphs:
+                self._graphs[rows] = self.stream.capture(lambda: self._queue(rows))
+            self.stream.launch(self._graphs[rows])
         else:
             self._queue(rows)
             self._warm.add(rows)
@@ -203,7 +226,7 @@ class Denoiser:
         buffers = self.parts.buffers
         for kept, fresh in KEPT:
             size = buffers.bytes(f"denoiser.{kept}")
-            self.parts.device.copy(buffers[f"denoiser.{kept}"], buffers[f"denoiser.{fresh}"], size)
+            self.stream.copy(buffers[f"denoiser.{kept}"], buffers[f"denoiser.{fresh}"], size)
 
 
 class Denoising:
@@ -218,23 +241,23 @@ class Denoising:
         denoiser = self._denoiser
         if rows not in denoiser.contexts:
             raise BackendError("a step of another kind", found=rows, expected=f"{PAIR} or {SINGLE}")
-        device, buffers = denoiser.parts.device, denoiser.parts.buffers
+        stream, buffers = denoiser.stream, denoiser.parts.buffers
         slot = self._steps % SLOTS
-        mark = denoiser.marks[slot]
+        mark, denoiser.marks[slot] = denoiser.marks[slot], None
         if mark is not None:
-            device.wait(mark)
+            stream.wait(mark)
         staged = denoiser.slots[slot]
         staged["noise"][...], staged["coefficients"][...], staged["timestep"][...] = noise, coefficients, timestep
         for name, value in staged.items():
-            device.copy_in(buffers[f"denoiser.{name}"], value)
-        denoiser.marks[slot] = device.record()
+            stream.copy_in(buffers[f"denoiser.{name}"], value)
+        denoiser.marks[slot] = stream.record()
         denoiser.run(rows)
         self._steps += 1
 
     def latent(self) -> FloatArray:
         self._check()
         latent: FloatArray = np.empty(self._shape, np.float32)
-        self._denoiser.parts.device.copy_out(latent, self._denoiser.parts.buffers["denoiser.latent"])
+        self._denoiser.stream.copy_out(latent, self._denoiser.parts.buffers["denoiser.latent"])
         return latent
 
     def _check(self) -> None:
@@ -246,8 +269,8 @@ class Denoising:
 class Vae:
     """contract.VaePart; `first` writes its caches where `next` reads them."""
 
-    def __init__(self, parts: EngineParts, first: Context, next_context: Context) -> None:
-        self._parts, self._first, self._next = parts, first, next_context
+    def __init__(self, parts: EngineParts) -> None:
+        self._parts, self._first, self._next = parts, parts.context("vae_first"), parts.context("vae_next")
         self._clip = 0
 
     def first(self, latent: FloatArray, channel_order: tuple[int, ...], flip: bool) -> tuple[Frames, object]:
@@ -275,8 +298,8 @@ class Vae:
 class Encoder:
     """contract.EncoderPart."""
 
-    def __init__(self, parts: EngineParts, context: Context) -> None:
-        self._parts, self._context = parts, context
+    def __init__(self, parts: EngineParts) -> None:
+        self._parts, self._context = parts, parts.context("encoder")
 
     def encode(self, text_features: FloatArray, image_features: FloatArray) -> FloatArray:
         self._parts.device.use()
