@@ -18,7 +18,7 @@ import zmq.asyncio
 
 from . import requests
 from .answers import Exported, LoggedTurn, Seat, Welcome
-from .calls import Call, TurnCall
+from .calls import Call, LeftEarly, TurnCall
 from .client import LAST_WORDS_S
 from .connection import Connection, shut
 from .errors import ClientError
@@ -58,7 +58,7 @@ class Client:
         self._turns = Lane(Connection(context, turn_link, keys))
         self._control = Lane(Connection(context, control_link, keys))
         self._last_words: list[Call[bool]] = []
-        self._left_early: list[TurnCall] = []
+        self._left_early = LeftEarly()
         self._shut = weakref.finalize(self, shut, context, self._turns.connection, self._control.connection)
 
     async def __aenter__(self) -> Client:
@@ -135,21 +135,13 @@ class Client:
     def leave(self, call: TurnCall) -> None:
         """Cancel a turn that nobody reads on, without waiting."""
         call.abandon()
-        if not call.begun:
-            self._left_early.append(call)
+        self._left_early.add(call)
         self._say_cancel(call)
 
     async def hear_out(self) -> None:
         """Wait for what the server says to the cancels of turns that were left: one on its way may stop the next."""
         for call in self._last_words:
             await self._wait(self._control, call)
-
-    def _cancel_again(self) -> None:
-        """A turn and its cancel go on two connections: where the cancel was faster, the turn has begun since."""
-        for call in [call for call in self._left_early if call.begun or call.ended]:
-            self._left_early.remove(call)
-            if not call.ended:
-                self._say_cancel(call)
 
     def _say_cancel(self, turn: TurnCall) -> None:
         if not self.closed:
@@ -164,7 +156,8 @@ class Client:
                 if not call.ready:
                     self._check_open()
                     await lane.wait()
-                    self._cancel_again()
+                    for turn in self._left_early.begun():
+                        self._say_cancel(turn)
 
     def _check_open(self) -> None:
         if self.closed:

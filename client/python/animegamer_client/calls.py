@@ -164,6 +164,28 @@ class TurnCall(Call[None]):
             self.events.append(event)
 
 
+class LeftEarly:
+    """Turns that were left before anything of them had come.
+
+    A turn and its cancel go on two connections: where the cancel was faster it met no turn, and is to be said again.
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[TurnCall] = []
+
+    def add(self, call: TurnCall) -> None:
+        """A turn that is left now, if nothing of it has come."""
+        if not call.begun:
+            self._calls.append(call)
+
+    def begun(self) -> list[TurnCall]:
+        """Those that have begun since and run on, each told once."""
+        moved = [call for call in self._calls if call.begun or call.ended]
+        for call in moved:
+            self._calls.remove(call)
+        return [call for call in moved if not call.ended]
+
+
 class ExportCall(Call[Exported]):
     """Writing a game out on the server: long, told of as it goes, and not asked for twice."""
 

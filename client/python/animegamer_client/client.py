@@ -17,7 +17,7 @@ import zmq
 
 from . import requests
 from .answers import Exported, LoggedTurn, Seat, Welcome
-from .calls import Call, TurnCall
+from .calls import Call, LeftEarly, TurnCall
 from .connection import Connection, shut
 from .errors import ClientError
 from .events import Event
@@ -64,7 +64,7 @@ class Client:
         self._control = Connection(context, control_link, keys)
         self._control_lock = threading.RLock()
         self._last_words: list[Call[bool]] = []
-        self._left_early: list[TurnCall] = []
+        self._left_early = LeftEarly()
         self._shut = weakref.finalize(self, shut, context, self._turns, self._control)
 
     def __enter__(self) -> Client:
@@ -129,7 +129,8 @@ class Client:
         while not call.ready:
             self._check_open()
             _wait(self._turns)
-            self._cancel_again()
+            for turn in self._left_early.begun():
+                self._say_cancel(turn)
 
     def ask_control(self, call: Call[T]) -> T:
         """Wait for a call's answer on the control connection, which no frames hold up."""
@@ -149,21 +150,13 @@ class Client:
     def leave(self, call: TurnCall) -> None:
         """Cancel a turn that nobody reads on, without waiting."""
         call.abandon()
-        if not call.begun:
-            self._left_early.append(call)
+        self._left_early.add(call)
         self._say_cancel(call)
 
     def hear_out(self) -> None:
         """Wait for what the server says to the cancels of turns that were left: one on its way may stop the next."""
         for call in self._last_words:
             self._wait_control(call)
-
-    def _cancel_again(self) -> None:
-        """A turn and its cancel go on two connections: where the cancel was faster, the turn has begun since."""
-        for call in [call for call in self._left_early if call.begun or call.ended]:
-            self._left_early.remove(call)
-            if not call.ended:
-                self._say_cancel(call)
 
     def _say_cancel(self, turn: TurnCall) -> None:
         with self._control_lock:
