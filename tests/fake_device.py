@@ -24,6 +24,8 @@ from animegamer_rt.backends.tensorrt.device import Array, Facts, Shape, Tensor
 ITEM = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(bool)": np.bool_, "tensor(uint8)": np.uint8}
 ALIGNMENT = 256
 SCRATCH_BYTES = {"encoder": 512, "predictor": 3072, "denoiser": 4096, "vae_first": 1024, "vae_next": 1024}
+STEADY_SHAPES = 2
+"""Pictures of three and of four channels; everything else of a steady part is of one shape."""
 Range = tuple[int, int]
 """An address and the one after the last."""
 
@@ -51,7 +53,7 @@ class FakeDevice:
     ) -> None:
         """most: axis name -> its largest length, as the profiles of the engines would say."""
         self.most, self.arch, self.free_bytes, self.captures = most, arch, free, captures
-        self.streamable, self.streamed_scratch = streamable, 0
+        self.streamable, self.streamed_scratch, self.placed_bytes = streamable, 0, 0
         self.blocks: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = {}
         self.next_address = itertools.count(1)
         self.pinned_arrays: list[Array] = []
@@ -63,14 +65,17 @@ class FakeDevice:
         self.closed = False
 
     def facts(self) -> Facts:
-        return Facts("Fake", self.arch, 2**33, self.free_bytes, "tensorrt_rtx", "1.7.1.116")
+        free = self.free_bytes - self.placed_bytes
+        return Facts("Fake", self.arch, 2**33, free, "tensorrt_rtx", "1.7.1.116")
 
     def use(self) -> None:
         self.threads.used = True
 
     def load(self, path: Path, compiled: bytes | None = None) -> FakeEngine:
         self.recalled[path.stem] = compiled
-        return FakeEngine(self, path)
+        engine = FakeEngine(self, path)
+        self.placed_bytes += engine.weights_bytes - engine.streamable_bytes
+        return engine
 
     def stream(self) -> FakeStream:
         self.streams.append(FakeStream(self))
@@ -193,9 +198,10 @@ class FakeEngine:
             for value in values
         }
         self.weights_bytes, self.streamable_bytes = 2**20 + device.streamable, device.streamable
-        self.kept = self.streamable_bytes
+        self.kept, self.contexts = 0, 0
 
     def keep_weights(self, bytes_on_gpu: int) -> None:
+        assert not self.contexts, "the weights of an engine with contexts stay where they are"
         self.kept = bytes_on_gpu
 
     def bytes(self, name: str, shape: Shape) -> int:
@@ -205,10 +211,11 @@ class FakeEngine:
         whole = SCRATCH_BYTES[self.part]
         return whole + (self.device.streamed_scratch if self.kept < self.streamable_bytes else 0)
 
-    def context(self, profile: int, stream: FakeStream, scratch: int, scratch_bytes: int) -> FakeContext:
+    def context(self, profile: int, stream: FakeStream, scratch: int, scratch_bytes: int, steady: bool) -> FakeContext:
+        self.contexts += 1
         assert scratch_bytes >= self.scratch_bytes() and scratch % ALIGNMENT == 0
         self.device.view(scratch, scratch_bytes)
-        return FakeContext(self, profile, stream, (scratch, scratch + scratch_bytes))
+        return FakeContext(self, profile, stream, (scratch, scratch + scratch_bytes), steady)
 
     def compiled(self) -> bytes:
         self.device.calls.append(f"compiled {self.part}")
@@ -216,7 +223,9 @@ class FakeEngine:
 
 
 class FakeContext:
-    def __init__(self, engine: FakeEngine, profile: int, stream: FakeStream, scratch: Range) -> None:
+    def __init__(self, engine: FakeEngine, profile: int, stream: FakeStream, scratch: Range, steady: bool) -> None:
+        self.most_shapes = STEADY_SHAPES if steady else 2**20
+        self.seen: set[tuple[tuple[str, Shape], ...]] = set()
         self.engine, self.profile, self.stream, self.scratch = engine, profile, stream, scratch
         self.addresses: dict[str, int] = {}
         self.shapes = {name: tensor.shape for name, tensor in engine.tensors.items() if tensor.is_input}
@@ -241,6 +250,8 @@ class FakeContext:
     def execute(self) -> None:
         shapes, addresses, engine = dict(self.shapes), dict(self.addresses), self.engine
         assert set(addresses) == set(engine.tensors), "a tensor has no address"
+        self.seen.add(tuple(sorted(shapes.items())))
+        assert len(self.seen) <= self.most_shapes, "a context that was said to be steady has ever other shapes"
         if engine.part == "denoiser":
             assert shapes["rows"] == ((2,), (1,))[self.profile]
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import gc
 import hashlib
 import os
 import subprocess
 import sys
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from enum import IntEnum
@@ -244,6 +246,44 @@ def test_predictor_has_its_own_scratch_only_where_no_weights_are_streamed_for_it
         assert frames_of(bundle, short) == frames_of(bundle, roomy)
 
 
+def test_nothing_that_holds_the_device_outlives_the_engines(bundle: Bundle) -> None:
+    engines = opened(bundle)[0]
+    frames_of(bundle, engines)
+    held = weakref.ref(engines.denoiser.parts)  # type: ignore[attr-defined]
+    gc.collect()
+    gc.disable()
+    try:
+        del engines
+        assert held() is None, "another bundle's engines may need the memory at once"
+    finally:
+        gc.enable()
+
+
+def test_weights_that_loading_has_placed_are_not_counted_twice(bundle: Bundle) -> None:
+    device = opened(bundle)[1]
+    needed = sum(len(block) for block in device.blocks.values()) + device.placed_bytes + RESERVE_BYTES
+    assert opened(bundle, free=needed)[0].overlaps
+    assert not opened(bundle, free=needed - 1)[0].overlaps
+
+
+def test_cache_in_memory_that_a_failed_run_may_have_written_is_refused(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise BackendError("an engine failed to run")
+
+    predictor = opened(bundle)[0].predictor
+    prefill = predictor.prefill(Prompter.from_bundle(bundle).write("Mia waves.", ()).turn)
+    _, longer = predictor.extend(np.array([3, 4, 5]), prefill.cache)
+    with monkeypatch.context() as patch:
+        patch.setattr(predictor._context, "execute", refuse)  # type: ignore[attr-defined]
+        with pytest.raises(BackendError, match="failed to run"):
+            predictor.extend(np.array([6]), longer)
+    with pytest.raises(BackendError, match="after a later prompt or extend"):
+        predictor.extend(np.array([6]), prefill.cache)
+    predictor.extend(np.array([6]), longer)
+
+
 def two_players(bundle: Bundle, engines: Engines, *, ahead: bool) -> str:
     """Two games by turns; `ahead`: a turn is predicted in a thread of its own while the one before it is denoised."""
     rooms, sha = open_rooms(bundle, engines), hashlib.sha256()
@@ -389,6 +429,7 @@ def test_machine_without_a_gpu_is_told_so(bundle: Bundle, monkeypatch: pytest.Mo
 
     runtime = SimpleNamespace(cudaGetDeviceCount=lambda: (NoDriver.cudaErrorInsufficientDriver, None))
     monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", runtime)
+    monkeypatch.setitem(sys.modules, "cuda.bindings.utils", SimpleNamespace())
     with pytest.raises(BackendError, match="no NVIDIA GPU that can be used; found cudaErrorInsufficientDriver; check"):
         open_engines(bundle)
 

@@ -41,7 +41,8 @@ def open_engines(bundle: Bundle, device: Device | None = None, tell: Callable[[s
             for part, engine in chosen.items()
         }
         parts = EngineParts(device, loaded, sha256)
-        budget = _plan(parts)
+        # Free before they were loaded: what loading has placed already is among the needs.
+        budget = _plan(parts, facts.free_bytes)
         tell(f"{facts.name} ({facts.arch}), {facts.library} {facts.version}\n{budget}")
         budget.check()
         parts.place(budget.scratches)
@@ -61,9 +62,8 @@ def _streamed(budget: Budget) -> str:
     return f", {budget.streamed_bytes / 2**30:.1f} GiB of weights streamed" if budget.streamed_bytes else ""
 
 
-def _plan(parts: EngineParts) -> Budget:
+def _plan(parts: EngineParts, free: int) -> Budget:
     """Fits the engines: with a scratch of the predictor's own if all weights stay on the GPU beside it."""
-    free = parts.device.facts().free_bytes
     apart = _fitted(parts, free, (0, 0))
     return apart if apart.fits and not apart.streamed_bytes else _fitted(parts, free, (0,))
 

@@ -1,7 +1,7 @@
 """`device.Device` on a real GPU: cuda-python for memory, streams and graphs; TensorRT-RTX or TensorRT for engines.
 
 **Not run on a GPU yet.** It was written against the libraries' documented interface and holds as little as possible:
-no arithmetic, no order of things. `animegamer-rt selftest --device tensorrt` is what shows whether it holds.
+no arithmetic, no order of parts. `animegamer-rt selftest --device tensorrt` is what shows whether it holds.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import threading
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,10 @@ from ...errors import BackendError, EngineStaleError
 from .device import Array, Facts, Shape, Stream, Tensor, Work
 from .identity import RTX, library_for
 
-INSTALL = {RTX: "pip install tensorrt-rtx-cu13 cuda-python", "tensorrt": "pip install tensorrt cuda-python"}
+UTILS = "cuda.bindings.utils"
+CUDA_PYTHON = "'cuda-python>=13'"
+"""From here on it has UTILS, and a call that waits lets other threads of Python run meanwhile."""
+INSTALL = {RTX: f"pip install tensorrt-rtx-cu13 {CUDA_PYTHON}", "tensorrt": f"pip install tensorrt {CUDA_PYTHON}"}
 
 
 class CudaDevice:
@@ -29,9 +33,13 @@ class CudaDevice:
     def __init__(self, runtime: Any, library: Any, ordinal: int, arch: str) -> None:
         self._cuda, self._trt, self._ordinal, self._arch = runtime, library, ordinal, arch
         self.captures = library.__name__ != RTX
-        self._held: list[tuple[Any, int]] = []
+        self._held: list[tuple[Any, Any]] = []
         self._queueing = threading.RLock()
+        self._pinned: set[int] = set()
         self.use()
+        self._release = weakref.finalize(self, _release, runtime, ordinal, self._held)
+        # At the end of the process the driver frees everything, and may be gone already.
+        self._release.atexit = False
         self._loading = self.stream()
         self._logger = library.Logger(library.Logger.ERROR)
         self._runtime = library.Runtime(self._logger)
@@ -41,16 +49,17 @@ class CudaDevice:
         """The machine's GPU. Raises BackendError when there is none, or no library for it."""
         try:
             runtime = importlib.import_module("cuda.bindings.runtime")
+            importlib.import_module(UTILS)
         except ImportError as error:
             raise BackendError(
-                "cuda-python is not installed", found=str(error), do="pip install cuda-python"
+                "cuda-python is not installed, or too old", found=str(error), do=f"pip install {CUDA_PYTHON}"
             ) from error
         code, count = runtime.cudaGetDeviceCount()
         if int(code) or not count:
             raise BackendError(
                 "no NVIDIA GPU that can be used", found=code.name, do="check the driver, or play with onnxruntime"
             )
-        _, properties = runtime.cudaGetDeviceProperties(ordinal)
+        properties = _checked(runtime.cudaGetDeviceProperties(ordinal))
         arch = f"sm{properties.major}{properties.minor}"
         name = library_for(arch)
         try:
@@ -71,10 +80,10 @@ class CudaDevice:
         _checked(self._cuda.cudaSetDevice(self._ordinal))
 
     def load(self, path: Path, compiled: bytes | None = None) -> CudaEngine:
-        return CudaEngine(self._trt, self._runtime, path, self._loading, compiled)
+        return CudaEngine(self, self._trt, self._runtime, path, self._loading, compiled)
 
     def stream(self) -> CudaStream:
-        return CudaStream(self._cuda, self._queueing)
+        return CudaStream(self._cuda, self._queueing, self._pinned, self._held)
 
     def allocate(self, bytes: int) -> int:
         code, address = self._cuda.cudaMalloc(bytes)
@@ -89,14 +98,12 @@ class CudaDevice:
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         address = _checked(self._cuda.cudaMallocHost(size))
         self._held.append((self._cuda.cudaFreeHost, address))
+        self._pinned.add(int(address))
         memory = (ctypes.c_uint8 * size).from_address(int(address))
         return np.ctypeslib.as_array(memory).view(dtype).reshape(shape)
 
     def close(self) -> None:
-        _checked(self._cuda.cudaDeviceSynchronize())
-        for free, address in self._held:
-            _checked(free(address))
-        self._held.clear()
+        self._release()
 
 
 class CudaStream:
@@ -106,13 +113,17 @@ class CudaStream:
     library that captures for itself may forbid all threads to allocate meanwhile. Nobody waits for the GPU inside.
     """
 
-    def __init__(self, runtime: Any, queueing: threading.RLock) -> None:
-        self._cuda, self.queueing = runtime, queueing
+    def __init__(self, runtime: Any, queueing: threading.RLock, pinned: set[int], held: list[tuple[Any, Any]]) -> None:
+        self._cuda, self.queueing, self._pinned, self._held = runtime, queueing, pinned, held
         self._stream = _checked(runtime.cudaStreamCreateWithFlags(runtime.cudaStreamNonBlocking))
-        self.handle = int(self._stream)
+        held.append((runtime.cudaStreamDestroy, self._stream))
+        self.handle = int(importlib.import_module(UTILS).get_cuda_native_handle(self._stream))
 
     def copy_in(self, address: int, array: Array) -> None:
         self._copy(address, array.ctypes.data, array.nbytes, self._cuda.cudaMemcpyKind.cudaMemcpyHostToDevice)
+        if array.ctypes.data not in self._pinned:
+            # CUDA says of pageable memory only that it may wait, and a GPU that can read it need not.
+            self.synchronize()
 
     def copy(self, target: int, source: int, bytes: int) -> None:
         self._copy(target, source, bytes, self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToDevice)
@@ -143,6 +154,7 @@ class CudaStream:
                 raise
             graph = _checked(self._cuda.cudaStreamEndCapture(self._stream))
         executable = _checked(self._cuda.cudaGraphInstantiate(graph, 0))
+        self._held.append((self._cuda.cudaGraphExecDestroy, executable))
         _checked(self._cuda.cudaGraphDestroy(graph))
         return executable
 
@@ -157,10 +169,15 @@ class CudaStream:
 
 
 class CudaEngine:
-    """`device.Engine` over a deserialised engine; its weights are on the GPU from the first context on."""
+    """`device.Engine` over a deserialised engine; its weights are on the GPU from the first context on.
 
-    def __init__(self, trt: Any, runtime: Any, path: Path, loading: CudaStream, compiled: bytes | None) -> None:
-        self._trt, self._path, self._loading = trt, path, loading
+    It holds its device, so that what the library still uses of it is freed last.
+    """
+
+    def __init__(
+        self, device: CudaDevice, trt: Any, runtime: Any, path: Path, loading: CudaStream, compiled: bytes | None
+    ) -> None:
+        self._device, self._trt, self._path, self._loading = device, trt, path, loading
         plan = path.read_bytes()
         self._engine = runtime.deserialize_cuda_engine(plan)
         if self._engine is None:
@@ -169,70 +186,87 @@ class CudaEngine:
                 where=path,
                 do="run: animegamer-rt export tensorrt for this GPU and library",
             )
-        names = [self._engine.get_tensor_name(index) for index in range(self._engine.num_io_tensors)]
-        self.tensors: Mapping[str, Tensor] = {name: self._tensor(name) for name in names}
         self.streamable_bytes = int(self._engine.streamable_weights_size)
-        self.weights_bytes = max(len(plan), self.streamable_bytes)
+        # Else the contexts that tell the shapes below would bring all weights to the GPU, whether they fit or not.
+        self.keep_weights(0)
         self._cache: Any = None
         self._compiled = compiled
+        self.tensors: Mapping[str, Tensor] = self._tensors()
+        self.weights_bytes = max(len(plan), self.streamable_bytes)
 
-    def _tensor(self, name: str) -> Tensor:
+    def _tensors(self) -> dict[str, Tensor]:
         trt, engine = self._trt, self._engine
-        is_input = engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT
-        item = int(trt.DataType(engine.get_tensor_dtype(name)).itemsize)
-        shape = tuple(engine.get_tensor_shape(name))
-        if -1 in shape and is_input:
-            ends = [
-                engine.get_tensor_profile_shape(name, index)[2] for index in range(engine.num_optimization_profiles)
-            ]
-            shape = tuple(max(lengths) for lengths in zip(*ends, strict=True))
-        elif -1 in shape:
-            shape = self._largest_output(name)
-        return Tensor(shape, item, is_input)
+        names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
+        inputs = {name for name in names if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT}
+        shapes = self._largest({name: tuple(engine.get_tensor_shape(name)) for name in names}, inputs)
+        items = {name: int(trt.DataType(engine.get_tensor_dtype(name)).itemsize) for name in names}
+        return {name: Tensor(shapes[name], items[name], name in inputs) for name in names}
 
-    def _largest_output(self, name: str) -> Shape:
-        """An output's shape with every input at its most, over all profiles; contexts that own no memory say it."""
-        strategy = self._trt.ExecutionContextAllocationStrategy.USER_MANAGED
-        shapes = []
-        for profile in range(self._engine.num_optimization_profiles):
-            context = self._engine.create_execution_context(strategy)
-            context.set_optimization_profile_async(profile, self._loading.handle)
-            for index in range(self._engine.num_io_tensors):
-                other = self._engine.get_tensor_name(index)
-                if self._engine.get_tensor_mode(other) == self._trt.TensorIOMode.INPUT:
-                    context.set_input_shape(other, self._engine.get_tensor_profile_shape(other, profile)[2])
-            shapes.append(tuple(context.get_tensor_shape(name)))
-        return tuple(max(lengths) for lengths in zip(*shapes, strict=True))
+    def _largest(self, shapes: Mapping[str, Shape], inputs: set[str]) -> Mapping[str, Shape]:
+        """The shapes with every input at its most, over all profiles: a context says what is not told by the engine."""
+        dynamic = [name for name, shape in shapes.items() if -1 in shape]
+        largest = dict(shapes)
+        # A context may compile kernels, so there is one a profile and no more.
+        for profile in range(self._engine.num_optimization_profiles if dynamic else 0):
+            context = self._made(profile, self._loading, steady=False)
+            for name in inputs.intersection(dynamic):
+                context.set_input_shape(name, self._engine.get_tensor_profile_shape(name, profile)[2])
+            for name in dynamic:
+                found = tuple(context.get_tensor_shape(name))
+                largest[name] = tuple(max(lengths) for lengths in zip(largest[name], found, strict=True))
+        return largest
 
     def keep_weights(self, bytes_on_gpu: int) -> None:
-        if self.streamable_bytes:
-            self._engine.weight_streaming_budget_v2 = bytes_on_gpu
+        if not self.streamable_bytes:
+            return
+        self._engine.weight_streaming_budget_v2 = bytes_on_gpu
+        found = int(self._engine.weight_streaming_budget_v2)
+        if found > bytes_on_gpu:
+            # The library's own answer is dropped by its Python module.
+            raise BackendError(
+                "an engine keeps more of its weights on the GPU than it was told",
+                where=self._path,
+                found=f"{found} bytes",
+                expected=f"at most {bytes_on_gpu} bytes",
+            )
 
     def scratch_bytes(self) -> int:
         return int(self._engine.device_memory_size_v2)
 
-    def context(self, profile: int, stream: Stream, scratch: int, scratch_bytes: int) -> CudaContext:
+    def context(self, profile: int, stream: Stream, scratch: int, scratch_bytes: int, steady: bool) -> CudaContext:
         assert isinstance(stream, CudaStream)
-        strategy = self._trt.ExecutionContextAllocationStrategy.USER_MANAGED
-        if hasattr(self._engine, "create_runtime_config"):
-            config = self._engine.create_runtime_config()
-            config.set_execution_context_allocation_strategy(strategy)
-            config.cuda_graph_strategy = self._trt.CudaGraphStrategy.WHOLE_GRAPH_CAPTURE
-            if self._cache is None:
-                self._cache = config.create_runtime_cache()
-                if self._compiled:
-                    # False for another driver or GPU: then everything is compiled anew.
-                    self._cache.deserialize(self._compiled)
-            config.set_runtime_cache(self._cache)
-            context = self._engine.create_execution_context(config)
-        else:
-            context = self._engine.create_execution_context(strategy)
+        context = self._made(profile, stream, steady)
+        context.set_device_memory(scratch, scratch_bytes)
+        return CudaContext(self, context, self._path, stream)
+
+    def _made(self, profile: int, stream: CudaStream, steady: bool) -> Any:
+        """A context of the library's under this profile, without scratch."""
+        # TensorRT has configurations too, without what is set in RTX's.
+        strategy: Any = self._trt.ExecutionContextAllocationStrategy.USER_MANAGED
+        rtx = self._trt.__name__ == RTX
+        context = self._engine.create_execution_context(self._configured(strategy, steady) if rtx else strategy)
         if context is None:
             raise BackendError("no context for the engine", where=self._path, do="free GPU memory")
-        if profile:
-            context.set_optimization_profile_async(profile, stream.handle)
-        context.set_device_memory(scratch, scratch_bytes)
-        return CudaContext(context, self._path, stream)
+        if profile and not context.set_optimization_profile_async(profile, stream.handle):
+            raise BackendError(f"the engine has no profile {profile}", where=self._path)
+        return context
+
+    def _configured(self, strategy: Any, steady: bool) -> Any:
+        """How RTX is to compile and capture, with what was compiled before."""
+        config = self._engine.create_runtime_config()
+        config.set_execution_context_allocation_strategy(strategy)
+        # The library's own choice compiles in the background and changes kernels, and with them the last bits of an
+        # answer, when that is done: the same turn would not give the same bytes again.
+        kernels, graphs = self._trt.DynamicShapesKernelSpecializationStrategy, self._trt.CudaGraphStrategy
+        config.dynamic_shapes_kernel_specialization_strategy = kernels.EAGER if steady else kernels.NONE
+        config.cuda_graph_strategy = graphs.WHOLE_GRAPH_CAPTURE if steady else graphs.DISABLED
+        if self._cache is None:
+            self._cache = config.create_runtime_cache()
+            if self._compiled:
+                # False for another driver or GPU: then everything is compiled anew.
+                self._cache.deserialize(self._compiled)
+        config.set_runtime_cache(self._cache)
+        return config
 
     def compiled(self) -> bytes | None:
         serialized = None if self._cache is None else self._cache.serialize()
@@ -242,11 +276,12 @@ class CudaEngine:
 class CudaContext:
     """`device.Context`."""
 
-    def __init__(self, context: Any, path: Path, stream: CudaStream) -> None:
-        self._context, self._path, self._stream = context, path, stream
+    def __init__(self, engine: CudaEngine, context: Any, path: Path, stream: CudaStream) -> None:
+        self._engine, self._context, self._path, self._stream = engine, context, path, stream
 
     def bind(self, name: str, address: int) -> None:
-        self._context.set_tensor_address(name, address)
+        if not self._context.set_tensor_address(name, address):
+            raise BackendError(f"the engine takes no address for {name}", where=self._path)
 
     def shape(self, name: str, shape: Shape) -> None:
         if not self._context.set_input_shape(name, shape):
@@ -260,6 +295,15 @@ class CudaContext:
             queued = self._context.execute_async_v3(self._stream.handle)
         if not queued:
             raise BackendError("an engine failed to run", where=self._path, do="run: animegamer-rt selftest")
+
+
+def _release(runtime: Any, ordinal: int, held: list[tuple[Any, Any]]) -> None:
+    """Gives back what a device holds, the newest first; errors have nobody left to be told to."""
+    runtime.cudaSetDevice(ordinal)
+    runtime.cudaDeviceSynchronize()
+    while held:
+        free, handle = held.pop()
+        free(handle)
 
 
 def _checked(answer: tuple[Any, ...]) -> Any:

@@ -77,15 +77,19 @@ class Engine(Protocol):
     """The share of them that may stay in host memory (0: built without weight streaming)."""
 
     def keep_weights(self, bytes_on_gpu: int) -> None:
-        """How much of the streamable weights stays on the GPU; before the first context."""
+        """How much of the streamable weights stays on the GPU; before the first context. Raises BackendError."""
         ...
 
     def scratch_bytes(self) -> int:
         """Memory that an execution needs while it runs, under the weights kept."""
         ...
 
-    def context(self, profile: int, stream: Stream, scratch: int, scratch_bytes: int) -> Context:
-        """A context on a stream, and on memory that others of that stream may use between two executions."""
+    def context(self, profile: int, stream: Stream, scratch: int, scratch_bytes: int, steady: bool) -> Context:
+        """A context on a stream, and on memory that others of that stream may use between two executions.
+
+        steady: its shapes are few, so kernels compiled and graphs captured for them are used again. Otherwise one set
+        of kernels runs every shape. Either way an execution gives the same bytes the first time and the tenth.
+        """
         ...
 
     def compiled(self) -> bytes | None:
@@ -145,9 +149,10 @@ class Device(Protocol):
         ...
 
     def load(self, path: Path, compiled: bytes | None = None) -> Engine:
-        """Reads an engine. compiled: what an earlier start has left; it is ignored where it does not fit.
+        """Reads an engine; its streamable weights stay in host memory until `keep_weights`.
 
-        Raises EngineStaleError when the library refuses the engine.
+        compiled: what an earlier start has left; it is ignored where it does not fit. Raises EngineStaleError when the
+        library refuses the engine.
         """
         ...
 
@@ -164,5 +169,5 @@ class Device(Protocol):
         ...
 
     def close(self) -> None:
-        """Frees all memory."""
+        """Frees all memory; so does letting go of the device and of all that was made with it."""
         ...

@@ -80,10 +80,10 @@ class EngineParts:
         lanes = [Lane(device.stream(), device.allocate(max(size, 1)), size) for size in scratches]
         self.lanes = {part: lanes[scratch_of(part, len(lanes))] for part in self.engines}
 
-    def context(self, part: str, profile: int = 0) -> Context:
+    def context(self, part: str, profile: int = 0, *, steady: bool = True) -> Context:
         """A context of a part, every tensor bound to its buffer."""
         lane = self.lanes[part]
-        context = self.engines[part].context(profile, lane.stream, lane.scratch, lane.scratch_bytes)
+        context = self.engines[part].context(profile, lane.stream, lane.scratch, lane.scratch_bytes, steady)
         for name in self.engines[part].tensors:
             if name not in (*CACHES, *NEXT_CACHES):
                 context.bind(name, self.buffers[name if name.startswith("cache_") else f"{part}.{name}"])
@@ -130,7 +130,8 @@ class Predictor:
     """
 
     def __init__(self, parts: EngineParts) -> None:
-        self._parts, self._context = parts, parts.context("predictor")
+        # Hardly two prompts are of one length.
+        self._parts, self._context = parts, parts.context("predictor", steady=False)
         keys = parts.engines["predictor"].tensors["keys"].shape
         self._nothing = _Cache(1, 0, tuple(0 if axis == 3 else length for axis, length in enumerate(keys)))
         self._shot_width = parts.engines["predictor"].tensors["history_shots"].shape[1]
@@ -162,9 +163,10 @@ class Predictor:
             context.shape(name, past.shape)
             context.bind(name, self._parts.buffers[_slot(name, past.slot)])
             context.bind(longer, self._parts.buffers[_slot(name, slot)])
-        context.execute()
+        # Before the execution: also after one that fails, nothing of what lay there may be used.
         self._calls += 1
         self._written[slot] = self._calls
+        context.execute()
         return _Cache(slot, self._calls, context.output_shape("next_keys"))
 
     def _logits(self) -> FloatArray:
