@@ -149,10 +149,11 @@ class FakeDenoising:
     now: FloatArray
     steps: list[tuple[tuple[float, ...], float, tuple[int, ...]]]
     fail_at: int | None
+    error: Exception
 
     def step(self, coefficients: FloatArray, timestep: float, rows: tuple[int, ...], noise: FloatArray) -> None:
         if self.fail_at == len(self.steps):
-            raise MemoryError("no memory for this step")
+            raise self.error
         self.steps.append((tuple(coefficients.tolist()), timestep, rows))
         self.now = 0.5 * self.now + 0.1 * noise
 
@@ -162,16 +163,17 @@ class FakeDenoising:
 
 @dataclass
 class FakeDenoiser:
-    """Counts turns and keeps their steps; `fail_at` makes that step (from 0) fail."""
+    """Counts turns and keeps their steps; `fail_at` makes that step (from 0) fail with `error`."""
 
     fail_at: int | None = None
+    error: Exception = field(default_factory=lambda: MemoryError("no memory for this step"))
     steps: list[tuple[tuple[float, ...], float, tuple[int, ...]]] = field(default_factory=list)
     motion_scopes: list[float] = field(default_factory=list)
 
     def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> FakeDenoising:
         self.motion_scopes.append(motion_scope)
         self.steps.clear()
-        return FakeDenoising((latent + np.tanh(shot.sum())).astype(np.float32), self.steps, self.fail_at)
+        return FakeDenoising((latent + np.tanh(shot.sum())).astype(np.float32), self.steps, self.fail_at, self.error)
 
 
 class HeldDenoiser(FakeDenoiser):

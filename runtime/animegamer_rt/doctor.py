@@ -158,7 +158,7 @@ def _tensorrt(found: Sequence[Gpu]) -> Finding:
     absent = [name for name, version in versions.items() if version is None]
     if absent:
         install = "tensorrt-rtx-cu13" if library == RTX else "tensorrt"
-        do = f"run: pip install {install} cuda-python" if found else ""
+        do = f"run: pip install {install} 'cuda-python>=13'" if found else ""
         return Finding("tensorrt", "without", f"no {' and no '.join(absent)}", do)
     runs = "" if found else ": builds engines, runs none"
     return Finding("tensorrt", "ok", f"{library} {versions[library]}{runs}")

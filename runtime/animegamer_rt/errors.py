@@ -14,6 +14,7 @@ Knows nothing of the rooms that raise them.
     |-- CheckpointError             a checkpoint whose keys or shapes are not the model's
     |-- EngineStaleError            an engine built for another bundle, GPU or library
     |-- BackendError                the library that runs the parts failed or lacks the device
+    |   `-- DeviceLostError         the device answers this process no more; a new process may do better
     |-- SessionError                a saved game that cannot be read, or a turn that is not kept
     |-- OutputError                 a file or folder that cannot be written
     |-- ProtocolError               bytes that are no message of ours; `code` says which rule they break
@@ -151,6 +152,10 @@ class BackendError(AnimeGamerError):
     """The library that runs the parts failed, or the device asked for is not there."""
 
     code = "backend"
+
+
+class DeviceLostError(BackendError):
+    """The device answers this process no more, whatever it is asked: only a new process may do better."""
 
 
 class SessionError(AnimeGamerError):

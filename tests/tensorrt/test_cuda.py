@@ -18,7 +18,7 @@ import pytest
 
 from animegamer_rt.backends.tensorrt.cuda import CudaDevice
 from animegamer_rt.backends.tensorrt.identity import DATA_CENTRE, RTX
-from animegamer_rt.errors import BackendError
+from animegamer_rt.errors import BackendError, DeviceLostError
 
 SIZE = 1000
 STREAMABLE = 600
@@ -26,6 +26,8 @@ STREAMABLE = 600
 
 class Code(IntEnum):
     cudaSuccess = 0
+    cudaErrorInvalidValue = 1
+    cudaErrorIllegalAddress = 700
     cudaErrorStreamCaptureInvalidated = 901
 
 
@@ -275,3 +277,14 @@ def test_what_was_compiled_elsewhere_is_ignored_and_what_is_compiled_here_handed
     loaded = device.load(engine_file(tmp_path), b"of another driver")
     loaded.context(0, device.stream(), 256, 256, True)
     assert loaded.compiled() == b"kernels" and not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [(Code.cudaErrorInvalidValue, BackendError), (Code.cudaErrorIllegalAddress, DeviceLostError)]
+)
+def test_an_error_that_lasts_is_told_from_one_that_passes(cuda: Cuda, code: Code, error: type[BackendError]) -> None:
+    stream = opened(cuda).stream()
+    cuda.cudaStreamSynchronize = lambda handle: (code,)  # type: ignore[attr-defined]
+    with pytest.raises(BackendError, match=code.name) as raised:
+        stream.synchronize()
+    assert type(raised.value) is error

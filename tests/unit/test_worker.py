@@ -22,6 +22,7 @@ import zmq
 import fakes
 from animegamer_rt.bundle import Bundle
 from animegamer_rt.cli import main
+from animegamer_rt.errors import DeviceLostError
 from animegamer_rt.pipeline import open_rooms
 from animegamer_rt.state import CharacterState
 from animegamer_rt.wire import INSIDE, Message, decode, encode
@@ -361,3 +362,18 @@ def test_an_error_that_nobody_thought_of_ends_the_job_only(bundle: Bundle, caplo
         denoiser.fail_at = None
         assert front.play(turn_job(TEXTS[0]))[-1].type == "finished"
     assert "Traceback" in caplog.text
+
+
+def test_a_lost_device_ends_the_worker_and_leaves_the_job_to_the_next_one(bundle: Bundle) -> None:
+    denoiser = fakes.FakeDenoiser(fail_at=2, error=DeviceLostError("the GPU is lost to this process"))
+    with zmq.Context() as context, context.socket(zmq.DEALER) as ours, context.socket(zmq.DEALER) as theirs:
+        ours.bind("inproc://worker")
+        theirs.connect("inproc://worker")
+        front = Front(ours)
+        front.send(turn_job(TEXTS[0]))
+        with pytest.raises(DeviceLostError, match="the GPU is lost"):
+            Worker(theirs, open_rooms(bundle, fakes.fake_engines(denoiser=denoiser), "exact")).run()
+        said = []
+        while ours.poll(0):
+            said.append(front.next().type)
+        assert said == ["state", "progress", "progress"]

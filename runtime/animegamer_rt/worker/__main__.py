@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def work(options: argparse.Namespace, secret: str) -> None:
-    """Opens everything and runs jobs until `stop`. Raises AnimeGamerError when bundle or engines cannot be opened."""
+    """Opens everything and runs jobs until `stop`. Raises AnimeGamerError: no bundle, no engines, or no device."""
     open_engines = _engines(options.engines, options.plan, options.threads)
     _end_with_parent()
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:

@@ -3,7 +3,8 @@
 Knows the socket and the order of things; what a job does is `turn`'s and `export`'s. The front hands over the next job
 while one runs; it is begun as soon as that one has said its last word. Where the engines overlap, a second thread
 predicts its turn before, while the running one is denoised; when no job waits, the history of a player who is alone is
-read for the next turn. A job that fails is answered and forgotten.
+read for the next turn. A job that fails is answered and forgotten; a device that is lost ends the worker: the front
+starts another and gives it the jobs again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 import zmq
 
 from ..config import one_of
-from ..errors import AnimeGamerError, ProtocolError, TurnCancelled
+from ..errors import AnimeGamerError, DeviceLostError, ProtocolError, TurnCancelled
 from ..pipeline import Rooms
 from ..session import Session
 from ..wire import INSIDE, Message, decode, encode
@@ -77,7 +78,7 @@ class Worker:
         self._spoke = 0.0
 
     def run(self) -> None:
-        """Returns after `stop`."""
+        """Returns after `stop`. Raises DeviceLostError: the job that met it is not answered, no other is run."""
         with self._ahead:
             while not self._stopping:
                 if self._jobs:
@@ -102,6 +103,8 @@ class Worker:
                     self._look_ahead()
         except TurnCancelled as error:
             self._fail(job, error.code, error.text)
+        except DeviceLostError:
+            raise
         except AnimeGamerError as error:
             log.warning("job %s failed: %s", job.message.id, error)
             self._fail(job, error.code, error.text, error.do)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import BackendError, EngineStaleError
+from ...errors import BackendError, DeviceLostError, EngineStaleError
 from .device import Array, Facts, Shape, Stream, Tensor, Work
 from .identity import RTX, library_for
 
@@ -25,6 +25,26 @@ UTILS = "cuda.bindings.utils"
 CUDA_PYTHON = "'cuda-python>=13'"
 """From here on it has UTILS, and a call that waits lets other threads of Python run meanwhile."""
 INSTALL = {RTX: f"pip install tensorrt-rtx-cu13 {CUDA_PYTHON}", "tensorrt": f"pip install tensorrt {CUDA_PYTHON}"}
+
+LOST = frozenset(
+    f"cudaError{name}"
+    for name in (
+        "ECCUncorrectable",
+        "NvlinkUncorrectable",
+        "IllegalAddress",
+        "LaunchTimeout",
+        "ContextIsDestroyed",
+        "Assert",
+        "HardwareStackError",
+        "IllegalInstruction",
+        "MisalignedAddress",
+        "InvalidAddressSpace",
+        "InvalidPc",
+        "LaunchFailure",
+        "Unknown",
+    )
+)
+"""After these "the process must be terminated and relaunched" (CUDA runtime API, cudaError)."""
 
 
 class CudaDevice:
@@ -309,6 +329,8 @@ def _release(runtime: Any, ordinal: int, held: list[tuple[Any, Any]]) -> None:
 def _checked(answer: tuple[Any, ...]) -> Any:
     """The values of a CUDA call, or its error as ours."""
     code, *values = answer
+    if code.name in LOST:
+        raise DeviceLostError("the GPU is lost to this process", found=code.name, do="start the program again")
     if int(code):
         raise BackendError("the GPU refused", found=code.name, do="run: animegamer-rt selftest --device tensorrt")
     return values[0] if len(values) == 1 else tuple(values)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ...errors import BackendError
+from ...errors import BackendError, DeviceLostError
 
 Work = Callable[[], None]
 
@@ -99,8 +99,11 @@ class CudaPlace(Place):
     @contextlib.contextmanager
     def use(self) -> Iterator[None]:
         # Gradients off, device and stream are all of the calling thread; the vae's second chunk has one of its own.
-        with torch.no_grad(), torch.cuda.device(self.device), torch.cuda.stream(self.stream):
-            yield
+        try:
+            with torch.no_grad(), torch.cuda.device(self.device), torch.cuda.stream(self.stream):
+                yield
+        except torch.AcceleratorError as error:  # after one of these CUDA refuses all that this process asks
+            raise DeviceLostError("the GPU is lost to this process", found=str(error).partition("\n")[0]) from error
 
     def beside(self) -> CudaPlace:
         self.stream.synchronize()
