@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 
+from animegamer_kernels.arrays import Dtype
+from animegamer_kernels.attention import AttentionInt8Arguments
 from animegamer_kernels.heads import HeadNormArguments, HeadNormInt8Arguments
 from animegamer_kernels.library import OPERATORS, Arguments
 from animegamer_kernels.rows import GateResidualArguments, NormModulateArguments
@@ -41,6 +43,12 @@ def valid(name: str) -> Arguments:
         else:
             heads.query_group, heads.key_group, heads.workspace_bytes = 2, 3, 64
         return heads
+    if name == "attention_int8":
+        attention = filled(AttentionInt8Arguments())
+        attention.dtype, attention.query_group, attention.key_group = Dtype.F16, 2, 64
+        attention.batch, attention.tokens, attention.heads, attention.head_width = 1, 3, 2, 64
+        attention.batch_stride, attention.token_stride, attention.head_stride = 1152, 384, 64
+        return attention
     if name == "pixels":
         frames = filled(PixelsArguments())
         frames.frames, frames.height, frames.width, frames.out_channels = 1, 2, 8, 4

@@ -6,6 +6,7 @@ them. docs/KERNELS.md says what each operator computes and how to build the libr
 
 from __future__ import annotations
 
+from .attention import attention_int8
 from .heads import Heads, Int8Outputs, head_norm, head_norm_int8, int8_workspace
 from .library import Library, open_library
 from .rows import Norm, gate_residual, norm_modulate
@@ -19,6 +20,7 @@ __all__ = [
     "Norm",
     "SpatialNorm",
     "StepOutputs",
+    "attention_int8",
     "gate_residual",
     "guided_step",
     "head_norm",

@@ -23,6 +23,7 @@ OPERATORS = (
     "guided_step",
     "head_norm",
     "head_norm_int8",
+    "attention_int8",
     "pixels",
     "spatial_norm",
 )

@@ -150,6 +150,26 @@ AGK_API int agk_head_norm_int8(const agk_head_norm_int8_args* args, void* stream
 AGK_API int agk_head_norm_int8_host(const agk_head_norm_int8_args* args);
 AGK_API int64_t agk_head_norm_int8_workspace(const agk_heads* shape);
 
+/* Attention over all tokens, softmax(query key^T / 8) value, of queries and keys as agk_head_norm_int8 writes them (with a
+ * key_group that is a multiple of 64), and of values wherever they lie: element (entry, token, head, i) at
+ * entry * batch_stride + token * token_stride + head * head_stride + i, strides in elements, rows of 16 bytes. Scores are
+ * exact integers times their scales, softmax and sums float32, weights rounded to dtype. A NaN scale makes NaN of what
+ * it reaches. */
+typedef struct agk_attention_int8_args {
+    uint32_t struct_bytes;
+    int32_t dtype; /* of value and out: AGK_F16 or AGK_BF16 */
+    int64_t batch, tokens, heads, head_width;       /* head_width: 64 */
+    const int8_t *query, *key;                      /* [batch, heads, tokens, head_width] */
+    const float *query_scales, *key_scales;         /* [batch, heads, ceil(tokens / group)] */
+    int64_t query_group, key_group;
+    const void* value;
+    int64_t batch_stride, token_stride, head_stride; /* of value */
+    void* out;                                      /* [batch, tokens, heads, head_width] */
+} agk_attention_int8_args;
+
+AGK_API int agk_attention_int8(const agk_attention_int8_args* args, void* stream);
+AGK_API int agk_attention_int8_host(const agk_attention_int8_args* args);
+
 /* Decoded frames, about -1..1, to bytes: clamp((x + 1) / 2) * 255, cut off. order [out_channels]: which of R, G, B and A
  * (0..3, A always 255) each byte is. flip: the bottom row first. interleaved 0: x is [3, frames, height, width];
  * 1: [frames, height, width, 3]. width: a multiple of 8. */

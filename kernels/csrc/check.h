@@ -16,6 +16,8 @@ constexpr int64_t PATCH = 2;
 // Tokens whose keys one block adds up, and places whose statistics one block takes: sizes of the workspaces.
 constexpr int64_t KEY_CHUNK = 256;
 constexpr int64_t STATISTICS_BLOCKS = 512;
+// What attention_int8 is written for: heads of 64, keys 64 at a time.
+constexpr int ATTENTION_WIDTH = 64, ATTENTION_KEYS = 64;
 // 16 bytes of each colour of half floats; a whole number of 8-byte stores of bytes.
 constexpr int PIXELS_A_THREAD = 8;
 
@@ -32,6 +34,7 @@ int check(const agk_gate_residual_args* args);
 int check(const agk_guided_step_args* args);
 int check(const agk_head_norm_args* args);
 int check(const agk_head_norm_int8_args* args);
+int check(const agk_attention_int8_args* args);
 int check(const agk_pixels_args* args);
 int check(const agk_spatial_norm_args* args);
 

@@ -1,4 +1,4 @@
-// The checks of the two operators on heads.
+// The checks of the operators on heads.
 #include <cinttypes>
 #include <initializer_list>
 
@@ -8,12 +8,30 @@
 namespace agk {
 namespace {
 
-int check_shape(const char* name, const agk_heads& shape) {
-    if (const int code = check_activations(name, shape.dtype)) return code;
+// Of agk_heads or of agk_attention_int8_args: the token and the head are indices of a CUDA grid.
+template <typename Shape>
+int check_sizes(const char* name, const Shape& shape) {
     if (shape.batch <= 0 || shape.tokens <= 0 || shape.heads <= 0 || shape.head_width <= 0) {
         return fail(AGK_BAD_SHAPE, "%s: batch %" PRId64 ", tokens %" PRId64 ", heads %" PRId64 ", head_width %" PRId64
                     ": expected positive sizes", name, shape.batch, shape.tokens, shape.heads, shape.head_width);
     }
+    if (shape.batch * shape.tokens < INT32_MAX && shape.heads <= 65535 && shape.batch <= 32767) return AGK_OK;
+    return fail(AGK_BAD_SHAPE, "%s: more than 2^31 tokens, 65535 heads or 32767 batch entries", name);
+}
+
+int check_stride(const char* name, int64_t stride, int dtype) {
+    if (stride > 0 && stride * dtype_bytes(dtype) % VECTOR_BYTES == 0) return AGK_OK;
+    return fail(AGK_BAD_SHAPE, "%s: a stride of %" PRId64 " elements: expected a positive multiple of 16 bytes", name, stride);
+}
+
+int check_group(const char* name, int64_t group) {
+    if (group > 0) return AGK_OK;
+    return fail(AGK_BAD_SHAPE, "%s: a scale for %" PRId64 " tokens: expected 1 or more", name, group);
+}
+
+int check_shape(const char* name, const agk_heads& shape) {
+    if (const int code = check_activations(name, shape.dtype)) return code;
+    if (const int code = check_sizes(name, shape)) return code;
     // A head is held by 1, 2, 4 .. 32 threads of a warp, which add up by shuffles.
     const int64_t bytes = shape.head_width * dtype_bytes(shape.dtype), lanes = bytes / VECTOR_BYTES;
     if (bytes % VECTOR_BYTES != 0 || (lanes & (lanes - 1)) != 0) {
@@ -23,10 +41,6 @@ int check_shape(const char* name, const agk_heads& shape) {
     if (lanes > 32) {
         return fail(AGK_TOO_WIDE, "%s: head_width %" PRId64 " is %" PRId64 " bytes: expected at most 512", name,
                     shape.head_width, bytes);
-    }
-    // The token and the head are indices of a CUDA grid.
-    if (shape.batch * shape.tokens >= INT32_MAX || shape.heads > 65535 || shape.batch > 32767) {
-        return fail(AGK_BAD_SHAPE, "%s: more than 2^31 tokens, 65535 heads or 32767 batch entries", name);
     }
     const struct { const char* what; const void* array; } arrays[] = {
         {"qkv", shape.qkv},
@@ -52,10 +66,7 @@ int check(const agk_head_norm_args* args) {
         if (const int code = check_array(name, "value", args->value)) return code;
     }
     for (const int64_t stride : {args->batch_stride, args->token_stride, args->head_stride}) {
-        if (stride <= 0 || stride * dtype_bytes(args->shape.dtype) % VECTOR_BYTES != 0) {
-            return fail(AGK_BAD_SHAPE, "%s: a stride of %" PRId64 " elements: expected a positive multiple of 16 bytes",
-                        name, stride);
-        }
+        if (const int code = check_stride(name, stride, args->shape.dtype)) return code;
     }
     return AGK_OK;
 }
@@ -72,11 +83,37 @@ int check(const agk_head_norm_int8_args* args) {
         if (const int code = check_array(name, each.what, each.array)) return code;
     }
     for (const int64_t group : {args->query_group, args->key_group}) {
-        if (group <= 0) return fail(AGK_BAD_SHAPE, "%s: a scale for %" PRId64 " tokens: expected 1 or more", name, group);
+        if (const int code = check_group(name, group)) return code;
     }
     const int64_t needed = agk_head_norm_int8_workspace(&args->shape);
     if (args->workspace_bytes >= needed) return AGK_OK;
     return fail(AGK_SMALL_WORKSPACE, "%s: workspace_bytes %" PRId64 ": expected %" PRId64, name, args->workspace_bytes, needed);
+}
+
+int check(const agk_attention_int8_args* args) {
+    const char* name = "attention_int8";
+    if (const int code = check_struct(name, args)) return code;
+    if (args->dtype != AGK_F16 && args->dtype != AGK_BF16) {
+        return fail(AGK_BAD_DTYPE, "%s: dtype %d: expected AGK_F16 or AGK_BF16", name, args->dtype);
+    }
+    if (const int code = check_sizes(name, *args)) return code;
+    if (args->head_width != ATTENTION_WIDTH) {
+        return fail(AGK_BAD_SHAPE, "%s: head_width %" PRId64 ": expected %d", name, args->head_width, ATTENTION_WIDTH);
+    }
+    const struct { const char* what; const void* array; } arrays[] = {
+        {"query", args->query}, {"key", args->key}, {"query_scales", args->query_scales},
+        {"key_scales", args->key_scales}, {"value", args->value}, {"out", args->out},
+    };
+    for (const auto& each : arrays) {
+        if (const int code = check_array(name, each.what, each.array)) return code;
+    }
+    for (const int64_t stride : {args->batch_stride, args->token_stride, args->head_stride}) {
+        if (const int code = check_stride(name, stride, args->dtype)) return code;
+    }
+    if (const int code = check_group(name, args->query_group)) return code;
+    if (args->key_group > 0 && args->key_group % ATTENTION_KEYS == 0) return AGK_OK;
+    return fail(AGK_BAD_SHAPE, "%s: a scale for %" PRId64 " keys: expected a positive multiple of %d", name, args->key_group,
+                ATTENTION_KEYS);
 }
 
 }  // namespace agk

@@ -19,7 +19,13 @@ int with_activations(int dtype, Visit&& visit) {
     }
 }
 
-// As above for an output that is in the activations' dtype T or quantised.
+// As above without float32.
+template <typename Visit>
+int with_halves(int dtype, Visit&& visit) {
+    return dtype == AGK_F16 ? visit(__half{}) : visit(__nv_bfloat16{});
+}
+
+// As with_activations for an output that is in the activations' dtype T or quantised.
 template <typename T, typename Visit>
 int with_output(int dtype, Visit&& visit) {
     switch (dtype) {

@@ -4,6 +4,7 @@ set(REFERENCES
   ${SOURCES}/check_heads.cpp
   ${SOURCES}/check_vae.cpp
   ${SOURCES}/errors.cpp
+  ${SOURCES}/host/attention.cpp
   ${SOURCES}/host/guided_step.cpp
   ${SOURCES}/host/heads.cpp
   ${SOURCES}/host/rows.cpp

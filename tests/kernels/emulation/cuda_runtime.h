@@ -83,6 +83,7 @@ inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }
 inline unsigned __float_as_uint(float x) { return static_cast<unsigned>(emulation::bits(x)); }
 inline float __uint_as_float(unsigned x) { return emulation::value<float>(x); }
+inline float __int_as_float(int x) { return emulation::value<float>(static_cast<unsigned>(x)); }
 inline int __float2int_rn(float x) {
     return std::isnan(x) ? 0 : static_cast<int>(std::nearbyint(std::fmax(-2147483648.0, std::fmin(2147483647.0, x))));
 }

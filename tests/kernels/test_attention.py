@@ -1,0 +1,221 @@
+"""attention_int8: the reference against PyTorch, the kernel against the reference, both against exact attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from animegamer_kernels import Heads, Int8Outputs, attention_int8, head_norm_int8, int8_workspace
+from animegamer_rt.errors import BackendError
+from animegamer_rt.models.denoiser import HEAD_NORM_EPSILON
+from kernel_results import Kernels, Outputs, assert_close
+
+WIDTH = 64
+
+
+@dataclass(frozen=True)
+class Case:
+    batch: int
+    tokens: int
+    heads: int
+    dtype: torch.dtype = torch.bfloat16
+    query_group: int = 32
+    key_group: int = 64
+    outlier: float = 1.0
+    """How much larger one channel of the keys is than the others."""
+
+    def __str__(self) -> str:
+        sizes = "x".join(map(str, (self.batch, self.tokens, self.heads)))
+        kind = str(self.dtype).removeprefix("torch.")
+        return f"{sizes}-{kind}-{self.query_group}-{self.key_group}-{self.outlier:g}"
+
+
+CASES = (
+    Case(1, 1, 1),
+    Case(1, 2, 2, torch.float16, 1, 64),
+    Case(2, 63, 1, torch.float16, 7, 128),
+    Case(1, 64, 1),
+    Case(1, 65, 3, torch.float16),
+    Case(1, 128, 1, torch.float16, 128, 128),
+    Case(2, 129, 2, outlier=20.0),
+    Case(1, 226 + 17, 2, torch.float16, 32, 192, outlier=20.0),
+)
+FULL = Case(2, 6976, 30)
+
+
+def inputs(case: Case) -> tuple[Tensor, Tensor]:
+    """qkv [B, S, 3, heads, 64], and the four vectors of the norms [4, 64]. Keys have a mean over tokens."""
+    random = torch.Generator().manual_seed(case.tokens)
+    qkv = torch.randn((case.batch, case.tokens, 3, case.heads, WIDTH), generator=random)
+    qkv[:, :, 1] += 2 * torch.randn((case.batch, 1, case.heads, WIDTH), generator=random)
+    vectors = 1 + 0.3 * torch.randn((4, WIDTH), generator=random)
+    vectors[2, 5] *= case.outlier
+    return qkv.to(case.dtype), vectors
+
+
+def quantised(case: Case, operators: Kernels) -> tuple[Int8Outputs, Tensor]:
+    """What head_norm_int8 writes of a case, and its values where they lie in qkv, both on the operators' device."""
+    device, library = operators.device, operators.library
+    qkv, vectors = (array.to(device) for array in inputs(case))
+    given, rows = Heads(qkv, *vectors, HEAD_NORM_EPSILON), (case.batch, case.heads)
+
+    def empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.empty(shape, dtype=dtype, device=device)
+
+    out = Int8Outputs(
+        empty(*rows, case.tokens, WIDTH, dtype=torch.int8),
+        empty(*rows, case.tokens, WIDTH, dtype=torch.int8),
+        empty(*rows, -(-case.tokens // case.query_group)),
+        empty(*rows, -(-case.tokens // case.key_group)),
+        empty(*rows, WIDTH),
+        empty(int8_workspace(library, given), dtype=torch.uint8),
+    )
+    head_norm_int8(library, given, out, case.query_group, case.key_group)
+    return out, qkv[:, :, 2]
+
+
+def on(device: str, heads: Int8Outputs) -> Int8Outputs:
+    names = ("query", "key", "query_scales", "key_scales", "key_mean", "workspace")
+    return replace(heads, **{name: getattr(heads, name).to(device) for name in names})
+
+
+def run(case: Case, operators: Kernels, heads: Int8Outputs, value: Tensor) -> Tensor:
+    out, device = Outputs(operators.device), operators.device
+    to = out.new("out", value.shape, case.dtype)
+    attention_int8(operators.library, on(device, heads), value.to(device), to, case.query_group, case.key_group)
+    return out.read()["out"]
+
+
+def truth(case: Case, heads: Int8Outputs, value: Tensor) -> Tensor:
+    """float64 attention of the rounded queries and keys [B, S, heads, 64], by PyTorch."""
+    query, key = (
+        codes.double() * scales.double().repeat_interleave(group, 2)[:, :, : case.tokens, None]
+        for codes, scales, group in (
+            (heads.query, heads.query_scales, case.query_group),
+            (heads.key, heads.key_scales, case.key_group),
+        )
+    )
+    return functional.scaled_dot_product_attention(query, key, value.double().transpose(1, 2)).transpose(1, 2)
+
+
+def exact(case: Case) -> Tensor:
+    """float64 attention of queries and keys that were never rounded [B, S, heads, 64]."""
+    qkv, (query_weight, query_bias, key_weight, key_bias) = (array.double() for array in inputs(case))
+    query, key, value = (part.transpose(1, 2) for part in qkv.unbind(2))
+    query = functional.layer_norm(query, (WIDTH,), query_weight, query_bias, HEAD_NORM_EPSILON)
+    key = functional.layer_norm(key, (WIDTH,), key_weight, key_bias, HEAD_NORM_EPSILON)
+    return functional.scaled_dot_product_attention(query, key, value).transpose(1, 2)
+
+
+def assert_as_weights_are_rounded(case: Case, found: Tensor, expected: Tensor, value: Tensor) -> None:
+    """The kernel rounds weights to the values' type: an error of half a step of every value, at the very most."""
+    assert found.shape == expected.shape and bool(found.isfinite().all())
+    step = torch.finfo(case.dtype).eps / 2
+    allowed = 2 * step * value.double().abs().amax(dim=1, keepdim=True) + 1e-5
+    assert bool(((found.double() - expected.double()).abs() <= allowed).all())
+    assert relative(found, expected) < step
+
+
+def relative(found: Tensor, expected: Tensor) -> float:
+    return float((found.double() - expected.double()).norm() / expected.double().norm())
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_reference_is_pytorchs_attention_of_the_rounded_heads(reference: Kernels, case: Case) -> None:
+    heads, value = quantised(case, reference)
+    assert_close("out", run(case, reference, heads, value), truth(case, heads, value))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_kernel_is_the_references_result(reference: Kernels, kernels: Kernels, case: Case) -> None:
+    heads, value = quantised(case, reference)
+    found = run(case, kernels, heads, value)
+    assert_as_weights_are_rounded(case, found, run(case, reference, heads, value), value)
+
+
+# One channel of the keys that is 20 times the others takes most of the eight bits for itself.
+@pytest.mark.parametrize(("outlier", "allowed"), [(1.0, 0.012), (20.0, 0.06)])
+def test_what_int8_scores_cost_is_little(reference: Kernels, outlier: float, allowed: float) -> None:
+    case = Case(1, 226 + 270, 1, torch.float16, outlier=outlier)
+    heads, value = quantised(case, reference)
+    assert 0 < relative(run(case, reference, heads, value), exact(case)) < allowed
+
+
+@pytest.mark.parametrize("operators", ["reference", "emulated"], indirect=True)
+def test_numbers_that_are_none_stay_none_where_they_reach(operators: Kernels) -> None:
+    case = Case(1, 65, 1, torch.float16, 32, 64)
+    heads, value = quantised(case, operators)
+    heads.query_scales[0, 0, 1] = float("nan")
+    found = run(case, operators, heads, value)
+    assert bool(found[0, 32:64].isnan().all())
+    assert bool(found[0, :32].isfinite().all()) and bool(found[0, 64:].isfinite().all())
+    heads.key_scales[0, 0, 1] = float("nan")
+    assert bool(run(case, operators, heads, value).isnan().all())
+
+
+def test_heads_of_zeros_are_the_mean_of_the_values(operators: Kernels) -> None:
+    case = Case(1, 70, 1, torch.float16, 32, 64)
+    heads, value = quantised(case, operators)
+    for array in (heads.query, heads.key):
+        array.zero_()
+    # The smallest scales that head_norm_int8 writes; their product is no float32.
+    heads.query_scales.fill_(1e-30 / 127)
+    heads.key_scales.fill_(1e-30 / 127)
+    found = run(case, operators, heads, value)
+    expected = value.double().mean(dim=1, keepdim=True).expand_as(found).cpu()
+    assert_as_weights_are_rounded(case, found, expected, value.cpu())
+
+
+def test_arrays_that_do_not_fit_are_refused_by_name(reference: Kernels) -> None:
+    case = Case(1, 65, 2, torch.float16)
+    heads, value = quantised(case, reference)
+    out = torch.empty(value.shape, dtype=case.dtype)
+
+    def refused(words: str, value: Tensor = value, out: Tensor = out, **other: Tensor) -> None:
+        with pytest.raises(BackendError, match=words):
+            attention_int8(reference.library, replace(heads, **other), value, out, 32, 64)
+
+    refused("key_scales: an array of another shape", key_scales=heads.key_scales[:, :, :1])
+    refused("query: an array of another dtype", query=heads.query.float())
+    refused("value: an array of another shape", value=value.flatten(2))
+    refused("out: an array of another dtype", out=out.bfloat16())
+    refused("out: an array of another shape.*dense", out=out.transpose(1, 2).contiguous().transpose(1, 2))
+    refused("query: an array of another shape", value=value[..., :32])
+
+
+@pytest.mark.gpu
+def test_full_size_kernel_agrees_with_pytorch_head_by_head(gpu: Kernels) -> None:
+    heads, value = quantised(FULL, gpu)
+    found = run(FULL, gpu, heads, value)
+    for head in (0, FULL.heads - 1):
+        one = replace(FULL, heads=1)
+        part = Int8Outputs(
+            *(getattr(heads, name)[:, head : head + 1] for name in ("query", "key", "query_scales", "key_scales")),
+            heads.key_mean,
+            heads.workspace,
+        )
+        of_head = value[:, :, head : head + 1]
+        expected = truth(one, part, of_head).cpu()
+        assert_as_weights_are_rounded(one, found[:, :, head : head + 1], expected, of_head.cpu())
+
+
+@pytest.mark.gpu
+def test_same_bytes_every_time_and_in_a_graph(gpu: Kernels) -> None:
+    case = Case(2, 497, 30)
+    heads, value = quantised(case, gpu)
+    first, again, captured = (torch.empty_like(value).contiguous() for _ in range(3))
+    groups = case.query_group, case.key_group
+    for out in (first, again):
+        attention_int8(gpu.library, heads, value, out, *groups)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        stream = torch.cuda.current_stream().cuda_stream
+        attention_int8(gpu.library, heads, value, captured, *groups, stream=stream)
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(first, again) and torch.equal(first, captured)
