@@ -1,9 +1,10 @@
 // Stands where CUDA's own header would, so that a C++ compiler builds the kernels' sources for threads of one processor.
 //
-// A block's threads are fibers that run in turn and change places only at barriers, shuffles and warp reductions; blocks
-// follow one another. Every second block runs its threads backwards, so that a missing barrier shows. What a real GPU
-// leaves undefined, a warp operation that not all 32 threads reach, or a barrier that some never do, ends the program.
-// It does not know memory spaces, speed or rounding of the GPU's own functions.
+// A block's threads are fibers that run in turn and change places only at barriers, shuffles and warp reductions; a warp
+// runs from barrier to barrier before the next one does, and blocks follow one another. Every second block runs its warps
+// and threads backwards, so that a missing barrier shows. What a real GPU leaves undefined, a warp operation that not all
+// 32 threads reach, or a barrier that some never do, ends the program. It does not know memory spaces, speed or rounding of
+// the GPU's own functions.
 #pragma once
 
 #include <cuda_runtime_api.h>

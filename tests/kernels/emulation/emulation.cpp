@@ -1,4 +1,4 @@
-// Blocks of fibers: one context a thread of the block, run in turn until each waits or is done.
+// Blocks of fibers: one context a thread of the block; a warp runs until all of it waits for other warps, or is done.
 #include <cuda_runtime.h>
 #include <ucontext.h>
 
@@ -74,6 +74,19 @@ bool all(unsigned begin, unsigned size, State state) {
     return true;
 }
 
+// Runs a warp until its threads wait for other warps or are done.
+void run_warp(unsigned begin, bool backwards) {
+    const unsigned end = std::min(begin + WARP, count);
+    for (;;) {
+        for (unsigned i = begin; i < end; ++i) {
+            const unsigned index = backwards ? end - 1 - (i - begin) : i;
+            if (fibers[index].state == State::Ready) resume(index);
+        }
+        if (!all(begin, WARP, State::AtExchange)) return;
+        for (unsigned i = begin; i < end; ++i) fibers[i].state = State::Ready;
+    }
+}
+
 void run_block(bool backwards) {
     for (unsigned i = 0; i < count; ++i) {
         Fiber& fiber = fibers[i];
@@ -85,27 +98,12 @@ void run_block(bool backwards) {
         fiber.exchanges = 0;
         makecontext(&fiber.context, run_body, 0);
     }
+    const unsigned last = (count - 1) / WARP * WARP;
     for (;;) {
-        bool moved = false;
-        for (unsigned i = 0; i < count; ++i) {
-            const unsigned index = backwards ? count - 1 - i : i;
-            if (fibers[index].state == State::Ready) {
-                resume(index);
-                moved = true;
-            }
-        }
-        if (moved) continue;
+        for (unsigned begin = 0; begin < count; begin += WARP) run_warp(backwards ? last - begin : begin, backwards);
         if (all(0, count, State::Done)) return;
-        for (unsigned begin = 0; begin < count; begin += WARP) {
-            if (!all(begin, WARP, State::AtExchange)) continue;
-            for (unsigned i = begin; i < begin + WARP; ++i) fibers[i].state = State::Ready;
-            moved = true;
-        }
-        if (!moved && all(0, count, State::AtBarrier)) {
-            for (unsigned i = 0; i < count; ++i) fibers[i].state = State::Ready;
-            moved = true;
-        }
-        if (!moved) stop("a barrier or a warp operation that not all of its threads reach");
+        if (!all(0, count, State::AtBarrier)) stop("a barrier or a warp operation that not all of its threads reach");
+        for (unsigned i = 0; i < count; ++i) fibers[i].state = State::Ready;
     }
 }
 
