@@ -3,7 +3,8 @@
 // The ceiling comes first: bytes a second of a device-to-device copy, read and written. A case's floor is the time in which
 // that copy would move the bytes that the operator must move, each input read once (the spatial norm's and the smoothed
 // keys' twice, as their statistics come first) and each output written once. Calls rotate over so many sets of buffers
-// that no cache holds them; random numbers, because zeros run faster than data. It does not know what the operators replace.
+// that no cache holds them; random numbers, because zeros run faster than data. Attention's floor is its products at the
+// rates of tensor cores that do nothing else, by the same instructions. It does not know what the operators replace.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "launch.cuh"
+#include "tensor_cores.cuh"
 
 namespace {
 
@@ -70,6 +72,8 @@ struct Case {
     double bytes;
     // Takes a set of buffers and returns the call on them.
     std::function<Call(Arena&)> prepare;
+    // Multiplications and additions in products of INT8 and of halves.
+    double int8_operations = 0.0, half_operations = 0.0;
 };
 
 double median_seconds(const Case& bench, int repeats, cudaStream_t stream) {
@@ -145,17 +149,37 @@ Case heads_case(bool in_place) {
             static_cast<double>(ROWS) * WIDTH * 2 * 2 * (in_place ? 2 : 3), prepare};
 }
 
+agk_head_norm_int8_args int8_heads(Arena& arena, Half* qkv) {
+    const agk_heads shape = heads(arena, qkv);
+    const int64_t query_groups = divide_up(TOKENS, 32), key_groups = divide_up(TOKENS, 64);
+    const int64_t bytes = agk_head_norm_int8_workspace(&shape);
+    return {sizeof(agk_head_norm_int8_args), shape, arena.take<int8_t>(ROWS * WIDTH), arena.take<int8_t>(ROWS * WIDTH),
+            arena.take<float>(BATCH * HEADS * query_groups), arena.take<float>(BATCH * HEADS * key_groups),
+            arena.take<float>(BATCH * HEADS * HEAD_WIDTH), arena.take<int8_t>(bytes), bytes, 32, 64};
+}
+
 Case int8_case() {
     const auto prepare = [](Arena& arena) -> Call {
-        const agk_heads shape = heads(arena, arena.take<Half>(ROWS * 3 * WIDTH));
-        const int64_t groups = divide_up(TOKENS, 32), bytes = agk_head_norm_int8_workspace(&shape);
-        const agk_head_norm_int8_args args{
-            sizeof args, shape, arena.take<int8_t>(ROWS * WIDTH), arena.take<int8_t>(ROWS * WIDTH),
-            arena.take<float>(BATCH * HEADS * groups), arena.take<float>(BATCH * HEADS * groups),
-            arena.take<float>(BATCH * HEADS * HEAD_WIDTH), arena.take<int8_t>(bytes), bytes, 32, 64};
+        const agk_head_norm_int8_args args = int8_heads(arena, arena.take<Half>(ROWS * 3 * WIDTH));
         return [args](cudaStream_t stream) { must(agk_head_norm_int8(&args, stream)); };
     };
     return {"head_norm_int8", "2 x 6976 x 30 x 64 bf16", static_cast<double>(ROWS) * WIDTH * (2 * 3 + 2), prepare};
+}
+
+Case attention_case() {
+    const auto prepare = [](Arena& arena) -> Call {
+        Half* qkv = arena.take<Half>(ROWS * 3 * WIDTH);
+        const agk_head_norm_int8_args given = int8_heads(arena, qkv);
+        must(agk_head_norm_int8(&given, nullptr));
+        const agk_attention_int8_args args{
+            sizeof args, AGK_BF16, BATCH, TOKENS, HEADS, HEAD_WIDTH, given.query, given.key, given.query_scales, given.key_scales,
+            given.query_group, given.key_group, qkv + 2 * WIDTH, TOKENS * 3 * WIDTH, 3 * WIDTH, HEAD_WIDTH,
+            arena.take<Half>(ROWS * WIDTH)};
+        return [args](cudaStream_t stream) { must(agk_attention_int8(&args, stream)); };
+    };
+    const double operations = 2.0 * BATCH * TOKENS * TOKENS * WIDTH;
+    return {"attention_int8", "2 x 6976 x 30 x 64 bf16", static_cast<double>(ROWS) * WIDTH * (2 + 2 * 2), prepare,
+            operations, operations};
 }
 
 Case step_case() {
@@ -199,6 +223,45 @@ Case spatial_case(int64_t frames, int64_t scale, int64_t channels) {
     return {"spatial_norm", shape, 2.0 * (3.0 * static_cast<double>(count) + 2.0 * static_cast<double>(cells)), prepare};
 }
 
+// Products on tensor cores and nothing else: eight sums a warp, so that none waits for itself.
+constexpr int SUMS = 8, ROUNDS = 4096, RATE_WARPS = 4;
+
+template <typename Sum>
+__global__ void product_kernel(const uint32_t* operands, Sum* out) {
+    uint32_t a[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) a[i] = operands[threadIdx.x * 6 + i];
+    const uint32_t b0 = operands[threadIdx.x * 6 + 4], b1 = operands[threadIdx.x * 6 + 5];
+    Sum sums[SUMS][4] = {};
+    for (int round = 0; round < ROUNDS; ++round) {
+#pragma unroll
+        for (int i = 0; i < SUMS; ++i) {
+            if constexpr (std::is_same_v<Sum, int>) agk::multiply(sums[i], a, b0, b1);
+            if constexpr (std::is_same_v<Sum, float>) agk::multiply<Half>(sums[i], a, b0, b1);
+        }
+    }
+    Sum total = 0;
+#pragma unroll
+    for (int i = 0; i < SUMS * 4; ++i) total += sums[i / 4][i % 4];
+    out[blockIdx.x * blockDim.x + threadIdx.x] = total;
+}
+
+// Operations a second: of INT8 (Sum int), 16 x 8 x 32 a product, or of halves (Sum float), 16 x 8 x 16.
+template <typename Sum>
+double product_rate(int processors, int repeats, cudaStream_t stream) {
+    const unsigned blocks = static_cast<unsigned>(processors) * 4;
+    const auto prepare = [=](Arena& arena) -> Call {
+        const auto* operands = reinterpret_cast<const uint32_t*>(arena.take<Half>(RATE_WARPS * agk::WARP * 12));
+        auto* out = reinterpret_cast<Sum*>(arena.take<float>(blocks * RATE_WARPS * agk::WARP));
+        return [=](cudaStream_t on) {
+            product_kernel<Sum><<<blocks, RATE_WARPS * agk::WARP, 0, on>>>(operands, out);
+            must(cudaGetLastError());
+        };
+    };
+    const double each = 2.0 * 16 * 8 * (std::is_same_v<Sum, int> ? 32 : 16);
+    return each * SUMS * ROUNDS * RATE_WARPS * blocks / median_seconds({"", "", 1e12, prepare}, repeats, stream);
+}
+
 Case copy_case() {
     constexpr int64_t BYTES = 256 * 1024 * 1024;
     const auto prepare = [](Arena& arena) -> Call {
@@ -224,21 +287,26 @@ int main(int argc, char** argv) {
     must(cudaStreamCreate(&stream));
     const Case copy = copy_case();
     const double ceiling = copy.bytes / median_seconds(copy, repeats, stream);
-    std::printf("%s, sm_%d%d, %d multiprocessors; a copy moves %.0f GB/s; medians of %d x %d calls\n\n", gpu.name, gpu.major,
-                gpu.minor, gpu.multiProcessorCount, ceiling / 1e9, repeats, CALLS);
+    const double int8_rate = product_rate<int>(gpu.multiProcessorCount, repeats, stream);
+    const double half_rate = product_rate<float>(gpu.multiProcessorCount, repeats, stream);
+    std::printf("%s, sm_%d%d, %d multiprocessors; a copy moves %.0f GB/s, products make %.0f TOP/s in INT8 and %.0f in bf16; "
+                "medians of %d x %d calls\n\n", gpu.name, gpu.major, gpu.minor, gpu.multiProcessorCount, ceiling / 1e9,
+                int8_rate / 1e12, half_rate / 1e12, repeats, CALLS);
     std::printf("%-30s %-28s %9s %9s %9s %9s\n", "operator", "shape", "floor us", "us", "GB/s", "of floor");
     const Case cases[] = {
         rows_case(" to bf16", AGK_BF16, 2, false, true), rows_case(" to e4m3", AGK_E4M3, 1, false, true),
         rows_case(" to int8", AGK_I8, 1, false, true),   rows_case("", AGK_BF16, 2, true, false),
         rows_case(" to bf16", AGK_BF16, 2, true, true),  rows_case(" to e4m3", AGK_E4M3, 1, true, true),
         heads_case(true),         heads_case(false),        int8_case(),
-        step_case(),              pixels_case(4, true),     pixels_case(3, true),
-        pixels_case(4, false),    spatial_case(9, 8, 128),  spatial_case(9, 4, 256),
-        spatial_case(5, 2, 256),  spatial_case(3, 1, 512),
+        attention_case(),         step_case(),              pixels_case(4, true),
+        pixels_case(3, true),     pixels_case(4, false),    spatial_case(9, 8, 128),
+        spatial_case(9, 4, 256),  spatial_case(5, 2, 256),  spatial_case(3, 1, 512),
     };
     std::string json;
     for (const Case& bench : cases) {
-        const double seconds = median_seconds(bench, repeats, stream), floor = bench.bytes / ceiling;
+        const double seconds = median_seconds(bench, repeats, stream);
+        const double products = bench.int8_operations / int8_rate + bench.half_operations / half_rate;
+        const double floor = std::max(bench.bytes / ceiling, products);
         std::printf("%-30s %-28s %9.1f %9.1f %9.0f %8.2fx\n", bench.name.c_str(), bench.shape.c_str(), floor * 1e6,
                     seconds * 1e6, bench.bytes / seconds / 1e9, seconds / floor);
         char entry[256];
@@ -248,7 +316,8 @@ int main(int argc, char** argv) {
                       json.empty() ? "" : ", ", bench.name.c_str(), bench.shape.c_str(), bench.bytes, seconds * 1e6, floor * 1e6);
         json += entry;
     }
-    std::printf("\n{\"machine\": \"%s\", \"copy_gigabytes_per_second\": %.1f, \"repeats\": %d, \"kernels\": [%s]}\n", gpu.name,
-                ceiling / 1e9, repeats, json.c_str());
+    std::printf("\n{\"machine\": \"%s\", \"copy_gigabytes_per_second\": %.1f, \"int8_teraops\": %.1f, \"bf16_teraops\": %.1f, "
+                "\"repeats\": %d, \"kernels\": [%s]}\n", gpu.name, ceiling / 1e9, int8_rate / 1e12, half_rate / 1e12, repeats,
+                json.c_str());
     return 0;
 }

@@ -44,7 +44,8 @@ struct alignas(128) Tile {
 
 // Begins to copy the tokens from `first` on, of `tokens`; zeros after the last one.
 template <typename T>
-__device__ __forceinline__ void fetch(Tile<T>& to, const int8_t* keys, const T* values, int64_t stride, unsigned first, unsigned tokens) {
+__device__ __forceinline__ void fetch(Tile<T>& to, const int8_t* keys, const T* values, int64_t stride, unsigned first,
+                                      unsigned tokens) {
     keys += static_cast<int64_t>(first) * WIDTH;
     values += first * stride;
 #pragma unroll
@@ -155,7 +156,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_kernel(agk_attention_int
     fetch(tiles[0], keys, values, a.token_stride, 0, tokens);
 
     // Queries as the product takes them: of each 32 columns, four from 4 (lane % 4) on and four from 16 later.
-    uint32_t query[ROW_TILES][2][4] = {};
+    uint32_t query[ROW_TILES][2][4];
     Softmax softmax[ROW_TILES];
     float out[ROW_TILES][WIDTH_TILES][4] = {};
 #pragma unroll
@@ -166,11 +167,10 @@ __global__ void __launch_bounds__(THREADS, 2) attention_kernel(agk_attention_int
             softmax[tile].factor[half] = row < tokens ? query_scales[row / query_group] * LOG2E_BY_8 : 0.0f;
             softmax[tile].largest[half] = -INFINITY;
             softmax[tile].sum[half] = 0.0f;
-            if (row >= tokens) continue;
             const auto* words = reinterpret_cast<const uint32_t*>(a.query + begin + static_cast<int64_t>(row) * WIDTH);
 #pragma unroll
             for (int quarter = 0; quarter < 4; ++quarter) {
-                query[tile][quarter / 2][quarter % 2 * 2 + half] = words[quarter * 4 + lane % 4];
+                query[tile][quarter / 2][quarter % 2 * 2 + half] = row < tokens ? words[quarter * 4 + lane % 4] : 0;
             }
         }
     }
