@@ -1,8 +1,8 @@
 """Runs a bundle's parts with PyTorch on an NVIDIA GPU; on the CPU as the check of the same code.
 
 `onnx_weights` and `names` read the weights out of the bundle's ONNX files, `place` is the device and its graphs,
-`transformer`, `fused` (with our own `kernels`) and `decoder` are networks in the form that runs here, `rowwise` their
-products in 8 bits, and `predictor`, `denoiser`, `vae` are the parts.
+`transformer`, `fused` (with our own `kernels` and a choice of `attention`) and `decoder` are networks in the form that
+runs here, `rowwise` their products in 8 bits, and `predictor`, `denoiser`, `vae` are the parts.
 **Nothing here has been run on a GPU yet.** See docs/TORCH.md.
 """
 
@@ -28,6 +28,7 @@ from ...models.predictor import PredictorSize
 from ...models.vae import VaeDecoder, VaeSize
 from ...schedule import DenoisePlan
 from ..contract import Engines, FloatArray
+from .attention import Wanted, chosen
 from .denoiser import Denoiser
 from .fused import FusedTransformer
 from .kernels import Choice, Kernels, open_kernels
@@ -77,18 +78,20 @@ def open_engines(
     graphs: Graphs = "step",
     compiled: bool = False,
     kernels: Choice = None,
+    attention: Wanted = "torch",
 ) -> Engines:
     """Loads the parts of a bundle. `precision` None is float32 on the CPU, bfloat16 on a GPU (float16 before sm_80).
 
     `compiled` runs the denoiser's blocks through torch.compile. `kernels`: our own operators in the place of the passes
-    between products; None uses them on a GPU where their library is, False never. Raises BackendError when there is no
-    GPU, when the bundle's parts are of a kind or size that this cannot run, or the kernels asked for are not there.
+    between products; None uses them on a GPU where their library is, False never. `attention`: the denoiser's, with the
+    kernels. Raises BackendError when there is no GPU, when the bundle's parts are of a kind or size that this cannot
+    run, or the kernels or the attention asked for cannot be had.
     """
     place = open_place(device, precision, graphs != "off")
     opened, words = open_kernels(kernels, place.device)
     plans = [DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans]
     networks, geometry = read_networks(bundle, place), bundle.manifest.geometry
-    engines = assemble(place, networks, geometry, plans, graphs, compiled, ROWWISE.get(precision), opened)
+    engines = assemble(place, networks, geometry, plans, graphs, compiled, ROWWISE.get(precision), opened, attention)
     return replace(engines, device=f"{engines.device}, {words}")
 
 
@@ -128,11 +131,13 @@ def assemble(
     compiled: bool = False,
     rowwise: torch.dtype | None = None,
     kernels: Kernels | None = None,
+    attention: Wanted = "torch",
 ) -> Engines:
     """The parts over networks that are there; they are brought to the place's type, not copied.
 
-    rowwise: the type of the blocks' large products, if it is not the place's; as in ROWWISE.
+    rowwise: the type of the blocks' large products, if it is not the place's; as in ROWWISE. Raises BackendError.
     """
+    way, about_attention = chosen(attention, place, kernels, networks.denoiser.size)
     whole_turns = max(len(plan) for plan in plans) if graphs == "turn" else 0
     timesteps = [step.timestep for plan in plans for step in plan]
     # On the one stream, like everything: what another stream has written may not be there yet.
@@ -143,7 +148,7 @@ def assemble(
         if rowwise is not None:
             use_rowwise(networks.denoiser, place, rowwise)
         network, dtype = networks.denoiser, place.dtype
-        transformer = Transformer(network, dtype) if kernels is None else FusedTransformer(network, dtype, kernels)
+        transformer = Transformer(network, dtype) if kernels is None else FusedTransformer(network, dtype, kernels, way)
         if compiled:
             transformer.compile()
         return Engines(
@@ -152,7 +157,7 @@ def assemble(
             Denoiser(place, transformer, networks.unconditional, timesteps, whole_turns),
             Vae(place, networks.decoder, geometry.latent_height, geometry.latent_width, kernels),
             None if networks.encoder is None else Encoder(place, networks.encoder),
-            f"torch {torch.__version__} in {_type_words(place, rowwise)} on {place.words}",
+            ", ".join(filter(None, (f"{_type_words(place, rowwise)} on {place.words}", about_attention))),
             overlaps=place.device.type == "cuda",
         )
 
@@ -194,7 +199,11 @@ class Encoder:
 
 
 def _type_words(place: Place, rowwise: torch.dtype | None) -> str:
-    return str(place.dtype).removeprefix("torch.") + (f" and {WORDS[rowwise]}" if rowwise is not None else "")
+    return (
+        f"torch {torch.__version__} in "
+        + str(place.dtype).removeprefix("torch.")
+        + (f" and {WORDS[rowwise]}" if rowwise is not None else "")
+    )
 
 
 def _refuse_quantised(bundle: Bundle) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ...models.denoiser import MODULATIONS_A_BLOCK, Block, Denoiser
+from .attention import Attention, attended
 from .kernels import PLAIN, Kernels, Modulation, Normed, RowNorm
 from .rowwise import RowwiseLinear
 from .transformer import IMAGE, SHOT, Transformer
@@ -29,13 +30,14 @@ class FusedBlock:
     query_norm: RowNorm
     key_norm: RowNorm
     mlp_norm: RowNorm
+    attention: Attention
 
     @classmethod
-    def of(cls, block: Block) -> FusedBlock:
-        """The same weights."""
-        attention = block.attention
-        layers = block.attention_norm, attention.query_norm, attention.key_norm, block.mlp_norm
-        return cls(block, *(RowNorm.of(layer) for layer in layers))
+    def of(cls, block: Block, attention: Attention) -> FusedBlock:
+        """The same weights, with this way to attend."""
+        layers = block.attention_norm, block.attention.query_norm, block.attention.key_norm, block.mlp_norm
+        first, query, key, second = (RowNorm.of(layer) for layer in layers)
+        return cls(block, first, query, key, second, attention)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +55,10 @@ BlockFunction = Callable[[Kernels, FusedBlock, Tensor, Normed, Tensor, Following
 class FusedTransformer(Transformer):
     """Transformer by kernels. Its table of modulations is float32, as they read it."""
 
-    def __init__(self, network: Denoiser, dtype: torch.dtype, kernels: Kernels) -> None:
+    def __init__(self, network: Denoiser, dtype: torch.dtype, kernels: Kernels, attention: Attention = "torch") -> None:
         super().__init__(network, dtype)
         self._kernels = kernels
-        self._fused = [FusedBlock.of(block) for block in self._blocks]
+        self._fused = [FusedBlock.of(block, attention) for block in self._blocks]
         self._final_norm, self._head_norm = RowNorm.of(network.final_norm), RowNorm.of(network.head.norm)
         self._run_fused: BlockFunction = run_block
 
@@ -128,9 +130,8 @@ def attend(kernels: Kernels, fused: FusedBlock, normed: Normed, dtype: torch.dty
     attention = fused.block.attention
     # [B, S, 3, H, d]: normalised where they lie, and read by attention from there.
     qkv = product(attention.qkv, normed, dtype).unflatten(2, (3, attention.heads, -1))
-    kernels.head_norm(qkv, fused.query_norm, fused.key_norm)
-    mixed = functional.scaled_dot_product_attention(*(part.transpose(1, 2) for part in qkv.unbind(2)))
-    out: Tensor = attention.output(mixed.transpose(1, 2).flatten(2))
+    mixed = attended(fused.attention, kernels, qkv, fused.query_norm, fused.key_norm)
+    out: Tensor = attention.output(mixed.flatten(2))
     return out
 
 

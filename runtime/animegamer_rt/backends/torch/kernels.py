@@ -41,6 +41,9 @@ class Modulation(NamedTuple):
     image: Tensor | None
 
 
+QUERY_GROUP, KEY_GROUP = 32, 64
+"""Tokens that share a scale in 8-bit attention. Source: docs/LOG.md, "8-bit attention"."""
+
 PLAIN = Modulation(None, None)
 """Neither shifted nor scaled."""
 
@@ -93,6 +96,16 @@ class Kernels:
     def head_norm(self, qkv: Tensor, query: RowNorm, key: RowNorm) -> None:
         """LayerNorm of each head of queries and keys where they lie, qkv [B, S, 3, heads, d]."""
         _OPERATORS.head_norm(self.library, qkv, query.weight, query.bias, key.weight, key.bias, query.epsilon)
+
+    def attention_int8(self, qkv: Tensor, query: RowNorm, key: RowNorm) -> Tensor:
+        """Both norms, and attention over all tokens with INT8 scores.
+
+        qkv [B, S, 3, heads, 64] of float16 or bfloat16, as the product left it -> [B, S, heads, 64].
+        """
+        out = torch.empty_like(qkv[:, :, 2], memory_format=torch.contiguous_format)
+        norms = query.weight, query.bias, key.weight, key.bias, query.epsilon
+        _OPERATORS.attention_int8(self.library, qkv, *norms, out)
+        return out
 
     def guided_step(self, patches: Tensor, state: Sequence[Tensor], noise: Tensor, coefficients: Tensor) -> None:
         """patches [B, P, 4 C] of v -> latent, last x0 and difference in place, f32 [1, F, C, h, w] as noise is."""
@@ -214,6 +227,25 @@ def _norm(
 def _head_norm(library: str, qkv: Tensor, *norms: Any) -> None:
     query, key, _ = qkv.unbind(2)
     operators.head_norm(_opened(library), operators.Heads(qkv, *norms), query, key, None, _stream(qkv))
+
+
+@_operator(
+    "attention_int8(str library, Tensor qkv, Tensor query_weight, Tensor query_bias, Tensor key_weight, "
+    "Tensor key_bias, float epsilon, Tensor(a!) out) -> ()"
+)
+def _attention_int8(library: str, qkv: Tensor, *given: Any) -> None:
+    opened, (*norms, out) = _opened(library), given
+    heads, groups, stream = operators.Heads(qkv, *norms), (QUERY_GROUP, KEY_GROUP), _stream(qkv)
+    batch, tokens, _, count, width = qkv.shape
+    codes = qkv.new_empty((2, batch, count, tokens, width), dtype=torch.int8)
+    query_scales, key_scales = (
+        qkv.new_empty((batch, count, -(-tokens // group)), dtype=torch.float32) for group in groups
+    )
+    mean = qkv.new_empty((batch, count, width), dtype=torch.float32)
+    workspace = qkv.new_empty(operators.int8_workspace(opened, heads), dtype=torch.uint8)
+    rounded = operators.Int8Outputs(codes[0], codes[1], query_scales, key_scales, mean, workspace)
+    operators.head_norm_int8(opened, heads, rounded, *groups, stream)
+    operators.attention_int8(opened, rounded, qkv[:, :, 2], out, *groups, stream)
 
 
 @_operator(

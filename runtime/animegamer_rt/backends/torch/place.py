@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from statistics import median
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,8 @@ from torch import Tensor
 from ...errors import BackendError, DeviceLostError
 
 Work = Callable[[], None]
+TIMED = 6
+"""Runs of what is timed; the first, when libraries still set themselves up, does not count."""
 
 
 class Place:
@@ -68,6 +72,15 @@ class Place:
 
     def wait(self, mark: object) -> None:
         """Returns once the device has passed the mark."""
+
+    def milliseconds(self, work: Callable[[], object]) -> float:
+        """How long the work takes, once it has been run: of several times, the one in the middle. Waits for it."""
+        times = []
+        for _ in range(TIMED):
+            started = time.perf_counter()
+            work()
+            times.append(1000 * (time.perf_counter() - started))
+        return median(times[1:])
 
     def capture(self, work: Work) -> Work:
         """What queues the work again, on the same addresses. The work itself is noted, not run."""
@@ -129,6 +142,17 @@ class CudaPlace(Place):
     def wait(self, mark: object) -> None:
         assert isinstance(mark, torch.cuda.Event)
         mark.synchronize()
+
+    def milliseconds(self, work: Callable[[], object]) -> float:
+        times: list[float] = []
+        for _ in range(TIMED):
+            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            before.record(self.stream)
+            work()
+            after.record(self.stream)
+            after.synchronize()
+            times.append(before.elapsed_time(after))
+        return median(times[1:])
 
     def capture(self, work: Work) -> Work:
         graph = torch.cuda.CUDAGraph()

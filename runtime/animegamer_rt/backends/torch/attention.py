@@ -1,0 +1,136 @@
+"""The ways in which the denoiser's tokens attend, for `fused`, and which of them is the fastest that is right here.
+
+Four are PyTorch's (its own choice, or one of its libraries), one is ours with INT8 scores, which costs fidelity: it is
+taken where it is asked for, by name or with `fastest`, and never else. Knows heads, no network. **Nothing of it has
+been run on a GPU yet.** Source: MODEL.md section 4; docs/TORCH.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from animegamer_kernels.attention import HEAD_WIDTH
+
+from ...errors import BackendError
+from ...models.denoiser import HEAD_NORM_EPSILON, DenoiserSize
+from .kernels import Kernels, RowNorm
+from .place import Place
+
+Attention = Literal["torch", "cudnn", "flash", "efficient", "int8"]
+Wanted = Literal[Attention, "fastest"]
+"""A way by name, or `fastest`: all are timed and held against exact attention when the engines are opened."""
+
+LIBRARIES: Mapping[Attention, SDPBackend] = MappingProxyType(
+    {
+        "cudnn": SDPBackend.CUDNN_ATTENTION,
+        "flash": SDPBackend.FLASH_ATTENTION,
+        "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    }
+)
+ALLOWED = 3e-2
+"""Relative error on drawn heads. INT8 scores cost 0.009 to 0.016 there (docs/LOG.md); a mistake is far above."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One way on this machine: both norms and attention of a guided pair, or why it cannot run."""
+
+    way: Attention
+    milliseconds: float = float("inf")
+    error: float = float("inf")
+    refused: str = ""
+
+    @property
+    def right(self) -> bool:
+        """Whether it is within what is allowed; no number is not."""
+        return self.error <= ALLOWED
+
+    def __str__(self) -> str:
+        return f"{self.way} {self.milliseconds:.3f} ms" if self.right else f"{self.way} not right"
+
+
+def attended(way: Attention, kernels: Kernels, qkv: Tensor, query: RowNorm, key: RowNorm) -> Tensor:
+    """Norms of queries and keys, and attention over all tokens: qkv [B, S, 3, H, d] -> [B, S, H, d].
+
+    qkv is written to. Raises BackendError or RuntimeError for what the way cannot do.
+    """
+    if way == "int8":
+        return kernels.attention_int8(qkv, query, key)
+    kernels.head_norm(qkv, query, key)
+    queries, keys, values = (part.transpose(1, 2) for part in qkv.unbind(2))
+    if way == "torch":
+        return functional.scaled_dot_product_attention(queries, keys, values).transpose(1, 2)
+    with sdpa_kernel(LIBRARIES[way]):
+        return functional.scaled_dot_product_attention(queries, keys, values).transpose(1, 2)
+
+
+def chosen(wanted: Wanted, place: Place, kernels: Kernels | None, size: DenoiserSize) -> tuple[Attention, str]:
+    """The way to attend, and in words what it is and what was measured for it (nothing for PyTorch's own choice).
+
+    Raises BackendError where it cannot be had.
+    """
+    if wanted == "torch":
+        return wanted, ""
+    if kernels is None:
+        raise BackendError(
+            "a choice of attention comes with the kernels, which are not used", found=wanted, do="make kernels"
+        )
+    if wanted == "int8":
+        check_int8(place.dtype, size)
+    if wanted != "fastest":
+        return wanted, f"{wanted} attention"
+    found = sorted(measured(place, kernels, size), key=lambda one: (not one.right, one.milliseconds))
+    if not found[0].right:
+        raise BackendError("no attention is right on this machine", where=place.words, found=", ".join(map(str, found)))
+    return found[0].way, f"{found[0].way} attention as the fastest of {', '.join(map(str, found))}"
+
+
+def check_int8(dtype: torch.dtype, size: DenoiserSize) -> None:
+    """Raises BackendError for a network that INT8 scores are not written for."""
+    width = size.hidden // size.heads
+    if width != HEAD_WIDTH or dtype not in (torch.float16, torch.bfloat16):
+        raise BackendError(
+            "attention with INT8 scores is not written for this",
+            found=f"heads of {width} in {dtype}",
+            expected=f"heads of {HEAD_WIDTH} in float16 or bfloat16",
+        )
+
+
+def measured(place: Place, kernels: Kernels, size: DenoiserSize, rows: int = 2) -> list[Measured]:
+    """Every way on heads drawn at random, of so many rows at the denoiser's own size."""
+    frames, height, width = size.patch_grid
+    shape = (rows, size.shot_tokens + frames * height * width, 3, size.heads, size.hidden // size.heads)
+    with place.use():
+        random = torch.Generator(place.device).manual_seed(0)
+        qkv = torch.randn(shape, generator=random, device=place.device).to(place.dtype)
+        ones = torch.ones(shape[-1], device=place.device)
+        norm = RowNorm(ones, torch.zeros_like(ones), HEAD_NORM_EPSILON)
+        expected = exact(qkv)
+        ways: tuple[Attention, ...] = ("torch", *LIBRARIES, "int8")
+        return [_measured(way, place, kernels, qkv.clone(), norm, expected) for way in ways]
+
+
+def _measured(way: Attention, place: Place, kernels: Kernels, qkv: Tensor, norm: RowNorm, expected: Tensor) -> Measured:
+    try:
+        found = attended(way, kernels, qkv, norm, norm)[-1, :, -1].float()
+        error = float((found - expected).norm() / expected.norm())
+        # What the norm has left in place is normed again, which changes nothing but roundings.
+        return Measured(way, place.milliseconds(lambda: attended(way, kernels, qkv, norm, norm)), error)
+    except (RuntimeError, BackendError) as refused:
+        return Measured(way, refused=f"{type(refused).__name__}: {refused}"[:300])
+
+
+def exact(qkv: Tensor) -> Tensor:
+    """Norms and attention in float32 of the last row's last head [S, d]: of one, as its scores are kept whole."""
+    query, key, value = (part[-1:, :, -1:].float().transpose(1, 2) for part in qkv.unbind(2))
+    query, key = (functional.layer_norm(part, part.shape[3:], eps=HEAD_NORM_EPSILON) for part in (query, key))
+    with sdpa_kernel(SDPBackend.MATH):
+        return functional.scaled_dot_product_attention(query, key, value)[0, 0]

@@ -1,0 +1,159 @@
+"""The backend's ways to attend: a turn with INT8 scores is near the plain one, and none is taken that is not right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+import torch
+from test_torch_parts import Turn, noise, scattered
+from torch import Tensor
+
+from animegamer_kernels import Library
+from animegamer_rt.backends.contract import Engines
+from animegamer_rt.backends.torch import kernels as kernels_module
+from animegamer_rt.backends.torch import settled
+from animegamer_rt.backends.torch.attention import Attention, Measured, chosen, measured
+from animegamer_rt.backends.torch.denoiser import Denoiser
+from animegamer_rt.backends.torch.fused import FusedTransformer
+from animegamer_rt.backends.torch.kernels import Kernels
+from animegamer_rt.backends.torch.place import CudaPlace, Place
+from animegamer_rt.errors import BackendError
+from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
+from animegamer_rt.models.denoiser import DenoiserSize
+from animegamer_rt.schedule import DenoisePlan, build_plan, even_timesteps
+from kernel_results import Kernels as Operators
+from torch_tape import TapePlace
+
+SIZE = DenoiserSize(hidden=128, layers=2, heads=2, time_width=16, latent_height=4, latent_width=6)
+SHORT = build_plan(even_timesteps(2), branches=["pair", "conditional"])
+TWICE = build_plan(even_timesteps(4), branches=["pair", "pair", "conditional", "conditional"])
+"""Each kind of step once, as emulation takes its time; and once more, for its graph."""
+NEAR = {torch.bfloat16: 4e-2, torch.float16: 5e-3}
+"""Relative error of a turn against PyTorch's attention in the same type: what the type alone may cost."""
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def kernels(library: Library) -> Kernels:
+    """The backend's kernels, which for tensors on the CPU are the references."""
+    return Kernels(str(library.path))
+
+
+@pytest.fixture(params=["reference", "emulated"])
+def both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kernels:
+    """The references, or the kernels' own code on the processor."""
+    operators: Operators = request.getfixturevalue(request.param)
+    monkeypatch.setattr(kernels_module, "_opened", lambda path: operators.library)
+    return Kernels(str(operators.library.path))
+
+
+def turn(plan: DenoisePlan) -> Turn:
+    made = Turn(plan=plan)
+    made.shot = noise(226, SIZE.hidden)
+    return made
+
+
+def latent(given: Turn, kernels: Kernels, way: Attention, place: Place, compiled: bool = False) -> np.ndarray:
+    torch.manual_seed(0)
+    with place.use():
+        network = scattered(DenoiserNetwork(SIZE), 1).to(place.device)
+        transformer = FusedTransformer(settled(network, place.dtype), place.dtype, kernels, way)  # type: ignore[type-var]
+        unconditional = torch.randn(226, SIZE.hidden, generator=torch.Generator().manual_seed(2)).to(place.device)
+    if compiled:
+        transformer.compile(backend="aot_eager")
+    part = Denoiser(place, transformer, unconditional, [step.timestep for step in given.plan])
+    return given.latents(Engines(None, part, None))[0]  # type: ignore[arg-type]
+
+
+def apart(found: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.linalg.norm(found.astype(np.float64) - expected) / np.linalg.norm(expected.astype(np.float64)))
+
+
+def test_turn_with_int8_scores_stays_near(both: Kernels) -> None:
+    given, place = turn(SHORT), Place(torch.float16)
+    assert 0 < apart(latent(given, both, "int8", place), latent(given, both, "torch", place)) < NEAR[place.dtype]
+
+
+def test_graphs_and_compiled_blocks_hold_int8_scores(kernels: Kernels) -> None:
+    given, place = turn(TWICE), TapePlace(torch.bfloat16)
+    plain = latent(given, kernels, "int8", Place(torch.bfloat16))
+    assert 0 < apart(plain, latent(given, kernels, "torch", Place(torch.bfloat16))) < NEAR[torch.bfloat16]
+    np.testing.assert_array_equal(latent(given, kernels, "int8", place), plain)
+    assert place.captured == 2
+    compiled = latent(given, kernels, "int8", Place(torch.bfloat16), compiled=True)
+    assert apart(compiled, plain) < NEAR[torch.bfloat16]
+
+
+def test_ways_are_measured_and_those_that_cannot_run_say_why(kernels: Kernels) -> None:
+    found = {one.way: one for one in measured(Place(torch.bfloat16), kernels, SIZE)}
+    assert found.keys() == {"torch", "cudnn", "flash", "efficient", "int8"}
+    assert found["torch"].right and found["int8"].right
+    assert 0 < found["torch"].error < found["int8"].error
+    assert found["int8"].milliseconds > found["torch"].milliseconds > 0  # a reference takes its time
+    assert not found["cudnn"].right and found["cudnn"].refused
+
+
+class Clock(Place):
+    """A CPU on which each way takes the time that it is given."""
+
+    def __init__(self, dtype: torch.dtype, milliseconds: Mapping[str, float]) -> None:
+        super().__init__(dtype)
+        self._of_ways = iter(milliseconds.values())
+
+    def milliseconds(self, work: Callable[[], object]) -> float:
+        return next(self._of_ways)
+
+
+def test_fastest_is_the_fastest_that_is_right(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of PyTorch's libraries a CPU has flash.
+    times = {"torch": 3.0, "flash": 2.0, "int8": 1.0}
+    way, words = chosen("fastest", Clock(torch.bfloat16, times), kernels, SIZE)
+    assert way == "int8" and words.startswith("int8 attention as the fastest of int8 1.000 ms, flash 2.000 ms, torch")
+    assert "cudnn not right" in words
+
+    def wrong(self: Kernels, qkv: Tensor, query: object, key: object) -> Tensor:
+        return qkv[:, :, 2] * 1.03
+
+    monkeypatch.setattr(Kernels, "attention_int8", wrong)
+    way, words = chosen("fastest", Clock(torch.bfloat16, times), kernels, SIZE)
+    assert way == "flash" and "int8 not right" in words
+
+
+def test_attention_that_is_no_number_is_not_right() -> None:
+    assert not Measured("int8", 1.0, float("nan")).right
+
+
+def test_int8_scores_are_taken_only_where_asked_for_and_possible(kernels: Kernels) -> None:
+    half = Place(torch.bfloat16)
+    assert chosen("torch", half, None, SIZE) == ("torch", "")
+    assert chosen("int8", half, kernels, SIZE) == ("int8", "int8 attention")
+    with pytest.raises(BackendError, match="comes with the kernels"):
+        chosen("int8", half, None, SIZE)
+    with pytest.raises(BackendError, match="heads of 64 in torch.float32"):
+        chosen("int8", Place(), kernels, SIZE)
+    narrow = DenoiserSize(hidden=32, layers=2, heads=2, time_width=16, latent_height=4, latent_width=6)
+    with pytest.raises(BackendError, match="heads of 16"):
+        chosen("int8", half, kernels, narrow)
+    way, words = chosen("fastest", Clock(torch.float32, {"torch": 2.0, "flash": 1.0}), kernels, SIZE)
+    assert way == "flash" and "int8 not right" in words
+
+
+@pytest.mark.gpu
+def test_turn_with_int8_scores_is_the_same_in_graphs_and_near_the_plain_one(kernels: Kernels) -> None:
+    given, dtype = turn(TWICE), torch.bfloat16
+    eager = latent(given, kernels, "int8", CudaPlace(dtype, captures=False))
+    np.testing.assert_array_equal(latent(given, kernels, "int8", CudaPlace(dtype)), eager)
+    assert 0 < apart(eager, latent(given, kernels, "torch", CudaPlace(dtype))) < NEAR[dtype]
+    assert apart(eager, latent(given, kernels, "int8", Place(dtype))) < NEAR[dtype]
+
+
+@pytest.mark.gpu
+def test_fastest_attention_of_a_gpu_is_right(kernels: Kernels) -> None:
+    found = {one.way: one for one in measured(CudaPlace(torch.bfloat16), kernels, SIZE)}
+    assert found["torch"].right and found["int8"].right, found
