@@ -33,6 +33,7 @@ from benchmarks import gpu_checks, gpu_kernels, gpu_rates  # noqa: E402
 from animegamer_rt import energy, nvml  # noqa: E402
 from animegamer_rt.backends import torch as backend  # noqa: E402
 from animegamer_rt.backends.contract import Engines  # noqa: E402
+from animegamer_rt.backends.torch.attention import Wanted  # noqa: E402
 from animegamer_rt.backends.torch.kernels import open_kernels  # noqa: E402
 from animegamer_rt.backends.torch.place import Place  # noqa: E402
 from animegamer_rt.bundle import Bundle, open_bundle  # noqa: E402
@@ -83,6 +84,7 @@ class Variant:
     graphs: backend.Graphs
     compiled: bool = False
     kernels: bool = False
+    attention: Wanted = "torch"
 
 
 VARIANTS = (
@@ -93,6 +95,8 @@ VARIANTS = (
     Variant("int8", "step", compiled=True),
     Variant("int8", "step", kernels=True),
     Variant("fp8", "step", compiled=True, kernels=True),
+    Variant("fp8", "step", kernels=True, attention="int8"),
+    Variant("bf16", "step", kernels=True, attention="fastest"),
     Variant("bf16", "step"),
     Variant("bf16", "turn"),
     Variant("bf16", "off"),
@@ -142,6 +146,7 @@ def measure(
     about |= {
         "compiled": variant.compiled,
         "kernels": variant.kernels,
+        "attention": variant.attention,
         "weights": "random" if size == "full" else bundle.manifest.origin,
     }
     try:
@@ -182,7 +187,9 @@ def play(
         networks = full_networks(place) if full else backend.read_networks(bundle, place)
     rowwise, steps = backend.ROWWISE.get(variant.precision), list(plans.values())
     kernels, _ = open_kernels(library or False, place.device)
-    engines = backend.assemble(place, networks, geometry, steps, variant.graphs, variant.compiled, rowwise, kernels)
+    engines = backend.assemble(
+        place, networks, geometry, steps, variant.graphs, variant.compiled, rowwise, kernels, variant.attention
+    )
     about |= {"runs_on": engines.device, "open_seconds": round(time.perf_counter() - started, 2)}
     for name, plan in plans.items():
         if report.time_is_up:

@@ -19,6 +19,7 @@ from animegamer_export.parity import decoding, diffusion
 from animegamer_export.parity.fixtures import open_folder
 from animegamer_rt.backends import torch as backend
 from animegamer_rt.backends.contract import Engines
+from animegamer_rt.backends.torch.attention import Wanted
 from animegamer_rt.backends.torch.decoder import decode
 from animegamer_rt.backends.torch.fused import FusedTransformer
 from animegamer_rt.backends.torch.kernels import Kernels
@@ -43,15 +44,19 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to run the parts: `kernels` is their library, None for plain operators."""
+    """One way to run the parts: `kernels` is their library, None for plain operators; attention is theirs."""
 
     device: str
     precision: str = "bf16"
     kernels: Path | None = None
+    attention: Wanted = "torch"
 
     def open(self, bundle: Bundle, graphs: backend.Graphs = "step") -> Engines:
         """A bundle's parts."""
-        return backend.open_engines(bundle, self.device, self.precision, graphs, kernels=self.kernels or False)
+        kernels = self.kernels or False
+        return backend.open_engines(
+            bundle, self.device, self.precision, graphs, kernels=kernels, attention=self.attention
+        )
 
 
 def checks(bundle: Bundle, device: str, library: Path | None) -> Iterator[Entry]:
@@ -70,6 +75,12 @@ def checks(bundle: Bundle, device: str, library: Path | None) -> Iterator[Entry]
             ("recorded step", way, recorded_step),
             (f"parts against {source}", way, partial(against, expected, source, bundle)),
         ]
+    if library is not None and device == "cuda":
+        for precision in ("bf16", "fp16", "fp8"):
+            way = Way(device, precision, library, "int8")
+            groups.append((f"parts with INT8 scores against {source}", way, partial(against, expected, source, bundle)))
+        groups.append(("graphs", Way(device, "bf16", library, "int8"), partial(same_under_graphs, bundle)))
+        groups.append(("fastest attention", Way(device, "bf16", library, "fastest"), partial(opens, bundle)))
     if device == "cuda":
         for kernels in libraries:
             groups.append(("graphs", Way(device, "bf16", kernels), partial(same_under_graphs, bundle)))
@@ -184,6 +195,11 @@ def same_under_graphs(bundle: Bundle, way: Way) -> Iterator[Entry]:
         yield entry(f"graphs of a {mode} against running eagerly", way, worst, EXACT)
 
 
+def opens(bundle: Bundle, way: Way) -> Iterator[Entry]:
+    """The engines open; their words say which attention was taken and what was measured for it."""
+    yield {**entry("fastest attention", way, EXACT, EXACT), "runs_on": way.open(bundle).device}
+
+
 def no_waiting(bundle: Bundle, way: Way) -> Iterator[Entry]:
     """Steps of a turn under torch's own alarm for host synchronisation."""
     engines, geometry = way.open(bundle), bundle.manifest.geometry
@@ -215,5 +231,5 @@ def relative(found: Array, expected: Array) -> float:
 def entry(what: str, way: Way, error: float, allowed: float | None = None) -> Entry:
     """One check, by default within what its precision is allowed; an error that is no number fails."""
     allowed = ALLOWED[way.precision] if allowed is None else allowed
-    about = {"check": what, "precision": way.precision, "kernels": way.kernels is not None}
+    about = {"check": what, "precision": way.precision, "kernels": way.kernels is not None, "attention": way.attention}
     return {**about, "error": error, "allowed": allowed, "passed": error <= allowed}

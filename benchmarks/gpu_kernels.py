@@ -10,9 +10,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,12 @@ from benchmarks import gpu_rates
 from torch import Tensor
 from torch.nn import functional
 
+from animegamer_kernels.attention import HEAD_WIDTH
 from animegamer_kernels.library import FILE_NAME, find_library
+from animegamer_rt.backends.torch import attention
 from animegamer_rt.backends.torch.decoder import norm_silu, pointwise
 from animegamer_rt.backends.torch.kernels import Kernels, Modulation, Normed, RowNorm
+from animegamer_rt.backends.torch.place import CudaPlace
 from animegamer_rt.backends.torch.rowwise import FP8, INT8, by_row
 from animegamer_rt.backends.torch.transformer import gate, modulate, unpatchified
 from animegamer_rt.backends.torch.vae import painted
@@ -34,8 +38,17 @@ from animegamer_rt.models.vae import LatentNorm, VaeSize
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD_SECONDS = 900
-ALLOWED: Mapping[str, float] = {"fp32": 1e-5, "bf16": 1e-2, "fp8": 3e-2, "int8": 1e-2, "bytes": 5e-3}
+ALLOWED: Mapping[str, float] = {
+    "fp32": 1e-5,
+    "bf16": 1e-2,
+    "fp8": 3e-2,
+    "int8": 1e-2,
+    "bytes": 5e-3,
+    "int8 scores": attention.ALLOWED,
+}
 """Relative errors: roundings of what is compared, and now and then a code on the other side of one."""
+
+
 ORDER = (2, 1, 0, 3)
 
 EPSILON = 1e-6
@@ -96,7 +109,7 @@ def checks(path: Path, device: str) -> Iterator[Entry]:
     kernels = Kernels(str(path))
     for sizes in (SMALL, FULL) if device == "cuda" else (SMALL,):
         where = "full size" if sizes is FULL else "small"
-        for case in cases(kernels, sizes, device):
+        for case in chain(cases(kernels, sizes, device), attention_cases(kernels, sizes, device)):
             try:
                 # Before the kernel, which may write into it.
                 on_cpu = [tensor.to("cpu", copy=True) for tensor in case.given]
@@ -113,7 +126,10 @@ def checks(path: Path, device: str) -> Iterator[Entry]:
 
 
 def timings(path: Path) -> Iterator[Entry]:
-    """Milliseconds of every case at full size by the kernel, by plain passes and by those compiled. CUDA only."""
+    """Milliseconds of every case at full size by the kernel, by plain passes and by those compiled. CUDA only.
+
+    Attention last, beside every other that PyTorch has.
+    """
     for case in cases(Kernels(str(path)), FULL, "cuda"):
         entry: Entry = {"what": case.name}
         ways = {"kernel": case.kernel, "plain": case.plain, "compiled": torch.compile(case.plain, dynamic=False)}
@@ -126,6 +142,19 @@ def timings(path: Path) -> Iterator[Entry]:
         taken = entry["kernel_ms_p50"]
         entry["delete_candidate"] = taken is None or bool(others and taken >= min(others))
         yield entry
+    yield attention_timing(attention.measured(CudaPlace(torch.bfloat16), Kernels(str(path)), FULL.denoiser))
+
+
+def attention_timing(found: Sequence[attention.Measured]) -> Entry:
+    """INT8 scores beside the measured list of attentions, each with its norms; it has to beat all that are right."""
+    entry: Entry = {"what": "attention_int8"}
+    for one in found:
+        about = {"ms_p50": one.milliseconds, "error": one.error} if one.right else {"refused": one.refused or str(one)}
+        entry[one.way] = about
+    times = {one.way: one.milliseconds for one in found if one.right}
+    ours = times.pop("int8", None)
+    entry["delete_candidate"] = ours is None or bool(times and ours >= min(times.values()))
+    return entry
 
 
 def _first(run: Run, given: Results) -> Tensor:
@@ -177,6 +206,31 @@ def row_cases(kernels: Kernels, sizes: Sizes, normal: Normal, types: Mapping[str
 
         yield Case(f"norm_modulate to {label}", label, (x, vectors, factors), normed, plain)
         yield Case(f"gate_residual to {label}", label, (x, branch, vectors, factors), gated, plain_gated)
+
+
+def attention_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:
+    """Norms and attention with INT8 scores, in bfloat16 everywhere, against PyTorch's of what was never rounded."""
+    size = sizes.denoiser
+    frames, rows, columns = size.patch_grid
+    random = torch.Generator(device).manual_seed(0)
+    shape = (sizes.batch, size.shot_tokens + frames * rows * columns, 3, size.heads, HEAD_WIDTH)
+    qkv = torch.randn(shape, generator=random, device=device, dtype=torch.bfloat16)
+    vectors = torch.randn((4, HEAD_WIDTH), generator=random, device=device)
+    vectors[::2] = 1 + 0.3 * vectors[::2]
+
+    def ours(qkv: Tensor, vectors: Tensor) -> Results:
+        norms = RowNorm(vectors[0], vectors[1], EPSILON), RowNorm(vectors[2], vectors[3], EPSILON)
+        return (kernels.attention_int8(qkv, *norms),)
+
+    def plain(qkv: Tensor, vectors: Tensor) -> Results:
+        affine = vectors.to(qkv.dtype)
+        query, key, value = qkv.unbind(2)
+        query = functional.layer_norm(query, (HEAD_WIDTH,), affine[0], affine[1], EPSILON)
+        key = functional.layer_norm(key, (HEAD_WIDTH,), affine[2], affine[3], EPSILON)
+        query, key, value = (part.transpose(1, 2) for part in (query, key, value))
+        return (functional.scaled_dot_product_attention(query, key, value).transpose(1, 2),)
+
+    yield Case("attention_int8", "int8 scores", (qkv, vectors), ours, plain)
 
 
 def step_cases(kernels: Kernels, sizes: Sizes, normal: Normal, label: str) -> Iterator[Case]:
