@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,10 +24,18 @@ from animegamer_rt.backends.torch.decoder import decode
 from animegamer_rt.backends.torch.denoiser import Denoiser as DenoiserPart
 from animegamer_rt.backends.torch.fused import FusedTransformer
 from animegamer_rt.backends.torch.kernels import Kernels
-from animegamer_rt.backends.torch.place import Place, Replays
+from animegamer_rt.backends.torch.place import CudaPlace, Place, Replays
 from animegamer_rt.backends.torch.predictor import ANSWER_TOKENS
 from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
-from animegamer_rt.backends.torch.rowwise import FP8, INT8, LARGEST, RowwiseLinear, by_row, use_rowwise
+from animegamer_rt.backends.torch.rowwise import (
+    FP8,
+    INT8,
+    LARGEST,
+    RowwiseLinear,
+    by_row,
+    check_products,
+    use_rowwise,
+)
 from animegamer_rt.backends.torch.transformer import Transformer
 from animegamer_rt.backends.torch.vae import Vae
 from animegamer_rt.errors import BackendError
@@ -343,6 +354,44 @@ def test_capture_refuses_what_no_graph_could_hold() -> None:
         Place().capture(lambda: None)
 
 
+def test_only_a_thread_that_has_run_the_work_captures_it_and_any_replays() -> None:
+    place, total = TapePlace(), torch.zeros(1)
+    replays = Replays(place)
+
+    def run() -> tuple[int, int]:
+        replays.run("work", lambda: total.add_(1.0))
+        return place.captured, place.replayed
+
+    with ThreadPoolExecutor(1) as other:
+        assert run() == (0, 0)
+        assert other.submit(run).result() == (0, 0), "captured in a thread whose libraries were not set up"
+        assert other.submit(run).result() == (1, 1)
+        assert run() == (1, 2)
+    assert total.item() == 4
+
+
+class KeptPlace(CudaPlace):
+    """What receives on a GPU, with the CPU's memory in the place of pinned."""
+
+    def __init__(self) -> None:
+        Place.__init__(self)
+        self.stream = SimpleNamespace(synchronize=lambda: None)  # type: ignore[assignment]
+        self._staging, self._receiving, self.made = {}, threading.Lock(), 0
+
+    def staged(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        self.made += 1
+        return Place.staged(self, shape, dtype)
+
+
+def test_what_is_received_is_memory_of_its_own_by_way_of_staging_that_is_kept() -> None:
+    place, sent = KeptPlace(), [torch.randn(3, 5), torch.randn(5, 3), torch.randn(2).bfloat16()]
+    received = [place.receive(tensor) for tensor in sent]
+    place.receive(torch.zeros(15))
+    assert place.made == 2
+    for found, expected in zip(received, sent, strict=True):
+        assert found.dtype == expected.dtype and torch.equal(found, expected)
+
+
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 4e-2), (torch.float16, 5e-3)])
 def test_half_precision_stays_near(dtype: torch.dtype, tolerance: float) -> None:
     part, exact, turn, given = engines(Place(dtype)), engines(), Turn(), prompt(1)
@@ -386,6 +435,17 @@ def test_product_in_fp8_is_that_of_pytorch() -> None:
         found = layer(x[None])[0]
         assert found.shape == (32, 48) and float((found - linear.bias - expected).abs().max()) < 0.02
         assert 0 < float((found - linear(x)).norm() / linear(x).norm()) < 0.05
+
+
+def test_gpus_whose_8_bit_products_cannot_be_trusted_are_refused() -> None:
+    for dtype, capability, version in ((FP8, (8, 9), "2.12.0+cu130"), (FP8, (9, 0), "2.9.1"), (INT8, (8, 0), "2.9.1")):
+        check_products(dtype, capability, version)
+    with pytest.raises(BackendError, match=r"no FP8 products beside bfloat16; found sm_86; expected sm_89 or later"):
+        check_products(FP8, (8, 6), "2.13.0")
+    with pytest.raises(BackendError, match=r"no INT8 products .*; found sm_75; expected sm_80 or later; use bf16 or"):
+        check_products(INT8, (7, 5), "2.13.0")
+    with pytest.raises(BackendError, match=r"can hang on this GPU; found torch 2\.11\.0\+cu128 on sm_89; .* >= 2\.12"):
+        check_products(FP8, (8, 9), "2.11.0+cu128")
 
 
 def test_product_in_int8_has_exact_sums() -> None:

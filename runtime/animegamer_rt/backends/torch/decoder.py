@@ -105,7 +105,7 @@ def _upsample(layer: Upsample, x: Tensor) -> Tensor:
         x = repeated(x, 2 * frames - frames % 2)
     x = x[:, :, None, :, None].expand(-1, -1, 2, -1, 2, -1).reshape(len(x), 2 * height, 2 * width, channels)
     out = functional.conv2d(x.permute(0, 3, 1, 2), layer.conv.weight[:, :, 0], layer.conv.bias, padding=1)
-    return out.permute(0, 2, 3, 1)
+    return out.permute(0, 2, 3, 1).contiguous()  # as in `_convolve`
 
 
 def _convolve(padded: Tensor, layer: CausalConv) -> Tensor:

@@ -103,6 +103,8 @@ class CudaPlace(Place):
         self._pool = torch.cuda.graph_pool_handle()
         # A capture begins with a wait for the whole device, which must not meet another's.
         self._capturing = threading.Lock()
+        self._staging: dict[int, Tensor] = {}
+        self._receiving = threading.Lock()
 
     @property
     def words(self) -> str:
@@ -128,11 +130,16 @@ class CudaPlace(Place):
         return torch.zeros(tuple(shape), dtype=dtype, pin_memory=True)
 
     def receive(self, tensor: Tensor) -> Tensor:
-        # Pinned memory is kept and given out again by torch's host allocator once the tensor is let go.
-        held = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-        held.copy_(tensor, non_blocking=True)
-        self.stream.synchronize()
-        return held
+        # By way of pinned memory that is never let go, one buffer a size. A result that were pinned itself would be
+        # dropped in any thread and at any time; torch's host allocator then records an event on this stream, and one
+        # that is recorded while the stream is captured fails later (pytorch issue 193982 is its twin on the device).
+        with self._receiving:
+            if tensor.nbytes not in self._staging:
+                self._staging[tensor.nbytes] = self.staged((tensor.nbytes,), torch.uint8)
+            staged = self._staging[tensor.nbytes].view(tensor.dtype).view(tensor.shape)
+            staged.copy_(tensor, non_blocking=True)
+            self.stream.synchronize()
+            return staged.clone()
 
     def mark(self) -> object:
         event = torch.cuda.Event()
@@ -167,20 +174,28 @@ class CudaPlace(Place):
 class Replays:
     """Work by key: run plainly the first time, when libraries still set themselves up, then captured and replayed.
 
-    What a key's work does must be decided by the key: numbers of the host are frozen into the graph.
+    What a key's work does must be decided by the key: numbers of the host are frozen into the graph. Any thread may
+    replay; the one that captures has run the work before, as the libraries' handles are made for each thread.
     """
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._warm: set[Hashable] = set()
+        self._warm = _OfThisThread()
         self._captured: dict[Hashable, Work] = {}
 
     def run(self, key: Hashable, work: Work) -> None:
         """Queues the work of this key."""
-        if self._place.captures and key in self._warm:
-            if key not in self._captured:
-                self._captured[key] = self._place.capture(work)
-            self._captured[key]()
-            return
-        work()
-        self._warm.add(key)
+        if key not in self._captured:
+            if not self._place.captures or key not in self._warm.keys:
+                work()
+                self._warm.keys.add(key)
+                return
+            self._captured[key] = self._place.capture(work)
+        self._captured[key]()
+
+
+class _OfThisThread(threading.local):
+    """Keys of the work that the thread which asks has run."""
+
+    def __init__(self) -> None:
+        self.keys: set[Hashable] = set()

@@ -14,6 +14,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.torch_version import TorchVersion
 
 from ...errors import BackendError
 from ...models.denoiser import Block, Denoiser
@@ -26,14 +27,37 @@ SMALLEST_SCALE = 1e-12
 CAPABILITY: Mapping[torch.dtype, tuple[int, int]] = MappingProxyType({FP8: (8, 9), INT8: (8, 0)})
 """The first GPUs with such products; for INT8 the first with bfloat16, which is what all else runs in."""
 WORDS: Mapping[torch.dtype, str] = MappingProxyType({FP8: "FP8", INT8: "INT8"})
+ADA, ADA_IN_STREAM = (8, 9), "2.12"
+"""Before this version PyTorch's FP8 product readies its workspace on the default stream on these GPUs, and on any
+other stream, as here, it can then wait for ever (pytorch issue 177651)."""
+
+
+def check_products(dtype: torch.dtype, capability: tuple[int, int], torch_version: str) -> None:
+    """Raises BackendError where a GPU, or PyTorch on it, has no such products that can be trusted.
+
+    Rows need not come in multiples of 256, of which FP8's kernels read whole ones (pytorch issue 133334): by their
+    source (RowwiseScaledMM.cu) they pad the scales themselves, and Ada's, which does not, reads none beyond the rows.
+    """
+    if capability < CAPABILITY[dtype]:
+        raise BackendError(
+            f"this GPU has no {WORDS[dtype]} products beside bfloat16",
+            found="sm_{}{}".format(*capability),
+            expected="sm_{}{} or later".format(*CAPABILITY[dtype]),
+            do="use bf16 or fp16",
+        )
+    if dtype == FP8 and capability == ADA and TorchVersion(torch_version) < ADA_IN_STREAM:
+        raise BackendError(
+            "FP8 products of this PyTorch can hang on this GPU",
+            found=f"torch {torch_version} on sm_89",
+            expected=f"torch >= {ADA_IN_STREAM}",
+            do="install it, or use int8 or bf16",
+        )
 
 
 def use_rowwise(network: Denoiser, place: Place, dtype: torch.dtype) -> None:
     """Replaces the products of every block, in place, by those in FP8 or INT8. Raises BackendError without a GPU's."""
-    if place.device.type == "cuda" and torch.cuda.get_device_capability(place.device) < CAPABILITY[dtype]:
-        raise BackendError(
-            f"this GPU has no {WORDS[dtype]} products beside bfloat16", found=place.words, do="use bf16 or fp16"
-        )
+    if place.device.type == "cuda":
+        check_products(dtype, torch.cuda.get_device_capability(place.device), torch.__version__)
     for block in (cast(Block, block) for block in network.blocks):
         block.attention.qkv = cast(nn.Linear, RowwiseLinear(block.attention.qkv, dtype))
         block.attention.output = cast(nn.Linear, RowwiseLinear(block.attention.output, dtype))
