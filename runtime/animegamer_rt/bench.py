@@ -30,6 +30,7 @@ from .energy import Meter
 from .errors import BackendError, BundleNotFoundError, ConfigError
 from .events import StageSeconds
 from .machine import heading, machine, percentile, write_record
+from .manifest import Part
 from .pipeline import Rooms, open_rooms, run_turn
 from .presets import Preset
 from .script import example_script
@@ -56,6 +57,7 @@ class Bench:
     settings: Preset = Preset()
     preset: str | None = None
     device: str = "cpu"
+    precision: str | None = None
     results: Path = Path("benchmarks/results")
     trace: Path | None = None
 
@@ -77,8 +79,8 @@ def bench(options: Bench) -> int:
     for plan in plans:
         bundle.plan(plan)
     # Before the engines are open here: both together may be more than a card holds.
-    fresh = {plan: _fresh_process(bundle, plan, options.device) for plan in plans}
-    engines = open_engines(bundle, options.device)
+    fresh = {plan: _fresh_process(bundle, plan, options) for plan in plans}
+    engines = open_engines(bundle, options.device, precision=options.precision)
     for plan in plans:
         record = _measure(options, engines, open_rooms(bundle, engines, plan=plan), fresh[plan])
         path = write_record(options.results, f"{record['size']}-{record['plan']}", record)
@@ -131,10 +133,7 @@ def _measure(options: Bench, engines: Engines, rooms: Rooms, fresh: Mapping[str,
         "steps": len(rooms.plan.steps),
         "branches": branches(rooms),
         "peer": None,
-        "precision": {
-            name: "int8" if part.int8_file and options.device in IN_EIGHT_BITS else part.precision
-            for name, part in manifest.parts.items()
-        },
+        "precision": _precision(manifest.parts, engines, options.device),
         "n": turns,
         "playback_seconds": playback,
         "denoiser_floor_seconds": floor,
@@ -205,16 +204,26 @@ def branches(rooms: Rooms) -> int:
     return sum(len(step.rows) for step in rooms.plan.steps)
 
 
-def _fresh_process(bundle: Bundle, plan: str, device: str) -> dict[str, float | None]:
+def _precision(parts: Mapping[str, Part], engines: Engines, device: str) -> dict[str, str]:
+    """What each part computes in, where the engines say it, and else what its weights are."""
+    in_bundle = {
+        name: "int8" if part.int8_file and device in IN_EIGHT_BITS else part.precision for name, part in parts.items()
+    }
+    return {**in_bundle, **engines.precision}
+
+
+def _fresh_process(bundle: Bundle, plan: str, options: Bench) -> dict[str, float | None]:
     """Start to first prompt, and the peak memory of a process that plays two turns and writes their clips."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        _run([sys.executable, "-c", READY, str(bundle.folder), plan, str(Path(folder) / "ready"), device])
+        asked = [options.device, *([options.precision] if options.precision else [])]
+        _run([sys.executable, "-c", READY, str(bundle.folder), plan, str(Path(folder) / "ready"), *asked])
         ready = time.perf_counter() - start
         script = Path(folder) / "two-turns.txt"
         script.write_text("\n".join(example_script(bundle.manifest.world)[:2]), encoding="utf-8")
-        options = ["--bundle", str(bundle.folder), "--plan", plan, "--device", device, "--instructions", str(script)]
-        command = [sys.executable, "-m", "animegamer_rt", "play", *options, "--out", str(Path(folder) / "game")]
+        command = [sys.executable, "-m", "animegamer_rt", "play", "--bundle", str(bundle.folder), "--plan", plan]
+        command += ["--device", options.device, *(["--precision", options.precision] if options.precision else [])]
+        command += ["--instructions", str(script), "--out", str(Path(folder) / "game")]
         peak = _run(command)
     return {"first_prompt_seconds": round(ready, 3), "memory_peak_mib": peak}
 

@@ -17,7 +17,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from . import __version__
-from .backends.choose import DEVICES
+from .backends.choose import DEVICES, add_precision, check_precision
 from .errors import AnimeGamerError, ConfigError, OutputError
 from .presets import PRESETS, Preset
 
@@ -53,6 +53,8 @@ def _run(arguments: list[str]) -> int:
     if not hasattr(options, "run"):
         _parser(sorted(added)).print_help()
         return 0
+    if "precision" in options:
+        check_precision(options.device if "device" in options else options.engines, options.precision)
     code: int = options.run(options)
     return code
 
@@ -166,6 +168,7 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="serve games to other programs")
     serve.set_defaults(run=_serve)
     _add_bundle(serve)
+    add_precision(serve)
     add_serve_options(serve)
 
     keys = commands.add_parser("keys", help="make the keys that serving beyond this machine needs")
@@ -196,6 +199,7 @@ def _add_device(command: argparse.ArgumentParser) -> None:
         default="cpu",
         help="; ".join(f"{name}: {words}" for name, words in DEVICES.items()) + " (default: %(default)s)",
     )
+    add_precision(command)
 
 
 def _play(options: argparse.Namespace) -> int:
@@ -213,6 +217,7 @@ def _play(options: argparse.Namespace) -> int:
             instructions=options.instructions,
             preview=not options.no_preview,
             device=options.device,
+            precision=options.precision,
             image=options.image,
             motion=options.motion,
         )
@@ -244,13 +249,13 @@ def _bench(options: argparse.Namespace) -> int:
         made_by=None if options.bundle else preset.made_by,
     )
     name = options.preset if settings == preset else None
-    return bench(Bench(settings, name, options.device, options.results, options.trace))
+    return bench(Bench(settings, name, options.device, options.precision, options.results, options.trace))
 
 
 def _selftest(options: argparse.Namespace) -> int:
     from .selftest import selftest
 
-    return selftest(options.bundle, options.device, options.out, options.record)
+    return selftest(options.bundle, options.device, options.out, options.record, options.precision)
 
 
 def _doctor(options: argparse.Namespace) -> int:

@@ -51,6 +51,7 @@ class PlayOptions:
     instructions: str | None = None
     preview: bool = True
     device: str = "cpu"
+    precision: str | None = None
     image: Path | None = None
     motion: str | None = None
 
@@ -112,7 +113,7 @@ def open_game(options: PlayOptions, bundle: Bundle, loaded: Loaded | None = None
     start = _read_start(options, bundle, session.history_turns)
     out = options.out or next_folder(GAMES)
     check_folder(out)
-    engines = open_engines(bundle, options.device, loaded)
+    engines = open_engines(bundle, options.device, loaded, options.precision)
     if start is not None:
         assert engines.encoder is not None
         # The towers run once, and in onnxruntime only.
@@ -133,9 +134,10 @@ def _read_start(options: PlayOptions, bundle: Bundle, history_turns: int) -> Sta
     return read_start(bundle, history_turns, options.image, options.motion)
 
 
-def get_ready(bundle: str, plan: str, out: str, device: str) -> None:
+def get_ready(bundle: str, plan: str, out: str, device: str, precision: str = "") -> None:
     """All that happens before the first prompt, and no more: what `bench` measures in a process of its own."""
-    open_game(PlayOptions(bundle=bundle, plan=plan, seed=0, out=Path(out), device=device), open_bundle(bundle))
+    options = PlayOptions(bundle, plan, seed=0, out=Path(out), device=device, precision=precision or None)
+    open_game(options, open_bundle(bundle))
 
 
 def play(options: PlayOptions) -> int:

@@ -192,9 +192,10 @@ def test_a_gpus_record_says_card_clocks_limit_and_energy(
     bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
-    monkeypatch.setattr(animegamer_rt.bench, "open_engines", lambda bundle, device: onnxruntime.open_engines(bundle))
+    opened = lambda bundle, device, precision: onnxruntime.open_engines(bundle)  # noqa: E731
+    monkeypatch.setattr(animegamer_rt.bench, "open_engines", opened)
     fresh = {"first_prompt_seconds": 1.0, "memory_peak_mib": None}
-    monkeypatch.setattr(animegamer_rt.bench, "_fresh_process", lambda bundle, plan, device: fresh)
+    monkeypatch.setattr(animegamer_rt.bench, "_fresh_process", lambda bundle, plan, options: fresh)
     assert main(["bench", "--bundle", bundle, "--device", "cuda", "--turns", "2", "--results", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("*.json")
     record = json.loads(path.read_text())

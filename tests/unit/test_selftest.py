@@ -60,7 +60,7 @@ def test_part_that_answers_otherwise_is_named_and_fails(
         def next(self, *given: Any) -> Any:
             return self.whole.next(*given) // 2
 
-    def opened(bundle: Bundle, device: str) -> Engines:
+    def opened(bundle: Bundle, device: str, precision: str | None = None) -> Engines:
         engines = onnxruntime.open_engines(bundle, device, 1)
         return replace(engines, vae=Duller(engines.vae))
 
@@ -76,9 +76,10 @@ def test_more_is_allowed_of_a_part_in_8_bits_on_the_cpu_alone(bundle: Bundle) ->
     parts = dict(bundle.manifest.parts)
     parts["denoiser"] = replace(parts["denoiser"], int8_file="denoiser_int8.onnx")
     bundle = replace(bundle, manifest=replace(bundle.manifest, parts=parts))
-    allowed = {device: selftest._allowed(bundle, device, "denoiser.latent") for device in ("cpu", "cpu-fp32", "torch")}
+    devices = ("cpu", "cpu-fp32", "torch")
+    allowed = {device: selftest._allowed(bundle, device, None, "denoiser.latent") for device in devices}
     assert allowed == {"cpu": 0.1, "cpu-fp32": 1e-3, "torch": 2e-2}
-    assert selftest._allowed(bundle, "cpu", "predictor.shot") == 1e-3
+    assert selftest._allowed(bundle, "cpu", None, "predictor.shot") == 1e-3
 
 
 def test_record_of_other_weights_is_not_used(bundle: Bundle, tmp_path: Path) -> None:
@@ -136,7 +137,7 @@ def test_a_report_that_cannot_be_written_is_said_before_the_work(
 def test_engines_that_do_not_open_leave_a_report_too(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(bundle: Bundle, device: str) -> Engines:
+    def refuse(bundle: Bundle, device: str, precision: str | None = None) -> Engines:
         if device == selftest.RECORDED_ON:
             return onnxruntime.open_engines(bundle, "cpu", 1)
         raise BackendError("no NVIDIA GPU that can be used")

@@ -35,7 +35,7 @@ def test_every_option_reaches_the_server() -> None:
         "turn_deadline_s": 6.5, "outbox_mib": 7.5, "drain_s": 8.5, "stall_s": 9.5, "backoff_s": 1.5,
         "keep_shots": "all", "quota_gib": 2.5, "keep_days": 3.5, "metrics_port": 9000,
     }  # fmt: skip
-    assert asked.keys() | {"bundle", "plan"} == asdict(ServeOptions()).keys()
+    assert asked.keys() | {"bundle", "plan", "precision"} == asdict(ServeOptions()).keys()
     options = {"--" + name.replace("_", "-"): str(value) for name, value in asked.items()}
     options["--turn-deadline"] = options.pop("--turn-deadline-s")
     found = parsed(*(word for pair in options.items() for word in pair))

@@ -14,12 +14,12 @@ import torch
 
 import fakes
 from animegamer_export.verify import psnr
-from animegamer_rt import selftest
+from animegamer_rt import bench, cli, selftest
 from animegamer_rt.backends import choose, onnxruntime
 from animegamer_rt.backends import torch as torch_backend
 from animegamer_rt.backends.contract import Engines, Frames
 from animegamer_rt.bundle import Bundle, open_bundle, write_manifest
-from animegamer_rt.errors import BackendError
+from animegamer_rt.errors import BackendError, ConfigError
 from animegamer_rt.events import Event, FrameReady, StatePredicted
 from animegamer_rt.manifest import Part
 from animegamer_rt.pipeline import Rooms, open_rooms, run_turn
@@ -130,9 +130,45 @@ def test_torch_that_is_not_there_is_named(bundle: Bundle, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("name", ["torch", "tensorrt"])
 def test_a_server_can_be_told_to_run_them(bundle: Bundle, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(choose, "open_engines", lambda bundle, device: asked.append((bundle, device)))
-    worker._engines(name, None, None)(bundle)
-    assert asked == [(bundle, name)]
+    monkeypatch.setattr(choose, "open_engines", lambda *given, precision: asked.append((*given, precision)))
+    precision = "fp8" if name == "torch" else None
+    worker._engines(name, None, None, precision)(bundle)
+    assert asked == [(bundle, name, precision)]
+    with pytest.raises(ConfigError, match="chosen for PyTorch alone; found --precision fp8 for onnxruntime"):
+        worker._engines("onnxruntime", None, None, "fp8")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["play", "--precision", "fp8"],
+        ["bench", "--device", "tensorrt", "--precision", "int8"],
+        ["selftest", "--device", "cuda", "--precision", "bf16"],
+        ["serve", "--engines", "fixed:1", "--precision", "fp16"],
+        ["calibrate", "pocket", "--dry-run", "--device", "cpu-fp32", "--precision", "fp16"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_precision_is_refused_where_nobody_can_be_told_one(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(command) == 2
+    assert "a precision can be chosen for PyTorch alone" in capsys.readouterr().err
+
+
+def test_precision_that_was_asked_for_is_what_opens_and_what_records_say(bundle: Bundle) -> None:
+    engines = choose.open_engines(bundle, "torch-cpu", precision="int8")
+    assert " in bfloat16 and INT8 on " in engines.device
+    bf16 = dict.fromkeys(("predictor", "vae_first", "vae_next"), "bf16")
+    assert engines.precision == {**bf16, "denoiser": "int8"}
+    recorded = bench._precision(bundle.manifest.parts, engines, "torch-cpu")
+    assert recorded == {**recorded, **engines.precision} and recorded["encoder"] == "fp16"
+    values = {name: found for name, found, _ in selftest.answers(bundle, engines)}
+    expected, _ = selftest._expected(bundle)
+    for name, found in values.items():
+        error = selftest.compare(selftest._sample(found), expected[name])
+        assert 1e-4 < error <= selftest._allowed(bundle, "torch-cpu", "int8", name), name
 
 
 def test_playing_on_a_cpu_imports_no_torch() -> None:

@@ -440,10 +440,13 @@ def test_product_in_fp8_is_that_of_pytorch() -> None:
 def test_gpus_whose_8_bit_products_cannot_be_trusted_are_refused() -> None:
     for dtype, capability, version in ((FP8, (8, 9), "2.12.0+cu130"), (FP8, (9, 0), "2.9.1"), (INT8, (8, 0), "2.9.1")):
         check_products(dtype, capability, version)
-    with pytest.raises(BackendError, match=r"no FP8 products beside bfloat16; found sm_86; expected sm_89 or later"):
+    with pytest.raises(BackendError, match=r"no FP8 products; found sm_86; .* sm_89 or later; use bf16, fp16 or"):
         check_products(FP8, (8, 6), "2.13.0")
-    with pytest.raises(BackendError, match=r"no INT8 products .*; found sm_75; expected sm_80 or later; use bf16 or"):
+    with pytest.raises(BackendError, match=r"no INT8 products .*; found sm_75; expected sm_80 or later; use fp16"):
         check_products(INT8, (7, 5), "2.13.0")
+    with pytest.raises(BackendError, match=r"no bfloat16 products; found sm_75"):
+        check_products(torch.bfloat16, (7, 5), "2.13.0")
+    check_products(torch.float16, (7, 5), "2.13.0")
     with pytest.raises(BackendError, match=r"can hang on this GPU; found torch 2\.11\.0\+cu128 on sm_89; .* >= 2\.12"):
         check_products(FP8, (8, 9), "2.11.0+cu128")
 

@@ -15,7 +15,7 @@ from animegamer_export.calibrate.curve import write_curve
 from animegamer_export.calibrate.measuring import EXACT, Budget, Point, choose, curve
 from animegamer_export.fidelity import Scorer
 from animegamer_rt import machine
-from animegamer_rt.backends.choose import DEVICES, open_engines
+from animegamer_rt.backends.choose import DEVICES, add_precision, open_engines
 from animegamer_rt.bundle import Bundle, open_bundle, write_manifest
 from animegamer_rt.clip import make_folder
 from animegamer_rt.manifest import PlanEntry
@@ -32,6 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         "bundle", nargs="?", default="pocket", help="name or folder; its balanced and fast are replaced"
     )
     parser.add_argument("--device", choices=tuple(DEVICES), default="cpu", help="where to play (default: cpu)")
+    add_precision(parser)
     parser.add_argument("--instructions", metavar="FILE", help="a line a turn (default: the bundle's own examples)")
     parser.add_argument("--turns", type=_turns, default=Budget().turns, help="for the search, and again for the check")
     parser.add_argument(
@@ -47,10 +48,10 @@ def main(arguments: Sequence[str]) -> int:
     bundle = open_bundle(options.bundle)
     texts = read_script(options.instructions) if options.instructions else example_script(bundle.manifest.world)
     scorer = _scorer(options.judge)
-    engines = open_engines(bundle, options.device)
+    engines = open_engines(bundle, options.device, precision=options.precision)
     points = curve(bundle, engines, texts, Budget(turns=options.turns), _say, scorer)
     chosen = choose(points)
-    record = describe(bundle, points, chosen)
+    record = {**describe(bundle, points, chosen), "runs_on": engines.device}
     print(f"record: {machine.write_record(options.results, f'calibrate-{bundle.manifest.name}', record)}")
     print(f"plot:   {write_curve(options.results / 'calibrate.svg', record)}")
     for name, point in chosen.items():

@@ -7,7 +7,7 @@ One turn at a time (batch 1). r places read, N = 226 shot tokens, D shot width, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -120,6 +120,7 @@ class TowersPart(Protocol):
 class Engines:
     """The parts of one bundle, loaded. `device` says in words where they run.
 
+    precision: what a part computes in, by its name in the bundle, where that is not what the bundle says.
     overlaps: the predictor may run in a thread of its own while the denoiser or the vae runs in another. That is for
     parts that share no memory that is written to, and where it does not just take from the one what it gives the other.
     """
@@ -130,3 +131,4 @@ class Engines:
     encoder: EncoderPart | None = None
     device: str = "CPU"
     overlaps: bool = False
+    precision: Mapping[str, str] = field(default_factory=dict)

@@ -50,6 +50,7 @@ class Supervisor:
         self._command = [sys.executable, "-m", "animegamer_rt.worker", "--front", address]
         self._command += ["--bundle", str(bundle.folder), "--engines", options.engines]
         self._command += ["--plan", options.plan] if options.plan else []
+        self._command += ["--precision", options.precision] if options.precision else []
         self._command += ["--threads", str(options.threads)] if options.threads else []
         self._log_path = options.state / "worker.log"
         self._process: subprocess.Popen[bytes] | None = None

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
+from ..backends import choose
 from ..backends.contract import Engines
 from ..bundle import Bundle, open_bundle
 from ..errors import AnimeGamerError, ConfigError
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def work(options: argparse.Namespace, secret: str) -> None:
     """Opens everything and runs jobs until `stop`. Raises AnimeGamerError: no bundle, no engines, or no device."""
-    open_engines = _engines(options.engines, options.plan, options.threads)
+    open_engines = _engines(options.engines, options.plan, options.threads, options.precision)
     _end_with_parent()
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.linger, socket.sndhwm = LINGER_MS, 0
@@ -85,21 +86,21 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--bundle", required=True, help="the bundle, by name or folder")
     parser.add_argument("--plan", help="its denoise plan; by default its own choice")
     parser.add_argument("--engines", default="onnxruntime", help="onnxruntime, torch, tensorrt or fixed:SECONDS")
+    parser.add_argument("--precision", help="what torch computes in; by default its own choice")
     parser.add_argument("--threads", type=int, help="threads of the engines; by default one a core")
     return parser.parse_args(arguments)
 
 
-def _engines(name: str, plan: str | None, threads: int | None) -> OpenEngines:
+def _engines(name: str, plan: str | None, threads: int | None, precision: str | None = None) -> OpenEngines:
     """What opens the engines; their library is loaded here, so that nobody pays for one that is not used."""
+    choose.check_precision(name, precision)
     kind, _, seconds = name.partition(":")
     if name == "onnxruntime":
         from ..backends import onnxruntime
 
         return lambda bundle: onnxruntime.open_engines(bundle, threads=threads, eight_bit=True)
     if name in ("torch", "tensorrt"):
-        from ..backends import choose
-
-        return lambda bundle: choose.open_engines(bundle, name)
+        return lambda bundle: choose.open_engines(bundle, name, precision=precision)
     if kind == "fixed" and re.fullmatch(r"\d+(\.\d+)?", seconds):
         from . import fixed_cost
 

@@ -36,7 +36,7 @@ from .names import load_denoiser, load_encoder, load_predictor, load_vae
 from .onnx_weights import read_weights
 from .place import CudaPlace, Place
 from .predictor import Predictor
-from .rowwise import FP8, INT8, WORDS, use_rowwise
+from .rowwise import FP8, INT8, WORDS, check_products, use_rowwise
 from .transformer import Transformer
 from .vae import Vae
 
@@ -159,6 +159,7 @@ def assemble(
             None if networks.encoder is None else Encoder(place, networks.encoder),
             ", ".join(filter(None, (f"{_type_words(place, rowwise)} on {place.words}", about_attention))),
             overlaps=place.device.type == "cuda",
+            precision=_precision_by_part(place, rowwise),
         )
 
 
@@ -171,7 +172,11 @@ def open_place(device: str, precision: str | None, captures: bool) -> Place:
     if device == "cuda":
         # float16 only where bfloat16 has no tensor cores: the vae's activations are large.
         half = "bf16" if torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0) else "fp16"
-        return CudaPlace(PRECISIONS[precision or half], captures)
+        place = CudaPlace(PRECISIONS[precision or half], captures)
+        # Before any weight is read.
+        products = ROWWISE.get(precision, place.dtype)
+        check_products(products, torch.cuda.get_device_capability(place.device), torch.__version__)
+        return place
     raise BackendError("unknown device", found=repr(device), expected="cpu or cuda")
 
 
@@ -196,6 +201,12 @@ class Encoder:
             features = (self._place.send(part).to(self._place.dtype) for part in (text_features, image_features))
             shot: FloatArray = self._place.receive(self._network(*features)[0].float()).numpy()
         return shot
+
+
+def _precision_by_part(place: Place, rowwise: torch.dtype | None) -> dict[str, str]:
+    arithmetic = next(name for name, dtype in PRECISIONS.items() if dtype == place.dtype)
+    parts = dict.fromkeys(("predictor", "denoiser", "vae_first", "vae_next"), arithmetic)
+    return parts if rowwise is None else {**parts, "denoiser": WORDS[rowwise].lower()}
 
 
 def _type_words(place: Place, rowwise: torch.dtype | None) -> str:

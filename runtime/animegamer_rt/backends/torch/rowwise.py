@@ -24,9 +24,11 @@ FP8, INT8 = torch.float8_e4m3fn, torch.int8
 LARGEST: Mapping[torch.dtype, float] = MappingProxyType({FP8: torch.finfo(FP8).max, INT8: 127.0})
 SMALLEST_SCALE = 1e-12
 """A row of zeros has no scale of its own."""
-CAPABILITY: Mapping[torch.dtype, tuple[int, int]] = MappingProxyType({FP8: (8, 9), INT8: (8, 0)})
+CAPABILITY: Mapping[torch.dtype, tuple[int, int]] = MappingProxyType(
+    {FP8: (8, 9), INT8: (8, 0), torch.bfloat16: (8, 0)}
+)
 """The first GPUs with such products; for INT8 the first with bfloat16, which is what all else runs in."""
-WORDS: Mapping[torch.dtype, str] = MappingProxyType({FP8: "FP8", INT8: "INT8"})
+WORDS: Mapping[torch.dtype, str] = MappingProxyType({FP8: "FP8", INT8: "INT8", torch.bfloat16: "bfloat16"})
 ADA, ADA_IN_STREAM = (8, 9), "2.12"
 """Before this version PyTorch's FP8 product readies its workspace on the default stream on these GPUs, and on any
 other stream, as here, it can then wait for ever (pytorch issue 177651)."""
@@ -38,12 +40,12 @@ def check_products(dtype: torch.dtype, capability: tuple[int, int], torch_versio
     Rows need not come in multiples of 256, of which FP8's kernels read whole ones (pytorch issue 133334): by their
     source (RowwiseScaledMM.cu) they pad the scales themselves, and Ada's, which does not, reads none beyond the rows.
     """
-    if capability < CAPABILITY[dtype]:
+    if capability < CAPABILITY.get(dtype, (0, 0)):
         raise BackendError(
-            f"this GPU has no {WORDS[dtype]} products beside bfloat16",
+            f"this GPU has no {WORDS[dtype]} products" + (" beside bfloat16" if dtype == INT8 else ""),
             found="sm_{}{}".format(*capability),
             expected="sm_{}{} or later".format(*CAPABILITY[dtype]),
-            do="use bf16 or fp16",
+            do="use fp16" if capability < CAPABILITY[torch.bfloat16] else "use bf16, fp16 or int8",
         )
     if dtype == FP8 and capability == ADA and TorchVersion(torch_version) < ADA_IN_STREAM:
         raise BackendError(
