@@ -1,4 +1,4 @@
-"""Predicted seconds of a full-size turn on cards that were not at hand: counted work over published peak rates.
+"""Predicted seconds of a full-size turn by card: counted work over published peak rates, to be held against records.
 
 Nothing here was measured. `table.py` writes the result into PREDICTED.md, where it is called what it is.
 """
@@ -6,75 +6,60 @@ Nothing here was measured. `table.py` writes the result into PREDICTED.md, where
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from animegamer_rt.cards import RATES, Rates
 
 GEMM_TFLOP, ATTENTION_TFLOP = 18.5, 11.2
 """Of one branch of one denoise step at 480 x 720: 6976 tokens, 30 layers of width 1920 (MODEL.md section 4)."""
+INT8_SUMS_GB = 30 * 6976 * 9 * 1920 * (4 + 4 + 2) / 1e9
+"""Of one branch in INT8: PyTorch's product leaves its sums in memory as int32, and a pass makes 16-bit numbers of them
+(qkv, output and both of the MLP: 9 widths a token and layer; written, read, written)."""
 VAE_TFLOP = 110.0
-PREDICTOR_TFLOP = 2 * 6.98e9 * (900 + 260) / 1e12
-"""A prompt of about 900 tokens, the turn's 260 in two rows, through seven thousand million weights."""
-PREDICTOR_4BIT_GB = 4.1
+PREDICTOR_WEIGHTS, PREDICTOR_4BIT_GB = 6.98e9, 4.1
 STATE_TOKENS = 4
 """Each reads all the predictor's weights once more."""
+HISTORY_TURNS, CAPTION_TOKENS = 4, 20
+"""The window that bundles have, and what an instruction is taken for; pocket's examples are 18 to 32 of its tokens."""
+SHOT_BLOCK, WORLD_TOKENS = 230, 14
+"""Tokens of a shot's queries with what frames them, and of a past turn's state (MODEL.md section 2)."""
 
 SHARES = (1.0, 0.6)
 """Of the peak: all of it, which no program reaches, and what large products and convolutions commonly do."""
+COLUMNS = ("card", "products")
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
-    """Published figures: multiprocessors, boost clock in GHz, memory bandwidth in GB/s.
-
-    `flop` are the fp16 tensor operations a clock of one multiprocessor with sums in fp16, dense; sums in fp32, which
-    attention and a fp16 network need, run at half of that on GeForce. `fp8`: it multiplies fp8, at twice `flop`.
-    """
-
-    name: str
-    multiprocessors: int
-    boost_ghz: float
-    bandwidth_gb: float
-    fp8: bool
-    flop: int = 1024
-
-    @property
-    def fp16_tflops(self) -> float:
-        """Peak with sums in fp32."""
-        return self.multiprocessors * self.boost_ghz * self.flop / 2 / 1000
-
-    @property
-    def fp8_tflops(self) -> float:
-        """Peak of fp8 with sums in fp32."""
-        return 2 * self.fp16_tflops
+def prompt_tokens(captions: Sequence[int]) -> tuple[int, int]:
+    """Tokens of the history, read once, and of the turn, read in a row for each read-out; its caption is the last."""
+    *past, current = captions
+    history = 1 + sum(1 + words + SHOT_BLOCK + WORLD_TOKENS for words in past)
+    return history, 1 + current + SHOT_BLOCK + 1
 
 
-CARDS = (
-    Card("RTX 3060 12 GB", 28, 1.777, 360, fp8=False),
-    Card("RTX 4070", 46, 2.475, 504, fp8=True),
-    Card("RTX 4090", 128, 2.52, 1008, fp8=True),
-    Card("RTX 5090", 170, 2.407, 1792, fp8=True),
-)
-"""Source: the cards' published specifications (NVIDIA's architecture papers: Ampere GA102, Ada, RTX Blackwell)."""
-
-COLUMNS = ("card", "precision of products", "plan", "network rows", "at the peak", "at 60 % of it")
-
-
-def seconds(card: Card, rows: int, precision: str, share: float) -> float:
+def seconds(card: Rates, rows: int, products: str, share: float) -> float:
     """A turn's seconds: predictor, denoiser and vae one after another, each bound by its products or its memory."""
-    peak = {"fp16": card.fp16_tflops, "fp8": card.fp8_tflops}[precision]
-    branch = GEMM_TFLOP / peak + ATTENTION_TFLOP / card.fp16_tflops
+    peak = card.tops(products)
+    assert peak is not None, f"{card.name} has no {products}"
+    branch = GEMM_TFLOP / peak + ATTENTION_TFLOP / card.fp16_tops
+    if products == "int8":
+        branch += INT8_SUMS_GB / card.bandwidth_gb
+    history, turn = prompt_tokens([CAPTION_TOKENS] * (HISTORY_TURNS + 1))
+    prompt_tflop = 2 * PREDICTOR_WEIGHTS * (history + 2 * turn) / 1e12
     read = PREDICTOR_4BIT_GB / card.bandwidth_gb
-    predictor = max(PREDICTOR_TFLOP / card.fp16_tflops, read) + STATE_TOKENS * read
-    return (rows * branch + VAE_TFLOP / card.fp16_tflops + predictor) / share
+    predictor = max(prompt_tflop / card.fp16_tops, 2 * read) + STATE_TOKENS * read
+    return (rows * branch + VAE_TFLOP / card.fp16_tops + predictor) / share
 
 
 def table(rows_by_plan: Mapping[str, int]) -> str:
-    """Markdown: each card, precision and plan."""
-    lines = [_line(COLUMNS), _line(["---"] * len(COLUMNS))]
-    for card in CARDS:
-        for precision in ("fp16", "fp8") if card.fp8 else ("fp16",):
-            for plan, rows in rows_by_plan.items():
-                shown = [f"{seconds(card, rows, precision, share):.1f} s" for share in SHARES]
-                lines.append(_line([card.name, precision, plan, str(rows), *shown]))
+    """Markdown: each card and type of products, a column a plan with both shares of the peak."""
+    plans = [f"{plan}, {rows} rows" for plan, rows in rows_by_plan.items()]
+    lines = [_line([*COLUMNS, *plans]), _line(["---"] * (len(COLUMNS) + len(plans)))]
+    for card in RATES.values():
+        for products in (kind for kind in ("fp16", "fp8", "int8") if card.tops(kind) is not None):
+            shown = [
+                " / ".join(f"{seconds(card, n, products, share):.3g}" for share in SHARES)
+                for n in rows_by_plan.values()
+            ]
+            lines.append(_line([card.name, products, *shown]))
     return "\n".join(lines)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 
 class FakeNvml(ModuleType):
@@ -45,6 +45,10 @@ class FakeNvml(ModuleType):
 
     def nvmlDeviceGetClockInfo(self, handle: str, kind: int) -> int:
         return {1: 1980, 2: 2619}[kind]
+
+    def nvmlDeviceGetMemoryInfo(self, handle: str) -> SimpleNamespace:
+        self._offer("memory")
+        return SimpleNamespace(total=80 * 2**30, used=3 * 2**30)
 
     def nvmlDeviceGetTemperature(self, handle: str, sensor: int) -> int:
         self._offer("temperature")

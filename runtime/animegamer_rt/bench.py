@@ -18,8 +18,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from . import energy, nvml
 from .backends.choose import IN_EIGHT_BITS, open_engines
 from .backends.contract import Engines
@@ -29,8 +27,9 @@ from .clip import make_folder
 from .energy import Meter
 from .errors import BackendError, BundleNotFoundError, ConfigError
 from .events import StageSeconds
+from .floor import on_card, on_processor
 from .machine import heading, machine, percentile, write_record
-from .manifest import Part
+from .manifest import Geometry, Part
 from .pipeline import Rooms, open_rooms, run_turn
 from .presets import Preset
 from .script import example_script
@@ -42,7 +41,6 @@ STAGES = ("predictor", "denoiser", "vae")
 SEED = 7
 READY = "import sys; from animegamer_rt.play import get_ready; get_ready(*sys.argv[1:])"
 """What a fresh process runs to be measured from its start to the first prompt."""
-MATMUL_SIDE = 1024
 LIBRARIES: Mapping[str, str] = MappingProxyType(
     {"cuda": "onnxruntime-gpu", "tensorrt": "tensorrt-rtx-cu13", "torch": "torch", "torch-cpu": "torch"}
 )
@@ -104,17 +102,21 @@ def _measure(options: Bench, engines: Engines, rooms: Rooms, fresh: Mapping[str,
     """The record of one plan; `fresh` is what a process of its own was measured at."""
     manifest, turns = rooms.bundle.manifest, options.settings.turns
     playback = manifest.geometry.frames / manifest.geometry.fps
+    precision = _precision(manifest.parts, engines, options.device)
     if options.device in ON_CPU:
         card, meter, where = None, energy.of_processors(), machine()
-        floor = denoiser_floor(rooms)
+        floor = on_processor(rooms.bundle, branches(rooms))
     else:
         card, why_not = nvml.open_card()
-        meter, floor = energy.of_card(card, why_not), None
-        where = f"{card.facts()['name'] if card is not None else engines.device}, {machine()}"
+        name = str(card.facts()["name"]) if card is not None else engines.device
+        meter, where = energy.of_card(card, why_not), f"{name}, {machine()}"
+        floor = on_card(rooms.bundle, branches(rooms), name, precision["denoiser"])
     print(f"{manifest.name}, plan {rooms.plan_name}, {where}")
-    print(f"a clip plays {playback:.2f} s" + (f"; the denoiser's float32 floor here is {floor:.2f} s" if floor else ""))
+    least = f"; the denoiser's floor is {floor.seconds:.2f} s ({floor.source})" if floor else ""
+    print(f"a clip plays {playback:.2f} s{least}")
     measured = measure_turns(rooms, turns, meter)
     gpu = card.facts() if card is not None else None  # as found while it is still warm
+    figures = summary([turn.done.seconds for turn in measured])
     if options.trace is not None:
         median = sorted(measured, key=lambda turn: turn.done.seconds.total)[len(measured) // 2]
         title = f"One turn: {manifest.name}, {rooms.plan_name}, {where}"
@@ -133,15 +135,18 @@ def _measure(options: Bench, engines: Engines, rooms: Rooms, fresh: Mapping[str,
         "steps": len(rooms.plan.steps),
         "branches": branches(rooms),
         "peer": None,
-        "precision": _precision(manifest.parts, engines, options.device),
+        "precision": precision,
         "n": turns,
         "playback_seconds": playback,
-        "denoiser_floor_seconds": floor,
-        **summary([turn.done.seconds for turn in measured]),
-        **waits(measured, playback),
+        "denoiser_floor_seconds": floor.seconds if floor else None,
+        "floor_source": floor.source if floor else None,
+        "ratio_to_floor": round(figures["stages"]["denoiser"]["p50"] / floor.seconds, 3) if floor else None,
+        **figures,
+        **waits(measured, manifest.geometry),
         "energy_j_per_turn": None if meter.joules is None else round(meter.joules / turns, 3),
         "energy_source": meter.source,
         **fresh,
+        **_memory(options.device, engines, card, fresh["host_memory_peak_mib"]),
         "fidelity": dict(manifest.plans[rooms.plan_name].fidelity),
     }
 
@@ -160,13 +165,16 @@ def measure_turns(rooms: Rooms, turns: int, meter: Meter) -> list[TimedTurn]:
         return [play(text) for text in islice(texts, turns)]
 
 
-def waits(measured: Sequence[TimedTurn], playback: float) -> dict[str, Any]:
-    """What a player waits for: seconds to the state and to the first frame; a clip's playback time over a turn's."""
+def waits(measured: Sequence[TimedTurn], geometry: Geometry) -> dict[str, Any]:
+    """What a player waits for: seconds to the state and to the first frame; frames a second, also as a share of what
+    playback needs.
+    """
     turn = percentile([one.done.seconds.total for one in measured], 50)
     return {
         "seconds_to_state_p50": percentile([one.to_state for one in measured], 50),
         "seconds_to_first_frame_p50": percentile([one.to_first_frame for one in measured], 50),
-        "real_time_factor": round(playback / turn, 3) if turn else None,
+        "fps": round(geometry.frames / turn, 3) if turn else None,
+        "real_time_factor": round(geometry.frames / geometry.fps / turn, 3) if turn else None,
     }
 
 
@@ -183,22 +191,6 @@ def summary(measured: list[StageSeconds]) -> dict[str, Any]:
     }
 
 
-def denoiser_floor(rooms: Rooms) -> float | None:
-    """Seconds the plan's branches take at this machine's measured fp32 matrix rate; None if the sizes are not known.
-
-    A branch has 24 n D^2 + 4 n^2 D operations a layer (n tokens of width D).
-    """
-    size, geometry = rooms.bundle.manifest.sizes.get("denoiser"), rooms.bundle.manifest.geometry
-    if not isinstance(size, Mapping) or not {"hidden", "layers"} <= set(size):
-        return None
-    patch = int(size.get("patch", 2))
-    tokens = geometry.shot_tokens
-    tokens += geometry.latent_frames * (geometry.latent_height // patch) * (geometry.latent_width // patch)
-    width, layers = int(size["hidden"]), int(size["layers"])
-    operations = layers * (24.0 * tokens * width**2 + 4.0 * tokens**2 * width)
-    return round(branches(rooms) * operations / _matmul_rate(), 4)
-
-
 def branches(rooms: Rooms) -> int:
     """How many times a turn runs the denoiser's network: twice for a guided pair, else once a step."""
     return sum(len(step.rows) for step in rooms.plan.steps)
@@ -212,8 +204,30 @@ def _precision(parts: Mapping[str, Part], engines: Engines, device: str) -> dict
     return {**in_bundle, **engines.precision}
 
 
+def _memory(device: str, engines: Engines, card: nvml.Card | None, host_mib: float | None) -> dict[str, Any]:
+    """The peak memory of what runs the parts, and by whose count."""
+    if device in ON_CPU:
+        return {"memory_peak_mib": host_mib, "memory_source": "resident in the process that plays"}
+    if engines.memory is not None:
+        held = engines.memory()
+        used = None if held.allocated_bytes is None else _mib(held.allocated_bytes)
+        return {
+            "memory_peak_mib": _mib(held.peak_bytes),
+            "memory_allocated_peak_mib": used,
+            "memory_source": held.source,
+        }
+    taken = card.used_bytes() if card is not None else None
+    if taken is None:
+        return {"memory_peak_mib": None, "memory_source": "not measured: neither library nor driver says it"}
+    return {"memory_peak_mib": _mib(taken), "memory_source": "in use on the card after the turns, of all programs"}
+
+
+def _mib(count: int) -> float:
+    return round(count / 2**20, 1)
+
+
 def _fresh_process(bundle: Bundle, plan: str, options: Bench) -> dict[str, float | None]:
-    """Start to first prompt, and the peak memory of a process that plays two turns and writes their clips."""
+    """Start to first prompt, and the peak host memory of a process that plays two turns and writes their clips."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         asked = [options.device, *([options.precision] if options.precision else [])]
@@ -225,7 +239,7 @@ def _fresh_process(bundle: Bundle, plan: str, options: Bench) -> dict[str, float
         command += ["--device", options.device, *(["--precision", options.precision] if options.precision else [])]
         command += ["--instructions", str(script), "--out", str(Path(folder) / "game")]
         peak = _run(command)
-    return {"first_prompt_seconds": round(ready, 3), "memory_peak_mib": peak}
+    return {"first_prompt_seconds": round(ready, 3), "host_memory_peak_mib": peak}
 
 
 def _run(command: list[str]) -> float | None:
@@ -246,16 +260,6 @@ def _run(command: list[str]) -> float | None:
     return peak
 
 
-def _matmul_rate() -> float:
-    left = np.ones((MATMUL_SIDE, MATMUL_SIDE), np.float32)
-    seconds = []
-    for _ in range(6):
-        start = time.perf_counter()
-        left @ left
-        seconds.append(time.perf_counter() - start)
-    return 2.0 * MATMUL_SIDE**3 / min(seconds)
-
-
 def _print_summary(record: Mapping[str, Any]) -> None:
     print(f"{'stage':<12}{'p50':>9}{'p95':>9}   seconds, n = {record['n']}")
     for stage, seconds in record["stages"].items():
@@ -263,8 +267,10 @@ def _print_summary(record: Mapping[str, Any]) -> None:
     print(f"{'turn':<12}{record['seconds_per_turn_p50']:>9.3f}{record['seconds_per_turn_p95']:>9.3f}")
     state, frame = record["seconds_to_state_p50"], record["seconds_to_first_frame_p50"]
     print(f"state after {state:.2f} s, first frame after {frame:.2f} s, {record['real_time_factor']} x real time")
-    memory = record["memory_peak_mib"]
-    print(f"start to first prompt {record['first_prompt_seconds']:.2f} s, peak memory {memory} MiB")
+    if record["ratio_to_floor"] is not None:
+        print(f"the denoiser takes {record['ratio_to_floor']} x its floor")
+    print(f"start to first prompt {record['first_prompt_seconds']:.2f} s")
+    print(f"peak memory {record['memory_peak_mib']} MiB ({record['memory_source']})")
     joules, source = record["energy_j_per_turn"], record["energy_source"]
     print(f"energy {source}" if joules is None else f"energy {joules:.1f} J a turn ({source})")
     if record["gpu"]:

@@ -1,4 +1,4 @@
-"""Which precision of each part fits on which card: arithmetic on numbers of weights.
+"""Cards: which precision of each part fits on which, arithmetic on numbers of weights, and their published rates.
 
 It opens nothing and has not been held against a card: what the parts need besides weights is counted from shapes, as
 TensorRT holds it.
@@ -43,6 +43,47 @@ LADDER = (
     {"predictor": "int4", "denoiser": "int8", "vae": "fp16"},
 )
 """From the most faithful down. The predictor first: it is most of the weights and a fiftieth of the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """A card's published figures: multiprocessors, boost clock in GHz, memory bandwidth in GB/s.
+
+    The others are operations a clock of one multiprocessor's tensor cores, dense: fp16 (and bf16) and fp8 with sums in
+    fp32, which GeForce does at half of what it does with sums in fp16; int8 with sums in int32. None: it has none.
+    """
+
+    name: str
+    multiprocessors: int
+    boost_ghz: float
+    bandwidth_gb: float
+    fp16: int
+    fp8: int | None
+    int8: int
+
+    def tops(self, kind: str) -> float | None:
+        """Peak of `fp16`, `fp8` or `int8`, in operations a second / 1e12."""
+        each = {"fp16": self.fp16, "fp8": self.fp8, "int8": self.int8}[kind]
+        return None if each is None else self.multiprocessors * self.boost_ghz * each / 1000
+
+    @property
+    def fp16_tops(self) -> float:
+        """Every card has it."""
+        return self.multiprocessors * self.boost_ghz * self.fp16 / 1000
+
+
+RATES: Mapping[str, Rates] = MappingProxyType(
+    {
+        "NVIDIA GeForce RTX 3060": Rates("RTX 3060 12 GB", 28, 1.777, 360, 512, None, 2048),
+        "NVIDIA GeForce RTX 4070": Rates("RTX 4070", 46, 2.475, 504, 512, 1024, 2048),
+        "NVIDIA GeForce RTX 4090": Rates("RTX 4090", 128, 2.52, 1008, 512, 1024, 2048),
+        "NVIDIA GeForce RTX 5090": Rates("RTX 5090", 170, 2.407, 1792, 512, 1024, 2048),
+        "NVIDIA H100 80GB HBM3": Rates("H100 SXM", 132, 1.83, 3350, 4096, 8192, 8192),
+        "NVIDIA H200": Rates("H200 SXM", 132, 1.83, 4800, 4096, 8192, 8192),
+    }
+)
+"""By the driver's name. Source: the cards' published specifications (NVIDIA's architecture papers: Ampere GA102, Ada,
+RTX Blackwell, Hopper; the data sheets of H100 and H200, whose peaks of 989 and 1979 tera-operations these give)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from .errors import ConfigError
 
 SETTINGS = (
     *("machine", "gpu", "device", "runs_on", "preset", "size", "plan", "branches", "precision", "peer"),
-    *("energy_source", "software", "commit", "date"),
+    *("memory_source", "energy_source", "software", "commit", "date"),
 )
 FIGURES = (
     "seconds_per_turn_p50",
@@ -26,6 +26,9 @@ FIGURES = (
     "seconds_to_first_frame_p50",
     "first_prompt_seconds",
     "memory_peak_mib",
+    "host_memory_peak_mib",
+    "fps",
+    "ratio_to_floor",
     "energy_j_per_turn",
 )
 NOISE = "figures of a shared machine vary by a tenth and more from run to run: trust ratios within one run"

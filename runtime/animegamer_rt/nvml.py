@@ -34,6 +34,11 @@ class Card:
         """Energy since the driver was loaded, by the card's own counter; cards before Volta have none."""
         return _thousandth(self._ask("nvmlDeviceGetTotalEnergyConsumption"))
 
+    def used_bytes(self) -> int | None:
+        """Memory in use now, by all programs and the driver."""
+        memory = self._ask("nvmlDeviceGetMemoryInfo")
+        return None if memory is None else int(memory.used)
+
     def watts(self) -> float | None:
         """Power drawn now."""
         return _thousandth(self._ask("nvmlDeviceGetPowerUsage"))

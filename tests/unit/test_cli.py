@@ -152,6 +152,8 @@ def test_machine_is_measured(bundle: str, tmp_path: Path, capsys: pytest.Capture
     assert set(record["stages"]) == {"predictor", "denoiser", "vae"}
     assert record["seconds_per_turn_p95"] >= record["seconds_per_turn_p50"] > 0
     assert record["memory_peak_mib"] > 20 and record["first_prompt_seconds"] > 0
+    assert record["host_memory_peak_mib"] == record["memory_peak_mib"]
+    assert record["fps"] == pytest.approx(17 / record["seconds_per_turn_p50"], rel=1e-2)
     assert record["machine"] and record["commit"] and record["date"].endswith("+00:00")
     assert (results / "turn.svg").read_text().startswith("<svg")
 
@@ -194,7 +196,7 @@ def test_a_gpus_record_says_card_clocks_limit_and_energy(
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
     opened = lambda bundle, device, precision: onnxruntime.open_engines(bundle)  # noqa: E731
     monkeypatch.setattr(animegamer_rt.bench, "open_engines", opened)
-    fresh = {"first_prompt_seconds": 1.0, "memory_peak_mib": None}
+    fresh = {"first_prompt_seconds": 1.0, "host_memory_peak_mib": 321.0}
     monkeypatch.setattr(animegamer_rt.bench, "_fresh_process", lambda bundle, plan, options: fresh)
     assert main(["bench", "--bundle", bundle, "--device", "cuda", "--turns", "2", "--results", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("*.json")
@@ -207,6 +209,8 @@ def test_a_gpus_record_says_card_clocks_limit_and_energy(
     )
     assert (record["energy_j_per_turn"], record["denoiser_floor_seconds"]) == (2.5, None)
     assert "energy counter of the card" in record["energy_source"]
+    assert (record["memory_peak_mib"], record["host_memory_peak_mib"]) == (3 * 1024, 321.0)
+    assert record["memory_source"].startswith("in use on the card")
     assert "cuda" in (tmp_path / "turn.svg").read_text()
 
 

@@ -6,7 +6,7 @@ One turn at a time (batch 1). r places read, N = 226 shot tokens, D shot width, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -117,10 +117,23 @@ class TowersPart(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """The most that engines have held on their device since they were opened, loading included, and by whose count.
+
+    allocated_bytes: what of it was in use, where the library keeps more than it uses.
+    """
+
+    peak_bytes: int
+    source: str
+    allocated_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Engines:
     """The parts of one bundle, loaded. `device` says in words where they run.
 
-    precision: what a part computes in, by its name in the bundle, where that is not what the bundle says.
+    precision: what a part computes in, by its name in the bundle, where that is not what the bundle says. memory: asks
+    for the peak on the device; None where the library does not say.
     overlaps: the predictor may run in a thread of its own while the denoiser or the vae runs in another. That is for
     parts that share no memory that is written to, and where it does not just take from the one what it gives the other.
     """
@@ -132,3 +145,4 @@ class Engines:
     device: str = "CPU"
     overlaps: bool = False
     precision: Mapping[str, str] = field(default_factory=dict)
+    memory: Callable[[], DeviceMemory] | None = None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from ...bundle import Bundle
-from ..contract import Engines
+from ..contract import DeviceMemory, Engines
 from . import compiled
 from .budget import Budget, Need, plan
 from .device import Device
@@ -46,6 +46,7 @@ def open_engines(bundle: Bundle, device: Device | None = None, tell: Callable[[s
         tell(f"{facts.name} ({facts.arch}), {facts.library} {facts.version}\n{budget}")
         budget.check()
         parts.place(budget.scratches)
+        held = DeviceMemory(budget.on_gpu_bytes, "the engines' own budget, beside it the driver's own")
         engines = Engines(
             Predictor(parts),
             Denoiser(parts),
@@ -53,6 +54,7 @@ def open_engines(bundle: Bundle, device: Device | None = None, tell: Callable[[s
             Encoder(parts) if "encoder" in loaded else None,
             f"{facts.library} {facts.version} on {facts.name}{_streamed(budget)}",
             overlaps=budget.overlaps,
+            memory=lambda: held,
         )
         on_failure.pop_all()
     return engines

@@ -160,6 +160,7 @@ def assemble(
             ", ".join(filter(None, (f"{_type_words(place, rowwise)} on {place.words}", about_attention))),
             overlaps=place.device.type == "cuda",
             precision=_precision_by_part(place, rowwise),
+            memory=place.memory if isinstance(place, CudaPlace) else None,
         )
 
 

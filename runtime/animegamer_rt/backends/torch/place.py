@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ...errors import BackendError, DeviceLostError
+from ..contract import DeviceMemory
 
 Work = Callable[[], None]
 TIMED = 6
@@ -160,6 +161,11 @@ class CudaPlace(Place):
             after.synchronize()
             times.append(before.elapsed_time(after))
         return median(times[1:])
+
+    def memory(self) -> DeviceMemory:
+        """The peak of all that PyTorch holds on this GPU, for whichever place."""
+        reserved, used = torch.cuda.max_memory_reserved(self.device), torch.cuda.max_memory_allocated(self.device)
+        return DeviceMemory(reserved, "reserved by PyTorch, beside it the driver's own", used)
 
     def capture(self, work: Work) -> Work:
         graph = torch.cuda.CUDAGraph()
