@@ -36,19 +36,27 @@ def decode(
     normed = norm_silu if kernels is None else partial(_by_kernel, kernels)
     past: Past = iter(caches if caches is not None else [None] * network.cache_count)
 
-    def conv(layer: CausalConv, x: Tensor) -> Tensor:
+    def behind_the_past(x: Tensor, norm: LatentNorm | None = None) -> Tensor:
+        """What a convolution reads, [T + 2, H, W, C]. A norm writes it there, so that its result is nowhere twice."""
         before = next(past)
-        padded = torch.cat([x[:1].expand(CACHE_FRAMES, -1, -1, -1) if before is None else before, x])
+        padded = x.new_empty((CACHE_FRAMES + len(x), *x.shape[1:]))
+        fresh = padded[CACHE_FRAMES:]
+        if norm is None:
+            fresh.copy_(x)
+        else:
+            normed(norm, x, latent, fresh)
+        padded[:CACHE_FRAMES] = fresh[:1] if before is None else before
         keep(padded[-CACHE_FRAMES:])
-        return _convolve(padded, layer)
+        return padded
 
     def residual(block: ResidualBlock, x: Tensor) -> Tensor:
-        h = conv(block.conv_in, normed(block.norm_in, x, latent))
-        h = conv(block.conv_out, normed(block.norm_out, h, latent))
+        h = _convolve(behind_the_past(x, block.norm_in), block.conv_in)
+        h = behind_the_past(h, block.norm_out)  # the norm's input is gone before the convolution's output is made
+        h = _convolve(h, block.conv_out)
         shortcut = block.shortcut
         return h.add_(x if isinstance(shortcut, nn.Identity) else pointwise(shortcut, x))
 
-    x = conv(network.conv_in, latent)
+    x = _convolve(behind_the_past(latent), network.conv_in)
     for block in network.middle:
         x = residual(cast(ResidualBlock, block), x)
     for stage in (cast(Stage, stage) for stage in network.stages):
@@ -56,11 +64,12 @@ def decode(
             x = residual(cast(ResidualBlock, block), x)
         if stage.upsample is not None:
             x = _upsample(stage.upsample, x)
-    return conv(network.conv_out, normed(network.norm_out, x, latent))
+    x = behind_the_past(x, network.norm_out)
+    return _convolve(x, network.conv_out)
 
 
-def norm_silu(layer: LatentNorm, x: Tensor, latent: Tensor) -> Tensor:
-    """silu(group norm(x) * scale + shift), with scale and shift projected from the latent: [T, H, W, C].
+def norm_silu(layer: LatentNorm, x: Tensor, latent: Tensor, out: Tensor | None = None) -> Tensor:
+    """silu(group norm(x) * scale + shift), with scale and shift projected from the latent: [T, H, W, C], into `out`.
 
     norm(x) * scale + shift = x * a + b with a and b on the latent's small grid; each of their places serves a square
     of x, seen as an axis of its own, so neither is ever as large as x. The sums are float32.
@@ -80,13 +89,14 @@ def norm_silu(layer: LatentNorm, x: Tensor, latent: Tensor) -> Tensor:
     large = repeated((factor * scale).to(x.dtype), frames).view(small)
     added = repeated((offset * scale + shift).to(x.dtype), frames).view(small)
     squares = x.view(frames, rows, height // rows, columns, width // columns, channels)
-    out = torch.addcmul(added, squares, large).view(x.shape)
+    out = torch.empty_like(x) if out is None else out
+    torch.addcmul(added, squares, large, out=out.view(squares.shape))
     return functional.silu(out, inplace=True)
 
 
-def _by_kernel(kernels: Kernels, layer: LatentNorm, x: Tensor, latent: Tensor) -> Tensor:
+def _by_kernel(kernels: Kernels, layer: LatentNorm, x: Tensor, latent: Tensor, out: Tensor) -> Tensor:
     """As norm_silu."""
-    return kernels.spatial_norm(x, pointwise(layer.scale, latent), pointwise(layer.shift, latent), layer.norm)
+    return kernels.spatial_norm(x, pointwise(layer.scale, latent), pointwise(layer.shift, latent), layer.norm, out)
 
 
 def repeated(x: Tensor, frames: int) -> Tensor:

@@ -111,10 +111,12 @@ class Kernels:
         """patches [B, P, 4 C] of v -> latent, last x0 and difference in place, f32 [1, F, C, h, w] as noise is."""
         _OPERATORS.guided_step(self.library, patches.contiguous(), *state, noise, coefficients)
 
-    def spatial_norm(self, x: Tensor, scale: Tensor, shift: Tensor, norm: nn.GroupNorm) -> Tensor:
-        """silu(group norm(x) * scale + shift): x [T, H, W, C], scale and shift [t, h, w, C] of its type."""
+    def spatial_norm(
+        self, x: Tensor, scale: Tensor, shift: Tensor, norm: nn.GroupNorm, out: Tensor | None = None
+    ) -> Tensor:
+        """silu(group norm(x) * scale + shift): x [T, H, W, C], scale and shift [t, h, w, C] of its type; into `out`."""
         assert norm.weight is not None and norm.bias is not None
-        out = torch.empty_like(x)
+        out = torch.empty_like(x) if out is None else out
         weights = _float32(norm.weight), _float32(norm.bias)
         _OPERATORS.spatial_norm(self.library, x, scale, shift, *weights, out, norm.num_groups, norm.eps)
         return out
