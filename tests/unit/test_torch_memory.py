@@ -31,15 +31,19 @@ class Counted(TorchDispatchMode):
         self._seen: dict[int, int] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._note((args, kwargs), made_here=False)
         out = func(*args, **(kwargs or {}))
-        for tensor in (leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)):
+        self._note(out, made_here=True)
+        return out
+
+    def _note(self, tensors: Any, made_here: bool) -> None:
+        for tensor in (leaf for leaf in tree_leaves(tensors) if isinstance(leaf, Tensor)):
             storage = tensor.untyped_storage()
             if storage._cdata not in self._seen:
-                self._seen[storage._cdata] = storage.nbytes()
-                self.live += storage.nbytes()
+                self._seen[storage._cdata] = storage.nbytes() if made_here else 0
+                self.live += self._seen[storage._cdata]
                 self.peak = max(self.peak, self.live)
                 weakref.finalize(storage, self._gone, storage._cdata)
-        return out
 
     def _gone(self, which: int) -> None:
         self.live -= self._seen.pop(which, 0)

@@ -2,7 +2,8 @@
 
 `onnx_weights` and `names` read the weights out of the bundle's ONNX files, `place` is the device and its graphs,
 `transformer`, `fused` (with our own `kernels` and a choice of `attention`) and `decoder` are networks in the form that
-runs here, `rowwise` their products in 8 bits, and `predictor`, `denoiser`, `vae` are the parts.
+runs here, `rowwise` their products in 8 bits, `packed` layers whose weights stay in 4 or 8, and `predictor`, `denoiser`,
+`vae` are the parts.
 **Nothing here has been run on a GPU yet.** See docs/TORCH.md.
 """
 
@@ -34,6 +35,7 @@ from .fused import FusedTransformer
 from .kernels import Choice, Kernels, open_kernels
 from .names import load_denoiser, load_encoder, load_predictor, load_vae
 from .onnx_weights import read_weights
+from .packed import BUFFERS, PackedLinear
 from .place import CudaPlace, Place
 from .predictor import Predictor
 from .rowwise import FP8, INT8, WORDS, check_products, use_rowwise
@@ -51,7 +53,9 @@ PRECISIONS: Mapping[str, torch.dtype] = {
 ROWWISE: Mapping[str | None, torch.dtype] = {"fp8": FP8, "int8": INT8}
 """Precision -> the type of those products."""
 READ = ("fp32", "fp16", "bf16")
-"""Precisions of a bundle's parts whose weights can be read here; quantised ones cannot."""
+"""Precisions of a bundle's parts whose weights can be read here."""
+READ_PACKED: Mapping[str, tuple[str, ...]] = {"predictor": ("int4-qdq", "int8-qdq")}
+"""Parts that may also be quantised, and how: their weights stay so on the device."""
 
 Graphs = Literal["step", "turn", "off"]
 """What one CUDA graph holds: a step of a kind, or a whole turn (no progress inside it then); `off` runs eagerly."""
@@ -159,7 +163,7 @@ def assemble(
             None if networks.encoder is None else Encoder(place, networks.encoder),
             ", ".join(filter(None, (f"{_type_words(place, rowwise)} on {place.words}", about_attention))),
             overlaps=place.device.type == "cuda",
-            precision=_precision_by_part(place, rowwise),
+            precision=_precision_by_part(place, rowwise, networks),
             memory=place.memory if isinstance(place, CudaPlace) else None,
         )
 
@@ -184,6 +188,8 @@ def open_place(device: str, precision: str | None, captures: bool) -> Place:
 def settled(network: Network, dtype: torch.dtype) -> Network:
     """The network in evaluation mode and in this type, weight by weight; embeddings of numbers stay float32."""
     for name, parameter in [*network.named_parameters(), *network.named_buffers()]:
+        if name.endswith(BUFFERS):
+            continue
         kept = torch.float32 if name.startswith(("time.", "motion.")) else dtype
         parameter.requires_grad_(False)
         parameter.data = parameter.data.to(kept)
@@ -204,9 +210,11 @@ class Encoder:
         return shot
 
 
-def _precision_by_part(place: Place, rowwise: torch.dtype | None) -> dict[str, str]:
+def _precision_by_part(place: Place, rowwise: torch.dtype | None, networks: Networks) -> dict[str, str]:
     arithmetic = next(name for name, dtype in PRECISIONS.items() if dtype == place.dtype)
     parts = dict.fromkeys(("predictor", "denoiser", "vae_first", "vae_next"), arithmetic)
+    if any(isinstance(layer, PackedLinear) for layer in networks.predictor.modules()):
+        del parts["predictor"]  # the bundle says more
     return parts if rowwise is None else {**parts, "denoiser": WORDS[rowwise].lower()}
 
 
@@ -221,11 +229,13 @@ def _type_words(place: Place, rowwise: torch.dtype | None) -> str:
 def _refuse_quantised(bundle: Bundle) -> None:
     for name in ("predictor", "denoiser", "vae_first"):
         part = bundle.manifest.parts.get(name)
-        if part is not None and part.precision not in READ:
+        read = (*READ, *READ_PACKED.get(name, ()))
+        if part is not None and part.precision not in read:
             raise BackendError(
-                f"the weights of {name} are quantised, which this backend does not read",
+                f"the weights of {name} are quantised as this backend does not read them",
                 where=bundle.folder,
                 found=part.precision,
-                expected=" or ".join(READ),
-                do="play the bundle it was made from",
+                expected=" or ".join(read),
+                do="quantise the bundle that it was made from again, as predictor=int4-qdq alone: the denoiser is "
+                "rounded when it is loaded (--precision fp8 or int8)",
             )

@@ -8,21 +8,22 @@ order in which the network does, and all of them must be there with their shapes
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from ...errors import BackendError
-from .onnx_weights import Weight, Weights
+from .onnx_weights import INT4, Weight, Weights
+from .packed import PackedLinear
 
 ROUNDED = re.compile(r"\.(fp16|bf16)$")
 TRANSPOSED = ".transposed"
 TAPS = 3
 """A causal convolution looks at three frames; its export has a 2-D convolution for each (export: vae)."""
 
-State = dict[str, Tensor]
+State = dict[str, Tensor | PackedLinear]
 Send = Callable[[Tensor], Tensor]
 
 
@@ -46,7 +47,10 @@ class _Found:
 
 
 def load_predictor(network: nn.Module, weights: Weights, send: Send) -> None:
-    """Fills a `models.Predictor` from predictor.onnx; `send` puts each weight where it is wanted."""
+    """Fills a `models.Predictor` from predictor.onnx; `send` puts each weight where it is wanted.
+
+    Matrices in 4 or 8 bits stay so: their layers become `PackedLinear`s.
+    """
     found = _sorted(weights, lambda name: name.removeprefix("predictor."), network, send)
     state = _plain(found, network)
     _fill(state, _matrices(found), [name for name in network.state_dict() if name not in state], found)
@@ -141,13 +145,30 @@ def _plain(found: _Found, network: nn.Module) -> State:
     return {name: found.take(name) for name in network.state_dict() if found.has(name)}
 
 
-def _matrices(found: _Found) -> list[Tensor]:
+def _matrices(found: _Found) -> list[Tensor | PackedLinear]:
     """Nameless matrices in the order of use, turned back: a linear layer's is [out, in], a product's [in, out]."""
     matrices = (weight for operator, weight in found.nameless if operator == "MatMul" and len(weight.shape) == 2)
-    return [found.send(weight.tensor()).t().contiguous() for weight in matrices]
+    return [_packed(weight, found) or found.send(weight.tensor()).t().contiguous() for weight in matrices]
 
 
-def _fill(state: State, nameless: list[Tensor], missing: list[str], found: _Found) -> None:
+def _packed(weight: Weight, found: _Found) -> PackedLinear | None:
+    """The layer of a matrix [in, out] that is stored in 4 or 8 bits; None of any other."""
+    if weight.scales is None:
+        return None
+    scales = weight.scales.tensor()
+    # Of blocks of inputs, or one an output.
+    by_output = scales.t() if scales.ndim == 2 and weight.axis == 0 else scales[:, None]
+    try:
+        layer = PackedLinear.pack(weight.tensor().t(), by_output, weight.dtype == INT4)
+    except (ValueError, IndexError) as error:
+        raise BackendError(
+            f"the scales of {weight.name} are not those that export writes", where=found.path, found=str(error)
+        ) from error
+    layer.codes, layer.scales = found.send(layer.codes), found.send(layer.scales)
+    return layer
+
+
+def _fill(state: State, nameless: Sequence[Tensor | PackedLinear], missing: list[str], found: _Found) -> None:
     """The nameless in the place of the missing, both in order."""
     if len(nameless) != len(missing):
         raise BackendError(
@@ -160,7 +181,7 @@ def _fill(state: State, nameless: list[Tensor], missing: list[str], found: _Foun
     state.update(zip(missing, nameless, strict=True))
 
 
-def _load(network: nn.Module, state: Mapping[str, Tensor], weights: Weights) -> None:
+def _load(network: nn.Module, state: Mapping[str, Tensor | PackedLinear], weights: Weights) -> None:
     expected = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
     wrong = {name: shape for name, shape in expected.items() if name not in state or tuple(state[name].shape) != shape}
     if wrong:
@@ -172,4 +193,10 @@ def _load(network: nn.Module, state: Mapping[str, Tensor], weights: Weights) -> 
             expected=shape,
             do="build the bundle again with this version",
         )
-    network.load_state_dict(dict(state), assign=True)
+    whole = {name: value for name, value in state.items() if isinstance(value, Tensor)}
+    for name, layer in state.items():
+        if isinstance(layer, PackedLinear):
+            place = name.removesuffix(".weight")
+            network.set_submodule(place, layer)
+            whole |= layer.state_dict(prefix=f"{place}.")
+    network.load_state_dict(whole, assign=True)

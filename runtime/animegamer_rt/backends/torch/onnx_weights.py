@@ -7,7 +7,7 @@ does not know networks: `names` says which weight is which.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -18,9 +18,11 @@ from torch import Tensor
 from ...errors import BackendError
 
 DTYPES: Mapping[int, torch.dtype] = MappingProxyType(
-    {1: torch.float32, 7: torch.int64, 9: torch.bool, 10: torch.float16, 16: torch.bfloat16}
+    {1: torch.float32, 3: torch.int8, 7: torch.int64, 9: torch.bool, 10: torch.float16, 16: torch.bfloat16}
 )
 """TensorProto.DataType of what our exports write."""
+INT4 = 22
+"""Two a byte, the first in its low half."""
 EXTERNAL = 1
 VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5
 
@@ -29,7 +31,10 @@ Bytes = memoryview
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """One initializer: where its bytes lie. `file` is None for those inside the ONNX file."""
+    """One initializer: where its bytes lie. `file` is None for those inside the ONNX file.
+
+    scales: of one that is read through DequantizeLinear, a scale each place of `axis` or, with two axes, each block.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -38,23 +43,28 @@ class Weight:
     file: Path | None = None
     offset: int = 0
     length: int = 0
+    scales: Weight | None = None
+    axis: int = 0
 
     @property
     def is_float(self) -> bool:
         """Whether it can be a network's weight at all."""
         kind = DTYPES.get(self.dtype)
-        return kind is not None and kind.is_floating_point
+        return self.scales is not None or kind is not None and kind.is_floating_point
 
     def tensor(self) -> Tensor:
-        """Its value on the host, in the type it is stored in. Raises BackendError when the bytes are not there."""
-        if self.dtype not in DTYPES:
+        """Its value on the host, in the type it is stored in; 4 bits come as int8.
+
+        Raises BackendError when the bytes are not there.
+        """
+        if self.dtype not in DTYPES and self.dtype != INT4:
             raise BackendError("a weight of a type that no export writes", found=f"{self.name}: type {self.dtype}")
         if self.file is None:
             raw = np.frombuffer(self.inside, np.uint8).copy()
         else:
             raw = np.fromfile(self.file, np.uint8, count=self.length, offset=self.offset)
-        dtype = DTYPES[self.dtype]
-        wanted = int(np.prod(self.shape, dtype=np.int64)) * dtype.itemsize
+        dtype, count = DTYPES.get(self.dtype, torch.int8), int(np.prod(self.shape, dtype=np.int64))
+        wanted = (count + 1) // 2 if self.dtype == INT4 else count * dtype.itemsize
         if len(raw) != wanted:
             raise BackendError(
                 "a weight's bytes are not all there",
@@ -63,12 +73,15 @@ class Weight:
                 expected=f"{wanted} bytes",
                 do="verify the bundle: animegamer-rt info",
             )
-        return torch.from_numpy(raw).view(dtype).reshape(self.shape)
+        found = torch.from_numpy(raw).view(dtype)
+        if self.dtype == INT4:
+            found = torch.stack([found << 4 >> 4, found >> 4], dim=1).flatten()[:count]
+        return found.reshape(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One use of a weight by an operator, seen through the Cast that a rounded weight has behind it."""
+    """One use of a weight by an operator, seen through the Cast or DequantizeLinear behind one that was rounded."""
 
     operator: str
     weight: Weight
@@ -95,9 +108,11 @@ def read_weights(path: Path) -> Weights:
         raise BackendError("the part cannot be read as ONNX", where=path, found=repr(error)) from error
     by_name = {weight.name: weight for weight in found}
     meant, uses = dict(by_name), []
-    for operator, inputs, outputs in nodes:
+    for operator, inputs, outputs, axis in nodes:
         if operator == "Cast" and inputs[0] in by_name:
             meant[outputs[0]] = by_name[inputs[0]]
+        elif operator == "DequantizeLinear" and set(inputs) <= set(by_name) and len(inputs) == 2:
+            meant[outputs[0]] = replace(by_name[inputs[0]], scales=by_name[inputs[1]], axis=axis)
         else:
             uses += [Use(operator, meant[name]) for name in inputs if name in meant]
     return Weights(path, MappingProxyType(by_name), tuple(uses))
@@ -126,9 +141,9 @@ def _weight(message: Bytes, folder: Path) -> Weight:
     return Weight(name, tuple(shape), dtype, inside, place, int(entries.get("offset", 0)), int(entries["length"]))
 
 
-def _node(message: Bytes) -> tuple[str, list[str], list[str]]:
-    """(operator, inputs, outputs) of a NodeProto."""
-    operator, inputs, outputs = "", [], []
+def _node(message: Bytes) -> tuple[str, list[str], list[str], int]:
+    """(operator, inputs, outputs, axis) of a NodeProto; 1, as the standard says, for one that names no axis."""
+    operator, inputs, outputs, axis = "", [], [], 1
     for number, value in _fields(message):
         if number == 1:
             inputs.append(_text(value))
@@ -136,7 +151,11 @@ def _node(message: Bytes) -> tuple[str, list[str], list[str]]:
             outputs.append(_text(value))
         elif number == 4:
             operator = _text(value)
-    return operator, inputs, outputs
+        elif number == 5 and isinstance(value, Bytes):
+            attribute = dict(_fields(value))
+            if _text(attribute.get(1, Bytes(b""))) == "axis" and isinstance(whole := attribute.get(3), int):
+                axis = whole
+    return operator, inputs, outputs, axis
 
 
 def _fields(message: Bytes) -> Iterator[tuple[int, int | Bytes]]:
