@@ -15,6 +15,7 @@ import fakes
 from animegamer_rt.server import supervisor as supervising
 from animegamer_rt.server.options import ServeOptions
 from animegamer_rt.server.supervisor import MOST_BACKOFF_S, Supervisor
+from animegamer_rt.worker import __main__ as worker
 
 
 @pytest.fixture
@@ -105,3 +106,12 @@ def test_a_long_log_is_begun_anew_with_the_next_worker(
     supervisor.watch(1000.0)
     supervisor.watch(1002.0)
     assert log.stat().st_size == 0
+
+
+def test_a_worker_is_told_the_precision_that_was_asked_for(tmp_path: Path) -> None:
+    options = ServeOptions(state=tmp_path, engines="torch", precision="fp8")
+    bundle = fakes.write_bundle(tmp_path / "tiny")
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as door:
+        command = Supervisor(options, bundle, door, "tcp://127.0.0.1:1")._command
+    told = worker._parse(command[command.index("--front") :])
+    assert (told.engines, told.precision) == ("torch", "fp8")
