@@ -20,7 +20,7 @@ from table import renewed  # type: ignore[import-not-found]
 
 from animegamer_rt import machine
 from animegamer_rt.chart import Record, read_records
-from animegamer_rt.clip import write_file
+from animegamer_rt.files import write_file
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

@@ -23,10 +23,10 @@ from .backends.choose import IN_EIGHT_BITS, open_engines
 from .backends.contract import Engines
 from .bundle import Bundle, open_bundle
 from .chart import read_records, write_chart
-from .clip import make_folder
 from .energy import Meter
 from .errors import BackendError, BundleNotFoundError, ConfigError
 from .events import StageSeconds
+from .files import make_folder
 from .floor import on_card, on_processor
 from .machine import heading, machine, percentile, write_record
 from .manifest import Geometry, Part

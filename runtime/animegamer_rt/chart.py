@@ -11,8 +11,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from .clip import write_file
 from .errors import ConfigError
+from .files import write_file
 
 Record = dict[str, Any]
 COLOURS = {"predictor": "#4e79a7", "denoiser": "#f28e2b", "vae": "#59a14f"}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .chart import Record
-from .clip import write_file
+from .files import write_file
 
 WIDTH, LEFT, RIGHT, BAR, HEAD, GAP = 860, 300, 170, 24, 30, 14
 COLOUR, SPREAD, GOAL = "#4e79a7", "#9ab4d0", "#e15759"

@@ -6,7 +6,6 @@ Knows frames (uint8 RGB) and files, nothing of turns' meaning.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -15,7 +14,7 @@ import av
 import numpy as np
 import numpy.typing as npt
 
-from .errors import OutputError
+from .files import unwritable, write_file
 
 Frames = npt.NDArray[np.uint8]
 """Video frames [T, H, W, 3], RGB24."""
@@ -83,36 +82,3 @@ def write_png(path: Path, picture: Frames) -> None:
     codec.pix_fmt, codec.time_base = "rgb24", Fraction(1)
     frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
     write_file(path, b"".join(bytes(packet) for packet in [*codec.encode(frame), *codec.encode(None)]))
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Replace a file by one of this content in one step: a reader sees the old or the new. Raises OutputError."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_bytes(content)
-        os.replace(part, path)
-    except OSError as error:
-        raise unwritable(path, error) from error
-    finally:
-        if part.parent.is_dir():
-            part.unlink(missing_ok=True)
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder, with those above it, that can be written to. Raises OutputError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(b"\0")
-    except OSError as error:
-        raise unwritable(folder, error) from error
-
-
-def unwritable(path: Path, error: OSError) -> OutputError:
-    """The error for a file or folder that the system does not let us write."""
-    return OutputError(
-        "cannot be written",
-        where=path,
-        found=(error.strerror or str(error)).lower(),
-        do="choose another folder, or make room there",
-    )

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .clip import Frames, make_folder, sheet_row, unwritable, write_clip, write_file, write_sheet
+from .clip import Frames, sheet_row, write_clip, write_sheet
 from .errors import OutputError
+from .files import make_folder, unwritable, write_file
 from .state import CharacterState, GameState
 
 GAME_FILE = "game.json"

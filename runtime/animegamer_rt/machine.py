@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from . import __version__
-from .clip import write_file
+from .files import write_file
 
 RECORD_FORMAT = 1
 

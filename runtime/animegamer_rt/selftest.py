@@ -23,9 +23,9 @@ import numpy.typing as npt
 from .backends.choose import IN_EIGHT_BITS, open_engines
 from .backends.contract import Engines
 from .bundle import Bundle, open_bundle
-from .clip import write_file
 from .errors import AnimeGamerError, ConfigError
 from .events import Done, FrameReady
+from .files import write_file
 from .machine import heading
 from .pipeline import open_rooms, run_turn
 from .predictor import read

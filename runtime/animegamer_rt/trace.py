@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from .chart import COLOURS
-from .clip import write_file
 from .events import Done, Event, FrameReady, Progress, StatePredicted
+from .files import write_file
 from .schedule import DenoisePlan
 
 LANES = ("predictor", "denoiser", "vae")

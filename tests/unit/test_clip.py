@@ -8,8 +8,9 @@ import av
 import numpy as np
 import pytest
 
-from animegamer_rt.clip import SHEET_FRAMES, clip_scale, make_folder, sheet_row, write_clip, write_file, write_sheet
+from animegamer_rt.clip import SHEET_FRAMES, clip_scale, sheet_row, write_clip, write_sheet
 from animegamer_rt.errors import OutputError
+from animegamer_rt.files import make_folder, write_file
 
 
 def moving_square(frames: int = 17, height: int = 96, width: int = 144) -> np.ndarray:

@@ -17,7 +17,7 @@ from animegamer_export.fidelity import Scorer
 from animegamer_rt import machine
 from animegamer_rt.backends.choose import DEVICES, add_precision, open_engines
 from animegamer_rt.bundle import Bundle, open_bundle, write_manifest
-from animegamer_rt.clip import make_folder
+from animegamer_rt.files import make_folder
 from animegamer_rt.manifest import PlanEntry
 from animegamer_rt.schedule import DenoisePlan
 from animegamer_rt.script import example_script, read_script

@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from animegamer_rt.clip import write_file
+from animegamer_rt.files import write_file
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 420, 70, 30, 60, 60
 LINE, CHOSEN, GRID = "#4e79a7", "#e15759", "#dddddd"

@@ -19,9 +19,9 @@ from animegamer_export.command.sizes import PARTS, RANDOM_SIZES
 from animegamer_export.command.source import TOWER_PARTS, Source, from_checkpoints, from_seed
 from animegamer_export.command.steps import Request, export, quantiser
 from animegamer_export.large.write import STORED
-from animegamer_rt.clip import make_folder
 from animegamer_rt.config import nearest
 from animegamer_rt.errors import ConfigError
+from animegamer_rt.files import make_folder
 from animegamer_rt.machine import heading, write_record
 
 DEFAULT_PRECISION = "fp16"

@@ -32,9 +32,9 @@ from animegamer_export.quantize.turns import RELEASE
 from animegamer_export.quantize.weights import rewrite_together
 from animegamer_export.towers import MOTION_MODEL, TEXT, Towers
 from animegamer_rt.bundle import Bundle, write_manifest
-from animegamer_rt.clip import make_folder
 from animegamer_rt.config import read_record, write_record
 from animegamer_rt.errors import ConfigError, OutputError
+from animegamer_rt.files import make_folder
 from animegamer_rt.manifest import Manifest, MotionTokenizer, Part
 
 WORK = ".export"

@@ -24,8 +24,8 @@ from animegamer_rt.backends.tensorrt.identity import (
     library_for,
 )
 from animegamer_rt.bundle import Bundle, open_bundle, write_manifest
-from animegamer_rt.clip import write_file
 from animegamer_rt.errors import ConfigError
+from animegamer_rt.files import write_file
 from animegamer_rt.machine import heading, module_version
 from animegamer_rt.manifest import Engine
 

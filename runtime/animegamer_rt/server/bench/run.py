@@ -16,7 +16,7 @@ import zmq
 
 from ...bundle import Bundle, open_bundle
 from ...chart_wire import lines, write_wire_chart
-from ...clip import make_folder
+from ...files import make_folder
 from ...machine import heading, machine, write_record
 from . import measures
 from .full_size import write_full_size

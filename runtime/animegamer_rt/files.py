@@ -1,0 +1,45 @@
+"""Files and folders that are written: each appears whole or not at all, or an error says why not.
+
+Knows paths and bytes; nothing of what they mean.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from .errors import OutputError
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Replace a file by one of this content in one step: a reader sees the old or the new. Raises OutputError."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_bytes(content)
+        os.replace(part, path)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    finally:
+        if part.parent.is_dir():
+            part.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, with those above it, that can be written to. Raises OutputError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"\0")
+    except OSError as error:
+        raise unwritable(folder, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> OutputError:
+    """The error for a file or folder that the system does not let us write."""
+    return OutputError(
+        "cannot be written",
+        where=path,
+        found=(error.strerror or str(error)).lower(),
+        do="choose another folder, or make room there",
+    )
