@@ -1,335 +1,244 @@
-"""Checks PyTorch's parts and our kernels on this GPU, times both and turns, pocket and full size; one JSON record.
+"""Checks PyTorch's parts and our kernels on this GPU, times both, turns and their peers; one JSON record.
 
-Built for a machine that is at hand for minutes: needs torch, numpy and the checkout alone, builds the kernels where
-nvcc is, compares with onnxruntime where that is installed, writes the record anew after every measurement and starts
-none after `--minutes`. Full size has random weights made on the GPU: good for time and memory, and for nothing else.
-`--device cpu --size pocket` runs the same code without a GPU. **No record of a GPU has been made with it yet.**
+Built for a machine that is at hand for minutes. Every check, variant and peer is a process with a time limit, the most
+valuable first; the record is written anew after each answer, a failure stands in it with its last lines, and
+`--continue RECORD` goes on where a run ended. Every timed turn and peer is also written as a record of turns, as
+`animegamer-rt bench` writes them. What it needs: benchmarks/README.md. `--device cpu` runs the same code at tiny size
+without a GPU, and its times say nothing. **No record of a GPU has been made with it yet.**
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import json
-import platform
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-import numpy as np
-import torch
-
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), *(str(ROOT / folder) for folder in ("runtime", "export", "kernels"))]
+PATHS = [str(ROOT), *(str(ROOT / folder) for folder in ("runtime", "export", "kernels"))]
+sys.path[:0] = PATHS
 
-from benchmarks import gpu_checks, gpu_kernels, gpu_rates  # noqa: E402
+from benchmarks import gpu_goals, gpu_jobs, gpu_record  # noqa: E402
+from benchmarks.gpu_jobs import LIMITS_S, STAGES, Job, Variant  # noqa: E402
+from benchmarks.gpu_record import Entry, Record  # noqa: E402
 
-from animegamer_rt import energy, nvml  # noqa: E402
-from animegamer_rt.backends import torch as backend  # noqa: E402
-from animegamer_rt.backends.contract import Engines  # noqa: E402
-from animegamer_rt.backends.torch.attention import Wanted  # noqa: E402
-from animegamer_rt.backends.torch.kernels import open_kernels  # noqa: E402
-from animegamer_rt.backends.torch.place import Place  # noqa: E402
-from animegamer_rt.bundle import Bundle, open_bundle  # noqa: E402
+from animegamer_rt.chart import read_json, read_records, write_chart  # noqa: E402
 from animegamer_rt.errors import AnimeGamerError  # noqa: E402
-from animegamer_rt.manifest import Geometry  # noqa: E402
-from animegamer_rt.models.denoiser import Denoiser, DenoiserSize  # noqa: E402
-from animegamer_rt.models.predictor import Predictor, PredictorSize  # noqa: E402
-from animegamer_rt.models.vae import VaeDecoder, VaeSize  # noqa: E402
-from animegamer_rt.predictor import read  # noqa: E402
-from animegamer_rt.readouts import Prompt, readouts  # noqa: E402
-from animegamer_rt.schedule import DenoisePlan  # noqa: E402
+from animegamer_rt.files import make_folder  # noqa: E402
+from animegamer_rt.machine import RECORD_FORMAT, commit  # noqa: E402
 
-FULL = Geometry(height=480, width=720, latent_height=60, latent_width=90, shot_width=1920)
-FULL_PREDICTOR = PredictorSize(4096, 32, 32, 8, 14336, 32284, 1920)
-FULL_DENOISER = DenoiserSize(1920, 30, 30, 512, 60, 90)
-"""Full size. Source: MODEL.md sections 2, 4 and 6."""
-HISTORY_TURNS, CAPTION_TOKENS = 4, 24
-WARM_UP = 2
-"""Turns before measuring: one runs plainly, one captures."""
-RANDOM = np.random.default_rng(7)
+POLL_S, END_S = 0.2, 15.0
+SAID_CHARACTERS = 1500
+"""Of what a process said last, if it did not end well."""
 
 
-@dataclass
-class Report:
-    """The record so far; written after every entry, so that a run that is broken off leaves what it had."""
-
-    path: Path
-    deadline: float
-    record: dict[str, Any] = field(default_factory=dict)
-
-    def add(self, kind: str, entry: dict[str, Any]) -> None:
-        """Append an entry to a list of the record, print it, write the file."""
-        self.record.setdefault(kind, []).append(entry)
-        print(json.dumps({kind: entry}), flush=True)
-        self.path.write_text(json.dumps(self.record, indent=1) + "\n", encoding="utf-8")
-
-    @property
-    def time_is_up(self) -> bool:
-        """Whether nothing more should be begun."""
-        return time.monotonic() > self.deadline
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One way to run the parts."""
-
-    precision: str
-    graphs: backend.Graphs
-    compiled: bool = False
-    kernels: bool = False
-    attention: Wanted = "torch"
-
-
-VARIANTS = (
-    Variant("bf16", "step", compiled=True),
-    Variant("bf16", "step", kernels=True),
-    Variant("fp8", "step", compiled=True),
-    Variant("fp8", "step", kernels=True),
-    Variant("int8", "step", compiled=True),
-    Variant("int8", "step", kernels=True),
-    Variant("fp8", "step", compiled=True, kernels=True),
-    Variant("fp8", "step", kernels=True, attention="int8"),
-    Variant("bf16", "step", kernels=True, attention="fastest"),
-    Variant("bf16", "step"),
-    Variant("bf16", "turn"),
-    Variant("bf16", "off"),
-)
-"""On a GPU, in the order in which they are run while there is time."""
-
-
-def main() -> int:
-    """Check, then measure; 1 if a check failed."""
-    options = parse()
-    bundle = open_bundle(options.bundle)
-    options.results.mkdir(parents=True, exist_ok=True)
-    stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    report = Report(options.results / f"{stamp}-gpu.json", time.monotonic() + 60 * options.minutes)
-    report.record |= heading(options.device)
-    torch.backends.cudnn.allow_tf32 = False  # float32 is the check here: a convolution's must be float32 too
-    library, built = gpu_kernels.build(options.device)
-    report.add("kernels_library", built)
-    if library is not None:
-        for check in gpu_kernels.checks(library, options.device):
-            report.add("checks", check)
-    for check in gpu_checks.checks(bundle, options.device, library):
-        report.add("checks", check)
-    if options.device == "cuda":
-        for rate in gpu_rates.rates():
-            report.add("rates", rate)
-        if library is not None:
-            for timing in gpu_kernels.timings(library):
-                report.add("kernels", timing)
-    variants = [Variant("fp32", "off")] if options.device == "cpu" else VARIANTS
-    for size in options.size:
-        for variant in variants:
-            if not report.time_is_up and (library is not None or not variant.kernels):
-                measure(report, bundle, size, variant, options, library)
-    if options.peers and not report.time_is_up:
-        measure_peers(report, options.device)
-    failed = [entry for entry in report.record["checks"] if not entry["passed"]]
-    print(f"record: {report.path}; {len(failed)} of {len(report.record['checks'])} checks failed")
-    return 1 if failed else 0
-
-
-def measure(
-    report: Report, bundle: Bundle, size: str, variant: Variant, options: argparse.Namespace, library: Path | None
-) -> None:
-    """Times turns of every plan under one variant; an error is an entry too."""
-    about: dict[str, Any] = {"size": size, "precision": variant.precision, "graphs": variant.graphs}
-    about |= {
-        "compiled": variant.compiled,
-        "kernels": variant.kernels,
-        "attention": variant.attention,
-        "weights": "random" if size == "full" else bundle.manifest.origin,
-    }
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure what is still to be measured; 1 if a check or a job failed, 2 if nothing could be begun."""
+    options = parse(arguments)
+    deadline = time.monotonic() + options.seconds
     try:
-        play(report, bundle, variant, options, about, library if variant.kernels else None)
-    except (RuntimeError, MemoryError, AnimeGamerError) as error:
-        report.add("turns", {**about, "error": f"{type(error).__name__}: {error}"[:500]})
-    gc.collect()  # graphs keep their memory until they are gone
-    if options.device == "cuda":
-        torch.cuda.empty_cache()
+        make_folder(options.results)
+        if options.unpack is not None:
+            print(f"{gpu_record.write_turns(options.results, read_json(options.unpack))} records of turns")
+            return 0
+        record = opened(options)
+        if library_of(record) is None:
+            record.forget("build")  # what a run on another machine built is not here
+        jobs = gpu_jobs.jobs(options.device, options.size, options.plans, chosen_by(options.variants))
+        work(record, record.left([job for job in jobs if job.stage in options.stages]), options, deadline)
+        return summary(record, options)
+    except AnimeGamerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
 
 
-def measure_peers(report: Report, device: str) -> None:
-    """The same work by diffusers and transformers; where they are missing, an entry that says so."""
-    try:
-        from benchmarks import gpu_peers
-
-        for entry in gpu_peers.peers(device, gpu_peers.FULL if device == "cuda" else gpu_peers.TINY):
-            report.add("peers", entry)
-    except (ImportError, RuntimeError, MemoryError) as error:
-        report.add("peers", {"error": f"{type(error).__name__}: {error}"[:500], "needs": "diffusers and transformers"})
-
-
-def play(
-    report: Report,
-    bundle: Bundle,
-    variant: Variant,
-    options: argparse.Namespace,
-    about: dict[str, Any],
-    library: Path | None,
-) -> None:
-    """Opens the parts and times every plan, until the time is up."""
-    full = about["size"] == "full"
-    plans = {name: DenoisePlan.from_dict(bundle.plan(name)) for name in options.plans}
-    geometry = FULL if full else bundle.manifest.geometry
-    started = time.perf_counter()
-    place = backend.open_place(options.device, variant.precision, variant.graphs != "off")
-    with place.use():
-        networks = full_networks(place) if full else backend.read_networks(bundle, place)
-    rowwise, steps = backend.ROWWISE.get(variant.precision), list(plans.values())
-    kernels, _ = open_kernels(library or False, place.device)
-    engines = backend.assemble(
-        place, networks, geometry, steps, variant.graphs, variant.compiled, rowwise, kernels, variant.attention
-    )
-    about |= {"runs_on": engines.device, "open_seconds": round(time.perf_counter() - started, 2)}
-    for name, plan in plans.items():
-        if report.time_is_up:
-            return
-        entry = {**about, "plan": name, "steps": len(plan), "branches": plan.network_rows}
-        if full:
-            rates = report.record.get("rates", [])
-            entry["denoiser_floor_seconds"] = gpu_rates.floor_seconds(rates, plan.network_rows, variant.precision)
-        report.add("turns", entry | timed_turns(engines, geometry, plan, options))
-
-
-def timed_turns(engines: Engines, geometry: Geometry, plan: DenoisePlan, options: argparse.Namespace) -> dict[str, Any]:
-    """Medians of the stages' seconds over the turns asked for, peak memory, and the GPU as found just after."""
-    on_gpu = options.device == "cuda"
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats()
-    for _ in range(WARM_UP if on_gpu else 1):
-        turn(engines, geometry, plan)
-    with energy.of_card(*nvml.open_card()) if on_gpu else energy.of_processors() as meter:
-        seconds = [turn(engines, geometry, plan) for _ in range(options.turns)]
-    joules = None if meter.joules is None else round(meter.joules / options.turns, 3)
-    result: dict[str, Any] = {"n": options.turns, "energy_j_per_turn": joules, "energy_source": meter.source}
-    for stage in seconds[0]:
-        values = sorted(one[stage] for one in seconds)
-        result[f"{stage}_seconds_p50"] = round(median(values), 5)
-        result[f"{stage}_seconds_max"] = round(values[-1], 5)
-    if on_gpu:
-        result["memory_peak_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 2)
-        result["gpu"] = smi()
-    return result
-
-
-def turn(engines: Engines, geometry: Geometry, plan: DenoisePlan) -> dict[str, float]:
-    """Plays one turn on random inputs; the seconds of its stages, and until state and first frame."""
-    latent_shape = (1, 5, geometry.latent_channels, geometry.latent_height, geometry.latent_width)
-    given = prompt(geometry)
-    noises = RANDOM.standard_normal((len(plan) + 1, *latent_shape), dtype=np.float32)
-    started = time.perf_counter()
-    prefill = read(engines.predictor, given)
-    cache, choice = prefill.cache, int(prefill.logits.argmax())
-    for _ in range(3):
-        logits, cache = engines.predictor.extend(np.array([choice, 3, 4], np.int64), cache)
-        choice = int(logits.argmax())
-    state = time.perf_counter()
-    denoising = engines.denoiser.begin(noises[0], prefill.shot, 10.0)
-    for step, coefficients, noise in zip(plan, plan.coefficients(), noises[1:], strict=True):
-        denoising.step(coefficients, float(step.timestep), step.rows, noise)
-    latent = denoising.latent()
-    denoised = time.perf_counter()
-    _, caches = engines.vae.first(np.ascontiguousarray(latent[:, :3]), (0, 1, 2), False)
-    first = time.perf_counter()
-    engines.vae.next(np.ascontiguousarray(latent[:, 3:]), caches, (0, 1, 2), False)
-    done = time.perf_counter()
-    return {
-        "predictor": state - started,
-        "denoiser": denoised - state,
-        "first_frame_of_vae": first - denoised,
-        "vae": done - denoised,
-        "turn": done - started,
-    }
-
-
-def prompt(geometry: Geometry) -> Prompt:
-    """A prompt as long as one with a full history, of random words; needs no tokenizer."""
-    shot = geometry.shot_tokens
-    block = CAPTION_TOKENS + shot + 14
-    length = HISTORY_TURNS * block + CAPTION_TOKENS + shot + 3
-    index = np.full((2, length), -1, np.int64)
-    for past in range(HISTORY_TURNS):
-        index[:, past * block + CAPTION_TOKENS :][:, :shot] = np.arange(past * shot, (past + 1) * shot)
-    first = length - 3 - shot
-    return readouts(
-        RANDOM.integers(5, 300, length),
-        index,
-        RANDOM.standard_normal((HISTORY_TURNS * shot, geometry.shot_width), dtype=np.float32),
-        queries=range(first, first + shot),
-        readout_start=first,
-        history_tokens=HISTORY_TURNS * block,
-        history_turns=HISTORY_TURNS,
-    )
-
-
-def full_networks(place: Place) -> backend.Networks:
-    """Networks of full size, weights drawn on the device in its own type: nothing passes through the host."""
-    with torch.device("meta"):
-        made: Sequence[torch.nn.Module] = Predictor(FULL_PREDICTOR), Denoiser(FULL_DENOISER), VaeDecoder(VaeSize())
-    for network in made:
-        backend.settled(network, place.dtype).to_empty(device=place.device)
-        for tensor in (*network.parameters(), *network.buffers()):
-            tensor.normal_(0.0, 0.02) if tensor.ndim > 1 else tensor.fill_(1.0)
-    predictor, denoiser, decoder = made
-    assert isinstance(predictor, Predictor) and isinstance(denoiser, Denoiser) and isinstance(decoder, VaeDecoder)
-    constant = torch.randn(denoiser.size.shot_tokens, denoiser.size.hidden, device=place.device)
-    return backend.Networks(predictor, denoiser, decoder, constant)
-
-
-def heading(device: str) -> dict[str, Any]:
-    """When, of which commit, where."""
-    commit = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    on_gpu = device == "cuda"
-    return {
-        "format": 1,
+def opened(options: argparse.Namespace) -> Record:
+    """The record, new or continued, once the machine has said what it is. Raises AnimeGamerError."""
+    found: list[Entry] = []
+    job = Job("machine", options.device)
+    how, said = run(job, vars_of(options, job, None), LIMITS_S["machine"] * options.patience, found.append)
+    if not found:
+        raise AnimeGamerError(f"the machine cannot be asked: {how}", found=said)
+    heading = {
+        "format": RECORD_FORMAT,
         "kind": "gpu",
+        "device": options.device,
+        "bundle": options.bundle,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "commit": commit.stdout.strip() or "unknown",
-        "machine": torch.cuda.get_device_name() if on_gpu else platform.processor() or platform.machine(),
-        "software": {"python": platform.python_version(), "torch": torch.__version__, "cuda": torch.version.cuda},
-        "gpu": smi() if on_gpu else None,
-        "note": "full size has random weights: time and memory only",
+        "commit": options.commit or commit(),
+        "note": "full and tiny have random weights: time and memory only",
+        **found[0],
     }
+    return gpu_record.open_record(options.results, heading, options.before)
 
 
-def smi() -> dict[str, str]:
-    """Clocks, power and driver as found now."""
-    names = ("clocks.sm", "clocks.mem", "power.draw", "power.limit", "temperature.gpu", "driver_version")
-    command = ["nvidia-smi", f"--query-gpu={','.join(names)}", "--format=csv,noheader"]
+def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadline: float) -> None:
+    """Does the jobs one after the other until the time is up; what goes wrong in one is only its own."""
+    for number, job in enumerate(jobs):
+        left = deadline - time.monotonic()
+        if left <= 0:
+            print(f"the time is up: {len(jobs) - number} jobs are left (--continue)")
+            return
+        library = library_of(record)
+        if job.kernels and library is None:
+            record.end(job, "left out", 0.0, "no library of the kernels: see build")
+            continue
+        allowed = LIMITS_S[job.stage] * options.patience
+        started, limit = time.monotonic(), min(allowed, left)
+        record.start(job)
+        how, said = run(job, vars_of(options, job, library), limit, partial(record.add, job))
+        if how == "timed out" and limit < allowed:
+            how = "cut"  # by our own time, which says nothing of the job
+        record.end(job, how, time.monotonic() - started, said)
+        publish(record, options.results)
+        print(f"{job.stage:<8} {job.name:<28} {how:<10} {time.monotonic() - started:6.1f} s", flush=True)
+
+
+def library_of(record: Record) -> str | None:
+    """The kernels' library that was built or found, where it still is."""
+    named = (entry["library"] for entry in record.data.get("build", []) if entry["library"])
+    return next((library for library in named if Path(library).is_file()), None)
+
+
+def run(job: Job, asked: Mapping[str, Any], limit_s: float, take: Callable[[Entry], None]) -> tuple[str, str]:
+    """Does a job in a process, its entries taken as they come. How it ended, and its last words."""
+    with tempfile.TemporaryDirectory() as folder:
+        entries, log = Path(folder) / "entries", Path(folder) / "log"
+        entries.touch()
+        with entries.open(encoding="utf-8") as answers, started(command(asked, entries), log) as process:
+            ends, half = time.monotonic() + limit_s, ""
+            while True:
+                over = process.poll() is not None or time.monotonic() > ends
+                *whole, half = (half + answers.read()).split("\n")
+                for line in whole:
+                    take(json.loads(line))
+                if over:
+                    break
+                time.sleep(POLL_S)
+            code = process.poll()
+        said = log.read_text(encoding="utf-8", errors="replace").strip()[-SAID_CHARACTERS:]
+    how = {None: "timed out", 0: "well"}.get(code, "failed")
+    return how, said or f"no words; exit status {code}"
+
+
+def command(asked: Mapping[str, Any], entries: Path) -> list[str]:
+    """What does one job."""
+    return [sys.executable, "-m", "benchmarks.gpu_stage", json.dumps(asked), str(entries)]
+
+
+@contextmanager
+def started(words: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is gone, with all that it started, when the block is left."""
+    paths = os.pathsep.join([*PATHS, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    group: dict[str, Any] = {"preexec_fn": os.setpgrp} if os.name == "posix" else {}
+    with log.open("wb") as said:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": paths, "PYTHONUNBUFFERED": "1"},
+            **group,
+        )
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=20).stdout
-    except OSError as error:
-        return {"error": str(error)}
-    return dict(zip(names, (value.strip() for value in found.split(",")), strict=False))
+        yield process
+    finally:
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):  # one stuck in the driver cannot be waited for
+            os.killpg(process.pid, signal.SIGKILL) if os.name == "posix" else process.kill()
+            process.wait(END_S)
 
 
-def parse() -> argparse.Namespace:
+def vars_of(options: argparse.Namespace, job: Job, library: str | None) -> dict[str, Any]:
+    """All that a job is told."""
+    about = {"stage": job.stage, "name": job.name, "device": options.device, "bundle": options.bundle}
+    return {"turns": options.turns, "plans": job.plans, "library": library, **about, **job.asks}
+
+
+def publish(record: Record, results: Path) -> None:
+    """Turns as records of their own, and the goals."""
+    gpu_record.write_turns(results, record.data)
+    record.note(goals=gpu_goals.goals(gpu_record.turn_records(record.data)))
+
+
+def chosen_by(names: Sequence[str]) -> Callable[[Variant], bool]:
+    """Whether a variant is among those named; all are if none is."""
+    return lambda variant: not names or variant.name in names
+
+
+def summary(record: Record, options: argparse.Namespace) -> int:
+    """Prints turns, goals and what failed, the path last; 1 if something failed."""
+    turns = gpu_record.turn_records(record.data)
+    for turn in turns:
+        by = turn["peer"] or turn["variant"]
+        stages = ", ".join(f"{name} {seconds['p50']:.3f}" for name, seconds in turn["stages"].items())
+        floor, memory = turn["denoiser_floor_seconds"], turn["memory_peak_mib"]
+        more = (f"; floor {floor:.3f}" if floor else "") + (f"; {memory:.0f} MiB" if memory else "")
+        print(f"{turn['size']} {turn['plan']:<8} {by:<22} {turn['seconds_per_turn_p50']:7.3f} s: {stages}{more}")
+    for goal in record.data.get("goals", []):
+        if goal["found"] is not None:
+            bound = f"at least {goal['least']}" if "least" in goal else f"at most {goal['most']}"
+            print(f"{'reached' if goal['reached'] else 'missed':<8} {goal['goal']}: {goal['found']} ({bound})")
+    checks = record.data.get("checks", [])
+    wrong = [entry for entry in checks if not entry["passed"]]
+    for entry in wrong:
+        print(f"check failed: {entry['job']}: {entry['check']}: {entry.get('broken', entry['error'])}")
+    ended = record.data["jobs"]
+    failed = [entry for entry in ended if entry["ended"] in gpu_record.FAILED]
+    for entry in failed:
+        print(f"{entry['ended']}: {entry['stage']} {entry['job']}: {entry['said'].splitlines()[-1]}")
+    if turns and options.device == "cuda":
+        write_chart(options.results / "turn.svg", read_records(options.results))
+    print(f"{len(checks) - len(wrong)} of {len(checks)} checks passed, {len(failed)} of {len(ended)} jobs failed")
+    print(f"record: {record.path}")
+    return 1 if wrong or failed else 0
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Options of the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = [variant.name for variant in (*gpu_jobs.VARIANTS, *gpu_jobs.CPU_VARIANTS)]
+
+    def some(of: Sequence[str]) -> Callable[[str], list[str]]:
+        def words(text: str) -> list[str]:
+            if unknown := [word for word in text.split(",") if word not in of]:
+                raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(of)}")
+            return text.split(",")
+
+        return words
+
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--size", choices=("pocket", "full"), action="append", help="may be given twice")
-    parser.add_argument("--plans", type=lambda text: text.split(","), default=["exact", "balanced", "fast"])
+    parser.add_argument("--stages", type=some(STAGES), default=list(STAGES), help=f"of {','.join(STAGES)}")
+    parser.add_argument("--variants", type=some(names), default=[], help=f"of {','.join(dict.fromkeys(names))}")
+    parser.add_argument("--size", type=some(("full", "pocket", "tiny")), help="full,pocket; tiny on a CPU")
+    parser.add_argument("--plans", type=some(("exact", "balanced", "fast")), default=["exact", "balanced", "fast"])
     parser.add_argument("--turns", type=int, default=3, help="measured turns of each plan (default: 3)")
-    parser.add_argument("--peers", action="store_true", help="time diffusers and transformers on the same work, too")
-    parser.add_argument("--minutes", type=float, default=8.0, help="begin nothing after these (default: 8)")
+    parser.add_argument("--seconds", type=float, default=7200.0, help="end everything after these (default: 7200)")
+    parser.add_argument("--patience", type=float, default=1.0, help="times the usual limits of a job (default: 1)")
+    parser.add_argument("--continue", type=Path, dest="before", metavar="RECORD", help="measure what it lacks into it")
     parser.add_argument("--bundle", default="pocket", help="what is checked, and whose plans are run")
-    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
-    options = parser.parse_args()
-    options.size = options.size or (["pocket"] if options.device == "cpu" else ["full", "pocket"])
-    if options.device == "cpu" and "full" in options.size:
+    parser.add_argument("--commit", help="where git cannot say it (or ANIMEGAMER_COMMIT)")
+    parser.add_argument("--results", type=Path, help="default: benchmarks/results; on a CPU, build/benchmarks")
+    parser.add_argument("--unpack", type=Path, metavar="RECORD", help="only write its turns as records of their own")
+    options = parser.parse_args(arguments)
+    on_gpu = options.device == "cuda"
+    options.size = options.size or (["full", "pocket"] if on_gpu else ["tiny", "pocket"])
+    options.results = options.results or ROOT / ("benchmarks/results" if on_gpu else "build/benchmarks")
+    if not on_gpu and "full" in options.size:
         parser.error("full size on a CPU takes hours a turn")
     return options
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what runs is ended too
     sys.exit(main())

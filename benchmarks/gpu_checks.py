@@ -5,7 +5,8 @@ Used by gpu.py. Every check is a record of its error and of what is allowed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,19 +15,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from benchmarks import gpu_kernels
 
-from animegamer_export.parity import decoding, diffusion
-from animegamer_export.parity.fixtures import open_folder
 from animegamer_rt.backends import torch as backend
 from animegamer_rt.backends.contract import Engines
-from animegamer_rt.backends.torch.attention import Wanted
 from animegamer_rt.backends.torch.decoder import decode
 from animegamer_rt.backends.torch.fused import FusedTransformer
 from animegamer_rt.backends.torch.kernels import Kernels
 from animegamer_rt.backends.torch.rowwise import use_rowwise
 from animegamer_rt.backends.torch.transformer import Transformer
-from animegamer_rt.bundle import Bundle
-from animegamer_rt.errors import AnimeGamerError
+from animegamer_rt.bundle import Bundle, open_bundle
 from animegamer_rt.predictor import read
 from animegamer_rt.prompt import PastTurn, Prompter
 from animegamer_rt.schedule import DenoisePlan
@@ -44,56 +42,47 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to run the parts: `kernels` is their library, None for plain operators; attention is theirs."""
+    """One way to run the parts: `kernels` is their library, None for plain operators."""
 
     device: str
     precision: str = "bf16"
     kernels: Path | None = None
-    attention: Wanted = "torch"
 
     def open(self, bundle: Bundle, graphs: backend.Graphs = "step") -> Engines:
         """A bundle's parts."""
-        kernels = self.kernels or False
-        return backend.open_engines(
-            bundle, self.device, self.precision, graphs, kernels=kernels, attention=self.attention
-        )
+        return backend.open_engines(bundle, self.device, self.precision, graphs, kernels=self.kernels or False)
 
 
-def checks(bundle: Bundle, device: str, library: Path | None) -> Iterator[Entry]:
-    """All checks, one after the other; what breaks one is its entry, and the others go on.
+def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
+    """All checks of one precision, with the kernels or without, or of one family of kernels by itself.
 
-    library: of the kernels; with one, everything is checked with them too.
+    What breaks one is its entry, and the others go on.
     """
-    precisions = ("fp32", "bf16", "fp16", "fp8", "int8") if device == "cuda" else ("fp32",)
-    expected, source = answers_elsewhere(bundle)
-    groups: list[tuple[str, Way, Callable[[Way], Iterator[Entry]]]] = []
-    libraries = (None,) if library is None else (None, library)
-    for way in (Way(device, precision, kernels) for precision in precisions for kernels in libraries):
-        if way.kernels is None:  # its groups of two channels are no kernel's
-            groups.append(("recorded clip", way, recorded_clip))
-        groups += [
-            ("recorded step", way, recorded_step),
-            (f"parts against {source}", way, partial(against, expected, source, bundle)),
-        ]
-    if library is not None and device == "cuda":
-        for precision in ("bf16", "fp16", "fp8"):
-            way = Way(device, precision, library, "int8")
-            groups.append((f"parts with INT8 scores against {source}", way, partial(against, expected, source, bundle)))
-        groups.append(("graphs", Way(device, "bf16", library, "int8"), partial(same_under_graphs, bundle)))
-        groups.append(("fastest attention", Way(device, "bf16", library, "fastest"), partial(opens, bundle)))
-    if device == "cuda":
-        for kernels in libraries:
-            groups.append(("graphs", Way(device, "bf16", kernels), partial(same_under_graphs, bundle)))
-            groups.append(("no waiting", Way(device, "bf16", kernels), partial(no_waiting, bundle)))
-    for what, way, group in groups:
+    device, library = asked["device"], Path(asked["library"]) if asked["kernels"] else None
+    if "family" in asked:
+        assert library is not None
+        yield from gpu_kernels.checks(library, asked["family"], device)
+        return
+    bundle, way = open_bundle(asked["bundle"]), Way(device, asked["precision"], library)
+    groups: dict[str, Callable[[Way], Iterator[Entry]]] = {"recorded step": recorded_step}
+    if library is None:  # the clip's groups of two channels are no kernel's
+        groups["recorded clip"] = recorded_clip
+    if device == "cuda" and way.precision == "bf16":
+        groups["graphs"], groups["no waiting"] = partial(same_under_graphs, bundle), partial(no_waiting, bundle)
+    groups["parts"] = partial(against, bundle)
+    for what, group in groups.items():
         try:
             yield from group(way)
-        except (RuntimeError, AnimeGamerError) as error:
-            yield {**entry(what, way, float("inf")), "broken": f"{type(error).__name__}: {error}"[:500]}
+        except Exception as error:  # noqa: BLE001 whatever it is, it is that check's, and the others are still wanted
+            yield {**entry(what, way, math.inf), "broken": f"{type(error).__name__}: {error}"[:500]}
 
 
 def recorded_step(way: Way) -> Iterator[Entry]:
     """A guided pair of the reference, as recorded in tests/golden."""
+    # Export's libraries are imported here, so that where they are missing the other checks go on.
+    from animegamer_export.parity import diffusion
+    from animegamer_export.parity.fixtures import open_folder
+
     place, folder = backend.open_place(way.device, way.precision, False), open_folder(GOLDEN)
     step = folder.sets["dit_step_a"]
     denoiser, encoder = diffusion.networks(folder, step)
@@ -112,6 +101,9 @@ def recorded_step(way: Way) -> Iterator[Entry]:
 
 def recorded_clip(way: Way) -> Iterator[Entry]:
     """A clip of the reference's decoder, chunk by chunk, as recorded in tests/golden."""
+    from animegamer_export.parity import decoding
+    from animegamer_export.parity.fixtures import open_folder
+
     place, folder = backend.open_place(way.device, way.precision, False), open_folder(GOLDEN)
     clip = folder.sets["vae_decode_a"]
     with place.use():
@@ -132,8 +124,9 @@ def keep(kept: list[torch.Tensor], cache: torch.Tensor) -> None:
     kept.append(cache.clone())
 
 
-def against(expected: dict[str, Array], source: str, bundle: Bundle, way: Way) -> Iterator[Entry]:
+def against(bundle: Bundle, way: Way) -> Iterator[Entry]:
     """Every output of every part of the bundle."""
+    expected, source = answers_elsewhere(bundle)
     engines = way.open(bundle)
     list(answers(bundle, engines))  # the second round is the one with graphs
     for name, values in answers(bundle, engines):
@@ -195,11 +188,6 @@ def same_under_graphs(bundle: Bundle, way: Way) -> Iterator[Entry]:
         yield entry(f"graphs of a {mode} against running eagerly", way, worst, EXACT)
 
 
-def opens(bundle: Bundle, way: Way) -> Iterator[Entry]:
-    """The engines open; their words say which attention was taken and what was measured for it."""
-    yield {**entry("fastest attention", way, EXACT, EXACT), "runs_on": way.open(bundle).device}
-
-
 def no_waiting(bundle: Bundle, way: Way) -> Iterator[Entry]:
     """Steps of a turn under torch's own alarm for host synchronisation."""
     engines, geometry = way.open(bundle), bundle.manifest.geometry
@@ -223,13 +211,13 @@ def no_waiting(bundle: Bundle, way: Way) -> Iterator[Entry]:
 def relative(found: Array, expected: Array) -> float:
     """Norm of the difference over the norm of what is expected; infinite for other shapes."""
     if found.shape != expected.shape:
-        return float("inf")
+        return math.inf
     exact = expected.astype(np.float64)
     return float(np.linalg.norm(found - exact) / max(float(np.linalg.norm(exact)), 1e-12))
 
 
 def entry(what: str, way: Way, error: float, allowed: float | None = None) -> Entry:
-    """One check, by default within what its precision is allowed; an error that is no number fails."""
+    """One check, by default within what its precision is allowed; an error that is no number is null, and fails."""
     allowed = ALLOWED[way.precision] if allowed is None else allowed
-    about = {"check": what, "precision": way.precision, "kernels": way.kernels is not None, "attention": way.attention}
-    return {**about, "error": error, "allowed": allowed, "passed": error <= allowed}
+    about = {"check": what, "precision": way.precision, "kernels": way.kernels is not None}
+    return {**about, "error": error if math.isfinite(error) else None, "allowed": allowed, "passed": error <= allowed}

@@ -1,33 +1,28 @@
-"""Our own kernels beside the passes they replace: built here, checked case by case, timed on a GPU.
+"""Our own kernels beside the passes they replace: checked case by case, timed on a GPU.
 
 Used by gpu.py. A kernel must give what its plain reference gives on the CPU, and what the plain operators give where it
 runs; one that beats them neither as they are nor compiled is a candidate for deletion, and its entry says so. On the
-CPU, where no time means anything, the references alone are checked. **Nothing here has been run on a GPU yet.**
+CPU the references stand in their place, and no time means anything. **Nothing here has been run on a GPU yet.**
 """
 
 from __future__ import annotations
 
-import shutil
+import json
+import math
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks import gpu_rates
+from benchmarks import gpu_build, gpu_rates
 from torch import Tensor
 from torch.nn import functional
 
-from animegamer_kernels.attention import HEAD_WIDTH
-from animegamer_kernels.library import FILE_NAME, find_library
-from animegamer_rt.backends.torch import attention
 from animegamer_rt.backends.torch.decoder import norm_silu, pointwise
 from animegamer_rt.backends.torch.kernels import Kernels, Modulation, Normed, RowNorm
-from animegamer_rt.backends.torch.place import CudaPlace
 from animegamer_rt.backends.torch.rowwise import FP8, INT8, by_row
 from animegamer_rt.backends.torch.transformer import gate, modulate, unpatchified
 from animegamer_rt.backends.torch.vae import painted
@@ -36,22 +31,12 @@ from animegamer_rt.models.denoiser import DenoiserSize
 from animegamer_rt.models.step import advance
 from animegamer_rt.models.vae import LatentNorm, VaeSize
 
-ROOT = Path(__file__).resolve().parent.parent
-BUILD_SECONDS = 900
-ALLOWED: Mapping[str, float] = {
-    "fp32": 1e-5,
-    "bf16": 1e-2,
-    "fp8": 3e-2,
-    "int8": 1e-2,
-    "bytes": 5e-3,
-    "int8 scores": attention.ALLOWED,
-}
+ALLOWED: Mapping[str, float] = {"fp32": 1e-5, "bf16": 1e-2, "fp8": 3e-2, "int8": 2.5e-2, "bytes": 5e-3}
 """Relative errors: roundings of what is compared, and now and then a code on the other side of one."""
-
-
 ORDER = (2, 1, 0, 3)
-
 EPSILON = 1e-6
+ROTATED_BYTES = 512 * 2**20
+"""Inputs are copied until they are this much together, several times what a GPU's cache holds."""
 
 Entry = dict[str, Any]
 Results = tuple[Tensor, ...]
@@ -85,31 +70,25 @@ class Case:
     plain: Run
 
 
-def build(device: str) -> tuple[Path | None, Entry]:
-    """The library for this machine's GPU, built if nvcc is here; on the CPU, or without nvcc, the one that is found."""
-    started, folder = time.perf_counter(), ROOT / "build" / "kernels"
-    if device == "cpu" or shutil.which("cmake") is None or shutil.which("nvcc") is None:
-        path = find_library()
-        return path, {"built": False, "library": path and path.name}
-    entry: Entry = {"built": True, "library": FILE_NAME}
-    try:
-        for command in (
-            ["cmake", "-S", str(ROOT), "-B", str(folder), "-DCMAKE_CUDA_ARCHITECTURES=native"],
-            ["cmake", "--build", str(folder), "--parallel"],
-        ):
-            subprocess.run(command, check=True, capture_output=True, text=True, timeout=BUILD_SECONDS)
-    except subprocess.SubprocessError as error:
-        said = str(getattr(error, "stderr", None) or error)
-        return None, {**entry, "error": said[-500:]}
-    return folder / FILE_NAME, {**entry, "seconds": round(time.perf_counter() - started, 1)}
+def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
+    """The times of one family of kernels, or what the library's own program says of all."""
+    library = Path(asked["library"])
+    if asked["name"] == "program":
+        said = subprocess.run(
+            [library.parent / gpu_build.PROGRAM], check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+        yield {"what": "every kernel by itself", **json.loads(said.splitlines()[-1])}
+    else:
+        with torch.no_grad():
+            yield from timings(library, asked["family"], asked["device"])
 
 
-def checks(path: Path, device: str) -> Iterator[Entry]:
+def checks(path: Path, family: str, device: str) -> Iterator[Entry]:
     """Every case against the plain passes on the device, and on a GPU against the references on the CPU."""
     kernels = Kernels(str(path))
     for sizes in (SMALL, FULL) if device == "cuda" else (SMALL,):
         where = "full size" if sizes is FULL else "small"
-        for case in chain(cases(kernels, sizes, device), attention_cases(kernels, sizes, device)):
+        for case in FAMILIES[family](kernels, sizes, device):
             try:
                 # Before the kernel, which may write into it.
                 on_cpu = [tensor.to("cpu", copy=True) for tensor in case.given]
@@ -122,64 +101,50 @@ def checks(path: Path, device: str) -> Iterator[Entry]:
                     yield check(f"{case.name}, {where}, against its reference", case, found, expected)
             except (RuntimeError, AnimeGamerError) as error:
                 broken = f"{type(error).__name__}: {error}"[:500]
-                yield {"check": case.name, "error": float("inf"), "passed": False, "broken": broken}
+                yield {"check": case.name, "error": None, "passed": False, "broken": broken}
 
 
-def timings(path: Path) -> Iterator[Entry]:
-    """Milliseconds of every case at full size by the kernel, by plain passes and by those compiled. CUDA only.
-
-    Attention last, beside every other that PyTorch has.
-    """
-    for case in cases(Kernels(str(path)), FULL, "cuda"):
+def timings(path: Path, family: str, device: str) -> Iterator[Entry]:
+    """Milliseconds of every case at full size by the kernel, by plain passes and by those compiled."""
+    on_gpu = device == "cuda"
+    for case in FAMILIES[family](Kernels(str(path)), FULL if on_gpu else SMALL, device):
         entry: Entry = {"what": case.name}
-        ways = {"kernel": case.kernel, "plain": case.plain, "compiled": torch.compile(case.plain, dynamic=False)}
+        ways = {"kernel": case.kernel, "plain": case.plain}
+        if on_gpu:
+            ways["compiled"] = torch.compile(case.plain, dynamic=False)
+        copies = max(2, math.ceil(ROTATED_BYTES / sum(part.nbytes for part in case.given))) if on_gpu else 2
+        inputs = [case.given, *([part.clone() for part in case.given] for _ in range(copies - 1))]
         for way, run in ways.items():
-            timed = gpu_rates.timed(way, 0.0, partial(_first, run, case.given))
-            entry[f"{way}_ms_p50"], error = timed.get("ms_p50"), timed.get("error")
-            if error:
-                entry[f"{way}_error"] = error
-        others = [entry[f"{way}_ms_p50"] for way in ("plain", "compiled") if entry[f"{way}_ms_p50"] is not None]
-        taken = entry["kernel_ms_p50"]
-        entry["delete_candidate"] = taken is None or bool(others and taken >= min(others))
+            try:
+                taken = gpu_rates.milliseconds([partial(run, *given) for given in inputs], device)
+                entry[f"{way}_ms_p50"] = round(taken, 5)
+            except (RuntimeError, AnimeGamerError) as error:
+                entry[f"{way}_error"] = f"{type(error).__name__}: {error}"[:300]
+        others = [entry[name] for name in ("plain_ms_p50", "compiled_ms_p50") if name in entry]
+        ours = entry.get("kernel_ms_p50")
+        entry["delete_candidate"] = on_gpu and (ours is None or bool(others and ours >= min(others)))
         yield entry
-    yield attention_timing(attention.measured(CudaPlace(torch.bfloat16), Kernels(str(path)), FULL.denoiser))
 
 
-def attention_timing(found: Sequence[attention.Measured]) -> Entry:
-    """INT8 scores beside the measured list of attentions, each with its norms; it has to beat all that are right."""
-    entry: Entry = {"what": "attention_int8"}
-    for one in found:
-        about = {"ms_p50": one.milliseconds, "error": one.error} if one.right else {"refused": one.refused or str(one)}
-        entry[one.way] = about
-    times = {one.way: one.milliseconds for one in found if one.right}
-    ours = times.pop("int8", None)
-    entry["delete_candidate"] = ours is None or bool(times and ours >= min(times.values()))
-    return entry
-
-
-def _first(run: Run, given: Results) -> Tensor:
-    return run(*given)[0]
-
-
-def cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:
-    """All operators that the backend calls, on random tensors: in bfloat16 on a GPU, in float32 on the CPU."""
-    dtype, label = (torch.bfloat16, "bf16") if device == "cuda" else (torch.float32, "fp32")
+def drawn(device: str) -> tuple[Normal, str]:
+    """Random tensors, of bfloat16 on a GPU and of float32 on the CPU unless said, and that type's label."""
+    usual, label = (torch.bfloat16, "bf16") if device == "cuda" else (torch.float32, "fp32")
     random = torch.Generator(device).manual_seed(0)
 
-    def normal(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
+    def normal(*shape: int, dtype: torch.dtype = usual) -> Tensor:
         return torch.randn(shape, generator=random, device=device, dtype=dtype)
 
-    yield from row_cases(kernels, sizes, normal, {label: dtype, "fp8": FP8, "int8": INT8})
-    yield from step_cases(kernels, sizes, normal, label)
-    yield from vae_cases(kernels, sizes, normal, label)
+    return normal, label
 
 
-def row_cases(kernels: Kernels, sizes: Sizes, normal: Normal, types: Mapping[str, torch.dtype]) -> Iterator[Case]:
+def row_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:
     """LayerNorm + modulate, alone and after gate + residual, in every type that a product takes."""
+    normal, label_of_x = drawn(device)
     size, shot_tokens = sizes.denoiser, sizes.denoiser.shot_tokens
     frames, rows, columns = size.patch_grid
     shape = (sizes.batch, shot_tokens + frames * rows * columns, size.hidden)
     x, branch = normal(*shape), normal(*shape)
+    types = {label_of_x: x.dtype, "fp8": FP8, "int8": INT8}
     vectors, factors = normal(2, size.hidden, dtype=torch.float32), normal(6, size.hidden, dtype=torch.float32)
 
     for label, out in types.items():
@@ -208,33 +173,9 @@ def row_cases(kernels: Kernels, sizes: Sizes, normal: Normal, types: Mapping[str
         yield Case(f"gate_residual to {label}", label, (x, branch, vectors, factors), gated, plain_gated)
 
 
-def attention_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:
-    """Norms and attention with INT8 scores, in bfloat16 everywhere, against PyTorch's of what was never rounded."""
-    size = sizes.denoiser
-    frames, rows, columns = size.patch_grid
-    random = torch.Generator(device).manual_seed(0)
-    shape = (sizes.batch, size.shot_tokens + frames * rows * columns, 3, size.heads, HEAD_WIDTH)
-    qkv = torch.randn(shape, generator=random, device=device, dtype=torch.bfloat16)
-    vectors = torch.randn((4, HEAD_WIDTH), generator=random, device=device)
-    vectors[::2] = 1 + 0.3 * vectors[::2]
-
-    def ours(qkv: Tensor, vectors: Tensor) -> Results:
-        norms = RowNorm(vectors[0], vectors[1], EPSILON), RowNorm(vectors[2], vectors[3], EPSILON)
-        return (kernels.attention_int8(qkv, *norms),)
-
-    def plain(qkv: Tensor, vectors: Tensor) -> Results:
-        affine = vectors.to(qkv.dtype)
-        query, key, value = qkv.unbind(2)
-        query = functional.layer_norm(query, (HEAD_WIDTH,), affine[0], affine[1], EPSILON)
-        key = functional.layer_norm(key, (HEAD_WIDTH,), affine[2], affine[3], EPSILON)
-        query, key, value = (part.transpose(1, 2) for part in (query, key, value))
-        return (functional.scaled_dot_product_attention(query, key, value).transpose(1, 2),)
-
-    yield Case("attention_int8", "int8 scores", (qkv, vectors), ours, plain)
-
-
-def step_cases(kernels: Kernels, sizes: Sizes, normal: Normal, label: str) -> Iterator[Case]:
+def step_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:
     """The norms of queries and keys; unpatchify, guidance and solver."""
+    normal, label = drawn(device)
     size = sizes.denoiser
     frames, rows, columns = size.patch_grid
     patches, width = frames * rows * columns, size.hidden // size.heads
@@ -271,8 +212,9 @@ def step_cases(kernels: Kernels, sizes: Sizes, normal: Normal, label: str) -> It
     yield Case("guided_step", label, given, step, plain_step)
 
 
-def vae_cases(kernels: Kernels, sizes: Sizes, normal: Normal, label: str) -> Iterator[Case]:
+def vae_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:
     """A spatial norm with its SiLU at the largest size of the decoder; frames to bytes."""
+    normal, label = drawn(device)
     decoder, size = sizes.decoder, sizes.denoiser
     scale, channels = decoder.upscale, decoder.widths[0]
     picture = (sizes.frames, scale * size.latent_height, scale * size.latent_width)
@@ -300,6 +242,14 @@ def vae_cases(kernels: Kernels, sizes: Sizes, normal: Normal, label: str) -> Ite
     )
 
 
+FAMILIES: Mapping[str, Callable[[Kernels, Sizes, str], Iterator[Case]]] = {
+    "rows": row_cases,
+    "step": step_cases,
+    "vae": vae_cases,
+}
+"""All operators that the backend calls, on random tensors; each family is checked and timed in a process of its own."""
+
+
 def whole(normed: Normed) -> Results:
     """Rows, or codes and scales as by_row has them."""
     return (normed.rows,) if normed.scales is None else (normed.rows.flatten(0, 1), normed.scales.view(-1, 1))
@@ -312,8 +262,9 @@ def check(what: str, case: Case, found: Results, expected: Results) -> Entry:
         for ours, theirs in zip(values(found), values(expected), strict=True)
     ]
     allowed = ALLOWED[case.label]
-    error = max(errors) if all(one == one for one in errors) else float("inf")
-    return {"check": what, "precision": case.label, "error": error, "allowed": allowed, "passed": error <= allowed}
+    error = max(errors) if all(map(math.isfinite, errors)) else None
+    passed = error is not None and error <= allowed
+    return {"check": what, "precision": case.label, "error": error, "allowed": allowed, "passed": passed}
 
 
 def values(results: Results) -> list[Tensor]:

@@ -1,8 +1,9 @@
 """The same work by the libraries that people use today: diffusers' CogVideoX networks, transformers' Mistral.
 
-Used by gpu.py, so that both are timed in one run on one card, on the same shapes, with random weights. A turn is 50
+Used by gpu.py, so that all are timed in one run on one card, on the same shapes, with random weights. A turn is 50
 guided pairs, one decode, and a prompt read twice (once for the shot's hidden states, once to write the state's tokens);
-the solver's own arithmetic is left out, in the peers' favour.
+the solver's own arithmetic is left out, in the peers' favour. Each part is timed in a process of its own, so that one
+that cannot be compiled, or whose library is missing, takes no other along.
 """
 
 from __future__ import annotations
@@ -10,17 +11,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from datetime import datetime, timezone
 from functools import partial
-from statistics import median
+from importlib.metadata import version
 from typing import Any
 
 import torch
+from benchmarks import gpu_machine
 from torch import Tensor, nn
+
+from animegamer_rt.machine import percentile
 
 PAIRS = 50
 STATE_TOKENS = 10  # four strengths, and two fixed tokens between each and the next
-WARM_UP, REPEATS = 2, 3
+FRAMES, FPS, SCALE = 17, 8, 8
+WARM_UP, REPEATS = 2, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,36 +55,47 @@ TINY = Shape(40, 300, 32, 64, 1, 2, 1, 1, 2, 32, 4, 6, (8, 8, 8, 8), 1, 4)
 """For a machine without a GPU: shows that the code runs, and times nothing worth knowing."""
 
 
-def peers(device: str, shape: Shape = FULL) -> Iterator[dict[str, Any]]:
-    """One entry for eager and one for compiled: seconds by stage and of a turn. An ImportError says what to install."""
+def entries(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One entry: seconds of one part of a turn, eager or compiled. An ImportError says which library is missing."""
+    device, part, mode = asked["device"], asked["part"], asked["mode"]
     on_gpu = device == "cuda"
-    about = {"device": device, "precision": "bf16" if on_gpu else "fp32", "shape": asdict(shape), **_versions()}
+    shape = FULL if on_gpu else TINY
+    library, make = _MAKERS[part]
     with torch.no_grad():
-        parts = {name: make(device, shape) for name, make in _MAKERS.items()}
-        yield {**about, "peer": "diffusers eager", **_timed(parts, on_gpu)}
+        work = make(device, shape)
+        if mode == "compiled":
+            network = work.args[0]
+            getattr(network, "decoder", network).compile()  # of the vae, what `decode` runs
+        seconds = _timed(work, on_gpu)
+    times = PAIRS if part == "denoiser" else 1
+    yield {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "part": part,
+        "mode": mode,
+        "library": f"{library} {version(library)}",
+        "p50": round(times * percentile(seconds, 50), 5),
+        "p95": round(times * percentile(seconds, 95), 5),
+        "n": REPEATS,
+        "pairs": PAIRS,
+        "device": "torch" if on_gpu else "torch-cpu",
+        "gpu": gpu_machine.facts() if on_gpu else None,
+        "precision": "bf16" if on_gpu else "fp32",
+        "size": "full" if on_gpu else "tiny",
+        "shape": [FRAMES, SCALE * shape.latent_height, SCALE * shape.latent_width],
+        "playback_seconds": FRAMES / FPS,
+        "memory_peak_mib": round(torch.cuda.max_memory_reserved() / 2**20, 1) if on_gpu else None,
+    }
+
+
+def _timed(work: Callable[[], None], on_gpu: bool) -> list[float]:
+    seconds = []
+    for _ in range(WARM_UP + REPEATS):
+        started = time.perf_counter()
+        work()
         if on_gpu:
-            for part in parts.values():
-                network = part.args[0]
-                getattr(network, "decoder", network).compile()  # of the vae, what `decode` runs
-            yield {**about, "peer": "diffusers compiled", **_timed(parts, on_gpu)}
-
-
-def _timed(parts: Mapping[str, Callable[[], None]], on_gpu: bool) -> dict[str, Any]:
-    stages = {}
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats()
-    for name, work in parts.items():
-        seconds = []
-        for _ in range(WARM_UP + REPEATS):
-            started = time.perf_counter()
-            work()
-            if on_gpu:
-                torch.cuda.synchronize()
-            seconds.append(time.perf_counter() - started)
-        stages[name] = round(median(seconds[WARM_UP:]), 5)
-    stages["denoiser"] = round(PAIRS * stages["denoiser"], 5)
-    memory = {"memory_peak_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2)} if on_gpu else {}
-    return {"stages": stages, "seconds_per_turn": round(sum(stages.values()), 5), "n": REPEATS, **memory}
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - started)
+    return seconds[WARM_UP:]
 
 
 def _transformer(device: str, shape: Shape) -> partial[None]:
@@ -151,11 +168,12 @@ def _read_and_write(network: Any, ids: Tensor) -> None:
     network.generate(ids, max_new_tokens=STATE_TOKENS, min_new_tokens=STATE_TOKENS, do_sample=False, pad_token_id=0)
 
 
-_MAKERS: Mapping[str, Callable[[str, Shape], partial[None]]] = {
-    "predictor": _predictor,
-    "denoiser": _transformer,
-    "vae": _vae,
+_MAKERS: Mapping[str, tuple[str, Callable[[str, Shape], partial[None]]]] = {
+    "predictor": ("transformers", _predictor),
+    "denoiser": ("diffusers", _transformer),
+    "vae": ("diffusers", _vae),
 }
+"""Part -> its library, and what makes the work."""
 
 
 @contextmanager
@@ -172,10 +190,3 @@ def _random_weights(device: str) -> Iterator[None]:
 
 def _dtype(device: str) -> torch.dtype:
     return torch.bfloat16 if device == "cuda" else torch.float32
-
-
-def _versions() -> dict[str, str]:
-    import diffusers
-    import transformers
-
-    return {"diffusers": diffusers.__version__, "transformers": transformers.__version__, "torch": torch.__version__}

@@ -1,12 +1,16 @@
-"""Rates of this GPU on the denoiser's own shapes: products in bfloat16, FP8, INT8, attention by every library of torch.
+"""Rates of this machine on the denoiser's own shapes: products in bfloat16, FP8, INT8; attention by torch's libraries.
 
-Used by gpu.py: they say how far a turn is from what the machine can do, and which attention to take. CUDA only.
+Used by gpu.py: they say how far a turn is from what the machine can do, and which attention to take. Each answer is
+checked on some rows; one that is wrong is no rate. Without a GPU the same code runs at tiny shapes.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import cycle, islice
 from statistics import median
 from typing import Any
 
@@ -15,87 +19,166 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-TOKENS, HIDDEN, HEADS, LAYERS = 2 * 6976, 1920, 30, 30
-"""A guided pair at full size. Source: MODEL.md section 4."""
-PRODUCTS = {
-    "qkv": (HIDDEN, 3 * HIDDEN),
-    "output": (HIDDEN, HIDDEN),
-    "mlp_in": (HIDDEN, 4 * HIDDEN),
-    "mlp_out": (4 * HIDDEN, HIDDEN),
-}
-REPEATS = 20
+Entry = dict[str, Any]
+Run = Callable[[], object]
+Made = tuple[Sequence[Run], Callable[[], Tensor], Tensor]
+"""Runs over different inputs, some rows of the first's answer, what they must be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A guided pair: tokens of one branch, width, heads, layers."""
+
+    tokens: int
+    hidden: int
+    heads: int
+    layers: int
+
+
+Maker = Callable[[Tensor, Tensor], tuple[Callable[[], Tensor], Tensor]]
+"""(x, weight) -> their product, and what its first rows must be."""
+FULL, TINY = Shape(6976, 1920, 30, 30), Shape(64, 128, 2, 2)
+"""Full size: MODEL.md section 4."""
+WIDTHS: Mapping[str, tuple[int, int]] = {"qkv": (1, 3), "output": (1, 1), "mlp_in": (1, 4), "mlp_out": (4, 1)}
+"""Of the products of a block, in widths of the denoiser."""
+LIBRARIES = (
+    SDPBackend.CUDNN_ATTENTION,
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+)
 FP8_MAX, INT8_MAX = 448.0, 127.0
+CHECKED_ROWS = 64
+ALLOWED = 3e-2
+"""Relative error of the rows that are checked: the roundings of bfloat16 are under 1e-2."""
+WARM_UP, REPEATS, GRAPH_MS, MOST_RUNS = 3, 7, 10.0, 200
+"""A graph holds so many runs that a replay takes about so many milliseconds; its median of so many replays counts."""
 
 
-def rates() -> Iterator[dict[str, Any]]:
-    """One entry a shape and library: milliseconds, TFLOP/s, or the error."""
-    for name, (inner, outer) in PRODUCTS.items():
-        x = torch.randn(TOKENS, inner, device="cuda", dtype=torch.bfloat16)
-        weight = torch.randn(outer, inner, device="cuda", dtype=torch.bfloat16)
-        work = 2.0 * TOKENS * inner * outer
-        yield timed(f"{name} bf16", work, partial(functional.linear, x, weight))
-        if torch.cuda.get_device_capability() >= (8, 9):
-            yield timed(f"{name} fp8 rowwise", work, fp8_product(x, weight))
-        yield timed(f"{name} int8 rowwise", work, int8_product(x, weight))
-    shape = (2, HEADS, TOKENS // 2, HIDDEN // HEADS)
-    query, key, value = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3))
-    work = 4.0 * 2 * HEADS * (TOKENS // 2) ** 2 * (HIDDEN // HEADS)
-    for library in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION):
-
-        def attend(library: SDPBackend = library) -> Tensor:
-            with sdpa_kernel(library):
-                return functional.scaled_dot_product_attention(query, key, value)
-
-        yield timed(f"attention {library.name.lower()}", work, attend)
-    yield timed("attention as torch chooses", work, lambda: functional.scaled_dot_product_attention(query, key, value))
+def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
+    """One entry a shape and library: milliseconds, TFLOP/s and the error of its answer, or why there is none."""
+    device = asked["device"]
+    shape = FULL if device == "cuda" else TINY
+    with torch.no_grad():
+        yield from {"products": products, "attention": attention}[asked["name"]](shape, device)
 
 
-def floor_seconds(measured: Sequence[Mapping[str, Any]], branches: int, precision: str) -> float | None:
-    """The denoiser's seconds at full size if it were products and attention alone, at the rates just measured."""
-    kind = f"{precision} rowwise" if precision in ("fp8", "int8") else "bf16"
-    found = {str(rate["what"]): float(rate["ms_p50"]) for rate in measured if "ms_p50" in rate}
-    attention = [value for what, value in found.items() if what.startswith("attention")]
-    products = [found[what] for name in PRODUCTS if (what := f"{name} {kind}") in found]
-    if not attention or len(products) < len(PRODUCTS):
-        return None
-    return round(branches / 2 * LAYERS * (sum(products) + min(attention)) / 1000, 4)
+def products(shape: Shape, device: str) -> Iterator[Entry]:
+    """The four large products of a block, by precision."""
+    makers: Mapping[str, Maker] = {"bf16": plain_product, "fp8": fp8_product, "int8": int8_product}
+    for name, (inner, outer) in WIDTHS.items():
+        rows, inner, outer = 2 * shape.tokens, inner * shape.hidden, outer * shape.hidden
+        weight = torch.randn(outer, inner, device=device, dtype=torch.bfloat16)
+        inputs = [torch.randn(rows, inner, device=device, dtype=torch.bfloat16) for _ in range(2)]
+        for precision, maker in makers.items():
+            about = {"what": f"{name} {precision}", "of": f"product {precision}", "a_pair": shape.layers}
+            yield about | rated(partial(_products, maker, inputs, weight), 2.0 * rows * inner * outer, device)
 
 
-def fp8_product(x: Tensor, weight: Tensor) -> Callable[[], Tensor]:
+def attention(shape: Shape, device: str) -> Iterator[Entry]:
+    """Attention on queries, keys and values as a product leaves them, [B, S, 3, H, d], by every library."""
+    width = shape.hidden // shape.heads
+    qkv = torch.randn(2, shape.tokens, 3, shape.heads, width, device=device, dtype=torch.bfloat16)
+    work = 4.0 * 2 * shape.heads * shape.tokens**2 * width
+    query, key, value = (part.transpose(1, 2) for part in qkv.unbind(2))
+    some = query[0, 0, :CHECKED_ROWS].double() @ key[0, 0].double().T / width**0.5
+    expected = some.softmax(-1) @ value[0, 0].double()
+
+    def attend(library: SDPBackend | None) -> Tensor:
+        if library is None:
+            return functional.scaled_dot_product_attention(query, key, value)
+        with sdpa_kernel(library):
+            return functional.scaled_dot_product_attention(query, key, value)
+
+    for library in (None, *(LIBRARIES if device == "cuda" else ())):
+        name = "as torch chooses" if library is None else library.name.lower()
+        about = {"what": f"attention {name}", "of": "attention", "a_pair": shape.layers}
+        run = partial(attend, library)
+        yield about | rated(partial(_attention, run, expected), work, device)
+
+
+def rated(make: Callable[[], Made], work: float, device: str) -> Entry:
+    """What `make` gives, timed and checked; what it raises is its entry."""
+    try:
+        runs, rows, expected = make()
+        error = float((rows().double() - expected).norm() / expected.norm())
+        taken = milliseconds(runs, device)
+    except (RuntimeError, AttributeError, ValueError) as failure:
+        return {"passed": False, "broken": f"{type(failure).__name__}: {failure}"[:300]}
+    rate = {"ms_p50": round(taken, 4), "tflops": round(work / taken / 1e9, 1)}
+    return {**rate, "error": error, "allowed": ALLOWED, "passed": error <= ALLOWED}
+
+
+def milliseconds(runs: Sequence[Run], device: str) -> float:
+    """Of one run, the median of repeats over all of them in turn, so that no cache holds their inputs.
+
+    On a GPU the runs of a repeat are one CUDA graph: launching them costs the host more than many take.
+    """
+    if device != "cuda":
+        seconds = [_seconds(run) for _ in range(REPEATS) for run in runs]
+        return 1000 * median(seconds)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for run in islice(cycle(runs), max(WARM_UP, len(runs))):
+            run()
+        alone = _between_events(runs[0])
+        count = len(runs) * max(1, round(min(MOST_RUNS, GRAPH_MS / max(alone, 1e-3)) / len(runs)))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for run in islice(cycle(runs), count):
+                run()
+        graph.replay()
+        return median(_between_events(graph.replay) for _ in range(REPEATS)) / count
+
+
+def _between_events(run: Run) -> float:
+    before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    before.record()
+    run()
+    after.record()
+    after.synchronize()
+    return float(before.elapsed_time(after))
+
+
+def _seconds(run: Run) -> float:
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+def _attention(run: Callable[[], Tensor], expected: Tensor) -> Made:
+    return [run], lambda: run()[0, 0, :CHECKED_ROWS], expected
+
+
+def _products(maker: Maker, inputs: Sequence[Tensor], weight: Tensor) -> Made:
+    made = [maker(x, weight) for x in inputs]
+    first, expected = made[0]
+    return [run for run, _ in made], lambda: first()[:CHECKED_ROWS], expected
+
+
+def plain_product(x: Tensor, weight: Tensor) -> tuple[Callable[[], Tensor], Tensor]:
+    """A product as it is, and its first rows in float64."""
+    return partial(functional.linear, x, weight), x[:CHECKED_ROWS].double() @ weight.double().T
+
+
+def fp8_product(x: Tensor, weight: Tensor) -> tuple[Callable[[], Tensor], Tensor]:
     """A product with one scale a row of each side; scaling and rounding are not counted."""
     scaled = []
     for matrix in (x, weight):
         scale = matrix.abs().amax(1, keepdim=True).float() / FP8_MAX
         scaled.append(((matrix / scale).to(torch.float8_e4m3fn), scale))
     (left, left_scale), (right, right_scale) = scaled
-    return lambda: torch._scaled_mm(
-        left, right.t(), scale_a=left_scale, scale_b=right_scale.t(), out_dtype=torch.bfloat16, use_fast_accum=True
-    )
+
+    def run() -> Tensor:
+        return torch._scaled_mm(
+            left, right.t(), scale_a=left_scale, scale_b=right_scale.t(), out_dtype=torch.bfloat16, use_fast_accum=True
+        )
+
+    rows = left[:CHECKED_ROWS].double() * left_scale[:CHECKED_ROWS].double()
+    return run, rows @ (right.double() * right_scale.double()).T
 
 
-def int8_product(x: Tensor, weight: Tensor) -> Callable[[], Tensor]:
+def int8_product(x: Tensor, weight: Tensor) -> tuple[Callable[[], Tensor], Tensor]:
     """A product in INT8 to its int32 sums; scaling and rounding are not counted."""
     left, right = ((matrix / matrix.abs().amax(1, keepdim=True) * INT8_MAX).to(torch.int8) for matrix in (x, weight))
-    return lambda: torch._int_mm(left, right.t())
-
-
-def timed(what: str, work: float, run: Callable[[], Tensor]) -> dict[str, Any]:
-    """Median of events around single runs, after a warm-up."""
-    try:
-        for _ in range(3):
-            run()
-        milliseconds = []
-        for _ in range(REPEATS):
-            before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            before.record()
-            run()
-            after.record()
-            after.synchronize()
-            milliseconds.append(before.elapsed_time(after))
-    except RuntimeError as error:
-        return {"what": what, "error": str(error)[:300]}
-    return {
-        "what": what,
-        "ms_p50": round(median(milliseconds), 4),
-        "tflops": round(work / median(milliseconds) / 1e9, 1),
-    }
+    return lambda: torch._int_mm(left, right.t()), left[:CHECKED_ROWS].double() @ right.double().T

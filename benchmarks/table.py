@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import gpu_goals  # type: ignore[import-not-found]
 import predict  # type: ignore[import-not-found]
 
 from animegamer_rt import chart_wire
-from animegamer_rt.chart import Record, newest, on_device, read_records
+from animegamer_rt.chart import OURS, Record, newest, on_device, ran_by, read_records
 from animegamer_rt.schedule import DenoisePlan
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,17 +28,22 @@ MANIFEST = ROOT / "engines" / "pocket" / "manifest.json"
 BEGIN, END = "<!-- {}: begin (written by benchmarks/table.py) -->", "<!-- {}: end -->"
 COLUMNS = (
     "bundle, plan",
+    "by",
     "branches",
     "s/turn p50",
     "p95",
     "predictor",
     "denoiser",
     "vae",
+    "denoiser / floor",
+    "diffusers eager / this",
     "peak memory",
     "first prompt",
     "fidelity against exact",
     "commit, date",
 )
+OF_SEVERAL = ("by", "diffusers eager / this")
+"""Shown where a machine ran peers or several variants."""
 
 SHARE, OF_GAME = "share of held-out first turns", "share of later turns where it is not said again"
 QUALITY: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
@@ -77,23 +83,37 @@ def table(records: Sequence[Record]) -> str:
         return "Nothing was measured yet.\n"
     lines = []
     for machine in dict.fromkeys(record["machine"] for record in sorted(shown, key=_date, reverse=True)):
-        rows = [row(record) for record in shown if record["machine"] == machine]
-        lines += [f"On {machine}:", "", _line(COLUMNS), _line(["---"] * len(COLUMNS)), *map(_line, rows), ""]
+        here = [record for record in shown if record["machine"] == machine]
+        alone = not any(ran_by(record) != OURS for record in here)
+        kept = [place for place, column in enumerate(COLUMNS) if not (alone and column in OF_SEVERAL)]
+        rows = [COLUMNS, ["---"] * len(COLUMNS), *(row(record, yardstick(record, here)) for record in here)]
+        lines += [f"On {machine}:", "", *(_line([cells[place] for place in kept]) for cells in rows), ""]
     return "\n".join(lines)
 
 
-def row(record: Record) -> list[str]:
-    """The cells of one record."""
+def yardstick(record: Record, here: Sequence[Record]) -> Record | None:
+    """The turn of the same size by the peer that goals are set against, of the same machine's records."""
+    same = (other for other in here if other["size"] == record["size"])
+    return next((other for other in same if other["peer"] == gpu_goals.YARDSTICK), None)
+
+
+def row(record: Record, peer: Record | None = None) -> list[str]:
+    """The cells of one record, beside a peer's."""
     stages = [f"{record['stages'][stage]['p50']:.2f}" for stage in ("predictor", "denoiser", "vae")]
-    memory = record["memory_peak_mib"]
+    memory, first, floor = (
+        record.get(name) for name in ("memory_peak_mib", "first_prompt_seconds", "denoiser_floor_seconds")
+    )
     return [
         f"{record['size']}, **{record['plan']}**{on_device(record)}",
+        ran_by(record),
         str(record["branches"]),
         f"**{record['seconds_per_turn_p50']:.2f}**",
         f"{record['seconds_per_turn_p95']:.2f}",
         *stages,
+        f"{record['stages']['denoiser']['p50'] / floor:.2f}" if floor else "not known",
+        f"{peer['seconds_per_turn_p50'] / record['seconds_per_turn_p50']:.1f}" if peer else "not measured",
         f"{memory:.0f} MiB" if memory is not None else "not measured",
-        f"{record['first_prompt_seconds']:.1f} s",
+        f"{first:.1f} s" if first is not None else "not measured",
         fidelity(record),
         f"`{record['commit']}`, {record['date'][:10]}",
     ]
@@ -132,6 +152,8 @@ def quality_table(quality: Mapping[str, Any]) -> str:
 def fidelity(record: Record) -> str:
     """How near a plan's pictures are to those of `exact`, in words."""
     found = record["fidelity"]
+    if record["peer"] or record.get("origin") == "random weights":
+        return "random weights"
     if not found:
         return "the measure" if record["plan"] == "exact" else "not measured"
     return f"SSIM {found['ssim']:.3f}, {found['psnr_db']:.1f} dB"

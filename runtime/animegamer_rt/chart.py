@@ -16,6 +16,7 @@ from .files import write_file
 
 Record = dict[str, Any]
 COLOURS = {"predictor": "#4e79a7", "denoiser": "#f28e2b", "vae": "#59a14f"}
+OURS = "animegamer-rt"
 WIDTH, LEFT, ROW, TOP = 860, 300, 34, 56
 
 
@@ -45,12 +46,20 @@ def read_json(path: Path) -> Any:
 
 
 def newest(records: Sequence[Record]) -> list[Record]:
-    """The newest record of each machine, device, bundle, plan and peer; slowest plan first."""
-    latest = {
-        (record["machine"], record.get("device", "cpu"), record["size"], record["plan"], record["peer"]): record
-        for record in records
-    }
-    return sorted(latest.values(), key=lambda record: (record["size"], -record["seconds_per_turn_p50"]))
+    """The newest record of each machine, device, bundle, plan and peer; slowest plan first.
+
+    Where several variants of one precision were timed (`benchmarks/gpu.py`), the fastest of their newest.
+    """
+    latest = {(*_whose(record), record.get("variant")): record for record in records}
+    fastest: dict[tuple[Any, ...], Record] = {}
+    for record in sorted(latest.values(), key=lambda record: -float(record["seconds_per_turn_p50"])):
+        precision = record["precision"]["denoiser"] if record.get("variant") else None
+        fastest[(*_whose(record), precision)] = record
+    return sorted(fastest.values(), key=lambda record: (record["size"], -record["seconds_per_turn_p50"]))
+
+
+def _whose(record: Record) -> tuple[Any, ...]:
+    return record["machine"], record.get("device", "cpu"), record["size"], record["plan"], record["peer"]
 
 
 def write_chart(path: Path, records: Sequence[Record]) -> Path:
@@ -84,6 +93,12 @@ def write_chart(path: Path, records: Sequence[Record]) -> Path:
     return path
 
 
+def ran_by(record: Record) -> str:
+    """Who played the turns: a peer by its name, or this project, with the variant where several were timed."""
+    variant = record.get("variant")
+    return str(record["peer"] or (f"{OURS} {variant}" if variant else OURS))
+
+
 def on_device(record: Record) -> str:
     """What `--device` was, to be said where it was not the CPU; records older than that option are of the CPU."""
     device = record.get("device", "cpu")
@@ -91,7 +106,7 @@ def on_device(record: Record) -> str:
 
 
 def _bar(record: Record, y: float, scale: float) -> list[str]:
-    label = f"{record['size']} · {record['plan']} · {record['peer'] or 'animegamer-rt'}{on_device(record)}"
+    label = f"{record['size']} · {record['plan']} · {ran_by(record)}{on_device(record)}"
     machine = str(record["machine"])[:46]
     parts = [
         f'<text x="12" y="{y + 12}">{escape(label)}</text>',

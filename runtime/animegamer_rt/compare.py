@@ -16,7 +16,7 @@ from .chart import Record, read_json
 from .errors import ConfigError
 
 SETTINGS = (
-    *("machine", "gpu", "device", "runs_on", "preset", "size", "plan", "branches", "precision", "peer"),
+    *("machine", "gpu", "device", "runs_on", "preset", "size", "plan", "branches", "precision", "peer", "variant"),
     *("memory_source", "energy_source", "software", "commit", "date"),
 )
 FIGURES = (
@@ -25,6 +25,7 @@ FIGURES = (
     "seconds_to_state_p50",
     "seconds_to_first_frame_p50",
     "first_prompt_seconds",
+    "denoiser_floor_seconds",
     "memory_peak_mib",
     "host_memory_peak_mib",
     "fps",

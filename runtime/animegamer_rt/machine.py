@@ -22,6 +22,9 @@ from . import __version__
 from .files import write_file
 
 RECORD_FORMAT = 1
+COMMIT_VARIABLE = "ANIMEGAMER_COMMIT"
+MEASURED = ("runtime", "engines", "kernels", "benchmarks/*.py")
+"""What a measurement depends on."""
 
 
 def heading(*libraries: str) -> dict[str, Any]:
@@ -68,11 +71,16 @@ def module_version(module: str) -> str | None:
 
 
 def commit() -> str:
-    """The checkout's commit, with a + when files differ from it; the version where there is no checkout."""
+    """The checkout's commit, with a + when files differ from it; the version where there is no checkout.
+
+    ANIMEGAMER_COMMIT says it for a copy of a checkout, or where there is no git.
+    """
+    if named := os.environ.get(COMMIT_VARIABLE):
+        return named
     root = Path(__file__).resolve().parents[2]
     try:
         head = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], cwd=root, capture_output=True, text=True)
-        changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", "runtime", "engines"], cwd=root)
+        changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *MEASURED], cwd=root)
     except OSError:
         return f"v{__version__}"
     if head.returncode or not (root / "pyproject.toml").is_file():

@@ -1,0 +1,38 @@
+"""The kernels' library for this machine's GPU: built where nvcc is, unless ANIMEGAMER_KERNELS names one.
+
+Used by gpu.py.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE, find_library
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "build" / "kernels"
+PROGRAM = "animegamer_kernels_bench"
+"""Times every kernel by itself, beside the library it was built with."""
+
+
+def entries(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One entry: where the library is, null if there is none. A build that fails ends the process with its words."""
+    wanted = asked["device"] == "cuda" and not os.environ.get(PATH_VARIABLE)
+    if not wanted or shutil.which("cmake") is None or shutil.which("nvcc") is None:
+        found = find_library()
+        yield {"built": False, "library": str(found) if found is not None and found.is_file() else None}
+        return
+    started = time.perf_counter()
+    for command in (
+        ["cmake", "-S", str(ROOT), "-B", str(FOLDER), "-DCMAKE_CUDA_ARCHITECTURES=native"],
+        ["cmake", "--build", str(FOLDER), "--parallel"],
+    ):
+        subprocess.run(command, check=True)
+    seconds = round(time.perf_counter() - started, 1)
+    yield {"built": True, "library": str(FOLDER / FILE_NAME), "seconds": seconds}

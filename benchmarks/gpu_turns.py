@@ -1,0 +1,260 @@
+"""Turns of pocket or of full size by one variant: seconds, memory and energy, under the names that `bench` gives them.
+
+Used by gpu.py. Full size has random weights made on the device: good for time and memory, and for nothing else. `tiny`
+is the same at sizes that any machine runs in seconds, and its times say nothing. A turn goes through the runtime's own
+denoiser and vae, so noise is drawn ahead and the second chunk decodes while the first is handed out, as when playing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from benchmarks import gpu_machine
+from benchmarks.gpu_jobs import Variant
+
+from animegamer_rt import energy, nvml
+from animegamer_rt.backends import torch as backend
+from animegamer_rt.backends.contract import Engines
+from animegamer_rt.backends.torch.kernels import open_kernels
+from animegamer_rt.backends.torch.place import Place
+from animegamer_rt.bundle import open_bundle
+from animegamer_rt.denoiser import Denoiser
+from animegamer_rt.machine import percentile
+from animegamer_rt.manifest import Geometry
+from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
+from animegamer_rt.models.denoiser import DenoiserSize
+from animegamer_rt.models.predictor import Predictor as PredictorNetwork
+from animegamer_rt.models.predictor import PredictorSize
+from animegamer_rt.models.vae import VaeDecoder, VaeSize
+from animegamer_rt.predictor import read
+from animegamer_rt.readouts import Prompt, readouts
+from animegamer_rt.schedule import DenoisePlan
+from animegamer_rt.vae import Vae
+
+Entry = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Sizes of the networks whose weights are drawn here."""
+
+    geometry: Geometry
+    predictor: PredictorSize
+    denoiser: DenoiserSize
+    vae: VaeSize
+
+
+SIZES: Mapping[str, Size] = {
+    "full": Size(
+        Geometry(height=480, width=720, latent_height=60, latent_width=90, shot_width=1920),
+        PredictorSize(4096, 32, 32, 8, 14336, 32284, 1920),
+        DenoiserSize(1920, 30, 30, 512, 60, 90),
+        VaeSize(),
+    ),
+    "tiny": Size(
+        Geometry(height=32, width=48, latent_height=4, latent_width=6, shot_width=128),
+        PredictorSize(128, 2, 2, 1, 256, 400, 128),
+        DenoiserSize(128, 2, 2, 64, 4, 6),
+        VaeSize(32, norm_groups=8, res_blocks=1),
+    ),
+}
+"""Full size: MODEL.md sections 2, 4 and 6."""
+HISTORY_TURNS, CAPTION_TOKENS, STRENGTHS = 4, 24, 4
+MOTION_SCOPE = 10.0
+SHORT = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+WARM_UP = 2
+"""Turns before measuring: one runs plainly, one captures."""
+RANDOM = np.random.default_rng(7)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a variant's turns are played with."""
+
+    name: str
+    origin: str
+    geometry: Geometry
+    plans: Mapping[str, DenoisePlan]
+    fidelity: Mapping[str, Mapping[str, float]]
+    engines: Engines
+    vae: Vae
+    precision: Mapping[str, str]
+    open_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Seconds: in each stage's engine, and since the turn was asked for."""
+
+    predictor: float
+    denoiser: float
+    vae: float
+    to_state: float
+    to_latent: float
+    to_first_frame: float
+    total: float
+
+
+def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
+    """A record of turns for every plan asked for, without what is the same for all of a run."""
+    variant, on_gpu = Variant(**asked["variant"]), asked["device"] == "cuda"
+    parts = open_parts(asked, variant)
+    for name in asked["plans"]:
+        plan = parts.plans[name]
+        for _ in range(WARM_UP if on_gpu else 1):
+            play(parts, plan)
+        if on_gpu:
+            torch.cuda.reset_peak_memory_stats()
+        with energy.of_card(*nvml.open_card()) if on_gpu else energy.of_processors() as meter:
+            measured = [play(parts, plan) for _ in range(asked["turns"])]
+        playback = parts.geometry.frames / parts.geometry.fps
+        yield {
+            "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "gpu": gpu_machine.facts() if on_gpu else None,
+            "device": "torch" if on_gpu else "torch-cpu",
+            "runs_on": parts.engines.device,
+            "preset": None,
+            "size": parts.name,
+            "origin": parts.origin,
+            "shape": [parts.geometry.frames, parts.geometry.height, parts.geometry.width],
+            "plan": name,
+            "steps": len(plan),
+            "branches": plan.network_rows,
+            "peer": None,
+            "variant": variant.name,
+            "precision": dict(parts.precision),
+            "n": len(measured),
+            "playback_seconds": playback,
+            **summary(measured, playback),
+            "energy_j_per_turn": None if meter.joules is None else round(meter.joules / len(measured), 3),
+            "energy_source": meter.source,
+            "first_prompt_seconds": None,
+            "open_seconds": parts.open_seconds,
+            **(memory() if on_gpu else {"memory_peak_mib": None}),
+            "fidelity": dict(parts.fidelity.get(name, {})),
+        }
+
+
+def summary(measured: list[Turn], playback: float) -> Entry:
+    """Medians and 95th percentiles, in seconds."""
+
+    def over(what: str, percent: int) -> float:
+        return percentile([getattr(turn, what) for turn in measured], percent)
+
+    return {
+        "seconds_per_turn_p50": over("total", 50),
+        "seconds_per_turn_p95": over("total", 95),
+        "stages": {
+            stage: {"p50": over(stage, 50), "p95": over(stage, 95)} for stage in ("predictor", "denoiser", "vae")
+        },
+        "seconds_to_state_p50": over("to_state", 50),
+        "seconds_to_first_frame_p50": over("to_first_frame", 50),
+        "first_frame_of_vae": percentile(
+            [(turn.to_first_frame - turn.to_latent) / (turn.total - turn.to_latent) for turn in measured], 50
+        ),
+        "real_time_factor": round(playback / over("total", 50), 3),
+    }
+
+
+def memory() -> dict[str, float]:
+    """Peaks in MiB: what torch took from the card, and what of it tensors filled."""
+    peaks = {
+        "memory_peak_mib": torch.cuda.max_memory_reserved(),
+        "memory_allocated_peak_mib": torch.cuda.max_memory_allocated(),
+    }
+    return {name: round(peak / 2**20, 1) for name, peak in peaks.items()}
+
+
+def open_parts(asked: Mapping[str, Any], variant: Variant) -> Parts:
+    """The parts at the size asked for: pocket's from its bundle, others with random weights. Raises BackendError."""
+    started = time.perf_counter()
+    if variant.memory_gb is not None:
+        whole = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, variant.memory_gb * 1e9 / whole))
+    bundle, size = open_bundle(asked["bundle"]), SIZES.get(asked["size"])
+    plans = {name: DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans}
+    place = backend.open_place(asked["device"], variant.precision, variant.graphs != "off")
+    with place.use():
+        networks = backend.read_networks(bundle, place) if size is None else random_networks(size, place)
+    kernels, words = open_kernels(Path(asked["library"]) if variant.kernels else False, place.device)
+    geometry = bundle.manifest.geometry if size is None else size.geometry
+    graphs: Any = variant.graphs
+    rowwise = backend.ROWWISE.get(variant.precision)
+    steps = list(plans.values())
+    engines = backend.assemble(place, networks, geometry, steps, graphs, variant.compiled, rowwise, kernels)
+    around = SHORT[place.dtype]
+    return Parts(
+        bundle.manifest.name if size is None else asked["size"],
+        bundle.manifest.origin if size is None else "random weights",
+        geometry,
+        plans,
+        {name: entry.fidelity for name, entry in bundle.manifest.plans.items()} if size is None else {},
+        replace(engines, device=f"{engines.device}, {words}"),
+        Vae(engines.vae),
+        {"predictor": around, "denoiser": variant.precision, "vae": around},
+        round(time.perf_counter() - started, 2),
+    )
+
+
+def play(parts: Parts, plan: DenoisePlan) -> Turn:
+    """One turn on random inputs."""
+    given, geometry = prompt(parts.geometry), parts.geometry
+    shape = (1, geometry.latent_frames, geometry.latent_channels, geometry.latent_height, geometry.latent_width)
+    denoiser = Denoiser(parts.engines.denoiser, plan, shape)
+    started = time.perf_counter()
+    prefill = read(parts.engines.predictor, given)
+    cache, choice = prefill.cache, int(prefill.logits.argmax())
+    for _ in range(STRENGTHS - 1):
+        logits, cache = parts.engines.predictor.extend(np.array([choice, 3, 4], np.int64), cache)
+        choice = int(logits.argmax())
+    state = time.perf_counter()
+    *_, denoised = denoiser.denoise(prefill.shot, MOTION_SCOPE, denoiser.draw_noise(7, 1))
+    latent = time.perf_counter()
+    frames = parts.vae.decode(denoised.latent)
+    next(frames)
+    first = time.perf_counter()
+    for _ in frames:
+        pass
+    done = time.perf_counter()
+    clock = (mark - started for mark in (state, latent, first, done))
+    return Turn(state - started, denoised.seconds, parts.vae.seconds, *clock)
+
+
+def prompt(geometry: Geometry) -> Prompt:
+    """A prompt as long as one with a full history, of random words; needs no tokenizer."""
+    shot = geometry.shot_tokens
+    block = CAPTION_TOKENS + shot + 14
+    length = HISTORY_TURNS * block + CAPTION_TOKENS + shot + 3
+    index = np.full((2, length), -1, np.int64)
+    for past in range(HISTORY_TURNS):
+        index[:, past * block + CAPTION_TOKENS :][:, :shot] = np.arange(past * shot, (past + 1) * shot)
+    first = length - 3 - shot
+    return readouts(
+        RANDOM.integers(5, 300, length),
+        index,
+        RANDOM.standard_normal((HISTORY_TURNS * shot, geometry.shot_width), dtype=np.float32),
+        queries=range(first, first + shot),
+        readout_start=first,
+        history_tokens=HISTORY_TURNS * block,
+        history_turns=HISTORY_TURNS,
+    )
+
+
+def random_networks(size: Size, place: Place) -> backend.Networks:
+    """Networks with weights drawn on the device in its own type: nothing passes through the host."""
+    with torch.device("meta"):
+        predictor, denoiser = PredictorNetwork(size.predictor), DenoiserNetwork(size.denoiser)
+        decoder = VaeDecoder(size.vae)
+    for network in (predictor, denoiser, decoder):
+        backend.settled(network, place.dtype).to_empty(device=place.device)
+        for tensor in (*network.parameters(), *network.buffers()):
+            tensor.normal_(0.0, 0.02) if tensor.ndim > 1 else tensor.fill_(1.0)
+    constant = torch.randn(size.denoiser.shot_tokens, size.denoiser.hidden, device=place.device)
+    return backend.Networks(predictor, denoiser, decoder, constant)
