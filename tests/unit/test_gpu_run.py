@@ -256,17 +256,29 @@ def test_most_telling_comes_first_and_nothing_twice(gpu: ModuleType) -> None:
     assert {f"turns full-{variant.name}" for variant in gpu.gpu_jobs.VARIANTS} <= set(names)
 
 
-def test_every_stage_runs_on_a_cpu_at_tiny_size(tmp_path: Path) -> None:
-    # Peers in it: what their libraries warn of when they are imported is not ours to mend, nor seen in that process.
-    command = [sys.executable, "benchmarks/gpu.py", "--device", "cpu", "--size", "tiny", "--plans", "fast"]
-    command += ["--turns", "1", "--variants", "fp32-eager", "--stages", "rates,turns,peers,profile", "--patience", "9"]
-    done = subprocess.run([*command, "--results", str(tmp_path / "results")], cwd=house.ROOT, capture_output=True)
-    assert done.returncode == 0, (done.stdout + done.stderr).decode()
-    _, record = record_in(tmp_path)
-    assert set(ended(record).values()) == {"well"}
-    assert all(rate["passed"] for rate in record["rates"])
-    assert len(record["profile"]) == 3 and all(entry["top"] for entry in record["profile"])
-    (turn,) = record["turns"]
+TINY = """
+import json, sys, torch
+from benchmarks import gpu, gpu_jobs, gpu_stage
+options = gpu.parse(["--device", "cpu", "--turns", "1"])
+for job in gpu_jobs.jobs("cpu", ["tiny"], ["fast"], lambda variant: variant.name == "fp32-eager"):
+    if job.stage in ("rates", "turns", "peers", "profile"):
+        gpu_stage.main(json.dumps(gpu.vars_of(options, job, None)), sys.argv[1] + job.stage)
+"""
+
+
+def test_what_is_measured_on_a_gpu_runs_on_a_cpu_at_tiny_size(gpu: ModuleType, tmp_path: Path) -> None:
+    # In a process of its own: what the peers' libraries warn of when they are imported is not ours to mend.
+    done = subprocess.run([sys.executable, "-c", TINY, f"{tmp_path}/"], cwd=house.ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = {path.name: [*map(json.loads, path.read_text().splitlines())] for path in tmp_path.iterdir()}
+    assert len(found["rates"]) == 13 and all(rate["passed"] for rate in found["rates"])
+    assert len(found["profile"]) == 3 and all(entry["top"] for entry in found["profile"])
+    heading = dict.fromkeys(gpu.gpu_record.HEADING, "")
+    turn, peer = gpu.gpu_record.turn_records({**heading, **found})
     assert turn["size"] == "tiny" and 0 < turn["seconds_to_state_p50"] < turn["seconds_to_first_frame_p50"]
-    (peer,) = (json.loads(path.read_text()) for path in (tmp_path / "results").glob("*diffusers-eager.json"))
+    assert set(turn) >= set(peer) and peer["peer"] == "diffusers eager"
+    for record in (turn, peer):
+        assert set(record["stages"]) == {"predictor", "denoiser", "vae"}
+        stages = sum(seconds["p50"] for seconds in record["stages"].values())
+        assert 0 < stages < 1.2 * record["seconds_per_turn_p50"] + 1e-3
     assert abs(peer["seconds_per_turn_p50"] - sum(stage["p50"] for stage in peer["stages"].values())) < 1e-3
