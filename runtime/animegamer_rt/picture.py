@@ -45,8 +45,9 @@ def read_picture(path: Path) -> Picture:
             frame = next(container.decode(video=0), None)
     except FileNotFoundError as error:
         raise PictureError("there is no such picture", where=path) from error
-    except (OSError, ValueError) as error:  # PyAV's errors are of these kinds
-        raise _no_picture(path, str(error)) from error
+    except (OSError, ValueError, av.FFmpegError) as error:
+        # PyAV's own words begin with a number and end with the name of a function.
+        raise _no_picture(path, (getattr(error, "strerror", None) or str(error)).lower()) from error
     if frame is None:
         raise _no_picture(path, "no picture in it")
     rgba = frame.to_ndarray(format="rgba")

@@ -6,12 +6,14 @@ import contextlib
 import io
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from tiny_release import ENCODER_SIZE, PICTURE, write_release
+from torch import Tensor
 from torch_engines import torch_engines
 from tower_files import write_open_clip, write_t5
 from transformers import T5EncoderModel
@@ -188,6 +190,70 @@ def test_all_that_is_missing_comes_in_one_error(release: Path, tmp_path: Path) -
 def test_an_unknown_character_is_told_which_are_there(release: Path) -> None:
     with pytest.raises(CheckpointError, match=r"--release \(Qiqi\)"):
         from_checkpoints(release, "Ponyo", *PICTURE)
+
+
+def without_pairs(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {key: value for key, value in tensors.items() if ".matrix_" not in key}
+
+
+def at_rank_8(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The first pair alone."""
+    key = next(key for key in tensors if ".matrix_A." in key)
+    other = key.replace("_A.", "_B.")
+    return {**tensors, key: tensors[key][:8].contiguous(), other: tensors[other][:, :8].contiguous()}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"), [(without_pairs, "no low-rank additions"), (at_rank_8, "8 and 64")], ids=["none", "rank 8"]
+)
+def test_low_rank_additions_of_another_rank_than_the_releases_are_refused(
+    release: Path, tmp_path: Path, changed: Callable[[dict[str, Tensor]], dict[str, Tensor]], said: str
+) -> None:
+    shutil.copytree(release, tmp_path / "given")
+    tensors = torch.load(release / SAT, weights_only=True)["module"]
+    torch.save({"module": changed(tensors)}, tmp_path / "given" / SAT)
+    with pytest.raises(CheckpointError, match=rf"model_states\.pt: not the release(?s:.*)found {said}, expected 64"):
+        from_checkpoints(tmp_path / "given", "Qiqi", *PICTURE)
+
+
+def test_the_predictors_rank_is_the_releases_too(release: Path, tmp_path: Path) -> None:
+    adapter = "AnimeGamer/MLLM-Qiqi/pytorch_model.bin"
+    shutil.copytree(release, tmp_path / "given")
+    tensors = torch.load(release / adapter, weights_only=True)
+    halved = {key: value[:16].contiguous() if ".lora_A." in key else value for key, value in tensors.items()}
+    halved = {key: value[:, :16].contiguous() if ".lora_B." in key else value for key, value in halved.items()}
+    torch.save(halved, tmp_path / "given" / adapter)
+    with pytest.raises(CheckpointError, match="found 16, expected 32"):
+        from_checkpoints(tmp_path / "given", "Qiqi", *PICTURE)
+
+
+def test_a_picture_of_another_size_is_told_by_its_option(release: Path) -> None:
+    with pytest.raises(CheckpointError, match="pictures of another size(?s:.*)--picture"):
+        from_checkpoints(release, "Qiqi", 64, 96)
+
+
+def test_a_latest_that_is_no_text_is_as_good_as_none(release: Path, tmp_path: Path) -> None:
+    shutil.copytree(release, tmp_path / "given")
+    (tmp_path / "given/AnimeGamer/VDM_Decoder-Qiqi/latest").write_bytes(b"\xff\xfe")
+    assert find_release(tmp_path / "given", "Qiqi").denoiser == tmp_path / "given" / SAT
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(float("nan"), "not a finite number"), (1e5, "1e\\+05 is too large for fp16")]
+)
+def test_a_weight_that_the_precision_cannot_hold_ends_the_export(
+    release: Path, tmp_path: Path, number: float, said: str
+) -> None:
+    shutil.copytree(release, tmp_path / "given")
+    tensors = torch.load(release / SAT, weights_only=True)["module"]
+    tensors["model.diffusion_model.transformer.layers.1.mlp.dense_h_to_4h.weight"][3, 4] = number
+    torch.save({"module": tensors}, tmp_path / "given" / SAT)
+    source = from_checkpoints(tmp_path / "given", "Qiqi", *PICTURE)
+    with pytest.raises(CheckpointError, match=rf"denoiser, .*1.*mlp_in\.weight: .*{said}"):
+        export(source, Request({"denoiser": "fp16"}, tmp_path / "b"), Watching())
+    assert not (tmp_path / "b" / "denoiser.onnx").exists()
+    if number == 1e5:
+        assert export(source, Request({"denoiser": "bf16"}, tmp_path / "b"), Watching()) is None
 
 
 def test_a_tokenizer_of_another_language_model_is_refused(release: Path, tmp_path: Path) -> None:

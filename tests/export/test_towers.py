@@ -13,6 +13,7 @@ import onnxruntime
 import pytest
 import torch
 from rich.console import Console
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from tower_files import t5_config, write_open_clip, write_t5
 from transformers import T5ForConditionalGeneration
@@ -119,6 +120,8 @@ def test_towers_that_the_encoder_was_not_trained_on_are_refused(tmp_path: Path) 
         ({"model_type": "bert"}, r"config\.json: not a T5-v1\.1 model: model_type 'bert'"),
         ({"feed_forward_proj": "relu"}, "feed_forward_proj 'relu'"),
         ({"d_model": None}, "d_model is None"),
+        ({"layer_norm_epsilon": "x"}, "layer_norm_epsilon is 'x', not a number above 0; download it again"),
+        ({"relative_attention_max_distance": "x"}, "relative_attention_max_distance is 'x'"),
         ({"d_ff": 40}, r"misshapen .*\n.*wi_0\.weight \(found \[48, 32\], expected \[40, 32\]\)"),
         ({"num_layers": 4}, r"missing .*\n.*encoder\.block\.3\."),
         ({"num_layers": 2}, r"unexpected .*\n.*encoder\.block\.2\."),
@@ -130,6 +133,54 @@ def test_folder_of_another_model_is_refused(tmp_path: Path, change: dict[str, ob
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(CheckpointError, match=f"(?s){said}"):
         open_text_tower(tmp_path)
+
+
+def test_files_beside_the_towers_are_opened_before_anything_is_written(tmp_path: Path) -> None:
+    write_t5(tmp_path / "t5", 64, 8)
+    write_open_clip(tmp_path / "clip")
+    open_towers(tmp_path / "t5", tmp_path / "clip", ENCODER_SIZE)
+    pieces = (tmp_path / "t5" / "spiece.model").read_bytes()
+    (tmp_path / "t5" / "spiece.model").write_bytes(b"garbage")
+    with pytest.raises(
+        CheckpointError, match=r"spiece\.model: not a sentencepiece model; take spiece\.model of google"
+    ):
+        open_towers(tmp_path / "t5", tmp_path / "clip", ENCODER_SIZE)
+    (tmp_path / "t5" / "spiece.model").write_bytes(pieces)
+    config = tmp_path / "t5" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"eos_token_id": "x"}))
+    with pytest.raises(CheckpointError, match=r"config\.json: eos_token_id is 'x', not a token"):
+        open_towers(tmp_path / "t5", tmp_path / "clip", ENCODER_SIZE)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"model_cfg": None}, "no vision_cfg"),
+        ({"model_cfg": {"vision_cfg": []}}, "no vision_cfg"),
+        ({"model_cfg": {"vision_cfg": {"head_width": 0}}}, "head_width is 0"),
+        ({"model_cfg": {"vision_cfg": {"head_width": 3}}}, "heads of 3 do not divide a width of 16"),
+    ],
+)
+def test_open_clip_config_that_makes_no_sense_is_refused(tmp_path: Path, config: object, said: str) -> None:
+    write_open_clip(tmp_path)
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=rf"open_clip_config\.json: {said}"):
+        open_image_tower(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("visual.conv1.weight", r"conv1\.weight \(found \[3\], expected 4 axes\)"),
+        ("visual.transformer.resblocks.x.y", r"unexpected(?s:.*)resblocks\.x\.y"),
+    ],
+)
+def test_open_clip_weights_of_another_form_are_refused(tmp_path: Path, key: str, said: str) -> None:
+    write_open_clip(tmp_path)
+    path = tmp_path / "open_clip_model.safetensors"
+    save_file({**load_file(path), key: torch.zeros(3)}, path)
+    with pytest.raises(CheckpointError, match=rf"open_clip_model\.safetensors: not (?s:.*){said}"):
+        open_image_tower(tmp_path)
 
 
 def test_open_clip_folder_without_weights_or_without_vision_is_refused(tmp_path: Path) -> None:

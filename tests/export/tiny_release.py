@@ -20,7 +20,7 @@ from animegamer_rt.models.predictor import Predictor, PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
 
 PICTURE = (32, 48)
-RANK = 4
+PREDICTOR_RANK, DENOISER_RANK = 32, 64
 VAE = VaeSize(channels=32, multipliers=(1, 1, 2), res_blocks=0)
 DENOISER_SIZE = DenoiserSize(hidden=32, layers=2, heads=2, time_width=16, latent_height=8, latent_width=12)
 ENCODER_SIZE = EncoderSize(text_width=16, image_width=24, hidden=32)
@@ -69,8 +69,8 @@ def _write_predictor(mistral: Path, folder: Path, pieces: int) -> None:
         weight = key.removesuffix(".weight")
         if "_proj." in key:
             adapter[f"{weight}.base_layer.weight"] = value
-            adapter[f"{weight}.lora_A.default.weight"] = 0.1 * torch.randn(RANK, value.shape[1])
-            adapter[f"{weight}.lora_B.default.weight"] = 0.1 * torch.randn(value.shape[0], RANK)
+            adapter[f"{weight}.lora_A.default.weight"] = 0.1 * torch.randn(PREDICTOR_RANK, value.shape[1])
+            adapter[f"{weight}.lora_B.default.weight"] = 0.1 * torch.randn(value.shape[0], PREDICTOR_RANK)
         elif "norm" in key:
             adapter[f"{weight}.modules_to_save.default.weight"] = value
             adapter[f"{weight}.original_module.weight"] = torch.zeros_like(value)
@@ -106,8 +106,8 @@ def _write_denoiser(folder: Path) -> None:
         elif key.endswith(("query_key_value.weight", "attention.dense.weight")):
             tensors[f"{layer}.original.weight"] = tensors.pop(key)
             for pair in range(3 if "query_key_value" in key else 1):
-                tensors[f"{layer}.matrix_A.{pair}"] = torch.randn(RANK, value.shape[1])
-                tensors[f"{layer}.matrix_B.{pair}"] = 0.1 * torch.randn(DENOISER_SIZE.hidden, RANK)
+                tensors[f"{layer}.matrix_A.{pair}"] = torch.randn(DENOISER_RANK, value.shape[1])
+                tensors[f"{layer}.matrix_B.{pair}"] = 0.1 * torch.randn(DENOISER_SIZE.hidden, DENOISER_RANK)
     where = folder / "1"
     where.mkdir(parents=True)
     (folder / "latest").write_text("1\n", encoding="utf-8")

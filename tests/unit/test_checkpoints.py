@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,7 @@ def test_every_full_size_denoiser_key_is_used_or_named_as_dead() -> None:
     assert set(recipe.dead) == {key for key in file.shapes if "output_mix_layer_norm" in key}
     assert len(recipe.sources["denoiser.blocks.29.attention.qkv.weight"].pairs) == 3
     assert len(recipe.sources["denoiser.blocks.29.attention.output.weight"].pairs) == 1
+    assert recipe.ranks == [checkpoints.DENOISER_RANK]
 
 
 def test_every_full_size_vae_key_is_used_or_named_as_dead() -> None:
@@ -108,6 +110,7 @@ def test_every_full_size_predictor_key_is_used_or_named_as_dead() -> None:
     used |= {key for source in recipe.sources.values() for pair in source.pairs for key in pair}
     assert used | set(recipe.dead) == set(file.shapes)
     assert all(".original_module." in key for key in recipe.dead)
+    assert recipe.ranks == [checkpoints.PREDICTOR_RANK]
 
 
 # -- the denoiser's file -------------------------------------------------------------------------------------------
@@ -204,8 +207,18 @@ def test_a_weight_given_twice_is_refused(tmp_path: Path) -> None:
 
 def test_another_latent_size_is_refused(tmp_path: Path) -> None:
     path = write_denoiser(tmp_path / "a.pt", golden("dit_weights_a"))
-    with pytest.raises(CheckpointError, match="pos_embedding"):
+    with pytest.raises(CheckpointError, match=r"pictures of another size(?s:.*)pos_embedding .*--picture"):
         checkpoints.read_denoiser(path)
+
+
+def test_weights_that_are_whole_numbers_are_refused(tmp_path: Path) -> None:
+    tensors = golden("dit_weights_a")
+    bias, down = "model.diffusion_model.time_embed.0.bias", f"{QKV}.matrix_A.1"
+    for key in (bias, down):
+        tensors[key] = tensors[key].to(torch.int32)
+    with pytest.raises(CheckpointError, match="found int32, expected floating point") as caught:
+        read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors))
+    assert set(caught.value.misshapen) == {bias, down}
 
 
 def test_positions_on_the_shot_tokens_are_refused(tmp_path: Path) -> None:
@@ -219,13 +232,13 @@ def test_positions_on_the_shot_tokens_are_refused(tmp_path: Path) -> None:
 
 
 class Executes:
-    """A pickle of this would create a file when loaded carelessly."""
+    """A pickle of this would create a folder when loaded carelessly."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        return Path.touch, (self.path,)
+        return os.mkdir, (self.path,)
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -235,9 +248,21 @@ def test_a_pickle_that_runs_code_is_refused_and_not_run(tmp_path: Path, zipped: 
         torch.save({"module": Executes(proof)}, path)
     else:
         path.write_bytes(pickle.dumps({"module": Executes(proof)}, protocol=2))
-    with pytest.raises(CheckpointError, match=r"bad\.pt"):
+    with pytest.raises(CheckpointError, match=r"bad\.pt: .*code to be run .*\((posix|nt)\.mkdir\)") as caught:
         checkpoints.read_denoiser(path)
     assert not proof.exists()
+    assert "weights_only" not in str(caught.value), "torch's way to run it all the same is no advice of ours"
+
+
+def test_a_flipped_bit_is_found_by_the_files_checksums(tmp_path: Path) -> None:
+    path = write_denoiser(tmp_path / "flipped.pt", golden("dit_weights_a"))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    path.write_bytes(content)
+    with pytest.raises(
+        CheckpointError, match=r"flipped\.pt: damaged: .*/data/\d+ in it has not its checksum; download"
+    ):
+        open_torch(path, "module")
 
 
 @pytest.mark.parametrize("kept", [0, 10, 100_000, -200])
@@ -257,9 +282,10 @@ def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
         checkpoints.read_denoiser(path)
     with pytest.raises(CheckpointError, match=r"decoder\.up\.0"):
         checkpoints.read_vae(path)
-    torch.save({"module": {"a": 3}}, path)
-    with pytest.raises(CheckpointError, match="not tensors"):
-        checkpoints.read_denoiser(path)
+    for entries in ({"a": 3}, {5: torch.zeros(1)}):
+        torch.save({"module": entries}, path)
+        with pytest.raises(CheckpointError, match="not tensors with a name"):
+            checkpoints.read_denoiser(path)
     torch.save([1], path)
     with pytest.raises(CheckpointError, match="list"):
         open_torch(path)
@@ -363,6 +389,12 @@ def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
         ({"hidden_size": None}, "hidden_size"),
         ({"num_hidden_layers": 1}, "layers.1."),
         ({"intermediate_size": 96}, "mlp"),
+        (
+            {"rope_theta": 1e6, "sliding_window": None},
+            r"another Mistral(?s:.*)sliding_window \(found None, expected 4096",
+        ),
+        ({"rms_norm_eps": 1e-6}, r"rms_norm_eps \(found 1e-06, expected 1e-05\)"),
+        ({"rope_theta": None, "rope_parameters": [1]}, r"rope_theta \(found None"),
     ):
         (mistral / "config.json").write_text(json.dumps({**config, **change}), encoding="utf-8")
         with pytest.raises(CheckpointError, match=text):
@@ -378,12 +410,30 @@ def test_missing_pieces_of_the_folder_are_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="neither model.safetensors nor pytorch_model.bin"):
         checkpoints.read_predictor(mistral, adapter)
     (mistral / "config.json").write_text("[", encoding="utf-8")
-    with pytest.raises(CheckpointError, match="config.json: not JSON"):
+    with pytest.raises(CheckpointError, match="config.json: not JSON .*; download it again"):
+        checkpoints.read_predictor(mistral, adapter)
+
+
+@pytest.mark.parametrize("name", [5, None, "../pytorch_model.bin", "/etc/passwd", ""])
+def test_an_index_that_names_no_file_beside_it_is_refused(tmp_path: Path, name: object) -> None:
+    mistral, adapter = tiny_predictor(tmp_path, False, "shards")
+    index = {"weight_map": {"model.norm.weight": name}}
+    (mistral / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"index\.json: the index names what is no file beside it"):
+        checkpoints.read_predictor(mistral, adapter)
+
+
+def test_whole_numbers_in_a_safetensors_file_are_refused(tmp_path: Path) -> None:
+    mistral, adapter = tiny_predictor(tmp_path, False, "safetensors")
+    base = load_file(mistral / "model.safetensors")
+    name = "model.layers.0.mlp.up_proj.weight"
+    save_file({**base, name: base[name].to(torch.int8)}, mistral / "model.safetensors")
+    with pytest.raises(CheckpointError, match=rf"{name} \(found I8, expected floating point\)"):
         checkpoints.read_predictor(mistral, adapter)
 
 
 def test_a_newer_config_that_keeps_rope_apart_is_read() -> None:
-    config: dict[str, Any] = {**MISTRAL_CONFIG, "rope_parameters": {"rope_theta": 1e6}, "sliding_window": None}
+    config: dict[str, Any] = {**MISTRAL_CONFIG, "rope_parameters": {"rope_theta": 10000.0}}
     del config["rope_theta"]
     size = checkpoints.predictor_size(config, open_tensors(golden("mllm_weights_a"), Path("x")), Path("config.json"))
-    assert size.rope_theta == 1e6 and size.sliding_window is None
+    assert size.rope_theta == 10000.0

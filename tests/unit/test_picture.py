@@ -116,6 +116,15 @@ def test_picture_cut_short_is_refused_or_whole(tmp_path: Path) -> None:
         read_picture(tmp_path / "short.png")
 
 
+def test_damaged_picture_is_refused_in_plain_words(tmp_path: Path) -> None:
+    Image.fromarray(picture(64, 64)).save(tmp_path / "flip.png")
+    content = bytearray((tmp_path / "flip.png").read_bytes())
+    content[len(content) // 2] ^= 0x10
+    (tmp_path / "flip.png").write_bytes(content)
+    with pytest.raises(PictureError, match=r"flip\.png: not a picture that can be read; found [^\[(]+; expected a PNG"):
+        read_picture(tmp_path / "flip.png")
+
+
 def test_missing_file_and_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PictureError, match=r"none\.png: there is no such picture"):
         read_picture(tmp_path / "none.png")

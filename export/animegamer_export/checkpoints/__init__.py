@@ -5,6 +5,7 @@ It does not convert or quantise. Source: MODEL.md sections 1, 2, 4 and 6. Every 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,14 @@ from typing import Any
 
 import torch
 
-from animegamer_export.checkpoints.files import Shape, TensorFile, open_hugging_face, open_torch, read_json
+from animegamer_export.checkpoints.files import (
+    AGAIN,
+    Shape,
+    TensorFile,
+    open_hugging_face,
+    open_torch,
+    read_json,
+)
 from animegamer_export.checkpoints.names import DENOISER, DIFFUSION, PEFT, PREDICTOR, Naming, vae_naming
 from animegamer_export.checkpoints.recipe import Recipe, make_recipe, overlay, wanted_shapes
 from animegamer_rt.errors import CheckpointError
@@ -23,6 +31,11 @@ from animegamer_rt.models.vae import VaeDecoder, VaeSize
 
 DENOISER_ALPHA = 1.0
 PREDICTOR_ALPHA = 32.0
+DENOISER_RANK, PREDICTOR_RANK = 64, 32
+"""Of the release's low-rank additions (MODEL.md sections 2 and 4)."""
+MISTRAL = {"rope_theta": 10000.0, "sliding_window": 4096, "rms_norm_eps": 1e-5}
+"""What Mistral-7B-Instruct-v0.1 says (MODEL.md section 2); no shape shows it, and v0.2 and v0.3 say other things."""
+POSITIONS = DIFFUSION + "mixins.pos_embed.pos_embedding"
 WIDTH_WITHOUT_MIX_NORM = 768
 """MODEL.md section 1: with image features of this width `output_mix_layer_norm` lies in the file and is not used."""
 
@@ -98,6 +111,7 @@ def open_denoiser(
     """Sizes of a SAT checkpoint and the recipe of its "denoiser.*" and "encoder.*"; no weight is read yet."""
     file = open_torch(path, "module")
     size, encoder_size = denoiser_sizes(file, latent_height, latent_width)
+    _check_positions(file, size)
     with torch.device("meta"):
         denoiser, encoder = Denoiser(size), Encoder(encoder_size)
     return size, encoder_size, denoiser_recipe(file, denoiser, encoder, alpha)
@@ -121,6 +135,18 @@ def open_predictor(mistral: Path, adapter: Path, alpha: float = PREDICTOR_ALPHA)
         predictor = Predictor(size)
     recipe = predictor_recipe(file, predictor, alpha)
     return size, replace(recipe, dead={**recipe.dead, **replaced})
+
+
+def require_rank(recipe: Recipe, rank: int) -> None:
+    """Raises CheckpointError unless all low-rank additions have this rank: their scale is alpha over it."""
+    if recipe.ranks != [rank]:
+        found = " and ".join(map(str, recipe.ranks)) if recipe.ranks else "no low-rank additions"
+        raise CheckpointError(
+            "not the release's fine-tuning",
+            where=recipe.file.where,
+            misshapen={"rank": (found, rank)},
+            do="take the published file",
+        )
 
 
 def denoiser_recipe(file: TensorFile, denoiser: Denoiser, encoder: Encoder, alpha: float = DENOISER_ALPHA) -> Recipe:
@@ -170,6 +196,19 @@ def denoiser_sizes(file: TensorFile, latent_height: int, latent_width: int) -> t
     return size, EncoderSize(text_width=text_width, image_width=image_width, hidden=hidden)
 
 
+def _check_positions(file: TensorFile, size: DenoiserSize) -> None:
+    """The table of positions is the only weight that knows the pictures' size."""
+    rows = _Shapes(file, "denoiser checkpoint", DENOISER)(POSITIONS, 3)[1]
+    expected = size.shot_tokens + math.prod(size.patch_grid)
+    if rows != expected:
+        raise CheckpointError(
+            "the denoiser draws pictures of another size",
+            where=file.where,
+            misshapen={POSITIONS: (f"{rows} rows", f"{expected} rows")},
+            do="give the size of its pictures (--picture; the published release's is 480x720)",
+        )
+
+
 def vae_size(file: TensorFile, norm_groups: int) -> VaeSize:
     """Sizes of the decoder from the shapes of a 3D-VAE checkpoint; the number of norm groups shows in no shape."""
     shape = _Shapes(file, "vae checkpoint", Naming(()))
@@ -189,16 +228,20 @@ def predictor_size(config: Mapping[str, Any], adapter: TensorFile, where: Path) 
     kind = config.get("model_type")
     if kind != "mistral":
         raise CheckpointError(f"model_type is {kind!r}, not 'mistral'", where=where, do="give the Mistral-7B folder")
-    rope = config.get("rope_parameters") or {}
-    numbers = {**config, "rope_theta": config.get("rope_theta", rope.get("rope_theta"))}
+    rope = config.get("rope_parameters")
+    numbers = {**(rope if isinstance(rope, Mapping) else {}), **config}
     names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size")
     faults = [name for name in names if not isinstance(numbers.get(name), int) or numbers[name] <= 0]
-    faults += [name for name in ("rms_norm_eps", "rope_theta") if not isinstance(numbers.get(name), (int, float))]
-    window = config.get("sliding_window")
-    if window is not None and not isinstance(window, int):
-        faults.append("sliding_window")
     if faults:
-        raise CheckpointError("sizes that are not there or not positive numbers", where=where, missing=faults)
+        raise CheckpointError("sizes that are not there or not positive numbers", where=where, missing=faults, do=AGAIN)
+    wrong = {name: (numbers.get(name), said) for name, said in MISTRAL.items() if numbers.get(name) != said}
+    if wrong:
+        raise CheckpointError(
+            "another Mistral than the release was trained on",
+            where=where,
+            misshapen=wrong,
+            do="give the folder of Mistral-7B-Instruct-v0.1",
+        )
     shape = _Shapes(adapter, "predictor checkpoint", PREDICTOR)
     hidden, layers, heads, kv_heads, mlp = (numbers[name] for name in names)
     return PredictorSize(
@@ -211,7 +254,7 @@ def predictor_size(config: Mapping[str, Any], adapter: TensorFile, where: Path) 
         shot_width=shape("output_resampler.proj.2.weight", 2)[0],
         rms_eps=float(numbers["rms_norm_eps"]),
         rope_theta=float(numbers["rope_theta"]),
-        sliding_window=window,
+        sliding_window=numbers["sliding_window"],
     )
 
 
@@ -231,10 +274,12 @@ class _Shapes:
         shape = self.held().get(weight)
         if shape is None:
             what = f"not a {self.what}: its sizes cannot be read"
-            raise CheckpointError(what, where=self.file.where, missing=[weight])
+            raise CheckpointError(what, where=self.file.where, missing=[weight], do="take the published file")
         if len(shape) != axes or 0 in shape:
             wrong = {weight: (list(shape), f"{axes} axes, none empty")}
-            raise CheckpointError(f"not a {self.what}", where=self.file.where, misshapen=wrong)
+            raise CheckpointError(
+                f"not a {self.what}", where=self.file.where, misshapen=wrong, do="take the published file"
+            )
         return shape
 
     def count(self, pattern: str) -> int:
@@ -242,5 +287,8 @@ class _Shapes:
         while pattern.format(number) in held:
             number += 1
         if number == 0:
-            raise CheckpointError(f"not a {self.what}", where=self.file.where, missing=[pattern.format(0)])
+            missing = [pattern.format(0)]
+            raise CheckpointError(
+                f"not a {self.what}", where=self.file.where, missing=missing, do="take the published file"
+            )
         return number

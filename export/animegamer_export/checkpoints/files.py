@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import sentencepiece
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -20,41 +22,56 @@ from torch import Tensor
 from animegamer_rt.errors import CheckpointError
 
 Shape = tuple[int, ...]
+FLOATS = ("float16", "bfloat16", "float32", "float64", "F16", "BF16", "F32", "F64")
+"""The types that a weight may have, as torch and safetensors name them."""
+AGAIN = "download it again"
 
 
 @dataclass(frozen=True, slots=True)
 class TensorFile:
-    """The tensors of one checkpoint: shapes at once, values when asked for."""
+    """The tensors of one checkpoint: shapes at once, values when asked for. `odd`: the types that are not of FLOATS."""
 
     where: Path
     shapes: Mapping[str, Shape]
     read: Callable[[str], Tensor]
+    odd: Mapping[str, str] = field(default_factory=dict)
 
 
 def open_tensors(tensors: Mapping[str, Tensor], where: Path) -> TensorFile:
     """Tensors in memory (or mapped) as a TensorFile."""
-    return TensorFile(where, {key: tuple(value.shape) for key, value in tensors.items()}, tensors.__getitem__)
+    types = {key: str(value.dtype).removeprefix("torch.") for key, value in tensors.items()}
+    shapes = {key: tuple(value.shape) for key, value in tensors.items()}
+    return TensorFile(where, shapes, tensors.__getitem__, _odd(types))
 
 
 def open_torch(path: Path, inside: str | None = None) -> TensorFile:
     """A torch.save file; `inside` names the dict entry that holds the tensors.
 
-    Only tensors and plain containers are unpickled. Raises CheckpointError for a file that is missing, cut short, no
-    PyTorch file, asks for code to be run, or lacks the entry.
+    Only tensors and plain containers are unpickled, and all of the file is read once for its checksums. Raises
+    CheckpointError for a file that is missing, cut short, damaged, no PyTorch file, asks for code to be run, or lacks
+    the entry.
     """
     _require(path)
     try:
-        # Files older than PyTorch 1.6 are no zip archives and cannot be mapped.
-        loaded: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+        # Files older than PyTorch 1.6 are no zip archives: they have no checksums and cannot be mapped.
+        zipped = zipfile.is_zipfile(path)
+        if zipped:
+            _check_sums(path)
+        loaded: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
     except pickle.UnpicklingError as error:
+        code = re.search(r"GLOBAL ([\w.]+)", str(error))
+        if code is None:
+            raise CheckpointError(
+                "damaged, or holds more than plain tensors, which is refused", where=path, do="take the published file"
+            ) from error
         raise CheckpointError(
-            f"not plain tensors ({_first_line(error)})",
+            f"it asks for code to be run when it is read ({code[1]}), which is refused",
             where=path,
-            do="it is damaged or asks for code to be run, which is refused; take the published file",
+            do="take the published file, which holds tensors alone",
         ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError) as error:
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, zipfile.BadZipFile) as error:
         raise CheckpointError(
-            f"cut short or not a PyTorch file ({_first_line(error)})", where=path, do="download it again"
+            f"cut short or not a PyTorch file ({_first_line(error)})", where=path, do=AGAIN
         ) from error
     if inside is not None:
         if not isinstance(loaded, Mapping) or inside not in loaded:
@@ -62,35 +79,37 @@ def open_torch(path: Path, inside: str | None = None) -> TensorFile:
             raise CheckpointError(f"no entry {inside!r}; found {entries}", where=path, do="give the checkpoint itself")
         loaded = loaded[inside]
     if not isinstance(loaded, Mapping):
-        raise CheckpointError(f"holds {type(loaded).__name__}, not named tensors", where=path)
-    foreign = [str(key) for key, value in loaded.items() if not isinstance(value, Tensor)]
+        raise CheckpointError(
+            f"holds {type(loaded).__name__}, not named tensors", where=path, do="give the checkpoint itself"
+        )
+    foreign = [repr(key) for key, value in loaded.items() if not isinstance(value, Tensor) or not isinstance(key, str)]
     if foreign:
-        raise CheckpointError("entries that are not tensors", where=path, unexpected=foreign)
+        raise CheckpointError(
+            "entries that are not tensors with a name", where=path, unexpected=foreign, do="take the published file"
+        )
     return open_tensors(loaded, path)
 
 
 def open_safetensors(path: Path) -> TensorFile:
-    """A safetensors file, mapped. Raises CheckpointError for a file that is missing or cut short."""
+    """A safetensors file, mapped. The format has no checksums. Raises CheckpointError for one missing or cut short."""
     _require(path)
     try:
         # Left open: tensors are read from the mapping later.
         handle: Any = safe_open(path, framework="pt")
-        shapes = {key: tuple(handle.get_slice(key).get_shape()) for key in handle.keys()}
+        slices = {key: handle.get_slice(key) for key in handle.keys()}
     except (SafetensorError, OSError) as error:
         raise CheckpointError(
-            f"cut short or not a safetensors file ({_first_line(error)})", where=path, do="download it again"
+            f"cut short or not a safetensors file ({_first_line(error)})", where=path, do=AGAIN
         ) from error
-    return TensorFile(path, shapes, handle.get_tensor)
+    shapes = {key: tuple(one.get_shape()) for key, one in slices.items()}
+    return TensorFile(path, shapes, handle.get_tensor, _odd({key: one.get_dtype() for key, one in slices.items()}))
 
 
 def open_hugging_face(folder: Path) -> TensorFile:
     """The weights of a Hugging Face model folder: safetensors or bin, one file or shards with their index."""
     for name, opener in (("model.safetensors", open_safetensors), ("pytorch_model.bin", open_torch)):
         if (folder / f"{name}.index.json").is_file():
-            weight_map = read_json(folder / f"{name}.index.json").get("weight_map")
-            if not isinstance(weight_map, dict):
-                raise CheckpointError("the index has no weight_map", where=folder / f"{name}.index.json")
-            return _shards(folder, weight_map, opener)
+            return _shards(folder, _weight_map(folder / f"{name}.index.json"), opener)
         if (folder / name).is_file():
             return opener(folder / name)
     raise CheckpointError(
@@ -106,24 +125,59 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
-        raise CheckpointError(f"not JSON ({_first_line(error)})", where=path) from error
+        raise CheckpointError(f"not JSON ({_first_line(error)})", where=path, do=AGAIN) from error
     if not isinstance(data, dict):
-        raise CheckpointError("not a JSON object", where=path)
+        raise CheckpointError("not a JSON object", where=path, do=AGAIN)
     return data
+
+
+def count_pieces(path: Path, do: str) -> int:
+    """How many pieces a sentencepiece model has. Raises CheckpointError, which says `do`, for a file that is none."""
+    _require(path)
+    try:
+        return int(sentencepiece.SentencePieceProcessor(model_file=str(path)).get_piece_size())
+    except (OSError, RuntimeError) as error:
+        raise CheckpointError("not a sentencepiece model", where=path, do=do) from error
+
+
+def _check_sums(path: Path) -> None:
+    """Reads the archive once, a megabyte at a time."""
+    with zipfile.ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise CheckpointError(f"damaged: {damaged} in it has not its checksum", where=path, do=AGAIN)
+
+
+def _odd(types: Mapping[str, str]) -> dict[str, str]:
+    return {key: name for key, name in types.items() if name not in FLOATS}
+
+
+def _weight_map(index: Path) -> dict[str, str]:
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict):
+        raise CheckpointError("the index has no weight_map", where=index, do=AGAIN)
+    names = {name if isinstance(name, str) else repr(name): name for name in weight_map.values()}
+    foreign = [text for text, name in names.items() if not isinstance(name, str) or Path(name).name != name]
+    if foreign:
+        raise CheckpointError("the index names what is no file beside it", where=index, unexpected=foreign, do=AGAIN)
+    return weight_map
 
 
 def _shards(folder: Path, weight_map: dict[str, str], opener: Callable[[Path], TensorFile]) -> TensorFile:
     files = {name: opener(folder / name) for name in sorted(set(weight_map.values()))}
     absent = [key for key, name in weight_map.items() if key not in files[name].shapes]
     if absent:
-        raise CheckpointError("the shards lack keys that their index names", where=folder, missing=absent)
+        raise CheckpointError(
+            "the shards lack keys that their index names", where=folder, missing=absent, do="download them again"
+        )
     shapes = {key: files[name].shapes[key] for key, name in weight_map.items()}
-    return TensorFile(folder, shapes, lambda key: files[weight_map[key]].read(key))
+    odd = {key: files[name].odd[key] for key, name in weight_map.items() if key in files[name].odd}
+    return TensorFile(folder, shapes, lambda key: files[weight_map[key]].read(key), odd)
 
 
 def _require(path: Path) -> None:
     if not path.is_file():
-        raise CheckpointError("no such file", where=path)
+        raise CheckpointError("no such file", where=path, do="download it, or see that the folder is the right one")
 
 
 def _first_line(error: Exception) -> str:

@@ -69,12 +69,20 @@ class Recipe:
     alpha: float
     shot_tokens: int
 
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks of its low-rank additions, each once; none where there are no additions."""
+        pairs = (pair for source in self.sources.values() for pair in source.pairs)
+        return sorted({self.file.shapes[down][0] for down, _ in pairs})
+
     def weight(self, parameter: str) -> Tensor:
         """The parameter without its low-rank addition, in our shape and the checkpoint's dtype."""
         key = self.sources[parameter].weight
         theirs, layout = self.file.read(key), layout_of(parameter)
         if layout.kind == "with shot rows" and theirs[0, : self.shot_tokens].any():
-            raise CheckpointError(f"{key}: rows of the shot tokens that are not zero", where=self.file.where)
+            raise CheckpointError(
+                f"{key}: rows of the shot tokens that are not zero", where=self.file.where, do="take the published file"
+            )
         return layout.tensor(theirs, self.shot_tokens)
 
     def low_rank(self, parameter: str) -> list[tuple[Tensor, Tensor, float]]:
@@ -103,6 +111,7 @@ def overlay(adapter: TensorFile, base: TensorFile, naming: Naming, prefix: str) 
     shapes = dict(adapter.shapes)
     from_base: dict[str, str] = {}
     dead: dict[str, str] = {}
+    odd = {**adapter.odd, **{prefix + key: kind for key, kind in base.odd.items() if prefix + key not in held}}
     for key, shape in base.shapes.items():
         if prefix + key in held:
             dead[key] = f"replaced by {adapter.where}"
@@ -113,7 +122,7 @@ def overlay(adapter: TensorFile, base: TensorFile, naming: Naming, prefix: str) 
     def read(key: str) -> Tensor:
         return base.read(from_base[key]) if key in from_base else adapter.read(key)
 
-    return TensorFile(adapter.where, shapes, read), dead
+    return TensorFile(adapter.where, shapes, read, odd), dead
 
 
 def make_recipe(
@@ -169,6 +178,8 @@ def make_recipe(
         missing.extend(lacking)
         misshapen.update(_misshapen_pairs(pairs, len(pairs) + len(lacking), file.shapes, tuple(wanted[name])))
         sources[name] = Source(held[0], pairs)
+        used = (held[0], *(key for pair in pairs for key in pair))
+        misshapen.update({key: (file.odd[key], "floating point") for key in used if key in file.odd})
     if missing or unexpected or misshapen:
         raise CheckpointError(
             f"not the {what} that was expected",

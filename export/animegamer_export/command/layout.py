@@ -119,7 +119,8 @@ def _sat_file(folder: Path, release: str, missing: list[str]) -> Path:
     places = [folder / name.format(release=release) for name in DENOISER]
     for place in places:
         if (place / "latest").is_file():
-            named = place / (place / "latest").read_text(encoding="utf-8").strip() / DENOISER_FILE
+            latest = (place / "latest").read_text(encoding="utf-8", errors="replace")
+            named = place / latest.strip() / DENOISER_FILE
             if named.is_file():
                 return named
         found = sorted(place.glob(f"*/{DENOISER_FILE}"))

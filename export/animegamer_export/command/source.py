@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
 import torch
 from torch import Tensor
 
 from animegamer_export import checkpoints
-from animegamer_export.checkpoints.files import Shape
+from animegamer_export.checkpoints.files import Shape, count_pieces
 from animegamer_export.command.layout import TOWERS, find_release, missing_towers
 from animegamer_export.command.sizes import PARTS, RANDOM_SIZES, Sizes
 from animegamer_export.large.parts import (
@@ -84,6 +83,7 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Sou
     """
     found = find_release(folder, release)
     predictor, predictor_weights = checkpoints.open_predictor(found.mistral, found.adapter)
+    checkpoints.require_rank(predictor_weights, checkpoints.PREDICTOR_RANK)
     vae, vae_weights = checkpoints.open_vae(found.vae)
     if height % vae.upscale or width % vae.upscale:
         raise ConfigError(
@@ -93,11 +93,13 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Sou
             expected=f"multiples of {vae.upscale}",
         )
     denoiser, encoder, both = checkpoints.open_denoiser(found.denoiser, height // vae.upscale, width // vae.upscale)
+    checkpoints.require_rank(both, checkpoints.DENOISER_RANK)
     if predictor.shot_width != denoiser.hidden:
         raise CheckpointError(
             "the predictor and the denoiser are not of one release: their shots differ in width",
             where=found.adapter,
             misshapen={"shot": (predictor.shot_width, denoiser.hidden)},
+            do="take both from one release",
         )
     absent = missing_towers(folder)
     model, tokens = found.tokenizer.read_bytes(), _published_tokens(found.tokenizer, predictor.vocabulary)
@@ -172,11 +174,7 @@ def _stamp(folder: Path, path: Path) -> tuple[str, int, int]:
 
 def _published_tokens(model: Path, vocabulary: int) -> dict[str, int]:
     """The ids of the release's added tokens: they follow the language model's own pieces (MODEL.md section 2)."""
-    try:
-        pieces = int(sentencepiece.SentencePieceProcessor(model_file=str(model)).get_piece_size())
-    except (OSError, RuntimeError) as error:
-        raise CheckpointError("not a sentencepiece model", where=model, do="take the published file") from error
-    names = added_tokens()
+    pieces, names = count_pieces(model, "take tokenizer.model of Mistral-7B-Instruct-v0.1"), added_tokens()
     if pieces + len(names) != vocabulary:
         raise CheckpointError(
             "the tokenizer is not the language model's of this release",

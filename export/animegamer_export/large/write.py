@@ -6,6 +6,7 @@ Cast back to float32 in the graph; biases, norms and tables stay float32: the or
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,6 +29,7 @@ from animegamer_export.onnx_file import (
     store_half,
     trace,
 )
+from animegamer_rt.errors import CheckpointError
 from animegamer_rt.manifest import Part
 
 STORED: Mapping[str, torch.dtype] = MappingProxyType(
@@ -93,8 +95,10 @@ class _Made:
     rounded_to: torch.dtype
 
     def tensor(self, part: LargePart) -> Tensor:
-        """The value in the type that it is rounded to."""
-        value = part.value(self.name).detach().to(self.rounded_to)
+        """The value in the type that it is rounded to. Raises CheckpointError where that type cannot hold it."""
+        exact = part.value(self.name).detach()
+        _require_finite(exact, self.rounded_to, f"{part.graphs[0].name}, {self.name}")
+        value = exact.to(self.rounded_to)
         return (value.t() if self.transposed else value).contiguous()
 
     def later(self, part: LargePart, shape: Sequence[int], dtype: torch.dtype) -> ir.LazyTensor:
@@ -166,6 +170,16 @@ class _Later:
         if self.dtype == torch.float16:
             # What the folding made of small weights and constants.
             store_half(model)
+
+
+def _require_finite(value: Tensor, dtype: torch.dtype, where: str) -> None:
+    largest = max(abs(float(end)) for end in torch.aminmax(value))
+    if not largest < math.inf:
+        raise CheckpointError("a weight that is not a finite number", where=where, do="take the published checkpoint")
+    if largest > torch.finfo(dtype).max:
+        name = next(name for name, stored in STORED.items() if stored == dtype)
+        part = where.partition(",")[0].partition("_first")[0]
+        raise CheckpointError(f"{largest:.4g} is too large for {name}", where=where, do=f"give --precision {part}=bf16")
 
 
 def _held(module: nn.Module) -> dict[str, Tensor]:

@@ -6,6 +6,7 @@ be dead. It does not know bundles.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from animegamer_export.checkpoints.files import TensorFile, open_hugging_face, open_safetensors, open_torch, read_json
+from animegamer_export.checkpoints.files import (
+    AGAIN,
+    TensorFile,
+    open_hugging_face,
+    open_safetensors,
+    open_torch,
+    read_json,
+)
 from animegamer_export.checkpoints.names import Naming
 from animegamer_export.checkpoints.recipe import Recipe, make_recipe, wanted_shapes
 from animegamer_export.towers.image import MEAN, STD, ImageTower, ImageTowerSize
@@ -22,6 +30,7 @@ from animegamer_export.towers.text import TextTower, TextTowerSize, relative_bia
 from animegamer_rt.errors import CheckpointError
 
 OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
+TAKE_CLIP = "give the folder of laion/CLIP-ViT-B-16-laion2B-s34B-b88K"
 HEAD_WIDTH = 64
 """open_clip's own, where open_clip_config.json does not say otherwise."""
 
@@ -38,6 +47,7 @@ _TEXT_NAMES = (
     (r"blocks\.(\d+)\.up\.weight", _TEXT_LAYER + r"1.DenseReluDense.wi_1.weight"),
     (r"blocks\.(\d+)\.down\.weight", _TEXT_LAYER + r"1.DenseReluDense.wo.weight"),
 )
+_SIZED = ("visual.conv1.weight", "visual.positional_embedding", "visual.transformer.resblocks.0.mlp.c_fc.weight")
 _IMAGE_BLOCK = r"visual.transformer.resblocks.\1."
 _IMAGE_NAMES = (
     (r"patches\.weight", r"visual.conv1.weight"),
@@ -82,9 +92,9 @@ def open_text_tower(folder: Path) -> tuple[TextTowerSize, TowerWeights]:
         head_width=_number(config, "d_kv", where),
         mlp=_number(config, "d_ff", where),
         vocabulary=vocabulary,
-        norm_epsilon=float(config.get("layer_norm_epsilon", 1e-6)),
+        norm_epsilon=_positive(config.get("layer_norm_epsilon", 1e-6), "layer_norm_epsilon", where),
         buckets=_number(config, "relative_attention_num_buckets", where),
-        farthest=int(config.get("relative_attention_max_distance", 128)),
+        farthest=_number({"relative_attention_max_distance": 128, **config}, "relative_attention_max_distance", where),
     )
     with torch.device("meta"):
         wanted = wanted_shapes({"": TextTower(size)})
@@ -103,10 +113,11 @@ def open_image_tower(folder: Path) -> tuple[ImageTowerSize, TowerWeights]:
         raise CheckpointError(
             f"no weights: neither {' nor '.join(OPEN_CLIP)}",
             where=folder,
-            do="give the folder of laion/CLIP-ViT-B-16-laion2B-s34B-b88K",
+            do=TAKE_CLIP,
         )
     file = (open_safetensors if found.endswith("safetensors") else open_torch)(folder / found)
-    size = _image_size(file, _vision_config(folder / "open_clip_config.json"))
+    config = folder / "open_clip_config.json"
+    size = _image_size(file, _vision_config(config), config)
     with torch.device("meta"):
         wanted = wanted_shapes({"": ImageTower(size)})
     recipe = make_recipe(file, wanted, _image_naming(size.layers), what="open_clip vision transformer")
@@ -140,21 +151,26 @@ def _image_naming(layers: int) -> Naming:
     )
 
 
-def _image_size(file: TensorFile, vision: Mapping[str, Any]) -> ImageTowerSize:
-    names = ("visual.conv1.weight", "visual.positional_embedding", "visual.transformer.resblocks.0.mlp.c_fc.weight")
-    missing = [name for name in names if name not in file.shapes]
-    if missing:
-        raise CheckpointError("not an open_clip vision transformer", where=file.where, missing=missing)
-    width, _, patch, _ = file.shapes[names[0]]
-    layers = 1 + max(int(key.split(".")[3]) for key in file.shapes if key.startswith("visual.transformer.resblocks."))
-    grid = round((file.shapes[names[1]][0] - 1) ** 0.5)
+def _image_size(file: TensorFile, vision: Mapping[str, Any], config: Path) -> ImageTowerSize:
+    conv, places, mlp = (file.shapes.get(name) for name in _SIZED)
+    if conv is None or places is None or mlp is None:
+        missing = [name for name in _SIZED if name not in file.shapes]
+        raise CheckpointError("not an open_clip vision transformer", where=file.where, missing=missing, do=TAKE_CLIP)
+    axes = dict(zip(_SIZED, (4, 2, 2), strict=True))
+    wrong = {key: (list(file.shapes[key]), f"{n} axes") for key, n in axes.items() if len(file.shapes[key]) != n}
+    if wrong:
+        raise CheckpointError("not an open_clip vision transformer", where=file.where, misshapen=wrong, do=TAKE_CLIP)
+    numbers = [re.match(r"visual\.transformer\.resblocks\.(\d+)\.", key) for key in file.shapes]
+    head_width = _number({"head_width": HEAD_WIDTH, **vision}, "head_width", config)
+    if conv[0] % head_width:
+        raise CheckpointError(f"heads of {head_width} do not divide a width of {conv[0]}", where=config, do=TAKE_CLIP)
     return ImageTowerSize(
-        width=width,
-        layers=layers,
-        heads=width // int(vision.get("head_width", HEAD_WIDTH)),
-        patch=patch,
-        grid=grid,
-        mlp=file.shapes[names[2]][0],
+        width=conv[0],
+        layers=1 + max(int(number[1]) for number in numbers if number),
+        heads=conv[0] // head_width,
+        patch=conv[2],
+        grid=round((places[0] - 1) ** 0.5),
+        mlp=mlp[0],
         quick_gelu=bool(vision.get("quick_gelu", False)),
     )
 
@@ -163,12 +179,21 @@ def _vision_config(path: Path) -> Mapping[str, Any]:
     """What open_clip_config.json says of the vision transformer; the ViT-B-16's own where there is no such file."""
     if not path.is_file():
         return {}
-    model = read_json(path).get("model_cfg", {})
-    return {**model.get("vision_cfg", {}), "quick_gelu": model.get("quick_gelu", False)}
+    model = read_json(path).get("model_cfg")
+    vision = model.get("vision_cfg") if isinstance(model, dict) else None
+    if not isinstance(vision, dict):
+        raise CheckpointError("no vision_cfg in its model_cfg", where=path, do=TAKE_CLIP)
+    return {**vision, "quick_gelu": model.get("quick_gelu", False)}
 
 
 def _number(config: Mapping[str, Any], name: str, where: Path) -> int:
     value = config.get(name)
     if not isinstance(value, int) or value <= 0:
-        raise CheckpointError(f"{name} is {value!r}, not a number of one or more", where=where)
+        raise CheckpointError(f"{name} is {value!r}, not a number of one or more", where=where, do=AGAIN)
     return value
+
+
+def _positive(value: object, name: str, where: Path) -> float:
+    if not isinstance(value, (int, float)) or value <= 0:
+        raise CheckpointError(f"{name} is {value!r}, not a number above 0", where=where, do=AGAIN)
+    return float(value)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from animegamer_export.checkpoints.files import Shape, read_json
+from animegamer_export.checkpoints.files import AGAIN, Shape, count_pieces, read_json
 from animegamer_export.checkpoints.recipe import wanted_shapes
 from animegamer_export.large.parts import LargePart, stand_in
 from animegamer_export.onnx_file import Graph
@@ -60,15 +60,25 @@ def open_towers(t5: Path, clip: Path, encoder: EncoderSize) -> Towers:
     Raises CheckpointError for files that are not the towers', or not those that the encoder was trained on.
     """
     text, image, tokenizer = open_text_tower(t5), open_image_tower(clip), t5 / TOKENIZER
+    take = "take spiece.model of google/t5-v1_1-xxl"
     if not tokenizer.is_file():
-        raise CheckpointError("no such file", where=tokenizer, do="take the tokenizer of google/t5-v1_1-xxl")
+        raise CheckpointError("no such file", where=tokenizer, do=take)
+    pieces, end = count_pieces(tokenizer, take), read_json(t5 / "config.json").get("eos_token_id", 1)
+    if pieces > text[0].vocabulary:
+        raise CheckpointError(
+            "not the text tower's tokenizer",
+            where=tokenizer,
+            misshapen={"pieces": (pieces, f"at most {text[0].vocabulary}")},
+            do=take,
+        )
+    if not isinstance(end, int) or not 0 <= end < text[0].vocabulary:
+        raise CheckpointError(f"eos_token_id is {end!r}, not a token", where=t5 / "config.json", do=AGAIN)
     _check_fit(t5, "text features", (text[0].tokens, text[0].hidden), (encoder.text_tokens, encoder.text_width))
     _check_fit(
         clip, "image features", (image[0].grid ** 2, image[0].width), (encoder.image_tokens, encoder.image_width)
     )
     files = [path for folder in (t5, clip) for path in sorted(folder.iterdir()) if path.is_file()]
     stamps = ((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
-    end = int(read_json(t5 / "config.json").get("eos_token_id", 1))
     return Towers(text, image, tokenizer, end, tuple(stamps))
 
 
