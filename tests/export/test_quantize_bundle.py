@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from watching import Watching
 
 import house
 from animegamer_export import verify
+from animegamer_export.command import disk
+from animegamer_export.quantize import command
 from animegamer_export.quantize.bundle import part_names, quantize_bundle
 from animegamer_export.quantize.command import parse_precisions
 from animegamer_export.quantize.scheme import scheme
 from animegamer_export.quantize.turns import instructions
+from animegamer_rt import cli
 from animegamer_rt.bundle import Bundle, load, open_bundle
-from animegamer_rt.errors import BundleError, ConfigError
+from animegamer_rt.errors import BundleError, ConfigError, OutputError
 from animegamer_rt.manifest import World
 
 FEW = verify.Amount(instructions=4, turns=1, plan="fast")
@@ -81,6 +88,71 @@ def test_a_folder_in_use_is_refused(pocket: Bundle, tmp_path: Path) -> None:
         quantize_bundle(pocket, tmp_path, {"predictor": scheme("nf4")})
 
 
+INT4 = {"predictor": scheme("int4")}
+
+
+class Stops(Watching):
+    """Ends the work at the third tensor of the predictor."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+    @contextmanager
+    def step(self, name: str, size: int) -> Iterator[Callable[[int], None]]:
+        with super().step(name, size) as advance:
+
+            def stop(count: int) -> None:
+                advance(count)
+                if len(self.told.get("predictor", ())) == 3:
+                    raise self.error
+
+            yield stop
+
+
+def test_ctrl_c_leaves_nothing_and_the_next_run_makes_the_bundle(
+    pocket: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "Progress", lambda console: Stops(KeyboardInterrupt()))
+    arguments = ["quantize", str(pocket.folder), "--precision", "predictor=int4", "--out", str(tmp_path / "new")]
+    assert cli.main(arguments) == 130
+    assert "stopped" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    # As a run that was killed leaves it.
+    (tmp_path / ".new.quantize").mkdir()
+    (tmp_path / ".new.quantize" / "predictor.onnx").write_bytes(b"half")
+    watching = Watching()
+    quantize_bundle(pocket, tmp_path / "new", INT4, step=watching.step)
+    assert load(tmp_path / "new").manifest.parts["predictor"].precision == "int4"
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+    assert watching.steps == ["what stays", "predictor", "files hashed"]
+    assert len(watching.told["predictor"]) > 10
+    weights = (tmp_path / "new" / "predictor.weights").stat().st_size
+    assert weights <= watching.sizes["predictor"] < 1.2 * weights
+    assert sum(watching.told["predictor"]) > 0.99 * weights
+
+
+def test_a_disk_that_fills_up_is_told_and_nothing_is_left(pocket: Bundle, tmp_path: Path) -> None:
+    full = Stops(OSError(errno.ENOSPC, "No space left on device"))
+    (tmp_path / "new").mkdir()
+    with pytest.raises(OutputError, match=r"new: the disk is full; make room, and run it again: it begins anew"):
+        quantize_bundle(pocket, tmp_path / "new", INT4, step=full.step)
+    assert list(tmp_path.rglob("*")) == [tmp_path / "new"]
+
+
+def test_a_disk_that_is_too_small_is_refused_before_writing(
+    pocket: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = sum(record.bytes for record in pocket.manifest.files.values()) // 2
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda place: SimpleNamespace(free=disk.SPARE_BYTES + room))
+    watching = Watching()
+    with pytest.raises(
+        OutputError, match="new: not enough room on this disk; .*give another --out, or free some space"
+    ):
+        quantize_bundle(pocket, tmp_path / "new", INT4, step=watching.step)
+    assert watching.steps == [] and list(tmp_path.iterdir()) == []
+
+
 def test_a_part_that_is_not_there_is_named(pocket: Bundle, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no part 'denoisr'.*denoiser"):
         quantize_bundle(pocket, tmp_path / "new", {"denoisr": scheme("int8")})
@@ -89,7 +161,7 @@ def test_a_part_that_is_not_there_is_named(pocket: Bundle, tmp_path: Path) -> No
 def test_a_part_with_nothing_to_quantise_leaves_no_bundle(pocket: Bundle, tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="no weight of vae"):
         quantize_bundle(pocket, tmp_path / "new", {"vae": scheme("nf4")})
-    assert not (tmp_path / "new" / "manifest.json").exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_precisions_are_read_by_part() -> None:

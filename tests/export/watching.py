@@ -23,13 +23,17 @@ class Watching(Progress):
     def __init__(self, step: str = "", at_weight: int = -1) -> None:
         super().__init__(Console(file=io.StringIO()))
         self.steps: list[str] = []
+        self.told: dict[str, list[int]] = {}
+        self.sizes: dict[str, int] = {}
         self.breaks, self.left = step, at_weight
 
     @contextmanager
     def step(self, name: str, size: int) -> Iterator[Callable[[int], None]]:
         self.steps.append(name)
+        self.sizes[name], told = size, self.told.setdefault(name, [])
 
         def advance(count: int) -> None:
+            told.append(count)
             if name == self.breaks:
                 self.left -= 1
                 if self.left == 0:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -13,14 +15,15 @@ import onnxruntime
 import pytest
 
 import fakes
+from animegamer_export.command import disk
 from animegamer_export.tensorrt import command
 from animegamer_export.tensorrt.builder import Built, Job, build
 from animegamer_export.tensorrt.graph import rewrite, strongly_typed
 from animegamer_rt import bundle as bundles
-from animegamer_rt import cards
+from animegamer_rt import cards, cli
 from animegamer_rt.bundle import Bundle
 from animegamer_rt.chart import read_records
-from animegamer_rt.errors import BundleError, ConfigError
+from animegamer_rt.errors import BundleError, ConfigError, OutputError
 from animegamer_rt.manifest import Compatibility
 from animegamer_rt.prompt import PastTurn, Prompter
 from animegamer_rt.state import GameState
@@ -201,6 +204,75 @@ def test_failure_replaces_no_measured_build_and_is_told_all_the_same(
     monkeypatch.setattr(command, "_apart", lambda job: fake_build(replace(job, source="vae_first.onnx")))
     assert command.main(argv) == 0
     assert not any(row["error"] for row in rows().values()), "a success replaces a failure"
+
+
+def half_built(job: Job) -> None:
+    """What a builder leaves that is stopped while it writes."""
+    Path(job.target).parent.mkdir(exist_ok=True)
+    Path(job.target + ".part").write_bytes(b"half")
+    source = Path(job.source)
+    source.with_name(f".{source.stem}.{job.arch}.{job.precision}.onnx").write_bytes(b"typed")
+
+
+def hidden_or_half(bundle: Bundle) -> list[Path]:
+    return [path for path in bundle.folder.rglob("*") if path.name.startswith(".") or path.suffix == ".part"]
+
+
+def test_without_results_no_record_is_written_and_with_them_its_folder_is_made(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setattr(command, "_apart", fake_build)
+    argv = ["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "denoiser"]
+    assert command.main(argv) == 0
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    monkeypatch.setattr(command, "module_version", lambda library: "1.8.0.1")
+    assert command.main([*argv, "--results", "new/builds.json"]) == 0
+    assert (tmp_path / "elsewhere" / "new" / "builds.json").is_file()
+
+
+def test_ctrl_c_leaves_no_half_engine_and_the_next_run_goes_on(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+
+    def interrupted(job: Job) -> Built:
+        if built:
+            half_built(job)
+            raise KeyboardInterrupt
+        built.append(job.source)
+        return fake_build(job)
+
+    monkeypatch.setattr(command, "_apart", interrupted)
+    argv = ["--bundle", str(bundle.folder), "--gpu", "sm86,sm89", "--parts", "denoiser"]
+    assert cli.main(["export", "tensorrt", *argv]) == 130
+    assert hidden_or_half(bundle) == []
+    assert list(bundles.load(bundle.folder).manifest.engines) == ["denoiser-sm86"]
+    jobs: list[Job] = []
+    monkeypatch.setattr(command, "_apart", lambda job: (jobs.append(job), fake_build(job))[1])
+    assert cli.main(["export", "tensorrt", *argv]) == 0
+    assert [job.arch for job in jobs] == ["sm89"]
+
+
+def test_a_disk_that_fills_up_is_named_with_what_to_do(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(arguments: list[str], input: str, **_: object) -> subprocess.CompletedProcess[str]:
+        half_built(Job(**json.loads(input)))
+        said = "Traceback ..\nOSError: [Errno 28] No space left on device\n"
+        return subprocess.CompletedProcess(arguments, 1, "", said)
+
+    monkeypatch.setattr(command.subprocess, "run", full)
+    assert command.main(["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "denoiser"]) == 1
+    told = capsys.readouterr().err
+    assert "the disk is full" in told and "denoiser-sm89.engine" in told and "make room, and run it again" in told
+    assert hidden_or_half(bundle) == []
+
+
+def test_a_disk_that_is_too_small_is_refused_before_building(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda place: SimpleNamespace(free=disk.SPARE_BYTES))
+    with pytest.raises(OutputError, match="not enough room on this disk.*fewer --parts or for fewer --gpu"):
+        command.main(["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "denoiser"])
+    assert not (bundle.folder / "engines").exists()
 
 
 @pytest.mark.parametrize(("installed", "built_again"), [("1.7.1.116", False), ("1.8.0.1", True), (None, False)])

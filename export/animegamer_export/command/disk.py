@@ -1,18 +1,22 @@
-"""Whether there is room for what an export will write, before it writes anything."""
+"""Whether there is room for what will be written, before it is, and what is said when the disk is full all the same."""
 
 from __future__ import annotations
 
+import errno
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from animegamer_rt.errors import OutputError
 
 SPARE_BYTES = 64 * 2**20
 """For the graphs, the manifest and the file system's own needs."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def require_space(folder: Path, needed: int) -> None:
-    """Raises OutputError when the disk of `folder` (which need not exist yet) has not `needed` bytes free."""
+def require_space(folder: Path, needed: int, do: str) -> None:
+    """Raises OutputError, which says `do`, when the disk of `folder` (it need not exist yet) has not `needed` bytes."""
     place = folder.absolute()
     while not place.exists():
         place = place.parent
@@ -23,5 +27,16 @@ def require_space(folder: Path, needed: int) -> None:
             where=folder,
             found=f"{free / 1e9:.1f} GB free",
             expected=f"{(needed + SPARE_BYTES) / 1e9:.1f} GB",
-            do="give another --out, free some space, or export fewer --parts at a time",
+            do=do,
         )
+
+
+@contextmanager
+def told_when_full(where: Path, then: str) -> Iterator[None]:
+    """Makes an OutputError of a disk that fills up within; `then` is what running it again does."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise OutputError("the disk is full", where=where, do=f"make room, and run it again: {then}") from error

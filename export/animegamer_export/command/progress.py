@@ -30,6 +30,12 @@ class Progress:
             task = shown.add_task(name, total=size or None)
             yield lambda count: shown.advance(task, count)
 
+    @contextmanager
+    def busy(self, what: str) -> Iterator[None]:
+        """Something that takes a while and cannot say how far it is: shown on a terminal only."""
+        with self.console.status(what):
+            yield
+
     def finished(self, name: str, size: int, seconds: float) -> None:
         """A line for a finished step."""
         megabytes = f"{size / 1e6:10.1f} MB" if size else " " * 13

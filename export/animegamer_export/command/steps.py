@@ -6,7 +6,6 @@ that. It does not know options or where weights come from.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from animegamer_export.command import plans
-from animegamer_export.command.disk import require_space
+from animegamer_export.command.disk import require_space, told_when_full
 from animegamer_export.command.journal import Journal, key_of
 from animegamer_export.command.kept import with_kept
 from animegamer_export.command.progress import Progress
@@ -26,24 +25,23 @@ from animegamer_export.command.source import NEEDED_TO_PLAY, Source
 from animegamer_export.command.verify import check_part
 from animegamer_export.large.write import STORED, write_large
 from animegamer_export.peak_memory import peak_mib
-from animegamer_export.quantize.keep import keep_rule
-from animegamer_export.quantize.scheme import Scheme, scheme
+from animegamer_export.quantize.keep import keep_rule, keeps_all
+from animegamer_export.quantize.scheme import SCHEMES, Scheme, scheme
 from animegamer_export.quantize.turns import RELEASE
 from animegamer_export.quantize.weights import rewrite_together
 from animegamer_export.towers import MOTION_MODEL, TEXT, Towers
 from animegamer_rt.bundle import Bundle, write_manifest
-from animegamer_rt.config import read_record, write_record
-from animegamer_rt.errors import ConfigError, OutputError
+from animegamer_rt.config import read_record, similar, write_record
+from animegamer_rt.errors import ConfigError
 from animegamer_rt.files import make_folder
 from animegamer_rt.manifest import Manifest, MotionTokenizer, Part
 
 WORK = ".export"
 MOTION_STEP = "motion tokenizer"
 TOKENIZER = ("tokenizer.model", "added_tokens.json")
+NO_ROOM = "give another --out, free some space, or export fewer --parts at a time"
 BASE = "fp16"
 """What quantised parts are made from, a part at a time. The error of fp16 is a thousandth of that of the mildest."""
-BYTES_A_WEIGHT: Mapping[str, float] = {"fp32": 4, "fp16": 2, "bf16": 2, "nf4": 0.57, "int4": 0.57, "int4-qdq": 0.57}
-"""About, with scales; a scheme that is not named takes one."""
 
 Make = Callable[[Path, Callable[[int], None]], Mapping[str, Any]]
 
@@ -76,7 +74,9 @@ def export(source: Source, request: Request, progress: Progress) -> Bundle | Non
     ConfigError if a bundle that is whole would no longer be.
     """
     journal = Journal.open(request.out)
-    steps, lacking = list(_steps(source, request, journal)), _lacking(source, request, journal)
+    with progress.busy("what is there already is read"):
+        steps = list(_steps(source, request, journal))
+    lacking = _lacking(source, request, journal)
     if lacking and journal.whole:
         raise ConfigError(
             "the bundle that is there would not be whole",
@@ -84,7 +84,7 @@ def export(source: Source, request: Request, progress: Progress) -> Bundle | Non
             found=f"{', '.join(lacking)} of other checkpoints, or changed since",
             do="name them in --parts too, see --release and --picture, or give another --out",
         )
-    require_space(request.out, sum(step.bytes for step in steps))
+    require_space(request.out, sum(step.bytes for step in steps), NO_ROOM)
     make_folder(request.out)
     for step in steps:
         # Its files are not what the record says as soon as the first of them is replaced.
@@ -98,7 +98,9 @@ def export(source: Source, request: Request, progress: Progress) -> Bundle | Non
     manifest = with_kept(_manifest(source, journal, request.out), request.out)
     bundle = write_manifest(request.out, manifest, changed=())
     journal.close()
-    for neighbour, names in share(bundle).items():
+    with progress.busy("what other bundles have too is looked for"):
+        shared = share(bundle)
+    for neighbour, names in shared.items():
         progress.shared(neighbour, sum(bundle.manifest.files[name].bytes for name in names))
     return bundle
 
@@ -149,12 +151,26 @@ def _making(source: Source, request: Request, journal: Journal, part: str) -> It
 
 def quantiser(part: str, precision: str) -> Scheme:
     """The scheme of that name. Raises ConfigError for one that is not there or that a new part cannot have yet."""
+    if precision not in SCHEMES:
+        known = (*STORED, *(name for name in SCHEMES if name not in STORED))
+        raise ConfigError(
+            f"unknown precision {precision!r}",
+            where=f"--precision {part}={precision}",
+            expected=", ".join(known),
+            do=similar(precision, known),
+        )
     chosen = scheme(precision)
     if chosen.calibrated:
         raise ConfigError(
             f"{precision} needs the ranges of a whole bundle's activations",
             where=f"--precision {part}={precision}",
-            do=f"export {part}=fp16 first, then calibrate and quantise the bundle (docs/QUANTIZATION.md)",
+            do=f"export {part}=fp16, then run: animegamer-rt quantize BUNDLE --precision {part}={precision} --out NEW",
+        )
+    if keeps_all(part):
+        raise ConfigError(
+            f"{part} is not quantised",
+            where=f"--precision {part}={precision}",
+            expected=", ".join(STORED),
         )
     return chosen
 
@@ -164,15 +180,11 @@ def _do(step: Step, journal: Journal, progress: Progress) -> None:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     started = time.monotonic()
-    try:
-        with progress.step(step.name, step.bytes) as advance:
-            found = dict(step.make(work, advance))
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        raise OutputError(
-            "the disk is full", where=journal.folder, do="make room, and run it again: it goes on with this step"
-        ) from error
+    with (
+        told_when_full(journal.folder, "it goes on with this step"),
+        progress.step(step.name, step.bytes) as advance,
+    ):
+        found = dict(step.make(work, advance))
     target.mkdir(parents=True, exist_ok=True)
     names = sorted(path.name for path in work.iterdir())
     for name in names:
@@ -181,7 +193,8 @@ def _do(step: Step, journal: Journal, progress: Progress) -> None:
     seconds = round(time.monotonic() - started, 1)
     # Every file of the step lies in its place before the record that says so.
     measured = {"seconds": seconds, "process_peak_memory_gib": _peak_memory_gib()}
-    journal.record(step.name, step.key, files, made_of=step.made_of, **measured, **found)
+    with progress.busy(f"{step.name}: the files are hashed"):
+        journal.record(step.name, step.key, files, made_of=step.made_of, **measured, **found)
     progress.finished(step.name, sum(journal.steps[step.name]["files"].values()), seconds)
 
 
@@ -197,8 +210,7 @@ def _quantise(part: str, chosen: Scheme, base: Path, journal: Journal) -> Make:
         written: dict[str, Any] = journal.steps[f"{part} in {BASE}"]["parts"]
         sources = [base / entry["file"] for entry in written.values()]
         weights = next(name for entry in written.values() for name in entry["data_files"])
-        report = rewrite_together(sources, work, weights, chosen, keep_rule(part))
-        advance(report.bytes_after)
+        report = rewrite_together(sources, work, weights, chosen, keep_rule(part), written=advance)
         return {
             "parts": {name: {**entry, "precision": chosen.name} for name, entry in written.items()},
             "mean_weight_error": report.mean_error,
@@ -261,10 +273,13 @@ def _manifest(source: Source, journal: Journal, out: Path) -> Manifest:
 
 
 def _bytes(source: Source, part: str, precision: str) -> int:
-    width = BYTES_A_WEIGHT.get(precision, 1)
-    shapes = source.shapes(part).items()
-    counts = ((len(shape) >= 2 and not name.endswith("positions"), _numel(shape)) for name, shape in shapes)
-    return int(sum(count * (width if rounded else 4) for rounded, count in counts))
+    keeps = (lambda _: False) if precision in STORED else keep_rule(part)
+    width = 4 if precision == "fp32" else scheme(precision).bytes_a_weight
+    total = 0.0
+    for name, shape in source.shapes(part).items():
+        rounded = len(shape) >= 2 and not name.endswith("positions")
+        total += _numel(shape) * ((2 if keeps(name) else width) if rounded else 4)
+    return int(total)
 
 
 def _numel(shape: tuple[int, ...]) -> int:

@@ -1,15 +1,19 @@
 """Writes a bundle whose parts have other precisions than the one it is made from; what stays is copied.
 
+It is written into a hidden folder beside the new one and gets its name when it is whole, so half a bundle is none.
 Knows bundles and their parts; how a weight is quantised is not its business.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from animegamer_export.command.disk import require_space, told_when_full
 from animegamer_export.open_graph import open_graph
 from animegamer_export.quantize.calibrate import activations
 from animegamer_export.quantize.graph import matrices
@@ -18,9 +22,10 @@ from animegamer_export.quantize.nodes import Ranges
 from animegamer_export.quantize.scheme import Scheme
 from animegamer_export.quantize.smooth import ranges
 from animegamer_export.quantize.turns import RecordedDenoiser, instructions, render
-from animegamer_export.quantize.weights import Keep, Report, rewrite_together, weight_of
+from animegamer_export.quantize.weights import Keep, Report, expected_bytes, rewrite_together, weight_of
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle import MANIFEST, Bundle, write_manifest
+from animegamer_rt.clip import make_folder, unwritable
 from animegamer_rt.config import nearest
 from animegamer_rt.errors import BundleError, ConfigError
 from animegamer_rt.pipeline import open_rooms
@@ -28,6 +33,16 @@ from animegamer_rt.pipeline import open_rooms
 CALIBRATION_TURNS = 4
 CALIBRATION_SEED = 1000
 """Other turns than those that `verify` compares, which begin at 0."""
+NO_ROOM = "give another --out, or free some space"
+
+Step = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+"""Something that takes long: its name and about its bytes; what it gives is told of the bytes as they are written."""
+
+
+@contextmanager
+def quiet(name: str, size: int) -> Iterator[Callable[[int], None]]:
+    """A Step that nobody watches."""
+    yield lambda _: None
 
 
 def part_names(bundle: Bundle, name: str) -> list[str]:
@@ -46,29 +61,56 @@ def quantize_bundle(
     calibration_turns: int = CALIBRATION_TURNS,
     keep: Mapping[str, Keep] | None = None,
     measured: Mapping[str, Mapping[str, Ranges]] | None = None,
+    step: Step = quiet,
 ) -> dict[str, Report]:
-    """Writes the bundle to `out`, which must be new or empty; the manifest comes last, so half a bundle is none.
+    """Writes the bundle to `out`, which must be new or empty, and which is there only once it is whole.
 
-    `keep` and `measured` (ranges by part) stand in for the house's rules and for calibration. Raises BundleError,
-    ConfigError.
+    What an earlier run that was killed left beside it is removed. `keep` and `measured` (ranges by part) stand in for
+    the house's rules and for calibration. Raises BundleError, ConfigError, and OutputError when the disk is too small,
+    before anything is written, or fills up all the same.
     """
-    if out.exists() and any(out.iterdir()):
+    out = Path(os.path.abspath(out))
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BundleError("the folder is not empty", where=out, do="give a new one")
+    rules = {name: (keep or {}).get(name) or keep_rule(name) for name in precisions}
     names = {name: part_names(bundle, name) for name in precisions}
-    changed = {part for parts in names.values() for part in parts}
-    out.mkdir(parents=True, exist_ok=True)
-    _take_over(bundle, out, changed)
-    manifest, reports = bundle.manifest, {}
-    parts = dict(manifest.parts)
+    copied = _taken_over(bundle, {part for parts in names.values() for part in parts})
+    sizes = {
+        name: expected_bytes([bundle.part_path(part) for part in names[name]], scheme, rules[name])
+        for name, scheme in precisions.items()
+    }
+    require_space(out, sum(sizes.values()) + sum(bundle.manifest.files[name].bytes for name in copied), NO_ROOM)
+    work = out.with_name(f".{out.name}.quantize")
+    try:
+        shutil.rmtree(work, ignore_errors=True)
+        make_folder(work)
+        with told_when_full(out, "it begins anew"):
+            _copy(bundle, copied, work, step)
+            reports = {}
+            for name, scheme in precisions.items():
+                found = (measured or {}).get(name)
+                if scheme.calibrated and found is None:
+                    with step(f"{name} calibrated", 0):
+                        found = calibrated(bundle, name, scheme, rules[name], calibration_turns)
+                sources = [bundle.part_path(part) for part in names[name]]
+                with step(name, sizes[name]) as advance:
+                    weights = f"{name}.weights"
+                    reports[name] = rewrite_together(sources, work, weights, scheme, rules[name], found, (), advance)
+                if not reports[name].errors:
+                    raise BundleError(f"no weight of {name} is quantised by {scheme.name}", where=bundle.folder)
+            with step("files hashed", 0):
+                _write_manifest(bundle, work, precisions, names)
+        _name(work, out)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return reports
+
+
+def _write_manifest(
+    bundle: Bundle, folder: Path, precisions: Mapping[str, Scheme], names: Mapping[str, list[str]]
+) -> None:
+    manifest, parts = bundle.manifest, dict(bundle.manifest.parts)
     for name, scheme in precisions.items():
-        rule = (keep or {}).get(name) or keep_rule(name)
-        found = (measured or {}).get(name)
-        if scheme.calibrated and found is None:
-            found = calibrated(bundle, name, scheme, rule, calibration_turns)
-        sources = [bundle.part_path(part) for part in names[name]]
-        reports[name] = rewrite_together(sources, out, f"{name}.weights", scheme, rule, found)
-        if not reports[name].errors:
-            raise BundleError(f"no weight of {name} is quantised by {scheme.name}", where=bundle.folder)
         for part in names[name]:
             parts[part] = replace(parts[part], precision=scheme.name, data_files=(f"{name}.weights",), int8_file="")
     said = {name: scheme.name for name, scheme in precisions.items()}
@@ -80,8 +122,17 @@ def quantize_bundle(
         provenance["export"] = {**provenance["export"], "steps": others}
     # What was measured was measured of other weights.
     plans = {name: replace(entry, fidelity={}) for name, entry in manifest.plans.items()}
-    write_manifest(out, replace(manifest, parts=parts, plans=plans, quality={}, provenance=provenance, engines={}))
-    return reports
+    write_manifest(folder, replace(manifest, parts=parts, plans=plans, quality={}, provenance=provenance, engines={}))
+
+
+def _name(work: Path, out: Path) -> None:
+    """The whole bundle under its name."""
+    try:
+        if out.exists():
+            out.rmdir()  # it is empty; not every system replaces a folder by another
+        os.replace(work, out)
+    except OSError as error:
+        raise unwritable(out, error) from error
 
 
 def calibrated(bundle: Bundle, name: str, scheme: Scheme, keep: Keep, turns: int) -> dict[str, Ranges]:
@@ -99,7 +150,7 @@ def calibrated(bundle: Bundle, name: str, scheme: Scheme, keep: Keep, turns: int
     return {matrix.name: ranges(weight_of(matrix), found[matrix.name], scheme) for matrix in chosen}
 
 
-def _take_over(bundle: Bundle, out: Path, changed: set[str]) -> None:
+def _taken_over(bundle: Bundle, changed: set[str]) -> list[str]:
     """Every file that another part, the tokenizer or nobody in particular needs."""
     manifest = bundle.manifest
     replaced: set[str] = set()
@@ -107,9 +158,15 @@ def _take_over(bundle: Bundle, out: Path, changed: set[str]) -> None:
         replaced |= set(manifest.parts[part].files)
     shared = {file for name, part in manifest.parts.items() if name not in changed for file in part.data_files}
     engines = {engine.file for engine in manifest.engines.values()}
-    for name in manifest.files:
-        if name in (replaced - shared) | engines or name == MANIFEST:
-            continue
-        (out / name).parent.mkdir(parents=True, exist_ok=True)
-        # Not a hard link: onnx's own readers, which the folder may be meant for, refuse weights that have two names.
-        shutil.copyfile(bundle.path(name), out / name)
+    left = (replaced - shared) | engines | {MANIFEST}
+    return [name for name in manifest.files if name not in left]
+
+
+def _copy(bundle: Bundle, names: list[str], folder: Path, step: Step) -> None:
+    sizes = {name: bundle.manifest.files[name].bytes for name in names}
+    with step("what stays", sum(sizes.values())) as advance:
+        for name, size in sizes.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            # Not a hard link: onnx's own readers, which the folder may be meant for, refuse weights of two names.
+            shutil.copyfile(bundle.path(name), folder / name)
+            advance(size)

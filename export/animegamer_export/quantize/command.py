@@ -1,7 +1,4 @@
-"""The command `animegamer-rt quantize`: a bundle in, a bundle with parts of another precision out.
-
-Knows options and what to print.
-"""
+"""The command `animegamer-rt quantize`. Knows options and what to print."""
 
 from __future__ import annotations
 
@@ -9,15 +6,20 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Console
+
+from animegamer_export.command.progress import Progress
 from animegamer_export.quantize.bundle import CALIBRATION_TURNS, quantize_bundle
 from animegamer_export.quantize.scheme import SCHEMES, Scheme, scheme
 from animegamer_rt.bundle import open_bundle
 from animegamer_rt.errors import ConfigError
 
+WHAT = "A bundle in, a bundle with parts of another precision out. Broken off, it leaves nothing behind."
+
 
 def main(arguments: Sequence[str]) -> int:
     """Parses, writes the bundle, prints a line a part."""
-    parser = argparse.ArgumentParser(prog="animegamer-rt quantize", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="animegamer-rt quantize", description=WHAT)
     parser.add_argument("bundle", help="name or folder of the bundle to start from")
     parser.add_argument("--precision", required=True, help=f"predictor=nf4,denoiser=w8a8 ..; of {', '.join(SCHEMES)}")
     parser.add_argument("--block", type=int, help="weights a scale, for the 4-bit ones and int8 (default: 64)")
@@ -27,7 +29,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     precisions = parse_precisions(options.precision, options.block)
-    reports = quantize_bundle(open_bundle(options.bundle), options.out, precisions, options.calibration_turns)
+    bundle, step = open_bundle(options.bundle), Progress(Console()).step
+    reports = quantize_bundle(bundle, options.out, precisions, options.calibration_turns, step=step)
     for name, report in reports.items():
         print(
             f"{name}: {report.scheme}, {len(report.errors)} weights (mean relative error {report.mean_error:.4f}), "

@@ -6,6 +6,7 @@ Knows bytes and where they lie; nothing of what they mean.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -20,10 +21,14 @@ ALIGNMENT = 64
 
 @dataclass(slots=True)
 class DataFile:
-    """An open file, its name as the graphs will know it, and where which bytes are (by sha256)."""
+    """An open file, its name as the graphs will know it, and where which bytes are (by sha256).
+
+    `written` is told how many bytes were added.
+    """
 
     file: BinaryIO
     name: str
+    written: Callable[[int], None] = lambda _: None
     held: dict[str, int] = field(default_factory=dict)
 
     def keep(self, tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
@@ -36,6 +41,7 @@ class DataFile:
             self.file.write(bytes(-self.file.tell() % ALIGNMENT))
             self.held[key] = self.file.tell()
             self.file.write(raw)
+            self.written(len(raw))
         shape = ir.Shape(tensor.shape.numpy())
         return ir.ExternalTensor(self.name, self.held[key], len(raw), tensor.dtype, name=name, shape=shape)
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+EVERYTHING = r"."
 KEPT: Mapping[str, str] = MappingProxyType(
     {
         # Embeddings and the vocabulary's head are read a row at a time; the resamplers are the only way in and out of
@@ -17,13 +18,18 @@ KEPT: Mapping[str, str] = MappingProxyType(
         # adaLN and the two scalar embeddings multiply every token of a block; patches and head touch the latent itself.
         "denoiser": r"modulation|(^|\.)(time|motion|patches|head)\.|unconditional|positions",
         # Convolutions only: 16-bit floats, no blocks.
-        "vae": r".",
+        "vae": EVERYTHING,
         # Four small matrices, run when a game starts from a picture.
-        "encoder": r".",
+        "encoder": EVERYTHING,
         "text_tower": r"embedding|relative",
         "image_tower": r".",
     }
 )
+
+
+def keeps_all(part: str) -> bool:
+    """Whether the part has nothing that is quantised."""
+    return KEPT.get(part) == EVERYTHING
 
 
 def keep_rule(part: str) -> Callable[[str], bool]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
-from animegamer_rt.config import nearest
+from animegamer_rt.config import similar
 from animegamer_rt.errors import ConfigError
 
 BLOCK = 64
@@ -20,6 +20,9 @@ Form = Literal["stored", "bnb4", "nbits", "dequantized", "quantized inputs", "dy
 """stored: another float type and a Cast. bnb4, nbits: onnxruntime's MatMulBnb4 and MatMulNBits. dequantized: the
 standard's DequantizeLinear before the product. quantized inputs: the same, and the activations through Q and DQ.
 dynamic: onnxruntime's DynamicQuantizeMatMul, which takes the activations' range from each input as it comes."""
+
+
+_CODE_BYTES: Mapping[str, float] = MappingProxyType({"fp16": 2.0, "bf16": 2.0, "nf4": 0.5, "int4": 0.5})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,11 @@ class Scheme:
     def calibrated(self) -> bool:
         """Whether it needs the activations' ranges."""
         return self.form == "quantized inputs"
+
+    @property
+    def bytes_a_weight(self) -> float:
+        """About, the scales included."""
+        return _CODE_BYTES.get(self.code, 1.0) + (4 / self.block if self.block else 0.01)
 
 
 SCHEMES: Mapping[str, Scheme] = MappingProxyType(
@@ -61,7 +69,7 @@ int8-dynamic are onnxruntime's own."""
 def scheme(name: str, block: int | None = None) -> Scheme:
     """The scheme of that name, with another block size if given. Raises ConfigError."""
     if name not in SCHEMES:
-        raise ConfigError(f"unknown precision {name!r}", expected=", ".join(SCHEMES), do=nearest(name, SCHEMES))
+        raise ConfigError(f"unknown precision {name!r}", expected=", ".join(SCHEMES), do=similar(name, SCHEMES))
     found = SCHEMES[name]
     if block is None:
         return found

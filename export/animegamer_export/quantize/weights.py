@@ -58,11 +58,12 @@ def rewrite_together(
     keep: Keep,
     ranges: Mapping[str, Ranges] | None = None,
     names: Sequence[str] = (),
+    written: Callable[[int], None] = lambda _: None,
 ) -> Report:
     """Rewrites graphs that share weights, over one new data file in another folder. Sources are left as they are.
 
     `keep` says of a weight's name (`graph.matrices`) that it stays; fp16 and bf16 do not ask it. `ranges` are needed
-    where `scheme.calibrated`.
+    where `scheme.calibrated`. `written` is told of each tensor's bytes.
     Files appear whole or not at all, the data first. Raises BundleError for a source that cannot be read, or ranges
     that are missing.
     """
@@ -78,7 +79,7 @@ def rewrite_together(
     partial = folder / f"{weights}.part"
     try:
         with partial.open("wb") as file:
-            work = _Work(scheme, keep, ranges, DataFile(file, weights), errors, kept)
+            work = _Work(scheme, keep, ranges, DataFile(file, weights, written), errors, kept)
             models = [work.rewritten(source) for source in sources]
         os.replace(partial, folder / weights)
     finally:
@@ -90,6 +91,20 @@ def rewrite_together(
     after = sum(path.stat().st_size for path in (*targets, folder / weights))
     before = sum(path.stat().st_size for path in taken)
     return Report(scheme.name, errors, tuple(kept), before, after)
+
+
+def expected_bytes(sources: Sequence[Path], scheme: Scheme, keep: Keep) -> int:
+    """About how many bytes `rewrite_together` will write, at most."""
+    files = {place for source in sources for place in (source, *(source.parent / name for name in data_files(source)))}
+    total = sum(path.stat().st_size for path in files)
+    if scheme.form == "stored":
+        return total
+    found = {matrix.name: matrix for source in sources for matrix in matrices(open_graph(source))}
+    for matrix in found.values():
+        stored = matrix.weight.const_value
+        if stored is not None and not keep(matrix.name):
+            total -= max(0, int(stored.nbytes - stored.size * scheme.bytes_a_weight))
+    return total
 
 
 def data_files(source: Path) -> list[str]:

@@ -7,6 +7,7 @@ that was broken off goes on; the manifest names an engine only when it is whole.
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from animegamer_export.command.disk import require_space
 from animegamer_export.tensorrt.builder import Built, Job, Ranges
 from animegamer_export.tensorrt.graph import HALVES
 from animegamer_rt.backends.tensorrt.identity import (
@@ -25,7 +27,7 @@ from animegamer_rt.backends.tensorrt.identity import (
 )
 from animegamer_rt.bundle import Bundle, open_bundle, write_manifest
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.files import write_file
+from animegamer_rt.files import make_folder, write_file
 from animegamer_rt.machine import heading, module_version
 from animegamer_rt.manifest import Engine
 
@@ -37,7 +39,7 @@ WORDS_A_TURN = 40
 AFTER_A_PROMPT = 3 * 8
 """Tokens after a prompt: three times a strength and two tags, and a little more for other templates."""
 CHANNELS = (3, 3, 4)
-DEFAULT_RESULTS = Path("benchmarks/results/tensorrt-build.json")
+NO_ROOM = "free some space, or build fewer --parts or for fewer --gpu at a time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Options:
     precision: str = "fp16"
     longest_prompt: int | None = None
     stream_weights: bool = True
-    results: Path = DEFAULT_RESULTS
+    results: Path | None = None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,15 +62,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(options: Options) -> int:
     """The command with its options read. Raises AnimeGamerError for a bundle or option that cannot be used."""
+    if options.results is not None:
+        make_folder(options.results.parent)
     bundle = open_bundle(options.bundle)
-    parts = [part for part in options.parts if part in bundle.manifest.parts]
+    wanted = [
+        _wanted(bundle, part, gpu, options) for gpu in options.gpus for part in options.parts if _has(bundle, part)
+    ]
+    require_space(bundle.folder, sum(_part_bytes(bundle, one.part) for one in wanted if not one.kept), NO_ROOM)
     rows: list[dict[str, Any]] = []
-    for gpu in options.gpus:
-        for part in parts:
-            row, bundle = _one(bundle, part, gpu, options)
-            rows.append(row)
-            print(_line(row), flush=True)
-    _record(options.results, bundle, rows)
+    for one in wanted:
+        row, bundle = _one(bundle, one, options)
+        rows.append(row)
+        print(_line(row), flush=True)
+    if options.results is not None:
+        _record(options.results, bundle, rows)
     failed = [row for row in rows if row["error"]]
     for row in failed:
         print(f"not built: {row['part']} for {row['arch']}: {row['error']}", file=sys.stderr)
@@ -102,38 +109,76 @@ def profiles(part: str, bundle: Bundle, longest_prompt: int | None = None) -> tu
     return ({"channels": CHANNELS},) if part.startswith("vae_") else ()
 
 
-def _one(bundle: Bundle, part: str, arch: str, options: Options) -> tuple[dict[str, Any], Bundle]:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """One engine that is asked for; `kept` is the one that is there, if it fits."""
+
+    part: str
+    name: str
+    built_for: dict[str, str]
+    profiles: tuple[Ranges, ...]
+    kept: Engine | None
+
+    @property
+    def file(self) -> str:
+        return f"{FOLDER}/{self.name}.engine"
+
+
+def _wanted(bundle: Bundle, part: str, arch: str, options: Options) -> _Wanted:
     library = library_for(arch)
     name = engine_name(part, arch, library)
-    file = f"{FOLDER}/{name}.engine"
     ranges = profiles(part, bundle, options.longest_prompt)
     wanted = {"library": library, "arch": arch, "precision": options.precision, "profiles": json.dumps(ranges)}
     installed = module_version(library)
     if installed is not None:
         # The runtime loads no engine of another version, so one that is there does not fit.
         wanted["version"] = installed
-    row: dict[str, Any] = {"part": part, "weights": bundle.manifest.parts[part].precision}
-    row |= {key: wanted[key] for key in ("arch", "library", "precision")}
-    sources = bundle.part_sha256(part)
     held = bundle.manifest.engines.get(name)
-    if held and held.onnx_sha256 == sources and wanted.items() <= held.built_for.items():
-        kept = bundle.manifest.files[file].bytes
-        return {**row, "version": held.built_for["version"], "bytes": kept, "kept": True, "error": ""}, bundle
+    fits = held and held.onnx_sha256 == bundle.part_sha256(part) and wanted.items() <= held.built_for.items()
+    return _Wanted(part, name, wanted, ranges, held if fits else None)
+
+
+def _one(bundle: Bundle, wanted: _Wanted, options: Options) -> tuple[dict[str, Any], Bundle]:
+    part, file = wanted.part, wanted.file
+    row: dict[str, Any] = {"part": part, "weights": bundle.manifest.parts[part].precision}
+    row |= {key: wanted.built_for[key] for key in ("arch", "library", "precision")}
+    if wanted.kept is not None:
+        kept, version = bundle.manifest.files[file].bytes, wanted.kept.built_for["version"]
+        return {**row, "version": version, "bytes": kept, "kept": True, "error": ""}, bundle
     job = Job(
         str(bundle.part_path(part)),
         str(bundle.path(file)),
-        library,
-        arch,
+        row["library"],
+        row["arch"],
         options.precision,
-        ranges,
+        wanted.profiles,
         options.stream_weights,
     )
-    built = _apart(job)
+    try:
+        built = _apart(job)
+    finally:
+        _clear(job)
     if not built.error:
-        engine = Engine(file, {**wanted, "version": built.version}, sources)
-        engines = {**bundle.manifest.engines, name: engine}
+        engine = Engine(file, {**wanted.built_for, "version": built.version}, bundle.part_sha256(part))
+        engines = {**bundle.manifest.engines, wanted.name: engine}
         bundle = write_manifest(bundle.folder, replace(bundle.manifest, engines=engines), changed=(file,))
     return {**row, **asdict(built), "kept": False}, bundle
+
+
+def _has(bundle: Bundle, part: str) -> bool:
+    return part in bundle.manifest.parts
+
+
+def _part_bytes(bundle: Bundle, part: str) -> int:
+    """An engine holds the part's weights, and little besides."""
+    return sum(bundle.manifest.files[name].bytes for name in bundle.manifest.parts[part].files)
+
+
+def _clear(job: Job) -> None:
+    """Removes what a builder that was stopped on its way leaves: half an engine, and the graph in TensorRT's types."""
+    target, source = Path(job.target), Path(job.source)
+    target.with_name(target.name + ".part").unlink(missing_ok=True)
+    source.with_name(f".{source.stem}.{job.arch}.{job.precision}.onnx").unlink(missing_ok=True)
 
 
 def _apart(job: Job) -> Built:
@@ -142,6 +187,10 @@ def _apart(job: Job) -> Built:
     done = subprocess.run(command, input=json.dumps(asdict(job)), capture_output=True, text=True)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no word"])[-1]
+        if f"[Errno {errno.ENOSPC}]" in last:
+            return Built(
+                error=f"the disk is full: {job.target} was not written; make room, and run it again: it goes on"
+            )
         why = f"killed by signal {-done.returncode}" if done.returncode < 0 else f"ended with {done.returncode}: {last}"
         return Built(error=f"the builder was {why}" if done.returncode < 0 else f"the builder {why}")
     return Built(**json.loads(done.stdout.splitlines()[-1]))
@@ -189,7 +238,12 @@ def _options(argv: Sequence[str] | None) -> Options:
     parser.add_argument("--precision", choices=tuple(HALVES), default="fp16", help="between the edges (default: fp16)")
     parser.add_argument("--longest-prompt", type=int, metavar="TOKENS", help="default: twice a full history's")
     parser.add_argument("--no-weight-streaming", action="store_true", help="for cards that hold all weights anyway")
-    parser.add_argument("--results", type=Path, default=DEFAULT_RESULTS, metavar="FILE", help="where the record goes")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="FILE",
+        help="add seconds, sizes and peak memory to this JSON (default: no record)",
+    )
     given = parser.parse_args(argv)
     return Options(
         given.bundle,
