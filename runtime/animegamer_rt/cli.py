@@ -11,10 +11,11 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import MappingProxyType
 
 from . import __version__
 from .backends.choose import DEVICES, add_precision, check_precision
@@ -23,6 +24,16 @@ from .presets import PRESETS, Preset
 
 COMMAND_GROUP = "animegamer_rt.commands"
 """Entry-point group of the subcommands that other packages add: a function that takes argv and returns an exit code."""
+ADDED: Mapping[str, str] = MappingProxyType(
+    {
+        "calibrate": "find cheaper plans for a bundle and measure them",
+        "export": "from checkpoints to a bundle; export tensorrt: from a bundle to engines",
+        "parity": "our networks against recorded numbers of the reference",
+        "quantize": "a bundle with parts of another precision",
+        "verify": "what a bundle's parts compute, against torch or another bundle",
+    }
+)
+"""A word on the subcommands of animegamer-export: importing it for its own would take seconds."""
 NO_READER, USER_ERROR, INTERRUPTED = 1, 2, 130
 
 
@@ -90,13 +101,19 @@ def _output_lost(error: OSError) -> int:
     return NO_READER if gone else USER_ERROR
 
 
+def _further(added: list[str]) -> str | None:
+    lines = [f"  {name:<10}{ADDED.get(name, '')}".rstrip() for name in added]
+    return "\n".join(["further commands, with help of their own:", *lines]) if lines else None
+
+
 def _parser(added: list[str]) -> argparse.ArgumentParser:
     from .server.options import add_options as add_serve_options
 
     parser = argparse.ArgumentParser(
         prog="animegamer-rt",
         description="Text in, next game state and a 17-frame clip out.",
-        epilog=f"further commands, with help of their own: {', '.join(added)}" if added else None,
+        epilog=_further(added),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"animegamer-rt {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")

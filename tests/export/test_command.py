@@ -28,7 +28,7 @@ from animegamer_export.command.journal import Journal
 from animegamer_export.command.options import main, precisions
 from animegamer_export.command.sizes import FULL, TINY
 from animegamer_export.command.source import RandomWeights, Source, from_seed
-from animegamer_export.command.steps import Request, export
+from animegamer_export.command.steps import Request, export, quantiser
 from animegamer_export.quantize.keep import keep_rule
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle import UNFINISHED, Bundle, load, open_bundle, write_manifest
@@ -229,6 +229,8 @@ def test_a_quantised_part_is_made_from_its_fp16_form(tmp_path: Path, source: Sou
     export(source, Request({"predictor": "nf4"}, tmp_path / "b"), watching)
     assert watching.steps == ["predictor in fp16", "predictor", "predictor verified", "tokenizer"]
     assert not (tmp_path / "b" / ".export").exists()
+    weights = (tmp_path / "b" / "predictor.weights").stat().st_size
+    assert len(watching.told["predictor"]) > 10 and sum(watching.told["predictor"]) > 0.9 * weights
     operators = {node.op_type for node in onnx.load(tmp_path / "b" / "predictor.onnx").graph.node}
     assert "MatMulBnb4" in operators
     again = Watching()
@@ -313,6 +315,34 @@ def test_random_weights_are_the_same_whenever_they_are_made() -> None:
 
 
 @pytest.mark.parametrize(
+    "given", [["vae=bf16,predictor=nf4"], ["vae=bf16", "predictor=nf4"], ["vae=bf16, predictor=nf4"]]
+)
+def test_precisions_of_several_parts_are_given_as_quantize_takes_them(given: list[str]) -> None:
+    assert precisions("predictor,vae", given) == {"predictor": "nf4", "vae": "bf16"}
+
+
+def test_an_unknown_precision_names_each_that_there_is_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        quantiser("predictor", "nf5")
+    said = str(caught.value)
+    assert "expected fp32, fp16, bf16, nf4, int8," in said and "did you mean 'nf4'?" in said
+    assert said.count("int4-qdq") == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "option"),
+    [
+        (["--random-weights", "0"], ["--release", "Ponyo"]),
+        (["--random-weights", "0"], ["--picture", "480x720"]),
+        (["--checkpoints", "none"], ["--size", "tiny"]),
+    ],
+)
+def test_an_option_of_the_other_source_is_refused(tmp_path: Path, source: list[str], option: list[str]) -> None:
+    with pytest.raises(ConfigError, match=f"{option[0]}: .* have no use for it"):
+        main([*source, *option, "--out", str(tmp_path / "b")])
+
+
+@pytest.mark.parametrize(
     ("parts", "given", "what"),
     [
         ("predictr", [], "did you mean 'predictor'"),
@@ -325,7 +355,15 @@ def test_unknown_parts_and_settings_name_the_nearest(parts: str, given: list[str
         precisions(parts, given)
 
 
-@pytest.mark.parametrize(("name", "what"), [("nf5", "nf4"), ("fp8", "needs the ranges")])
+@pytest.mark.parametrize("part", ["vae", "encoder"])
+def test_a_part_with_nothing_to_quantise_is_refused_before_writing(tmp_path: Path, part: str) -> None:
+    arguments = ["--random-weights", "0", "--size", "tiny", "--out", str(tmp_path / "b")]
+    with pytest.raises(ConfigError, match=f"{part} is not quantised; expected fp32, fp16, bf16"):
+        main([*arguments, "--precision", f"{part}=int4"])
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize(("name", "what"), [("nf5", "nf4"), ("fp8", "animegamer-rt quantize BUNDLE --precision pred")])
 def test_a_precision_that_cannot_be_had_is_refused_before_writing(tmp_path: Path, name: str, what: str) -> None:
     arguments: list[Any] = ["--random-weights", "0", "--size", "tiny", "--out", str(tmp_path / "b")]
     with pytest.raises(ConfigError, match=what):

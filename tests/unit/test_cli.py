@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import pytest
@@ -60,7 +60,19 @@ def test_command_of_another_package_gets_its_arguments(
     assert main(["extra", "DIR", "--fast"]) == 5
     assert capsys.readouterr().out == "got DIR --fast\n"
     main([])
-    assert "further commands, with help of their own: extra" in capsys.readouterr().out
+    assert "further commands, with help of their own:\n  extra\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", sorted(animegamer_rt.cli.ADDED))
+def test_each_command_of_the_export_is_explained_in_one_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert set(animegamer_rt.cli.ADDED) == {point.name for point in entry_points(group=animegamer_rt.cli.COMMAND_GROUP)}
+    main([])
+    assert f"\n  {command:<10}{animegamer_rt.cli.ADDED[command]}\n" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: animegamer-rt {command} ")
+    assert "The command" not in shown
 
 
 def test_a_slip_in_a_commands_name_lists_those_of_other_packages_too(

@@ -1,7 +1,4 @@
-"""The command `animegamer-rt calibrate`: cheaper plans for a bundle, with their measured fidelity, into its manifest.
-
-Knows options, files and what to print.
-"""
+"""The command `animegamer-rt calibrate`. Knows options, files and what to print."""
 
 from __future__ import annotations
 
@@ -22,12 +19,13 @@ from animegamer_rt.manifest import PlanEntry
 from animegamer_rt.schedule import DenoisePlan
 from animegamer_rt.script import example_script, read_script
 
+WHAT = "Find cheaper plans for a bundle, and write them with their measured fidelity into its manifest."
 DEFAULT = "balanced"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Parses, measures, writes the record, the picture and the bundle's plans."""
-    parser = argparse.ArgumentParser(prog="animegamer-rt calibrate", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="animegamer-rt calibrate", description=WHAT)
     parser.add_argument(
         "bundle", nargs="?", default="pocket", help="name or folder; its balanced and fast are replaced"
     )

@@ -25,6 +25,7 @@ from animegamer_rt.files import make_folder
 from animegamer_rt.machine import heading, write_record
 
 DEFAULT_PRECISION = "fp16"
+DEFAULT_SIZE, DEFAULT_RELEASE, DEFAULT_PICTURE = "full", "Qiqi", (480, 720)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -41,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     if options.results is not None:
         make_folder(options.results)
     console = Console()
-    source = _source(options)
+    source = _source(options, console)
     if "encoder" in precision and source.towers is None:
         precision = {part: name for part, name in precision.items() if part not in TOWER_PARTS}
         console.print(
@@ -80,8 +81,8 @@ def precisions(parts: str, given: Sequence[str]) -> dict[str, str]:
     chosen = dict.fromkeys((_known(part, PARTS, "--parts") for part in parts.split(",")), DEFAULT_PRECISION)
     if "encoder" in chosen:
         chosen |= dict.fromkeys(TOWER_PARTS, DEFAULT_PRECISION)
-    for setting in given:
-        part, equals, name = setting.partition("=")
+    for setting in ",".join(given).split(",") if given else ():
+        part, equals, name = (word.strip() for word in setting.partition("="))
         if not equals:
             raise ConfigError("no precision given", where="--precision", found=setting, expected="part=name")
         if _known(part, (*PARTS, *TOWER_PARTS), "--precision") not in chosen:
@@ -96,11 +97,18 @@ def _known(part: str, parts: Sequence[str], where: str) -> str:
     return part
 
 
-def _source(options: argparse.Namespace) -> Source:
-    if options.checkpoints is None:
-        return from_seed(options.random_weights, options.size)
-    height, width = options.picture
-    return from_checkpoints(options.checkpoints, options.release, height, width)
+def _source(options: argparse.Namespace, console: Console) -> Source:
+    """Raises ConfigError for an option that the source has no use for."""
+    random = options.checkpoints is None
+    for name in ("release", "picture") if random else ("size",):
+        if getattr(options, name) is not None:
+            source = "random weights" if random else "checkpoints"
+            raise ConfigError(f"{source} have no use for it", where=f"--{name}", do="leave it out")
+    if random:
+        return from_seed(options.random_weights, options.size or DEFAULT_SIZE)
+    height, width = options.picture or DEFAULT_PICTURE
+    with console.status("the checkpoints are read"):
+        return from_checkpoints(options.checkpoints, options.release or DEFAULT_RELEASE, height, width)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -123,17 +131,16 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="PART=NAME",
-        help=f"{', '.join(STORED)}, or a scheme of docs/QUANTIZATION.md; again for another part (default: fp16)",
+        help=f"{', '.join(STORED)}, or a scheme of docs/QUANTIZATION.md; for more parts: a=x,b=y (default: fp16)",
     )
     parser.add_argument(
         "--results", type=Path, metavar="DIR", help="write what each step took as JSON into this folder"
     )
-    parser.add_argument("--release", default="Qiqi", help="which character's checkpoints (default: Qiqi)")
-    parser.add_argument("--size", default="full", choices=tuple(RANDOM_SIZES), help="of random weights (default: full)")
+    parser.add_argument("--release", metavar="NAME", help="which character's checkpoints (default: Qiqi)")
+    parser.add_argument("--size", choices=tuple(RANDOM_SIZES), help="of random weights (default: full)")
     parser.add_argument(
         "--picture",
         type=_picture,
-        default=(480, 720),
         metavar="HxW",
         help="frames of the checkpoints (default: 480x720)",
     )

@@ -126,9 +126,9 @@ def _tolerance(check: Check) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """`python -m animegamer_export.parity DIR`: 0 when every set passes, 1 when one fails, 2 when there is none."""
+    """The command `animegamer-rt parity`: 0 when every set passes, 1 when one fails, 2 when there is none."""
     parser = argparse.ArgumentParser(
-        prog="animegamer_export.parity", description="Check the networks against recorded fixtures, number by number."
+        prog="animegamer-rt parity", description="Check the networks against recorded fixtures, number by number."
     )
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder of NAME.json + NAME.safetensors")
     parser.add_argument("--verbose", action="store_true", help="every check of every set")
