@@ -27,19 +27,22 @@ from animegamer_export.command import disk
 from animegamer_export.command.journal import Journal
 from animegamer_export.command.options import main, precisions
 from animegamer_export.command.sizes import FULL, TINY
-from animegamer_export.command.source import RandomWeights, Source, from_seed
+from animegamer_export.command.source import TOWER_PARTS, RandomWeights, Source, from_seed
 from animegamer_export.command.steps import Request, export, quantiser
 from animegamer_export.quantize.keep import keep_rule
-from animegamer_rt.backends.onnxruntime import open_engines
+from animegamer_export.towers.text import TextTower
+from animegamer_rt.backends.onnxruntime import open_engines, open_towers
 from animegamer_rt.bundle import UNFINISHED, Bundle, load, open_bundle, write_manifest
 from animegamer_rt.cards import FULL_PREDICTOR, FULL_WEIGHTS, VAE_CACHES_BYTES
 from animegamer_rt.chart import read_records
+from animegamer_rt.clip import write_png
 from animegamer_rt.errors import BundleError, BundleFileError, ConfigError, OutputError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.manifest import Engine
 from animegamer_rt.models.vae import CausalConv, VaeDecoder
 from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.session import Session
+from animegamer_rt.start import first_turn, motion_ids, read_start
 from animegamer_rt.state import Instruction
 
 
@@ -55,6 +58,25 @@ def test_random_weights_become_a_bundle_that_plays(whole: Bundle) -> None:
         if isinstance(event, FrameReady)
     ]
     assert np.stack(frames).shape == (17, 32, 48, 3)
+
+
+@torch.no_grad()
+def test_random_weights_have_towers_too_and_start_a_game_from_a_picture(tmp_path: Path, source: Source) -> None:
+    parts = dict.fromkeys(("encoder", *TOWER_PARTS), "fp32")
+    export(source, Request({**FP16, **parts}, tmp_path / "b"), Watching())
+    bundle = load(tmp_path / "b")
+    assert bundle.manifest.origin == "random weights" and bundle.manifest.motion_tokenizer.end == 1
+    write_png(tmp_path / "start.png", np.random.default_rng(3).integers(0, 256, (56, 84, 3), np.uint8))
+    towers, encoder = open_towers(bundle, threads=1), open_engines(bundle, threads=1).encoder
+    assert encoder is not None and (towers.tokens, towers.height, towers.width) == (30, 56, 56)
+    turn = first_turn(bundle, read_start(bundle, 2, tmp_path / "start.png", "gently wave"), towers, encoder)
+    assert np.isfinite(turn.shot).all() and turn.shot.std() > 0.01
+    assert source.towers is not None
+    size, weights = source.towers.text
+    tower = TextTower(size)
+    tower.load_state_dict({name: weights.merged(name, torch.float32) for name in tower.state_dict()})
+    ids = motion_ids(bundle, "gently wave", 30)
+    np.testing.assert_allclose(towers.text(ids), tower(torch.from_numpy(ids)), atol=1e-4)
 
 
 def test_the_manifest_says_how_long_each_step_took(whole: Bundle) -> None:
@@ -221,7 +243,9 @@ def test_the_command_records_what_each_step_took(tmp_path: Path) -> None:
     assert record["of"].startswith("random weights") and record["machine"]
     assert read_records(written.parent) == [], "taken for a measured turn"
     assert record["steps"]["encoder"]["bytes"] > 0
-    assert set(record["steps"]) == {"encoder", "encoder verified", "tokenizer"}
+    parts = ("encoder", "text_tower", "image_tower")
+    steps = {*parts, *(f"{part} verified" for part in parts), "tokenizer", "motion tokenizer"}
+    assert set(record["steps"]) == steps
 
 
 def test_a_quantised_part_is_made_from_its_fp16_form(tmp_path: Path, source: Source) -> None:
@@ -286,6 +310,9 @@ def test_full_size_needs_the_bytes_that_its_weights_take() -> None:
     count = {part: sum(int(np.prod(shape)) for shape in FULL.shapes(part).values()) for part in FP16}
     assert 7.25e9 < count["predictor"] < 7.31e9 and 1.6e9 < count["denoiser"] < 1.8e9
     assert round(count["vae"] / 1e6, 1) == 123.4
+    towers = from_seed(0, "full")
+    count |= {part: sum(int(np.prod(shape)) for shape in towers.shapes(part).values()) for part in TOWER_PARTS}
+    assert 4.75e9 < count["text_tower"] < 4.77e9 and 78e6 < count["image_tower"] < 80e6
     for part, expected in FULL_WEIGHTS.items():
         keeps, shapes = keep_rule(part), FULL.shapes(part).items()
         rounded = sum(int(np.prod(shape)) for name, shape in shapes if len(shape) >= 2 and not keeps(name))

@@ -156,11 +156,14 @@ def _weight_map(index: Path) -> dict[str, str]:
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict):
         raise CheckpointError("the index has no weight_map", where=index, do=AGAIN)
-    names = {name if isinstance(name, str) else repr(name): name for name in weight_map.values()}
-    foreign = [text for text, name in names.items() if not isinstance(name, str) or Path(name).name != name]
+    foreign = sorted({repr(name) for name in weight_map.values() if not _is_plain(name)})
     if foreign:
         raise CheckpointError("the index names what is no file beside it", where=index, unexpected=foreign, do=AGAIN)
     return weight_map
+
+
+def _is_plain(name: object) -> bool:
+    return isinstance(name, str) and name != "" and Path(name).name == name
 
 
 def _shards(folder: Path, weight_map: dict[str, str], opener: Callable[[Path], TensorFile]) -> TensorFile:

@@ -124,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     given.add_argument("--random-weights", type=int, metavar="SEED", help="no checkpoints: for time and memory only")
     parser.add_argument("--out", type=Path, required=True, metavar="BUNDLE", help="the bundle's folder")
     parser.add_argument(
-        "--parts", default=",".join(PARTS), help=f"default: {','.join(PARTS)}; encoder takes the towers along, if there"
+        "--parts", default=",".join(PARTS), help=f"default: {','.join(PARTS)}; encoder takes the towers along"
     )
     parser.add_argument(
         "--precision",

@@ -1,10 +1,11 @@
-"""The sizes of an export's four networks: the published ones, pocket's, and tiny ones to try the road.
+"""The sizes of an export's networks: the published ones, pocket's, and tiny ones to try the road.
 
-It does not know where weights come from, or the towers.
+It does not know where weights come from.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,6 +15,8 @@ import torch
 from animegamer_export.checkpoints.files import Shape
 from animegamer_export.checkpoints.recipe import wanted_shapes
 from animegamer_export.pocket.recipe import FULL as POCKET
+from animegamer_export.towers.image import VIT_B_16, ImageTowerSize
+from animegamer_export.towers.text import XXL, TextTowerSize
 from animegamer_rt.manifest import Geometry
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
 from animegamer_rt.models.encoder import Encoder, EncoderSize
@@ -92,3 +95,14 @@ RANDOM_SIZES: Mapping[str, Sizes] = {
     "tiny": TINY,
 }
 """vocabulary 0: as many as the tokenizer knows."""
+
+
+def tower_sizes(encoder: EncoderSize) -> tuple[TextTowerSize, ImageTowerSize]:
+    """The towers of an encoder: the published ones, or two layers each of the widths that it reads."""
+    if encoder == FULL.encoder:
+        return XXL, VIT_B_16
+    text, image = encoder.text_width, encoder.image_width
+    return (
+        TextTowerSize(text, layers=2, heads=2, head_width=8, mlp=2 * text, vocabulary=512, tokens=encoder.text_tokens),
+        ImageTowerSize(image, layers=2, heads=2, patch=4, grid=math.isqrt(encoder.image_tokens), mlp=2 * image),
+    )

@@ -19,7 +19,7 @@ from torch import Tensor
 from animegamer_export import checkpoints
 from animegamer_export.checkpoints.files import Shape, count_pieces
 from animegamer_export.command.layout import TOWERS, find_release, missing_towers
-from animegamer_export.command.sizes import PARTS, RANDOM_SIZES, Sizes
+from animegamer_export.command.sizes import PARTS, RANDOM_SIZES, Sizes, tower_sizes
 from animegamer_export.large.parts import (
     LargePart,
     Weights,
@@ -30,6 +30,8 @@ from animegamer_export.large.parts import (
 )
 from animegamer_export.pocket.tokenizer import added_tokens
 from animegamer_export.towers import IMAGE, TEXT, Towers, open_towers
+from animegamer_export.towers.image import COLOURS
+from animegamer_export.towers.parts import tower_shapes
 from animegamer_rt import bundle as bundles
 from animegamer_rt.errors import CheckpointError, ConfigError
 from animegamer_rt.models.denoiser import position_table
@@ -124,7 +126,9 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Sou
 
 
 def from_seed(seed: int, size: str) -> Source:
-    """Random weights of a size by name, with pocket's tokenizer: for time and memory, its pictures mean nothing."""
+    """Random weights of a size by name, towers too, with pocket's tokenizer: for time and memory, its pictures mean
+    nothing.
+    """
     pocket = bundles.find("pocket")
     tokens: dict[str, int] = json.loads((pocket / "added_tokens.json").read_text(encoding="utf-8"))
     sizes = RANDOM_SIZES[size]
@@ -144,7 +148,17 @@ def from_seed(seed: int, size: str) -> Source:
         f"random weights (seed {seed}) of {size} size: for time and memory only",
         {"seed": seed, "size": size},
         dict.fromkeys((*PARTS, *TOWER_PARTS, "tokenizer"), [seed, size]),
-        no_towers="they have no random weights",
+        towers=_random_towers(seed, sizes, pocket / "tokenizer.model"),
+    )
+
+
+def _random_towers(seed: int, sizes: Sizes, tokenizer: Path) -> Towers:
+    """Both towers in T5's and CLIP's form. Pocket's pieces stand in for T5's, of which there are more."""
+    text, image = tower_sizes(sizes.encoder)
+    return Towers(
+        (text, RandomTower(seed, TEXT, tower_shapes(text))),
+        (image, RandomTower(seed, IMAGE, tower_shapes(image))),
+        tokenizer,
     )
 
 
@@ -160,11 +174,29 @@ class RandomWeights:
         shape = self.shapes[parameter]
         if parameter.endswith("positions"):
             return position_table(self.sizes.denoiser).to(dtype)
-        name = hashlib.sha256(f"{self.seed} {parameter}".encode()).digest()
-        drawn = torch.randn(shape, generator=torch.Generator().manual_seed(int.from_bytes(name[:7], "big")))
-        if len(shape) >= 2:
-            return drawn.mul_(math.prod(shape[1:]) ** -0.5).to(dtype)
-        return drawn.mul_(0.05).add_(1.0 if parameter.endswith("weight") else 0.0).to(dtype)
+        return draw(self.seed, parameter, shape).to(dtype)
+
+
+class RandomTower:
+    """The same of a tower. Its picture's colours are CLIP's own."""
+
+    def __init__(self, seed: int, part: str, shapes: Mapping[str, Shape]) -> None:
+        self.seed, self.part, self.shapes = seed, part, shapes
+
+    def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
+        """As RandomWeights makes them."""
+        if parameter in COLOURS:
+            return COLOURS[parameter]().to(dtype)
+        return draw(self.seed, f"{self.part}.{parameter}", self.shapes[parameter]).to(dtype)
+
+
+def draw(seed: int, name: str, shape: Shape) -> Tensor:
+    """A weight float32: the same for the same seed, name and shape."""
+    digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
+    drawn = torch.randn(shape, generator=torch.Generator().manual_seed(int.from_bytes(digest[:7], "big")))
+    if len(shape) >= 2:
+        return drawn.mul_(math.prod(shape[1:]) ** -0.5)
+    return drawn.mul_(0.05).add_(1.0 if name.endswith("weight") else 0.0)
 
 
 def _stamp(folder: Path, path: Path) -> tuple[str, int, int]:

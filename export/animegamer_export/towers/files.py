@@ -7,7 +7,7 @@ be dead. It does not know bundles.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from animegamer_export.checkpoints.files import (
 )
 from animegamer_export.checkpoints.names import Naming
 from animegamer_export.checkpoints.recipe import Recipe, make_recipe, wanted_shapes
-from animegamer_export.towers.image import MEAN, STD, ImageTower, ImageTowerSize
+from animegamer_export.towers.image import COLOURS, ImageTower, ImageTowerSize
 from animegamer_export.towers.text import TextTower, TextTowerSize, relative_bias
 from animegamer_rt.errors import CheckpointError
 
@@ -121,11 +121,7 @@ def open_image_tower(folder: Path) -> tuple[ImageTowerSize, TowerWeights]:
     with torch.device("meta"):
         wanted = wanted_shapes({"": ImageTower(size)})
     recipe = make_recipe(file, wanted, _image_naming(size.layers), what="open_clip vision transformer")
-    return size, TowerWeights(recipe, {"mean": lambda: _of_colours(MEAN), "deviation": lambda: _of_colours(STD)})
-
-
-def _of_colours(values: Sequence[float]) -> Tensor:
-    return torch.tensor(values).view(1, 3, 1, 1)
+    return size, TowerWeights(recipe, COLOURS)
 
 
 def _text_naming(tied: bool) -> Naming:

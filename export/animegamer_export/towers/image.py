@@ -6,7 +6,9 @@ token is dropped, the last block, the norm after it and the projection are not r
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 import torch.nn.functional as F
@@ -15,11 +17,15 @@ from torch import Tensor, nn
 # CLIP's own, of all its published models.
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)
+COLOURS: Mapping[str, Callable[[], Tensor]] = MappingProxyType(
+    {"mean": lambda: _of_colours(MEAN), "deviation": lambda: _of_colours(STD)}
+)
+"""What the tower holds besides a file's weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageTowerSize:
-    """ViT-B-16 is 768 wide, 12 layers, 12 heads, patches of 16, 14 x 14 of them. `layers` counts the one not run."""
+    """Sizes of a CLIP vision transformer: `grid` patches down and across. `layers` counts the one that is not run."""
 
     width: int
     layers: int
@@ -33,6 +39,14 @@ class ImageTowerSize:
     def side(self) -> int:
         """Pixels of the picture, down and across."""
         return self.grid * self.patch
+
+
+VIT_B_16 = ImageTowerSize(width=768, layers=12, heads=12, patch=16, grid=14, mlp=3072)
+"""laion's CLIP-ViT-B-16."""
+
+
+def _of_colours(values: Sequence[float]) -> Tensor:
+    return torch.tensor(values).view(1, 3, 1, 1)
 
 
 class ImageBlock(nn.Module):
@@ -69,8 +83,8 @@ class ImageTower(nn.Module):
     def __init__(self, size: ImageTowerSize) -> None:
         super().__init__()
         self.size = size
-        self.register_buffer("mean", torch.tensor(MEAN).view(1, 3, 1, 1), persistent=False)
-        self.register_buffer("deviation", torch.tensor(STD).view(1, 3, 1, 1), persistent=False)
+        for name, make in COLOURS.items():
+            self.register_buffer(name, make(), persistent=False)
         self.patches = nn.Conv2d(3, size.width, size.patch, stride=size.patch, bias=False)
         self.class_embedding = nn.Parameter(torch.zeros(size.width))
         self.place_embedding = nn.Parameter(torch.zeros(size.grid**2 + 1, size.width))

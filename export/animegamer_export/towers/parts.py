@@ -13,9 +13,9 @@ import torch
 
 from animegamer_export.checkpoints.files import AGAIN, Shape, count_pieces, read_json
 from animegamer_export.checkpoints.recipe import wanted_shapes
-from animegamer_export.large.parts import LargePart, stand_in
+from animegamer_export.large.parts import LargePart, Weights, stand_in
 from animegamer_export.onnx_file import Graph
-from animegamer_export.towers.files import TowerWeights, open_image_tower, open_text_tower
+from animegamer_export.towers.files import open_image_tower, open_text_tower
 from animegamer_export.towers.image import ImageTower, ImageTowerSize
 from animegamer_export.towers.text import TextTower, TextTowerSize
 from animegamer_rt.errors import CheckpointError
@@ -31,13 +31,16 @@ MOTION_MODEL = "motion.model"
 
 @dataclass(frozen=True, slots=True)
 class Towers:
-    """Both towers with their weights still to be made. `stamps`: the files' names, sizes and times of change."""
+    """Both towers with their weights still to be made. `tokenizer` is the file that becomes the bundle's MOTION_MODEL.
 
-    text: tuple[TextTowerSize, TowerWeights]
-    image: tuple[ImageTowerSize, TowerWeights]
+    `end`: the id that closes a text. `stamps`: the files' names, sizes and times of change.
+    """
+
+    text: tuple[TextTowerSize, Weights]
+    image: tuple[ImageTowerSize, Weights]
     tokenizer: Path
-    end: int
-    stamps: tuple[tuple[str, int, int], ...]
+    end: int = 1
+    stamps: tuple[tuple[str, int, int], ...] = ()
 
     def part(self, name: str) -> LargePart:
         """The part to write."""
@@ -45,8 +48,7 @@ class Towers:
 
     def shapes(self, name: str) -> dict[str, Shape]:
         """Name and shape of every weight of a tower."""
-        with torch.device("meta"):
-            return wanted_shapes({"": TextTower(self.text[0]) if name == TEXT else ImageTower(self.image[0])})
+        return tower_shapes(self.text[0] if name == TEXT else self.image[0])
 
     @property
     def motion_tokenizer(self) -> MotionTokenizer:
@@ -82,13 +84,19 @@ def open_towers(t5: Path, clip: Path, encoder: EncoderSize) -> Towers:
     return Towers(text, image, tokenizer, end, tuple(stamps))
 
 
-def text_tower_part(size: TextTowerSize, weights: TowerWeights) -> LargePart:
+def tower_shapes(size: TextTowerSize | ImageTowerSize) -> dict[str, Shape]:
+    """Name and shape of every weight of a tower of that size."""
+    with torch.device("meta"):
+        return wanted_shapes({"": TextTower(size) if isinstance(size, TextTowerSize) else ImageTower(size)})
+
+
+def text_tower_part(size: TextTowerSize, weights: Weights) -> LargePart:
     """The text tower to be written: ids int64 [1, 30] -> text_features [1, 30, C]. Nothing is held."""
     ids = torch.arange(size.tokens)[None] % size.vocabulary
     return _part(TEXT, stand_in(lambda: TextTower(size)), {"ids": ids}, weights, ("relative_bias",))
 
 
-def image_tower_part(size: ImageTowerSize, weights: TowerWeights) -> LargePart:
+def image_tower_part(size: ImageTowerSize, weights: Weights) -> LargePart:
     """The image tower to be written: picture [1, 3, side, side] in -1..1 -> image_features [1, 196, C]."""
     picture = torch.rand(1, 3, size.side, size.side, generator=torch.Generator().manual_seed(0)) * 2 - 1
     return _part(IMAGE, stand_in(lambda: ImageTower(size)), {"picture": picture}, weights, ("mean", "deviation"))
@@ -98,7 +106,7 @@ def _part(
     name: str,
     module: torch.nn.Module,
     inputs: Mapping[str, torch.Tensor],
-    weights: TowerWeights,
+    weights: Weights,
     exact: tuple[str, ...],
 ) -> LargePart:
     graph = Graph(name, module, inputs, (name.replace("tower", "features"),))

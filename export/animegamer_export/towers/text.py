@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True, slots=True)
 class TextTowerSize:
-    """Sizes as in T5's config.json; XXL is 4096 wide, 24 layers, 64 heads of 64, 10240 in the MLP."""
+    """Sizes as in T5's config.json."""
 
     hidden: int
     layers: int
@@ -28,6 +28,10 @@ class TextTowerSize:
     buckets: int = 32
     farthest: int = 128
     tokens: int = 30
+
+
+XXL = TextTowerSize(hidden=4096, layers=24, heads=64, head_width=64, mlp=10240, vocabulary=32128)
+"""google/t5-v1_1-xxl."""
 
 
 class TextBlock(nn.Module):
