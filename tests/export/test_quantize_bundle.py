@@ -11,18 +11,21 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import onnxruntime
 import pytest
 from watching import Watching
 
 import house
 from animegamer_export import verify
 from animegamer_export.command import disk
-from animegamer_export.quantize import command
+from animegamer_export.quantize import bundle as bundles
+from animegamer_export.quantize import calibrate, command
 from animegamer_export.quantize.bundle import part_names, quantize_bundle
 from animegamer_export.quantize.command import parse_precisions
 from animegamer_export.quantize.scheme import scheme
 from animegamer_export.quantize.turns import instructions
 from animegamer_rt import cli
+from animegamer_rt.backends import onnxruntime as onnxruntime_backend
 from animegamer_rt.bundle import Bundle, load, open_bundle
 from animegamer_rt.errors import BundleError, ConfigError, OutputError
 from animegamer_rt.manifest import World
@@ -151,6 +154,34 @@ def test_a_disk_that_is_too_small_is_refused_before_writing(
     ):
         quantize_bundle(pocket, tmp_path / "new", INT4, step=watching.step)
     assert watching.steps == [] and list(tmp_path.iterdir()) == []
+
+
+def test_calibrating_on_a_device_that_is_not_there_is_refused_before_writing(
+    pocket: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    arguments = ["quantize", str(pocket.folder), "--precision", "denoiser=w8a8", "--out", str(tmp_path / "new")]
+    assert cli.main([*arguments, "--device", "cuda"]) == 2
+    assert "this onnxruntime has no CUDAExecutionProvider" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_calibrations_turns_are_played_and_measured_on_the_device(
+    pocket: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def noted(device: str) -> str:
+        asked.append(device)
+        return "CPUExecutionProvider"
+
+    monkeypatch.setattr(calibrate, "check_device", noted)
+    engines = onnxruntime_backend.open_engines(pocket, threads=1)
+    monkeypatch.setattr(bundles, "open_engines", lambda bundle, device: (asked.append(device), engines)[1])
+    monkeypatch.setattr(bundles, "render", lambda rooms, texts, seed: iter(()))
+    monkeypatch.setattr(bundles, "matrices", lambda model: ())
+    bundles.calibrated(pocket, "denoiser", scheme("w8a8"), lambda name: True, 1, "cuda")
+    assert asked == ["cuda"] * 3  # the recorded steps, the other parts, the ranges
 
 
 def test_a_part_that_is_not_there_is_named(pocket: Bundle, tmp_path: Path) -> None:

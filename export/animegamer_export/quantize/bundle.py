@@ -23,7 +23,7 @@ from animegamer_export.quantize.scheme import Scheme
 from animegamer_export.quantize.smooth import ranges
 from animegamer_export.quantize.turns import RecordedDenoiser, instructions, render
 from animegamer_export.quantize.weights import Keep, Report, expected_bytes, rewrite_together, weight_of
-from animegamer_rt.backends.onnxruntime import open_engines
+from animegamer_rt.backends.onnxruntime import check_device, open_engines
 from animegamer_rt.bundle import MANIFEST, Bundle, write_manifest
 from animegamer_rt.clip import make_folder, unwritable
 from animegamer_rt.config import nearest
@@ -62,13 +62,16 @@ def quantize_bundle(
     keep: Mapping[str, Keep] | None = None,
     measured: Mapping[str, Mapping[str, Ranges]] | None = None,
     step: Step = quiet,
+    device: str = "cpu",
 ) -> dict[str, Report]:
     """Writes the bundle to `out`, which must be new or empty, and which is there only once it is whole.
 
     What an earlier run that was killed left beside it is removed. `keep` and `measured` (ranges by part) stand in for
-    the house's rules and for calibration. Raises BundleError, ConfigError, and OutputError when the disk is too small,
-    before anything is written, or fills up all the same.
+    the house's rules and for calibration; `device` is where its turns are played, cpu or cuda. Raises BundleError,
+    ConfigError, BackendError when the device is not there, and OutputError when the disk is too small: all of these
+    before anything is written. OutputError, too, when the disk fills up all the same.
     """
+    check_device(device)
     out = Path(os.path.abspath(out))
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BundleError("the folder is not empty", where=out, do="give a new one")
@@ -91,7 +94,7 @@ def quantize_bundle(
                 found = (measured or {}).get(name)
                 if scheme.calibrated and found is None:
                     with step(f"{name} calibrated", 0):
-                        found = calibrated(bundle, name, scheme, rules[name], calibration_turns)
+                        found = calibrated(bundle, name, scheme, rules[name], calibration_turns, device)
                 sources = [bundle.part_path(part) for part in names[name]]
                 with step(name, sizes[name]) as advance:
                     weights = f"{name}.weights"
@@ -135,17 +138,19 @@ def _name(work: Path, out: Path) -> None:
         raise unwritable(out, error) from error
 
 
-def calibrated(bundle: Bundle, name: str, scheme: Scheme, keep: Keep, turns: int) -> dict[str, Ranges]:
+def calibrated(
+    bundle: Bundle, name: str, scheme: Scheme, keep: Keep, turns: int, device: str = "cpu"
+) -> dict[str, Ranges]:
     """Ranges of the denoiser's activations over whole turns by the bundle's default plan."""
     if name != "denoiser":
         raise ConfigError(f"{scheme.name} of {name!r}", expected="the denoiser; weights alone elsewhere")
     source = bundle.part_path(name)
-    recorded = RecordedDenoiser(source)
-    rooms = open_rooms(bundle, replace(open_engines(bundle), denoiser=recorded))
+    recorded = RecordedDenoiser(source, device=device)
+    rooms = open_rooms(bundle, replace(open_engines(bundle, device), denoiser=recorded))
     texts = instructions(bundle.manifest.world, turns, CALIBRATION_SEED)
     for _ in render(rooms, texts, CALIBRATION_SEED):
         pass
-    found = activations(source, (feeds for feeds, _ in recorded.steps), keep)
+    found = activations(source, (feeds for feeds, _ in recorded.steps), keep, device)
     chosen = (matrix for matrix in matrices(open_graph(source)) if matrix.name in found)
     return {matrix.name: ranges(weight_of(matrix), found[matrix.name], scheme) for matrix in chosen}
 

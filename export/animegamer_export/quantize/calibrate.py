@@ -20,7 +20,8 @@ from animegamer_export.open_graph import open_graph
 from animegamer_export.quantize.blocks import Array
 from animegamer_export.quantize.graph import FLOATS, Matrix, input_of, matrices
 from animegamer_export.quantize.weights import Keep
-from animegamer_rt.backends.onnxruntime import available_cores
+from animegamer_rt.backends.onnxruntime import available_cores, check_device
+from animegamer_rt.errors import BackendError
 
 Feeds = Mapping[str, npt.NDArray[Any]]
 
@@ -40,8 +41,11 @@ class Activation:
     rows: Array
 
 
-def activations(source: Path, runs: Iterable[Feeds], keep: Keep) -> dict[str, Activation]:
-    """What the matrices of a part read in these runs, by the matrix's name; those that stay are left out."""
+def activations(source: Path, runs: Iterable[Feeds], keep: Keep, device: str = "cpu") -> dict[str, Activation]:
+    """What the matrices of a part read in these runs, by the matrix's name; those that stay are left out.
+
+    Raises BackendError when the device, cpu or cuda, is not there.
+    """
     model = open_graph(source)
     chosen = [matrix for matrix in matrices(model) if not keep(matrix.name)]
     inputs = {input_of(node).name or "": (input_of(node), matrix) for matrix in chosen for node in matrix.uses}
@@ -52,7 +56,7 @@ def activations(source: Path, runs: Iterable[Feeds], keep: Keep) -> dict[str, Ac
         _add_rows(model, value, f"rows {name}", matrix.width)
     largest: dict[str, Array] = {}
     rows: dict[str, list[Array]] = {name: [] for name in inputs}
-    for outputs in _run(model, source, runs):
+    for outputs in _run(model, source, runs, device):
         for name in inputs:
             peak = outputs[f"largest {name}"].astype(np.float32)
             largest[name] = np.maximum(largest[name], peak) if name in largest else peak
@@ -88,6 +92,16 @@ def plain_options() -> onnxruntime.SessionOptions:
     return options
 
 
+def open_session(model: str | bytes, options: onnxruntime.SessionOptions, device: str) -> onnxruntime.InferenceSession:
+    """A session on cpu or cuda, and on no other in its place. Raises BackendError."""
+    wanted = check_device(device)
+    session = onnxruntime.InferenceSession(model, options, providers=[wanted])
+    if wanted not in session.get_providers():
+        found = ", ".join(session.get_providers())
+        raise BackendError(f"{wanted} did not start", found=found, do="calibrate with --device cpu")
+    return session
+
+
 def _of_matrix(matrix: Matrix, largest: Mapping[str, Array], rows: Mapping[str, list[Array]]) -> Activation:
     names = [input_of(node).name or "" for node in matrix.uses]
     seen = np.concatenate([block for name in dict.fromkeys(names) for block in rows[name]])
@@ -95,11 +109,13 @@ def _of_matrix(matrix: Matrix, largest: Mapping[str, Array], rows: Mapping[str, 
     return Activation(np.stack([largest[name] for name in names]), seen[::thin][:MOST_ROWS])
 
 
-def _run(model: ir.Model, source: Path, runs: Iterable[Feeds]) -> Iterable[dict[str, npt.NDArray[Any]]]:
+def _run(
+    model: ir.Model, source: Path, runs: Iterable[Feeds], device: str = "cpu"
+) -> Iterable[dict[str, npt.NDArray[Any]]]:
     options = plain_options()
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(source.parent))
     raw = ir.to_proto(model).SerializeToString()
-    session = onnxruntime.InferenceSession(raw, options, providers=["CPUExecutionProvider"])
+    session = open_session(raw, options, device)
     wanted = [value.name for value in session.get_outputs() if value.name.startswith(("largest ", "rows "))]
     for feeds in runs:
         yield dict(zip(wanted, session.run(wanted, dict(feeds)), strict=True))

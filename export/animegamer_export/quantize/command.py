@@ -27,10 +27,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--calibration-turns", type=int, default=CALIBRATION_TURNS, metavar="N", help="for fp8 and w8a8 (default: 4)"
     )
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="where those turns are played (default: cpu)"
+    )
     options = parser.parse_args(arguments)
     precisions = parse_precisions(options.precision, options.block)
     bundle, step = open_bundle(options.bundle), Progress(Console()).step
-    reports = quantize_bundle(bundle, options.out, precisions, options.calibration_turns, step=step)
+    turns, device = options.calibration_turns, options.device
+    reports = quantize_bundle(bundle, options.out, precisions, turns, step=step, device=device)
     for name, report in reports.items():
         print(
             f"{name}: {report.scheme}, {len(report.errors)} weights (mean relative error {report.mean_error:.4f}), "

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
-from animegamer_export.quantize.calibrate import Feeds, plain_options
+from animegamer_export.quantize.calibrate import Feeds, open_session, plain_options
 from animegamer_rt.backends.contract import FloatArray
 from animegamer_rt.manifest import World
 from animegamer_rt.pipeline import Rooms
@@ -53,11 +53,12 @@ class RecordedDenoiser:
 
     path: Path
     keep: bool = True
+    device: str = "cpu"
     session: onnxruntime.InferenceSession = field(init=False)
     steps: list[tuple[Feeds, FloatArray]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.session = open_plain(self.path)
+        self.session = open_plain(self.path, self.device)
 
     def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> RecordedDenoiser._Turn:
         """As DenoiserPart.begin."""
@@ -87,9 +88,9 @@ class RecordedDenoiser:
             return latent
 
 
-def open_plain(path: Path) -> onnxruntime.InferenceSession:
-    """A session on the CPU with nothing special about it."""
-    return onnxruntime.InferenceSession(str(path), plain_options(), providers=["CPUExecutionProvider"])
+def open_plain(path: Path, device: str = "cpu") -> onnxruntime.InferenceSession:
+    """A session on cpu or cuda with nothing special about it. Raises BackendError when the device is not there."""
+    return open_session(str(path), plain_options(), device)
 
 
 def render(rooms: Rooms, texts: list[str], seed: int) -> Iterator[tuple[FloatArray, float, FloatArray]]:

@@ -177,7 +177,7 @@ def _vision_config(path: Path) -> Mapping[str, Any]:
         return {}
     model = read_json(path).get("model_cfg")
     vision = model.get("vision_cfg") if isinstance(model, dict) else None
-    if not isinstance(vision, dict):
+    if not isinstance(model, dict) or not isinstance(vision, dict):
         raise CheckpointError("no vision_cfg in its model_cfg", where=path, do=TAKE_CLIP)
     return {**vision, "quick_gelu": model.get("quick_gelu", False)}
 
