@@ -61,9 +61,11 @@ def test_random_weights_become_a_bundle_that_plays(whole: Bundle) -> None:
 
 
 @torch.no_grad()
-def test_random_weights_have_towers_too_and_start_a_game_from_a_picture(tmp_path: Path, source: Source) -> None:
-    parts = dict.fromkeys(("encoder", *TOWER_PARTS), "fp32")
-    export(source, Request({**FP16, **parts}, tmp_path / "b"), Watching())
+def test_random_weights_have_towers_too_and_start_a_game_from_a_picture(
+    tmp_path: Path, whole: Bundle, source: Source
+) -> None:
+    shutil.copytree(whole.folder, tmp_path / "b")
+    export(source, Request(dict.fromkeys(TOWER_PARTS, "fp32"), tmp_path / "b"), Watching())
     bundle = load(tmp_path / "b")
     assert bundle.manifest.origin == "random weights" and bundle.manifest.motion_tokenizer.end == 1
     write_png(tmp_path / "start.png", np.random.default_rng(3).integers(0, 256, (56, 84, 3), np.uint8))
