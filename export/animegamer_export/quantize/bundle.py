@@ -25,9 +25,9 @@ from animegamer_export.quantize.turns import RecordedDenoiser, instructions, ren
 from animegamer_export.quantize.weights import Keep, Report, expected_bytes, rewrite_together, weight_of
 from animegamer_rt.backends.onnxruntime import check_device, open_engines
 from animegamer_rt.bundle import MANIFEST, Bundle, write_manifest
-from animegamer_rt.clip import make_folder, unwritable
 from animegamer_rt.config import nearest
 from animegamer_rt.errors import BundleError, ConfigError
+from animegamer_rt.files import make_folder, unwritable
 from animegamer_rt.pipeline import open_rooms
 
 CALIBRATION_TURNS = 4
