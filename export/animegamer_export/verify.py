@@ -72,8 +72,11 @@ def compare(bundle: Bundle, against: Bundle, amount: Amount, parts: Sequence[str
     if "denoiser" in parts:
         # A session that computes what the graph says: the runtime's own may fuse what it must not (see plain_options).
         tried = replace(tried, denoiser=RecordedDenoiser(bundle.part_path("denoiser"), keep=False))
-    rooms = open_rooms(bundle, tried, amount.plan)
-    pair = _Pair(rooms, open_rooms(against, engines, amount.plan), bundle, against, engines)
+    true = open_rooms(against, engines, amount.plan)
+    # Both by the reference's plan: a quantised bundle has none but `exact` until it is calibrated itself.
+    rooms = open_rooms(bundle, tried)
+    rooms = replace(rooms, plan_name=true.plan_name, plan=true.plan, denoiser=rooms.denoiser.with_plan(true.plan))
+    pair = _Pair(rooms, true, bundle, against, engines)
     compared = {"predictor": _predictor, "denoiser": _denoiser, "vae": _vae}
     return {
         name: {

@@ -18,7 +18,7 @@ from typing import Any
 
 from .config import nearest, read_record, similar, write_record
 from .errors import BundleError, BundleFileError, BundleFormatError, BundleNotFoundError, ConfigError, PlanError
-from .manifest import FORMAT_NAME, FORMAT_VERSION, FileRecord, Manifest
+from .manifest import EXACT, FORMAT_NAME, FORMAT_VERSION, RANDOM_WEIGHTS, FileRecord, Manifest
 
 MANIFEST = "manifest.json"
 UNFINISHED = "export.json"
@@ -83,8 +83,21 @@ class Bundle:
         """Name of the plan that is used when the player names none."""
         return next(name for name, entry in self.manifest.plans.items() if entry.default)
 
+    @property
+    def unmeasured_plans(self) -> list[str]:
+        """Plans without figures against `exact`: they are not played until `animegamer-rt calibrate` has measured them.
+
+        None where weights are random: such a bundle is for time and memory only.
+        """
+        if self.manifest.origin == RANDOM_WEIGHTS:
+            return []
+        return [name for name, entry in self.manifest.plans.items() if name != EXACT and not entry.fidelity]
+
     def plan(self, name: str | None = None) -> Mapping[str, Any]:
-        """The denoise plan of that name (or the default one) as data for `schedule`. Raises PlanError if unknown."""
+        """The denoise plan of that name (or the default one) as data for `schedule`.
+
+        Raises PlanError if it is unknown or one of `unmeasured_plans`.
+        """
         name = name or self.default_plan
         if name not in self.manifest.plans:
             plans = ", ".join(self.manifest.plans)
@@ -92,6 +105,11 @@ class Bundle:
                 f"the bundle {self.manifest.name!r} has no plan {name!r}",
                 expected=f"one of {plans}",
                 do=similar(name, self.manifest.plans),
+            )
+        if name in self.unmeasured_plans:
+            raise PlanError(
+                f"the plan {name!r} of the bundle {self.manifest.name!r} was never measured against {EXACT!r}",
+                do=f"run: animegamer-rt calibrate {self.folder}, or use the plan {EXACT}",
             )
         return self.manifest.plans[name].plan
 

@@ -27,6 +27,7 @@ from .bundle import Bundle, open_bundle
 from .errors import AnimeGamerError, BundleError
 from .info import size_words
 from .machine import module_version
+from .manifest import EXACT
 
 CANNOT_PLAY = 1
 OLDEST_PYTHON = (3, 10)
@@ -104,6 +105,9 @@ def examine(bundle_name: str) -> Iterator[Finding]:
         yield Finding("bundle", "broken", str(error))
         return
     yield Finding("bundle", "ok", f"{bundle.manifest.name}: {size_words(bundle)}")
+    if bundle.unmeasured_plans:
+        names, do = ", ".join(bundle.unmeasured_plans), f"run: animegamer-rt calibrate {bundle.folder}"
+        yield Finding("plans", "without", f"{names}: not measured against {EXACT}, and not played until they are", do)
     yield from _memory(bundle, cards_here)
     yield from _engines(bundle, cards_here)
 

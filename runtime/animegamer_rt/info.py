@@ -14,6 +14,7 @@ from rich.table import Table
 from . import bundle as bundles
 from .bundle import Bundle
 from .config import write_record
+from .manifest import EXACT, PlanEntry
 
 ROOMS = {
     "encoder": "picture and motion words -> shot; not needed to play",
@@ -51,7 +52,7 @@ def explain(bundle: Bundle, console: Console) -> None:
     ]
     console.print(_table("Parts", ("part", "weights", "size", "what it does"), parts))
     plans = [
-        (f"{name} (default)" if entry.default else name, _steps(entry.plan), _line(entry.fidelity) or "not measured")
+        (f"{name} (default)" if entry.default else name, _steps(entry.plan), _fidelity(name, entry))
         for name, entry in manifest.plans.items()
     ]
     console.print(_table("Plans", ("plan", "steps", "fidelity against exact"), plans))
@@ -99,6 +100,10 @@ def _table(title: str, columns: Sequence[str], rows: object, headed: bool = True
 def _part_bytes(bundle: Bundle, name: str) -> int:
     part = bundle.manifest.parts[name]
     return sum(bundle.manifest.files[file].bytes for file in part.files)
+
+
+def _fidelity(name: str, entry: PlanEntry) -> str:
+    return _line(entry.fidelity) or ("the yardstick" if name == EXACT else "not measured")
 
 
 def _steps(plan: Mapping[str, object]) -> str:

@@ -6,7 +6,7 @@ Knows the fields and their meaning; reading, verifying and finding bundles is `b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .config import one_of
@@ -16,8 +16,12 @@ FORMAT_NAME = "animegamer-bundle"
 FORMAT_VERSION = 2
 """Raised whenever one of them would read the other's bundle wrongly. 2: the predictor is one part."""
 
-ORIGINS = ("trained", "checkpoints", "random weights")
+RANDOM_WEIGHTS = "random weights"
+ORIGINS = ("trained", "checkpoints", RANDOM_WEIGHTS)
 """trained: by this project's own script; checkpoints: from the user's; random weights: only for time and memory."""
+
+EXACT = "exact"
+"""The plan that every other one is measured against."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,11 @@ class PlanEntry:
     plan: Mapping[str, Any]
     fidelity: Mapping[str, Any] = field(default_factory=dict)
     default: bool = False
+
+
+def unmeasured(plans: Mapping[str, PlanEntry]) -> dict[str, PlanEntry]:
+    """The plans before anyone has measured them: without figures, and `exact`, which needs none, is the default."""
+    return {name: replace(entry, fidelity={}, default=name == EXACT) for name, entry in plans.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,6 +172,7 @@ def test_a_part_that_changes_costs_the_figures_not_the_plans(finished: Bundle, s
     again = load(finished.folder).manifest
     assert again.plans["mine"].plan == finished.manifest.plans["mine"].plan
     assert (again.plans["mine"].fidelity, again.quality, again.engines) == ({}, {}, {})
+    assert again.plans["exact"].default
 
 
 def test_another_denoiser_takes_no_plan_over(finished: Bundle, source: Source) -> None:

@@ -62,6 +62,7 @@ def test_only_the_named_parts_change(pocket: Bundle, small: Bundle) -> None:
 def test_the_originals_figures_are_not_shown_as_its_own(pocket: Bundle, small: Bundle) -> None:
     assert pocket.manifest.quality and any(entry.fidelity for entry in pocket.manifest.plans.values())
     assert not small.manifest.quality and not any(entry.fidelity for entry in small.manifest.plans.values())
+    assert small.default_plan == "exact" and small.unmeasured_plans == ["balanced", "fast"]
     assert {name: entry.plan for name, entry in small.manifest.plans.items()} == {
         name: entry.plan for name, entry in pocket.manifest.plans.items()
     }

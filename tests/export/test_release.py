@@ -71,7 +71,7 @@ def test_a_turn_equals_the_reference_paths(release: Path, bundle: Bundle) -> Non
     for engines in (open_engines(bundle, threads=1), reference):
         session, events = Session.start(bundle, seed=7), list[Event]()
         for text in TEXTS:
-            events += run_turn(open_rooms(bundle, engines, "fast"), session, Instruction.parse(text))
+            events += run_turn(open_rooms(bundle, engines), session, Instruction.parse(text))
         states = [event.game_state for event in events if isinstance(event, StatePredicted)]
         clip = np.stack([event.frame for event in events if isinstance(event, FrameReady)]).astype(np.int16)
         played.append((states, clip))

@@ -72,7 +72,7 @@ def in_common(one: Bundle, other: Bundle) -> set[str]:
 
 
 def clip(bundle: Bundle, engines: Engines) -> np.ndarray:
-    rooms, session = open_rooms(bundle, engines, "fast"), Session.start(bundle, seed=7)
+    rooms, session = open_rooms(bundle, engines), Session.start(bundle, seed=7)
     events = run_turn(rooms, session, Instruction.parse("Mirel waves."))
     return np.stack([event.frame for event in events if isinstance(event, FrameReady)])
 

@@ -13,9 +13,9 @@ import pytest
 
 import fakes
 from animegamer_rt import bundle as bundles
-from animegamer_rt.bundle import Bundle
+from animegamer_rt.bundle import Bundle, write_manifest
 from animegamer_rt.errors import BundleError, BundleFileError, BundleFormatError, BundleNotFoundError, PlanError
-from animegamer_rt.manifest import REFERENCE, Engine
+from animegamer_rt.manifest import REFERENCE, Engine, unmeasured
 
 
 @pytest.fixture
@@ -128,6 +128,18 @@ def test_bundle_without_a_default_plan_is_refused(bundle: Bundle) -> None:
     edit(bundle, plans=plans)
     with pytest.raises(BundleFormatError, match="default"):
         bundles.load(bundle.folder)
+
+
+def test_a_plan_is_refused_without_its_figures(bundle: Bundle) -> None:
+    trained = replace(bundle.manifest, origin="checkpoints", plans=unmeasured(bundle.manifest.plans))
+    bundle = write_manifest(bundle.folder, trained)
+    assert bundle.unmeasured_plans == ["balanced"]
+    with pytest.raises(PlanError, match=f"'balanced'.*run: animegamer-rt calibrate {bundle.folder}"):
+        bundle.plan("balanced")
+    assert bundle.default_plan == "exact" and bundle.plan() == bundle.plan("exact")
+    # Random weights have nothing to come near to: such a bundle is for time and memory.
+    random = write_manifest(bundle.folder, replace(trained, origin="random weights"))
+    assert not random.unmeasured_plans and random.plan("balanced")
 
 
 def test_unknown_plan_is_refused_with_the_plans_there_are(bundle: Bundle) -> None:

@@ -103,7 +103,7 @@ def test_every_part_was_checked_against_its_network(written: tuple[Bundle, dict[
 
 
 def test_the_bundle_plays_turns_with_history(bundle: Bundle) -> None:
-    rooms = open_rooms(bundle, open_engines(bundle, threads=1))
+    rooms = open_rooms(bundle, open_engines(bundle, threads=1), "balanced")
     session = Session.start(bundle, seed=7)
     clips = []
     for text in ("Mirel runs quickly at the beach.", "Mirel waves."):
@@ -182,7 +182,7 @@ def test_the_manifest_describes_the_world_and_its_sizes(bundle: Bundle) -> None:
     assert manifest.parts["denoiser"].inputs["rows"] == {"dtype": "int64", "shape": ["batch"]}
     cached = manifest.parts["predictor"].outputs["next_keys"]["shape"][3]
     assert sorted(cached.split(" + ")) == ["cached_tokens", "tokens"]
-    assert bundle.default_plan == "balanced"
+    assert bundle.default_plan == "exact", "the others are not measured yet"
     for example in manifest.world.examples:
         scene = parse(example)
         assert scene.motion in manifest.world.motions and scene.place in manifest.world.places

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from animegamer_export.calibrate.curve import write_curve
-from animegamer_export.calibrate.measuring import EXACT, Budget, Point, choose, curve
+from animegamer_export.calibrate.measuring import Budget, Point, choose, curve
 from animegamer_export.fidelity import Scorer
 from animegamer_rt import machine
 from animegamer_rt.backends.choose import DEVICES, add_precision, open_engines
 from animegamer_rt.bundle import Bundle, open_bundle, write_manifest
 from animegamer_rt.files import make_folder
-from animegamer_rt.manifest import PlanEntry
+from animegamer_rt.manifest import EXACT, PlanEntry
 from animegamer_rt.schedule import DenoisePlan
 from animegamer_rt.script import example_script, read_script
 

@@ -19,10 +19,10 @@ from animegamer_export.fidelity import Asked, Scorer, Yardstick, ask, draw, rela
 from animegamer_rt.backends.contract import Engines, FloatArray
 from animegamer_rt.bundle import Bundle
 from animegamer_rt.errors import PlanError
+from animegamer_rt.manifest import EXACT
 from animegamer_rt.pipeline import Rooms, open_rooms
 from animegamer_rt.schedule import DenoisePlan, exact_plan
 
-EXACT = "exact"
 GOALS: Mapping[str, float] = MappingProxyType({"balanced": 0.97, "fast": 0.87})
 """The SSIM against exact that a plan of this name has to reach: 0.95 and 0.85, and 0.02 for turns not measured."""
 EMPHASES = (0.25, 0.5, 0.75)

@@ -13,7 +13,7 @@ from typing import Any
 from animegamer_rt.bundle import MANIFEST
 from animegamer_rt.config import read_record
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.manifest import FORMAT_VERSION, Manifest
+from animegamer_rt.manifest import FORMAT_VERSION, Manifest, unmeasured
 
 
 def with_kept(fresh: Manifest, folder: Path) -> Manifest:
@@ -33,7 +33,7 @@ def with_kept(fresh: Manifest, folder: Path) -> Manifest:
     parts_files = [name for part in earlier.parts.values() for name in part.files]
     if all(fresh.files.get(name) == earlier.files[name] for name in parts_files):
         return replace(fresh, plans=earlier.plans, quality=earlier.quality)
-    return replace(fresh, plans={name: replace(entry, fidelity={}) for name, entry in earlier.plans.items()})
+    return replace(fresh, plans=unmeasured(earlier.plans))
 
 
 def _earlier(path: Path) -> Manifest | None:

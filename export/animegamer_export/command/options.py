@@ -57,6 +57,9 @@ def main(argv: Sequence[str]) -> int:
         shared = f", {bundle.shared_bytes / 1e6:.1f} of them shared" if bundle.shared_bytes else ""
         told = f"{options.out}: whole, {bundle.bytes / 1e6:.1f} MB{shared}; animegamer-rt info {options.out}"
         console.print(told, highlight=False, soft_wrap=True)
+        if bundle.unmeasured_plans:
+            told = f"it plays by the plan exact until others are measured: animegamer-rt calibrate {options.out}"
+            console.print(told, highlight=False, soft_wrap=True)
     if options.results is not None:
         console.print(f"recorded in {_record(source, options)}", highlight=False)
     return 0

@@ -1,6 +1,7 @@
 """What an exported bundle says besides its parts: the plans, how it follows the reference, and whose work it is.
 
-Data only. None of the plans below has been measured at full size: a bundle shows them as "not measured".
+Data only. None of the plans below has been measured at full size: a bundle shows them as "not measured", and the
+runtime plays none of them but `exact` until they are calibrated.
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from animegamer_export.pocket.bundle import DEFAULT_PLAN, default_plans
-from animegamer_rt.manifest import Compatibility, PlanEntry
+from animegamer_export.pocket.bundle import default_plans
+from animegamer_rt.manifest import Compatibility, PlanEntry, unmeasured
 
 COMPATIBILITY = Compatibility()
 """The paper's method; `manifest.REFERENCE` is the published demo with its quirks."""
@@ -28,4 +29,4 @@ LICENCES: Mapping[str, str] = MappingProxyType(
 
 def plan_entries() -> dict[str, PlanEntry]:
     """The manifest's plans: evenly spread ones, for `animegamer-rt calibrate` to replace."""
-    return {name: PlanEntry(plan.to_dict(), default=name == DEFAULT_PLAN) for name, plan in default_plans().items()}
+    return unmeasured({name: PlanEntry(plan.to_dict()) for name, plan in default_plans().items()})

@@ -22,7 +22,7 @@ from animegamer_export.vae import export_vae
 from animegamer_rt.bundle import Bundle, load, write_manifest
 from animegamer_rt.coarse import coarse_plan
 from animegamer_rt.errors import BundleError
-from animegamer_rt.manifest import Compatibility, Geometry, Manifest, Part, PlanEntry, World
+from animegamer_rt.manifest import Compatibility, Geometry, Manifest, Part, PlanEntry, World, unmeasured
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.encoder import Encoder
 from animegamer_rt.models.predictor import Predictor
@@ -57,7 +57,6 @@ LOSSLESS_BELOW = 1e-5
 # The last steps of a coarse plan are guided by 1.01 to 1.12: one row more for nothing that can be seen.
 UNGUIDED_BELOW = 0.2
 COARSE_STEPS: Mapping[str, int] = MappingProxyType({"balanced": 18, "fast": 10})
-DEFAULT_PLAN = "balanced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +145,7 @@ def _export_all(folder: Path, networks: Networks, geometry: Geometry) -> dict[st
 
 
 def _entries(plans: Mapping[str, DenoisePlan]) -> dict[str, PlanEntry]:
-    return {name: PlanEntry(plan.to_dict(), default=name == DEFAULT_PLAN) for name, plan in plans.items()}
+    return unmeasured({name: PlanEntry(plan.to_dict()) for name, plan in plans.items()})
 
 
 def _finish(folder: Path, manifest: Manifest) -> Bundle:

@@ -28,6 +28,7 @@ from animegamer_rt.bundle import MANIFEST, Bundle, write_manifest
 from animegamer_rt.config import nearest
 from animegamer_rt.errors import BundleError, ConfigError
 from animegamer_rt.files import make_folder, unwritable
+from animegamer_rt.manifest import unmeasured
 from animegamer_rt.pipeline import open_rooms
 
 CALIBRATION_TURNS = 4
@@ -124,7 +125,7 @@ def _write_manifest(
         others = {name: record for name, record in steps if name.split()[0] not in precisions}
         provenance["export"] = {**provenance["export"], "steps": others}
     # What was measured was measured of other weights.
-    plans = {name: replace(entry, fidelity={}) for name, entry in manifest.plans.items()}
+    plans = unmeasured(manifest.plans)
     write_manifest(folder, replace(manifest, parts=parts, plans=plans, quality={}, provenance=provenance, engines={}))
 
 

@@ -41,6 +41,7 @@ def main(arguments: Sequence[str]) -> int:
             f"{len(report.kept)} kept, {report.bytes_before / 2**20:.1f} -> {report.bytes_after / 2**20:.1f} MiB"
         )
     print(f"see what it costs: animegamer-rt verify {options.out} --against {options.bundle}")
+    print(f"measure its plans, of which only exact plays until then: animegamer-rt calibrate {options.out}")
     return 0
 
 

@@ -93,7 +93,7 @@ def open_engines(
     """
     place = open_place(device, precision, graphs != "off")
     opened, words = open_kernels(kernels, place.device)
-    plans = [DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans]
+    plans = [DenoisePlan.from_dict(entry.plan) for entry in bundle.manifest.plans.values()]
     networks, geometry = read_networks(bundle, place), bundle.manifest.geometry
     engines = assemble(place, networks, geometry, plans, graphs, compiled, ROWWISE.get(precision), opened, attention)
     return replace(engines, device=f"{engines.device}, {words}")
