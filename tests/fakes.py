@@ -25,6 +25,7 @@ from animegamer_rt.backends.contract import Engines, FloatArray, Frames, IntArra
 from animegamer_rt.bundle import Bundle, write_manifest
 from animegamer_rt.manifest import Compatibility, Geometry, Manifest, Part, PlanEntry, World
 from animegamer_rt.readouts import Tokens
+from animegamer_rt.schedule import BlockCache
 from animegamer_rt.state import STRENGTHS
 from tiny_parts import PARTS
 
@@ -151,7 +152,15 @@ class FakeDenoising:
     fail_at: int | None
     error: Exception
 
-    def step(self, coefficients: FloatArray, timestep: float, rows: tuple[int, ...], noise: FloatArray) -> None:
+    def step(
+        self,
+        coefficients: FloatArray,
+        timestep: float,
+        rows: tuple[int, ...],
+        noise: FloatArray,
+        blocks: BlockCache | None = None,
+    ) -> None:
+        assert blocks is None
         if self.fail_at == len(self.steps):
             raise self.error
         self.steps.append((tuple(coefficients.tolist()), timestep, rows))
@@ -165,6 +174,7 @@ class FakeDenoising:
 class FakeDenoiser:
     """Counts turns and keeps their steps; `fail_at` makes that step (from 0) fail with `error`."""
 
+    skippable_blocks = 0
     fail_at: int | None = None
     error: Exception = field(default_factory=lambda: MemoryError("no memory for this step"))
     steps: list[tuple[tuple[float, ...], float, tuple[int, ...]]] = field(default_factory=list)

@@ -43,8 +43,7 @@ class Denoiser:
     """One bundle's denoiser and one plan. Raises PlanError for a plan that this runtime cannot play."""
 
     def __init__(self, part: DenoiserPart, plan: DenoisePlan, latent_shape: tuple[int, ...]) -> None:
-        if any(step.skip_blocks for step in plan):
-            raise PlanError("the plan skips blocks, and this runtime's denoiser cannot", do="use another plan")
+        _refuse_blocks(part, plan)
         self._part = part
         self._plan = plan
         self._latent_shape = latent_shape
@@ -66,7 +65,7 @@ class Denoiser:
             started = time.perf_counter()
             # The last step needs no noise: its coefficient is zero, so the one before will do.
             drawn = next(noise) if number < last else drawn
-            turn.step(coefficients, float(step.timestep), step.rows, drawn)
+            turn.step(coefficients, float(step.timestep), step.rows, drawn, step.blocks)
             latent = turn.latent() if number == last else None
             seconds += time.perf_counter() - started
             yield Denoised(number, last, seconds, latent)
@@ -80,6 +79,19 @@ class Denoiser:
             for weight in weights:
                 noise += weight * generator.standard_normal(self._latent_shape, dtype=np.float32)
             yield noise
+
+
+def _refuse_blocks(part: DenoiserPart, plan: DenoisePlan) -> None:
+    last = max((step.blocks.last for step in plan if step.blocks is not None), default=-1)
+    if last < part.skippable_blocks:
+        return
+    if not part.skippable_blocks:
+        raise PlanError(
+            "the plan skips blocks, which these engines cannot",
+            do="use another plan, or --device torch or torch-cpu",
+        )
+    expected = f"0 to {part.skippable_blocks - 1}"
+    raise PlanError("the plan skips blocks that the network does not have", found=f"block {last}", expected=expected)
 
 
 def _drawn_ahead(noise: Iterator[FloatArray]) -> Iterator[FloatArray]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -93,20 +93,32 @@ class Coefficients(NamedTuple):
     c_noise: float
 
 
+class BlockCache(NamedTuple):
+    """What a step does with a span of transformer blocks, `first` to `last`, both in it.
+
+    It computes them and keeps what they add to each of its rows; or, `reused`, it adds what the last step that computed
+    a row kept of it, and computes none of them.
+    """
+
+    first: int
+    last: int
+    reused: bool
+
+
 @dataclass(frozen=True, slots=True)
 class PlanStep:
     """One network execution.
 
     `branch`: "pair" runs the unconditional and the conditional row; "conditional" runs the latter alone, unguided;
-    "reuse" runs it alone and guides by the difference of the last pair. `skip_blocks` are the transformer blocks
-    whose last output is reused (none: the full network).
+    "reuse" runs it alone and guides by the difference of the last pair. `blocks`: what is kept of the network for later
+    steps, or taken from earlier ones; None: nothing, all of it is computed.
     """
 
     timestep: int
     guidance: float
     branch: Branch
     coefficients: Coefficients
-    skip_blocks: tuple[int, ...] = ()
+    blocks: BlockCache | None = None
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -150,8 +162,8 @@ class DenoisePlan:
         steps = []
         for step in self.steps:
             entry: dict[str, Any] = {"timestep": step.timestep, "guidance": step.guidance, "branch": step.branch}
-            if step.skip_blocks:
-                entry["skip_blocks"] = list(step.skip_blocks)
+            if step.blocks is not None and step.blocks.reused:
+                entry["skip_blocks"] = [step.blocks.first, step.blocks.last]
             steps.append(entry)
         plan: dict[str, Any] = {"stochastic": self.stochastic, "steps": steps}
         return {**plan, "noise_steps": self.noise_steps} if self.noise_steps else plan
@@ -191,9 +203,10 @@ def build_plan(
     """A plan over descending training timesteps (at least two).
 
     `guidance` defaults to the wave of 50 steps at the same timesteps, `branches` to guided pairs, `skip_blocks` to
-    none. `stochastic` is SDE-DPM++ 2M, the reference's solver; without it, DPM++ 2M as an ODE: no noise after the
-    first latent. `noise_steps` as in DenoisePlan; the timesteps are then some of that even plan's. Raises PlanError,
-    naming the step, for values that cannot be.
+    none: else the first and the last block of which a step takes what they add from the step that computed them last.
+    `stochastic` is SDE-DPM++ 2M, the reference's solver; without it, DPM++ 2M as an ODE: no noise after the first
+    latent. `noise_steps` as in DenoisePlan; the timesteps are then some of that even plan's. Raises PlanError, naming
+    the step, for values that cannot be.
     """
     if len(timesteps) < 2:
         raise PlanError("too few steps", found=len(timesteps), expected="at least 2")
@@ -218,14 +231,14 @@ def build_plan(
     for k, t in enumerate(timesteps):
         scale = _checked_guidance(guidance[k], k)
         branch = _checked_branch(branches[k], k, any(step.branch == "pair" for step in steps))
-        skipped = _checked_blocks(skip_blocks[k], k)
         # An unguided step still carries the last pair's difference along, for a later reuse.
         coefficients = solver[k]._replace(
             guidance_minus_one=0.0 if branch == "conditional" else scale - 1.0,
             reuse=0.0 if branch == "pair" else 1.0,
         )
-        steps.append(PlanStep(int(t), scale, branch, coefficients, skipped))
-    return DenoisePlan(tuple(steps), stochastic, noise_steps)
+        steps.append(PlanStep(int(t), scale, branch, coefficients))
+    spans = [_checked_span(span, k) for k, span in enumerate(skip_blocks)]
+    return DenoisePlan(_with_block_caches(steps, spans), stochastic, noise_steps)
 
 
 def choose_branches(guidance: Sequence[float], conditional_below: float = 0.0, pair_every: int = 1) -> list[Branch]:
@@ -333,9 +346,31 @@ def _checked_branch(value: Branch, step: int, has_pair: bool) -> Branch:
     return value
 
 
-def _checked_blocks(value: object, step: int) -> tuple[int, ...]:
-    blocks = tuple(value) if isinstance(value, (list, tuple)) else None
-    if blocks is None or any(not isinstance(b, int) or isinstance(b, bool) or b < 0 for b in blocks):
-        expected = "a list of block indices"
+def _checked_span(value: object, step: int) -> tuple[int, int] | None:
+    span = tuple(value) if isinstance(value, (list, tuple)) else None
+    if span == ():
+        return None
+    if span is None or len(span) != 2 or any(type(b) is not int for b in span) or not 0 <= span[0] <= span[1]:
+        expected = "the first and the last block, or none"
         raise PlanError("impossible blocks to skip", where=f"step {step}", found=repr(value), expected=expected)
-    return blocks
+    return span[0], span[1]
+
+
+def _with_block_caches(steps: Sequence[PlanStep], spans: Sequence[tuple[int, int] | None]) -> tuple[PlanStep, ...]:
+    """The steps, each with what it keeps for the steps after it, or takes from those before."""
+    found: list[PlanStep] = []
+    wanted: dict[int, tuple[int, int]] = {}  # row -> the span that a later step takes from the cache
+    for k, step in reversed(list(enumerate(steps))):
+        span = spans[k]
+        asked = {wanted.pop(row) for row in step.rows if row in wanted} | ({span} if span else set())
+        if len(asked) > 1:
+            words = " and ".join(f"{first} to {last}" for first, last in sorted(asked))
+            raise PlanError(
+                "the cache holds one span of blocks", where=f"step {k}", found=words, expected="one of them"
+            )
+        if span is not None:
+            wanted |= dict.fromkeys(step.rows, span)
+        found.append(replace(step, blocks=BlockCache(*asked.pop(), reused=span is not None) if asked else None))
+    if wanted:
+        raise PlanError("blocks are skipped that no step has computed yet", expected="a step of the same rows before")
+    return tuple(reversed(found))

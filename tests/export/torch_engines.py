@@ -16,6 +16,7 @@ from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.step import DenoiserStep
 from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.readouts import Tokens
+from animegamer_rt.schedule import BlockCache
 
 
 def torch_engines(predictor: Predictor, denoiser: Denoiser, encoder: Encoder, decoder: VaeDecoder) -> Engines:
@@ -42,6 +43,8 @@ class _Predictor:
 
 
 class _Denoiser:
+    skippable_blocks = 0
+
     def __init__(self, step: DenoiserStep) -> None:
         self.network = step
 
@@ -54,7 +57,15 @@ class _Denoising:
         self.network, self.shot, self.scope = network, shot, torch.tensor([motion_scope])
         self.state: tuple[Tensor, Tensor, Tensor] = latent, torch.zeros_like(latent), torch.zeros_like(latent)
 
-    def step(self, coefficients: FloatArray, timestep: float, rows: Sequence[int], noise: FloatArray) -> None:
+    def step(
+        self,
+        coefficients: FloatArray,
+        timestep: float,
+        rows: Sequence[int],
+        noise: FloatArray,
+        blocks: BlockCache | None = None,
+    ) -> None:
+        assert blocks is None
         latent, x0, difference = self.state
         given = (torch.from_numpy(noise), difference, torch.from_numpy(coefficients), torch.tensor([timestep]))
         self.state = self.network(latent, x0, *given, self.scope, self.shot, torch.tensor(list(rows)))

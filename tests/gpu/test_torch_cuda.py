@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from test_torch_parts import PLAN, SHAPE, Turn, answers, engines, frames, noise, prompt
+from test_torch_parts import PLAN, SHAPE, SKIPPING, Turn, answers, engines, frames, noise, prompt
 
 from animegamer_rt.backends.torch.kernels import open_kernels
 from animegamer_rt.backends.torch.place import CudaPlace
@@ -40,6 +40,17 @@ def test_graphs_give_the_bytes_of_running_eagerly(whole_turns: int) -> None:
         for found, expected in zip(answers(graphs, given), answers(eager, given), strict=True):
             np.testing.assert_array_equal(found, expected)
         np.testing.assert_array_equal(frames(graphs, latent), frames(eager, latent))
+
+
+@pytest.mark.parametrize("whole_turns", [0, len(SKIPPING)])
+def test_skipped_blocks_are_near_the_cpu_and_the_same_under_graphs(whole_turns: int) -> None:
+    graphs = engines(CudaPlace(torch.bfloat16), whole_turns, plan=SKIPPING)
+    eager, exact = engines(CudaPlace(torch.bfloat16, captures=False), plan=SKIPPING), engines(plan=SKIPPING)
+    for scope in (0.5, 10.0, 40.0):
+        turn = Turn(scope, SKIPPING)
+        found, expected = turn.latents(graphs)[0], turn.latents(exact)[0].astype(np.float64)
+        np.testing.assert_array_equal(found, turn.latents(eager)[0])
+        assert np.linalg.norm(found - expected) <= ALLOWED[torch.bfloat16] * np.linalg.norm(expected)
 
 
 def test_a_prompt_read_in_another_thread_while_a_turn_is_denoised_changes_neither() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from test_torch_parts import PLAN, SHAPE, Turn, engines, frames, networks, noise
+from test_torch_parts import PLAN, SHAPE, SKIPPING, Turn, engines, frames, networks, noise
 
 from animegamer_kernels import Library
 from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
@@ -22,6 +22,7 @@ from animegamer_rt.backends.torch.place import Place
 from animegamer_rt.backends.torch.rowwise import FP8, INT8
 from animegamer_rt.bundle import open_bundle
 from animegamer_rt.errors import BackendError
+from animegamer_rt.schedule import DenoisePlan, build_plan, even_timesteps
 from kernel_results import Kernels as Operators
 from torch_tape import TapePlace
 
@@ -30,6 +31,8 @@ NEAR = {torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 5e-3}
 """Relative error of six steps against plain operators in float32, as those in the same type are held to."""
 NEAR_ROWWISE = 2e-2
 """Codes that fall on the other side of a rounding, in both of a product's inputs."""
+
+SKIPPING_ALL = build_plan(even_timesteps(3), skip_blocks=[(), (0, 1), (0, 1)])
 
 
 @pytest.fixture(autouse=True)
@@ -55,8 +58,9 @@ def apart(found: np.ndarray, expected: np.ndarray) -> float:
     return float(np.linalg.norm(found.astype(np.float64) - expected) / np.linalg.norm(expected.astype(np.float64)))
 
 
-def test_turn_by_kernels_is_the_plain_turn_step_by_step(both: Kernels) -> None:
-    turn, every = Turn(), range(len(PLAN) - 1)
+@pytest.mark.parametrize("plan", [PLAN, SKIPPING, SKIPPING_ALL], ids=["full", "skipping", "skipping-all"])
+def test_turn_by_kernels_is_the_plain_turn_step_by_step(both: Kernels, plan: DenoisePlan) -> None:
+    turn, every = Turn(plan=plan), range(len(plan) - 1)
     found, expected = turn.latents(engines(kernels=both), every), turn.latents(engines(), every)
     assert all(0 < apart(*pair) <= NEAR[torch.float32] for pair in zip(found, expected, strict=True))
 

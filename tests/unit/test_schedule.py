@@ -94,8 +94,27 @@ def test_a_plan_survives_json() -> None:
     plan = schedule.even_plan(12, conditional_below=0.05, pair_every=2, stochastic=False)
     again = schedule.DenoisePlan.from_dict(json.loads(json.dumps(plan.to_dict())))
     assert again == plan
-    skipping = schedule.build_plan([999, 10], skip_blocks=[(), (2, 3)])
-    assert schedule.DenoisePlan.from_dict(skipping.to_dict()).steps[1].skip_blocks == (2, 3)
+    skipping = schedule.build_plan([999, 500, 10], skip_blocks=[(), (2, 3), ()])
+    again = schedule.DenoisePlan.from_dict(json.loads(json.dumps(skipping.to_dict())))
+    assert again == skipping and again.steps[1].blocks == (2, 3, True)
+
+
+def test_a_step_keeps_blocks_only_for_the_steps_that_skip_them() -> None:
+    plan = schedule.build_plan(
+        [900, 800, 700, 600, 500, 400, 300],
+        branches=["pair", "pair", "conditional", "pair", "pair", "conditional", "conditional"],
+        skip_blocks=[(), (), (1, 2), (1, 2), (), (), (0, 3)],
+    )
+    kept, reused = schedule.BlockCache(1, 2, False), schedule.BlockCache(1, 2, True)
+    assert [step.blocks for step in plan] == [
+        None,
+        kept,
+        reused,
+        reused,
+        None,  # row 1 is computed again before anyone skips it
+        schedule.BlockCache(0, 3, False),
+        schedule.BlockCache(0, 3, True),
+    ]
 
 
 def _steps(**change: Any) -> dict[str, Any]:
@@ -117,7 +136,9 @@ def _steps(**change: Any) -> dict[str, Any]:
         (_steps(timestep=1.5), "impossible timestep"),
         (_steps(guidance=float("nan")), "impossible guidance"),
         (_steps(branch="both"), "unknown branch"),
-        (_steps(skip_blocks=[-1]), "impossible blocks"),
+        (_steps(skip_blocks=[-1, 2]), "impossible blocks"),
+        (_steps(skip_blocks=[2, 1]), "impossible blocks"),
+        (_steps(skip_blocks=[1]), "impossible blocks"),
         (_steps(skip_blocks="0"), "impossible blocks"),
         (_steps(giudance=1), "did you mean 'guidance'"),
         ({"steps": [{"timestep": 999, "guidance": 1}]}, "missing key 'branch'"),

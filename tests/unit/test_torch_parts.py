@@ -45,7 +45,7 @@ from animegamer_rt.models.predictor import Predictor, PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
 from animegamer_rt.predictor import read
 from animegamer_rt.readouts import Prompt
-from animegamer_rt.schedule import DenoisePlan, build_plan, even_timesteps
+from animegamer_rt.schedule import BlockCache, DenoisePlan, build_plan, even_timesteps
 from animegamer_rt.state import MOTION_TABLES
 from torch_tape import TapePlace
 
@@ -147,7 +147,7 @@ class Turn:
         denoising, found = part.denoiser.begin(self.start, self.shot, self.scope), []
         steps = zip(self.plan, self.plan.coefficients(), self.noises, strict=True)
         for number, (step, coefficients, drawn) in enumerate(steps):
-            denoising.step(coefficients, float(step.timestep), step.rows, drawn)
+            denoising.step(coefficients, float(step.timestep), step.rows, drawn, step.blocks)
             if number in at:
                 found.append(denoising.latent())
         return [*found, denoising.latent()]
@@ -238,6 +238,66 @@ def test_whole_turn_is_the_same_turn() -> None:
     # Asked half way, it has gone half way.
     for found, expected in zip(turns[0].latents(part, at=(2,)), turns[0].latents(steps, at=(2,)), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+SKIPPING = build_plan(
+    even_timesteps(6),
+    branches=["pair", "pair", "conditional", "reuse", "pair", "conditional"],
+    skip_blocks=[(), (1, 1), (), (1, 1), (1, 1), ()],
+)
+"""Step 4 takes row 0's last block from step 0, and row 1's from step 2."""
+
+
+def x0(
+    part: Engines, turn: Turn, steps: Sequence[tuple[float, tuple[int, ...], BlockCache | None]], row: int = 1
+) -> np.ndarray:
+    """What the last of the steps (timestep, rows, blocks) sees in the turn's first latent by one of its rows."""
+    denoising = part.denoiser.begin(turn.start, turn.shot, turn.scope)
+    for number, (timestep, rows, blocks) in enumerate(steps, start=1):
+        # The next latent is the latent: every step sees the same. Guidance 1 is the last row, 0 the first.
+        ends = (0.0, 1.0) if number == len(steps) else (1.0, 0.0)
+        coefficients = np.array([0.5, 0.8, row - 1, 0.0, *ends, 0.0, 0.0], np.float32)
+        denoising.step(coefficients, timestep, rows, turn.noises[0], blocks)
+    return denoising.latent()
+
+
+@pytest.mark.parametrize("span", [(0, 0), (1, 1), (0, 1)])
+def test_skipped_blocks_add_what_they_added_to_the_same_row_before(span: tuple[int, int]) -> None:
+    part, turn = engines(), Turn()
+    keep, reuse = BlockCache(*span, reused=False), BlockCache(*span, reused=True)
+    pair, alone, early, late = (0, 1), (1,), 999.0, 659.0
+    for rows in (pair, alone):
+        full = x0(part, turn, [(early, rows, None)])
+        np.testing.assert_array_equal(x0(part, turn, [(early, rows, keep)]), full)
+        # The same input again: what the blocks would add is what they have added.
+        close(x0(part, turn, [(early, rows, keep), (early, rows, reuse)]), full)
+    # Row 1 is renewed, row 0 is not.
+    steps = [(early, pair, keep), (late, alone, keep), (late, pair, reuse)]
+    close(x0(part, turn, steps, row=1), x0(part, turn, [(late, pair, None)], row=1))
+    old = x0(part, turn, [(early, pair, keep), (late, pair, reuse)], row=0)
+    close(x0(part, turn, steps, row=0), old)
+    assert np.abs(old - x0(part, turn, [(late, pair, None)], row=0)).max() > 100 * TOLERANCE
+
+
+def test_plan_that_skips_blocks_is_one_graph_a_kind_or_a_turn() -> None:
+    turns, plain = [Turn(scope, SKIPPING) for scope in (2.5, 40.0, 2.5)], engines(plan=SKIPPING)
+    steps, whole = TapePlace(), TapePlace()
+    parts = engines(steps, plan=SKIPPING), engines(whole, len(SKIPPING), plan=SKIPPING)
+    every = build_plan(even_timesteps(6), branches=[step.branch for step in SKIPPING])
+    for turn in turns:
+        expected = turn.latents(plain)[0]
+        for part in parts:
+            np.testing.assert_array_equal(turn.latents(part)[0], expected)
+        turn.plan = every
+        assert not np.array_equal(turn.latents(plain)[0], expected), "it skips nothing"
+    # A pair that keeps, that reuses; a single row that keeps, that reuses, that does neither.
+    assert (steps.captured, whole.captured, whole.replayed) == (5, 1, 2)
+
+
+def test_plan_that_skips_nothing_has_no_cache() -> None:
+    part, turn = engines(), Turn()
+    turn.latents(part)
+    assert isinstance(part.denoiser, DenoiserPart) and part.denoiser.changes is None
 
 
 def test_steps_that_cannot_be_are_refused() -> None:

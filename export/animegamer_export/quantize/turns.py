@@ -19,6 +19,7 @@ from animegamer_export.quantize.calibrate import Feeds, open_session, plain_opti
 from animegamer_rt.backends.contract import FloatArray
 from animegamer_rt.manifest import World
 from animegamer_rt.pipeline import Rooms
+from animegamer_rt.schedule import BlockCache
 from animegamer_rt.state import Instruction, motion_scope
 
 RELEASE = World(
@@ -57,6 +58,8 @@ class RecordedDenoiser:
     session: onnxruntime.InferenceSession = field(init=False)
     steps: list[tuple[Feeds, FloatArray]] = field(default_factory=list)
 
+    skippable_blocks = 0
+
     def __post_init__(self) -> None:
         self.session = open_plain(self.path, self.device)
 
@@ -69,7 +72,15 @@ class RecordedDenoiser:
             self.part, self.shot, self.scope = part, shot, scope
             self.state = (latent, np.zeros_like(latent), np.zeros_like(latent))
 
-        def step(self, coefficients: FloatArray, timestep: float, rows: tuple[int, ...], noise: FloatArray) -> None:
+        def step(
+            self,
+            coefficients: FloatArray,
+            timestep: float,
+            rows: tuple[int, ...],
+            noise: FloatArray,
+            blocks: BlockCache | None = None,
+        ) -> None:
+            assert blocks is None, "a plan that skips blocks is refused when it is opened"
             feeds: dict[str, npt.NDArray[Any]] = {
                 **dict(zip(("latent", "x0_prev", "difference"), self.state, strict=True)),
                 "noise": noise,

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..readouts import Tokens
+from ..schedule import BlockCache
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -57,10 +58,19 @@ class PredictorPart(Protocol):
 class Denoising(Protocol):
     """One turn's denoising under way; latent, last x0 and last difference stay where the engine runs."""
 
-    def step(self, coefficients: FloatArray, timestep: float, rows: tuple[int, ...], noise: FloatArray) -> None:
+    def step(
+        self,
+        coefficients: FloatArray,
+        timestep: float,
+        rows: tuple[int, ...],
+        noise: FloatArray,
+        blocks: BlockCache | None = None,
+    ) -> None:
         """One engine execution: network, guidance and solver. coefficients f32 [8], noise f32 as the latent.
 
         rows: (0, 1) for a pair, (1,) for the conditional row alone (row 0 is unconditional).
+        blocks: what of the network is kept for later steps or taken from earlier ones; None always where
+        `skippable_blocks` is 0.
         """
         ...
 
@@ -70,7 +80,12 @@ class Denoising(Protocol):
 
 
 class DenoiserPart(Protocol):
-    """Noise + shot + motion scope -> latent."""
+    """Noise + shot + motion scope -> latent.
+
+    skippable_blocks: how many blocks of its transformer can be taken from a cache; 0 where it keeps none.
+    """
+
+    skippable_blocks: int
 
     def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> Denoising:
         """Starts from a latent of pure noise f32 [1, T', 16, h, w] and a shot f32 [226, D]."""

@@ -23,6 +23,7 @@ import onnxruntime
 from ..bundle import Bundle
 from ..errors import BackendError
 from ..readouts import Tokens
+from ..schedule import BlockCache
 from .contract import Engines, FloatArray, Frames, IntArray, Loaded, Prefill, TowersPart
 
 INSTALL_CUDA = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
@@ -179,6 +180,8 @@ class _Predictor:
 
 
 class _Denoiser:
+    skippable_blocks = 0
+
     def __init__(self, part: _Part) -> None:
         self._part = part
 
@@ -197,7 +200,15 @@ class _Denoising:
         self._shot = part.value(shot[None])
         self._motion_scope = part.value(np.array([motion_scope], np.float32))
 
-    def step(self, coefficients: FloatArray, timestep: float, rows: tuple[int, ...], noise: FloatArray) -> None:
+    def step(
+        self,
+        coefficients: FloatArray,
+        timestep: float,
+        rows: tuple[int, ...],
+        noise: FloatArray,
+        blocks: BlockCache | None = None,
+    ) -> None:
+        assert blocks is None, "a plan that skips blocks is refused when it is opened"
         inputs = dict(zip(("latent", "x0_prev", "difference"), self._now, strict=True))
         inputs |= {
             "noise": self._part.value(noise),

@@ -16,7 +16,7 @@ from ..backends.contract import Engines, FloatArray, Frames, IntArray, Prefill
 from ..bundle import Bundle
 from ..manifest import Geometry
 from ..readouts import Tokens
-from ..schedule import DenoisePlan
+from ..schedule import BlockCache, DenoisePlan
 
 # Shares of a turn's seconds: pocket, plan `balanced`, benchmarks/results/20261122T015118Z-pocket-balanced.json.
 PREDICTOR_SHARE, DENOISER_SHARE, VAE_SHARE = 0.14, 0.65, 0.21
@@ -75,6 +75,8 @@ class _Predictor:
 
 
 class _Denoiser:
+    skippable_blocks = 0
+
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
@@ -89,7 +91,15 @@ class _Denoising:
         self._latent, self._seconds = latent, seconds
         self._drift = 0.1 * np.resize(shot, latent.shape) + np.float32(0.001 * motion_scope)
 
-    def step(self, coefficients: FloatArray, timestep: float, rows: tuple[int, ...], noise: FloatArray) -> None:
+    def step(
+        self,
+        coefficients: FloatArray,
+        timestep: float,
+        rows: tuple[int, ...],
+        noise: FloatArray,
+        blocks: BlockCache | None = None,
+    ) -> None:
+        assert blocks is None, "a plan that skips blocks is refused when it is opened"
         started = time.perf_counter()
         self._latent = np.float32(0.8) * self._latent + np.float32(0.2) * noise + self._drift
         _spend(started, self._seconds * len(rows))

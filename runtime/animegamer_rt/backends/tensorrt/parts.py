@@ -15,6 +15,7 @@ import numpy as np
 
 from ...errors import BackendError
 from ...readouts import Tokens
+from ...schedule import BlockCache
 from ..contract import FloatArray, Frames, IntArray, Prefill
 from . import compiled
 from .buffers import Buffers
@@ -177,6 +178,8 @@ class Predictor:
 class Denoiser:
     """contract.DenoiserPart. Profile 0 runs the pair, profile 1 a single row, over the same weights and buffers."""
 
+    skippable_blocks = 0
+
     def __init__(self, parts: EngineParts) -> None:
         self.parts, self.stream = parts, parts.lanes["denoiser"].stream
         self.contexts = {rows: parts.context("denoiser", profile) for profile, rows in enumerate((PAIR, SINGLE))}
@@ -238,7 +241,15 @@ class Denoising:
         self._denoiser, self._turn, self._shape = denoiser, turn, shape
         self._steps = 0
 
-    def step(self, coefficients: FloatArray, timestep: float, rows: tuple[int, ...], noise: FloatArray) -> None:
+    def step(
+        self,
+        coefficients: FloatArray,
+        timestep: float,
+        rows: tuple[int, ...],
+        noise: FloatArray,
+        blocks: BlockCache | None = None,
+    ) -> None:
+        assert blocks is None, "a plan that skips blocks is refused when it is opened"
         self._check()
         denoiser = self._denoiser
         if rows not in denoiser.contexts:

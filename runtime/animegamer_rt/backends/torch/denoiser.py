@@ -6,6 +6,7 @@ host's own staging, two steps behind, and `latent()`. Source: backends/contract.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,9 +14,10 @@ import torch
 from torch import Tensor
 
 from ...errors import BackendError
+from ...schedule import BlockCache
 from ..contract import FloatArray
 from .place import Place, Replays
-from .transformer import Transformer
+from .transformer import Kept, Transformer
 
 PAIR, SINGLE = (0, 1), (1,)
 """A reusing step is a single one whose coefficients bring the last difference in: the same graph."""
@@ -24,6 +26,8 @@ SLOTS = 2
 COEFFICIENTS = 8
 
 Rows = tuple[int, ...]
+Kind = tuple[Rows, BlockCache | None]
+"""What tells one graph of a step from another."""
 
 
 class Denoiser:
@@ -42,6 +46,8 @@ class Denoiser:
         whole_turns: int = 0,
     ) -> None:
         self.place, self.network, self.whole_turns, self.turn = place, network, whole_turns, 0
+        self.skippable_blocks = network.block_count
+        self.changes: Tensor | None = None
         size, steps = network.size, whole_turns or 1
         self.shape = (1, size.latent_frames, size.latent_channels, size.latent_height, size.latent_width)
         with place.use():
@@ -90,19 +96,29 @@ class Denoiser:
         self.table[self.spare :] = self.network.modulations(self.timesteps[self.spare :], self.motion_scope)
         return self.spare
 
-    def queue(self, kinds: Sequence[Rows]) -> None:
+    def make_room_for_blocks(self) -> None:
+        """The cache of a plan that skips blocks, both rows: 54 MB at full size, for the first turn that asks for it."""
+        if self.changes is None:
+            size = self.network.size
+            tokens = size.shot_tokens + math.prod(size.patch_grid)
+            self.changes = self.place.zeros((2, tokens, size.hidden))
+
+    def queue(self, kinds: Sequence[Kind]) -> None:
         """Queues the steps whose inputs were sent: one graph for this order of kinds."""
 
         def work() -> None:
-            for index, rows in enumerate(kinds):
-                self._step(index, rows)
+            for index, (rows, blocks) in enumerate(kinds):
+                self._step(index, slice(2) if rows == PAIR else slice(1, 2), blocks)
 
         self.replays.run(tuple(kinds), work)
 
-    def _step(self, index: int, rows: Rows) -> None:
+    def _step(self, index: int, rows: slice, blocks: BlockCache | None) -> None:
         noise, coefficients, table_row = (values[index : index + 1] for values in self.inputs)
-        shots = self.shots if rows == PAIR else self.shots[1:]
-        patches = self.network.patches(self.state[0], shots, self.table.index_select(0, table_row))
+        row, kept = self.table.index_select(0, table_row), None
+        if blocks is not None:
+            assert self.changes is not None
+            kept = Kept(blocks, self.changes[rows])
+        patches = self.network.patches(self.state[0], self.shots[rows], row, kept)
         self.network.advance(patches, self.state, noise[0], coefficients[0])
 
 
@@ -112,9 +128,16 @@ class Denoising:
     def __init__(self, denoiser: Denoiser, turn: int) -> None:
         self._denoiser, self._turn = denoiser, turn
         self._steps = 0
-        self._waiting: list[Rows] = []
+        self._waiting: list[Kind] = []
 
-    def step(self, coefficients: FloatArray, timestep: float, rows: Rows, noise: FloatArray) -> None:
+    def step(
+        self,
+        coefficients: FloatArray,
+        timestep: float,
+        rows: Rows,
+        noise: FloatArray,
+        blocks: BlockCache | None = None,
+    ) -> None:
         """Queues a step, or notes it for the whole turn's graph."""
         denoiser = self._check()
         if rows not in (PAIR, SINGLE):
@@ -122,6 +145,8 @@ class Denoising:
         if denoiser.whole_turns and len(self._waiting) == denoiser.whole_turns:
             raise BackendError("more steps than a whole turn's graph has room for", expected=denoiser.whole_turns)
         with denoiser.place.use():
+            if blocks is not None:
+                denoiser.make_room_for_blocks()
             row = denoiser.table_rows.get(float(timestep))
             if row is None:
                 row = denoiser.queue_spare_row(timestep)
@@ -133,7 +158,7 @@ class Denoising:
             for staged, value in zip(denoiser.slots[slot], values, strict=True):
                 staged[len(self._waiting)].copy_(value)
             self._steps += 1
-            self._waiting.append(rows)
+            self._waiting.append((rows, blocks))
             if not denoiser.whole_turns:
                 self._flush(slot)
 

@@ -18,7 +18,7 @@ from ...models.denoiser import MODULATIONS_A_BLOCK, Block, Denoiser
 from .attention import Attention, attended
 from .kernels import PLAIN, Kernels, Modulation, Normed, RowNorm
 from .rowwise import RowwiseLinear
-from .transformer import IMAGE, SHOT, Transformer
+from .transformer import IMAGE, SHOT, Kept, Transformer
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class FusedTransformer(Transformer):
         self._fused = [FusedBlock.of(block, attention) for block in self._blocks]
         self._final_norm, self._head_norm = RowNorm.of(network.final_norm), RowNorm.of(network.head.norm)
         self._run_fused: BlockFunction = run_block
+        self._one = self._final_norm.weight.new_ones(self.size.hidden)
 
     @property
     def table_dtype(self) -> torch.dtype:
@@ -71,7 +72,7 @@ class FusedTransformer(Transformer):
         """Has torch.compile make one function of a block; the kernels stay as they are in it."""
         self._run_fused = torch.compile(run_block, fullgraph=True, dynamic=False, backend=backend)
 
-    def patches(self, latent: Tensor, shots: Tensor, row: Tensor) -> Tensor:
+    def patches(self, latent: Tensor, shots: Tensor, row: Tensor, kept: Kept | None = None) -> Tensor:
         """As Transformer's; row is float32."""
         kernels, size = self._kernels, self.size
         factors = row.view(-1, size.hidden)
@@ -86,12 +87,26 @@ class FusedTransformer(Transformer):
             Following(block.attention_norm, for_attention(its), taken_by(block.block.attention.qkv))
             for block, its in blocks[1:]
         ]
-        for (block, its_factors), following in zip(blocks, [*after, last], strict=True):
+        for number, ((block, its_factors), following) in enumerate(zip(blocks, [*after, last], strict=True)):
+            if kept is not None and kept.skips(number):
+                if number == kept.blocks.last:
+                    normed = self._add(x, kept.change, following)
+                continue
+            if kept is not None:
+                kept.before(number, x)
             normed = self._run_fused(kernels, block, x, normed, its_factors, following)
+            if kept is not None:
+                kept.after(number, x)
         # The shot's few tokens go along: a slice without them would have to be copied first.
         head = kernels.norm_modulate(normed.rows, self._head_norm, Modulation(None, factors[-2:]), 0, self.dtype)
         features: Tensor = self.network.head.output(head.rows)
         return features[:, size.shot_tokens :]
+
+    def _add(self, x: Tensor, change: Tensor, following: Following) -> Normed:
+        """What skipped blocks add, into x itself, and the norm after them: a gate of one."""
+        gates, shot_tokens = (self._one, self._one), self.size.shot_tokens
+        norm, modulation, dtype = following.norm, following.modulation, following.dtype
+        return self._kernels.gate_residual(x, change, gates, norm, modulation, shot_tokens, dtype)
 
     def advance(self, patches: Tensor, state: Sequence[Tensor], noise: Tensor, coefficients: Tensor) -> None:
         """As Transformer's, in one kernel."""

@@ -9,6 +9,7 @@ Source: MODEL.md section 4 (Denoiser).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -17,11 +18,38 @@ from torch.nn import functional
 
 from ...models.denoiser import MODULATIONS_A_BLOCK, Block, Denoiser, DenoiserSize
 from ...models.step import advance
+from ...schedule import BlockCache
 
 IMAGE, SHOT = slice(0, 6), slice(6, 12)
 """Of a block's twelve modulations: shift, scale, gate for attention and for the MLP, of each kind of token."""
 
 BlockFunction = Callable[[Block, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a span of blocks adds to x, [B, S, D] in x's type: written when they are computed, read when they are not.
+
+    Source: the differences of Delta-DiT (Chen et al. 2024) and TeaCache (Liu et al. 2024), on the fixed steps of
+    DeepCache (Ma et al. 2023) and FORA (Selvaraju et al. 2024).
+    """
+
+    blocks: BlockCache
+    change: Tensor
+
+    def skips(self, number: int) -> bool:
+        """Whether a block's part of x comes from here."""
+        return self.blocks.reused and self.blocks.first <= number <= self.blocks.last
+
+    def before(self, number: int, x: Tensor) -> None:
+        """Notes x ahead of the span: no memory beside the cache itself."""
+        if not self.blocks.reused and number == self.blocks.first:
+            self.change.copy_(x)
+
+    def after(self, number: int, x: Tensor) -> None:
+        """The difference behind it."""
+        if not self.blocks.reused and number == self.blocks.last:
+            torch.sub(x, self.change, out=self.change)
 
 
 class Transformer:
@@ -62,14 +90,26 @@ class Transformer:
         """latent f32 [1, 5, 16, h, w], shots [B, 226, D], row [1, modulation_width] -> v f32 [B, 5, 16, h, w]."""
         return unpatchified(self.patches(latent, shots, row), self.size)
 
-    def patches(self, latent: Tensor, shots: Tensor, row: Tensor) -> Tensor:
-        """As `v`, in patches: [B, P, 4 C]."""
+    @property
+    def block_count(self) -> int:
+        """How many there are."""
+        return len(self._blocks)
+
+    def patches(self, latent: Tensor, shots: Tensor, row: Tensor, kept: Kept | None = None) -> Tensor:
+        """As `v`, in patches: [B, P, 4 C]. `kept`: what a span of blocks adds, to be written or read."""
         network, size = self.network, self.size
         factors = row.view(-1, size.hidden)
         x = self.tokens(latent, shots)
         for number, block in enumerate(self._blocks):
+            if kept is not None and kept.skips(number):
+                x = x + kept.change if number == kept.blocks.first else x
+                continue
             first = MODULATIONS_A_BLOCK * number
+            if kept is not None:
+                kept.before(number, x)
             x = self._run_block(block, x, factors[first : first + MODULATIONS_A_BLOCK])
+            if kept is not None:
+                kept.after(number, x)
         image = functional.layer_norm(
             network.final_norm(x[:, size.shot_tokens :]),
             (size.hidden,),
