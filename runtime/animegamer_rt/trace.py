@@ -1,17 +1,19 @@
 """A turn on a clock: when each of its events came, as spans, as a Chrome/Perfetto trace, and as a picture.
 
-Knows the events of a turn and what their order means; nothing of who plays it or how. The spans are the waits between
-events, so a step or a chunk carries whatever the program did to deliver it.
+Knows the events of a turn and what their order means; nothing of who plays it or how. Its spans are the waits between
+events, so a step or a chunk carries whatever the program did to deliver it. Spans of many turns that a server has noted
+of its engines (worker/watched.py) are written in the same form.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,10 @@ from .files import write_file
 from .schedule import DenoisePlan
 
 LANES = ("predictor", "denoiser", "vae")
+AHEAD = "ahead"
+"""The lane, and the worker's thread, of what is done for a turn before its time has come."""
+FRAMES = "frames"
+COLOUR_AHEAD = "#b07aa1"
 MICROSECONDS = 1e6
 NO_PIXELS = np.empty((0, 0, 3), np.uint8)
 WIDTH, LEFT, LANE, TOP = 900, 90, 44, 56
@@ -91,18 +97,38 @@ def watch(events: Iterable[Event]) -> TimedTurn:
 
 def write_trace(path: Path, turn: TimedTurn, plan: DenoisePlan, title: str) -> tuple[Path, Path]:
     """The turn as JSON for chrome://tracing and ui.perfetto.dev, and as an SVG beside it; returns both paths."""
-    spans = turn.spans(plan)
+    frames = [(at, f"frame {event.index}") for at, event in turn.marks if isinstance(event, FrameReady)]
+    marks = {"state": turn.to_state, "first frame": turn.to_first_frame, "done": turn.marks[-1][0]}
+    return _write(path, title, turn.spans(plan), (*LANES, FRAMES), frames, marks)
+
+
+def write_queue(path: Path, spans: Sequence[Span], title: str) -> tuple[Path, Path]:
+    """Spans of turns one after the other as `write_trace` writes a turn, what was done ahead in a lane of its own."""
+    first = min((span.start for span in spans), default=0.0)
+    return _write(path, title, [replace(span, start=span.start - first) for span in spans], (*LANES, AHEAD))
+
+
+def _write(
+    path: Path,
+    title: str,
+    spans: Sequence[Span],
+    lanes: Sequence[str],
+    frames: Sequence[tuple[float, str]] = (),
+    marks: Mapping[str, float] = MappingProxyType({}),
+) -> tuple[Path, Path]:
     picture = path.with_suffix(".svg")
-    write_file(path, (json.dumps(_chrome(turn, spans, title)) + "\n").encode())
-    write_file(picture, _timeline(turn, spans, title).encode())
+    write_file(path, (json.dumps(_chrome(title, spans, lanes, frames)) + "\n").encode())
+    write_file(picture, _timeline(title, spans, lanes, frames, marks).encode())
     return path, picture
 
 
-def _chrome(turn: TimedTurn, spans: Sequence[Span], title: str) -> dict[str, Any]:
+def _chrome(
+    title: str, spans: Sequence[Span], lanes: Sequence[str], frames: Sequence[tuple[float, str]]
+) -> dict[str, Any]:
     """The Trace Event format: complete events ("X") in microseconds, a thread a lane, frames as instants ("i")."""
     names = [
         {"ph": "M", "name": "thread_name", "pid": 1, "tid": tid, "args": {"name": lane}}
-        for tid, lane in enumerate((*LANES, "frames"), 1)
+        for tid, lane in enumerate(lanes, 1)
     ]
     work = [
         {
@@ -110,50 +136,50 @@ def _chrome(turn: TimedTurn, spans: Sequence[Span], title: str) -> dict[str, Any
             "name": span.name,
             "cat": span.lane,
             "pid": 1,
-            "tid": LANES.index(span.lane) + 1,
+            "tid": lanes.index(span.lane) + 1,
             "ts": round(span.start * MICROSECONDS, 1),
             "dur": round(span.seconds * MICROSECONDS, 1),
         }
         for span in spans
     ]
-    frames = [
-        {
-            "ph": "i",
-            "s": "t",
-            "name": f"frame {event.index}",
-            "pid": 1,
-            "tid": len(LANES) + 1,
-            "ts": round(at * MICROSECONDS, 1),
-        }
-        for at, event in turn.marks
-        if isinstance(event, FrameReady)
+    instants = [
+        {"ph": "i", "s": "t", "name": name, "pid": 1, "tid": len(lanes), "ts": round(at * MICROSECONDS, 1)}
+        for at, name in frames
     ]
-    return {"displayTimeUnit": "ms", "otherData": {"title": title}, "traceEvents": [*names, *work, *frames]}
+    return {"displayTimeUnit": "ms", "otherData": {"title": title}, "traceEvents": [*names, *work, *instants]}
 
 
-def _timeline(turn: TimedTurn, spans: Sequence[Span], title: str) -> str:
-    total = turn.marks[-1][0]
+def _timeline(
+    title: str,
+    spans: Sequence[Span],
+    lanes: Sequence[str],
+    frames: Sequence[tuple[float, str]],
+    marks: Mapping[str, float],
+) -> str:
+    total = max([*(span.start + span.seconds for span in spans), *marks.values()], default=1.0)
     scale = (WIDTH - LEFT - 20) / total
-    height = TOP + LANE * (len(LANES) + 1) + 34
+    height = TOP + LANE * len(lanes) + 34
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
         'font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
         f'<text x="12" y="24" font-size="15" font-weight="bold">{escape(title)}</text>',
     ]
-    for row, lane in enumerate((*LANES, "frames")):
+    for row, lane in enumerate(lanes):
         parts.append(f'<text x="12" y="{TOP + LANE * row + 20}">{lane}</text>')
     for span in spans:
-        x, y = LEFT + span.start * scale, TOP + LANE * LANES.index(span.lane)
+        x, y = LEFT + span.start * scale, TOP + LANE * lanes.index(span.lane)
         parts.append(
             f'<rect x="{x:.1f}" y="{y}" width="{max(1.0, span.seconds * scale - 1):.1f}" height="30" '
-            f'fill="{COLOURS[span.lane]}"><title>{escape(span.name)}: {span.seconds * 1000:.0f} ms</title></rect>'
+            f'fill="{COLOURS.get(span.lane, COLOUR_AHEAD)}">'
+            f"<title>{escape(span.name)}: {span.seconds * 1000:.0f} ms</title></rect>"
         )
-    for at, event in turn.marks:
-        if isinstance(event, FrameReady):
-            x, y = LEFT + at * scale, TOP + LANE * len(LANES)
-            parts.append(f'<path d="M{x:.1f} {y}v30" stroke="#333" stroke-width="1.5"/>')
-    for label, at in (("state", turn.to_state), ("first frame", turn.to_first_frame), ("done", total)):
+    for at, _ in frames:
+        x, y = LEFT + at * scale, TOP + LANE * (len(lanes) - 1)
+        parts.append(f'<path d="M{x:.1f} {y}v30" stroke="#333" stroke-width="1.5"/>')
+    if not marks:
+        parts.append(f'<text x="{WIDTH - 20}" y="{height - 10}" text-anchor="end" fill="#333">{total:.2f} s</text>')
+    for label, at in marks.items():
         x = LEFT + at * scale
         anchor = "end" if at > 0.6 * total else "start"
         parts.append(f'<path d="M{x:.1f} {TOP - 6}V{height - 26}" stroke="#e15759" stroke-dasharray="4 4"/>')

@@ -30,10 +30,12 @@ def test_a_bare_command_serves_with_the_defaults() -> None:
 
 def test_every_option_reaches_the_server() -> None:
     asked = {
-        "port": 7000, "state": Path("s"), "host": "0.0.0.0", "engines": "fixed:0.5", "threads": 3, "keys": Path("k"),
-        "allow": Path("a"), "block_list": Path("b"), "queue": 2, "sessions": 3, "connections": 4, "turns_a_minute": 5,
+        "port": 7000, "state": Path("s"), "host": "0.0.0.0", "engines": "fixed:0.5:overlapping", "threads": 3,
+        "keys": Path("k"), "allow": Path("a"), "block_list": Path("b"), "queue": 2, "sessions": 3, "connections": 4,
+        "turns_a_minute": 5,
         "turn_deadline_s": 6.5, "outbox_mib": 7.5, "drain_s": 8.5, "stall_s": 9.5, "backoff_s": 1.5,
         "keep_shots": "all", "quota_gib": 2.5, "keep_days": 3.5, "metrics_port": 9000,
+        "trace": Path("t.json"),
     }  # fmt: skip
     assert asked.keys() | {"bundle", "plan", "precision"} == asdict(ServeOptions()).keys()
     options = {"--" + name.replace("_", "-"): str(value) for name, value in asked.items()}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ from animegamer_rt.readouts import Tokens
 from animegamer_rt.state import CharacterState
 from animegamer_rt.wire import INSIDE, Message, decode, encode
 from animegamer_rt.worker.loop import Worker
+from animegamer_rt.worker.watched import Watch
 
 PATIENCE_S = 60
 """How long to wait for what must happen; only a broken worker makes a test wait so long."""
@@ -78,13 +82,16 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 
 @contextlib.contextmanager
-def playing(bundle: Bundle, *, overlaps: bool, fails_ahead: bool = False) -> Iterator[Play]:
+def playing(bundle: Bundle, *, overlaps: bool, fails_ahead: bool = False, watch: Watch | None = None) -> Iterator[Play]:
     predictor, denoiser = Predictor(fails_ahead), fakes.HeldDenoiser(2, PATIENCE_S)
     engines = replace(fakes.fake_engines(predictor=predictor, denoiser=denoiser), overlaps=overlaps)
     with zmq.Context() as context, context.socket(zmq.DEALER) as ours, context.socket(zmq.DEALER) as theirs:
         ours.bind("inproc://worker")
         theirs.connect("inproc://worker")
-        thread = threading.Thread(target=Worker(theirs, open_rooms(bundle, engines)).run, name="worker")
+        worker = Worker(
+            theirs, open_rooms(bundle, watch.over(engines) if watch else engines), watch.write if watch else None
+        )
+        thread = threading.Thread(target=worker.run, name="worker")
         thread.start()
         play = Play(ours, predictor, denoiser)
         try:
@@ -166,6 +173,37 @@ def test_a_cancelled_turn_that_was_predicted_ahead_is_not_played(bundle: Bundle)
         (failed,) = play.answers()
         assert (failed.session, failed.fields["code"]) == ("b", "cancelled")
         assert {message.session for message in play.answers()} == {"c"}
+
+
+def traced(path: Path) -> list[dict[str, Any]]:
+    """The work in a trace, if it was written yet."""
+    events = json.loads(path.read_text())["traceEvents"] if path.is_file() else []
+    return [event for event in events if event["ph"] == "X"]
+
+
+def test_the_trace_shows_what_was_done_ahead_beside_what_ran(bundle: Bundle, tmp_path: Path) -> None:
+    path = tmp_path / "traces" / "queue.json"
+    with playing(bundle, overlaps=True, watch=Watch(path)) as play:
+        play.send(job("a"), job("b", "Tobo runs."))
+        assert play.predictor.read_ahead.wait(PATIENCE_S)
+        play.denoiser.let_go.set()
+        play.answers()
+        play.answers()
+        game = Game(play, "c")  # who then plays alone, so that the next history is read at rest
+        game.turn("Mia waves.")
+        game.turn("Tobo runs.")
+        until = time.monotonic() + PATIENCE_S
+        while not any(event["name"][:7] == "history" and event["cat"] == "ahead" for event in traced(path)):
+            assert time.monotonic() < until, "no trace at rest"
+            time.sleep(0.01)
+    work = [(event["cat"], event["name"], event["ts"], event["ts"] + event["dur"]) for event in traced(path)]
+    assert {lane for lane, *_ in work} == {"predictor", "denoiser", "vae", "ahead"}
+    latent = next(span for span in work if span[1] == "latent")
+    turn, *choices, history = (span for span in work if span[0] == "ahead")
+    assert turn[1].startswith("turn: ") and [name for _, name, _, _ in choices] == ["choice"] * 3
+    assert work[0][3] < turn[2] < latent[3], "not between the first turn's prediction and its latent"
+    assert history[1].startswith("history: ") and history[2] >= max(span[3] for span in work if span != history)
+    assert path.with_suffix(".svg").is_file()
 
 
 class Game:

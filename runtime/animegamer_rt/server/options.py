@@ -56,6 +56,8 @@ class ServeOptions:
     """Sessions unused for longer are removed."""
     metrics_port: int | None = None
     """None is the port after control's; 0 is none."""
+    trace: Path | None = None
+    """What the engines did is written there whenever nothing waits."""
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -82,6 +84,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--keep-shots", help="window, a number of turns, or all (default: %(default)s)")
     add("--quota-gib", type=float, metavar="GIB", help="of all sessions (default: %(default)g)")
     add("--keep-days", type=float, metavar="DAYS", help="remove sessions unused for longer (default: never)")
+    add("--trace", type=Path, metavar="FILE", help="what the engines did, for ui.perfetto.dev, written at rest")
     add(
         "--metrics-port",
         type=int,
@@ -118,6 +121,6 @@ def check(options: ServeOptions) -> None:
         if value is not None and not low <= value <= high:
             option = "--turn-deadline" if name == "turn_deadline_s" else "--" + name.replace("_", "-")
             raise ConfigError("out of range", where=option, found=value, expected=f"{low:g} to {high:g}")
-    if not re.fullmatch(r"onnxruntime|torch|tensorrt|fixed:\d+(\.\d+)?", options.engines):
+    if not re.fullmatch(r"onnxruntime|torch|tensorrt|fixed:\d+(\.\d+)?(:overlapping)?", options.engines):
         expected = "onnxruntime, torch, tensorrt or fixed:SECONDS"
         raise ConfigError("unknown engines", where="--engines", found=repr(options.engines), expected=expected)

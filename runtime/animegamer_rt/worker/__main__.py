@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import zmq
 
@@ -28,6 +29,7 @@ from ..state import Instruction
 from ..wire import Message, encode
 from .loop import Worker
 from .memory import resident_mib
+from .watched import Watch
 
 SECRET = "ANIMEGAMER_WORKER_SECRET"
 """Environment variable: what the front process knows its worker by."""
@@ -57,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def work(options: argparse.Namespace, secret: str) -> None:
     """Opens everything and runs jobs until `stop`. Raises AnimeGamerError: no bundle, no engines, or no device."""
     open_engines = _engines(options.engines, options.plan, options.threads, options.precision)
+    watch = Watch(options.trace) if options.trace else None
     _end_with_parent()
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.linger, socket.sndhwm = LINGER_MS, 0
@@ -67,9 +70,12 @@ def work(options: argparse.Namespace, secret: str) -> None:
 
         say("loading")
         bundle = open_bundle(options.bundle)
-        rooms = open_rooms(bundle, open_engines(bundle), options.plan)
+        engines = open_engines(bundle)
+        rooms = open_rooms(bundle, watch.over(engines) if watch else engines, options.plan)
         say("ready", warmup_s=warm_up(rooms), resident_mib=resident_mib())
-        Worker(socket, rooms).run()
+        if watch:
+            watch.begin(f"Served turns: {bundle.manifest.name}, {rooms.plan_name}, engines {options.engines}")
+        Worker(socket, rooms, watch.write if watch else None).run()
 
 
 def warm_up(rooms: Rooms) -> float:
@@ -88,6 +94,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--engines", default="onnxruntime", help="onnxruntime, torch, tensorrt or fixed:SECONDS")
     parser.add_argument("--precision", help="what torch computes in; by default its own choice")
     parser.add_argument("--threads", type=int, help="threads of the engines; by default one a core")
+    parser.add_argument("--trace", type=Path, help="where to write what the engines did")
     return parser.parse_args(arguments)
 
 
@@ -101,10 +108,11 @@ def _engines(name: str, plan: str | None, threads: int | None, precision: str | 
         return lambda bundle: onnxruntime.open_engines(bundle, threads=threads, eight_bit=True)
     if name in ("torch", "tensorrt"):
         return lambda bundle: choose.open_engines(bundle, name, precision=precision)
-    if kind == "fixed" and re.fullmatch(r"\d+(\.\d+)?", seconds):
+    if kind == "fixed" and (cost := re.fullmatch(r"(\d+(?:\.\d+)?)(:overlapping)?", seconds)):
         from . import fixed_cost
 
-        return lambda bundle: fixed_cost.open_engines(bundle, float(seconds), plan)
+        overlaps = cost[2] is not None
+        return lambda bundle: fixed_cost.open_engines(bundle, float(cost[1]), plan, overlaps=overlaps)
     raise ConfigError("unknown engines", found=repr(name), expected="onnxruntime, torch, tensorrt or fixed:SECONDS")
 
 

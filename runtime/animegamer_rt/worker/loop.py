@@ -13,7 +13,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -25,6 +25,7 @@ from ..config import one_of
 from ..errors import AnimeGamerError, DeviceLostError, ProtocolError, TurnCancelled
 from ..pipeline import Rooms
 from ..session import Session
+from ..trace import AHEAD
 from ..wire import INSIDE, Message, decode, encode
 from .export import render_game
 from .jobs import Answers
@@ -64,12 +65,15 @@ class _Waiting:
 
 
 class Worker:
-    """Runs jobs with `rooms` until it is told to stop. The socket is a DEALER connected to the front process."""
+    """Runs jobs with `rooms` until it is told to stop. The socket is a DEALER connected to the front process.
 
-    def __init__(self, socket: zmq.Socket[bytes], rooms: Rooms) -> None:
-        self._socket, self._rooms = socket, rooms
+    at_rest: called after a job, or some, when nothing waits.
+    """
+
+    def __init__(self, socket: zmq.Socket[bytes], rooms: Rooms, at_rest: Callable[[], object] | None = None) -> None:
+        self._socket, self._rooms, self._at_rest = socket, rooms, at_rest
         self._jobs: deque[_Waiting] = deque()
-        self._ahead = ThreadPoolExecutor(1, "ahead")
+        self._ahead = ThreadPoolExecutor(1, AHEAD)
         self._predicted = False
         self._player: str | None = None
         # The game played last, if the turn before was its own too: where several play, the next job is another's.
@@ -85,8 +89,11 @@ class Worker:
                     self._run(self._jobs[0])
                     self._jobs.popleft()
                 else:
-                    if self._game is not None and not self._socket.poll(QUIET_MS):
-                        self._read_history(self._game)
+                    if (self._game or self._at_rest) and not self._socket.poll(QUIET_MS):
+                        if self._game is not None:
+                            self._read_history(self._game)
+                        if self._at_rest is not None:
+                            self._at_rest()
                     self._hear(self._socket.recv_multipart())
                 self._listen()
 
@@ -130,7 +137,7 @@ class Worker:
         """
         self._game = None
         try:
-            self._rooms.predictor.prepare(game.history)
+            self._ahead.submit(self._rooms.predictor.prepare, game.history).result()
         except Exception:  # the next turn reads it itself, and is answered with what is wrong
             log.exception("a history could not be read ahead of its turn")
 
