@@ -26,7 +26,7 @@ from ..backends.contract import (
     Prefill,
     VaePart,
 )
-from ..clip import make_folder
+from ..files import make_folder
 from ..readouts import Tokens
 from ..schedule import BlockCache
 from ..trace import AHEAD, Span, write_queue
