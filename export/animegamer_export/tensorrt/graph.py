@@ -17,6 +17,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from animegamer_export.open_graph import open_graph
+from animegamer_export.tensorrt.shared_codes import keep_apart
 from animegamer_rt.errors import BundleError
 
 HEAVY = frozenset({"MatMul", "Gemm", "Conv", "Attention"})
@@ -49,6 +50,10 @@ def rewrite(model: ir.Model, half: ir.DataType, resident: tuple[str, ...] = ()) 
     stored = _stored_weights(model, half)
     half_nodes = _half_nodes(model.graph, resident)
     _Casts(model.graph, half, resident, stored, half_nodes).run()
+    keep_apart(model)
+    for name in [name for name, value in model.graph.initializers.items() if not value.uses()]:
+        if not model.graph.initializers[name].is_graph_output():
+            del model.graph.initializers[name]
     model.graph.sort()
 
 

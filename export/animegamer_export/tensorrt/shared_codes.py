@@ -1,0 +1,86 @@
+"""Weight-only codes that several products read, in a form that TensorRT-RTX builds.
+
+Knows DequantizeLinear and products. What 1.7.1 does with such codes was found by trying (docs/TENSORRT.md): 4-bit ones
+end its builder, and so do 8-bit ones where three matrices, a block's query, key and value, read the same inputs.
+Both leave the numbers as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+FOUR_BITS = frozenset({ir.DataType.INT4, ir.DataType.UINT4})
+PRODUCTS = frozenset({"MatMul", "Gemm"})
+FUSED = 2
+"""Of matrices that read the same inputs so many may stay in 8 bits."""
+
+
+def keep_apart(model: ir.Model) -> None:
+    """4 bits: read through float32. 8 bits: of three matrices over the same inputs, the third is stored at 16."""
+    beside: dict[frozenset[ir.Value], list[ir.Node]] = {}
+    for node in list(model.graph):
+        products = _products(node)
+        if len(products) < 2:
+            continue
+        codes = node.inputs[0]
+        assert codes is not None
+        if codes.dtype in FOUR_BITS:
+            _through_float(model.graph, node)
+        else:
+            beside.setdefault(frozenset(_input(product) for product in products), []).append(node)
+    for nodes in beside.values():
+        for node in nodes[FUSED:]:
+            _store(model.graph, node)
+
+
+def _products(node: ir.Node) -> Sequence[ir.Node]:
+    """Those that read a weight's codes and activations of full precision; none for any other node."""
+    if node.op_type != "DequantizeLinear" or node.inputs[0] is None or node.inputs[0].const_value is None:
+        return ()
+    found = [user for user, place in node.outputs[0].uses() if user.op_type in PRODUCTS and place == 1]
+    makers = [_input(user).producer() for user in found]
+    return () if any(maker is not None and maker.op_type == "DequantizeLinear" for maker in makers) else found
+
+
+def _input(product: ir.Node) -> ir.Value:
+    value = product.inputs[0]
+    assert value is not None
+    return value
+
+
+def _through_float(graph: ir.Graph, node: ir.Node) -> None:
+    read, half = node.outputs[0], node.outputs[0].dtype
+    scales = _numbers(node.inputs[1]).astype(np.float32)
+    node.replace_input_with(1, _constant(graph, f"{read.name}.scales", scales, ir.DataType.FLOAT))
+    users = list(read.uses())
+    cast = ir.node("Cast", [read], {"to": int(half or ir.DataType.FLOAT)})
+    cast.outputs[0].name, cast.outputs[0].dtype, cast.outputs[0].shape = f"{read.name}.read", half, read.shape
+    read.dtype = ir.DataType.FLOAT
+    for user, place in users:
+        user.replace_input_with(place, cast.outputs[0])
+    graph.insert_after(node, cast)
+
+
+def _store(graph: ir.Graph, node: ir.Node) -> None:
+    read = node.outputs[0]
+    assert read.dtype is not None and not node.attributes.get_int("block_size", 0)
+    codes, scales = _numbers(node.inputs[0]), _numbers(node.inputs[1])
+    along = [-1 if axis == node.attributes.get_int("axis", 1) else 1 for axis in range(codes.ndim)]
+    weight = (codes.astype(np.float32) * scales.astype(np.float32).reshape(along)).astype(read.dtype.numpy())
+    read.replace_all_uses_with(_constant(graph, f"{read.name}.stored", weight, read.dtype))
+    graph.remove(node, safe=True)
+
+
+def _numbers(value: ir.Value | None) -> np.ndarray:
+    assert value is not None and value.const_value is not None
+    return np.asarray(value.const_value.numpy())
+
+
+def _constant(graph: ir.Graph, name: str, numbers: np.ndarray, dtype: ir.DataType) -> ir.Value:
+    tensor = ir.tensor(numbers, dtype=dtype, name=name)
+    value = ir.Value(name=name, shape=ir.Shape(numbers.shape), type=ir.TensorType(dtype), const_value=tensor)
+    graph.register_initializer(value)
+    return value
