@@ -44,11 +44,21 @@ encoder (float[1, 30, 4] text_features, float[1, 196, 5] image_features) => (flo
 }
 
 
+INPUTS = {
+    "text_tower": {"ids": {"dtype": "int64", "shape": [1, 30]}},
+    "image_tower": {"picture": {"dtype": "float32", "shape": [1, 3, 16, 24]}},
+    "encoder": {
+        "text_features": {"dtype": "float32", "shape": [1, 30, 4]},
+        "image_features": {"dtype": "float32", "shape": [1, 196, 5]},
+    },
+}
+
+
 def add_towers(bundle: Bundle) -> Bundle:
     """The same bundle, able to start from a picture of 16 x 24."""
     for part, text in TOWERS.items():
         model = onnx.parser.parse_model(text)
         onnx.checker.check_model(model)
         onnx.save(model, bundle.folder / f"{part}.onnx")
-    parts = dict(bundle.manifest.parts) | {part: Part(f"{part}.onnx", "fp32") for part in TOWERS}
+    parts = dict(bundle.manifest.parts) | {part: Part(f"{part}.onnx", "fp32", inputs=INPUTS[part]) for part in TOWERS}
     return write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))

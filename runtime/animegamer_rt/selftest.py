@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import numpy.typing as npt
 
 from .backends.choose import IN_EIGHT_BITS, open_engines
 from .backends.contract import Engines
+from .backends.onnxruntime import PROVIDERS, open_towers
 from .bundle import Bundle, open_bundle
 from .errors import AnimeGamerError, ConfigError
 from .events import Done, FrameReady
@@ -33,6 +35,7 @@ from .prompt import PastTurn, Prompter
 from .schedule import DenoisePlan
 from .script import example_script
 from .session import Session
+from .start import motion_ids
 from .state import GameState, Instruction
 
 RECORD = "selftest.npz"
@@ -56,6 +59,8 @@ MADE_NOW = "made now by onnxruntime on the CPU"
 STEPS = 4
 SEED = 11
 TURNS = 2
+MOTION = "gently wave"
+"""What the text tower reads."""
 FAILED = 1
 
 Answers = dict[str, npt.NDArray[np.float32]]
@@ -110,7 +115,7 @@ def _write_report(path: Path, report: Mapping[str, Any]) -> None:
 
 
 def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray[Any], float]]:
-    """(part.output, values, seconds of the call) of every part, on inputs that depend on the bundle's sizes alone."""
+    """(part.output, values, seconds of the call) of every engine, on inputs that depend on the bundle's sizes alone."""
     geometry, random = bundle.manifest.geometry, np.random.default_rng(SEED)
 
     def noise(*shape: int) -> npt.NDArray[np.float32]:
@@ -145,6 +150,25 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray
     started = time.perf_counter()
     rest = engines.vae.next(np.ascontiguousarray(clip[:, 3:]), caches, (0, 1, 2), False)
     yield "vae_next.frames", rest, time.perf_counter() - started
+    if engines.encoder is not None:
+        inputs = bundle.manifest.parts["encoder"].inputs
+        text, image = (noise(*inputs[name]["shape"]) for name in ("text_features", "image_features"))
+        started = time.perf_counter()
+        yield "encoder.shot", engines.encoder.encode(text, image), time.perf_counter() - started
+
+
+def tower_answers(bundle: Bundle, device: str) -> Iterator[tuple[str, npt.NDArray[Any], float]]:
+    """The same of the text and image towers, if the bundle has them: opened where a game from a picture opens them."""
+    if not {"text_tower", "image_tower"} <= bundle.manifest.parts.keys():
+        return
+    towers = open_towers(bundle, device if device in PROVIDERS else "cpu")
+    ids = motion_ids(bundle, MOTION, towers.tokens)
+    started = time.perf_counter()
+    yield "text_tower.text_features", towers.text(ids), time.perf_counter() - started
+    random = np.random.default_rng(SEED)
+    picture = random.uniform(-1, 1, (1, 3, towers.height, towers.width)).astype(np.float32)
+    started = time.perf_counter()
+    yield "image_tower.image_features", towers.image(picture), time.perf_counter() - started
 
 
 def compare(found: npt.NDArray[np.float32], expected: npt.NDArray[np.float32]) -> float:
@@ -166,7 +190,7 @@ def _run(bundle: Bundle, device: str, precision: str | None, report: dict[str, A
         print("no answers were recorded for this bundle: the parts are compared with themselves (selftest --record)")
     list(answers(bundle, engines))  # the first call of a part pays for what later ones do not
     report["parts"], passed = [], True
-    for name, values, seconds in answers(bundle, engines):
+    for name, values, seconds in chain(answers(bundle, engines), tower_answers(bundle, device)):
         if name not in expected:
             raise ConfigError(
                 "an answer was not recorded", where=bundle.folder / RECORD, found=f"no {name}", do="delete the file"
@@ -176,7 +200,7 @@ def _run(bundle: Bundle, device: str, precision: str | None, report: dict[str, A
         row = {"relative_error": check.relative_error, "allowed": check.allowed, "passed": check.passed}
         report["parts"].append({"output": name, **row, "seconds": round(seconds, 4)})
         word = "ok" if check.passed else "WRONG"
-        print(f"{name:<26}{word:<7}relative error {check.relative_error:.1e} of {check.allowed:.0e}{seconds:9.3f} s")
+        print(f"{name:<32}{word:<7}relative error {check.relative_error:.1e} of {check.allowed:.0e}{seconds:9.3f} s")
     report["turns"] = _turns(bundle, engines)
     report["passed"] = passed
     return passed
@@ -218,15 +242,18 @@ def _expected(bundle: Bundle) -> tuple[Answers, str]:
             ) from error
         if str(recorded.pop("bundle", "")) == _weights(bundle):
             return recorded, "recorded beside the bundle"
-    made = {name: _sample(values) for name, values, _ in answers(bundle, open_engines(bundle, RECORDED_ON))}
-    return made, MADE_NOW
+    return _made(bundle), MADE_NOW
+
+
+def _made(bundle: Bundle) -> Answers:
+    found = chain(answers(bundle, open_engines(bundle, RECORDED_ON)), tower_answers(bundle, RECORDED_ON))
+    return {name: _sample(values) for name, values, _ in found}
 
 
 def write_record(bundle: Bundle) -> Path:
     """Records the answers of onnxruntime on this machine's CPU beside the bundle; returns the file's path."""
-    made = {name: _sample(values) for name, values, _ in answers(bundle, open_engines(bundle, RECORDED_ON))}
     file = io.BytesIO()
-    np.savez_compressed(file, bundle=np.array(_weights(bundle)), **made)  # type: ignore[arg-type]
+    np.savez_compressed(file, bundle=np.array(_weights(bundle)), **_made(bundle))  # type: ignore[arg-type]
     path = bundle.folder / RECORD
     write_file(path, file.getvalue())
     return path

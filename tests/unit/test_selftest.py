@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fakes
+import tiny_towers
 from animegamer_rt import cli, selftest
 from animegamer_rt.backends import onnxruntime
 from animegamer_rt.backends.contract import Engines
@@ -48,6 +49,30 @@ def test_sound_engines_pass_and_the_report_has_parts_turns_and_machine(
     assert "compared with themselves" in capsys.readouterr().out
 
 
+def test_encoder_and_towers_are_held_to_their_record_too(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = tiny_towers.add_towers(bundle)
+    assert selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json", record=True) == 0
+    assert selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json") == 0
+    rows = [row["output"] for row in report(tmp_path / "r.json")["parts"]]
+    assert rows[-3:] == ["encoder.shot", "text_tower.text_features", "image_tower.image_features"]
+
+    class Darker:
+        def __init__(self, towers: Any) -> None:
+            self.text, self.whole = towers.text, towers
+            self.tokens, self.height, self.width = towers.tokens, towers.height, towers.width
+
+        def image(self, picture: Any) -> Any:
+            return self.whole.image(picture) + 0.1
+
+    plain = selftest.open_towers
+    monkeypatch.setattr(selftest, "open_towers", lambda *given: Darker(plain(*given)))
+    assert selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json") == 1
+    wrong = [row["output"] for row in report(tmp_path / "r.json")["parts"] if not row["passed"]]
+    assert wrong == ["image_tower.image_features"]
+
+
 def test_part_that_answers_otherwise_is_named_and_fails(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,7 +94,7 @@ def test_part_that_answers_otherwise_is_named_and_fails(
     written = report(tmp_path / "r.json")
     assert [row["output"] for row in written["parts"] if not row["passed"]] == ["vae_next.frames"]
     assert written["answers"] == "recorded beside the bundle" and not written["passed"]
-    assert "vae_next.frames           WRONG" in capsys.readouterr().out
+    assert "vae_next.frames                 WRONG" in capsys.readouterr().out
 
 
 def test_more_is_allowed_of_a_part_in_8_bits_on_the_cpu_alone(bundle: Bundle) -> None:
