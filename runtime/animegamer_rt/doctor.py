@@ -6,6 +6,7 @@ It loads no part and needs no GPU; whether the parts compute what they should is
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import platform
 import shutil
@@ -13,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,9 +24,17 @@ from rich.table import Table
 from animegamer_kernels.library import find_library, open_library
 
 from . import cards
-from .backends.tensorrt.identity import NEEDED_PARTS, RTX, RTX_ARCHES, choose, library_for
+from .backends.tensorrt.identity import (
+    ENGINE_PARTS,
+    NEEDED_PARTS,
+    RTX,
+    RTX_ARCHES,
+    engine_of,
+    library_for,
+    mending_command,
+)
 from .bundle import Bundle, open_bundle
-from .errors import AnimeGamerError, BundleError
+from .errors import AnimeGamerError, BundleError, BundleNotFoundError, EngineStaleError
 from .info import size_words
 from .machine import module_version
 from .manifest import EXACT
@@ -36,6 +46,8 @@ SPARE_BYTES = 10**9
 INSTALL_GPU = (
     "run, in an environment of its own: pip uninstall --yes onnxruntime && pip install 'onnxruntime-gpu[cuda,cudnn]'"
 )
+MAKE_BUNDLE = "make one, run: animegamer-rt export --checkpoints DIR --out BUNDLE; by name: animegamer-rt info --list"
+EXPORT_MODULES = ("torch", "onnx", "onnxscript", "onnx_ir", "ml_dtypes", "safetensors", "cv2")
 _QUERY = ("name", "memory.total", "memory.free", "driver_version", "compute_cap")
 
 State = Literal["ok", "without", "broken"]
@@ -92,22 +104,26 @@ def examine(bundle_name: str) -> Iterator[Finding]:
     yield from _gpu(cards_here, why)
     yield _library("onnxruntime", lambda: _onnxruntime(bool(cards_here)))
     yield _tensorrt(cards_here)
+    yield _torch(bool(cards_here))
     yield _kernels(bool(cards_here))
+    yield _export()
     yield _library("sockets", _sockets)
     yield _library("video", _video)
-    yield _disk()
     try:
         bundle = open_bundle(bundle_name)
         absent = [part for part in NEEDED_PARTS if part not in bundle.manifest.parts]
         if absent:
             raise BundleError(f"no {', '.join(absent)}", where=bundle.folder, do="export the parts that play needs")
     except AnimeGamerError as error:
-        yield Finding("bundle", "broken", str(error))
+        yield Finding("bundle", "broken", str(error), MAKE_BUNDLE if isinstance(error, BundleNotFoundError) else "")
+        yield _disk(None)
         return
     yield Finding("bundle", "ok", f"{bundle.manifest.name}: {size_words(bundle)}")
     if bundle.unmeasured_plans:
         names, do = ", ".join(bundle.unmeasured_plans), f"run: animegamer-rt calibrate {bundle.folder}"
         yield Finding("plans", "without", f"{names}: not measured against {EXACT}, and not played until they are", do)
+    yield Finding("parts", "ok", _parts(bundle))
+    yield _disk(bundle)
     yield from _memory(bundle, cards_here)
     yield from _engines(bundle, cards_here)
 
@@ -160,12 +176,36 @@ def _tensorrt(found: Sequence[Gpu]) -> Finding:
     library = library_for(found[0].arch if found else RTX_ARCHES[0])
     versions = {name: module_version(name) for name in (library, "cuda")}
     absent = [name for name, version in versions.items() if version is None]
-    if absent:
+    if library in absent:
         install = "tensorrt-rtx-cu13" if library == RTX else "tensorrt"
         do = f"run: pip install {install} 'cuda-python>=13'" if found else ""
         return Finding("tensorrt", "without", f"no {' and no '.join(absent)}", do)
-    runs = "" if found else ": builds engines, runs none"
-    return Finding("tensorrt", "ok", f"{library} {versions[library]}{runs}")
+    builds = f"{library} {versions[library]}"
+    if absent:
+        do = "to run them: pip install 'cuda-python>=13'" + ("" if found else ", on a machine with a GPU")
+        return Finding("tensorrt", "without" if found else "ok", f"{builds}: builds engines", do)
+    return Finding("tensorrt", "ok", builds if found else f"{builds}: builds engines, runs none without a GPU")
+
+
+def _torch(gpu_here: bool) -> Finding:
+    """For `--device torch` and exporting; found by its metadata, as importing it takes seconds."""
+    install = "run: pip install 'torch>=2.9'"
+    try:
+        version = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return Finding("torch", "without", "no torch: neither --device torch nor export", install if gpu_here else "")
+    if gpu_here and version.endswith("+cpu"):
+        return Finding("torch", "without", f"torch {version} has no CUDA: --device torch-cpu alone", install)
+    return Finding("torch", "ok", f"torch {version}")
+
+
+def _export() -> Finding:
+    """What `export`, `quantize`, `verify` and `calibrate` import."""
+    absent = [name for name in EXPORT_MODULES if importlib.util.find_spec(name) is None]
+    if absent:
+        found = f"no {', no '.join(absent)}: plays, but makes no bundles"
+        return Finding("export", "without", found, "in the checkout: pip install '.[export]'")
+    return Finding("export", "ok", f"the libraries of export are here: {', '.join(EXPORT_MODULES[1:])}")
 
 
 def _kernels(gpu_here: bool) -> Finding:
@@ -200,10 +240,29 @@ def _video() -> Finding:
     return Finding("video", "ok", f"PyAV {av.__version__} with libx264 and PNG")
 
 
-def _disk() -> Finding:
+def _disk(bundle: Bundle | None) -> Finding:
+    """Room for games, and for a bundle as large as this one with its engines beside the one that is there."""
     free = shutil.disk_usage(Path.cwd()).free
-    do = "free some space: games and bundles are written here" if free < SPARE_BYTES else ""
-    return Finding("disk", "without" if do else "ok", f"{free / 1e9:.1f} GB free in {Path.cwd()}", do)
+    full = f"{cards.weights_bytes(cards.LADDER[0]) / 1e9:.1f} GB"
+    again = 0 if bundle is None else 2 * sum(size for _, size in _part_bytes(bundle))
+    needs = f"exporting this size takes {again / 1e9:.1f} GB, " if bundle else ""
+    do = "free some space: games and bundles are written here" if free < again + SPARE_BYTES else ""
+    found = f"{free / 1e9:.1f} GB free in {Path.cwd()}; {needs}the full {full} and more"
+    return Finding("disk", "without" if do else "ok", found, do)
+
+
+def _part_bytes(bundle: Bundle) -> Iterator[tuple[str, int]]:
+    """Bytes of graphs and weights by room: what the vae's two parts share is counted once."""
+    rooms: dict[str, set[str]] = {}
+    for name, part in bundle.manifest.parts.items():
+        rooms.setdefault("vae" if name.startswith("vae_") else name, set()).update(part.files)
+    for room, files in rooms.items():
+        yield room, sum(bundle.manifest.files[file].bytes for file in files)
+
+
+def _parts(bundle: Bundle) -> str:
+    precision = {"vae" if name.startswith("vae_") else name: part for name, part in bundle.manifest.parts.items()}
+    return ", ".join(f"{room} {precision[room].precision} {size / 1e6:.1f} MB" for room, size in _part_bytes(bundle))
 
 
 def _memory(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[Finding]:
@@ -222,17 +281,20 @@ def _memory(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[Finding]:
 
 
 def _engines(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[Finding]:
-    """Missing and stale engines: for the cards that are here, or else for all that were built."""
+    """All missing and stale engines: for the cards that are here, or else for all that were built."""
     built = {engine.built_for.get("arch", ""): engine.built_for for engine in bundle.manifest.engines.values()}
-    for arch in [card.arch for card in found] or list(built):
+    for arch in dict.fromkeys([card.arch for card in found] or built):
         library = library_for(arch)
         version = (module_version(library) if found else None) or built.get(arch, {}).get("version", "")
-        try:
-            chosen = choose(bundle, arch, library, version)
-        except AnimeGamerError as error:
-            yield Finding("engines", "without", error.what, error.do or "")
+        seen = {part: engine_of(bundle, part, arch, library, version) for part in ENGINE_PARTS}
+        stale = [f"{part}: {error.what}" for part, error in seen.items() if isinstance(error, EngineStaleError)]
+        wrong = [part for part, error in seen.items() if isinstance(error, AnimeGamerError)]
+        missing = [part for part in wrong if not isinstance(seen[part], EngineStaleError)]
+        if wrong:
+            absent = [f"no engine of {', '.join(missing)} for {arch}"] if missing else []
+            yield Finding("engines", "without", "; ".join([*absent, *stale]), mending_command(bundle, arch))
         else:
-            yield Finding("engines", "ok", f"{len(chosen)} for {arch}, {library} {version}")
+            yield Finding("engines", "ok", f"{sum(map(bool, seen.values()))} for {arch}, {library} {version}")
 
 
 def _cards(table: Sequence[cards.Fit]) -> Table:

@@ -22,6 +22,10 @@ from animegamer_rt.doctor import Finding, examine, gpus
 from animegamer_rt.manifest import Engine
 
 
+class Usage(NamedTuple):
+    free: int
+
+
 @pytest.fixture
 def bundle(tmp_path: Path) -> Bundle:
     return fakes.write_bundle(tmp_path / "tiny")
@@ -68,7 +72,7 @@ def test_a_machine_without_a_gpu_plays(bundle: Bundle, capsys: pytest.CaptureFix
     said = capsys.readouterr().out
     assert "without  gpu" in said and "no NVIDIA driver" in said
     assert "playing works" in said and "BROKEN" not in said
-    assert max(map(len, said.replace(str(bundle.folder), "").splitlines())) <= 120 and said.count("\n") < 25
+    assert max(map(len, said.replace(str(bundle.folder), "").splitlines())) <= 120 and said.count("\n") < 30
 
 
 @pytest.mark.usefixtures("no_gpu")
@@ -77,7 +81,8 @@ def test_json_holds_every_finding(bundle: Bundle, capsys: pytest.CaptureFixture[
     record = json.loads(capsys.readouterr().out)
     assert record["can_play"] is True
     names = [finding["what"] for finding in record["findings"]]
-    assert names == ["python", "gpu", "onnxruntime", "tensorrt", "kernels", "sockets", "video", "disk", "bundle"]
+    first = ["python", "gpu", "onnxruntime", "tensorrt", "torch", "kernels", "export", "sockets", "video"]
+    assert names == [*first, "bundle", "parts", "disk"]
     assert [fit["card_gib"] for fit in record["full_size_by_card"]] == list(cards.CARDS_GIB)
 
 
@@ -115,9 +120,6 @@ def test_kernels_that_are_not_there_stop_nothing(
 
 
 def test_a_full_disk_is_named_and_stops_nothing(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Usage(NamedTuple):
-        free: int
-
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda place: Usage(10_000_000))
     finding = found(bundle, "disk")
     assert finding.state == "without" and finding.found.startswith("0.0 GB free") and "free some space" in finding.do
@@ -131,7 +133,8 @@ def test_a_card_is_described_and_its_missing_provider_and_engines_are(
     assert found(bundle, "gpu").found == "NVIDIA GeForce RTX 4070 (sm89), 10.7 of 12.0 GiB free, driver 580.65"
     assert "pip install 'onnxruntime-gpu[cuda,cudnn]'" in found(bundle, "onnxruntime").do
     engines = found(bundle, "engines")
-    assert engines.state == "without" and "no engine of predictor for sm89" in engines.found
+    everything = "no engine of predictor, denoiser, vae_first, vae_next for sm89"
+    assert engines.state == "without" and engines.found == everything
     assert engines.do == f"run: animegamer-rt export tensorrt --bundle {bundle.folder} --gpu sm89"
     assert found(bundle, "memory").state == "ok"
 
@@ -168,7 +171,58 @@ def test_engines_are_held_against_the_bundles_weights(bundle: Bundle, sources: s
     if state == "ok":
         assert finding.found == "4 for sm89, tensorrt_rtx 1.7.1"
     else:
-        assert "built from other weights" in finding.found and "--gpu sm89" in finding.do
+        for part in NEEDED_PARTS:
+            assert f"{part}: the engine was built from other weights" in finding.found
+        assert "--gpu sm89" in finding.do
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_missing_and_stale_engines_are_told_together(bundle: Bundle) -> None:
+    bundle = with_engines(bundle, "0" * 64)
+    engines = {name: engine for name, engine in bundle.manifest.engines.items() if not name.startswith("vae_")}
+    bundles.write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
+    said = found(bundle, "engines").found
+    assert said.startswith("no engine of vae_first, vae_next for sm89; predictor: the engine was built from other")
+    assert "; denoiser: the engine was built from other weights" in said
+
+
+def test_a_bundle_that_is_not_there_comes_with_the_command_that_makes_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--bundle", "nowhere"]) == doctor.CANNOT_PLAY
+    said = capsys.readouterr().out
+    assert "no bundle 'nowhere'" in said and "run: animegamer-rt export --checkpoints DIR --out BUNDLE" in said
+
+
+def test_a_builder_without_what_runs_engines_says_what_is_missing(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "module_version", lambda name: None if name == "cuda" else "1.7.1")
+    finding = found(bundle, "tensorrt")
+    assert finding.found == "tensorrt_rtx 1.7.1: builds engines"
+    assert finding.do.startswith("to run them: pip install 'cuda-python>=13'")
+
+
+def test_torch_and_the_libraries_of_export_are_named_where_missing(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(name: str) -> str:
+        raise doctor.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor.metadata, "version", absent)
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None if name == "onnx" else object())
+    assert found(bundle, "torch").found.startswith("no torch")
+    finding = found(bundle, "export")
+    assert finding.state == "without" and finding.found.startswith("no onnx:") and ".[export]" in finding.do
+
+
+def test_sizes_are_told_by_part_and_the_disk_is_held_against_them(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = found(bundle, "parts").found
+    assert [entry.split()[0] for entry in said.split(", ")] == ["predictor", "denoiser", "vae"]
+    monkeypatch.setattr(doctor, "_part_bytes", lambda bundle: [("predictor", 9 * 10**9)])
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda place: Usage(15 * 10**9))
+    finding = found(bundle, "disk")
+    assert finding.state == "without" and "exporting this size takes 18.0 GB" in finding.found
 
 
 def test_the_best_precision_of_a_card_fits_it() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...bundle import Bundle
-from ...errors import BackendError, EngineStaleError
+from ...errors import AnimeGamerError, BackendError, EngineStaleError
 from ...manifest import Engine
 
 RTX, DATA_CENTRE = "tensorrt_rtx", "tensorrt"
@@ -42,33 +42,41 @@ def choose(bundle: Bundle, arch: str, library: str, version: str) -> dict[str, E
 
     Raises BackendError when one was never built and EngineStaleError when one is of other weights or another version.
     """
-    engines: Mapping[str, Engine] = bundle.manifest.engines
-    mend = mending_command(bundle, arch)
     chosen = {}
     for part in ENGINE_PARTS:
-        name = engine_name(part, arch, library)
-        if name not in engines:
-            if part in NEEDED_PARTS:
-                others = ", ".join(other for other in engines if other.startswith(f"{part}-")) or "none"
-                raise BackendError(f"no engine of {part} for {arch}", where=bundle.folder, found=others, do=mend)
-            continue
-        engine = engines[name]
-        where = bundle.path(engine.file)
-        expected = {"library": library, "version": version, "arch": arch}
-        for key, value in expected.items():
-            found = engine.built_for.get(key, "nothing")
-            if found != value:
-                raise EngineStaleError(
-                    f"the engine was built for another {key}", where=where, found=found, expected=value, do=mend
-                )
-        sources = bundle.part_sha256(part)
-        if engine.onnx_sha256 != sources:
-            raise EngineStaleError(
-                "the engine was built from other weights",
-                where=where,
-                found=f"onnx {engine.onnx_sha256[:16]}..",
-                expected=f"{sources[:16]}..",
-                do=mend,
-            )
-        chosen[part] = engine
+        found = engine_of(bundle, part, arch, library, version)
+        if isinstance(found, AnimeGamerError):
+            raise found
+        if found is not None:
+            chosen[part] = found
     return chosen
+
+
+def engine_of(bundle: Bundle, part: str, arch: str, library: str, version: str) -> Engine | AnimeGamerError | None:
+    """The engine of one part, or what is wrong with it, to be raised; None for one that need not be there."""
+    engines: Mapping[str, Engine] = bundle.manifest.engines
+    mend, name = mending_command(bundle, arch), engine_name(part, arch, library)
+    if name not in engines:
+        if part not in NEEDED_PARTS:
+            return None
+        others = ", ".join(other for other in engines if other.startswith(f"{part}-")) or "none"
+        return BackendError(f"no engine of {part} for {arch}", where=bundle.folder, found=others, do=mend)
+    engine = engines[name]
+    where = bundle.path(engine.file)
+    expected = {"library": library, "version": version, "arch": arch}
+    for key, value in expected.items():
+        found = engine.built_for.get(key, "nothing")
+        if found != value:
+            return EngineStaleError(
+                f"the engine was built for another {key}", where=where, found=found, expected=value, do=mend
+            )
+    sources = bundle.part_sha256(part)
+    if engine.onnx_sha256 != sources:
+        return EngineStaleError(
+            "the engine was built from other weights",
+            where=where,
+            found=f"onnx {engine.onnx_sha256[:16]}..",
+            expected=f"{sources[:16]}..",
+            do=mend,
+        )
+    return engine
