@@ -1,19 +1,22 @@
-"""Compares a bundle with the one it was made from, part by part: shot, strengths, steps, latent, frames.
+"""Compares a bundle with the one it was made from, part by part: shot, strengths, steps, latent, frames, features.
 
-Each part is given the reference's inputs, so that no error is counted twice. It knows the runtime's rooms and nothing
-of precisions: any two bundles of one geometry and tokenizer can be compared.
+Each part is given the reference's inputs, so that no error is counted twice. It knows the runtime's rooms and of
+precisions only what some may cost: any two bundles of one geometry and tokenizer can be compared.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from animegamer_export.part_session import PartSession
 from animegamer_export.quantize.blocks import relative_error
 from animegamer_export.quantize.bundle import part_names
 from animegamer_export.quantize.memory import load_memory_mib
@@ -25,11 +28,16 @@ from animegamer_rt.bundle import Bundle, open_bundle
 from animegamer_rt.errors import BundleError
 from animegamer_rt.pipeline import Rooms, open_rooms
 from animegamer_rt.prompt import PastTurn
+from animegamer_rt.start import motion_ids, motion_words
 from animegamer_rt.state import Instruction
 
-PARTS, ENCODER = ("predictor", "denoiser", "vae"), "encoder"
+PARTS, STARTING = ("predictor", "denoiser", "vae"), ("encoder", "text_tower", "image_tower")
+"""What a turn runs, and what only the start of a game from a picture does."""
 DIFFERS = 1
-"""Exit code of a bundle whose parts are not what torch computes."""
+"""Exit code of a bundle whose parts are further off than their precision explains."""
+COSTS: Mapping[str, float] = {"int8-dynamic": 0.1, "w8a8": 0.15, "fp8": 0.25}
+"""Largest relative error of an output where activations are rounded too: three times what docs/QUANTIZATION.md's table
+says of a step of pocket (0.034, 0.049, 0.084)."""
 GAME_TURNS = 2
 """Instructions are played as games of two turns: half of the prompts carry an earlier shot."""
 
@@ -64,9 +72,32 @@ def compare(bundle: Bundle, against: Bundle, amount: Amount, parts: Sequence[str
     """
     if bundle.manifest.geometry != against.manifest.geometry or bundle.manifest.sizes != against.manifest.sizes:
         raise BundleError("the bundles are not of one size", where=bundle.folder, expected=f"that of {against.folder}")
-    parts = parts or [name for name in PARTS if _files(bundle, name) != _files(against, name)]
+    both = [name for name in STARTING if name in bundle.manifest.parts and name in against.manifest.parts]
+    parts = parts or [name for name in (*PARTS, *both) if _files(bundle, name) != _files(against, name)]
     if not parts:
         raise BundleError("the bundles have the same parts", where=bundle.folder, found=f"those of {against.folder}")
+    compared: dict[str, Callable[[], Figures]] = {
+        name: partial(_starting, name, bundle, against, amount) for name in parts if name in STARTING
+    }
+    if set(parts) & set(PARTS):
+        pair = _open_pair(bundle, against, amount, parts)
+        compared |= {"predictor": partial(_predictor, pair, amount), "denoiser": partial(_denoiser, pair, amount)}
+        compared["vae"] = partial(_vae, pair, amount)
+    return {
+        name: {
+            "precision": bundle.manifest.parts[part_names(bundle, name)[0]].precision,
+            "against": against.manifest.parts[part_names(against, name)[0]].precision,
+            **compared[name](),
+            "bytes": part_bytes(bundle, name),
+            "bytes_before": part_bytes(against, name),
+            "load_mib": load_memory_mib([bundle.part_path(part) for part in part_names(bundle, name)]),
+            "load_mib_before": load_memory_mib([against.part_path(part) for part in part_names(against, name)]),
+        }
+        for name in parts
+    }
+
+
+def _open_pair(bundle: Bundle, against: Bundle, amount: Amount, parts: Sequence[str]) -> _Pair:
     engines = open_engines(against)
     tried = engines if tuple(parts) == ("denoiser",) else open_engines(bundle)
     if "denoiser" in parts:
@@ -76,20 +107,18 @@ def compare(bundle: Bundle, against: Bundle, amount: Amount, parts: Sequence[str
     # Both by the reference's plan: a quantised bundle has none but `exact` until it is calibrated itself.
     rooms = open_rooms(bundle, tried)
     rooms = replace(rooms, plan_name=true.plan_name, plan=true.plan, denoiser=rooms.denoiser.with_plan(true.plan))
-    pair = _Pair(rooms, true, bundle, against, engines)
-    compared = {"predictor": _predictor, "denoiser": _denoiser, "vae": _vae}
-    return {
-        name: {
-            "precision": bundle.manifest.parts[part_names(bundle, name)[0]].precision,
-            "against": against.manifest.parts[part_names(against, name)[0]].precision,
-            **compared[name](pair, amount),
-            "bytes": part_bytes(bundle, name),
-            "bytes_before": part_bytes(against, name),
-            "load_mib": load_memory_mib([bundle.part_path(part) for part in part_names(bundle, name)]),
-            "load_mib_before": load_memory_mib([against.part_path(part) for part in part_names(against, name)]),
-        }
-        for name in parts
-    }
+    return _Pair(rooms, true, bundle, against, engines)
+
+
+def too_far(figures: Mapping[str, Figures], allowed: Mapping[str, float] = COSTS) -> list[str]:
+    """What is further off than its precision explains; of a precision that is not `allowed` anything, nothing."""
+    return [
+        f"{part}: {name.replace('_', ' ')} {value}, not {most} at most"
+        for part, figure in figures.items()
+        if (most := allowed.get(figure["precision"])) is not None
+        for name, value in figure.items()
+        if name.endswith("relative_error") and not value <= most
+    ]
 
 
 def part_bytes(bundle: Bundle, name: str) -> int:
@@ -171,6 +200,37 @@ def _vae(pair: _Pair, amount: Amount) -> Figures:
     }
 
 
+def _starting(part: str, bundle: Bundle, against: Bundle, amount: Amount) -> Figures:
+    """Features of texts and of pictures of noise, and shots of the reference's features: one a turn."""
+    feeds = list(_starting_feeds(part, against, amount))
+    true, tried = _answers(against, part, feeds), _answers(bundle, part, feeds)
+    errors = [relative_error(one, other) for one, other in zip(tried, true, strict=True)]
+    output = "shot" if part == "encoder" else "features"
+    worst = {f"{output}_relative_error_max": round(max(errors), 6)}
+    return {"inputs": len(feeds), f"{output}_relative_error": _mean(errors), **worst}
+
+
+def _starting_feeds(part: str, against: Bundle, amount: Amount) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    if part == "encoder":
+        names = {"text_features": "text_tower", "image_features": "image_tower"}
+        features = (_answers(against, tower, _starting_feeds(tower, against, amount)) for tower in names.values())
+        yield from (dict(zip(names, both, strict=True)) for both in zip(*features, strict=True))
+        return
+    for number, text in enumerate(instructions(against.manifest.world, amount.turns, amount.seed)):
+        if part == "text_tower":
+            tokens = against.manifest.parts[part].inputs["ids"]["shape"][1]
+            yield {"ids": motion_ids(against, motion_words(text), tokens)}
+        else:
+            random = np.random.default_rng(amount.seed + number)
+            shape = against.manifest.parts[part].inputs["picture"]["shape"]
+            yield {"picture": random.uniform(-1, 1, shape).astype(np.float32)}
+
+
+def _answers(bundle: Bundle, part: str, feeds: Iterable[Mapping[str, npt.NDArray[Any]]]) -> list[FloatArray]:
+    session = PartSession(bundle, part)
+    return [session.run(session.outputs, given)[0] for given in feeds]
+
+
 def psnr(found: Frames, expected: Frames) -> float:
     """Decibels of two clips uint8 of one shape; 100 when they are equal."""
     squared = float(np.mean((found.astype(np.float32) - expected) ** 2))
@@ -199,7 +259,7 @@ def lines(figures: Mapping[str, Figures]) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command `animegamer-rt verify`; 1 when a part is not what torch computes from the same weights."""
+    """The command `animegamer-rt verify`; 1 when a part is further off than its precision explains."""
     parser = argparse.ArgumentParser(prog="animegamer-rt verify", description=__doc__.split("\n")[0])
     parser.add_argument("bundle", help="name or folder of the bundle that is tried")
     given = parser.add_mutually_exclusive_group()
@@ -207,21 +267,25 @@ def main(arguments: Sequence[str]) -> int:
     given.add_argument(
         "--checkpoints", type=Path, metavar="DIR", help="the checkpoints it was exported from: each part in torch"
     )
-    parser.add_argument("--parts", default="", help=f"of {','.join((*PARTS, ENCODER))} (default: those that differ)")
+    parser.add_argument(
+        "--parts",
+        default="",
+        help=f"of {','.join((*PARTS, *STARTING))} (default: all; with --against those that differ)",
+    )
     parser.add_argument("--instructions", type=int, default=200, metavar="N", help="prompts (default: 200)")
-    parser.add_argument("--turns", type=int, default=4, metavar="N", help="whole turns (default: 4)")
+    parser.add_argument("--turns", type=int, default=4, metavar="N", help="whole turns, texts, pictures (default: 4)")
     parser.add_argument("--plan", help="exact, balanced or fast (default: the bundle's default)")
     parser.add_argument("--results", type=Path, metavar="DIR", help="write a record there")
     options = parser.parse_args(arguments)
     parts = [name for name in options.parts.split(",") if name]
-    known = PARTS if options.against else (*PARTS, ENCODER)
+    known = (*PARTS, *STARTING)
     if min(options.instructions, options.turns) < 1 or set(parts) - set(known):
         parser.error(f"numbers from 1, and parts of {', '.join(known)}")
-    bundle, wrong = open_bundle(options.bundle), list[str]()
+    bundle = open_bundle(options.bundle)
     if options.against:
         against = open_bundle(options.against)
         figures = compare(bundle, against, Amount(options.instructions, options.turns, options.plan), parts)
-        made_of = against.fingerprint
+        made_of, wrong = against.fingerprint, too_far(figures)
     else:
         from animegamer_export import against_torch
 

@@ -62,11 +62,16 @@ def read_start(bundle: Bundle, history_turns: int, image: Path, motion: str) -> 
             do="give --window 1 or more, or start without --image",
         )
     text = Instruction.parse(motion).text
+    words = motion_words(text)
+    return Start(image, read_picture(image), text if _MOTION_FIELD.search(text) else f"Motion: {words}.", words)
+
+
+def motion_words(text: str) -> str:
+    """What the text tower reads of a caption (its `Motion:`) or of words. Raises InstructionError."""
     field = _MOTION_FIELD.search(text)
     if field is None and ":" in text:
         raise InstructionError("the caption says no motion", found=repr(text), expected="'Motion: gently wave;' in it")
-    words = field[1].strip() if field else text.rstrip(" .")
-    return Start(image, read_picture(image), text if field else f"Motion: {words}.", words)
+    return field[1].strip() if field else text.rstrip(" .")
 
 
 def first_turn(bundle: Bundle, start: Start, towers: TowersPart, encoder: EncoderPart) -> PastTurn:

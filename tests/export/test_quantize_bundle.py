@@ -81,6 +81,17 @@ def test_comparison_finds_what_differs_and_how_much(pocket: Bundle, small: Bundl
     assert verify.write_record(tmp_path, small, pocket.fingerprint, figures).is_file()
 
 
+def test_encoder_and_towers_are_compared_too(pocket: Bundle, tmp_path: Path) -> None:
+    named = {name: scheme("bf16") for name in ("encoder", "text_tower")}
+    quantize_bundle(pocket, tmp_path / "b", named)
+    figures = verify.compare(load(tmp_path / "b"), pocket, FEW)
+    assert figures.keys() == named.keys()
+    assert 1e-4 < figures["encoder"]["shot_relative_error"] < 1e-2
+    assert 1e-4 < figures["text_tower"]["features_relative_error"] < 1e-2
+    (tower,) = verify.compare(pocket, pocket, FEW, ["image_tower"]).values()
+    assert tower["features_relative_error"] == 0
+
+
 def test_a_bundle_is_not_compared_with_itself(pocket: Bundle) -> None:
     with pytest.raises(BundleError, match="same parts"):
         verify.compare(pocket, pocket, FEW)
@@ -285,6 +296,10 @@ def test_page_shows_a_records_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     made = page()
     text = made.table(RECORD)
     assert "| predictor | nf4 | 0.0921 | 0.0312, at most 0.0510 | all four in 197 of 200, single 796/800 |" in text
+    assert "against its own 16-bit weights" in text
+    assert "against its networks in float32" in made.table({**RECORD, "reference": "fp32"})
+    errors = {"shot": 0.02109, "logits": 0.5}
+    assert made.golden_errors({"errors": errors, "same_token": True}) == "shot 0.02109, logits 0.50000, same token"
     torch_row = "| Linear8bitLt | 28 | 0.0068 | 0.0031, at most 0.0033 | all four in 200 of 200, single 800/800 |"
     assert torch_row in made.in_torch_table(RECORD)
     assert made.kinds_table(RECORD).index("| a |") < made.kinds_table(RECORD).index("| b |")

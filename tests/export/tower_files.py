@@ -21,9 +21,9 @@ def t5_config(width: int = 32, heads: int = 4) -> T5Config:
     )  # fmt: skip
 
 
-def write_t5(folder: Path, width: int = 32, heads: int = 4) -> T5EncoderModel:
+def write_t5(folder: Path, width: int = 32, heads: int = 4, seed: int = 3) -> T5EncoderModel:
     """A T5 folder as transformers writes it, with the tokenizer's file; the library's own model of it."""
-    torch.manual_seed(3)
+    torch.manual_seed(seed)
     model = T5EncoderModel(t5_config(width, heads)).eval()
     model.save_pretrained(folder)
     (folder / "spiece.model").write_bytes(fakes.tokenizer_model())
@@ -72,9 +72,11 @@ class OpenClipVision(nn.Module):
         return x[:, 1:]
 
 
-def write_open_clip(folder: Path, width: int = 16, head_width: int = 8, patch: int = 4) -> OpenClipVision:
+def write_open_clip(
+    folder: Path, width: int = 16, head_width: int = 8, patch: int = 4, seed: int = 4
+) -> OpenClipVision:
     """A folder as open_clip's on the hub: its config, and one file of both of CLIP's towers."""
-    torch.manual_seed(4)
+    torch.manual_seed(seed)
     vision = OpenClipVision(width, width // head_width, 3, patch).eval()
     tensors = {f"visual.{name}": value.detach().clone() for name, value in vision.state_dict().items()}
     tensors |= {"logit_scale": torch.tensor(2.0), "positional_embedding": torch.randn(7, 6)}
