@@ -1,7 +1,8 @@
 """What each precision costs, part by part: measures it, and writes docs/QUANTIZATION.md's tables and plot from records.
 
-`--measure BUNDLE` quantises every part of a bundle by every precision, compares each with the bundle, and adds one
-record to benchmarks/results; `--golden` does so for the tiny networks of tests/golden, against float32 in torch.
+`--measure BUNDLE --fp32 DIR` quantises every part of the float32 form of a bundle by every precision, compares each
+with it, and adds one record to benchmarks/results (`python -m animegamer_export.pocket --fp32 DIR` writes that form of
+pocket); `--golden` does so for the tiny networks of tests/golden, against float32 in torch.
 With neither, only the page is renewed; `--check` says whether it is up to date. Nothing in its tables is typed by hand.
 """
 
@@ -26,9 +27,9 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE, PLOT = ROOT / "docs" / "QUANTIZATION.md", ROOT / "docs" / "quantization.svg"
 TRIED: Mapping[str, tuple[str, ...]] = {
-    "predictor": ("int8", "nf4", "int4", "int8-qdq", "int4-qdq"),
-    "denoiser": ("int8", "int8-qdq", "int8-dynamic", "w8a8", "fp8", "bf16"),
-    "vae": ("bf16",),
+    "predictor": ("fp16", "bf16", "int8", "nf4", "int4", "int8-qdq", "int4-qdq"),
+    "denoiser": ("fp16", "bf16", "int8", "int8-qdq", "int8-dynamic", "w8a8", "fp8"),
+    "vae": ("fp16", "bf16"),
 }
 SENSITIVE: Mapping[str, tuple[str, str]] = {"predictor": ("nf4", "shot"), "denoiser": ("w8a8", "x0")}
 """The precision, and the output, by which the kinds of a part's weights are compared."""
@@ -38,27 +39,50 @@ KINDS = ("part", "kind of weight", "weights", "error of the output, it alone qua
 SHOWN = "\n\n![bytes saved beside error made, by precision](quantization.svg)"
 
 
-def measure(name: str, instructions: int, turns: int) -> Record:
-    """Every precision of every part, the kinds of weights apart, and the room fp16 leaves above the vae's values."""
+def measure(name: str, fp32: Path | None, instructions: int, turns: int) -> Record:
+    """Every precision of every part, the kinds of weights apart, and the room fp16 leaves above the vae's values.
+
+    fp32: the folder of the same networks in float32, which is the reference then, under the bundle's plans. Without it
+    the bundle's own weights are, and what 16 bits cost is not measured.
+    """
     from animegamer_export.quantize import bundle as quantized
     from animegamer_export.quantize import in_torch
     from animegamer_export.quantize.scheme import scheme
-    from animegamer_export.verify import Amount, compare
+    from animegamer_export.verify import Amount, compare, part_bytes
     from animegamer_rt.bundle import load, open_bundle
 
-    source, rows = open_bundle(name), []
+    shipped, rows = open_bundle(name), []
+    source = shipped if fp32 is None else in_float(shipped, open_bundle(fp32))
     amount = Amount(instructions, turns)
     for part, names in TRIED.items():
+        wide: Record = {"bytes_before": part_bytes(shipped, part)} if fp32 else {}
         for precision in names:
+            if precision == "fp16" and fp32 is None:
+                continue
             with tempfile.TemporaryDirectory() as folder:
                 made = quantized.quantize_bundle(source, Path(folder), {part: scheme(precision)})
                 figures = compare(load(folder), source, amount, [part])[part]
+            if precision == "fp16":
+                wide["load_mib_before"] = figures["load_mib"]
+            figures |= wide
             rows.append({"part": part, **figures, "weight_error": made[part].mean_error, "kept": len(made[part].kept)})
             print(f"{part} {precision}: {figures}", flush=True)
-    record = {**machine.heading("onnxruntime"), "kind": "quantize", "bundle": source.manifest.name}
-    record |= {"fingerprint": source.fingerprint, "origin": source.manifest.origin, "rows": rows}
-    record |= {"in_torch": list(in_torch.rows(source, instructions))}
+    record = {**machine.heading("onnxruntime"), "kind": "quantize", "bundle": shipped.manifest.name}
+    record |= {"fingerprint": shipped.fingerprint, "origin": shipped.manifest.origin, "rows": rows}
+    record |= {"reference": "fp16" if fp32 is None else "fp32"}
+    record |= {"in_torch": list(in_torch.rows(shipped, instructions))}
     return {**record, "kinds": list(kinds(source)), "vae_largest_value": vae_peak(source)}
+
+
+def in_float(shipped: Any, float32: Any) -> Any:
+    """The bundle of float32 weights, played as the shipped one is. Exits when they are not of the same networks."""
+    from dataclasses import replace
+
+    one, other = shipped.manifest, float32.manifest
+    made = [{key: m.provenance.get(key) for key in ("recipe", "seed", "latent_scale")} for m in (one, other)]
+    if one.sizes != other.sizes or made[0] != made[1]:
+        sys.exit(f"error: {float32.folder} is not {one.name} in float32: {made[1]}, not {made[0]}")
+    return replace(float32, manifest=replace(other, plans=one.plans))
 
 
 def kinds(source: Any) -> Iterator[Record]:
@@ -131,8 +155,9 @@ def table(record: Record | None) -> str:
     """A row a part and precision."""
     if record is None:
         return "Not measured yet.\n"
-    head = f"Bundle {record['bundle']} ({record['origin']}), fingerprint `{record['fingerprint']}`, against its own "
-    head += f"16-bit weights, on {record['machine']}; commit `{record['commit']}`, {record['date'][:10]}."
+    head = f"Bundle {record['bundle']} ({record['origin']}), fingerprint `{record['fingerprint']}`, against "
+    head += "its networks in float32" if record.get("reference") == "fp32" else "its own 16-bit weights"
+    head += f", on {record['machine']}; commit `{record['commit']}`, {record['date'][:10]}."
     room = f"\n\nThe largest value inside the vae: {record['vae_largest_value']:.0f}; fp16 ends at 65504."
     return "\n".join([head, "", *_lines(COLUMNS, map(cells, record["rows"]))]) + room + SHOWN
 
@@ -183,8 +208,15 @@ def golden_table(record: Record | None) -> str:
     """A row a network and precision."""
     if record is None:
         return "Not measured yet.\n"
-    rows = ([r["part"], r["precision"], f"{r['weight_error']:.4f}", f"{r['error']:.5f}"] for r in record["rows"])
+    rows = [[r["part"], r["precision"], f"{r['weight_error']:.4f}", golden_errors(r)] for r in record["rows"]]
     return "\n".join(_lines(("network", "precision", "weights", "output"), rows))
+
+
+def golden_errors(row: Mapping[str, Any]) -> str:
+    """An error an output, and whether the likeliest token is the same where there is one."""
+    errors = row.get("errors") or {"": row["error"]}
+    said = ", ".join(f"{name.replace('_', ' ')} {error:.5f}".strip() for name, error in errors.items())
+    return said + ("" if "same_token" not in row else ", same token" if row["same_token"] else ", another token")
 
 
 def plot(record: Record) -> str:
@@ -224,13 +256,14 @@ def main(arguments: Sequence[str]) -> int:
     """Measure if asked, then renew the page, or with --check say (1) that it is out of date."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--measure", metavar="BUNDLE", help="quantise this bundle every way; minutes on two cores")
+    parser.add_argument("--fp32", type=Path, metavar="DIR", help="the same networks in float32: the reference")
     parser.add_argument("--instructions", type=int, default=200, metavar="N")
-    parser.add_argument("--turns", type=int, default=4, metavar="N")
+    parser.add_argument("--turns", type=int, default=2, metavar="N")
     parser.add_argument("--golden", type=Path, metavar="DIR", help="the fixtures' folder: tests/golden")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args(arguments)
     if options.measure:
-        record = measure(options.measure, options.instructions, options.turns)
+        record = measure(options.measure, options.fp32, options.instructions, options.turns)
         print(machine.write_record(RESULTS, f"quantize-{record['bundle']}", record))
     if options.golden:
         print(machine.write_record(RESULTS, "quantize-golden", golden(options.golden)))

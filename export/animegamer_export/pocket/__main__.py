@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from animegamer_export.pocket.build import PHASES
+from animegamer_export.pocket.build import PHASES, write_networks
 from animegamer_export.pocket.recipe import RECIPES
 from animegamer_export.pocket.workshop import Workshop
 
@@ -25,9 +25,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--phase", choices=list(PHASES), help="run this phase alone")
     parser.add_argument("--device", default="cpu", help="where to train: cpu or cuda")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--fp32", type=Path, metavar="DIR", help="write the trained networks there in float32, no more")
     chosen = parser.parse_args(argv)
     torch.set_num_threads(chosen.threads)
     workshop = Workshop(RECIPES[chosen.recipe], chosen.work, chosen.out, chosen.device)
+    if chosen.fp32 is not None:
+        write_networks(workshop, chosen.fp32, "fp32")
+        return 0
     for name, phase in PHASES.items():
         if chosen.phase in (None, name):
             print(f"== {name}", flush=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch import nn
 from animegamer_export.calibrate import measuring
 from animegamer_export.calibrate.command import write_plans
 from animegamer_export.calibrate.measuring import Budget
+from animegamer_export.onnx_file import Precision
 from animegamer_export.pocket import (
     autoencoder,
     bundle,
@@ -151,9 +153,14 @@ def adapt_denoiser(shop: Workshop) -> None:
 
 def make_bundle(shop: Workshop) -> None:
     """Export every network into the bundle, with the plans not measured yet."""
+    write_networks(shop, shop.out)
+
+
+def write_networks(shop: Workshop, out: Path, precision: Precision = "fp16") -> None:
+    """The trained networks as a bundle in that folder; fp32 is what precisions are measured against."""
     denoiser, shot_encoder = shop.load_denoiser("adapted")
     bundle.write_bundle(
-        shop.out,
+        out,
         bundle.Networks(
             predictor=shop.load_predictor().cpu(),
             denoiser=denoiser.cpu(),
@@ -164,6 +171,7 @@ def make_bundle(shop: Workshop) -> None:
         ),
         shop.work / "tokenizer",
         provenance={"recipe": shop.recipe.name, "seed": shop.recipe.seed, "latent_scale": shop.scale},
+        precision=precision,
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from animegamer_export.denoiser import export_denoiser
 from animegamer_export.encoder import export_encoder, export_image_tower, export_text_tower
-from animegamer_export.onnx_file import Written
+from animegamer_export.onnx_file import Precision, Written
 from animegamer_export.pocket.scene import ADVERBS, CHARACTERS, MOTIONS, PLACES
 from animegamer_export.pocket.towers import TEXT_TOKENS, ImageTower, TextTower
 from animegamer_export.predictor import export_predictor
@@ -85,11 +85,13 @@ def write_bundle(
     plans: Mapping[str, DenoisePlan] | None = None,
     provenance: Mapping[str, Any] | None = None,
     origin: str = "trained",
+    precision: Precision = "fp16",
 ) -> Bundle:
     """Writes all parts, checks each against its network, and the manifest last; prints the errors of the checks.
 
     tokenizer is the folder that holds tokenizer.model and added_tokens.json. What an earlier bundle left in the folder
-    is replaced. Raises BundleError for a part that disagrees or a bundle over 24 MB.
+    is replaced. In fp32 it is the reference of the others, not to ship.
+    Raises BundleError for a part that disagrees, or a bundle to ship over 24 MB.
     """
     if folder.exists():
         shutil.rmtree(folder)
@@ -113,7 +115,7 @@ def write_bundle(
         description=DESCRIPTION,
         origin=origin,
         geometry=geometry,
-        parts=_export_all(folder, networks, geometry),
+        parts=_export_all(folder, networks, geometry, precision),
         plans=_entries(plans or default_plans()),
         files={},
         compatibility=COMPATIBILITY,
@@ -122,7 +124,7 @@ def write_bundle(
         provenance=provenance or {},
         licence=LICENCE,
     )
-    return _finish(folder, manifest)
+    return _finish(folder, manifest) if precision == "fp16" else write_manifest(folder, manifest)
 
 
 def update_bundle(folder: Path, quality: Mapping[str, Any]) -> Bundle:
@@ -130,15 +132,15 @@ def update_bundle(folder: Path, quality: Mapping[str, Any]) -> Bundle:
     return _finish(folder, replace(load(folder).manifest, quality=quality))
 
 
-def _export_all(folder: Path, networks: Networks, geometry: Geometry) -> dict[str, Part]:
-    unconditional = networks.encoder.unconditional().detach()
+def _export_all(folder: Path, networks: Networks, geometry: Geometry, kind: Precision) -> dict[str, Part]:
+    unconditional, eight_bit = networks.encoder.unconditional().detach(), kind == "fp16"
     written: list[Written] = [
-        export_predictor(networks.predictor, folder),
-        export_denoiser(networks.denoiser, unconditional, folder, attention="onnxruntime", eight_bit=True),
-        export_vae(networks.decoder, folder, geometry.latent_height, geometry.latent_width),
-        export_encoder(networks.encoder, folder),
-        export_text_tower(networks.text_tower, folder, TEXT_TOKENS),
-        export_image_tower(networks.image_tower, folder, geometry.height, geometry.width),
+        export_predictor(networks.predictor, folder, kind),
+        export_denoiser(networks.denoiser, unconditional, folder, kind, attention="onnxruntime", eight_bit=eight_bit),
+        export_vae(networks.decoder, folder, geometry.latent_height, geometry.latent_width, kind),
+        export_encoder(networks.encoder, folder, kind),
+        export_text_tower(networks.text_tower, folder, TEXT_TOKENS, kind),
+        export_image_tower(networks.image_tower, folder, geometry.height, geometry.width, kind),
     ]
     print("\n".join(one.report() for one in written), flush=True)
     return {name: part for one in written for name, part in one.parts.items()}

@@ -6,13 +6,15 @@ Random weights: no outliers and no redundancy, so the errors are those of arithm
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from animegamer_export.denoiser import INPUTS, OUTPUTS, example_step, export_denoiser
+from animegamer_export.large.write import write_large
 from animegamer_export.open_graph import open_graph
 from animegamer_export.parity.diffusion import networks
 from animegamer_export.parity.fixtures import open_folder
@@ -26,67 +28,97 @@ from animegamer_export.quantize.scheme import scheme
 from animegamer_export.quantize.smooth import ranges
 from animegamer_export.quantize.turns import open_plain
 from animegamer_export.quantize.weights import rewrite, weight_of
+from animegamer_export.towers.parts import text_tower_part
+from animegamer_export.towers.text import TextTower, TextTowerSize
 from animegamer_rt.models.step import DenoiserStep
 from animegamer_rt.readouts import Prompt
 
 PREDICTOR, DENOISER = "mllm_1turn_a", "dit_step_a"
 # Blocks of 32: the tiny networks' widths are no multiples of 64.
-PREDICTOR_SCHEMES = (("int8", 32), ("nf4", 32), ("int4", 32), ("int4-qdq", 32))
-DENOISER_SCHEMES = (("int8", 32), ("int8-qdq", None), ("w8a8", None), ("fp8", None))
+PREDICTOR_SCHEMES = (("fp16", None), ("int8", 32), ("nf4", 32), ("int4", 32), ("int4-qdq", 32))
+DENOISER_SCHEMES = (("fp16", None), ("int8", 32), ("int8-qdq", None), ("w8a8", None), ("fp8", None))
+TEXT_SCHEMES = (("int8", None), ("fp16", None))
+TEXT_SIZE = TextTowerSize(hidden=64, layers=3, heads=4, head_width=16, mlp=128, vocabulary=300)
 CALIBRATION = 3
 
 
 @torch.no_grad()
 def golden_rows(folder: Path) -> Iterator[dict[str, Any]]:
-    """{part, precision, error of the output against float32 in torch, mean error of the weights}, one after another."""
+    """{part, precision, errors of its outputs against float32 in torch, mean error of the weights}, one after another.
+
+    Of a predictor also whether its likeliest token is the same.
+    """
     sets = open_folder(folder)
     predictor = predictors(sets, sets.sets[PREDICTOR])["factors merged"]
     prompt = example_prompt(predictor, history_turns=2)
     assert prompt.history is not None
     past = read(predictor, Prompt(None, prompt.history, 2))[2:]
     given = feeds(prompt.turn, past)
-    shot = predictor.answer(**given)[0]
-    runs = [{name: value.numpy() for name, value in given.items()}]
+    shot, logits = predictor.answer(**given)[:2]
+    run = {name: value.numpy() for name, value in given.items()}
     with tempfile.TemporaryDirectory() as work:
         export_predictor(predictor, Path(work), "fp32")
         source = Path(work) / "predictor.onnx"
-        yield from _rows("predictor", source, PREDICTOR_SCHEMES, runs, runs, "shot", [shot])
+        yield from _rows("predictor", source, PREDICTOR_SCHEMES, run, [run], {"shot": shot, "logits": logits})
     denoiser, encoder = networks(sets, sets.sets[DENOISER])
     reference = DenoiserStep(denoiser, encoder.unconditional()).eval()
     steps = [example_step(denoiser, [0, 1], 0.0, seed) for seed in range(CALIBRATION + 1)]
     runs = [{name: value.numpy() for name, value in zip(INPUTS, step, strict=True)} for step in steps]
-    x0 = dict(zip(OUTPUTS, reference(*steps[0]), strict=True))["x0"]
+    true = dict(zip(OUTPUTS, reference(*steps[0]), strict=True))
     with tempfile.TemporaryDirectory() as work:
         export_denoiser(denoiser, encoder.unconditional(), Path(work), "fp32", attention="onnxruntime")
         source = Path(work) / "denoiser.onnx"
-        yield from _rows("denoiser", source, DENOISER_SCHEMES, runs[:1], runs[1:], "x0", [x0])
+        outputs = {name: true[name] for name in ("x0", "next_latent")}
+        yield from _rows("denoiser", source, DENOISER_SCHEMES, runs[0], runs[1:], outputs)
+    yield from _text_tower_rows()
+
+
+def _text_tower_rows() -> Iterator[dict[str, Any]]:
+    """A tiny T5 of random weights; the fixtures have none."""
+    torch.manual_seed(0)
+    tower = TextTower(TEXT_SIZE).eval()
+    tower.relative_bias.normal_()
+    ids = torch.arange(TEXT_SIZE.tokens)[None] * 7 % TEXT_SIZE.vocabulary
+    with tempfile.TemporaryDirectory() as work:
+        write_large(Path(work), text_tower_part(TEXT_SIZE, _Held(tower.state_dict())), "fp32")
+        source, run = Path(work) / "text_tower.onnx", {"ids": ids.numpy()}
+        yield from _rows("text_tower", source, TEXT_SCHEMES, run, [], {"text_features": tower(ids)})
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Weights that are all there."""
+
+    state: dict[str, torch.Tensor]
+
+    def merged(self, parameter: str, dtype: torch.dtype) -> torch.Tensor:
+        return self.state[parameter].to(dtype)
 
 
 def _rows(
     part: str,
     source: Path,
     schemes: Sequence[tuple[str, int | None]],
-    runs: Sequence[Feeds],
+    run: Feeds,
     calibration: Sequence[Feeds],
-    output: str,
-    expected: Sequence[torch.Tensor],
+    expected: Mapping[str, torch.Tensor],
 ) -> Iterator[dict[str, Any]]:
     keep = keep_rule(part)
     for name, block in schemes:
         chosen, measured = scheme(name, block), None
         if chosen.calibrated:
             seen = activations(source, calibration, keep)
-            found = [one for one in matrices(open_graph(source)) if one.name in seen]
-            measured = {one.name: ranges(weight_of(one), seen[one.name], chosen) for one in found}
+            read = [one for one in matrices(open_graph(source)) if one.name in seen]
+            measured = {one.name: ranges(weight_of(one), seen[one.name], chosen) for one in read}
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder) / source.name
             report = rewrite(source, target, chosen, keep, measured)
             session = open_plain(target)
-            errors = [
-                relative_error(session.run([output], dict(feeds))[0], true.numpy())
-                for feeds, true in zip(runs, expected, strict=True)
-            ]
+            found = dict(zip(expected, session.run(list(expected), dict(run)), strict=True))
             del session
+        errors = {name: relative_error(found[name], true.numpy()) for name, true in expected.items()}
+        row: dict[str, Any] = {"part": part, "errors": errors, "weight_error": report.mean_error}
+        if "logits" in expected:
+            row["same_token"] = bool(found["logits"].argmax() == expected["logits"].argmax())
         precision = name if block is None else f"{name}, blocks of {block}"
-        error = sum(errors) / len(errors)
-        yield {"part": part, "precision": precision, "error": error, "weight_error": report.mean_error}
+        yield {**row, "precision": precision}

@@ -53,10 +53,11 @@ def _input(product: ir.Node) -> ir.Value:
 
 def _through_float(graph: ir.Graph, node: ir.Node) -> None:
     read, half = node.outputs[0], node.outputs[0].dtype
+    assert half is not None
     scales = _numbers(node.inputs[1]).astype(np.float32)
     node.replace_input_with(1, _constant(graph, f"{read.name}.scales", scales, ir.DataType.FLOAT))
     users = list(read.uses())
-    cast = ir.node("Cast", [read], {"to": int(half or ir.DataType.FLOAT)})
+    cast = ir.node("Cast", [read], {"to": int(half)})
     cast.outputs[0].name, cast.outputs[0].dtype, cast.outputs[0].shape = f"{read.name}.read", half, read.shape
     read.dtype = ir.DataType.FLOAT
     for user, place in users:
