@@ -78,9 +78,10 @@ def _text_tower_rows() -> Iterator[dict[str, Any]]:
     torch.manual_seed(0)
     tower = TextTower(TEXT_SIZE).eval()
     tower.relative_bias.normal_()
+    weights: Any = _Held(tower.state_dict())
     ids = torch.arange(TEXT_SIZE.tokens)[None] * 7 % TEXT_SIZE.vocabulary
     with tempfile.TemporaryDirectory() as work:
-        write_large(Path(work), text_tower_part(TEXT_SIZE, _Held(tower.state_dict())), "fp32")
+        write_large(Path(work), text_tower_part(TEXT_SIZE, weights), "fp32")
         source, run = Path(work) / "text_tower.onnx", {"ids": ids.numpy()}
         yield from _rows("text_tower", source, TEXT_SCHEMES, run, [], {"text_features": tower(ids)})
 
