@@ -46,12 +46,12 @@ from animegamer_rt.readouts import Tokens
 from animegamer_rt.state import GameState
 
 SEED = 11
-EXACT = 1e-4
-"""Largest relative error of an output on the same weights: another order of operations over all layers. Found were 1e-6
-in tiny parts and 1.4e-6 in a whole full-size predictor (docs/EXPORT.md); the rest is room for more layers."""
+EXACT = 3e-4
+"""Largest relative error of an output on the same weights: another order of operations over all layers. Found were 7e-6
+at pocket's size and 1.4e-6 in a whole full-size predictor (docs/EXPORT.md); the rest is room for more layers."""
 ALLOWED: Mapping[str, float] = {"fp32": EXACT, "fp16": 1e-2, "bf16": 8e-2, **COSTS}
 """The same by how weights are stored, against weights in float32. 16 bits: the rounding of weights, 5e-4 and 4e-3 each;
-in fp16 1.1e-3 was found at most, in tiny parts (docs/EXPORT.md). What weights in codes cost is only told."""
+in fp16 1.1e-3 was found at most, at pocket's size (docs/EXPORT.md). What weights in codes cost is only told."""
 ROUNDED = "rounded_"
 """Before the names of errors against torch on weights rounded as the part's are; of them EXACT is allowed."""
 PSNR_AT_LEAST_DB = 30.0

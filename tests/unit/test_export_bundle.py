@@ -12,11 +12,13 @@ import pytest
 import torch
 from torch import nn
 
-from animegamer_export import onnx_file
+from animegamer_export import onnx_file, verify
 from animegamer_export.pocket import bundle as pocket
 from animegamer_export.pocket.captions import parse, sample_game
 from animegamer_export.pocket.tokenizer import train_tokenizer
 from animegamer_export.pocket.towers import ImageTower, TextTower
+from animegamer_export.quantize.bundle import quantize_bundle
+from animegamer_export.quantize.scheme import scheme
 from animegamer_rt.backends import choose
 from animegamer_rt.backends.contract import Loaded
 from animegamer_rt.backends.onnxruntime import open_engines
@@ -112,6 +114,23 @@ def test_the_bundle_plays_turns_with_history(bundle: Bundle) -> None:
     assert [clip.shape for clip in clips] == [(17, 32, 48, 3)] * 2
     assert session.turns == 2
     assert clips[0].std() > 1 and not np.array_equal(clips[0], clips[1])
+
+
+def test_in_float32_it_is_the_reference_that_16_bits_are_measured_against(
+    tokenizer: tuple[Path, int], tmp_path: Path
+) -> None:
+    folder, vocabulary = tokenizer
+    pocket.write_bundle(tmp_path / "wide", networks(vocabulary), folder, plans=PLANS, precision="fp32")
+    made = load(tmp_path / "wide")
+    assert {part.precision for part in made.manifest.parts.values()} == {"fp32"}
+    assert not any(part.int8_file for part in made.manifest.parts.values())
+    asked = {name: scheme("fp16") for name in ("predictor", "denoiser", "vae", "encoder")}
+    quantize_bundle(made, tmp_path / "half", asked)
+    figures = verify.compare(load(tmp_path / "half"), made, verify.Amount(2, 1))
+    assert figures.keys() == asked.keys()
+    for part, name in (("predictor", "shot"), ("denoiser", "step"), ("encoder", "shot")):
+        assert 1e-5 < figures[part][f"{name}_relative_error"] < 1e-2
+    assert 50 < figures["vae"]["frames_psnr_db"] < 100
 
 
 def test_parts_of_one_network_share_one_file_of_weights(bundle: Bundle) -> None:
