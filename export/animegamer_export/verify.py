@@ -20,7 +20,7 @@ from animegamer_export.part_session import PartSession
 from animegamer_export.quantize.blocks import relative_error
 from animegamer_export.quantize.bundle import part_names
 from animegamer_export.quantize.memory import load_memory_mib
-from animegamer_export.quantize.turns import RecordedDenoiser, denoise, instructions, open_plain, render
+from animegamer_export.quantize.turns import RecordedDenoiser, by_plan, denoise, instructions, open_plain, render
 from animegamer_rt import machine
 from animegamer_rt.backends.contract import Engines, FloatArray, Frames
 from animegamer_rt.backends.onnxruntime import open_engines
@@ -103,11 +103,9 @@ def _open_pair(bundle: Bundle, against: Bundle, amount: Amount, parts: Sequence[
     if "denoiser" in parts:
         # A session that computes what the graph says: the runtime's own may fuse what it must not (see plain_options).
         tried = replace(tried, denoiser=RecordedDenoiser(bundle.part_path("denoiser"), keep=False))
-    true = open_rooms(against, engines, amount.plan)
     # Both by the reference's plan: a quantised bundle has none but `exact` until it is calibrated itself.
-    rooms = open_rooms(bundle, tried)
-    rooms = replace(rooms, plan_name=true.plan_name, plan=true.plan, denoiser=rooms.denoiser.with_plan(true.plan))
-    return _Pair(rooms, true, bundle, against, engines)
+    true, rooms = by_plan(open_rooms(against, engines), against, amount.plan), open_rooms(bundle, tried)
+    return _Pair(by_plan(rooms, against, amount.plan), true, bundle, against, engines)
 
 
 def too_far(figures: Mapping[str, Figures], allowed: Mapping[str, float] = COSTS) -> list[str]:
@@ -166,7 +164,8 @@ def predictor_figures(tried_rooms: Rooms, true_rooms: Rooms, amount: Amount) -> 
 def _denoiser(pair: _Pair, amount: Amount) -> Figures:
     """Single steps from the reference's states (x0), and whole turns, where errors add up; frames by its own vae."""
     recorded = RecordedDenoiser(pair.true_bundle.part_path("denoiser"))
-    rooms = open_rooms(pair.true_bundle, replace(pair.true_engines, denoiser=recorded), amount.plan)
+    rooms = open_rooms(pair.true_bundle, replace(pair.true_engines, denoiser=recorded))
+    rooms = by_plan(rooms, pair.true_bundle, amount.plan)
     latents, shots, decibels = [], [], []
     for number, (shot, scope, latent) in enumerate(render(rooms, _texts(pair, amount), amount.seed)):
         tried = denoise(pair.tried, shot, scope, amount.seed + number)

@@ -21,7 +21,7 @@ from animegamer_export.quantize.keep import keep_rule
 from animegamer_export.quantize.nodes import Ranges
 from animegamer_export.quantize.scheme import Scheme
 from animegamer_export.quantize.smooth import ranges
-from animegamer_export.quantize.turns import RecordedDenoiser, instructions, render
+from animegamer_export.quantize.turns import RecordedDenoiser, by_plan, instructions, render
 from animegamer_export.quantize.weights import Keep, Report, expected_bytes, rewrite_together, weight_of
 from animegamer_rt.backends.onnxruntime import check_device, open_engines
 from animegamer_rt.bundle import MANIFEST, Bundle, write_manifest
@@ -31,7 +31,7 @@ from animegamer_rt.files import make_folder, unwritable
 from animegamer_rt.manifest import unmeasured
 from animegamer_rt.pipeline import open_rooms
 
-CALIBRATION_TURNS = 4
+CALIBRATION_TURNS, QUICKER = 4, "balanced"
 CALIBRATION_SEED = 1000
 """Other turns than those that `verify` compares, which begin at 0."""
 NO_ROOM = "give another --out, or free some space"
@@ -142,12 +142,13 @@ def _name(work: Path, out: Path) -> None:
 def calibrated(
     bundle: Bundle, name: str, scheme: Scheme, keep: Keep, turns: int, device: str = "cpu"
 ) -> dict[str, Ranges]:
-    """Ranges of the denoiser's activations over whole turns by the bundle's default plan."""
+    """Ranges of the denoiser's activations over whole turns by the bundle's `balanced`, where it has one: quicker."""
     if name != "denoiser":
         raise ConfigError(f"{scheme.name} of {name!r}", expected="the denoiser; weights alone elsewhere")
     source = bundle.part_path(name)
     recorded = RecordedDenoiser(source, device=device)
     rooms = open_rooms(bundle, replace(open_engines(bundle, device), denoiser=recorded))
+    rooms = by_plan(rooms, bundle, QUICKER if QUICKER in bundle.manifest.plans else None)
     texts = instructions(bundle.manifest.world, turns, CALIBRATION_SEED)
     for _ in render(rooms, texts, CALIBRATION_SEED):
         pass

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ import onnxruntime
 
 from animegamer_export.quantize.calibrate import Feeds, open_session, plain_options
 from animegamer_rt.backends.contract import FloatArray
+from animegamer_rt.bundle import Bundle
 from animegamer_rt.manifest import World
 from animegamer_rt.pipeline import Rooms
-from animegamer_rt.schedule import BlockCache
+from animegamer_rt.schedule import BlockCache, DenoisePlan
 from animegamer_rt.state import Instruction, motion_scope
 
 RELEASE = World(
@@ -102,6 +103,17 @@ class RecordedDenoiser:
 def open_plain(path: Path, device: str = "cpu") -> onnxruntime.InferenceSession:
     """A session on cpu or cuda with nothing special about it. Raises BackendError when the device is not there."""
     return open_session(str(path), plain_options(), device)
+
+
+def by_plan(rooms: Rooms, of: Bundle, name: str | None) -> Rooms:
+    """The rooms with a plan of a bundle (None: its default), measured or not: to compare weights, both sides play it.
+
+    Raises PlanError for an unknown one.
+    """
+    name = name or of.default_plan
+    entry = of.manifest.plans.get(name)
+    plan = DenoisePlan.from_dict(of.plan(name) if entry is None else entry.plan)
+    return replace(rooms, plan_name=name, plan=plan, denoiser=rooms.denoiser.with_plan(plan))
 
 
 def render(rooms: Rooms, texts: list[str], seed: int) -> Iterator[tuple[FloatArray, float, FloatArray]]:
