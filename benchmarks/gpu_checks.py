@@ -19,6 +19,7 @@ from benchmarks import gpu_kernels
 
 from animegamer_rt.backends import torch as backend
 from animegamer_rt.backends.contract import Engines
+from animegamer_rt.backends.torch.attention import Wanted
 from animegamer_rt.backends.torch.decoder import decode
 from animegamer_rt.backends.torch.fused import FusedTransformer
 from animegamer_rt.backends.torch.kernels import Kernels
@@ -42,19 +43,26 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to run the parts: `kernels` is their library, None for plain operators."""
+    """One way to run the parts: `kernels` is their library, None for plain operators; attention is the denoiser's."""
 
     device: str
     precision: str = "bf16"
     kernels: Path | None = None
+    attention: Wanted = "torch"
 
     def open(self, bundle: Bundle, graphs: backend.Graphs = "step") -> Engines:
         """A bundle's parts."""
-        return backend.open_engines(bundle, self.device, self.precision, graphs, kernels=self.kernels or False)
+        kernels = self.kernels or False
+        return backend.open_engines(
+            bundle, self.device, self.precision, graphs, kernels=kernels, attention=self.attention
+        )
+
+
+Group = Callable[[Way], Iterator[Entry]]
 
 
 def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
-    """All checks of one precision, with the kernels or without, or of one family of kernels by itself.
+    """All checks of one precision and attention, with the kernels or without, or of one family of kernels by itself.
 
     What breaks one is its entry, and the others go on.
     """
@@ -63,18 +71,28 @@ def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
         assert library is not None
         yield from gpu_kernels.checks(library, asked["family"], device)
         return
-    bundle, way = open_bundle(asked["bundle"]), Way(device, asked["precision"], library)
-    groups: dict[str, Callable[[Way], Iterator[Entry]]] = {"recorded step": recorded_step}
-    if library is None:  # the clip's groups of two channels are no kernel's
-        groups["recorded clip"] = recorded_clip
-    if device == "cuda" and way.precision == "bf16":
-        groups["graphs"], groups["no waiting"] = partial(same_under_graphs, bundle), partial(no_waiting, bundle)
-    groups["parts"] = partial(against, bundle)
-    for what, group in groups.items():
+    bundle, way = open_bundle(asked["bundle"]), Way(device, asked["precision"], library, asked["attention"])
+    for what, group in groups(bundle, way).items():
         try:
             yield from group(way)
         except Exception as error:  # noqa: BLE001 whatever it is, it is that check's, and the others are still wanted
             yield {**entry(what, way, math.inf), "broken": f"{type(error).__name__}: {error}"[:500]}
+
+
+def groups(bundle: Bundle, way: Way) -> dict[str, Group]:
+    """What is checked of a way: where only its attention is another, no more than what that can change."""
+    graphs: dict[str, Group] = {}
+    if way.device == "cuda" and way.precision == "bf16" and way.attention != "fastest":  # which may differ each time
+        graphs = {"graphs": partial(same_under_graphs, bundle), "no waiting": partial(no_waiting, bundle)}
+    parts: dict[str, Group] = {"parts": partial(against, bundle)}
+    if way.attention == "fastest":
+        return {"fastest attention": partial(opens, bundle), **parts}
+    if way.attention != "torch":
+        return graphs | parts
+    recorded: dict[str, Group] = {"recorded step": recorded_step}
+    if way.kernels is None:  # the clip's groups of two channels are no kernel's
+        recorded["recorded clip"] = recorded_clip
+    return recorded | graphs | parts
 
 
 def recorded_step(way: Way) -> Iterator[Entry]:
@@ -188,6 +206,12 @@ def same_under_graphs(bundle: Bundle, way: Way) -> Iterator[Entry]:
         yield entry(f"graphs of a {mode} against running eagerly", way, worst, EXACT)
 
 
+def opens(bundle: Bundle, way: Way) -> Iterator[Entry]:
+    """The engines open; their words say which attention was taken and what was measured for it."""
+    runs_on = way.open(bundle).device
+    yield {**entry("an attention was taken", way, EXACT, EXACT), "runs_on": runs_on}
+
+
 def no_waiting(bundle: Bundle, way: Way) -> Iterator[Entry]:
     """Steps of a turn under torch's own alarm for host synchronisation."""
     engines, geometry = way.open(bundle), bundle.manifest.geometry
@@ -219,5 +243,5 @@ def relative(found: Array, expected: Array) -> float:
 def entry(what: str, way: Way, error: float, allowed: float | None = None) -> Entry:
     """One check, by default within what its precision is allowed; an error that is no number is null, and fails."""
     allowed = ALLOWED[way.precision] if allowed is None else allowed
-    about = {"check": what, "precision": way.precision, "kernels": way.kernels is not None}
+    about = {"check": what, "precision": way.precision, "kernels": way.kernels is not None, "attention": way.attention}
     return {**about, "error": error if math.isfinite(error) else None, "allowed": allowed, "passed": error <= allowed}

@@ -88,4 +88,5 @@ def _held(goal: Goal, ours: Sequence[Record], peer: float | None) -> dict[str, A
         "reached": reached,
         "gpu": gpu,
         "variant": by["variant"] if by is not None and found is not None else None,
+        "attention": by.get("attention") if by is not None and found is not None else None,
     }

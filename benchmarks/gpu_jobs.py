@@ -21,34 +21,46 @@ LIMITS_S: Mapping[str, float] = {
     "profile": 200,
 }
 """Seconds after which a job of that stage is ended: several times what it should take."""
-KERNEL_FAMILIES = ("rows", "step", "vae")
+KERNEL_FAMILIES = ("rows", "step", "vae", "attention")
 """Of gpu_kernels.FAMILIES; one that dies or hangs takes none of the others along."""
-RATES = ("products", "attention")
+RATES: Mapping[str, bool] = {"products": False, "attention": False, "attention-int8": True}
+"""Kind -> whether it needs the kernels' library."""
 PEER_MODES, PEER_PARTS = ("eager", "compiled"), ("denoiser", "vae", "predictor")
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to run the parts. graphs: what one CUDA graph holds (`off`: none); memory_gb: what torch may take."""
+    """One way to run the parts. graphs: what one CUDA graph holds (`off`: none); memory_gb: what torch may take.
+
+    attention: the denoiser's, with the kernels, as in docs/TORCH.md. int4_predictor: its layers packed in 4 bits; of
+    random weights only, a bundle has its own.
+    """
 
     precision: str
     graphs: str = "step"
     kernels: bool = False
     compiled: bool = False
+    attention: str = "torch"
+    int4_predictor: bool = False
     memory_gb: float | None = None
 
     @property
     def name(self) -> str:
         """As `--variants` takes it: what differs from graphs of steps over plain operators."""
         words = [self.precision, {"step": "", "turn": "turn", "off": "eager"}[self.graphs]]
-        words += ["kernels" * self.kernels, "compiled" * self.compiled]
+        words += ["kernels" * self.kernels, self._attention, "compiled" * self.compiled]
+        words += ["int4-predictor" * self.int4_predictor]
         words += [f"{self.memory_gb:g}gb" if self.memory_gb else ""]
         return "-".join(filter(None, words))
 
     @property
     def check(self) -> str:
         """The check that its answers are right."""
-        return f"{self.precision}-kernels" if self.kernels else self.precision
+        return "-".join(filter(None, [self.precision, "kernels" * self.kernels, self._attention]))
+
+    @property
+    def _attention(self) -> str:
+        return "" if self.attention == "torch" else f"{self.attention}-attention"
 
 
 VARIANTS = (
@@ -56,6 +68,8 @@ VARIANTS = (
     Variant("fp8"),
     Variant("bf16", kernels=True),
     Variant("fp8", kernels=True),
+    Variant("fp8", kernels=True, attention="int8"),
+    Variant("bf16", kernels=True, attention="fastest"),
     Variant("int8", kernels=True),
     Variant("int8"),
     Variant("bf16", compiled=True),
@@ -64,7 +78,8 @@ VARIANTS = (
     Variant("fp8", kernels=True, compiled=True),
     Variant("bf16", "turn"),
     Variant("bf16", "off"),
-    Variant("fp8", kernels=True, memory_gb=12),
+    Variant("fp8", kernels=True, int4_predictor=True),
+    Variant("fp8", kernels=True, int4_predictor=True, memory_gb=12),
 )
 """On a GPU, the most telling first."""
 POCKET = ("bf16", "bf16-kernels", "bf16-turn", "bf16-eager")
@@ -74,11 +89,22 @@ CPU_VARIANTS = (
     Variant("fp32", "off", kernels=True),
     Variant("fp8", "off"),
     Variant("int8", "off", kernels=True),
+    Variant("bf16", "off", kernels=True, attention="int8"),
+    Variant("bf16", "off", kernels=True, attention="fastest"),
+    Variant("fp8", "off", int4_predictor=True),
     Variant("fp32", "off", compiled=True),
 )
 """Without a GPU: the same code, emulated; kernels are their references."""
 PROFILED = (Variant("bf16", "off"), Variant("fp8", "off", kernels=True))
-FURTHER_CHECKS = ("fp32", "fp16", "fp32-kernels", "fp16-kernels")
+FURTHER_CHECKS = (
+    Variant("fp32"),
+    Variant("fp16"),
+    Variant("fp32", kernels=True),
+    Variant("fp16", kernels=True),
+    Variant("bf16", kernels=True, attention="int8"),
+    Variant("fp16", kernels=True, attention="int8"),
+)
+"""Of what no turn is timed by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,27 +139,34 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], chosen: Callab
             yield from kernel_timings(on_gpu)
         if variant.check not in began:
             began.add(variant.check)
-            yield check(variant.check)
-        yield turns(first, variant, plans)
+            yield check(variant)
+        if played(first, variant):
+            yield turns(first, variant, plans)
         if number == 0:
-            yield from (Job("rates", kind) for kind in RATES)
+            yield from (Job("rates", kind, {"kernels": kernels}) for kind, kernels in RATES.items())
     if "timings" not in began:
         yield from kernel_timings(on_gpu)
     for mode in PEER_MODES if on_gpu else PEER_MODES[:1]:
         yield from (Job("peers", f"{mode}-{part}", {"mode": mode, "part": part}) for part in PEER_PARTS)
     for size in others:
-        yield from (turns(size, one, plans) for one in variants if size != "pocket" or one.name in POCKET or not on_gpu)
+        some = [one for one in variants if size != "pocket" or one.name in POCKET or not on_gpu]
+        yield from (turns(size, one, plans) for one in some if played(size, one))
     if on_gpu:
-        yield from (check(name) for name in FURTHER_CHECKS if name not in began)
+        yield from (check(one) for one in FURTHER_CHECKS if one.check not in began)
     for variant in PROFILED if on_gpu else CPU_VARIANTS[:1]:
         asks = {"size": first, "variant": asdict(variant), "kernels": variant.kernels}
         yield Job("profile", f"{first}-{variant.name}", asks)
 
 
-def check(name: str) -> Job:
-    """The check of a precision, with the kernels or without."""
-    precision, _, kernels = name.partition("-")
-    return Job("checks", name, {"precision": precision, "kernels": bool(kernels)})
+def check(variant: Variant) -> Job:
+    """The check of a variant's precision, with the kernels or without, and of its attention."""
+    asks = {"precision": variant.precision, "kernels": variant.kernels, "attention": variant.attention}
+    return Job("checks", variant.check, asks)
+
+
+def played(size: str, variant: Variant) -> bool:
+    """Whether there are turns of that size by the variant: pocket's predictor is as its bundle has it."""
+    return size != "pocket" or not variant.int4_predictor
 
 
 def turns(size: str, variant: Variant, plans: Sequence[str]) -> Job:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,8 +21,10 @@ from benchmarks import gpu_build, gpu_rates
 from torch import Tensor
 from torch.nn import functional
 
+from animegamer_rt.backends.torch import attention
 from animegamer_rt.backends.torch.decoder import norm_silu, pointwise
 from animegamer_rt.backends.torch.kernels import Kernels, Modulation, Normed, RowNorm
+from animegamer_rt.backends.torch.place import CudaPlace, Place
 from animegamer_rt.backends.torch.rowwise import FP8, INT8, by_row
 from animegamer_rt.backends.torch.transformer import gate, modulate, unpatchified
 from animegamer_rt.backends.torch.vae import painted
@@ -31,7 +33,14 @@ from animegamer_rt.models.denoiser import DenoiserSize
 from animegamer_rt.models.step import advance
 from animegamer_rt.models.vae import LatentNorm, VaeSize
 
-ALLOWED: Mapping[str, float] = {"fp32": 1e-5, "bf16": 1e-2, "fp8": 3e-2, "int8": 2.5e-2, "bytes": 5e-3}
+ALLOWED: Mapping[str, float] = {
+    "fp32": 1e-5,
+    "bf16": 1e-2,
+    "fp8": 3e-2,
+    "int8": 2.5e-2,
+    "int8 scores": attention.ALLOWED,
+    "bytes": 5e-3,
+}
 """Relative errors: roundings of what is compared, and now and then a code on the other side of one."""
 ORDER = (2, 1, 0, 3)
 EPSILON = 1e-6
@@ -56,7 +65,7 @@ class Sizes:
 
 FULL = Sizes(DenoiserSize(1920, 30, 30, 512, 60, 90), 2, VaeSize(), 9)
 """Full size. Source: MODEL.md sections 4 and 6."""
-SMALL = Sizes(DenoiserSize(64, 1, 2, 16, 4, 8, shot_tokens=5), 2, VaeSize(16, (1, 2), 0, norm_groups=4), 9)
+SMALL = Sizes(DenoiserSize(128, 1, 2, 16, 4, 8, shot_tokens=5), 2, VaeSize(16, (1, 2), 0, norm_groups=4), 9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +114,16 @@ def checks(path: Path, family: str, device: str) -> Iterator[Entry]:
 
 
 def timings(path: Path, family: str, device: str) -> Iterator[Entry]:
-    """Milliseconds of every case at full size by the kernel, by plain passes and by those compiled."""
+    """Milliseconds of every case at full size by the kernel, by plain passes and by those compiled.
+
+    Attention is timed beside every other that PyTorch has.
+    """
     on_gpu = device == "cuda"
+    if family == "attention":
+        place = CudaPlace(torch.bfloat16) if on_gpu else Place(torch.bfloat16)
+        size = FULL.denoiser if on_gpu else SMALL.denoiser
+        yield attention_timing(attention.measured(place, Kernels(str(path)), size), on_gpu)
+        return
     for case in FAMILIES[family](Kernels(str(path)), FULL if on_gpu else SMALL, device):
         entry: Entry = {"what": case.name}
         ways = {"kernel": case.kernel, "plain": case.plain}
@@ -124,6 +141,21 @@ def timings(path: Path, family: str, device: str) -> Iterator[Entry]:
         ours = entry.get("kernel_ms_p50")
         entry["delete_candidate"] = on_gpu and (ours is None or bool(others and ours >= min(others)))
         yield entry
+
+
+def attention_timing(found: Sequence[attention.Measured], on_gpu: bool) -> Entry:
+    """INT8 scores beside the other ways to attend, norms included in each; it has to beat all that are right."""
+    entry: Entry = {"what": "attention_int8"}
+    times: dict[str, float] = {}
+    for one in found:
+        if one.right:
+            times[one.way] = one.milliseconds
+            entry[one.way] = {"ms_p50": round(one.milliseconds, 5), "error": one.error}
+        else:
+            entry[one.way] = {"refused": one.refused or str(one)}
+    ours = times.pop("int8", None)
+    entry["delete_candidate"] = on_gpu and (ours is None or bool(times and ours >= min(times.values())))
+    return entry
 
 
 def drawn(device: str) -> tuple[Normal, str]:
@@ -212,6 +244,31 @@ def step_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:
     yield Case("guided_step", label, given, step, plain_step)
 
 
+def attention_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:
+    """Norms and attention with INT8 scores, in bfloat16 everywhere, against PyTorch's of what was never rounded."""
+    normal, _ = drawn(device)
+    size = sizes.denoiser
+    frames, rows, columns = size.patch_grid
+    width = size.hidden // size.heads
+    shape = (sizes.batch, size.shot_tokens + frames * rows * columns, 3, size.heads, width)
+    vectors = normal(4, width, dtype=torch.float32)
+    vectors[::2] = 1 + 0.3 * vectors[::2]  # weights of a norm: larger ones make every answer a single value
+
+    def ours(qkv: Tensor, vectors: Tensor) -> Results:
+        norms = RowNorm(vectors[0], vectors[1], EPSILON), RowNorm(vectors[2], vectors[3], EPSILON)
+        return (kernels.attention_int8(qkv, *norms),)
+
+    def plain(qkv: Tensor, vectors: Tensor) -> Results:
+        affine = vectors.to(qkv.dtype)
+        query, key, value = qkv.unbind(2)
+        query = functional.layer_norm(query, (width,), affine[0], affine[1], EPSILON)
+        key = functional.layer_norm(key, (width,), affine[2], affine[3], EPSILON)
+        query, key, value = (part.transpose(1, 2) for part in (query, key, value))
+        return (functional.scaled_dot_product_attention(query, key, value).transpose(1, 2),)
+
+    yield Case("attention_int8", "int8 scores", (normal(*shape, dtype=torch.bfloat16), vectors), ours, plain)
+
+
 def vae_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:
     """A spatial norm with its SiLU at the largest size of the decoder; frames to bytes."""
     normal, label = drawn(device)
@@ -246,6 +303,7 @@ FAMILIES: Mapping[str, Callable[[Kernels, Sizes, str], Iterator[Case]]] = {
     "rows": row_cases,
     "step": step_cases,
     "vae": vae_cases,
+    "attention": attention_cases,
 }
 """All operators that the backend calls, on random tensors; each family is checked and timed in a process of its own."""
 

@@ -17,7 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention import sdpa_kernel
+
+from animegamer_rt.backends.torch.attention import LIBRARIES, Attention
+from animegamer_rt.backends.torch.kernels import Kernels, RowNorm
+from animegamer_rt.errors import AnimeGamerError
 
 Entry = dict[str, Any]
 Run = Callable[[], object]
@@ -41,12 +45,7 @@ FULL, TINY = Shape(6976, 1920, 30, 30), Shape(64, 128, 2, 2)
 """Full size: MODEL.md section 4."""
 WIDTHS: Mapping[str, tuple[int, int]] = {"qkv": (1, 3), "output": (1, 1), "mlp_in": (1, 4), "mlp_out": (4, 1)}
 """Of the products of a block, in widths of the denoiser."""
-LIBRARIES = (
-    SDPBackend.CUDNN_ATTENTION,
-    SDPBackend.FLASH_ATTENTION,
-    SDPBackend.EFFICIENT_ATTENTION,
-)
-FP8_MAX, INT8_MAX = 448.0, 127.0
+FP8_MAX, INT8_MAX, EPSILON = 448.0, 127.0, 1e-6
 CHECKED_ROWS = 64
 ALLOWED = 3e-2
 """Relative error of the rows that are checked: the roundings of bfloat16 are under 1e-2."""
@@ -59,7 +58,11 @@ def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
     device = asked["device"]
     shape = FULL if device == "cuda" else TINY
     with torch.no_grad():
-        yield from {"products": products, "attention": attention}[asked["name"]](shape, device)
+        if asked["name"] == "products":
+            yield from products(shape, device)
+        else:
+            library = asked["library"] if asked["kernels"] else None
+            yield from attention(shape, device, library)
 
 
 def products(shape: Shape, device: str) -> Iterator[Entry]:
@@ -74,26 +77,35 @@ def products(shape: Shape, device: str) -> Iterator[Entry]:
             yield about | rated(partial(_products, maker, inputs, weight), 2.0 * rows * inner * outer, device)
 
 
-def attention(shape: Shape, device: str) -> Iterator[Entry]:
-    """Attention on queries, keys and values as a product leaves them, [B, S, 3, H, d], by every library."""
+def attention(shape: Shape, device: str, kernels: str | None) -> Iterator[Entry]:
+    """Attention on queries, keys and values as a product leaves them, [B, S, 3, H, d], by every library of PyTorch's.
+
+    kernels: the library of ours, whose attention with INT8 scores is rated alone then, both norms included.
+    """
     width = shape.hidden // shape.heads
     qkv = torch.randn(2, shape.tokens, 3, shape.heads, width, device=device, dtype=torch.bfloat16)
+    qkv[:, :, :2] = functional.layer_norm(qkv[:, :, :2], (width,))  # so that a norm changes nothing but roundings
     work = 4.0 * 2 * shape.heads * shape.tokens**2 * width
     query, key, value = (part.transpose(1, 2) for part in qkv.unbind(2))
     some = query[0, 0, :CHECKED_ROWS].double() @ key[0, 0].double().T / width**0.5
     expected = some.softmax(-1) @ value[0, 0].double()
 
-    def attend(library: SDPBackend | None) -> Tensor:
-        if library is None:
+    ones = torch.ones(width, device=device)
+    norm = RowNorm(ones, torch.zeros_like(ones), EPSILON)
+
+    def attend(way: Attention) -> Tensor:
+        if kernels is not None:
+            return Kernels(kernels).attention_int8(qkv, norm, norm).transpose(1, 2)
+        if way == "torch":
             return functional.scaled_dot_product_attention(query, key, value)
-        with sdpa_kernel(library):
+        with sdpa_kernel(LIBRARIES[way]):
             return functional.scaled_dot_product_attention(query, key, value)
 
-    for library in (None, *(LIBRARIES if device == "cuda" else ())):
-        name = "as torch chooses" if library is None else library.name.lower()
-        about = {"what": f"attention {name}", "of": "attention", "a_pair": shape.layers}
-        run = partial(attend, library)
-        yield about | rated(partial(_attention, run, expected), work, device)
+    theirs: tuple[Attention, ...] = ("torch", *(LIBRARIES if device == "cuda" else ()))
+    ways: tuple[Attention, ...] = theirs if kernels is None else ("int8",)
+    for way in ways:
+        about = {"what": f"attention {way}", "of": "attention", "way": way, "a_pair": shape.layers}
+        yield about | rated(partial(_attention, partial(attend, way), expected), work, device)
 
 
 def rated(make: Callable[[], Made], work: float, device: str) -> Entry:
@@ -102,7 +114,7 @@ def rated(make: Callable[[], Made], work: float, device: str) -> Entry:
         runs, rows, expected = make()
         error = float((rows().double() - expected).norm() / expected.norm())
         taken = milliseconds(runs, device)
-    except (RuntimeError, AttributeError, ValueError) as failure:
+    except (RuntimeError, AttributeError, ValueError, AnimeGamerError) as failure:
         return {"passed": False, "broken": f"{type(failure).__name__}: {failure}"[:300]}
     rate = {"ms_p50": round(taken, 4), "tflops": round(work / taken / 1e9, 1)}
     return {**rate, "error": error, "allowed": ALLOWED, "passed": error <= ALLOWED}

@@ -110,7 +110,8 @@ def turn_records(data: Mapping[str, Any]) -> list[Entry]:
         about = {name: value for name, value in entry.items() if name != "job"}
         floor = None
         if entry["size"] == "full":
-            floor = floor_seconds(data.get("rates", []), entry["branches"], entry["precision"]["denoiser"])
+            precision, attention = entry["precision"]["denoiser"], entry.get("attention")
+            floor = floor_seconds(data.get("rates", []), entry["branches"], precision, attention)
         ratio = round(entry["stages"]["denoiser"]["p50"] / floor, 3) if floor else None
         found.append({**heading, **about, "denoiser_floor_seconds": floor, "ratio_to_floor": ratio})
     return found
@@ -127,15 +128,21 @@ def write_turns(results: Path, data: Mapping[str, Any]) -> int:
     return len(records)
 
 
-def floor_seconds(rates: Sequence[Mapping[str, Any]], branches: int, precision: str) -> float | None:
-    """The denoiser's seconds at full size were it products and attention alone, at the rates found to be right here."""
+def floor_seconds(
+    rates: Sequence[Mapping[str, Any]], branches: int, precision: str, attention: str | None = None
+) -> float | None:
+    """The denoiser's seconds at full size were it products and attention alone, at the rates found to be right here.
+
+    attention: the one in use; where it is not known, the fastest of PyTorch's.
+    """
     kind = precision if precision in EIGHT_BITS else "bf16"
     right = [rate for rate in rates if rate.get("passed")]
     products = [rate["ms_p50"] * rate["a_pair"] for rate in right if rate["of"] == f"product {kind}"]
-    attention = [rate["ms_p50"] * rate["a_pair"] for rate in right if rate["of"] == "attention"]
-    if len(products) < PRODUCTS or not attention:
+    attentions = {rate["way"]: rate["ms_p50"] * rate["a_pair"] for rate in right if rate["of"] == "attention"}
+    in_use = [ms for way, ms in attentions.items() if (way == attention if attention else way != "int8")]
+    if len(products) < PRODUCTS or not in_use:
         return None
-    pair_ms = float(sum(products) + min(attention))
+    pair_ms = float(sum(products) + min(in_use))
     return round(branches / 2 * pair_ms / 1000, 4)
 
 

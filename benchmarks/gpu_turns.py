@@ -22,7 +22,9 @@ from benchmarks.gpu_jobs import Variant
 from animegamer_rt import energy, nvml
 from animegamer_rt.backends import torch as backend
 from animegamer_rt.backends.contract import Engines
+from animegamer_rt.backends.torch.attention import Attention, chosen
 from animegamer_rt.backends.torch.kernels import open_kernels
+from animegamer_rt.backends.torch.packed import PackedLinear
 from animegamer_rt.backends.torch.place import Place
 from animegamer_rt.bundle import open_bundle
 from animegamer_rt.denoiser import Denoiser
@@ -72,6 +74,10 @@ SHORT = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 WARM_UP = 2
 """Turns before measuring: one runs plainly, one captures."""
 RANDOM = np.random.default_rng(7)
+DEVIATION, CODES_DEVIATION = 0.02, 4.6
+"""Of drawn weights, and of drawn codes of 4 bits."""
+BLOCK = 64
+"""Inputs that share a scale, as in a bundle's `int4-qdq`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,7 @@ class Parts:
     fidelity: Mapping[str, Mapping[str, float]]
     engines: Engines
     vae: Vae
+    attention: Attention
     precision: Mapping[str, str]
     open_seconds: float
 
@@ -130,6 +137,7 @@ def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
             "peer": None,
             "variant": variant.name,
             "precision": dict(parts.precision),
+            "attention": parts.attention,
             "n": len(measured),
             "playback_seconds": playback,
             **summary(measured, playback),
@@ -182,13 +190,19 @@ def open_parts(asked: Mapping[str, Any], variant: Variant) -> Parts:
     plans = {name: DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans}
     place = backend.open_place(asked["device"], variant.precision, variant.graphs != "off")
     with place.use():
-        networks = backend.read_networks(bundle, place) if size is None else random_networks(size, place)
+        packed = variant.int4_predictor
+        networks = backend.read_networks(bundle, place) if size is None else random_networks(size, place, packed)
     kernels, words = open_kernels(Path(asked["library"]) if variant.kernels else False, place.device)
     geometry = bundle.manifest.geometry if size is None else size.geometry
     graphs: Any = variant.graphs
+    wanted: Any = variant.attention
+    # Before the parts are assembled, so that the record says which one the fastest is.
+    attention, found = chosen(wanted, place, kernels, networks.denoiser.size)
     rowwise = backend.ROWWISE.get(variant.precision)
     steps = list(plans.values())
-    engines = backend.assemble(place, networks, geometry, steps, graphs, variant.compiled, rowwise, kernels)
+    engines = backend.assemble(place, networks, geometry, steps, graphs, variant.compiled, rowwise, kernels, attention)
+    if wanted == "fastest":
+        words = f"{words}, {found}"
     around = SHORT[place.dtype]
     return Parts(
         bundle.manifest.name if size is None else asked["size"],
@@ -198,7 +212,8 @@ def open_parts(asked: Mapping[str, Any], variant: Variant) -> Parts:
         {name: entry.fidelity for name, entry in bundle.manifest.plans.items()} if size is None else {},
         replace(engines, device=f"{engines.device}, {words}"),
         Vae(engines.vae),
-        {"predictor": around, "denoiser": variant.precision, "vae": around},
+        attention,
+        {"predictor": "int4-qdq" if packed else around, "denoiser": variant.precision, "vae": around},
         round(time.perf_counter() - started, 2),
     )
 
@@ -247,14 +262,32 @@ def prompt(geometry: Geometry) -> Prompt:
     )
 
 
-def random_networks(size: Size, place: Place) -> backend.Networks:
+def random_networks(size: Size, place: Place, int4_predictor: bool = False) -> backend.Networks:
     """Networks with weights drawn on the device in its own type: nothing passes through the host."""
     with torch.device("meta"):
         predictor, denoiser = PredictorNetwork(size.predictor), DenoiserNetwork(size.denoiser)
         decoder = VaeDecoder(size.vae)
+        if int4_predictor:
+            pack(predictor)
     for network in (predictor, denoiser, decoder):
         backend.settled(network, place.dtype).to_empty(device=place.device)
-        for tensor in (*network.parameters(), *network.buffers()):
-            tensor.normal_(0.0, 0.02) if tensor.ndim > 1 else tensor.fill_(1.0)
+        for name, tensor in (*network.named_parameters(), *network.named_buffers()):
+            if name.endswith(".codes"):
+                tensor.random_(-128, 128)
+            elif name.endswith(".scales"):
+                tensor.fill_(DEVIATION / CODES_DEVIATION)
+            else:
+                tensor.normal_(0.0, DEVIATION) if tensor.ndim > 1 else tensor.fill_(1.0)
     constant = torch.randn(size.denoiser.shot_tokens, size.denoiser.hidden, device=place.device)
     return backend.Networks(predictor, denoiser, decoder, constant)
+
+
+def pack(predictor: PredictorNetwork) -> None:
+    """Puts layers in 4 bits in the place of those that a bundle in `int4-qdq` has so; their values are not set."""
+    for name, layer in list(predictor.blocks.named_modules()):
+        if isinstance(layer, torch.nn.Linear):
+            outputs, blocks = layer.out_features, layer.in_features // BLOCK
+            codes = torch.empty((outputs, blocks, BLOCK // 2), dtype=torch.int8)
+            packed = PackedLinear(codes, torch.empty((outputs, blocks, 1)))
+            packed.four_bits = True
+            predictor.blocks.set_submodule(name, packed)

@@ -236,14 +236,29 @@ def test_goals_say_what_was_found_and_on_which_card(run: Run, tmp_path: Path) ->
 
 
 def test_floor_counts_no_wrong_answers(gpu: ModuleType) -> None:
-    def rate(of: str, ms: float, passed: bool = True) -> dict[str, Any]:
-        return {"of": of, "ms_p50": ms, "a_pair": 30, "passed": passed}
+    def rate(of: str, ms: float, passed: bool = True, way: str | None = None) -> dict[str, Any]:
+        return {"of": of, "ms_p50": ms, "a_pair": 30, "passed": passed, "way": way}
 
-    rates = [rate("product fp8", 0.5)] * 4 + [rate("attention", 1.0, passed=False), rate("attention", 2.0)]
+    rates = [rate("product fp8", 0.5)] * 4
+    rates += [rate("attention", 1.0, False, "flash"), rate("attention", 2.0, way="cudnn")]
+    rates += [rate("attention", 3.0, way="torch"), rate("attention", 1.5, way="int8")]
     floor = gpu.gpu_record.floor_seconds
     assert floor(rates, 100, "fp8") == pytest.approx(50 * 30 * (4 * 0.5 + 2.0) / 1000)
+    assert floor(rates, 100, "fp8", "torch") == pytest.approx(50 * 30 * (4 * 0.5 + 3.0) / 1000)
+    assert floor(rates, 100, "fp8", "int8") == pytest.approx(50 * 30 * (4 * 0.5 + 1.5) / 1000)
+    assert floor(rates, 100, "fp8", "flash") is None
     assert floor(rates, 100, "bf16") is None
     assert floor(rates[1:], 100, "fp8") is None
+
+
+def test_each_attention_is_checked_and_a_predictor_in_4_bits_is_of_random_weights(gpu: ModuleType) -> None:
+    jobs = [*gpu.gpu_jobs.jobs("cuda", ["full", "pocket"], ["exact"], lambda variant: True)]
+    checked = {tuple(map(job.asks.get, ("precision", "kernels", "attention"))) for job in jobs if job.stage == "checks"}
+    assert {(precision, True, "int8") for precision in ("bf16", "fp16", "fp8")} <= checked
+    assert ("bf16", True, "fastest") in checked
+    assert any(job.name == "full-fp8-kernels-int4-predictor-12gb" for job in jobs)
+    on_cpu = gpu.gpu_jobs.jobs("cpu", ["tiny", "pocket"], ["exact"], lambda variant: True)
+    assert [job.name for job in on_cpu if "int4" in job.name] == ["tiny-fp8-eager-int4-predictor"]
 
 
 def test_most_telling_comes_first_and_nothing_twice(gpu: ModuleType) -> None:
@@ -260,8 +275,8 @@ TINY = """
 import json, sys, torch
 from benchmarks import gpu, gpu_jobs, gpu_stage
 options = gpu.parse(["--device", "cpu", "--turns", "1"])
-for job in gpu_jobs.jobs("cpu", ["tiny"], ["fast"], lambda variant: variant.name == "fp32-eager"):
-    if job.stage in ("rates", "turns", "peers", "profile"):
+for job in gpu_jobs.jobs("cpu", ["tiny"], ["fast"], lambda variant: variant.name == "fp8-eager-int4-predictor"):
+    if job.stage in ("rates", "turns", "peers", "profile") and not job.kernels:
         gpu_stage.main(json.dumps(gpu.vars_of(options, job, None)), sys.argv[1] + job.stage)
 """
 
@@ -275,6 +290,7 @@ def test_what_is_measured_on_a_gpu_runs_on_a_cpu_at_tiny_size(gpu: ModuleType, t
     assert len(found["profile"]) == 3 and all(entry["top"] for entry in found["profile"])
     heading = dict.fromkeys(gpu.gpu_record.HEADING, "")
     turn, peer = gpu.gpu_record.turn_records({**heading, **found})
+    assert turn["attention"] == "torch" and turn["precision"]["predictor"] == "int4-qdq"
     assert turn["size"] == "tiny" and 0 < turn["seconds_to_state_p50"] < turn["seconds_to_first_frame_p50"]
     assert set(turn) >= set(peer) and peer["peer"] == "diffusers eager"
     for record in (turn, peer):

@@ -2,8 +2,8 @@
 
 `onnx_weights` and `names` read the weights out of the bundle's ONNX files, `place` is the device and its graphs,
 `transformer`, `fused` (with our own `kernels` and a choice of `attention`) and `decoder` are networks in the form that
-runs here, `rowwise` their products in 8 bits, `packed` layers whose weights stay in 4 or 8,
-and `predictor`, `denoiser`, `vae` are the parts.
+runs here, `rowwise` their products in 8 bits, `packed` layers whose weights stay in 4 or 8, and `predictor`,
+`denoiser`, `vae` are the parts.
 **Nothing here has been run on a GPU yet.** See docs/TORCH.md.
 """
 
