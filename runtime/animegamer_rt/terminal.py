@@ -30,6 +30,9 @@ BAR_CELLS = 20
 COLOURS = {"stamina": "red", "social": "magenta", "entertainment": "yellow"}
 QUIT, HELP = ("quit", "exit", "/quit", "/exit"), ("help", "?", "/help")
 OTHER_BUNDLE = "/bundle"
+LIBEDIT = ("bind ^I rl_complete",)
+# By itself GNU readline takes letters of more than 7 bits for commands where the locale is C, and they are lost.
+READLINE = ("tab: complete", "set input-meta on", "set output-meta on", "set convert-meta off")
 
 
 class Terminal:
@@ -213,7 +216,8 @@ def _suggesting(world: World, console: Console, prompt: str) -> Iterator[None]:
     readline.set_completer_delims("")
     readline.set_completer(complete)
     readline.set_completion_display_matches_hook(display)
-    readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
+    for setting in LIBEDIT if "libedit" in (readline.__doc__ or "") else READLINE:
+        readline.parse_and_bind(setting)
     readline.set_auto_history(True)
     try:
         yield

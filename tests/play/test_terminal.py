@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -23,7 +24,7 @@ SECONDS = 120  # a busy machine takes its time to start Python
 class Player:
     """Someone at a terminal: types, and reads the screen."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, **variables: str) -> None:
         fakes.write_bundle(folder / "tiny")
         import pty
 
@@ -36,7 +37,7 @@ class Player:
             stdout=other_end,
             stderr=other_end,
             cwd=folder,
-            env={**os.environ, **terminal},
+            env={**os.environ, **terminal, **variables},
             start_new_session=True,
         )
         os.close(other_end)
@@ -69,13 +70,21 @@ def _plain(screen: str) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen).replace("\r", "")
 
 
+@contextlib.contextmanager
+def at_a_terminal(folder: Path, *options: str, **variables: str) -> Iterator[Player]:
+    player = Player(folder, "--seed", "7", "--out", "mine", *options, **variables)
+    try:
+        yield player
+    finally:
+        player.process.kill()
+        player.process.wait()
+        os.close(player.screen_end)
+
+
 @pytest.fixture
 def player(tmp_path: Path) -> Iterator[Player]:
-    player = Player(tmp_path, "--seed", "7", "--out", "mine", "--no-preview")
-    yield player
-    player.process.kill()
-    player.process.wait()
-    os.close(player.screen_end)
+    with at_a_terminal(tmp_path, "--no-preview") as player:
+        yield player
 
 
 def turns(folder: Path) -> list[str]:
@@ -161,12 +170,15 @@ def test_interrupt_at_the_prompt_ends_the_game(player: Player, tmp_path: Path) -
 
 
 def test_finished_clip_is_shown_in_the_terminal(tmp_path: Path) -> None:
-    player = Player(tmp_path, "--out", "mine")
-    try:
+    with at_a_terminal(tmp_path) as player:
         player.read_until("turn 1 > ")
         player.type("Mia waves\n")
         assert player.read_until("turn 2 > ").count("▀" * 24) >= 8
-    finally:
-        player.process.kill()
-        player.process.wait()
-        os.close(player.screen_end)
+
+
+def test_words_of_other_letters_are_played_where_the_locale_knows_none(tmp_path: Path) -> None:
+    with at_a_terminal(tmp_path, "--no-preview", LC_ALL="C") as player:
+        player.read_until("turn 1 > ")
+        player.type("ミア waves, été\n")
+        player.read_until("turn 2 > ")
+        assert turns(tmp_path) == ["ミア waves, été"]
