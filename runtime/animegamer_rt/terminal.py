@@ -36,13 +36,14 @@ READLINE = ("tab: complete", "set input-meta on", "set output-meta on", "set con
 
 
 class Terminal:
-    """Shows one game. `preview` plays each finished clip in the terminal, if that has colours enough."""
+    """Shows one game. `preview` plays each finished clip in the terminal, if that has the colours and letters."""
 
     def __init__(self, bundle: Bundle, preview: bool, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False, soft_wrap=True)
         self._bundle = bundle
         self._world = bundle.manifest.world
-        self._preview = preview and self._console.is_terminal and self._console.color_system in ("256", "truecolor")
+        self._preview = preview and self._console.is_terminal and _shows_pictures(self._console)
+        self._full, self._empty = "#." if self._console.options.ascii_only else "█░"
         self._character = CharacterState()
         self._vae_seconds = 0.0
         self._frames: list[Frames] = []
@@ -132,8 +133,8 @@ class Terminal:
                 Text.assemble(
                     "  ",
                     (f"{name:<15}", "cyan"),
-                    ("█" * full, colour),
-                    ("░" * (BAR_CELLS - full), "dim"),
+                    (self._full * full, colour),
+                    (self._empty * (BAR_CELLS - full), "dim"),
                     f" {value:>3}  ",
                     (change, "green" if value > before else "red" if value < before else "dim"),
                 )
@@ -191,6 +192,10 @@ class TurnView:
             self._bar.update(self._task, description="drawing", completed=event.step, total=event.steps, left=left)
         elif isinstance(event, events.FrameReady):
             self._terminal.keep_frame(event.frame)
+
+
+def _shows_pictures(console: Console) -> bool:
+    return console.color_system in ("256", "truecolor") and not (console.no_color or console.options.ascii_only)
 
 
 @contextlib.contextmanager
