@@ -188,8 +188,12 @@ class TurnView:
         if isinstance(event, events.StatePredicted):
             self._terminal.state(event)
         elif isinstance(event, events.Progress):
-            left = f"{event.seconds_left + self._vae_seconds:.1f} s left"
-            self._bar.update(self._task, description="drawing", completed=event.step, total=event.steps, left=left)
+            decoding = event.step == event.steps
+            # How long decoding takes is known once a turn of this game has done it.
+            known = self._vae_seconds or not decoding
+            left = f"{event.seconds_left + self._vae_seconds:.1f} s left" if known else ""
+            description = "decoding" if decoding else "drawing"
+            self._bar.update(self._task, description=description, completed=event.step, total=event.steps, left=left)
         elif isinstance(event, events.FrameReady):
             self._terminal.keep_frame(event.frame)
 
