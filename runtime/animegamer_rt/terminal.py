@@ -147,10 +147,11 @@ class Terminal:
             self._frames.append(frame)
 
     def finished(self, clip: Path, seconds: Seconds, playback_seconds: float) -> None:
-        """Show the clip, where it is, and where the time went."""
+        """Show the clip, where it is, and where the time went. Ctrl-C ends the showing alone: the turn is kept."""
         self._vae_seconds = seconds.vae
         if self._frames:
-            show_clip(self._console, self._frames, playback_seconds)
+            with contextlib.suppress(KeyboardInterrupt):
+                show_clip(self._console, self._frames, playback_seconds)
         stages = f"predictor {seconds.predictor:.2f}, denoiser {seconds.denoiser:.2f}, vae {seconds.vae:.2f}"
         self._say(f"  {clip}  ({playback_seconds:.1f} s of play in {seconds.total:.2f} s: {stages})", "dim")
 

@@ -182,3 +182,13 @@ def test_words_of_other_letters_are_played_where_the_locale_knows_none(tmp_path:
         player.type("ミア waves, été\n")
         player.read_until("turn 2 > ")
         assert turns(tmp_path) == ["ミア waves, été"]
+
+
+def test_an_interrupt_while_the_clip_is_shown_goes_on_to_the_next_turn(tmp_path: Path) -> None:
+    with at_a_terminal(tmp_path, "--fps", "1") as player:
+        player.read_until("turn 1 > ")
+        player.type("Mia waves\n")
+        player.read_until("▀")
+        os.killpg(player.process.pid, signal.SIGINT)
+        shown = player.read_until("turn 2 > ")
+        assert "mine/turn-001.mp4" in shown and "stopped" not in shown

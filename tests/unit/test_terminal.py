@@ -1,4 +1,4 @@
-"""What a game looks like on terminals that lack colours or letters, and while a turn runs or its clip is shown."""
+"""What a game looks like on terminals that lack colours or letters, and while a turn runs."""
 
 from __future__ import annotations
 
