@@ -152,8 +152,33 @@ def test_bad_json_and_missing_files_are_named(tmp_path: Path, capsys: pytest.Cap
     fault = str(only(check_folder(folder)).fault)
     assert "dit_weights_a.part1.safetensors" in fault and "no such file" in fault
     (folder / "uncond_a.json").write_text("{", encoding="utf-8")
-    assert main([str(folder)]) == 2
-    assert "uncond_a.json" in capsys.readouterr().err
+    assert main([str(folder)]) == 1
+    assert "uncond_a.json: not JSON" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("broken", ["{", "[]", "\0", ""])
+def test_a_broken_description_hides_no_other_set(tmp_path: Path, broken: str) -> None:
+    folder = copy_sets(tmp_path, "uncond_a", *DIFFUSION_WEIGHTS)
+    (folder / "encoder_b.json").write_text(broken, encoding="utf-8")
+    results = {result.name: result for result in check_folder(folder)}
+    assert set(results) == {"uncond_a", "encoder_b"} and results["uncond_a"].passed
+    assert "encoder_b.json: not " in str(results["encoder_b"].fault)
+
+
+def test_broken_weights_are_the_fault_of_all_that_need_them(tmp_path: Path) -> None:
+    folder = copy_sets(tmp_path, "uncond_a", *DIFFUSION_WEIGHTS)
+    (folder / "dit_weights_a.json").write_text("{", encoding="utf-8")
+    results = {result.name: result for result in check_folder(folder)}
+    assert set(results) == {"uncond_a", "dit_weights_a"}
+    assert all("dit_weights_a.json: not JSON" in str(result.fault) for result in results.values())
+
+
+def test_tensors_without_a_description_fail_instead_of_being_passed_over(tmp_path: Path) -> None:
+    folder = copy_sets(tmp_path, "uncond_a", "encoder_a", *DIFFUSION_WEIGHTS)
+    (folder / "encoder_a.json").unlink()
+    results = {result.name: result for result in check_folder(folder)}
+    assert set(results) == {"uncond_a", "encoder_a"} and results["uncond_a"].passed
+    assert "encoder_a.safetensors: recorded tensors that no description names" in str(results["encoder_a"].fault)
 
 
 def test_a_truncated_tensor_file_fails_by_name(tmp_path: Path) -> None:

@@ -63,7 +63,17 @@ def test_clips_are_shown_only_where_colours_and_blocks_are(bundle: Bundle, scree
 def test_state_bars_are_of_letters_that_the_terminal_has(bundle: Bundle, encoding: str, bar: str) -> None:
     screen = Screen(encoding)
     state = CharacterState(stamina=25)
-    event = StatePredicted("game", 1, 0, GameState(motion_level=1, social=0, entertainment=0, stamina=0), state, state, 0.0, 0, np.zeros((226, 4), np.float32))
+    event = StatePredicted(
+        "game",
+        1,
+        0,
+        GameState(motion_level=1, social=0, entertainment=0, stamina=0),
+        state,
+        state,
+        0.0,
+        0,
+        np.zeros((226, 4), np.float32),
+    )
     Terminal(bundle, preview=False, console=screen.console).state(event)
     assert bar in screen.text and "?" not in screen.text
 

@@ -9,7 +9,7 @@ import hashlib
 import re
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -121,14 +121,17 @@ class FixtureSet:
 
 @dataclass(frozen=True)
 class Folder:
-    """All fixture sets of a folder by name."""
+    """All fixture sets of a folder by name; `faults`: why others, by name, are none."""
 
     path: Path
     sets: Mapping[str, FixtureSet]
     dtype: torch.dtype = torch.float32
+    faults: Mapping[str, str] = field(default_factory=dict)
 
     def named(self, name: str, wanted_by: FixtureSet) -> FixtureSet:
         """A set that another one builds on. Raises CheckpointError naming both."""
+        if name in self.faults:
+            raise CheckpointError(f"needs {name}, which fails: {self.faults[name]}", where=wanted_by.where)
         if name not in self.sets:
             raise CheckpointError(f"needs {name}.json, which is not there", where=wanted_by.where)
         return self.sets[name]
@@ -144,14 +147,32 @@ def open_folder(path: Path, dtype: torch.dtype = torch.float32) -> Folder:
     """The fixture sets of a folder, to be run in `dtype`. Raises CheckpointError when it is no folder or holds none."""
     if not path.is_dir():
         raise CheckpointError("no such folder", where=path, do="give the folder that holds the fixtures")
-    sets = {}
+    sets: dict[str, FixtureSet] = {}
+    faults: dict[str, str] = {}
     for file in sorted(path.glob("*.json")):
         kind = next((kind for kind, pattern in _KINDS.items() if re.fullmatch(pattern, file.stem)), UNKNOWN)
-        if kind != UNKNOWN or b'"tensors"' in file.read_bytes():
+        if kind == UNKNOWN and b'"tensors"' not in file.read_bytes():
+            continue
+        try:
             sets[file.stem] = FixtureSet(file.stem, kind, path, read_json(file), dtype)
-    if not any(fixture.kind not in WEIGHTS for fixture in sets.values()):
+        except CheckpointError as error:
+            faults[file.stem] = str(error)
+    faults.update(_undescribed(path, sets, faults))
+    if not faults and all(fixture.kind in WEIGHTS for fixture in sets.values()):
         raise CheckpointError("holds no fixture set", where=path, do="give a folder of NAME.json + NAME.safetensors")
-    return Folder(path, sets, dtype)
+    return Folder(path, sets, dtype, faults)
+
+
+def _undescribed(path: Path, sets: Mapping[str, FixtureSet], faults: Mapping[str, str]) -> dict[str, str]:
+    """Tensor files that no description names, nor has the name of, and why that is a fault."""
+    listed = [fixture.about.get("files") for fixture in sets.values()]
+    named = [name for names in listed if isinstance(names, list) for name in names]
+    alone = {}
+    for file in sorted(path.glob("*.safetensors")):
+        name = file.name.partition(".")[0]
+        if file.name not in named and name not in sets and name not in faults:
+            alone[name] = f"{file}: recorded tensors that no description names; expected {name}.json"
+    return alone
 
 
 def vae_weights(folder: Folder, fixture: FixtureSet) -> dict[str, Tensor]:

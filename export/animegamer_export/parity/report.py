@@ -61,7 +61,7 @@ def check_folder(path: Path) -> list[Result]:
     for fixture in folder.sets.values():
         if fixture.kind not in WEIGHTS:
             results += _check(folder, exact, fixture)
-    return results
+    return results + [Result(name, (), fault) for name, fault in folder.faults.items()]
 
 
 def _check(folder: Folder, exact: Folder, fixture: FixtureSet) -> list[Result]:
