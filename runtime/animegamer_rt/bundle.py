@@ -19,8 +19,10 @@ from typing import Any
 from .config import nearest, read_record, similar, write_record
 from .errors import BundleError, BundleFileError, BundleFormatError, BundleNotFoundError, ConfigError, PlanError
 from .manifest import EXACT, FORMAT_NAME, FORMAT_VERSION, RANDOM_WEIGHTS, FileRecord, Manifest
+from .schedule import DenoisePlan
 
 MANIFEST = "manifest.json"
+MEND_MANIFEST = "build the bundle again, or mend the manifest"
 UNFINISHED = "export.json"
 """There while an export is under way, or was broken off: the folder is no whole bundle then. Its `missing` says why."""
 SEARCH_PATH = "ANIMEGAMER_BUNDLES"
@@ -131,7 +133,8 @@ def verify(bundle: Bundle) -> None:
             raise BundleFileError("the bundle's file is missing", where=path, expected=f"{record.bytes} bytes", do=mend)
         size = path.stat().st_size
         if size != record.bytes:
-            what = "the bundle's file is cut short" if size < record.bytes else "the bundle's file is too long"
+            what = "cut short" if size < record.bytes else "too long"
+            what = f"the bundle's file is another bundle's, or {what}"
             raise BundleFileError(what, where=path, found=f"{size} bytes", expected=f"{record.bytes} bytes", do=mend)
     for name, record in bundle.manifest.files.items():
         try:
@@ -263,7 +266,7 @@ def _read_manifest(path: Path) -> Manifest:
     try:
         manifest = read_record(Manifest, data, str(path))
     except ConfigError as error:
-        raise BundleFormatError(str(error), do="build the bundle again, or mend the manifest") from error
+        raise BundleFormatError(str(error), do=MEND_MANIFEST) from error
     _check(manifest, path)
     return manifest
 
@@ -301,6 +304,11 @@ def _check(manifest: Manifest, path: Path) -> None:
     defaults = [name for name, entry in manifest.plans.items() if entry.default]
     if len(defaults) != 1:
         raise BundleFormatError("not exactly one plan is the default", where=path, found=defaults or "none")
+    for name, entry in manifest.plans.items():
+        try:
+            DenoisePlan.from_dict(entry.plan)
+        except PlanError as error:
+            raise BundleFormatError(f"of the plan {name!r}: {error}", where=path, do=MEND_MANIFEST) from error
 
 
 def _named_files(manifest: Manifest) -> Iterable[str]:

@@ -111,6 +111,10 @@ def _steps(plan: Mapping[str, object]) -> str:
     return str(len(steps)) if isinstance(steps, (list, tuple)) else str(steps)
 
 
+def _fidelity(name: str, entry: PlanEntry) -> str:
+    return _line(entry.fidelity) or ("the measure" if name == "exact" else "not measured")
+
+
 def _flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for key, value in values.items():

@@ -51,15 +51,23 @@ def percentile(values: Sequence[float], percent: int) -> float:
     return round(float(np.percentile(values, percent)), 4)
 
 
+def available_cores() -> int:
+    """Cores this process may run on (a container's or taskset's share, not the machine's)."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def machine() -> str:
-    """This machine in words: processor, cores, system."""
+    """This machine in words: processor, cores that this process may use, system."""
     name = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").is_file():
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("model name"):
                 name = line.partition(":")[2].strip()
                 break
-    return f"{name}, {os.cpu_count()} cores, {platform.system()}"
+    mine, all_cores = available_cores(), os.cpu_count() or 1
+    return f"{name}, {mine if mine == all_cores else f'{mine} of {all_cores}'} cores, {platform.system()}"
 
 
 def module_version(module: str) -> str | None:

@@ -72,6 +72,23 @@ def test_bundle_of_another_format_is_refused_with_what_to_do(bundle: Bundle) -> 
         bundles.load(bundle.folder)
 
 
+def test_a_file_of_another_size_may_be_another_bundles(bundle: Bundle) -> None:
+    (bundle.folder / "denoiser.onnx").write_bytes(b"another")
+    with pytest.raises(BundleFileError, match=r"denoiser\.onnx: .* another bundle's, or cut short; found 7 bytes"):
+        bundles.load(bundle.folder)
+    (bundle.folder / "denoiser.onnx").write_bytes(bytes(1 << 20))
+    with pytest.raises(BundleFileError, match=r"denoiser\.onnx: .* another bundle's, or too long; found 1048576 bytes"):
+        bundles.load(bundle.folder)
+
+
+def test_a_damaged_plan_is_named_with_its_manifest(bundle: Bundle) -> None:
+    plans = json.loads((bundle.folder / "manifest.json").read_text())["plans"]
+    plans["exact"]["plan"]["step"] = plans["exact"]["plan"].pop("steps")
+    edit(bundle, plans=plans)
+    with pytest.raises(BundleFormatError, match=r"manifest\.json: .*'exact'.*unknown key 'step'; did you mean 'steps'"):
+        bundles.load(bundle.folder)
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"name": "something else"}', "\x00\x01"])
 def test_a_foreign_manifest_is_refused(bundle: Bundle, content: str) -> None:
     (bundle.folder / "manifest.json").write_text(content)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
@@ -133,6 +135,24 @@ def test_damaged_bundle_is_refused_in_one_line(tmp_path: Path, capsys: pytest.Ca
 def test_module_and_script_are_the_same_command() -> None:
     done = subprocess.run([sys.executable, "-m", "animegamer_rt", "--version"], capture_output=True, text=True)
     assert done.stdout.strip() == f"animegamer-rt {__version__}"
+    project = Path(__file__).resolve().parents[2] / "pyproject.toml"
+    assert 'animegamer-rt = "animegamer_rt.__main__:main"' in project.read_text(encoding="utf-8")
+
+
+def test_an_interrupt_while_the_command_is_imported_is_one_line() -> None:
+    code = """
+import runpy, sys
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "animegamer_rt.cli":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting())
+runpy.run_module("animegamer_rt", run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "stopped\n")
 
 
 def test_bundle_is_explained(bundle: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,6 +160,15 @@ def test_bundle_is_explained(bundle: str, capsys: pytest.CaptureFixture[str]) ->
     shown = capsys.readouterr().out
     for word in ("random weights", "17 frames of 24 x 16", "denoiser", "balanced (default)", "40", "Mia, Tobo"):
         assert word in shown
+
+
+def test_exact_is_the_measure_of_the_other_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = fakes.write_bundle(tmp_path / "tiny")
+    plans = {name: replace(entry, fidelity={}) for name, entry in written.manifest.plans.items()}
+    animegamer_rt.bundle.write_manifest(written.folder, replace(written.manifest, plans=plans))
+    assert main(["info", str(written.folder)]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"exact .*the measure", shown) and re.search(r"balanced .*not measured", shown)
 
 
 def test_bundle_is_explained_to_programs(bundle: str, capsys: pytest.CaptureFixture[str]) -> None:

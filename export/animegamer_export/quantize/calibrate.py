@@ -20,8 +20,9 @@ from animegamer_export.open_graph import open_graph
 from animegamer_export.quantize.blocks import Array
 from animegamer_export.quantize.graph import FLOATS, Matrix, input_of, matrices
 from animegamer_export.quantize.weights import Keep
-from animegamer_rt.backends.onnxruntime import available_cores, check_device
+from animegamer_rt.backends.onnxruntime import check_device
 from animegamer_rt.errors import BackendError
+from animegamer_rt.machine import available_cores
 
 Feeds = Mapping[str, npt.NDArray[Any]]
 

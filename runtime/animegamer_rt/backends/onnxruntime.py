@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import functools
 import io
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ import onnxruntime
 
 from ..bundle import Bundle
 from ..errors import BackendError
+from ..machine import available_cores
 from ..readouts import Tokens
 from ..schedule import BlockCache
 from .contract import Engines, FloatArray, Frames, IntArray, Loaded, Prefill, TowersPart
@@ -92,13 +92,6 @@ def open_towers(bundle: Bundle, device: str = "cpu", threads: int | None = None)
     Raises BundleError when it has none, BackendError as `open_engines` does.
     """
     return _Towers(*(_Part(bundle.part_path(part), device, threads, *names) for part, names in _TOWERS.items()))
-
-
-def available_cores() -> int:
-    """Cores this process may run on (a container's or taskset's share, not the machine's)."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class _Part:
