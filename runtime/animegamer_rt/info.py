@@ -103,16 +103,12 @@ def _part_bytes(bundle: Bundle, name: str) -> int:
 
 
 def _fidelity(name: str, entry: PlanEntry) -> str:
-    return _line(entry.fidelity) or ("the yardstick" if name == EXACT else "not measured")
+    return _line(entry.fidelity) or ("the measure" if name == EXACT else "not measured")
 
 
 def _steps(plan: Mapping[str, object]) -> str:
     steps = plan.get("steps")
     return str(len(steps)) if isinstance(steps, (list, tuple)) else str(steps)
-
-
-def _fidelity(name: str, entry: PlanEntry) -> str:
-    return _line(entry.fidelity) or ("the measure" if name == "exact" else "not measured")
 
 
 def _flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
