@@ -81,6 +81,13 @@ def motion_weights(latents: Tensor) -> Tensor:
     return weights / weights.mean()
 
 
+def motion_chances(latents: np.ndarray) -> np.ndarray:
+    """How likely each clip of latents [N, 5, C, h, w] is drawn, [N], sum 1: half alike, half by how much it moves."""
+    moves = np.asarray([np.asarray(clip, np.float32).var(axis=0).mean() for clip in latents])
+    chances: np.ndarray = 0.5 / len(moves) + 0.5 * moves / moves.sum()
+    return chances
+
+
 def denoiser_loss(
     denoiser: nn.Module,
     latents: Tensor,
@@ -113,8 +120,9 @@ def train_denoiser(
     shot_encoder.requires_grad_(not adapting)
     optimisers, device = Optimisers(learning, phase), device_of(denoiser)
     count = len(examples.latents)
+    chances = motion_chances(examples.latents) if adapting else None
     for step in range(phase.steps):
-        rows = np.sort(rng.choice(count, phase.batch, replace=phase.batch > count))
+        rows = np.sort(rng.choice(count, phase.batch, replace=phase.batch > count, p=chances))
         latents = torch.from_numpy(examples.latents[rows]).to(device).float()
         motion_ids = torch.from_numpy(examples.motion_ids[rows]).to(device)
         shots = shot_encoder(motion_ids, to_pictures(examples.pictures[rows], device))

@@ -121,7 +121,7 @@ FULL = Recipe(
     predictor_phase=Phase(steps=4000, batch=2, learning_rate=4e-3, matrix_learning_rate=5e-3),
     played_phase=Phase(steps=5800, batch=2, learning_rate=2e-3, matrix_learning_rate=3e-3),
     played_games=400,
-    adapt_phase=Phase(steps=10600, batch=8, learning_rate=7e-4, matrix_learning_rate=6e-3),
+    adapt_phase=Phase(steps=17600, batch=8, learning_rate=7e-4, matrix_learning_rate=6e-3),
 )
 
 SHORT = Recipe(
