@@ -112,8 +112,15 @@ def turn_records(data: Mapping[str, Any]) -> list[Entry]:
         if entry["size"] == "full":
             precision, attention = entry["precision"]["denoiser"], entry.get("attention")
             floor = floor_seconds(data.get("rates", []), entry["branches"], precision, attention)
-        ratio = round(entry["stages"]["denoiser"]["p50"] / floor, 3) if floor else None
-        found.append({**heading, **about, "denoiser_floor_seconds": floor, "ratio_to_floor": ratio})
+        counted = {
+            "denoiser_floor_seconds": floor,
+            "floor_source": "products and attention timed in the same run" if floor else None,
+            "ratio_to_floor": round(entry["stages"]["denoiser"]["p50"] / floor, 3) if floor else None,
+            "fps": round(entry["shape"][0] / entry["seconds_per_turn_p50"], 3),
+            "memory_source": "reserved by PyTorch" if entry["memory_peak_mib"] else None,
+            "host_memory_peak_mib": None,
+        }
+        found.append({**heading, **about, **counted})
     return found
 
 

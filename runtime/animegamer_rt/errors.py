@@ -157,6 +157,8 @@ class BackendError(AnimeGamerError):
 class DeviceLostError(BackendError):
     """The device answers this process no more, whatever it is asked: only a new process may do better."""
 
+    code = "device_lost"
+
 
 class SessionError(AnimeGamerError):
     """A saved game that cannot be read, or a turn that is no longer kept."""
