@@ -14,6 +14,7 @@ from filelock import FileLock
 
 from animegamer_kernels import Library, open_library
 from animegamer_kernels.library import FILE_NAME, Arguments
+from animegamer_rt.backends.torch import kernels as backend
 from kernel_results import Kernels
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,6 +98,14 @@ def emulated() -> Kernels:
 def reference(library: Library) -> Kernels:
     """The plain references."""
     return Kernels(library, "cpu")
+
+
+@pytest.fixture(params=["reference", "emulated"])
+def both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> backend.Kernels:
+    """The backend's kernels for tensors on the CPU: the references, or the kernels' own code there, which is slow."""
+    operators: Kernels = request.getfixturevalue(request.param)
+    monkeypatch.setattr(backend, "_opened", lambda path: operators.library)
+    return backend.Kernels(str(operators.library.path))
 
 
 @pytest.fixture(scope="session")

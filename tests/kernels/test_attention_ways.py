@@ -12,7 +12,6 @@ from torch import Tensor
 
 from animegamer_kernels import Library
 from animegamer_rt.backends.contract import Engines
-from animegamer_rt.backends.torch import kernels as kernels_module
 from animegamer_rt.backends.torch import settled
 from animegamer_rt.backends.torch.attention import Attention, Measured, chosen, measured
 from animegamer_rt.backends.torch.denoiser import Denoiser
@@ -23,7 +22,6 @@ from animegamer_rt.errors import BackendError
 from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
 from animegamer_rt.models.denoiser import DenoiserSize
 from animegamer_rt.schedule import DenoisePlan, build_plan, even_timesteps
-from kernel_results import Kernels as Operators
 from torch_tape import TapePlace
 
 SIZE = DenoiserSize(hidden=128, layers=2, heads=2, time_width=16, latent_height=4, latent_width=6)
@@ -43,14 +41,6 @@ def one_thread() -> None:
 def kernels(library: Library) -> Kernels:
     """The backend's kernels, which for tensors on the CPU are the references."""
     return Kernels(str(library.path))
-
-
-@pytest.fixture(params=["reference", "emulated"])
-def both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kernels:
-    """The references, or the kernels' own code on the processor."""
-    operators: Operators = request.getfixturevalue(request.param)
-    monkeypatch.setattr(kernels_module, "_opened", lambda path: operators.library)
-    return Kernels(str(operators.library.path))
 
 
 def turn(plan: DenoisePlan) -> Turn:

@@ -23,7 +23,6 @@ from animegamer_rt.backends.torch.rowwise import FP8, INT8
 from animegamer_rt.bundle import open_bundle
 from animegamer_rt.errors import BackendError
 from animegamer_rt.schedule import DenoisePlan, build_plan, even_timesteps
-from kernel_results import Kernels as Operators
 from torch_tape import TapePlace
 
 CPU = torch.device("cpu")
@@ -44,14 +43,6 @@ def one_thread() -> None:
 def kernels(library: Library) -> Kernels:
     """The backend's kernels, which for tensors on the CPU are the references."""
     return Kernels(str(library.path))
-
-
-@pytest.fixture(params=["reference", "emulated"])
-def both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kernels:
-    """The references, or the kernels' own code on the processor, which is slow."""
-    operators: Operators = request.getfixturevalue(request.param)
-    monkeypatch.setattr(kernels_module, "_opened", lambda path: operators.library)
-    return Kernels(str(operators.library.path))
 
 
 def apart(found: np.ndarray, expected: np.ndarray) -> float:
