@@ -91,6 +91,13 @@ def test_who_stays_keeps_the_place_when_a_friend_comes_or_goes() -> None:
     assert set(PAIR_POSITIONS.values()) <= set(range(reach(2)[0], reach(2)[1] + 1))
 
 
+def test_strangers_to_the_last_turn_come_in_at_the_centre() -> None:
+    right = dataclasses.replace(BASE, characters=("Mirel",), motion="wave", start_x=104)
+    assert next_start(right, ("Mirel",)) == 104
+    assert next_start(right, ("Tofi",)) == POSITIONS["centre"]
+    assert next_start(right, ("Tofi", "Bixo")) == PAIR_POSITIONS["centre"]
+
+
 def test_training_scenes_never_hold_a_held_out_combination() -> None:
     rng = random.Random(3)
     assert not any(held_out(sample_scene(rng)) for _ in range(600))

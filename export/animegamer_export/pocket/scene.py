@@ -87,7 +87,12 @@ def stand_at(x: int, characters: int) -> int:
 
 
 def next_start(previous: Scene, characters: tuple[str, ...]) -> int:
-    """Where the next turn of a game starts: whoever stays keeps his or her place, as far as there is room."""
+    """Where the next turn of a game starts: whoever stays keeps his or her place, as far as there is room.
+
+    Where nobody stays, the others come in at the centre, as in a first turn.
+    """
+    if not set(characters) & set(previous.characters):
+        return position("centre", len(characters))
     half = PAIR_SPACING_PX // 2
     x = previous.end_x
     if previous.is_pair and len(characters) == 1 and characters[0] in previous.characters:
