@@ -8,6 +8,7 @@ Crops were poor because their group statistics differ, and single frames cost mo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -27,6 +28,7 @@ MOVING_WEIGHT = 4.0
 LATENT_NOISE = 0.05  # the decoder also meets latents this far off, as a denoiser's will be
 FIRST_CHUNK = 3  # latent frames; the rest is the second chunk
 FIRST_CHUNK_FRAMES = 9
+DRAWN_SHARE = 0.5  # of the decoder's last steps see latents as the denoiser draws them
 WHOLE_SHARE = 0.5  # of the decoder's steps see both chunks; the others see the first alone, at half the cost
 
 
@@ -45,15 +47,16 @@ def decode_chunks(decoder: nn.Module, latent: Tensor) -> Tensor:
 
 
 def reconstruction_loss(decoded: Tensor, pixels: Tensor) -> Tensor:
-    """L1 and squared error, heavier where pixels move, plus L1 of the horizontal and vertical differences (edges)."""
+    """L1 and squared error, heavier where pixels move, plus L1 of the differences across, down (edges) and in time."""
     decoded = decoded.float()
     weight = 1.0 + MOVING_WEIGHT * _moving(pixels)
     error = decoded - pixels
     plain = (weight * (error.abs() + 2.0 * error.square())).mean() / weight.mean()
     across = (error[..., 1:] - error[..., :-1]).abs()
     down = (error[..., 1:, :] - error[..., :-1, :]).abs()
-    edges = (weight[..., 1:] * across).mean() + (weight[..., 1:, :] * down).mean()
-    return plain + GRADIENT_WEIGHT * edges / weight.mean()
+    later = (error[:, :, 1:] - error[:, :, :-1]).abs()
+    differences = (weight[..., 1:] * across).mean() + (weight[..., 1:, :] * down).mean() + (weight * later).mean()
+    return plain + GRADIENT_WEIGHT * differences / weight.mean()
 
 
 def _moving(pixels: Tensor) -> Tensor:
@@ -168,18 +171,41 @@ def _train_both(
         yield {"reconstruction": loss.item(), "kl_nats": kl.item()}
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Clips as the denoiser draws them: `latents` float16 [M, 16, 5, h, w], like the encoder's, of `rows`."""
+
+    rows: np.ndarray
+    latents: np.ndarray
+
+
 def train_decoder(
-    decoder: VaeDecoder, latents: np.ndarray, clips: np.ndarray, phase: Phase, ema: AveragedModel, seed: int
+    decoder: VaeDecoder,
+    latents: np.ndarray,
+    clips: np.ndarray,
+    phase: Phase,
+    ema: AveragedModel,
+    seed: int,
+    drawn: Drawn | None = None,
 ) -> Iterator[dict[str, float]]:
-    """The decoder alone, on the encoder's mean latents [N, 16, 5, h, w] with a little noise."""
+    """The decoder alone, on the encoder's mean latents [N, 16, 5, h, w] with a little noise; half of them as `drawn`.
+
+    What the denoiser draws under guidance is stronger than what the encoder writes, and without `drawn` the decoder
+    first meets it at play.
+    """
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
     optimisers, device = Optimisers(decoder, phase), device_of(decoder)
     for step in range(phase.steps):
-        chosen = np.sort(rng.choice(len(clips), phase.batch, replace=phase.batch > len(clips)))
+        if drawn is None or rng.random() >= DRAWN_SHARE:
+            chosen = np.sort(rng.choice(len(clips), phase.batch, replace=phase.batch > len(clips)))
+            means = latents[chosen]
+        else:
+            picked = rng.choice(len(drawn.rows), phase.batch, replace=phase.batch > len(drawn.rows))
+            chosen, means = drawn.rows[picked], drawn.latents[picked]
         whole = bool(rng.random() < WHOLE_SHARE)
         pixels = to_pixels(clips[chosen] if whole else clips[chosen, :FIRST_CHUNK_FRAMES], device)
-        latent = torch.from_numpy(latents[chosen] if whole else latents[chosen, :, :FIRST_CHUNK]).to(device).float()
+        latent = torch.from_numpy(means if whole else means[:, :, :FIRST_CHUNK]).to(device).float()
         latent = latent + LATENT_NOISE * latent.std() * torch.randn_like(latent)
         with autocast(device):
             decoded = decode_chunks(decoder, latent.contiguous(memory_format=torch.channels_last_3d))

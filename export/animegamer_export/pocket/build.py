@@ -1,7 +1,7 @@
 """The pocket build: the phases in order, each reading what earlier ones left in the work folder and leaving its own.
 
-corpus -> tokenizer -> autoencoder -> decoder, denoiser -> predictor -> adapt -> bundle, judge -> plans -> answers,
-quality.
+corpus -> tokenizer -> autoencoder -> decoder, denoiser -> predictor -> adapt -> adapt_decoder -> bundle, judge ->
+plans -> answers, quality.
 Knows the order and the files; how a network learns is its own room's business.
 """
 
@@ -38,10 +38,14 @@ from animegamer_export.pocket.score import open_scorer
 from animegamer_export.pocket.workshop import Workshop
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle import load
+from animegamer_rt.coarse import coarse_plan
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.selftest import write_record
 from animegamer_rt.vae import Vae
+
+PREDICTED_SHARE = 1 / 3
+"""Of the clips that the decoder sees as drawn: by the predicted shot, the others by the true one."""
 
 
 def make_corpus(shop: Workshop) -> None:
@@ -139,16 +143,37 @@ def adapt_denoiser(shop: Workshop) -> None:
         return
     phase, seed = shop.recipe.adapt_phase, shop.recipe.seed + 4
     denoiser, shot_encoder = shop.load_denoiser("denoiser")
-    turns = shop.turns(shop.corpus, shop.true_shots(shot_encoder, shop.corpus))
-    history, games = bundle.COMPATIBILITY.history_turns, range(turns.games)
-    shots, right = prediction.predict_games(shop.load_predictor(), shop.prompter, turns, games, history)
-    error = float(np.mean((shots.astype(np.float32) - turns.shots.astype(np.float32)) ** 2))
-    print(f"predicted shots: mean squared error {error:.4f}, motion level right {right:.3f}")
-    examples = replace(shop.examples(shop.corpus, shop.latents("corpus")), predicted=shots)
+    examples = replace(shop.examples(shop.corpus, shop.latents("corpus")), predicted=shop.predicted_shots())
     ema = training.averaged(nn.ModuleList([denoiser, shot_encoder]))
     losses = diffusion.train_denoiser(denoiser, shot_encoder, examples, phase, ema, seed)
     training.run("adapt", losses, phase.steps)
     training.save(shop.at("adapted"), ("both", ema.module))
+
+
+def adapt_decoder(shop: Workshop) -> None:
+    """The decoder learns to read what the adapted denoiser draws; leaves adapted_decoder.pt."""
+    if shop.at("adapted_decoder").exists():
+        return
+    recipe, seed = shop.recipe, shop.recipe.seed + 6
+    denoiser, shot_encoder = shop.load_denoiser("adapted")
+    latents, rng = shop.latents("corpus"), np.random.default_rng(seed)
+    chances = diffusion.motion_chances(latents)
+    rows = np.sort(rng.choice(len(latents), min(recipe.drawn_clips, len(latents)), replace=False, p=chances))
+    # A predicted shot may mean another place than its clip's, which would teach the decoder to blur: true ones mostly.
+    shots = shop.true_shots(shot_encoder, shop.corpus)[rows]
+    shots = np.where((rng.random(len(rows)) < PREDICTED_SHARE)[:, None, None], shop.predicted_shots()[rows], shots)
+    shown = shop.examples(shop.corpus, latents)
+    shown = replace(shown, latents=latents[rows], motion_scopes=shown.motion_scopes[rows])
+    plan = coarse_plan(10, conditional_below=0.2)
+    drawn = diffusion.draw(denoiser, shot_encoder, shots, shown, plan, seed).astype(np.float32)
+    means = (drawn / shop.scale).transpose(0, 2, 1, 3, 4).astype(np.float16)
+    _, decoder = shop.new_autoencoder()
+    training.load(shop.at("decoder"), ("decoder", decoder))
+    ema, phase = training.averaged(decoder), recipe.adapt_decoder_phase
+    both = autoencoder.Drawn(rows, means)
+    losses = autoencoder.train_decoder(decoder, shop.means("corpus"), shop.corpus.clips, phase, ema, seed, both)
+    training.run("adapt decoder", losses, phase.steps)
+    training.save(shop.at("adapted_decoder"), ("decoder", ema.module))
 
 
 def make_bundle(shop: Workshop) -> None:
@@ -236,6 +261,7 @@ PHASES: dict[str, Callable[[Workshop], None]] = {
     "denoiser": train_denoiser,
     "predictor": train_predictor,
     "adapt": adapt_denoiser,
+    "adapt_decoder": adapt_decoder,
     "bundle": make_bundle,
     "judge": make_judge,
     "plans": calibrate_plans,

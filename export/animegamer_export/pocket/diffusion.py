@@ -19,10 +19,12 @@ from animegamer_export.pocket.towers import ImageTower, TextTower
 from animegamer_export.pocket.training import Optimisers, autocast, device_of
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.encoder import Encoder
-from animegamer_rt.schedule import full_signal_levels
+from animegamer_rt.models.step import advance
+from animegamer_rt.schedule import DenoisePlan, full_signal_levels
 
 CONDITION_DROP = 0.1
 PREDICTED_SHARE = 0.5  # phase three: this share of the clips is shown the predicted shot, the rest the true one
+DRAWN_AT_ONCE = 8
 MOST_MOTION = 12.0  # phase three: a cell that changes more than this many times the clip's mean counts no more for it
 TIMESTEP_POWER = 0.65
 """Phase three draws timesteps as 1000 u ** 0.65: what moves where is settled at the noisy end, and learned last."""
@@ -160,3 +162,30 @@ def held_out_loss(denoiser: nn.Module, shot_encoder: nn.Module, examples: Exampl
         noise = torch.randn_like(latents)
         total += denoiser_loss(denoiser, latents, times, scopes, shots, noise).item()
     return total / 20
+
+
+@torch.no_grad()
+def draw(
+    denoiser: Denoiser, shot_encoder: ShotEncoder, shots: np.ndarray, examples: Examples, plan: DenoisePlan, seed: int
+) -> np.ndarray:
+    """What the denoiser draws of shots [N, 226, D] by a plan: float16 like examples.latents."""
+    torch.manual_seed(seed)
+    device, drawn = device_of(denoiser), np.empty((len(shots), *examples.latents.shape[1:]), np.float16)
+    denoiser.eval()
+    for start in range(0, len(shots), DRAWN_AT_ONCE):
+        rows = slice(start, start + DRAWN_AT_ONCE)
+        asked = torch.from_numpy(shots[rows].astype(np.float32)).to(device)
+        unasked = shot_encoder.encoder.unconditional().expand_as(asked)
+        scopes = torch.from_numpy(examples.motion_scopes[rows]).to(device)
+        latent = torch.randn(1, len(asked), *drawn.shape[1:], device=device)
+        x0 = difference = torch.zeros_like(latent)
+        for step, coefficients in zip(plan, torch.from_numpy(plan.coefficients()).to(device), strict=True):
+            many, noise = len(step.rows), torch.randn_like(latent)
+            timesteps = torch.full((many * len(asked),), float(step.timestep), device=device)
+            shown = torch.cat([unasked, asked][-many:])
+            with autocast(device):
+                v = denoiser(latent[0].repeat(many, 1, 1, 1, 1), timesteps, scopes.repeat(many), shown)
+            v = v.float().unflatten(0, (many, -1))
+            latent, x0, difference = advance(v, latent, x0, noise, difference, coefficients.unbind(0))
+        drawn[rows] = latent[0].half().cpu().numpy()
+    return drawn

@@ -71,6 +71,8 @@ class Recipe:
     played_phase: Phase  # of the predictor too, on histories that it has played itself
     played_games: int
     adapt_phase: Phase
+    drawn_clips: int  # what the adapted denoiser draws of the corpus, for the decoder to learn from
+    adapt_decoder_phase: Phase
 
     @property
     def encoder(self) -> EncoderSize:
@@ -122,6 +124,8 @@ FULL = Recipe(
     played_phase=Phase(steps=5800, batch=2, learning_rate=2e-3, matrix_learning_rate=3e-3),
     played_games=400,
     adapt_phase=Phase(steps=17600, batch=8, learning_rate=7e-4, matrix_learning_rate=6e-3),
+    drawn_clips=1200,
+    adapt_decoder_phase=Phase(steps=1000, batch=2, learning_rate=5e-4, final_share=0.05),
 )
 
 SHORT = Recipe(
@@ -151,6 +155,8 @@ SHORT = Recipe(
     played_phase=Phase(steps=2, batch=2, learning_rate=1e-3, matrix_learning_rate=1e-2),
     played_games=2,
     adapt_phase=Phase(steps=3, batch=2, learning_rate=3e-4, matrix_learning_rate=3e-3),
+    drawn_clips=2,
+    adapt_decoder_phase=Phase(steps=2, batch=1, learning_rate=5e-4),
 )
 
 RECIPES = {recipe.name: recipe for recipe in (FULL, SHORT)}

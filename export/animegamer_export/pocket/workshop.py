@@ -134,6 +134,20 @@ class Workshop:
             parts.append(shot_encoder(motion_ids, pictures).half().cpu().numpy())
         return np.concatenate(parts)
 
+    def predicted_shots(self) -> np.ndarray:
+        """The predictor's shot of every turn of the corpus, on its own earlier ones: float16 [N, 226, D], kept."""
+        kept = self.work / "predicted.npy"
+        if not kept.exists():
+            _, shot_encoder = self.load_denoiser("denoiser")
+            turns = self.turns(self.corpus, self.true_shots(shot_encoder, self.corpus))
+            history, games = bundle.COMPATIBILITY.history_turns, range(turns.games)
+            shots, right = prediction.predict_games(self.load_predictor(), self.prompter, turns, games, history)
+            error = float(np.mean((shots.astype(np.float32) - turns.shots.astype(np.float32)) ** 2))
+            print(f"predicted shots: mean squared error {error:.4f}, motion level right {right:.3f}")
+            np.save(kept, shots)
+        predicted: np.ndarray = np.load(kept, mmap_mode="r")
+        return predicted
+
     def turns(self, corpus: Corpus, shots: np.ndarray) -> prediction.Turns:
         """A corpus as the predictor sees it."""
         shown = np.asarray([facts(scene) for scene in corpus.scenes], np.float32)
@@ -142,7 +156,7 @@ class Workshop:
     def load_decoder(self) -> VaeDecoder:
         """The finished decoder, with the latent scale that training measured."""
         decoder = VaeDecoder(replace(self.recipe.vae, scale=self.scale))
-        training.load(self.at("decoder"), ("decoder", decoder))
+        training.load(self.at("adapted_decoder"), ("decoder", decoder))
         return decoder.eval()
 
     def load_denoiser(self, name: str) -> tuple[Denoiser, ShotEncoder]:
