@@ -6,7 +6,10 @@ Knows paths and bytes; nothing of what they mean.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from .errors import OutputError
@@ -33,6 +36,31 @@ def make_folder(folder: Path) -> None:
             file.write(b"\0")
     except OSError as error:
         raise unwritable(folder, error) from error
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """While it is open no other process that asks for the same gets it. Raises OutputError when another one has it.
+
+    It ends with the process, however that ends. Windows locks no folders: there all get it.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            do = "wait until it has ended, or choose another folder"
+            raise OutputError("another process is writing here", where=folder, do=do) from error
+        except OSError:
+            pass  # a file system without locks
+        yield
+    finally:
+        os.close(handle)
 
 
 def unwritable(path: Path, error: OSError) -> OutputError:

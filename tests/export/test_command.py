@@ -227,6 +227,27 @@ def test_a_folder_that_cannot_be_is_told_before_the_work(tmp_path: Path, option:
     assert not (tmp_path / "b").exists()
 
 
+NO_LOCKS = pytest.mark.skipif(sys.platform == "win32", reason="Windows locks no folders")
+
+
+@NO_LOCKS
+def test_a_second_export_into_one_folder_is_refused_and_disturbs_nothing(tmp_path: Path, source: Source) -> None:
+    asked = Request({"encoder": "fp16"}, tmp_path / "b")
+
+    class Meets(Watching):
+        def step(self, name: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
+            with pytest.raises(OutputError, match="b: another process is writing here; wait until it has ended"):
+                export(source, asked, Watching())
+            return super().step(name, size)
+
+    first = Meets()
+    export(source, asked, first)
+    assert first.steps == ["encoder", "encoder verified", "tokenizer"]
+    done = Watching()
+    export(source, asked, done)
+    assert done.steps == []
+
+
 def test_a_part_of_another_precision_or_seed_is_made_again(tmp_path: Path, source: Source) -> None:
     asked = Request({"encoder": "fp16"}, tmp_path / "b")
     export(source, asked, Watching())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib.util
+import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from animegamer_rt import cli
 from animegamer_rt.backends import onnxruntime as onnxruntime_backend
 from animegamer_rt.bundle import Bundle, load, open_bundle
 from animegamer_rt.errors import BundleError, ConfigError, OutputError
+from animegamer_rt.files import alone_in
 from animegamer_rt.manifest import World
 
 FEW = verify.Amount(instructions=4, turns=1, plan="fast")
@@ -104,6 +106,16 @@ def test_a_folder_in_use_is_refused(pocket: Bundle, tmp_path: Path) -> None:
 
 
 INT4 = {"predictor": scheme("int4")}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows locks no folders")
+def test_a_folder_that_another_process_quantises_into_is_refused_and_left_alone(pocket: Bundle, tmp_path: Path) -> None:
+    under_way = tmp_path / ".new.quantize"
+    under_way.mkdir()
+    (under_way / "predictor.onnx").write_bytes(b"half of it")
+    with alone_in(under_way), pytest.raises(OutputError, match="another process is writing here"):
+        quantize_bundle(pocket, tmp_path / "new", INT4)
+    assert (under_way / "predictor.onnx").read_bytes() == b"half of it" and not (tmp_path / "new").exists()
 
 
 class Stops(Watching):

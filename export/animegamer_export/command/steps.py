@@ -33,7 +33,7 @@ from animegamer_export.towers import MOTION_MODEL, TEXT, Towers
 from animegamer_rt.bundle import Bundle, write_manifest
 from animegamer_rt.config import read_record, similar, write_record
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.files import make_folder
+from animegamer_rt.files import alone_in, make_folder
 from animegamer_rt.manifest import Manifest, MotionTokenizer, Part
 
 WORK = ".export"
@@ -70,8 +70,8 @@ def export(source: Source, request: Request, progress: Progress) -> Bundle | Non
     """Does what is not done yet; a whole bundle then shares its files with those beside it.
 
     Returns the bundle, or None while parts that play needs have not been asked for.
-    Raises OutputError before anything is written if the disk is too small, and when it is full all the same, and
-    ConfigError if a bundle that is whole would no longer be.
+    Raises OutputError before anything is written if the disk is too small or another process exports to the same
+    folder, and when the disk is full all the same, and ConfigError if a bundle that is whole would no longer be.
     """
     journal = Journal.open(request.out)
     with progress.busy("what is there already is read"):
@@ -86,17 +86,23 @@ def export(source: Source, request: Request, progress: Progress) -> Bundle | Non
         )
     require_space(request.out, sum(step.bytes for step in steps), NO_ROOM)
     make_folder(request.out)
+    with alone_in(request.out):
+        return _go(steps, lacking, journal, source, progress)
+
+
+def _go(steps: list[Step], lacking: list[str], journal: Journal, source: Source, progress: Progress) -> Bundle | None:
+    """The steps one after another, and the manifest if nothing is lacking."""
     for step in steps:
         # Its files are not what the record says as soon as the first of them is replaced.
         journal.steps.pop(step.name, None)
     journal.begin([*(step.name for step in steps if not step.into), *lacking, "manifest"])
     for step in steps:
         _do(step, journal, progress)
-    shutil.rmtree(request.out / WORK, ignore_errors=True)
+    shutil.rmtree(journal.folder / WORK, ignore_errors=True)
     if lacking:
         return None
-    manifest = with_kept(_manifest(source, journal, request.out), request.out)
-    bundle = write_manifest(request.out, manifest, changed=())
+    manifest = with_kept(_manifest(source, journal, journal.folder), journal.folder)
+    bundle = write_manifest(journal.folder, manifest, changed=())
     journal.close()
     with progress.busy("what other bundles have too is looked for"):
         shared = share(bundle)

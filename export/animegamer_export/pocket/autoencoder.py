@@ -24,6 +24,7 @@ from animegamer_rt.models.vae import CausalConv, LatentNorm, ResidualBlock, Stag
 
 KL_WEIGHT = 3e-4
 GRADIENT_WEIGHT = 0.5
+BUSTLE_WEIGHT = 2.0
 MOVING_WEIGHT = 4.0
 LATENT_NOISE = 0.05  # the decoder also meets latents this far off, as a denoiser's will be
 FIRST_CHUNK = 3  # latent frames; the rest is the second chunk
@@ -47,16 +48,27 @@ def decode_chunks(decoder: nn.Module, latent: Tensor) -> Tensor:
 
 
 def reconstruction_loss(decoded: Tensor, pixels: Tensor) -> Tensor:
-    """L1 and squared error, heavier where pixels move, plus L1 of the differences across, down (edges) and in time."""
+    """L1 and squared error, heavier where pixels move, L1 of the differences across and down (edges), and `_bustle`."""
     decoded = decoded.float()
     weight = 1.0 + MOVING_WEIGHT * _moving(pixels)
     error = decoded - pixels
     plain = (weight * (error.abs() + 2.0 * error.square())).mean() / weight.mean()
     across = (error[..., 1:] - error[..., :-1]).abs()
     down = (error[..., 1:, :] - error[..., :-1, :]).abs()
-    later = (error[:, :, 1:] - error[:, :, :-1]).abs()
-    differences = (weight[..., 1:] * across).mean() + (weight[..., 1:, :] * down).mean() + (weight * later).mean()
-    return plain + GRADIENT_WEIGHT * differences / weight.mean()
+    edges = (weight[..., 1:] * across).mean() + (weight[..., 1:, :] * down).mean()
+    busy = sum(
+        (weight[..., ::4, ::4] * (_bustle(decoded, axis) - _bustle(pixels, axis)).abs()).mean() for axis in (2, 3, 4)
+    )
+    return plain + (GRADIENT_WEIGHT * edges + BUSTLE_WEIGHT * busy) / weight.mean()
+
+
+def _bustle(pixels: Tensor, axis: int) -> Tensor:
+    """How much changes along an axis around each fourth place of each frame, no matter where exactly.
+
+    Where something may be here or there, the pixels' errors ask for a smear of both; this asks for one or the other.
+    """
+    changes = pixels.diff(dim=axis, append=pixels.narrow(axis, pixels.shape[axis] - 1, 1)).abs()
+    return F.avg_pool3d(changes, (1, 7, 7), stride=(1, 4, 4), padding=(0, 3, 3))
 
 
 def _moving(pixels: Tensor) -> Tensor:

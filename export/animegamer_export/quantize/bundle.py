@@ -27,7 +27,7 @@ from animegamer_rt.backends.onnxruntime import check_device, open_engines
 from animegamer_rt.bundle import MANIFEST, Bundle, write_manifest
 from animegamer_rt.config import nearest
 from animegamer_rt.errors import BundleError, ConfigError
-from animegamer_rt.files import make_folder, unwritable
+from animegamer_rt.files import alone_in, make_folder, unwritable
 from animegamer_rt.manifest import unmeasured
 from animegamer_rt.pipeline import open_rooms
 
@@ -70,7 +70,7 @@ def quantize_bundle(
     What an earlier run that was killed left beside it is removed. `keep` and `measured` (ranges by part) stand in for
     the house's rules and for calibration; `device` is where its turns are played, cpu or cuda. Raises BundleError,
     ConfigError, BackendError when the device is not there, and OutputError when the disk is too small: all of these
-    before anything is written. OutputError, too, when the disk fills up all the same.
+    before anything is written. OutputError, too, when the disk fills up all the same, or another process writes there.
     """
     check_device(device)
     out = Path(os.path.abspath(out))
@@ -85,29 +85,36 @@ def quantize_bundle(
     }
     require_space(out, sum(sizes.values()) + sum(bundle.manifest.files[name].bytes for name in copied), NO_ROOM)
     work = out.with_name(f".{out.name}.quantize")
-    try:
-        shutil.rmtree(work, ignore_errors=True)
-        make_folder(work)
-        with told_when_full(out, "it begins anew"):
-            _copy(bundle, copied, work, step)
-            reports = {}
-            for name, scheme in precisions.items():
-                found = (measured or {}).get(name)
-                if scheme.calibrated and found is None:
-                    with step(f"{name} calibrated", 0):
-                        found = calibrated(bundle, name, scheme, rules[name], calibration_turns, device)
-                sources = [bundle.part_path(part) for part in names[name]]
-                with step(name, sizes[name]) as advance:
-                    weights = f"{name}.weights"
-                    reports[name] = rewrite_together(sources, work, weights, scheme, rules[name], found, (), advance)
-                if not reports[name].errors:
-                    raise BundleError(f"no weight of {name} is quantised by {scheme.name}", where=bundle.folder)
-            with step("files hashed", 0):
-                _write_manifest(bundle, work, precisions, names)
+    make_folder(work)
+    with alone_in(work), _emptied(work), told_when_full(out, "it begins anew"):
+        _copy(bundle, copied, work, step)
+        reports = {}
+        for name, scheme in precisions.items():
+            found = (measured or {}).get(name)
+            if scheme.calibrated and found is None:
+                with step(f"{name} calibrated", 0):
+                    found = calibrated(bundle, name, scheme, rules[name], calibration_turns, device)
+            sources = [bundle.part_path(part) for part in names[name]]
+            with step(name, sizes[name]) as advance:
+                weights = f"{name}.weights"
+                reports[name] = rewrite_together(sources, work, weights, scheme, rules[name], found, (), advance)
+            if not reports[name].errors:
+                raise BundleError(f"no weight of {name} is quantised by {scheme.name}", where=bundle.folder)
+        with step("files hashed", 0):
+            _write_manifest(bundle, work, precisions, names)
         _name(work, out)
+    return reports
+
+
+@contextmanager
+def _emptied(work: Path) -> Iterator[None]:
+    """The folder without what an earlier run left in it; it is gone afterwards, whatever happens."""
+    try:
+        for path in work.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        yield
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    return reports
 
 
 def _write_manifest(

@@ -27,7 +27,7 @@ from animegamer_rt.backends.tensorrt.identity import (
 )
 from animegamer_rt.bundle import Bundle, open_bundle, write_manifest
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.files import make_folder, write_file
+from animegamer_rt.files import alone_in, make_folder, write_file
 from animegamer_rt.machine import heading, module_version
 from animegamer_rt.manifest import Engine
 
@@ -70,10 +70,11 @@ def run(options: Options) -> int:
     ]
     require_space(bundle.folder, sum(_part_bytes(bundle, one.part) for one in wanted if not one.kept), NO_ROOM)
     rows: list[dict[str, Any]] = []
-    for one in wanted:
-        row, bundle = _one(bundle, one, options)
-        rows.append(row)
-        print(_line(row), flush=True)
+    with alone_in(bundle.folder):
+        for one in wanted:
+            row, bundle = _one(bundle, one, options)
+            rows.append(row)
+            print(_line(row), flush=True)
     if options.results is not None:
         _record(options.results, bundle, rows)
     failed = [row for row in rows if row["error"]]
