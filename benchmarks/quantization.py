@@ -1,8 +1,8 @@
 """What each precision costs, part by part: measures it, and writes docs/QUANTIZATION.md's tables and plot from records.
 
-`--measure BUNDLE --fp32 DIR` quantises every part of the float32 form of a bundle by every precision, compares each
-with it, and adds one record to benchmarks/results (`python -m animegamer_export.pocket --fp32 DIR` writes that form of
-pocket); `--golden` does so for the tiny networks of tests/golden, against float32 in torch.
+`--measure BUNDLE --fp32 DIR` quantises every part of a bundle by every precision, compares each with the bundle's form
+in float32, and adds one record to benchmarks/results (`python -m animegamer_export.pocket --fp32 DIR` writes that form
+of pocket); `--golden` does so for the tiny networks of tests/golden, against float32 in torch.
 With neither, only the page is renewed; `--check` says whether it is up to date. Nothing in its tables is typed by hand.
 """
 
@@ -31,6 +31,8 @@ TRIED: Mapping[str, tuple[str, ...]] = {
     "denoiser": ("fp16", "bf16", "int8", "int8-qdq", "int8-dynamic", "w8a8", "fp8"),
     "vae": ("fp16", "bf16"),
 }
+ROUNDED = ("fp16", "bf16")
+"""Made of float32; the others of 16 bits, as an export makes them, or what stays would be told twice its size."""
 SENSITIVE: Mapping[str, tuple[str, str]] = {"predictor": ("nf4", "shot"), "denoiser": ("w8a8", "x0")}
 """The precision, and the output, by which the kinds of a part's weights are compared."""
 COLUMNS = ("part", "precision", "weights", "output", "strengths", "frames", "size", "memory to load")
@@ -60,7 +62,8 @@ def measure(name: str, fp32: Path | None, instructions: int, turns: int) -> Reco
             if precision == "fp16" and fp32 is None:
                 continue
             with tempfile.TemporaryDirectory() as folder:
-                made = quantized.quantize_bundle(source, Path(folder), {part: scheme(precision)})
+                base = source if precision in ROUNDED else shipped
+                made = quantized.quantize_bundle(base, Path(folder), {part: scheme(precision)})
                 figures = compare(load(folder), source, amount, [part])[part]
             if precision == "fp16":
                 wide["load_mib_before"] = figures["load_mib"]
