@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from animegamer_export.pocket import dataset, judge_training, score
+from animegamer_export.pocket import autoencoder, dataset, judge_training, score
 from animegamer_export.pocket.captions import caption, parse
 from animegamer_export.pocket.evaluate import (
     JudgedTurn,
@@ -203,3 +203,16 @@ def test_sampling_uses_the_random_source_it_is_given() -> None:
     state = random.getstate()
     dataset.sample_scenes(2, seed=1)
     assert random.getstate() == state
+
+
+def test_a_smear_of_two_places_gains_nothing_by_its_bustle() -> None:
+    here = torch.zeros(1, 3, 9, 32, 48)
+    for frame in range(9):
+        here[:, :, frame, 8:20, 4 * frame : 4 * frame + 8] = 1
+    there = here.roll(4, dims=3)
+    smear, still = (here + there) / 2, here[:, :, 4:5].expand_as(here)
+    # Who draws the one is right half of the time; who draws both never is.
+    wrong = float((there - here).square().mean())
+    assert float((smear - here).square().mean()) < 0.6 * wrong / 2
+    bustle = [float(autoencoder.bustle_loss(drawn, here)) for drawn in (here, there, smear, still)]
+    assert bustle[0] == 0 and bustle[2] == pytest.approx(bustle[1] / 2, rel=0.05) and bustle[3] > 1.5 * bustle[1]

@@ -24,7 +24,7 @@ from animegamer_rt.models.vae import CausalConv, LatentNorm, ResidualBlock, Stag
 
 KL_WEIGHT = 3e-4
 GRADIENT_WEIGHT = 0.5
-BUSTLE_WEIGHT = 2.0
+BUSTLE_WEIGHT = 6.0  # of the decoder's last steps
 MOVING_WEIGHT = 4.0
 LATENT_NOISE = 0.05  # the decoder also meets latents this far off, as a denoiser's will be
 FIRST_CHUNK = 3  # latent frames; the rest is the second chunk
@@ -48,7 +48,7 @@ def decode_chunks(decoder: nn.Module, latent: Tensor) -> Tensor:
 
 
 def reconstruction_loss(decoded: Tensor, pixels: Tensor) -> Tensor:
-    """L1 and squared error, heavier where pixels move, L1 of the differences across and down (edges), and `_bustle`."""
+    """L1 and squared error, heavier where pixels move, plus L1 of the horizontal and vertical differences (edges)."""
     decoded = decoded.float()
     weight = 1.0 + MOVING_WEIGHT * _moving(pixels)
     error = decoded - pixels
@@ -56,17 +56,22 @@ def reconstruction_loss(decoded: Tensor, pixels: Tensor) -> Tensor:
     across = (error[..., 1:] - error[..., :-1]).abs()
     down = (error[..., 1:, :] - error[..., :-1, :]).abs()
     edges = (weight[..., 1:] * across).mean() + (weight[..., 1:, :] * down).mean()
-    busy = sum(
-        (weight[..., ::4, ::4] * (_bustle(decoded, axis) - _bustle(pixels, axis)).abs()).mean() for axis in (2, 3, 4)
-    )
-    return plain + (GRADIENT_WEIGHT * edges + BUSTLE_WEIGHT * busy) / weight.mean()
+    return plain + GRADIENT_WEIGHT * edges / weight.mean()
+
+
+def bustle_loss(decoded: Tensor, pixels: Tensor) -> Tensor:
+    """How far off the amount of change is, around each fourth place, in time, down and across.
+
+    Where something may be here or there, squared errors ask for a smear of both, of which little moves; by this one a
+    smear is no nearer than either.
+    """
+    weight = 1.0 + MOVING_WEIGHT * _moving(pixels)[..., ::4, ::4]
+    off = [(weight * (_bustle(decoded.float(), axis) - _bustle(pixels, axis)).abs()).mean() for axis in (2, 3, 4)]
+    return torch.stack(off).sum() / weight.mean()
 
 
 def _bustle(pixels: Tensor, axis: int) -> Tensor:
-    """How much changes along an axis around each fourth place of each frame, no matter where exactly.
-
-    Where something may be here or there, the pixels' errors ask for a smear of both; this asks for one or the other.
-    """
+    """The mean change along an axis in 7 x 7 pixels around each fourth place of each frame: [B, 3, T, H / 4, W / 4]."""
     changes = pixels.diff(dim=axis, append=pixels.narrow(axis, pixels.shape[axis] - 1, 1)).abs()
     return F.avg_pool3d(changes, (1, 7, 7), stride=(1, 4, 4), padding=(0, 3, 3))
 
@@ -203,7 +208,7 @@ def train_decoder(
     """The decoder alone, on the encoder's mean latents [N, 16, 5, h, w] with a little noise; half of them as `drawn`.
 
     What the denoiser draws under guidance is stronger than what the encoder writes, and without `drawn` the decoder
-    first meets it at play.
+    first meets it at play. With it, the loss asks for as much change as the clip has, too.
     """
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
@@ -222,6 +227,8 @@ def train_decoder(
         with autocast(device):
             decoded = decode_chunks(decoder, latent.contiguous(memory_format=torch.channels_last_3d))
         loss = reconstruction_loss(decoded, pixels)
+        if drawn is not None:
+            loss = loss + BUSTLE_WEIGHT * bustle_loss(decoded, pixels)
         optimisers.step(loss, step)
         ema.update_parameters(decoder)
         yield {"reconstruction": loss.item()}
