@@ -82,22 +82,22 @@ class Game:
         self.folder.check_room(self._frames_bytes)
         events = run_turn(self.rooms, self.session, Instruction.parse(text))
         frames = []
-        with contextlib.ExitStack() as stack:
-            view = stack.enter_context(terminal.turn())
-            for event in events:
-                view.show(event)
-                if isinstance(event, StatePredicted):
-                    predicted = event
-                elif isinstance(event, FrameReady):
-                    frames.append(event.frame)
-                    if len(frames) == self._geometry.frames:
-                        # The next event means that the session keeps the turn: the folder must then have it as well.
-                        stack.enter_context(_uninterrupted())
-                elif isinstance(event, Done):
-                    seconds = Seconds(**asdict(event.seconds))
-            turn = FinishedTurn(text.strip(), predicted.game_state, predicted.shown, seconds, np.stack(frames))
-            clip = self.folder.add(turn)
-        terminal.finished(clip, seconds, len(frames) / self.folder.fps)
+        with contextlib.ExitStack() as held:
+            with terminal.turn() as view:
+                for event in events:
+                    view.show(event)
+                    if isinstance(event, StatePredicted):
+                        predicted = event
+                    elif isinstance(event, FrameReady):
+                        frames.append(event.frame)
+                        if len(frames) == self._geometry.frames:
+                            # The next event means that the session keeps the turn: the folder must then have it too.
+                            held.enter_context(_uninterrupted())
+                    elif isinstance(event, Done):
+                        seconds = Seconds(**asdict(event.seconds))
+                turn = FinishedTurn(text.strip(), predicted.game_state, predicted.shown, seconds, np.stack(frames))
+                clip = self.folder.add(turn)
+            terminal.finished(clip, seconds, len(frames) / self.folder.fps)
 
 
 def open_game(options: PlayOptions, bundle: Bundle, loaded: Loaded | None = None) -> Game:

@@ -82,7 +82,7 @@ def test_signal_to_a_running_process_ends_it_at_once_and_cleanly(tmp_path: Path)
 
 
 def test_interrupt_while_a_finished_turn_is_written_waits_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write_clip = animegamer_rt.gamefile.write_clip
 
@@ -93,6 +93,7 @@ def test_interrupt_while_a_finished_turn_is_written_waits_for_it(
     monkeypatch.setattr(animegamer_rt.gamefile, "write_clip", interrupted)
     assert main(options(tmp_path)) == 130
     assert turns(tmp_path) == ["Mia waves."]
+    assert "turn-001.mp4" in capfd.readouterr().out
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
