@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from animegamer_export.pocket.corpus import Corpus
 from animegamer_export.pocket.motion import motion_amount
 from animegamer_export.pocket.scene import (
     CHARACTERS,
@@ -97,13 +96,6 @@ def test_strangers_to_the_last_turn_come_in_at_the_centre() -> None:
     assert next_start(right, ("Mirel",)) == 104
     assert next_start(right, ("Tofi",)) == POSITIONS["centre"]
     assert next_start(right, ("Tofi", "Bixo")) == PAIR_POSITIONS["centre"]
-
-
-def test_newcomers_are_those_of_whom_the_turn_before_shows_nobody() -> None:
-    casts = [("Mirel",), ("Mirel", "Tofi"), ("Bixo",), ("Bixo",), ("Zelki",), ("Tofi", "Bixo")]
-    scenes = [dataclasses.replace(BASE, characters=cast, outfits=("everyday",) * len(cast)) for cast in casts]
-    games = Corpus(np.empty((6, 0)), scenes, [""] * 6, turns=3)
-    assert games.newcomers == [False, False, True, False, True, True]
 
 
 def test_training_scenes_never_hold_a_held_out_combination() -> None:

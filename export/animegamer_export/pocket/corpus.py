@@ -31,15 +31,6 @@ class Corpus:
         """How many games there are."""
         return len(self.scenes) // self.turns
 
-    @property
-    def newcomers(self) -> list[bool]:
-        """Of each clip: whether it shows none of those whom the turn before it showed; first turns have none before."""
-        before = [None, *self.scenes[:-1]]
-        return [
-            index % self.turns > 0 and past is not None and not set(scene.characters) & set(past.characters)
-            for index, (past, scene) in enumerate(zip(before, self.scenes, strict=True))
-        ]
-
 
 def build(folder: Path, games: int, turns: int, seed: int, train: bool = True, frames: int = FRAMES) -> Corpus:
     """Sample and render the games into `folder` (or only the first `frames` of every turn), or read them back."""

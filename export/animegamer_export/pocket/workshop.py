@@ -28,7 +28,6 @@ from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.prompt import Prompter
 from animegamer_rt.state import GameState, motion_scope
 
-NEWCOMERS_WEIGHT = 2.0
 COMPATIBILITY, WINDOW_TOKENS = bundle.COMPATIBILITY, bundle.WINDOW_TOKENS
 
 
@@ -152,10 +151,7 @@ class Workshop:
     def turns(self, corpus: Corpus, shots: np.ndarray) -> prediction.Turns:
         """A corpus as the predictor sees it."""
         shown = np.asarray([facts(scene) for scene in corpus.scenes], np.float32)
-        # Where they stand is learned last of those whom the turn before did not show, and a quarter of the turns is so.
-        weights = np.asarray([1.0 + NEWCOMERS_WEIGHT * new for new in corpus.newcomers])
-        states = [strengths(scene) for scene in corpus.scenes]
-        return prediction.Turns(corpus.instructions, states, shots, shown, weights, corpus.turns)
+        return prediction.Turns(corpus.instructions, [strengths(s) for s in corpus.scenes], shots, shown, corpus.turns)
 
     def load_decoder(self) -> VaeDecoder:
         """The finished decoder, with the latent scale that training measured."""
