@@ -88,5 +88,11 @@ def test_table_is_the_measured_one() -> None:
     assert done.returncode == 0, "run: python benchmarks/table.py"
 
 
+def test_a_slip_in_an_option_of_the_tables_writes_nothing() -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "table.py"), "--dry-run"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "--dry-run" in done.stderr and done.stdout == ""
+
+
 def test_picture_loads_quickly() -> None:
     assert (ROOT / "docs" / "game.gif").stat().st_size < 6e6
