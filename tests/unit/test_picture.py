@@ -116,7 +116,9 @@ def test_text_is_refused_and_not_drawn(tmp_path: Path) -> None:
 
 def test_drawing_that_nothing_decodes_is_refused(tmp_path: Path) -> None:
     (tmp_path / "start.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="8" height="8"/>')
-    with pytest.raises(PictureError, match=r"start\.svg: not a picture that can be read; found svg_pipe, which nothing"):
+    with pytest.raises(
+        PictureError, match=r"start\.svg: not a picture that can be read; found svg_pipe, which nothing"
+    ):
         read_picture(tmp_path / "start.svg")
 
 
