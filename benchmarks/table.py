@@ -6,6 +6,7 @@ typed by hand.
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -183,6 +184,9 @@ def renewed(text: str, mark: str, content: str) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Renew all files, or with --check say (1) that one is out of date."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a table is out of date")
+    check = parser.parse_args(arguments).check
     manifest = json.loads(MANIFEST.read_text(encoding="utf-8"))
     rows = {name: DenoisePlan.from_dict(entry["plan"]).network_rows for name, entry in manifest["plans"].items()}
     turns, wire = read_records(RESULTS), read_records(RESULTS, "wire")
@@ -197,9 +201,9 @@ def main(arguments: Sequence[str]) -> int:
         for mark, content in tables.items():
             wanted = renewed(wanted, mark, content)
         stale = stale or wanted != before
-        if "--check" not in arguments:
+        if not check:
             path.write_text(wanted, encoding="utf-8")
-    if "--check" in arguments:
+    if check:
         return int(stale)
     print(f"README: {len(newest(turns))} measurements of time; WIRE.md: {len(wire)}")
     return 0

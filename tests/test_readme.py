@@ -17,12 +17,7 @@ from live_server import LiveServer
 
 ROOT = house.ROOT
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    *sorted((ROOT / "benchmarks").glob("*.md")),
-    *ROOT.glob("docs/*.md"),
-]
+PAGES = sorted(path for path in house.tracked(ROOT) if path.suffix == ".md")
 
 
 def blocks(language: str) -> list[str]:
@@ -69,10 +64,18 @@ def test_every_make_target_that_is_named_exists() -> None:
     assert named <= set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_to_files_lead_somewhere(page: Path) -> None:
-    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
-    assert [target for target in targets if not (page.parent / target).exists()] == []
+def headings(page: Path) -> set[str]:
+    """As the anchors of a page are called."""
+    found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_to_files_and_headings_lead_somewhere(page: Path) -> None:
+    for file, anchor in re.findall(r"\]\(([^)#:]*)#?([^):]*)\)", page.read_text(encoding="utf-8")):
+        target = page.parent / file if file else page
+        assert target.exists(), file
+        assert not anchor or anchor in headings(target), f"{file}#{anchor}"
 
 
 def test_ci_runs_the_test_command_of_readme() -> None:
@@ -83,6 +86,12 @@ def test_ci_runs_the_test_command_of_readme() -> None:
 def test_table_is_the_measured_one() -> None:
     done = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "table.py"), "--check"])
     assert done.returncode == 0, "run: python benchmarks/table.py"
+
+
+def test_a_slip_in_an_option_of_the_tables_writes_nothing() -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "table.py"), "--dry-run"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and "--dry-run" in done.stderr and done.stdout == ""
 
 
 def test_picture_loads_quickly() -> None:

@@ -40,9 +40,9 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError(
-            "the record cannot be read", where=path, found=str(error), do="give a file that `animegamer-rt bench` wrote"
-        ) from error
+        found = (getattr(error, "strerror", None) or str(error)).lower()
+        do = "give a file that `animegamer-rt bench` wrote"
+        raise ConfigError("the record cannot be read", where=path, found=found, do=do) from error
 
 
 def newest(records: Sequence[Record]) -> list[Record]:

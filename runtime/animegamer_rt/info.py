@@ -37,10 +37,10 @@ def explain(bundle: Bundle, console: Console) -> None:
         "folder": str(bundle.folder),
         "origin": manifest.origin,
         "size": size_words(bundle),
-        "a turn": f"{geometry.frames} frames of {geometry.width} x {geometry.height} at {geometry.fps} fps "
+        "a turn": f"{geometry.frames} frames of {geometry.height} x {geometry.width} at {geometry.fps} fps "
         f"({geometry.frames / geometry.fps:.1f} s of play)",
         "latent": f"{geometry.latent_frames} frames of {geometry.latent_channels} channels, "
-        f"{geometry.latent_width} x {geometry.latent_height}",
+        f"{geometry.latent_height} x {geometry.latent_width}",
         "shot": f"{geometry.shot_tokens} tokens of width {geometry.shot_width}",
         "history": f"{manifest.compatibility.history_turns} earlier turns",
         "licence": manifest.licence or "not stated",

@@ -20,6 +20,8 @@ Picture = npt.NDArray[np.uint8]
 
 MOST_MEGAPIXELS = 50
 """A 50-megapixel photograph takes 150 MB decoded and one second to shrink; a small file can claim far more."""
+TEXT = "tty"
+"""FFmpeg's name for files that are called .txt, which it would draw letter by letter."""
 CUBIC = -0.75
 """The bicubic kernel's parameter in torch (and OpenCV)."""
 
@@ -31,9 +33,11 @@ def read_picture(path: Path) -> Picture:
     """
     try:
         with path.open("rb") as file, av.open(file, "r") as container:
-            if not container.streams.video:
+            if not container.streams.video or container.format.name == TEXT:
                 raise _no_picture(path, "no picture in it")
             codec = container.streams.video[0].codec_context
+            if codec is None:  # PyAV's annotations do not know it
+                raise _no_picture(path, f"{container.format.name}, which nothing here decodes")
             if codec.width * codec.height > MOST_MEGAPIXELS * 10**6:
                 raise PictureError(
                     "the picture is too large",

@@ -227,10 +227,6 @@ def test_a_folder_that_cannot_be_is_told_before_the_work(tmp_path: Path, option:
     assert not (tmp_path / "b").exists()
 
 
-NO_LOCKS = pytest.mark.skipif(sys.platform == "win32", reason="Windows locks no folders")
-
-
-@NO_LOCKS
 def test_a_second_export_into_one_folder_is_refused_and_disturbs_nothing(tmp_path: Path, source: Source) -> None:
     asked = Request({"encoder": "fp16"}, tmp_path / "b")
 

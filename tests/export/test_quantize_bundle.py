@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import importlib.util
-import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -108,7 +107,6 @@ def test_a_folder_in_use_is_refused(pocket: Bundle, tmp_path: Path) -> None:
 INT4 = {"predictor": scheme("int4")}
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows locks no folders")
 def test_a_folder_that_another_process_quantises_into_is_refused_and_left_alone(pocket: Bundle, tmp_path: Path) -> None:
     under_way = tmp_path / ".new.quantize"
     under_way.mkdir()

@@ -158,7 +158,7 @@ runpy.run_module("animegamer_rt", run_name="__main__")
 def test_bundle_is_explained(bundle: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", bundle]) == 0
     shown = capsys.readouterr().out
-    for word in ("random weights", "17 frames of 24 x 16", "denoiser", "balanced (default)", "40", "Mia, Tobo"):
+    for word in ("random weights", "17 frames of 16 x 24", "denoiser", "balanced (default)", "40", "Mia, Tobo"):
         assert word in shown
 
 

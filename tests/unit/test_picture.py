@@ -108,6 +108,20 @@ def test_file_that_is_no_picture_is_refused(tmp_path: Path, content: bytes, said
         read_picture(tmp_path / "start.png")
 
 
+def test_text_is_refused_and_not_drawn(tmp_path: Path) -> None:
+    (tmp_path / "story.txt").write_text("Tofi waves gently in the meadow.\n" * 20)
+    with pytest.raises(PictureError, match=r"story\.txt: not a picture that can be read; found no picture in it"):
+        read_picture(tmp_path / "story.txt")
+
+
+def test_drawing_that_nothing_decodes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "start.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="8" height="8"/>')
+    with pytest.raises(
+        PictureError, match=r"start\.svg: not a picture that can be read; found svg_pipe, which nothing"
+    ):
+        read_picture(tmp_path / "start.svg")
+
+
 def test_picture_cut_short_is_refused_or_whole(tmp_path: Path) -> None:
     Image.fromarray(picture(64, 64)).save(tmp_path / "whole.png")
     content = (tmp_path / "whole.png").read_bytes()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from animegamer_rt.errors import ProtocolError
+from animegamer_rt.errors import ConfigError, ProtocolError
 from animegamer_rt.server.words import Words
 
 
@@ -42,3 +42,8 @@ def test_a_blocked_word_is_found_whatever_hides_in_it(words: Words, text: str) -
 )
 def test_other_words_are_played_as_they_were_written(words: Words, text: str) -> None:
     assert words.read(text).text == text
+
+
+def test_a_list_that_cannot_be_read_is_named_with_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.txt: .*; found no such file or directory; give --block-list a file"):
+        Words(tmp_path / "none.txt")

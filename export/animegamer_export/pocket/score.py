@@ -47,7 +47,7 @@ def open_scorer(path: Path) -> JudgeScorer:
         raise ConfigError(
             "not a judge of pocket",
             where=path,
-            found=str(error).splitlines()[0],
+            found=getattr(error, "strerror", None) or str(error).partition("\n")[0],
             expected="judge.pt of a pocket build's work folder",
         ) from error
 

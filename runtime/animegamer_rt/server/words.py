@@ -40,7 +40,9 @@ def _read(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("the block-list cannot be read", where=path, found=str(error)) from error
+        found = (getattr(error, "strerror", None) or str(error)).lower()
+        do = "give --block-list a file of UTF-8 text, a word or phrase a line"
+        raise ConfigError("the block-list cannot be read", where=path, found=found, do=do) from error
     return [line.strip() for line in lines if _plain(line).strip() and not line.lstrip().startswith("#")]
 
 
