@@ -187,6 +187,26 @@ def test_library_that_is_not_there_any_more_is_built_again(run: Run, tmp_path: P
         assert (tmp_path / "log").read_text().splitlines()[1:] == again
 
 
+@pytest.mark.parametrize("tools", [("cmake", "make"), ("cmake", "ninja")])
+def test_kernels_are_built_where_no_path_names_nvcc_and_there_may_be_no_make(
+    gpu: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tools: tuple[str, ...]
+) -> None:
+    build = importlib.import_module("benchmarks.gpu_build")
+    for name in (*tools, "cuda/nvcc"):
+        tool = tmp_path / name
+        tool.parent.mkdir(exist_ok=True)
+        tool.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/said\ncommand -v nvcc >> {tmp_path}/said\n')
+        tool.chmod(0o755)
+    monkeypatch.setattr(build, "CUDA", str(tmp_path / "cuda"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("ANIMEGAMER_KERNELS", "CMAKE_GENERATOR"):
+        monkeypatch.delenv(name, raising=False)
+    (entry,) = build.entries({"device": "cuda"})
+    configured, nvcc, *_ = (tmp_path / "said").read_text().splitlines()
+    assert entry["built"] and nvcc == str(tmp_path / "cuda" / "nvcc")
+    assert configured.startswith("-G Ninja" if "ninja" in tools else "-S")
+
+
 @pytest.mark.parametrize("named", ["abc", None])
 def test_run_needs_no_git(
     run: Run, gpu: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import torch
 import torch_engines
 from torch import Tensor, nn
+from torch.nn import functional
 
 from animegamer_export.parity import decoding, diffusion
 from animegamer_export.parity.fixtures import open_folder
@@ -175,6 +177,24 @@ def test_one_part_answers_prompts_of_any_length_one_after_the_other() -> None:
         given = prompt(history_turns, words, seed=words)
         for found, expected in zip(answers(part, given), answers(reference(), given), strict=True):
             close(found, expected)
+
+
+def test_prompts_are_read_without_cudnn_which_denoising_beside_it_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    # On a GPU cuDNN makes a plan for each length of a prompt; what may be taken is said to all threads at once.
+    seen, attend = [], functional.scaled_dot_product_attention
+
+    def spy(*given: Tensor, **options: Tensor) -> Tensor:
+        time.sleep(0.001)
+        seen.append(("attn_mask" in options, torch.backends.cuda.cudnn_sdp_enabled()))
+        return attend(*given, **options)
+
+    part, turn, given = engines(), Turn(), prompt(2)
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", spy)
+    with ThreadPoolExecutor(1) as ahead:
+        reading = ahead.submit(lambda: [answers(part, given) for _ in range(4)])
+        turn.latents(part)
+        reading.result()
+    assert set(seen) == {(True, False), (False, True)}
 
 
 def test_older_cache_can_be_gone_on_from_until_it_is_written_over() -> None:

@@ -7,6 +7,7 @@ been run on a GPU yet.** Source: MODEL.md section 4; docs/TORCH.md.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -35,6 +36,12 @@ LIBRARIES: Mapping[Attention, SDPBackend] = MappingProxyType(
         "efficient": SDPBackend.EFFICIENT_ATTENTION,
     }
 )
+WITH_MASKS = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH)
+"""For prompts, whose lengths differ: all but cuDNN, which PyTorch 2.11 and later take first on sm_90 and sm_100. It
+builds a plan for every new length, 0.44 s each on a B200 (FunASR issue 3704)."""
+CHOOSING = threading.RLock()
+"""Held while attention is queued: which libraries may be taken is said to the whole process, and prompts are read in a
+thread of their own."""
 ALLOWED = 3e-2
 """Relative error on drawn heads. INT8 scores cost 0.009 to 0.016 there (docs/LOG.md); a mistake is far above."""
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from ...errors import BackendError
 from ...schedule import BlockCache
 from ..contract import FloatArray
+from .attention import CHOOSING
 from .place import Place, Replays
 from .transformer import Kept, Transformer
 
@@ -118,7 +119,8 @@ class Denoiser:
         if blocks is not None:
             assert self.changes is not None
             kept = Kept(blocks, self.changes[rows])
-        patches = self.network.patches(self.state[0], self.shots[rows], row, kept)
+        with CHOOSING:
+            patches = self.network.patches(self.state[0], self.shots[rows], row, kept)
         self.network.advance(patches, self.state, noise[0], coefficients[0])
 
 

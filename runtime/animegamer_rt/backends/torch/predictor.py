@@ -14,12 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.attention import sdpa_kernel
 
 from ...errors import BackendError
 from ...models.predictor import Block, Rotation, rotate, rotation
 from ...models.predictor import Predictor as Network
 from ...readouts import Tokens
 from ..contract import FloatArray, IntArray, Prefill
+from .attention import CHOOSING, WITH_MASKS
 from .place import Place, Replays
 
 ANSWER_TOKENS = 64
@@ -116,10 +118,11 @@ class Predictor:
         group = size.heads // size.kv_heads
         # The heads of a group ask the same keys: they are so many more queries, and no key is repeated in memory.
         mask = mask[:, None].repeat(1, 1, group, 1)
-        for number, block in enumerate(self._blocks):
-            x = x + _attend(block, block.attention_norm(x), turn, mask, partial(keep, number))
-            h = block.mlp_norm(x)
-            x = x + block.down(functional.silu(block.gate(h)) * block.up(h))
+        with CHOOSING, sdpa_kernel([*WITH_MASKS]):
+            for number, block in enumerate(self._blocks):
+                x = x + _attend(block, block.attention_norm(x), turn, mask, partial(keep, number))
+                h = block.mlp_norm(x)
+                x = x + block.down(functional.silu(block.gate(h)) * block.up(h))
         out: Tensor = self.network.norm(x)
         return out
 
