@@ -53,6 +53,17 @@ def test_skipped_blocks_are_near_the_cpu_and_the_same_under_graphs(whole_turns: 
         assert np.linalg.norm(found - expected) <= ALLOWED[torch.bfloat16] * np.linalg.norm(expected)
 
 
+def test_vae_in_parts_with_its_caches_on_the_host_is_held_by_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = engines()
+    monkeypatch.setattr(CudaPlace, "free_bytes", lambda place: 0)
+    graphs, eager = (engines(CudaPlace(torch.bfloat16, captures)) for captures in (True, False))
+    for _ in range(4):
+        latent = noise(*SHAPE)
+        found, expected = frames(graphs, latent), frames(exact, latent).astype(np.float64)
+        np.testing.assert_array_equal(found, frames(eager, latent))
+        assert np.linalg.norm(found - expected) <= ALLOWED[torch.bfloat16] * np.linalg.norm(expected)
+
+
 def test_a_prompt_read_in_another_thread_while_a_turn_is_denoised_changes_neither() -> None:
     alone, part, turn, given = engines(CudaPlace(torch.bfloat16)), engines(CudaPlace(torch.bfloat16)), Turn(), prompt(1)
     expected = turn.latents(alone)[0], answers(alone, given)

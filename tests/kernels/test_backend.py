@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from test_torch_parts import PLAN, SHAPE, SKIPPING, Turn, engines, frames, networks, noise
+from test_torch_parts import PLAN, SHAPE, SKIPPING, Turn, engines, frames, narrowing, networks, noise, small_vae
 
 from animegamer_kernels import Library
 from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
@@ -77,6 +77,14 @@ def test_clip_by_kernels_is_the_plain_clip(both: Kernels) -> None:
         assert found.shape == expected.shape == (17, 16, 24, len(order)) and found.std() > 5
         assert np.abs(found.astype(np.int16) - expected).max() <= 1
         assert (found != expected).mean() < 1e-3
+
+
+def test_clip_in_parts_by_kernels_is_the_plain_clip(both: Kernels) -> None:
+    latent, network = 2 * noise(*SHAPE), narrowing()
+    parts = [Engines(None, None, small_vae(0, which, network)[1]) for which in (both, None)]  # type: ignore[arg-type]
+    found, expected = (frames(part, latent) for part in parts)
+    assert found.std() > 5 and np.abs(found.astype(np.int16) - expected).max() <= 1
+    assert (found != expected).mean() < 1e-3
 
 
 def test_graphs_hold_the_kernels(kernels: Kernels) -> None:

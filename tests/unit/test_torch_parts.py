@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -22,7 +24,7 @@ from animegamer_export.predictor import example_prompt
 from animegamer_rt.backends.contract import Engines, Frames
 from animegamer_rt.backends.torch import Encoder as EncoderPart
 from animegamer_rt.backends.torch import settled
-from animegamer_rt.backends.torch.decoder import decode
+from animegamer_rt.backends.torch.decoder import cache_shapes, decode, room
 from animegamer_rt.backends.torch.denoiser import Denoiser as DenoiserPart
 from animegamer_rt.backends.torch.fused import FusedTransformer
 from animegamer_rt.backends.torch.kernels import Kernels
@@ -39,7 +41,7 @@ from animegamer_rt.backends.torch.rowwise import (
     use_rowwise,
 )
 from animegamer_rt.backends.torch.transformer import Transformer
-from animegamer_rt.backends.torch.vae import Vae
+from animegamer_rt.backends.torch.vae import FILL, FRAMES_AT_ONCE, SPARE_BYTES, Vae
 from animegamer_rt.errors import BackendError
 from animegamer_rt.models.denoiser import Block, Denoiser, DenoiserSize
 from animegamer_rt.models.encoder import Encoder, EncoderSize
@@ -360,6 +362,80 @@ def test_second_chunk_needs_the_first_of_its_own_clip() -> None:
         part.first(latent[:, 3:].copy(), (0, 1, 2), False)
 
 
+class SmallPlace(TapePlace):
+    """A place with graphs that has so much memory left; what is staged there is noted."""
+
+    def __init__(self, free: float) -> None:
+        super().__init__()
+        self.free, self.on_host = free, list[Tensor]()
+
+    def free_bytes(self) -> float:
+        return self.free
+
+    def staged(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        self.on_host.append(super().staged(shape, dtype))
+        return self.on_host[-1]
+
+
+def small_vae(free: float, kernels: Kernels | None = None, network: VaeDecoder | None = None) -> tuple[SmallPlace, Vae]:
+    place = SmallPlace(free)
+    return place, Vae(place, settled(network or networks()[3], place.dtype), 4, 6, kernels)
+
+
+def test_vae_short_of_memory_paints_the_same_from_caches_on_the_host() -> None:
+    (place, part), plain = small_vae(free=0), reference()
+    shapes = cache_shapes(networks()[3], 4, 6)
+    assert [tuple(cache.shape) for cache in place.on_host] == shapes
+    for _ in range(3):
+        latent = 2 * noise(*SHAPE)
+        found, wanted = frames(Engines(None, None, part), latent), frames(plain, latent)  # type: ignore[arg-type]
+        assert found.std() > 5 and np.abs(found.astype(np.int16) - wanted).max() <= 1
+        assert (found != wanted).mean() < 1e-3
+        assert all(bool(cache.any()) for cache in place.on_host)
+    assert (place.captured, place.replayed) == (2, 4)
+
+
+def narrowing() -> VaeDecoder:
+    """A decoder whose last stage has half the channels of what comes to it, as that of full size."""
+    network = VaeDecoder(VaeSize(channels=8, multipliers=(1, 2, 2), res_blocks=1, norm_groups=2))
+    scattered(network, 5)
+    return network
+
+
+@pytest.mark.parametrize("frames_at_once", [2, 3, 4])
+def test_frames_decoded_in_parts_are_those_decoded_whole(frames_at_once: int) -> None:
+    network = narrowing()
+    caches: dict[int | None, list[Tensor] | None] = {None: None, frames_at_once: None}
+    for chunk in (3, 2):
+        found, latent = [], torch.from_numpy(noise(chunk, 4, 6, 16))
+        for at_once, before in caches.items():
+            kept: list[Tensor] = []
+            with torch.no_grad():
+                keep = lambda cache, kept=kept: kept.append(cache.clone())  # noqa: E731
+                found.append(decode(network, latent, before, keep, None, at_once))
+            caches[at_once] = kept
+        whole, in_parts = (frames.numpy() for frames in found)
+        assert whole.std() > 0.1
+        close(in_parts, whole)
+        for one, other in zip(*caches.values(), strict=True):
+            close(one.numpy(), other.numpy())
+
+
+def test_vae_goes_by_the_memory_that_is_left() -> None:
+    network = narrowing()
+    caches = sum(4 * math.prod(shape) for shape in cache_shapes(network, 4, 6))
+    whole, in_parts = (int(4 * 16 * 24 * room(network, 9, at_once) / FILL) for at_once in (None, FRAMES_AT_ONCE))
+    assert in_parts < whole
+    for free, words in (
+        (math.inf, ""),
+        (SPARE_BYTES + caches + whole, ""),
+        (SPARE_BYTES + caches + whole - 1, "vae in parts"),
+        (SPARE_BYTES + caches + in_parts, "vae in parts"),
+        (SPARE_BYTES + caches + in_parts - 1, "vae in parts, its caches in host memory"),
+    ):
+        assert small_vae(free, network=network)[1].words == words
+
+
 def test_encoder_answers_as_its_network_does() -> None:
     part, encoder = engines().encoder, networks()[2]
     assert part is not None
@@ -457,6 +533,7 @@ class KeptPlace(CudaPlace):
         Place.__init__(self)
         self.stream = SimpleNamespace(synchronize=lambda: None)  # type: ignore[assignment]
         self._staging, self._receiving, self.made = {}, threading.Lock(), 0
+        self._pool, self._capturing, self._to_reserve = (0, 0), threading.Lock(), 0
 
     def staged(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         self.made += 1
@@ -470,6 +547,42 @@ def test_what_is_received_is_memory_of_its_own_by_way_of_staging_that_is_kept() 
     assert place.made == 2
     for found, expected in zip(received, sent, strict=True):
         assert found.dtype == expected.dtype and torch.equal(found, expected)
+
+
+def test_memory_that_is_free_is_the_gpus_within_the_limit_that_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = KeptPlace()
+    for name, value in (
+        ("mem_get_info", (9000, 24000)),
+        ("memory_reserved", 6000),
+        ("memory_allocated", 5000),
+        ("get_per_process_memory_fraction", 1.0),
+    ):
+        monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
+    assert place.free_bytes() == 9000 + 1000
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 0.5)
+    assert place.free_bytes() == 12000 - 5000
+
+
+def test_first_capture_takes_in_one_block_what_graphs_will_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    place, taken = KeptPlace(), list[object]()
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=None))
+    monkeypatch.setattr(torch.cuda, "graph", lambda *given, **how: contextlib.nullcontext())
+    monkeypatch.setattr(torch, "empty", lambda size, **how: taken.append(size))
+    place.reserve(7)
+    place.reserve(5)
+    for _ in range(2):
+        place.capture(lambda: taken.append("work"))
+    assert taken == [7, "work", "work"]
+
+
+def test_host_without_pinned_memory_is_not_a_lost_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*shape: object, **how: object) -> Tensor:
+        raise torch.AcceleratorError("CUDA error: out of memory")
+
+    place = KeptPlace()
+    monkeypatch.setattr(torch, "zeros", refuse)
+    with pytest.raises(BackendError, match="no pinned memory left.*found 3 MiB asked for"):
+        CudaPlace.staged(place, (3, 2**20), torch.uint8)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 4e-2), (torch.float16, 5e-3)])

@@ -155,13 +155,17 @@ def assemble(
         transformer = Transformer(network, dtype) if kernels is None else FusedTransformer(network, dtype, kernels, way)
         if compiled:
             transformer.compile()
+        # It may run while the other two do: the next turn's prompt is read while a turn is denoised.
+        predictor = Predictor(place.beside(), networks.predictor, geometry.window_tokens)
+        denoiser = Denoiser(place, transformer, networks.unconditional, timesteps, whole_turns)
+        # After those: how it runs goes by the memory that they leave.
+        vae = Vae(place, networks.decoder, geometry.latent_height, geometry.latent_width, kernels)
         return Engines(
-            # It may run while the other two do: the next turn's prompt is read while a turn is denoised.
-            Predictor(place.beside(), networks.predictor, geometry.window_tokens),
-            Denoiser(place, transformer, networks.unconditional, timesteps, whole_turns),
-            Vae(place, networks.decoder, geometry.latent_height, geometry.latent_width, kernels),
+            predictor,
+            denoiser,
+            vae,
             None if networks.encoder is None else Encoder(place, networks.encoder),
-            ", ".join(filter(None, (f"{_type_words(place, rowwise)} on {place.words}", about_attention))),
+            ", ".join(filter(None, (f"{_type_words(place, rowwise)} on {place.words}", about_attention, vae.words))),
             overlaps=place.device.type == "cuda",
             precision=_precision_by_part(place, rowwise, networks),
             memory=place.memory if isinstance(place, CudaPlace) else None,

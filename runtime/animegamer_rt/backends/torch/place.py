@@ -7,6 +7,7 @@ torch.cuda's. **It has not been run on a GPU yet**; all around it is tested on t
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -55,8 +56,15 @@ class Place:
         """A buffer on the device that keeps its address, in the place's own type if none is given."""
         return torch.zeros(tuple(shape), dtype=dtype or self.dtype, device=self.device)
 
+    def free_bytes(self) -> float:
+        """Memory of the device that buffers and work may still take; endless where it is the host's."""
+        return math.inf
+
+    def reserve(self, size: int) -> None:
+        """Notes bytes that graphs are going to share, for the first capture to take them in one piece."""
+
     def staged(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """Host memory that the device copies from by itself: what it holds counts when the copy runs."""
+        """Host memory that the device copies from and to by itself: what it holds counts when the copy runs."""
         return torch.zeros(tuple(shape), dtype=dtype)
 
     def send(self, array: npt.NDArray[np.generic]) -> Tensor:
@@ -101,7 +109,7 @@ class CudaPlace(Place):
         super().__init__(dtype, f"cuda:{torch.cuda.current_device()}")
         self.captures = captures
         self.stream = torch.cuda.Stream(self.device)
-        self._pool = torch.cuda.graph_pool_handle()
+        self._pool, self._to_reserve = torch.cuda.graph_pool_handle(), 0
         # A capture begins with a wait for the whole device, which must not meet another's.
         self._capturing = threading.Lock()
         self._staging: dict[int, Tensor] = {}
@@ -127,8 +135,26 @@ class CudaPlace(Place):
         other._capturing = self._capturing
         return other
 
+    def free_bytes(self) -> float:
+        free, whole = torch.cuda.mem_get_info(self.device)
+        reserved = torch.cuda.memory_reserved(self.device)
+        allowed = torch.cuda.get_per_process_memory_fraction(self.device) * whole - reserved
+        return min(free, allowed) + reserved - torch.cuda.memory_allocated(self.device)
+
+    def reserve(self, size: int) -> None:
+        self._to_reserve = max(self._to_reserve, size)
+
     def staged(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        return torch.zeros(tuple(shape), dtype=dtype, pin_memory=True)
+        try:
+            return torch.zeros(tuple(shape), dtype=dtype, pin_memory=True)
+        except torch.AcceleratorError as error:
+            if "out of memory" not in str(error):
+                raise
+            raise BackendError(
+                "the host has no pinned memory left for the GPU to copy from and to",
+                found=f"{math.prod(shape) * dtype.itemsize / 2**20:.0f} MiB asked for",
+                do="close other programs, or raise the machine's limit (of WSL or a container)",
+            ) from error
 
     def receive(self, tensor: Tensor) -> Tensor:
         # By way of pinned memory that is never let go, one buffer a size. A result that were pinned itself would be
@@ -173,6 +199,11 @@ class CudaPlace(Place):
         # Thread-local: another thread may be copying frames out meanwhile.
         recording = torch.cuda.graph(graph, pool=self._pool, stream=self.stream, capture_error_mode="thread_local")
         with self._capturing, recording:
+            if self._to_reserve:
+                # Let go at once, it stays the pool's, and all that graphs hold is cut from it. Asked for piece by piece
+                # they would hold twice as much and more: pieces do not fit, and a capture gives none back to the GPU.
+                torch.empty(self._to_reserve, dtype=torch.uint8, device=self.device)
+                self._to_reserve = 0
             work()
         return graph.replay
 

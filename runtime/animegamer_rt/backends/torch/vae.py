@@ -5,8 +5,8 @@ Knows chunks, caches and pixels; the network is `decoder`'s. Source: backends/co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from itertools import count
 
 import torch
 from torch import Tensor
@@ -14,13 +14,20 @@ from torch import Tensor
 from ...errors import BackendError
 from ...models.vae import CHUNKS, VaeDecoder
 from ..contract import FloatArray, Frames
-from .decoder import decode
+from .decoder import cache_shapes, decode, room
 from .kernels import Kernels
 from .place import Place, Replays
 
 FRAMES = {3: 9, 2: 8}
 """Latent frames of a chunk -> its video frames."""
 OPAQUE = 255
+FRAMES_AT_ONCE = 2
+"""Of the parts where memory is scarce: the fewest that hold a next part's past."""
+FILL = 0.8
+"""How much of a block the activations that are cut from it can fill, by the rules of PyTorch's allocator
+(tests/unit/test_torch_memory.py)."""
+SPARE_BYTES = 2**29
+"""What is left of a GPU's free memory: for a prompt that is read meanwhile and for the workspaces of libraries."""
 
 
 class Vae:
@@ -41,13 +48,30 @@ class Vae:
                 weight.data = weight.data.contiguous(memory_format=torch.channels_last_3d)
         scale = network.size.upscale
         channels, height, width = network.size.latent_channels, scale * latent_height, scale * latent_width
+        shapes = cache_shapes(network, latent_height, latent_width)
         with place.use():
             self._latent = {t: place.zeros((t, latent_height, latent_width, channels)) for t in CHUNKS}
             self._rgb = {t: place.zeros((FRAMES[t], height, width, 3)) for t in CHUNKS}
-        # Made by the first clip's first chunk, which runs plainly: no graph can hold an allocation.
-        self._caches: list[Tensor] = []
+            bytes_of_all = place.dtype.itemsize * height * width / FILL
+            whole, in_parts = (
+                int(bytes_of_all * room(network, max(FRAMES.values()), at_once)) for at_once in (None, FRAMES_AT_ONCE)
+            )
+            left = place.free_bytes() - SPARE_BYTES - place.dtype.itemsize * sum(map(math.prod, shapes))
+            self._frames_at_once = None if left >= whole else FRAMES_AT_ONCE
+            self._caches_on_host = left < in_parts
+            place.reserve(whole if self._frames_at_once is None else in_parts)
+            self._caches = [
+                place.staged(shape, place.dtype) if self._caches_on_host else place.zeros(shape) for shape in shapes
+            ]
         self._replays = Replays(place)
         self._clip = 0
+
+    @property
+    def words(self) -> str:
+        """What is done for want of memory; empty where there is enough."""
+        if self._frames_at_once is None:
+            return ""
+        return "vae in parts" + (", its caches in host memory" if self._caches_on_host else "")
 
     def first(self, latent: FloatArray, channel_order: tuple[int, ...], flip: bool) -> tuple[Frames, object]:
         """Nine frames; the caches of every earlier clip are gone."""
@@ -75,21 +99,18 @@ class Vae:
         return out
 
     def _decode(self, frames: int) -> None:
-        first, places = frames == CHUNKS[0], count()
+        first, places = frames == CHUNKS[0], iter(self._caches)
 
         def keep(cache: Tensor) -> None:
-            place = next(places)
-            if place == len(self._caches):
-                self._caches.append(self.place.zeros(cache.shape))
-            self._caches[place].copy_(cache)
+            # To pinned memory a graph's copy too; the stream that writes it is the one that reads it.
+            next(places).copy_(cache, non_blocking=True)
 
         def drop(cache: Tensor) -> None:
             """Nothing comes after the second chunk."""
 
-        caches = None if first else self._caches
-        self._rgb[frames].copy_(
-            decode(self.network, self._latent[frames], caches, keep if first else drop, self._kernels)
-        )
+        caches, then = (None, keep) if first else (self._caches, drop)
+        rgb = decode(self.network, self._latent[frames], caches, then, self._kernels, self._frames_at_once)
+        self._rgb[frames].copy_(rgb)
 
 
 def painted(rgb: Tensor, channel_order: Sequence[int], flip: bool) -> Tensor:
