@@ -23,7 +23,7 @@ class Card:
         nvml = self._nvml
         return {
             "name": self._ask("nvmlDeviceGetName"),
-            "driver": nvml.nvmlSystemGetDriverVersion(),
+            "driver": self._driver(),
             "sm_clock_mhz": self._ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM),
             "memory_clock_mhz": self._ask("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM),
             "temperature_c": self._ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
@@ -42,6 +42,12 @@ class Card:
     def watts(self) -> float | None:
         """Power drawn now."""
         return _thousandth(self._ask("nvmlDeviceGetPowerUsage"))
+
+    def _driver(self) -> str | None:
+        try:
+            return str(self._nvml.nvmlSystemGetDriverVersion())
+        except self._nvml.NVMLError:
+            return None
 
     def _ask(self, name: str, *arguments: Any) -> Any:
         try:

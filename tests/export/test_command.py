@@ -389,6 +389,12 @@ def test_an_option_of_the_other_source_is_refused(tmp_path: Path, source: list[s
         main([*source, *option, "--out", str(tmp_path / "b")])
 
 
+def test_a_seed_below_zero_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--random-weights: not a seed; found -1; expected 0 or more"):
+        main(["--random-weights", "-1", "--size", "tiny", "--out", str(tmp_path / "b")])
+    assert not (tmp_path / "b").exists()
+
+
 @pytest.mark.parametrize(
     ("parts", "given", "what"),
     [

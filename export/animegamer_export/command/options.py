@@ -107,6 +107,8 @@ def _source(options: argparse.Namespace, console: Console) -> Source:
         if getattr(options, name) is not None:
             source = "random weights" if random else "checkpoints"
             raise ConfigError(f"{source} have no use for it", where=f"--{name}", do="leave it out")
+    if random and options.random_weights < 0:
+        raise ConfigError("not a seed", where="--random-weights", found=options.random_weights, expected="0 or more")
     if random:
         return from_seed(options.random_weights, options.size or DEFAULT_SIZE)
     height, width = options.picture or DEFAULT_PICTURE
