@@ -82,22 +82,25 @@ class Game:
         self.folder.check_room(self._frames_bytes)
         events = run_turn(self.rooms, self.session, Instruction.parse(text))
         frames = []
-        with contextlib.ExitStack() as held:
-            with terminal.turn() as view:
-                for event in events:
-                    view.show(event)
-                    if isinstance(event, StatePredicted):
-                        predicted = event
-                    elif isinstance(event, FrameReady):
-                        frames.append(event.frame)
-                        if len(frames) == self._geometry.frames:
-                            # The next event means that the session keeps the turn: the folder must then have it too.
-                            held.enter_context(_uninterrupted())
-                    elif isinstance(event, Done):
-                        seconds = Seconds(**asdict(event.seconds))
-                turn = FinishedTurn(text.strip(), predicted.game_state, predicted.shown, seconds, np.stack(frames))
-                clip = self.folder.add(turn)
-            terminal.finished(clip, seconds, len(frames) / self.folder.fps)
+        held: list[int] = []
+        with contextlib.ExitStack() as stack:
+            view = stack.enter_context(terminal.turn())
+            for event in events:
+                view.show(event)
+                if isinstance(event, StatePredicted):
+                    predicted = event
+                elif isinstance(event, FrameReady):
+                    frames.append(event.frame)
+                    if len(frames) == self._geometry.frames:
+                        # The next event means that the session keeps the turn: the folder must then have it as well.
+                        held = stack.enter_context(_uninterrupted())
+                elif isinstance(event, Done):
+                    seconds = Seconds(**asdict(event.seconds))
+            turn = FinishedTurn(text.strip(), predicted.game_state, predicted.shown, seconds, np.stack(frames))
+            clip = self.folder.add(turn)
+        terminal.finished(clip, seconds, len(frames) / self.folder.fps)
+        if held:
+            raise KeyboardInterrupt
 
 
 def open_game(options: PlayOptions, bundle: Bundle, loaded: Loaded | None = None) -> Game:
@@ -220,20 +223,18 @@ def _open_other(name: str, here: Bundle, options: PlayOptions) -> Bundle:
 
 
 @contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Hold back Ctrl-C for the fraction of a second that a finished turn is being written, then let it through."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+def _uninterrupted() -> Iterator[list[int]]:
+    """Hold back Ctrl-C for the fraction of a second that a finished turn is being written: what came is in the list."""
     held: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield held
+        return
 
     def hold(number: int, frame: FrameType | None) -> None:
         held.append(number)
 
     before = signal.signal(signal.SIGINT, hold)
     try:
-        yield
+        yield held
     finally:
         signal.signal(signal.SIGINT, before)
-    if held:
-        raise KeyboardInterrupt
