@@ -30,8 +30,8 @@ from animegamer_rt.worker import __main__ as worker
 
 PSNR_DB = 45.0
 TOLERANCES = {"predictor": 1e-5, "denoiser": 1e-4}
-"""Largest errors, MODEL.md section 7 (four steps of the sampler), as shares of values above 1, as logits are. Frames may
-differ by one of 255."""
+"""Largest errors, MODEL.md section 7 (four steps of the sampler), as shares of values above 1, such as logits. Frames
+may differ by one of 255."""
 
 
 @pytest.fixture(scope="module", autouse=True)
