@@ -133,19 +133,20 @@ def strengths(scene: Scene) -> tuple[int, int, int, int]:
     return scene.level, social, entertainment, stamina
 
 
-_COLUMNS_PX = range(32, 113, TRAVEL_PER_LEVEL_PX)  # every x at which a clip can start
+_COLUMNS_PX = range(32, 113, 10)
 
 
 def facts(scene: Scene) -> list[float]:
-    """What a clip's first frame shows, as 0s and 1s: who, in which clothes, where, when, doing what, at which x."""
+    """What a clip's first frame shows, as 0s and 1s: who, in which clothes, where, when, doing what, how far right."""
     worn = dict(zip(scene.characters, scene.outfits, strict=True))
+    nearest = min(_COLUMNS_PX, key=lambda x: abs(x - scene.start_x))
     shown = [
         *(name in worn for name in CHARACTERS),
         *(worn.get(name) == outfit for name in CHARACTERS for outfit in OUTFITS),
         *(scene.place == place for place in PLACES),
         scene.night,
         *(scene.motion == motion for motion in MOTIONS),
-        *(scene.start_x == x for x in _COLUMNS_PX),
+        *(nearest == x for x in _COLUMNS_PX),
     ]
     return [float(fact) for fact in shown]
 
