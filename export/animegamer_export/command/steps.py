@@ -101,7 +101,7 @@ def _go(steps: list[Step], lacking: list[str], journal: Journal, source: Source,
     shutil.rmtree(journal.folder / WORK, ignore_errors=True)
     if lacking:
         return None
-    manifest = with_kept(_manifest(source, journal, journal.folder), journal.folder)
+    manifest = with_kept(_manifest(source, journal), journal.folder)
     bundle = write_manifest(journal.folder, manifest, changed=())
     journal.close()
     with progress.busy("what other bundles have too is looked for"):
@@ -250,10 +250,10 @@ def _motion_tokenizer(towers: Towers) -> Make:
     return make
 
 
-def _manifest(source: Source, journal: Journal, out: Path) -> Manifest:
+def _manifest(source: Source, journal: Journal) -> Manifest:
     there = _there(source, journal)
     parts = {
-        name: read_record(Part, entry, f"{out}: {step}")
+        name: read_record(Part, entry, f"{journal.folder}: {step}")
         for step, record in journal.steps.items()
         if step in there
         for name, entry in record["parts"].items()
@@ -262,14 +262,14 @@ def _manifest(source: Source, journal: Journal, out: Path) -> Manifest:
     return Manifest(
         format="",
         format_version=0,
-        name=out.absolute().name,
+        name=journal.folder.absolute().name,
         description=source.description,
         origin=source.origin,
         geometry=source.sizes.geometry(plans.WINDOW_TOKENS),
         parts=parts,
         plans=plans.plan_entries(),
         files=journal.files(),
-        motion_tokenizer=read_record(MotionTokenizer, motion, f"{out}: {MOTION_STEP}"),
+        motion_tokenizer=read_record(MotionTokenizer, motion, f"{journal.folder}: {MOTION_STEP}"),
         compatibility=plans.COMPATIBILITY,
         sizes=source.sizes.record(),
         world=RELEASE,

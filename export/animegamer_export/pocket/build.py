@@ -44,7 +44,7 @@ from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.selftest import write_record
 from animegamer_rt.vae import Vae
 
-PREDICTED_SHARE = 1 / 3
+DRAWN_AS_PREDICTED = 1 / 3
 """Of the clips that the decoder sees as drawn: by the predicted shot, the others by the true one."""
 
 
@@ -161,7 +161,7 @@ def adapt_decoder(shop: Workshop) -> None:
     rows = np.sort(rng.choice(len(latents), min(recipe.drawn_clips, len(latents)), replace=False, p=chances))
     # A predicted shot may mean another place than its clip's, which would teach the decoder to blur: true ones mostly.
     shots = shop.true_shots(shot_encoder, shop.corpus)[rows]
-    shots = np.where((rng.random(len(rows)) < PREDICTED_SHARE)[:, None, None], shop.predicted_shots()[rows], shots)
+    shots = np.where((rng.random(len(rows)) < DRAWN_AS_PREDICTED)[:, None, None], shop.predicted_shots()[rows], shots)
     shown = shop.examples(shop.corpus, latents)
     shown = replace(shown, latents=latents[rows], motion_scopes=shown.motion_scopes[rows])
     plan = coarse_plan(10, conditional_below=0.2)
