@@ -53,3 +53,17 @@ def test_only_who_has_said_something_counts_as_connected() -> None:
         for line in silent:
             line.close()
         doors.close()
+
+
+def test_a_message_that_comes_before_word_of_its_connection_counts_it() -> None:
+    doors = Doors(ServeOptions(port=0))
+    try:
+        with zmq.Context() as context, context.socket(zmq.DEALER) as player:
+            player.connect(f"tcp://127.0.0.1:{doors.port}")
+            player.send_multipart([b"hello", b"you"])
+            assert doors.turns.poll(10_000), "read without a round of wait, in which connections are told of"
+            assert doors.receive(doors.turns)[1:] == [b"hello", b"you"] and doors.connections == 1
+            doors.wait(0)
+            assert doors.connections == 1, "nor is it forgotten afterwards"
+    finally:
+        doors.close()

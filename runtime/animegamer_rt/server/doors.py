@@ -77,6 +77,7 @@ class Doors:
     def receive(self, socket: zmq.Socket[bytes]) -> list[bytes]:
         """A client's next message, its routing id first. Raises zmq.Again when there is none."""
         frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
+        self._count()  # a message may be read before the round that would have been told of its connection
         with contextlib.suppress(zmq.ZMQError):  # what is no ZMTP 3 comes without a descriptor
             descriptor = int(frames[-1].get(zmq.SRCFD))
             if descriptor in self._connected:
