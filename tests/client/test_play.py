@@ -171,6 +171,13 @@ def test_numbers_that_make_no_sense_are_told(
     assert said in error and error.count("\n") == 1
 
 
+@pytest.mark.parametrize("alone", ["--server-key", "--client-keys"])
+def test_half_of_the_keys_is_refused_by_the_options_names(alone: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["status", "tcp://127.0.0.1:5570", alone, "x"])
+    assert "--server-key and --client-keys go together" in capsys.readouterr().err
+
+
 def test_status_is_shown_and_is_the_exit_code(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", server.address]) == 0
     assert "state     ready" in capsys.readouterr().out

@@ -232,6 +232,11 @@ def test_a_picture_of_another_size_is_told_by_its_option(release: Path) -> None:
         from_checkpoints(release, "Qiqi", 64, 96)
 
 
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="none: no such folder; name the one that holds Mistral-7B"):
+        find_release(tmp_path / "none", "Qiqi")
+
+
 def test_a_latest_that_is_no_text_is_as_good_as_none(release: Path, tmp_path: Path) -> None:
     shutil.copytree(release, tmp_path / "given")
     (tmp_path / "given/AnimeGamer/VDM_Decoder-Qiqi/latest").write_bytes(b"\xff\xfe")

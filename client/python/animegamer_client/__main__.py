@@ -23,7 +23,10 @@ STATUS_TIMEOUT_S = 5.0
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code."""
     _ready_streams()
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if (options.server_key is None) != (options.client_keys is None):
+        parser.error("--server-key and --client-keys go together: the server's public key, and the file of yours")
     try:
         code = _status(options) if options.command == "status" else _play(options)
         sys.stdout.flush()

@@ -84,6 +84,8 @@ class Release:
 
 def find_release(folder: Path, release: str) -> Release:
     """The checkpoints below `folder`. Raises one CheckpointError that lists everything that is not there."""
+    if not folder.is_dir():
+        raise CheckpointError("no such folder", where=folder, do="name the one that holds " + MISTRAL[0])
     missing: list[str] = []
     mistral = folder / MISTRAL[0]
     missing += [f"{MISTRAL[0]}/{name}" for name in ("config.json", "tokenizer.model") if not (mistral / name).is_file()]

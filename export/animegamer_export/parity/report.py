@@ -136,7 +136,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         results = check_folder(arguments.folder)
     except CheckpointError as error:
-        print(f"parity: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 2
     print(table(results, arguments.verbose))
     return 0 if all(result.passed for result in results) else 1

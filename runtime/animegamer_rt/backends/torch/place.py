@@ -101,9 +101,10 @@ class CudaPlace(Place):
 
     def __init__(self, dtype: torch.dtype, captures: bool = True) -> None:
         if not torch.cuda.is_available():
+            cuda = torch.version.cuda
             raise BackendError(
                 "PyTorch finds no NVIDIA GPU",
-                found=f"torch {torch.__version__}, built for CUDA {torch.version.cuda or '-'}",
+                found=f"torch {torch.__version__}, built {f'for CUDA {cuda}' if cuda else 'without CUDA'}",
                 do="check the driver with nvidia-smi and install a CUDA build of torch, or play with --device cpu",
             )
         super().__init__(dtype, f"cuda:{torch.cuda.current_device()}")
