@@ -105,12 +105,12 @@ def _measure(options: Bench, engines: Engines, rooms: Rooms, fresh: Mapping[str,
     precision = _precision(manifest.parts, engines, options.device)
     if options.device in ON_CPU:
         card, meter, where = None, energy.of_processors(), machine()
-        floor = on_processor(rooms.bundle, branches(rooms))
+        floor = on_processor(rooms.bundle, rooms.plan.network_rows)
     else:
         card, why_not = nvml.open_card()
         name = str(card.facts()["name"]) if card is not None else engines.device
         meter, where = energy.of_card(card, why_not), f"{name}, {machine()}"
-        floor = on_card(rooms.bundle, branches(rooms), name, precision["denoiser"])
+        floor = on_card(rooms.bundle, rooms.plan.network_rows, name, precision["denoiser"])
     print(f"{manifest.name}, plan {rooms.plan_name}, {where}")
     least = f"; the denoiser's floor is {floor.seconds:.2f} s ({floor.source})" if floor else ""
     print(f"a clip plays {playback:.2f} s{least}")
@@ -132,8 +132,8 @@ def _measure(options: Bench, engines: Engines, rooms: Rooms, fresh: Mapping[str,
         "origin": manifest.origin,
         "shape": [manifest.geometry.frames, manifest.geometry.height, manifest.geometry.width],
         "plan": rooms.plan_name,
-        "steps": len(rooms.plan.steps),
-        "branches": branches(rooms),
+        "steps": len(rooms.plan),
+        "branches": rooms.plan.network_rows,
         "peer": None,
         "precision": precision,
         "n": turns,
@@ -189,11 +189,6 @@ def summary(measured: list[StageSeconds]) -> dict[str, Any]:
             for stage in STAGES
         },
     }
-
-
-def branches(rooms: Rooms) -> int:
-    """How many times a turn runs the denoiser's network: twice for a guided pair, else once a step."""
-    return sum(len(step.rows) for step in rooms.plan.steps)
 
 
 def _precision(parts: Mapping[str, Part], engines: Engines, device: str) -> dict[str, str]:

@@ -30,13 +30,12 @@ def open_engines(bundle: Bundle, seconds: float, plan: str | None = None, *, ove
 
     overlaps: they say that a turn may be predicted while another is denoised, which costs them no time at all.
     """
-    steps = DenoisePlan.from_dict(bundle.plan(plan))
-    passes = sum(len(step.rows) for step in steps)
+    rows = DenoisePlan.from_dict(bundle.plan(plan)).network_rows
     tokens = json.loads(bundle.path(bundle.manifest.tokenizer.added_tokens).read_text(encoding="utf-8"))
     geometry = bundle.manifest.geometry
     return Engines(
         _Predictor(geometry, 1 + max(tokens.values()), seconds * PREDICTOR_SHARE),
-        _Denoiser(seconds * DENOISER_SHARE / passes),
+        _Denoiser(seconds * DENOISER_SHARE / rows),
         _Vae(geometry, seconds * VAE_SHARE / (FIRST_FRAMES + NEXT_FRAMES)),
         device=f"none: {seconds:g} s a turn",
         overlaps=overlaps,
