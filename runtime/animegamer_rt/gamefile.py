@@ -16,6 +16,7 @@ import numpy as np
 
 from .clip import Frames, sheet_row, write_clip, write_sheet
 from .errors import OutputError
+from .events import StageSeconds
 from .files import make_folder, unwritable, write_file
 from .state import CharacterState, GameState
 
@@ -28,23 +29,13 @@ MARGIN_BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Seconds:
-    """Where a turn's time went."""
-
-    predictor: float
-    denoiser: float
-    vae: float
-    total: float
-
-
-@dataclass(frozen=True, slots=True)
 class FinishedTurn:
-    """All of one turn that goes to disk. `frames` is uint8 [T, H, W, 3]."""
+    """All of one turn that goes to disk. `character`: the values as shown; `frames`: uint8 [T, H, W, 3]."""
 
     instruction: str
     state: GameState
     character: CharacterState
-    seconds: Seconds
+    seconds: StageSeconds
     frames: Frames
 
 

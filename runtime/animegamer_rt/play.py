@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -25,7 +25,7 @@ from .backends.onnxruntime import PROVIDERS, open_towers
 from .bundle import Bundle, available, neighbours, open_bundle
 from .errors import BundleError, BundleNotFoundError, ConfigError, InstructionError, PlanError
 from .events import Done, FrameReady, StatePredicted
-from .gamefile import FinishedTurn, GameFolder, Seconds, check_folder, next_folder
+from .gamefile import FinishedTurn, GameFolder, check_folder, next_folder
 from .pipeline import Rooms, open_rooms, run_turn
 from .script import STDIN, example_script, read_script, stdin_has_lines
 from .session import Session
@@ -95,7 +95,7 @@ class Game:
                         # The next event means that the session keeps the turn: the folder must then have it as well.
                         held = stack.enter_context(_uninterrupted())
                 elif isinstance(event, Done):
-                    seconds = Seconds(**asdict(event.seconds))
+                    seconds = event.seconds
             turn = FinishedTurn(text.strip(), predicted.game_state, predicted.shown, seconds, np.stack(frames))
             clip = self.folder.add(turn)
         terminal.finished(clip, seconds, len(frames) / self.folder.fps)

@@ -20,7 +20,7 @@ from . import events
 from .bundle import Bundle
 from .clip import Frames
 from .errors import AnimeGamerError
-from .gamefile import GameFolder, Seconds
+from .gamefile import GameFolder
 from .manifest import World
 from .preview import show_clip
 from .state import CharacterState
@@ -146,7 +146,7 @@ class Terminal:
         if self._preview:
             self._frames.append(frame)
 
-    def finished(self, clip: Path, seconds: Seconds, playback_seconds: float) -> None:
+    def finished(self, clip: Path, seconds: events.StageSeconds, playback_seconds: float) -> None:
         """Show the clip, where it is, and where the time went. Ctrl-C ends the showing alone: the turn is kept."""
         self._vae_seconds = seconds.vae
         if self._frames:

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from animegamer_rt.errors import OutputError
-from animegamer_rt.gamefile import FinishedTurn, GameFolder, Seconds, next_folder
+from animegamer_rt.events import StageSeconds
+from animegamer_rt.gamefile import FinishedTurn, GameFolder, next_folder
 from animegamer_rt.state import CharacterState, GameState
 
 FRAMES = np.broadcast_to(np.arange(17, dtype=np.uint8)[:, None, None, None] * 12, (17, 96, 144, 3))
@@ -20,7 +21,7 @@ TURN = FinishedTurn(
     "Mia waves ☀",
     GameState(motion_level=2, social=1, entertainment=0, stamina=-1),
     CharacterState(stamina=45, social=55, entertainment=45),
-    Seconds(predictor=0.1, denoiser=1.25, vae=0.4, total=1.75),
+    StageSeconds(predictor=0.1, denoiser=1.25, vae=0.4, total=1.75),
     FRAMES,
 )
 

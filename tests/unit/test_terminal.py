@@ -12,13 +12,12 @@ from rich.console import Console
 
 import fakes
 from animegamer_rt.bundle import Bundle
-from animegamer_rt.events import Progress, StatePredicted
-from animegamer_rt.gamefile import Seconds
+from animegamer_rt.events import Progress, StageSeconds, StatePredicted
 from animegamer_rt.state import CharacterState, GameState
 from animegamer_rt.terminal import Terminal
 
 FRAMES = np.zeros((2, 16, 24, 3), np.uint8)
-SECONDS = Seconds(predictor=0.1, denoiser=2.0, vae=0.5, total=2.6)
+SECONDS = StageSeconds(predictor=0.1, denoiser=2.0, vae=0.5, total=2.6)
 
 
 class Screen:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
 from ..errors import SessionError
 from ..events import Done, FrameReady, Progress, StatePredicted
-from ..gamefile import FinishedTurn, GameFolder, Seconds
+from ..gamefile import FinishedTurn, GameFolder
 from ..pipeline import Rooms, run_turn
 from ..session import Session
 from ..state import Instruction
@@ -47,7 +46,7 @@ def render_game(rooms: Rooms, message: Message, _: Callable[[], None]) -> Genera
             elif isinstance(event, FrameReady):
                 frames.append(event.frame)
             elif isinstance(event, Done):
-                seconds = Seconds(**asdict(event.seconds))
+                seconds = event.seconds
         files.append(folder.add(FinishedTurn(text, predicted.game_state, predicted.shown, seconds, np.stack(frames))))
         yield progress(turn)
     if turns:
