@@ -41,7 +41,7 @@ class Instruction:
             raise _too_long(len(raw))
         text = " ".join(unicodedata.normalize("NFC", raw).split())
         for position, character in enumerate(text):
-            if unicodedata.category(character) in ("Cc", "Cs") or character in _BIDI_CONTROLS:
+            if is_control(character):
                 raise InstructionError(
                     "the instruction holds a control character",
                     found=f"U+{ord(character):04X} at character {position + 1}",
@@ -127,6 +127,12 @@ def motion_scope(game_state: GameState, table: str = "paper", source: str = "mot
         raise ConfigError("unknown motion source", where="motion_source", found=repr(source), expected=expected)
     level = game_state.social if source == "social" else game_state.motion_level
     return MOTION_TABLES[table].get(level, OTHER_MOTION_SCOPE)
+
+
+def is_control(character: str) -> bool:
+    """Whether no text may hold this character; spaces and line breaks are none of these."""
+    category = unicodedata.category(character)
+    return (category in ("Cc", "Cs") and not character.isspace()) or character in _BIDI_CONTROLS
 
 
 def _clamp(value: int) -> int:

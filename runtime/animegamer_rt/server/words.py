@@ -11,11 +11,10 @@ import unicodedata
 from pathlib import Path
 
 from ..errors import ConfigError, ProtocolError
-from ..state import Instruction
+from ..state import Instruction, is_control
 
 _GRAPHEME_JOINER = "\u034f"
 """Not to be seen, like the characters of category Cf; Unicode counts it among the accents."""
-_BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 class Words:
@@ -30,7 +29,7 @@ class Words:
 
         Raises InstructionError for what cannot be played, ProtocolError `blocked` for what may not.
         """
-        instruction = Instruction.parse("".join(letter for letter in raw if not _is_control(letter)))
+        instruction = Instruction.parse("".join(letter for letter in raw if not is_control(letter)))
         if self._blocked is not None and self._blocked.search(_plain(instruction.text)):
             raise ProtocolError("this server does not play that", code="blocked", do="say it in other words")
         return instruction
@@ -56,7 +55,3 @@ def _plain(text: str) -> str:
     """The text to compare by: what cannot be seen is left out."""
     seen = "".join(letter for letter in text if unicodedata.category(letter) != "Cf" and letter != _GRAPHEME_JOINER)
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", seen).casefold())
-
-
-def _is_control(letter: str) -> bool:
-    return (unicodedata.category(letter) in ("Cc", "Cs") and not letter.isspace()) or letter in _BIDI_CONTROLS
