@@ -5,7 +5,6 @@ It does not know the network, tensors of latents or who runs the steps. NumPy on
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from animegamer_rt.errors import PlanError
+from .config import nearest
+from .errors import PlanError
 
 Branch = Literal["pair", "conditional", "reuse"]
 
@@ -323,9 +323,7 @@ def _fields(data: object, where: str, required: tuple[str, ...], optional: tuple
     known = (*required, *optional)
     for key in data:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-            raise PlanError(f"unknown key {key!r}", where=where, do=hint)
+            raise PlanError(f"unknown key {key!r}", where=where, do=nearest(str(key), known))
     for key in required:
         if key not in data:
             raise PlanError(f"missing key {key!r}", where=where)

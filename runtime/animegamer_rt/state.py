@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from .config import one_of
 from .errors import ConfigError, InstructionError
 from .story import is_story, story_to_caption
 
@@ -120,13 +121,9 @@ MOTION_SOURCES = ("motion_level", "social")
 
 def motion_scope(game_state: GameState, table: str = "paper", source: str = "motion_level") -> float:
     """The motion scope that the denoiser is given for this turn. Raises ConfigError for an unknown table or source."""
-    if table not in MOTION_TABLES:
-        raise ConfigError("unknown motion table", where="motion_table", found=repr(table), expected="paper or demo")
-    if source not in MOTION_SOURCES:
-        expected = " or ".join(MOTION_SOURCES)
-        raise ConfigError("unknown motion source", where="motion_source", found=repr(source), expected=expected)
-    level = game_state.social if source == "social" else game_state.motion_level
-    return MOTION_TABLES[table].get(level, OTHER_MOTION_SCOPE)
+    scopes = MOTION_TABLES[one_of(table, tuple(MOTION_TABLES), "motion_table")]
+    level = getattr(game_state, one_of(source, MOTION_SOURCES, "motion_source"))
+    return scopes.get(level, OTHER_MOTION_SCOPE)
 
 
 def is_control(character: str) -> bool:

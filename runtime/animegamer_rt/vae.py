@@ -13,8 +13,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import numpy as np
 
 from .backends.contract import PIXEL_FORMATS, FloatArray, Frames, VaePart
-from .config import nearest
-from .errors import ConfigError
+from .config import one_of
 
 FIRST_LATENT_FRAMES = 3
 """The first chunk takes latent frames 0..2 and gives 9 frames; the second takes the rest (MODEL.md section 6)."""
@@ -31,9 +30,9 @@ class Vae:
     def decode(self, latent: FloatArray, pixel_format: str = "rgb24", flip: bool = False) -> Iterator[Frames]:
         """Yields single frames u8 [H, W, C] in order; latent f32 [1, 5, 16, h, w]; flip = bottom row first.
 
-        A frame stays valid for as long as it is held.
+        A frame stays valid for as long as it is held. Raises ConfigError for an unknown pixel format.
         """
-        order = channel_order(pixel_format)
+        order = PIXEL_FORMATS[one_of(pixel_format, tuple(PIXEL_FORMATS), "pixel_format")]
         chunks = np.ascontiguousarray(latent[:, :FIRST_LATENT_FRAMES]), latent[:, FIRST_LATENT_FRAMES:]
         started = time.perf_counter()
         frames, caches = self._part.first(chunks[0], order, flip)
@@ -53,11 +52,3 @@ class Vae:
         started = time.perf_counter()
         frames = self._part.next(latent, caches, order, flip)
         return frames, time.perf_counter() - started
-
-
-def channel_order(pixel_format: str) -> tuple[int, ...]:
-    """The vae part's `channel_order` of a pixel format. Raises ConfigError for an unknown one."""
-    if pixel_format not in PIXEL_FORMATS:
-        found = repr(pixel_format)
-        raise ConfigError("unknown pixel format", found=found, do=nearest(pixel_format, PIXEL_FORMATS))
-    return PIXEL_FORMATS[pixel_format]

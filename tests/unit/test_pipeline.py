@@ -134,7 +134,7 @@ def test_unknown_plan_and_pixel_format_are_refused(bundle: Bundle) -> None:
     with pytest.raises(PlanError, match="no plan 'fastest'"):
         open_rooms(bundle, fakes.fake_engines(), "fastest")
     rooms, session = open_rooms(bundle, fakes.fake_engines()), Session.start(bundle, 7)
-    with pytest.raises(ConfigError, match="pixel format"):
+    with pytest.raises(ConfigError, match="pixel_format: .*yuv"):
         list(run_turn(rooms, session, WAVE, pixel_format="yuv"))
     assert session.turns == 0
 

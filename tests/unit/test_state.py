@@ -103,7 +103,7 @@ def test_motion_source_social_reads_social_instead() -> None:
 
 
 def test_unknown_motion_table_or_source_is_refused() -> None:
-    with pytest.raises(ConfigError, match="paper or demo"):
+    with pytest.raises(ConfigError, match="motion_table: .*did you mean 'paper'"):
         motion_scope(GameState(1, 0, 0, 0), "papr")
-    with pytest.raises(ConfigError, match="motion_level or social"):
+    with pytest.raises(ConfigError, match="motion_source: .*known: motion_level, social"):
         motion_scope(GameState(1, 0, 0, 0), "paper", "stamina")

@@ -34,7 +34,7 @@ def test_flip_turns_the_rows_round() -> None:
 
 
 def test_unknown_pixel_format_names_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="unknown pixel format; found 'rgb42'; did you mean 'rgb24'"):
+    with pytest.raises(ConfigError, match="pixel_format: not a known value; found 'rgb42'; did you mean 'rgb24'"):
         decode(pixel_format="rgb42")
 
 
