@@ -251,8 +251,8 @@ def _bench(options: argparse.Namespace) -> int:
     if options.what == "wire":
         from .server.bench.run import WireBench, bench_wire
 
-        if options.preset or options.device != "cpu":
-            raise ConfigError("--preset and --device are of turns, not of `bench wire`", do="leave them out")
+        if options.preset or options.trace or options.device != "cpu":
+            raise ConfigError("--preset, --trace and --device are of turns, not of `bench wire`", do="leave them out")
         bundle = options.bundle or "pocket"
         return bench_wire(WireBench(bundle, options.plan, options.turns or 25, results=options.results))
     from .bench import Bench, bench

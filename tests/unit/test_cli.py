@@ -227,8 +227,9 @@ def test_a_preset_without_its_bundle_names_the_command_that_makes_it(
     assert "run: animegamer-rt export --random-weights 0 --out bundles/full-random" in capsys.readouterr().err
     assert main(["bench", "--preset", "standard", "--trace", "turn.json"]) == 2
     assert "a trace is of one plan; found exact, balanced, fast; give --plan" in capsys.readouterr().err
-    assert main(["bench", "wire", "--preset", "quick"]) == 2
-    assert "not of `bench wire`" in capsys.readouterr().err
+    for of_turns in (["--preset", "quick"], ["--trace", "turn.json"], ["--device", "cuda"]):
+        assert main(["bench", "wire", "--bundle", "none", *of_turns]) == 2
+        assert "not of `bench wire`" in capsys.readouterr().err
 
 
 def test_a_gpus_record_says_card_clocks_limit_and_energy(
