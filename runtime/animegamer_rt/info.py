@@ -14,7 +14,7 @@ from rich.table import Table
 from . import bundle as bundles
 from .bundle import Bundle
 from .config import write_record
-from .manifest import EXACT, PlanEntry
+from .manifest import EXACT, RANDOM_WEIGHTS, PlanEntry
 
 ROOMS = {
     "encoder": "picture and motion words -> shot; not needed to play",
@@ -31,7 +31,7 @@ def explain(bundle: Bundle, console: Console) -> None:
     """Print what the bundle is, holds, can do and was measured at."""
     manifest, geometry = bundle.manifest, bundle.manifest.geometry
     console.print(f"[bold]{manifest.name}[/]  {manifest.description}", highlight=False)
-    if manifest.origin == "random weights":
+    if manifest.origin == RANDOM_WEIGHTS:
         console.print("[bold red]random weights: good for time and memory only; its pictures mean nothing[/]")
     facts = {
         "folder": str(bundle.folder),

@@ -21,7 +21,7 @@ from .bundle import Bundle
 from .clip import Frames
 from .errors import AnimeGamerError
 from .gamefile import GameFolder
-from .manifest import World
+from .manifest import RANDOM_WEIGHTS, World
 from .preview import show_clip
 from .state import CharacterState
 from .suggest import completions
@@ -56,7 +56,7 @@ class Terminal:
             f"plan {plan}, seed {seed}, in {folder.folder}",
             "bold",
         )
-        if manifest.origin == "random weights":
+        if manifest.origin == RANDOM_WEIGHTS:
             self._say("random weights: good for time and memory only; the pictures mean nothing", "bold red")
         if folder.replaced:
             self._say("the game that was in this folder is replaced", "yellow")

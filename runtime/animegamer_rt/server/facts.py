@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import __version__
 from ..bundle import Bundle
+from ..manifest import RANDOM_WEIGHTS
 from ..state import MAX_INSTRUCTION_CHARACTERS
 from ..store import Store
 from ..wire import FROM_CLIENT, MAJOR, VERSION
@@ -71,7 +72,7 @@ class Facts:
                 "width": size.width,
                 "frames": size.frames,
                 "fps": float(size.fps),
-                "random_weights": manifest.origin == "random weights",
+                "random_weights": manifest.origin == RANDOM_WEIGHTS,
             },
             "capabilities": list(CAPABILITIES),
             "limits": {

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...bundle import Bundle, write_manifest
-from ...manifest import Geometry
+from ...manifest import RANDOM_WEIGHTS, Geometry
 
 NAME = "full-size"
 GEOMETRY = Geometry(height=480, width=720, latent_height=60, latent_width=90, shot_width=1920)
@@ -28,7 +28,7 @@ def write_full_size(folder: Path, model: Bundle) -> Bundle:
             manifest,
             name=NAME,
             description="sizes of the published model, no networks: to measure everything around the engines",
-            origin="random weights",
+            origin=RANDOM_WEIGHTS,
             geometry=GEOMETRY,
             parts={},
             files={},
