@@ -70,7 +70,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--keys", type=Path, metavar="DIR", help="folder with server.key_secret; encrypts (see: keys new)")
     add("--allow", type=Path, metavar="DIR", help="folder of the public keys (*.key) of the clients let in")
     add("--engines", help="onnxruntime, torch or tensorrt (GPU), fixed:SECONDS to try a client (default: %(default)s)")
-    add("--threads", type=int, help="cores the engines may use (default: all)")
+    add("--threads", type=int, help="cores that onnxruntime may use (default: all)")
     add("--block-list", type=Path, metavar="FILE", help="words and phrases that no instruction may hold, a line each")
     add("--queue", type=int, help="most turns that wait (default: %(default)s)")
     add("--sessions", type=int, help="most sessions in use, 0: any (default: %(default)s)")

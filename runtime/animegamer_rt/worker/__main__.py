@@ -93,7 +93,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--plan", help="its denoise plan; by default its own choice")
     parser.add_argument("--engines", default="onnxruntime", help="onnxruntime, torch, tensorrt or fixed:SECONDS")
     parser.add_argument("--precision", help="what torch computes in; by default its own choice")
-    parser.add_argument("--threads", type=int, help="threads of the engines; by default one a core")
+    parser.add_argument("--threads", type=int, help="threads of onnxruntime; by default one a core")
     parser.add_argument("--trace", type=Path, help="where to write what the engines did")
     return parser.parse_args(arguments)
 
