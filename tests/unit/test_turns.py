@@ -127,6 +127,20 @@ def test_the_worker_has_the_next_job_before_the_running_one_ends(server: Server)
     assert server.admission.idle and not server.worker.busy
 
 
+def test_who_comes_back_too_late_for_the_events_gets_the_turn_again(server: Server) -> None:
+    job, player = server.turn()
+    job.events = None  # too many bytes to keep
+    late = Player()
+    job.attach(Listener(late, "again"))  # type: ignore[arg-type]
+    server.finish(job)
+    again = server.admission.running
+    assert again is not None and server.worker.given == [job.id, again.id] and again.id != job.id
+    assert (again.kind, again.turn, again.instruction, again.deadline_at) == ("replay", 1, "Mia waves.", 101.0)
+    server.finish(again)
+    assert player.heard == ["accepted"] and late.heard == ["accepted", "done"]
+    assert server.kept(job) == 1 and server.admission.idle
+
+
 def test_a_job_that_was_handed_over_is_stopped_at_once_and_its_late_words_are_not_heard(server: Server) -> None:
     (first, one), (second, two), (third, three) = server.turn(), server.turn(deadline_at=2.0), server.turn()
     server.turns.watch_deadlines(2.5)

@@ -237,11 +237,10 @@ class Turns:
             self._play_again(job, job.late, now)
 
     def _play_again(self, job: Job, listener: Listener, now: float) -> None:
-        again = replace(
-            job, kind="replay", listener=listener, accepted_at=now, deadline_at=now + job.deadline_at - job.accepted_at
-        )
-        again.started_at, again.produced, again.at_worker, again.kept, again.failures = None, 0, False, False, 0
-        again.events, again.events_bytes, again.late, again.ending = [], 0, None, None
+        """A finished turn's events for who came back too late for them, in as long as the turn had."""
+        again = Job("replay", job.session, listener, job.pictures, now, now + job.deadline_at - job.accepted_at)
+        again.turn, again.turn_id, again.instruction, again.seed = job.turn, job.turn_id, job.instruction, job.seed
+        again.asked_s = job.asked_s
         self.admit(again, now)
 
     def drop_exports(self, sessions: Sequence[str]) -> None:
