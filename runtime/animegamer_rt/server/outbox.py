@@ -22,7 +22,7 @@ _OVERHEAD_BYTES = 256
 class _Kept:
     parts: tuple[bytes | memoryview, ...]
     size: int
-    turn: str | None
+    delivery: str | None
 
 
 class Outbox:
@@ -31,7 +31,7 @@ class Outbox:
     def __init__(self, socket: zmq.Socket[bytes], routing: bytes, most_bytes: int, metrics: Metrics) -> None:
         self._socket, self._routing, self._most_bytes, self._metrics = socket, routing, most_bytes, metrics
         self._kept: deque[_Kept] = deque()
-        self._dropped_turn: str | None = None
+        self._dropped: str | None = None
         self.bytes = 0
         self.gone = False
 
@@ -40,20 +40,20 @@ class Outbox:
         """Whether something is kept for the client."""
         return bool(self._kept)
 
-    def send(self, message: Message, turn: str | None = None) -> None:
-        """Send, keep or drop. `turn` names the delivery whose frames are dropped together."""
+    def send(self, message: Message, delivery: str | None = None) -> None:
+        """Send, keep or drop. `delivery`: whose frames are dropped together, if this is of a turn."""
         if self.gone:
             return
-        if message.buffers and turn is not None and turn == self._dropped_turn:
+        if message.buffers and delivery is not None and delivery == self._dropped:
             self._metrics.frames_dropped(1)
             return
         parts = tuple(encode(message))
-        kept = _Kept(parts, sum(len(part) for part in parts), turn if message.buffers else None)
+        kept = _Kept(parts, sum(len(part) for part in parts), delivery if message.buffers else None)
         if not self._kept and self._sent(kept):
             return
         if self.bytes + kept.size + _OVERHEAD_BYTES > self._most_bytes:
-            self._drop_frames(turn)
-            if kept.turn is not None:
+            self._drop_frames(delivery)
+            if kept.delivery is not None:
                 self._metrics.frames_dropped(1)
                 return
         if self.bytes + kept.size + _OVERHEAD_BYTES <= self._most_bytes:
@@ -82,9 +82,10 @@ class Outbox:
         self._metrics.sent(kept.size)
         return True
 
-    def _drop_frames(self, turn: str | None) -> None:
-        self._dropped_turn = turn
-        held = len(self._kept)
-        self._kept = deque(kept for kept in self._kept if kept.turn is None)
-        self._metrics.frames_dropped(held - len(self._kept))
+    def _drop_frames(self, delivery: str | None) -> None:
+        """Make room for a message of this delivery, or of none: the turn whose frames came last has lost some then."""
+        frames = [kept.delivery for kept in self._kept if kept.delivery is not None]
+        self._dropped = delivery or (frames[-1] if frames else self._dropped)
+        self._kept = deque(kept for kept in self._kept if kept.delivery is None)
+        self._metrics.frames_dropped(len(frames))
         self.bytes = sum(kept.size + _OVERHEAD_BYTES for kept in self._kept)
