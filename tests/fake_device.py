@@ -66,7 +66,7 @@ class FakeDevice:
 
     def facts(self) -> Facts:
         free = self.free_bytes - self.placed_bytes
-        return Facts("Fake", self.arch, 2**33, free, "tensorrt_rtx", "1.7.1.116")
+        return Facts("Fake", self.arch, free, "tensorrt_rtx", "1.7.1.116")
 
     def use(self) -> None:
         self.threads.used = True

@@ -15,10 +15,7 @@ from .errors import BundleMismatchError
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """One game as it is kept. `turns` is the number of finished turns, `character` the values after the last one.
-
-    `seed` draws the next turns; `created` and `used` are seconds since 1970.
-    """
+    """One game as it is kept. turns: how many are finished; character: the values after the last; seed: of the next."""
 
     id: str
     bundle_name: str
@@ -28,8 +25,6 @@ class StoredSession:
     turns: int
     character: CharacterState
     closed: bool
-    created: float
-    used: float
 
     def require_bundle(self, name: str, fingerprint: str) -> None:
         """Raises BundleMismatchError unless the session was played with the bundle of this fingerprint."""

@@ -27,7 +27,7 @@ ROW_BYTES = 64 * 2**10
 
 _SELECT = """
     SELECT s.key, s.token_sha256, s.id, s.bundle_name, s.bundle_fingerprint, s.seed, s.history_turns, s.closed,
-        s.created, s.used, t.turn, t.character_stamina, t.character_social, t.character_entertainment
+        t.turn, t.character_stamina, t.character_social, t.character_entertainment
     FROM sessions s LEFT JOIN turns t
         ON t.session = s.key AND t.turn = (SELECT max(turn) FROM turns WHERE session = s.key)
 """
@@ -222,9 +222,9 @@ class Store:
         rows = self.database.rows(f"{_SELECT} WHERE s.{column} = ?", value)
         if not rows:
             return None
-        key, token, session, name, fingerprint, seed, window, closed, created, used, turn, *character = rows[0]
+        key, token, session, name, fingerprint, seed, window, closed, turn, *character = rows[0]
         values = CharacterState() if turn is None else CharacterState(*character)
-        stored = StoredSession(session, name, fingerprint, seed, window, turn or 0, values, bool(closed), created, used)
+        stored = StoredSession(session, name, fingerprint, seed, window, turn or 0, values, bool(closed))
         return _Found(key, token, stored)
 
     def _get(self, session_id: str) -> _Found:

@@ -92,9 +92,9 @@ class CudaDevice:
 
     def facts(self) -> Facts:
         properties = _checked(self._cuda.cudaGetDeviceProperties(self._ordinal))
-        free, total = _checked(self._cuda.cudaMemGetInfo())
+        free, _ = _checked(self._cuda.cudaMemGetInfo())
         name = properties.name.decode() if isinstance(properties.name, bytes) else str(properties.name)
-        return Facts(name, self._arch, total, free, self._trt.__name__, self._trt.__version__)
+        return Facts(name, self._arch, free, self._trt.__name__, self._trt.__version__)
 
     def use(self) -> None:
         _checked(self._cuda.cudaSetDevice(self._ordinal))

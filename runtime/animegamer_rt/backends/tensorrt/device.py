@@ -27,7 +27,6 @@ class Facts:
 
     name: str
     arch: str
-    total_bytes: int
     free_bytes: int
     library: str
     version: str
