@@ -108,7 +108,7 @@ def recorded_step(way: Way) -> Iterator[Entry]:
         shots = torch.cat([encoder.unconditional()[None], step.tensor("aroutput")]).to(place.device, place.dtype)
         backend.settled(denoiser.to(place.device), place.dtype)
         if way.precision in backend.ROWWISE:
-            use_rowwise(denoiser, place, backend.ROWWISE[way.precision])
+            use_rowwise(denoiser, backend.ROWWISE[way.precision])
         network = Transformer(denoiser, place.dtype)
         if way.kernels is not None:
             network = FusedTransformer(denoiser, place.dtype, Kernels(str(way.kernels)))

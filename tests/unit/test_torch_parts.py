@@ -106,7 +106,7 @@ def engines(
         predictor, denoiser, encoder, decoder = (settled(net.to(place.device), place.dtype) for net in networks())
         unconditional = networks()[2].unconditional()
         if rowwise is not None:
-            use_rowwise(denoiser, place, rowwise)
+            use_rowwise(denoiser, rowwise)
         transformer = (
             Transformer(denoiser, place.dtype) if kernels is None else FusedTransformer(denoiser, place.dtype, kernels)
         )

@@ -150,7 +150,7 @@ def assemble(
             if network is not None:
                 settled(network, place.dtype)
         if rowwise is not None:
-            use_rowwise(networks.denoiser, place, rowwise)
+            use_rowwise(networks.denoiser, rowwise)
         network, dtype = networks.denoiser, place.dtype
         transformer = Transformer(network, dtype) if kernels is None else FusedTransformer(network, dtype, kernels, way)
         if compiled:

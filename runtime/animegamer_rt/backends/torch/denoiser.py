@@ -7,7 +7,7 @@ host's own staging, two steps behind, and `latent()`. Source: backends/contract.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -188,8 +188,9 @@ class Denoising:
         return self._denoiser
 
 
-def _inputs(make: object, steps: int, shape: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+def _inputs(
+    make: Callable[[Sequence[int], torch.dtype], Tensor], steps: int, shape: Sequence[int]
+) -> tuple[Tensor, Tensor, Tensor]:
     """Noise, coefficients and table row of so many steps."""
-    assert callable(make)
     noise, coefficients = make((steps, *shape), torch.float32), make((steps, COEFFICIENTS), torch.float32)
     return noise, coefficients, make((steps,), torch.int64)

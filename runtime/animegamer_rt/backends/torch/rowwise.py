@@ -18,7 +18,6 @@ from torch.torch_version import TorchVersion
 
 from ...errors import BackendError
 from ...models.denoiser import Block, Denoiser
-from .place import Place
 
 FP8, INT8 = torch.float8_e4m3fn, torch.int8
 LARGEST: Mapping[torch.dtype, float] = MappingProxyType({FP8: torch.finfo(FP8).max, INT8: 127.0})
@@ -56,10 +55,8 @@ def check_products(dtype: torch.dtype, capability: tuple[int, int], torch_versio
         )
 
 
-def use_rowwise(network: Denoiser, place: Place, dtype: torch.dtype) -> None:
-    """Replaces the products of every block, in place, by those in FP8 or INT8. Raises BackendError without a GPU's."""
-    if place.device.type == "cuda":
-        check_products(dtype, torch.cuda.get_device_capability(place.device), torch.__version__)
+def use_rowwise(network: Denoiser, dtype: torch.dtype) -> None:
+    """Replaces the products of every block, in place, by those in FP8 or INT8, which `check_products` is for."""
     for block in (cast(Block, block) for block in network.blocks):
         block.attention.qkv = cast(nn.Linear, RowwiseLinear(block.attention.qkv, dtype))
         block.attention.output = cast(nn.Linear, RowwiseLinear(block.attention.output, dtype))
