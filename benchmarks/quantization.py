@@ -20,7 +20,7 @@ from typing import Any
 from table import renewed  # type: ignore[import-not-found]
 
 from animegamer_rt import machine
-from animegamer_rt.chart import Record, read_records
+from animegamer_rt.chart import Record, read_records, svg
 from animegamer_rt.files import write_file
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -228,10 +228,6 @@ def plot(record: Record) -> str:
     rows = [row for row in record["rows"] if row["part"] != "vae"]
     top, height = 56, 56 + 26 * len(rows) + 12
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="860" height="{height}" viewBox="0 0 860 {height}" '
-        'font-family="sans-serif" font-size="13">',
-        f'<rect width="860" height="{height}" fill="white"/>',
-        '<text x="12" y="22" font-size="15" font-weight="bold">What a precision saves, and what it costs</text>',
         '<text x="170" y="44" fill="#777">bytes, of the 16-bit part</text>',
         '<text x="500" y="44" fill="#777">relative error of shot or step (0.0001 to 1)</text>',
     ]
@@ -248,7 +244,7 @@ def plot(record: Record) -> str:
             f'<rect x="500" y="{y}" width="{70 * decades:.1f}" height="18" fill="{colour}"/>',
             f'<text x="{506 + 70 * decades:.1f}" y="{y + 14}">{error:.4f}</text>',
         ]
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    return svg(860, height, "What a precision saves, and what it costs", parts)
 
 
 def _lines(columns: Sequence[str], rows: Any) -> list[str]:

@@ -6,7 +6,7 @@ Knows records (see `bench`), nothing of how they were measured.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -68,12 +68,7 @@ def write_chart(path: Path, records: Sequence[Record]) -> Path:
     longest = 1.1 * max(max(record["seconds_per_turn_p50"], record["playback_seconds"]) for record in shown)
     scale = (WIDTH - LEFT - 70) / longest
     height = TOP + ROW * len(shown) + 30
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
-        'font-family="sans-serif" font-size="13">',
-        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
-        '<text x="12" y="22" font-size="15" font-weight="bold">Seconds per turn, median, by stage</text>',
-    ]
+    parts = []
     for number, (stage, colour) in enumerate(COLOURS.items()):
         x = LEFT + 110 * number
         parts.append(f'<rect x="{x}" y="32" width="12" height="12" fill="{colour}"/>')
@@ -89,8 +84,19 @@ def write_chart(path: Path, records: Sequence[Record]) -> Path:
             f'<text x="{x:.1f}" y="{height - 9}" text-anchor="middle" fill="#e15759">'
             f"a clip plays {playback:.2f} s</text>"
         )
-    write_file(path, ("\n".join([*parts, "</svg>"]) + "\n").encode())
+    write_file(path, svg(WIDTH, height, "Seconds per turn, median, by stage", parts).encode())
     return path
+
+
+def svg(width: int, height: float, title: str, parts: Iterable[str]) -> str:
+    """A picture of these elements on white, in pixels, under a title that takes the first 30 rows."""
+    opening = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height:.0f}" '
+        f'viewBox="0 0 {width} {height:.0f}" font-family="sans-serif" font-size="13">',
+        f'<rect width="{width}" height="{height:.0f}" fill="white"/>',
+        f'<text x="12" y="22" font-size="15" font-weight="bold">{escape(title)}</text>',
+    )
+    return "\n".join([*opening, *parts, "</svg>"]) + "\n"
 
 
 def ran_by(record: Record) -> str:

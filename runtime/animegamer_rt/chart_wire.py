@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from .chart import Record
+from .chart import Record, svg
 from .files import write_file
 
 WIDTH, LEFT, RIGHT, BAR, HEAD, GAP = 860, 300, 170, 24, 30, 14
@@ -54,19 +54,11 @@ def lines(record: Record) -> Iterator[str]:
 
 def write_wire_chart(path: Path, record: Record) -> Path:
     """Write the plot of one record; returns the path."""
-    body: list[str] = []
-    y = 46.0
+    parts, y = [f'<text x="12" y="38" font-size="10" fill="#777">{escape(str(record["machine"]))}</text>'], 46.0
     for title, unit, bars, goal in _groups(record):
-        body += _group(title, unit, bars, goal, y)
+        parts += _group(title, unit, bars, goal, y)
         y += HEAD + BAR * len(bars) + GAP
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{y:.0f}" viewBox="0 0 {WIDTH} {y:.0f}" '
-        'font-family="sans-serif" font-size="13">',
-        f'<rect width="{WIDTH}" height="{y:.0f}" fill="white"/>',
-        '<text x="12" y="22" font-size="15" font-weight="bold">What serving adds: median to 95th percentile</text>',
-        f'<text x="12" y="38" font-size="10" fill="#777">{escape(str(record["machine"]))}</text>',
-    ]
-    write_file(path, ("\n".join([*parts, *body, "</svg>"]) + "\n").encode())
+    write_file(path, svg(WIDTH, y, "What serving adds: median to 95th percentile", parts).encode())
     return path
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .chart import COLOURS
+from .chart import COLOURS, svg
 from .events import Done, Event, FrameReady, Progress, StatePredicted
 from .files import write_file
 from .schedule import DenoisePlan
@@ -159,14 +159,7 @@ def _timeline(
     total = max([*(span.start + span.seconds for span in spans), *marks.values()], default=1.0)
     scale = (WIDTH - LEFT - 20) / total
     height = TOP + LANE * len(lanes) + 34
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
-        'font-family="sans-serif" font-size="12">',
-        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
-        f'<text x="12" y="24" font-size="15" font-weight="bold">{escape(title)}</text>',
-    ]
-    for row, lane in enumerate(lanes):
-        parts.append(f'<text x="12" y="{TOP + LANE * row + 20}">{lane}</text>')
+    parts = [f'<text x="12" y="{TOP + LANE * row + 20}">{lane}</text>' for row, lane in enumerate(lanes)]
     for span in spans:
         x, y = LEFT + span.start * scale, TOP + LANE * lanes.index(span.lane)
         parts.append(
@@ -187,4 +180,4 @@ def _timeline(
             f'<text x="{x:.1f}" y="{height - 10 if label != "first frame" else TOP - 10}" text-anchor="{anchor}" '
             f'fill="#e15759">{label} {at:.2f} s</text>'
         )
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    return svg(WIDTH, height, title, parts)

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from animegamer_rt.chart import svg
 from animegamer_rt.files import write_file
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 420, 70, 30, 60, 60
@@ -27,13 +28,9 @@ def write_curve(path: Path, record: Mapping[str, Any]) -> Path:
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (ssim - low) / (1.0 - low)
 
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        'font-family="sans-serif" font-size="12">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        f'<text x="16" y="26" font-size="15" font-weight="bold">{escape(record["size"])}: fidelity against cost</text>',
         f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 14}" text-anchor="middle">network rows of a turn '
         f"(exact: {record['exact_rows']})</text>",
-        '<text x="16" y="46" fill="#555">SSIM against exact</text>',
+        '<text x="12" y="46" fill="#555">SSIM against exact</text>',
     ]
     for tick in range(int(low * 20), 21):
         level = tick / 20
@@ -55,5 +52,5 @@ def write_curve(path: Path, record: Mapping[str, Any]) -> Path:
         if names:
             where = f'x="{x(point["rows"]) + 9:.1f}" y="{y(point["ssim"]) + 18:.1f}"'
             parts.append(f'<text {where} fill="{CHOSEN}">{escape(", ".join(names))}: {point["ssim"]:.3f}</text>')
-    write_file(path, ("\n".join([*parts, "</svg>"]) + "\n").encode())
+    write_file(path, svg(WIDTH, HEIGHT, f"{record['size']}: fidelity against cost", parts).encode())
     return path
