@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .files import unwritable, write_file
+from .picture import Picture
 
 Frames = npt.NDArray[np.uint8]
 """Video frames [T, H, W, 3], RGB24."""
@@ -58,7 +59,7 @@ def write_clip(path: Path, frames: Frames, fps: float, scale: int | None = None)
         part.unlink(missing_ok=True)
 
 
-def sheet_row(frames: Frames) -> Frames:
+def sheet_row(frames: Frames) -> Picture:
     """One turn on a contact sheet: frames evenly through time, side by side, [h, w, 3]."""
     step = -(-frames.shape[2] // SHEET_WIDTH)
     chosen = frames[np.linspace(0, len(frames) - 1, SHEET_FRAMES).round().astype(int), ::step, ::step]
@@ -67,14 +68,14 @@ def sheet_row(frames: Frames) -> Frames:
     return np.concatenate(pieces[:-1], axis=1)
 
 
-def write_sheet(path: Path, rows: Sequence[Frames]) -> None:
+def write_sheet(path: Path, rows: Sequence[Picture]) -> None:
     """Write a contact sheet PNG, a row a turn, the oldest on top. Raises OutputError."""
     gap = np.full((SHEET_GAP, rows[0].shape[1], 3), 255, np.uint8)
     pieces = [piece for row in rows for piece in (row, gap)]
     write_png(path, np.concatenate(pieces[:-1], axis=0))
 
 
-def write_png(path: Path, picture: Frames) -> None:
+def write_png(path: Path, picture: Picture) -> None:
     """Write one RGB picture [H, W, 3] as a PNG. Raises OutputError."""
     codec = av.CodecContext.create("png", "w")
     assert isinstance(codec, av.VideoCodecContext)

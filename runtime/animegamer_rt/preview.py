@@ -15,13 +15,13 @@ from rich.live import Live
 from rich.segment import Segment
 from rich.style import Style
 
-from .clip import Frames
+from .picture import Picture
 
 PREVIEW_CELLS = 72
 """Widest preview, in terminal columns."""
 
 
-def show_clip(console: Console, frames: Sequence[Frames], seconds: float) -> None:
+def show_clip(console: Console, frames: Sequence[Picture], seconds: float) -> None:
     """Play the frames once, within `seconds`; the last one stays."""
     with Live(console=console, auto_refresh=False) as live:
         start = time.monotonic()
@@ -33,7 +33,7 @@ def show_clip(console: Console, frames: Sequence[Frames], seconds: float) -> Non
 class BlockPicture:
     """A picture in half blocks: a cell shows one pixel across and two down."""
 
-    def __init__(self, frame: Frames) -> None:
+    def __init__(self, frame: Picture) -> None:
         self._frame = frame
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -18,10 +18,10 @@ from rich.text import Text
 
 from . import events
 from .bundle import Bundle
-from .clip import Frames
 from .errors import AnimeGamerError
 from .gamefile import GameFolder
 from .manifest import RANDOM_WEIGHTS, World
+from .picture import Picture
 from .preview import show_clip
 from .state import CharacterState
 from .suggest import completions
@@ -46,7 +46,7 @@ class Terminal:
         self._full, self._empty = "#." if self._console.options.ascii_only else "█░"
         self._character = CharacterState()
         self._vae_seconds = 0.0
-        self._frames: list[Frames] = []
+        self._frames: list[Picture] = []
 
     def opening(self, plan: str, seed: int, folder: GameFolder, interactive: bool) -> None:
         """Say what is played and where it goes."""
@@ -141,7 +141,7 @@ class Terminal:
             )
         self._character = now
 
-    def keep_frame(self, frame: Frames) -> None:
+    def keep_frame(self, frame: Picture) -> None:
         """Hold a frame for the preview."""
         if self._preview:
             self._frames.append(frame)
