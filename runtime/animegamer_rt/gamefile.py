@@ -18,6 +18,7 @@ from .clip import Frames, sheet_row, write_clip, write_sheet
 from .errors import OutputError
 from .events import StageSeconds
 from .files import make_folder, unwritable, write_file
+from .picture import Picture
 from .state import CharacterState, GameState
 
 GAME_FILE = "game.json"
@@ -57,11 +58,11 @@ class GameFolder:
         start: Mapping[str, str] | None = None,
     ) -> None:
         self.folder, self.fps, self.scale = folder, fps, scale
-        self._record: dict[str, object] = {"bundle": bundle, "plan": plan, "seed": seed, "turns": []}
+        self._turns: list[dict[str, object]] = []
+        self._record = {"bundle": bundle, "plan": plan, "seed": seed, "turns": self._turns}
         if start is not None:
             self._record["start"] = dict(start)
-        self._turns: list[dict[str, object]] = []
-        self._rows: list[Frames] = []
+        self._rows: list[Picture] = []
         earlier = check_folder(folder)
         self.replaced = earlier is not None
         if earlier is not None:
@@ -126,7 +127,6 @@ class GameFolder:
         return path
 
     def _write(self) -> None:
-        self._record["turns"] = self._turns
         write_file(self.game_path, (json.dumps(self._record, indent=2, ensure_ascii=False) + "\n").encode())
 
 

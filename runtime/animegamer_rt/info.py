@@ -6,7 +6,7 @@ Knows the manifest's fields; it opens no part.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -86,13 +86,13 @@ def as_json(bundle: Bundle) -> str:
     return json.dumps({"folder": str(bundle.folder), **write_record(bundle.manifest)}, indent=2, ensure_ascii=False)
 
 
-def _table(title: str, columns: Sequence[str], rows: object, headed: bool = True) -> Table:
+def _table(title: str, columns: Sequence[str], rows: Iterable[Iterable[object]], headed: bool = True) -> Table:
     table = Table(
         title=title or None, title_justify="left", title_style="bold", show_header=headed, box=None, padding=(0, 2)
     )
     for number, column in enumerate(columns):
         table.add_column(column, style="cyan" if number == 0 else None, overflow="fold", header_style="dim")
-    for row in rows:  # type: ignore[attr-defined]
+    for row in rows:
         table.add_row(*(str(cell) for cell in row))
     return table
 
