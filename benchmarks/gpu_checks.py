@@ -154,7 +154,7 @@ def against(bundle: Bundle, way: Way) -> Iterator[Entry]:
 def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, Array]]:
     """(part.output, values) of every part, on inputs that depend on the bundle's sizes alone."""
     geometry, random = bundle.manifest.geometry, np.random.default_rng(SEED)
-    shape = (1, geometry.latent_frames, geometry.latent_channels, geometry.latent_height, geometry.latent_width)
+    shape = geometry.latent_shape
     shot = random.standard_normal((geometry.shot_tokens, geometry.shot_width), dtype=np.float32)
     prompter, text = Prompter.from_bundle(bundle), bundle.manifest.world.examples[0]
     prompt = prompter.write(text, [PastTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
@@ -215,9 +215,9 @@ def opens(bundle: Bundle, way: Way) -> Iterator[Entry]:
 def no_waiting(bundle: Bundle, way: Way) -> Iterator[Entry]:
     """Steps of a turn under torch's own alarm for host synchronisation."""
     engines, geometry = way.open(bundle), bundle.manifest.geometry
-    shape = (1, geometry.latent_frames, geometry.latent_channels, geometry.latent_height, geometry.latent_width)
     plan = DenoisePlan.from_dict(bundle.plan("fast"))
-    start, shot = np.zeros(shape, np.float32), np.zeros((geometry.shot_tokens, geometry.shot_width), np.float32)
+    start = np.zeros(geometry.latent_shape, np.float32)
+    shot = np.zeros((geometry.shot_tokens, geometry.shot_width), np.float32)
     for _ in range(2):
         denoised(engines, plan, shot, start)
     denoising, waited = engines.denoiser.begin(start, shot, 10.0), ""

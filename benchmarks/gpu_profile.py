@@ -57,8 +57,7 @@ def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
 def stages(parts: gpu_turns.Parts) -> dict[str, Callable[[], object]]:
     """Work that waits for its own end: the results of each come to the host."""
     geometry, engines = parts.geometry, parts.engines
-    shape = (1, geometry.latent_frames, geometry.latent_channels, geometry.latent_height, geometry.latent_width)
-    latent = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    latent = np.random.default_rng(0).standard_normal(geometry.latent_shape, dtype=np.float32)
     shot = np.zeros((geometry.shot_tokens, geometry.shot_width), np.float32)
     plan = parts.plans["exact"]
     given, first = gpu_turns.prompt(geometry), np.ascontiguousarray(latent[:, :FIRST_LATENT_FRAMES])

@@ -221,8 +221,7 @@ def open_parts(asked: Mapping[str, Any], variant: Variant) -> Parts:
 def play(parts: Parts, plan: DenoisePlan) -> Turn:
     """One turn on random inputs."""
     given, geometry = prompt(parts.geometry), parts.geometry
-    shape = (1, geometry.latent_frames, geometry.latent_channels, geometry.latent_height, geometry.latent_width)
-    denoiser = Denoiser(parts.engines.denoiser, plan, shape)
+    denoiser = Denoiser(parts.engines.denoiser, plan, geometry.latent_shape)
     started = time.perf_counter()
     prefill = read(parts.engines.predictor, given)
     cache, choice = prefill.cache, int(prefill.logits.argmax())

@@ -26,7 +26,7 @@ EXACT = "exact"
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Sizes of one turn. Latent [1, latent_frames, latent_channels, latent_height, latent_width]; frames HWC uint8."""
+    """Sizes of one turn; frames are HWC uint8."""
 
     height: int
     width: int
@@ -40,6 +40,11 @@ class Geometry:
     shot_tokens: int = 226
     window_tokens: int = 4096
     """Longest prompt the predictor reads in one go, in tokens."""
+
+    @property
+    def latent_shape(self) -> tuple[int, ...]:
+        """Of the latent of a whole turn."""
+        return 1, self.latent_frames, self.latent_channels, self.latent_height, self.latent_width
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,11 +40,10 @@ class Rooms:
 
 def open_rooms(bundle: Bundle, engines: Engines, plan: str | None = None) -> Rooms:
     """The rooms of a bundle, with one of its plans (None = its default). Raises PlanError for an unknown one."""
-    name, size = plan or bundle.default_plan, bundle.manifest.geometry
+    name = plan or bundle.default_plan
     denoise_plan = DenoisePlan.from_dict(bundle.plan(name))
-    latent_shape = (1, size.latent_frames, size.latent_channels, size.latent_height, size.latent_width)
     predictor = Predictor(engines.predictor, Prompter.from_bundle(bundle))
-    denoiser = Denoiser(engines.denoiser, denoise_plan, latent_shape)
+    denoiser = Denoiser(engines.denoiser, denoise_plan, bundle.manifest.geometry.latent_shape)
     return Rooms(bundle, name, denoise_plan, predictor, denoiser, Vae(engines.vae), engines.overlaps)
 
 

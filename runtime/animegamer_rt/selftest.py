@@ -122,7 +122,7 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray
         return random.standard_normal(shape, dtype=np.float32)
 
     shot = noise(geometry.shot_tokens, geometry.shot_width)
-    latent = (1, geometry.latent_frames, geometry.latent_channels, geometry.latent_height, geometry.latent_width)
+    latent = geometry.latent_shape
 
     prompter = Prompter.from_bundle(bundle)
     text = example_script(bundle.manifest.world)[0]
