@@ -251,7 +251,7 @@ def export_job(front: Front, folder: Path, **changes: object) -> Message:
 
 
 def exported(rooms: Rooms, job: Message) -> tuple[list[Message], dict[str, Any]]:
-    events = list(render_game(rooms, job, lambda: None))
+    events = list(render_game(rooms, job))
     return events, json.loads((Path(job.fields["folder"]) / "game.json").read_text(encoding="utf-8"))
 
 
@@ -291,4 +291,4 @@ def test_an_empty_game_is_exported_as_one(rooms: Rooms, tmp_path: Path) -> None:
 def test_an_export_to_where_nothing_can_be_written_is_refused(rooms: Rooms, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(OutputError, match="cannot be written"):
-        list(render_game(rooms, export_job(Front(rooms), tmp_path / "file" / "out"), lambda: None))
+        list(render_game(rooms, export_job(Front(rooms), tmp_path / "file" / "out")))

@@ -6,7 +6,7 @@ Knows the pipeline and the folder; nothing of sockets. Nothing but instructions 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..wire import Message
 from .jobs import Answers, ExportJob, read_job
 
 
-def render_game(rooms: Rooms, message: Message, _: Callable[[], None]) -> Generator[Message, None, None]:
+def render_game(rooms: Rooms, message: Message) -> Generator[Message, None, None]:
     """`progress` after every denoise step (its `step` counts whole turns), then `finished`. Raises AnimeGamerError."""
     job, answers = read_job(ExportJob, message), Answers(message)
     manifest, size, turns = rooms.bundle.manifest, rooms.bundle.manifest.geometry, len(job.log)

@@ -120,12 +120,9 @@ class Worker:
             self._fail(job, "internal", f"{type(error).__name__}: {error}")
 
     def _answers(self, kind: str, job: _Waiting) -> Generator[Message, None, None]:
-        def alive() -> None:
-            self._alive(job)
-
         if kind == "export":
-            return render_game(self._rooms, job.message, alive)
-        begun = job.begun() or begin_turn(self._rooms, job.message, alive)
+            return render_game(self._rooms, job.message)
+        begun = job.begun() or begin_turn(self._rooms, job.message, lambda: self._alive(job))
         self._game = begun.session if job.message.session == self._player else None
         self._player = job.message.session
         return play_turn(self._rooms, begun)
