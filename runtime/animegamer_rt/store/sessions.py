@@ -73,10 +73,10 @@ class Store:
         found = self._find("token_sha256", _hash(token))
         if found is None:
             raise UnknownSessionError("no session of that token", do="open a new one")
-        self.check(found.session.id, token)
+        session = _unless_closed(found).session
         with self.database.transaction():
             self._touch(found.key)
-        return self.get(found.session.id)
+        return session
 
     def get(self, session_id: str) -> StoredSession:
         """The session, closed or not."""
@@ -87,7 +87,7 @@ class Store:
         found = self._get(session_id)
         if not hmac.compare_digest(found.token_sha256, _hash(token)):
             raise WrongTokenError("the token is not this session's", where=f"session {session_id}")
-        return self._playable(session_id).session
+        return _unless_closed(found).session
 
     def finish_turn(
         self,
@@ -234,10 +234,7 @@ class Store:
         return found
 
     def _playable(self, session_id: str) -> _Found:
-        found = self._get(session_id)
-        if found.session.closed:
-            raise SessionClosedError("the session is closed", where=f"session {session_id}", do="open a new one")
-        return found
+        return _unless_closed(self._get(session_id))
 
     def _touch(self, key: int) -> None:
         self.database.rows("UPDATE sessions SET used = ? WHERE key = ?", self._clock(), key)
@@ -256,6 +253,12 @@ class Store:
                 found=f"{missing / 2**20:.1f} MiB too little",
                 do="make room on the disk, raise the quota, or close sessions; finished turns are kept",
             )
+
+
+def _unless_closed(found: _Found) -> _Found:
+    if found.session.closed:
+        raise SessionClosedError("the session is closed", where=f"session {found.session.id}", do="open a new one")
+    return found
 
 
 def _hash(token: str) -> str:
