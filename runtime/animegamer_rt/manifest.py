@@ -108,6 +108,7 @@ REFERENCE = Compatibility(
 class Part:
     """One network of the bundle: its file, further data files beside it, and the precision of its weights.
 
+    inputs, outputs: by tensor name, {"dtype": "float32", "shape": [1, 226, 192]}; an axis that varies has a name.
     int8_file: the same over the same data files, computed in 8-bit integers; only the CPU plays it. Empty: none.
     """
 
@@ -159,7 +160,10 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A built engine and what it was built for; anything else is refused as stale."""
+    """A built engine and what it was built for; anything else is refused as stale.
+
+    built_for: `library`, its `version`, the GPU's `arch` (sm89) among others; onnx_sha256: `Bundle.part_sha256`.
+    """
 
     file: str
     built_for: Mapping[str, str] = field(default_factory=dict)
