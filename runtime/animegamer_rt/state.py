@@ -71,7 +71,7 @@ class GameState:
     stamina: int
 
     def __post_init__(self) -> None:
-        for name in ("motion_level", "social", "entertainment", "stamina"):
+        for name in self.__slots__:
             if getattr(self, name) not in STRENGTHS:
                 raise ConfigError("a strength is out of range", where=name, found=getattr(self, name), expected="-5..5")
 

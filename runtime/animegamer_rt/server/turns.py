@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import AnimeGamerError, ProtocolError, StoreError
 from ..state import CharacterState, GameState
-from ..store import Store, StoredTurn
+from ..store import Store
 from ..wire import MOST_FILES, Message
 from .admission import Admission
 from .jobs import Job, Listener
@@ -28,7 +28,6 @@ from .supervisor import FAILURES, Supervisor
 EXPORTS = "exports"
 PREDICT_AGAIN_S = 1.0
 """Allowed for each shot that is predicted again, or twice what predicting takes, whichever is more."""
-_STRENGTHS = ("motion_level", "social", "entertainment", "stamina")
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +163,8 @@ class Turns:
             job.folder = job.folder or _next_folder(self._options.state / EXPORTS, job.session)
             turns = self._store.turns(job.session, 1, session.turns)
             fields |= {"kind": "export", "folder": str(job.folder), "seed": session.seed}
-            fields |= {"log": [_log_row(turn) for turn in turns], "seeds": [turn.seed for turn in turns]}
+            fields |= {"log": [[turn.instruction, *astuple(turn.game_state)] for turn in turns]}
+            fields |= {"seeds": [turn.seed for turn in turns]}
             return Message("job", fields, id=job.id, session=job.session)
         assert job.turn is not None
         if job.kind == "turn" and job.turn != session.turns + 1 and not job.kept:
@@ -203,7 +203,7 @@ class Turns:
                 job.turn,
                 job.turn_id,
                 job.instruction,
-                GameState(**{name: fields[name] for name in _STRENGTHS}),
+                GameState(**{name: fields[name] for name in GameState.__slots__}),
                 CharacterState(**fields["character"]),
                 _shots(message),
             )
@@ -296,10 +296,6 @@ def _worker_error(job: Job, message: Message) -> AnimeGamerError:
 
 def _shots(message: Message) -> dict[int, bytes]:
     return {number: bytes(shot) for number, shot in zip(message.fields["shots"], message.buffers, strict=True)}
-
-
-def _log_row(turn: StoredTurn) -> list[Any]:
-    return [turn.instruction, *(getattr(turn.game_state, name) for name in _STRENGTHS)]
 
 
 def _next_folder(parent: Path, session: str) -> Path:
