@@ -45,7 +45,7 @@ def compare(paths: Sequence[Path]) -> int:
         table.add_column(column, justify="left" if column == "figure" else "right")
     for name, a, b in figures(first, second):
         table.add_row(name, f"{a:.3f}", f"{b:.3f}", f"{b / a:.2f}" if a else "")
-    console = Console()
+    console = Console(markup=False)
     console.print(f"A: {paths[0]}\nB: {paths[1]}", soft_wrap=True)
     console.print(table)
     for name, a, b in differences(first, second):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from . import bundle as bundles
 from .bundle import Bundle
@@ -30,7 +31,7 @@ ROOMS = {
 def explain(bundle: Bundle, console: Console) -> None:
     """Print what the bundle is, holds, can do and was measured at."""
     manifest, geometry = bundle.manifest, bundle.manifest.geometry
-    console.print(f"[bold]{manifest.name}[/]  {manifest.description}", highlight=False)
+    console.print(Text.assemble((manifest.name, "bold"), f"  {manifest.description}"))
     if manifest.origin == RANDOM_WEIGHTS:
         console.print("[bold red]random weights: good for time and memory only; its pictures mean nothing[/]")
     facts = {
@@ -66,7 +67,7 @@ def explain(bundle: Bundle, console: Console) -> None:
             _table("World", ("", ""), [(name, ", ".join(known)) for name, known in words.items() if known], False)
         )
     for engine in manifest.engines.values():
-        console.print(f"engine {engine.file}: built for {_line(engine.built_for)}", highlight=False)
+        console.print(Text(f"engine {engine.file}: built for {_line(engine.built_for)}"))
 
 
 def size_words(bundle: Bundle) -> str:
@@ -93,7 +94,7 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Iterable[object]],
     for number, column in enumerate(columns):
         table.add_column(column, style="cyan" if number == 0 else None, overflow="fold", header_style="dim")
     for row in rows:
-        table.add_row(*(str(cell) for cell in row))
+        table.add_row(*(Text(str(cell)) for cell in row))
     return table
 
 

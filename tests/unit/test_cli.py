@@ -162,6 +162,21 @@ def test_bundle_is_explained(bundle: str, capsys: pytest.CaptureFixture[str]) ->
         assert word in shown
 
 
+def test_square_brackets_are_shown_and_not_obeyed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ANIMEGAMER_BUNDLES", str(tmp_path / "[old]"))
+    written = fakes.write_bundle(tmp_path / "[old]" / "[red]")
+    animegamer_rt.bundle.write_manifest(written.folder, replace(written.manifest, description="a [/b]undle"))
+    for options, words in (
+        (["info", str(written.folder)], ["[old]/[red]", "a[/b]undle"]),
+        (["info", "--list"], ["[red]"]),
+    ):
+        assert main(options) == 0
+        shown = "".join(capsys.readouterr().out.split())
+        assert all(word in shown for word in words)
+
+
 def test_exact_is_the_measure_of_the_other_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written = fakes.write_bundle(tmp_path / "tiny")
     plans = {name: replace(entry, fidelity={}) for name, entry in written.manifest.plans.items()}
