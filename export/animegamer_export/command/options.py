@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
             quantiser(part, name)
     if options.results is not None:
         make_folder(options.results)
-    console = Console()
+    console = Console(markup=False)
     source = _source(options, console)
     if "encoder" in precision and source.towers is None:
         precision = {part: name for part, name in precision.items() if part not in TOWER_PARTS}

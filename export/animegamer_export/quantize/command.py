@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     precisions = parse_precisions(options.precision, options.block)
-    bundle, step = open_bundle(options.bundle), Progress(Console()).step
+    bundle, step = open_bundle(options.bundle), Progress(Console(markup=False)).step
     turns, device = options.calibration_turns, options.device
     reports = quantize_bundle(bundle, options.out, precisions, turns, step=step, device=device)
     for name, report in reports.items():
