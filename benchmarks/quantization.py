@@ -107,7 +107,8 @@ def example_runs(source: Any, part: str) -> list[Any]:
 
     import numpy as np
 
-    from animegamer_export.quantize.turns import RecordedDenoiser, instructions, render
+    from animegamer_export.fidelity import draw, first_turns
+    from animegamer_export.quantize.turns import RecordedDenoiser, instructions
     from animegamer_rt.backends.onnxruntime import open_engines
     from animegamer_rt.models.predictor import PredictorSize
     from animegamer_rt.pipeline import open_rooms
@@ -122,7 +123,8 @@ def example_runs(source: Any, part: str) -> list[Any]:
         given = [{name: getattr(turn, name) for name in Tokens.__slots__} for turn in turns]
         return [{**feeds, "keys": nothing, "values": nothing} for feeds in given]
     recorded = RecordedDenoiser(source.part_path(part))
-    list(render(open_rooms(source, replace(open_engines(source), denoiser=recorded)), texts[:1], 7))
+    rooms = open_rooms(source, replace(open_engines(source), denoiser=recorded))
+    draw(rooms.denoiser, *first_turns(rooms, texts[:1], 7))
     return [feeds for feeds, _ in recorded.steps[::3]]
 
 
@@ -130,13 +132,14 @@ def vae_peak(source: Any) -> float:
     """The largest magnitude inside the decoder's first chunk over a turn's latent: fp16 ends at 65504."""
     import numpy as np
 
+    from animegamer_export.fidelity import draw, first_turns
     from animegamer_export.quantize.calibrate import peaks
-    from animegamer_export.quantize.turns import instructions, render
+    from animegamer_export.quantize.turns import instructions
     from animegamer_rt.backends.onnxruntime import open_engines
     from animegamer_rt.pipeline import open_rooms
 
-    texts = instructions(source.manifest.world, 1, 7)
-    ((_, _, latent),) = render(open_rooms(source, open_engines(source)), texts, 7)
+    rooms = open_rooms(source, open_engines(source))
+    latent = draw(rooms.denoiser, *first_turns(rooms, instructions(source.manifest.world, 1, 7), 7))
     run: dict[str, Any] = {"latent": latent[:, :3], "channel_order": np.arange(3), "flip": np.array([False])}
     return round(max(peaks(source.part_path("vae_first"), [run]).values()), 1)
 

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from animegamer_export.command.source import TOWER_PARTS, Source, from_checkpoints, from_seed
 from animegamer_export.denoiser import INPUTS, OUTPUTS, example_step
+from animegamer_export.fidelity import psnr
 from animegamer_export.large.parts import Weights, denoiser_parameter, predictor_parameter, whole_encoder
 from animegamer_export.large.run import Say, streamed
 from animegamer_export.part_session import PartSession, latent_size
@@ -34,7 +35,7 @@ from animegamer_export.towers import IMAGE, TEXT, Towers
 from animegamer_export.towers.image import ImageTower
 from animegamer_export.towers.text import TextTower
 from animegamer_export.vae import pixels
-from animegamer_export.verify import COSTS, PARTS, Figures, psnr, too_far
+from animegamer_export.verify import COSTS, PARTS, Figures, too_far
 from animegamer_rt.bundle import Bundle
 from animegamer_rt.errors import BundleError, ConfigError
 from animegamer_rt.models.denoiser import Denoiser
