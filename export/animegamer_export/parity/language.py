@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from animegamer_export.checkpoints import predictor_recipe
 from animegamer_export.checkpoints.files import open_tensors
 from animegamer_export.checkpoints.recipe import Recipe
+from animegamer_export.large.parts import filled
 from animegamer_export.parity.checks import PREDICTOR, PREDICTOR_MERGED, SCHEDULE, Check, compare, count_differences
 from animegamer_export.parity.fixtures import FixtureSet, Folder
 from animegamer_export.predictor import Answer, feeds, no_past, read
@@ -72,10 +73,9 @@ def predictors(folder: Folder, fixture: FixtureSet) -> dict[str, Predictor]:
         recipe = predictor_recipe(
             open_tensors(weights.tensors, weights.where), predictor, alpha=float(weights.config["alpha"])
         )
-        recipe.load_into(predictor, dtype=folder.dtype)
+        made[kind] = filled(predictor, recipe, dtype=folder.dtype)
         if kind == "factors apart":
             _take_apart(predictor, recipe)
-        made[kind] = predictor.eval()
     return made
 
 
