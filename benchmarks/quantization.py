@@ -162,7 +162,7 @@ def table(record: Record | None) -> str:
     if record is None:
         return "Not measured yet.\n"
     head = f"Bundle {record['bundle']} ({record['origin']}), fingerprint `{record['fingerprint']}`, against "
-    head += "its networks in float32" if record.get("reference") == "fp32" else "its own 16-bit weights"
+    head += "its networks in float32" if record["reference"] == "fp32" else "its own 16-bit weights"
     head += f", on {record['machine']}; commit `{record['commit']}`, {record['date'][:10]}."
     room = f"\n\nThe largest value inside the vae: {record['vae_largest_value']:.0f}; fp16 ends at 65504."
     return "\n".join([head, "", *_lines(COLUMNS, map(cells, record["rows"]))]) + room + SHOWN
@@ -191,9 +191,9 @@ def predictor_cells(row: Mapping[str, Any]) -> tuple[str, str]:
 
 def in_torch_table(record: Record | None) -> str:
     """A row a layer of bitsandbytes in the predictor's blocks."""
-    found = (record or {}).get("in_torch", ())
-    if not found:
+    if record is None:
         return "Not measured yet.\n"
+    found = record["in_torch"]
     rows = ([r["precision"], str(r["layers"]), f"{r['weight_error']:.4f}", *predictor_cells(r)] for r in found)
     return "\n".join(_lines(IN_TORCH, rows))
 
@@ -220,8 +220,7 @@ def golden_table(record: Record | None) -> str:
 
 def golden_errors(row: Mapping[str, Any]) -> str:
     """An error an output, and whether the likeliest token is the same where there is one."""
-    errors = row.get("errors") or {"": row["error"]}
-    said = ", ".join(f"{name.replace('_', ' ')} {error:.5f}".strip() for name, error in errors.items())
+    said = ", ".join(f"{name.replace('_', ' ')} {error:.5f}" for name, error in row["errors"].items())
     return said + ("" if "same_token" not in row else ", same token" if row["same_token"] else ", another token")
 
 

@@ -261,6 +261,7 @@ def page() -> ModuleType:
 RECORD: dict[str, Any] = {
     "bundle": "pocket",
     "origin": "trained",
+    "reference": "fp16",
     "fingerprint": "12ab",
     "machine": "one of mine",
     "commit": "abc",
