@@ -27,8 +27,8 @@ from animegamer_export.pocket.judge import Judge, Reading, load_judge, read_clip
 from animegamer_export.pocket.motion import fit_scale, motion_amount, motion_figures
 from animegamer_export.pocket.pictures import SheetRow, contact_sheet
 from animegamer_export.pocket.reconstruction import vae_figures
-from animegamer_export.pocket.scene import CHARACTERS, Scene, held_out
-from animegamer_export.pocket.world import render, strengths
+from animegamer_export.pocket.scene import CHARACTERS, Scene, held_out, strengths
+from animegamer_export.pocket.world import render
 from animegamer_rt.errors import ConfigError
 
 STILL = np.full((17, 96, 144, 3), 90, np.uint8)
