@@ -66,7 +66,7 @@ def opened(options: argparse.Namespace) -> Record:
     """The record, new or continued, once the machine has said what it is. Raises AnimeGamerError."""
     found: list[Entry] = []
     job = Job("machine", options.device)
-    how, said = run(job, vars_of(options, job, None), LIMITS_S["machine"] * options.patience, found.append)
+    how, said = run(vars_of(options, job, None), LIMITS_S["machine"] * options.patience, found.append)
     if not found:
         raise AnimeGamerError(f"the machine cannot be asked: {how}", found=said)
     heading = {
@@ -96,7 +96,7 @@ def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadl
         allowed = LIMITS_S[job.stage] * options.patience
         started, limit = time.monotonic(), min(allowed, left)
         record.start(job)
-        how, said = run(job, vars_of(options, job, library), limit, partial(record.add, job))
+        how, said = run(vars_of(options, job, library), limit, partial(record.add, job))
         if how == "timed out" and limit < allowed:
             how = "cut"  # by our own time, which says nothing of the job
         record.end(job, how, time.monotonic() - started, said)
@@ -110,7 +110,7 @@ def library_of(record: Record) -> str | None:
     return next((library for library in named if Path(library).is_file()), None)
 
 
-def run(job: Job, asked: Mapping[str, Any], limit_s: float, take: Callable[[Entry], None]) -> tuple[str, str]:
+def run(asked: Mapping[str, Any], limit_s: float, take: Callable[[Entry], None]) -> tuple[str, str]:
     """Does a job in a process, its entries taken as they come. How it ended, and its last words."""
     with tempfile.TemporaryDirectory() as folder:
         entries, log = Path(folder) / "entries", Path(folder) / "log"

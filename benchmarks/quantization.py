@@ -107,7 +107,8 @@ def example_runs(source: Any, part: str) -> list[Any]:
 
     import numpy as np
 
-    from animegamer_export.quantize.turns import RecordedDenoiser, instructions, render
+    from animegamer_export.fidelity import draw, first_turns
+    from animegamer_export.quantize.turns import RecordedDenoiser, instructions
     from animegamer_rt.backends.onnxruntime import open_engines
     from animegamer_rt.models.predictor import PredictorSize
     from animegamer_rt.pipeline import open_rooms
@@ -122,7 +123,8 @@ def example_runs(source: Any, part: str) -> list[Any]:
         given = [{name: getattr(turn, name) for name in Tokens.__slots__} for turn in turns]
         return [{**feeds, "keys": nothing, "values": nothing} for feeds in given]
     recorded = RecordedDenoiser(source.part_path(part))
-    list(render(open_rooms(source, replace(open_engines(source), denoiser=recorded)), texts[:1], 7))
+    rooms = open_rooms(source, replace(open_engines(source), denoiser=recorded))
+    draw(rooms.denoiser, *first_turns(rooms, texts[:1], 7))
     return [feeds for feeds, _ in recorded.steps[::3]]
 
 
@@ -130,13 +132,14 @@ def vae_peak(source: Any) -> float:
     """The largest magnitude inside the decoder's first chunk over a turn's latent: fp16 ends at 65504."""
     import numpy as np
 
+    from animegamer_export.fidelity import draw, first_turns
     from animegamer_export.quantize.calibrate import peaks
-    from animegamer_export.quantize.turns import instructions, render
+    from animegamer_export.quantize.turns import instructions
     from animegamer_rt.backends.onnxruntime import open_engines
     from animegamer_rt.pipeline import open_rooms
 
-    texts = instructions(source.manifest.world, 1, 7)
-    ((_, _, latent),) = render(open_rooms(source, open_engines(source)), texts, 7)
+    rooms = open_rooms(source, open_engines(source))
+    latent = draw(rooms.denoiser, *first_turns(rooms, instructions(source.manifest.world, 1, 7), 7))
     run: dict[str, Any] = {"latent": latent[:, :3], "channel_order": np.arange(3), "flip": np.array([False])}
     return round(max(peaks(source.part_path("vae_first"), [run]).values()), 1)
 
@@ -159,7 +162,7 @@ def table(record: Record | None) -> str:
     if record is None:
         return "Not measured yet.\n"
     head = f"Bundle {record['bundle']} ({record['origin']}), fingerprint `{record['fingerprint']}`, against "
-    head += "its networks in float32" if record.get("reference") == "fp32" else "its own 16-bit weights"
+    head += "its networks in float32" if record["reference"] == "fp32" else "its own 16-bit weights"
     head += f", on {record['machine']}; commit `{record['commit']}`, {record['date'][:10]}."
     room = f"\n\nThe largest value inside the vae: {record['vae_largest_value']:.0f}; fp16 ends at 65504."
     return "\n".join([head, "", *_lines(COLUMNS, map(cells, record["rows"]))]) + room + SHOWN
@@ -188,9 +191,9 @@ def predictor_cells(row: Mapping[str, Any]) -> tuple[str, str]:
 
 def in_torch_table(record: Record | None) -> str:
     """A row a layer of bitsandbytes in the predictor's blocks."""
-    found = (record or {}).get("in_torch", ())
-    if not found:
+    if record is None:
         return "Not measured yet.\n"
+    found = record["in_torch"]
     rows = ([r["precision"], str(r["layers"]), f"{r['weight_error']:.4f}", *predictor_cells(r)] for r in found)
     return "\n".join(_lines(IN_TORCH, rows))
 
@@ -217,8 +220,7 @@ def golden_table(record: Record | None) -> str:
 
 def golden_errors(row: Mapping[str, Any]) -> str:
     """An error an output, and whether the likeliest token is the same where there is one."""
-    errors = row.get("errors") or {"": row["error"]}
-    said = ", ".join(f"{name.replace('_', ' ')} {error:.5f}".strip() for name, error in errors.items())
+    said = ", ".join(f"{name.replace('_', ' ')} {error:.5f}" for name, error in row["errors"].items())
     return said + ("" if "same_token" not in row else ", same token" if row["same_token"] else ", another token")
 
 

@@ -100,8 +100,6 @@ class LiveServer:
             except subprocess.TimeoutExpired:
                 self.process.kill()
         self.process.wait()
-        for stream in (self.process.stdout, self.process.stderr):
-            assert stream is not None
         if error is not None:
             print("\n".join(["-- what the server said:", *self.said]))
             log = self.state / "worker.log"

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from animegamer_export.command.source import TOWER_PARTS, Source, from_checkpoints, from_seed
 from animegamer_export.denoiser import INPUTS, OUTPUTS, example_step
-from animegamer_export.large.parts import Weights, denoiser_parameter, predictor_parameter, whole_encoder
+from animegamer_export.fidelity import psnr
+from animegamer_export.large.parts import Weights, denoiser_parameter, filled, predictor_parameter, whole_encoder
 from animegamer_export.large.run import Say, streamed
 from animegamer_export.part_session import PartSession, latent_size
 from animegamer_export.peak_memory import peak_mib
@@ -34,7 +35,7 @@ from animegamer_export.towers import IMAGE, TEXT, Towers
 from animegamer_export.towers.image import ImageTower
 from animegamer_export.towers.text import TextTower
 from animegamer_export.vae import pixels
-from animegamer_export.verify import COSTS, PARTS, Figures, psnr, too_far
+from animegamer_export.verify import COSTS, PARTS, Figures, too_far
 from animegamer_rt.bundle import Bundle
 from animegamer_rt.errors import BundleError, ConfigError
 from animegamer_rt.models.denoiser import Denoiser
@@ -230,11 +231,9 @@ def _vae(compared: _Compared) -> Figures:
     for kind, weights in compared.weights("vae", as_named).items():
         with torch.device("meta"):
             decoder = VaeDecoder(source.sizes.vae)
-        made = {name: weights.merged(name, torch.float32) for name in decoder.state_dict()}
-        decoder.load_state_dict(made, assign=True)
-        frames = decoder.eval().decode(latent.transpose(1, 2) / source.sizes.vae.scale)[0].transpose(0, 1)
+        frames = filled(decoder, weights).decode(latent.transpose(1, 2) / source.sizes.vae.scale)[0].transpose(0, 1)
         true[kind] = pixels(frames, order, flip).numpy()
-        del decoder, made
+        del decoder
     shared = {"channel_order": order.numpy(), "flip": flip.numpy()}
     first = compared.open("vae_first")
     begun = dict(zip(first.outputs, first.run(first.outputs, {"latent": latent[:, :3].numpy(), **shared}), strict=True))
@@ -279,10 +278,7 @@ def _image_tower(compared: _Compared) -> Figures:
     size, true, figures = compared.towers.image[0], {}, Figures()
     picture = torch.rand(1, 3, size.side, size.side, generator=torch.Generator().manual_seed(SEED)) * 2 - 1
     for kind, weights in compared.weights(IMAGE, as_named).items():
-        tower = ImageTower(size)
-        tower.load_state_dict({name: weights.merged(name, torch.float32) for name in tower.state_dict()})
-        true[kind] = tower.eval()(picture).numpy()
-        del tower
+        true[kind] = filled(ImageTower(size), weights)(picture).numpy()
     (tried,) = compared.open(IMAGE).run(("image_features",), {"picture": picture.numpy()})
     for kind, expected in true.items():
         figures |= _errors(f"{kind}features", tried, expected)

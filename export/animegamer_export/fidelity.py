@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 
+from animegamer_export.quantize.blocks import relative_error
 from animegamer_rt.backends.contract import FloatArray
 from animegamer_rt.denoiser import Denoiser
 from animegamer_rt.pipeline import Rooms
@@ -22,7 +23,6 @@ from animegamer_rt.state import Instruction, motion_scope
 _C1, _C2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
 
 Clip = npt.NDArray[np.uint8]
-
 
 NO_JUDGE = "none: no judge of this bundle's world was given"
 
@@ -72,7 +72,7 @@ class Yardstick:
     @classmethod
     def play(cls, rooms: Rooms, instructions: Sequence[str], seed: int, scorer: Scorer | None = None) -> Yardstick:
         """Turn k of the instructions has the noise of `seed` + k."""
-        asked = [ask(rooms, text, seed + number) for number, text in enumerate(instructions)]
+        asked = first_turns(rooms, instructions, seed)
         rendered = [render(rooms, rooms.denoiser, turn) for turn in asked]
         score = _score(scorer, [one.clip for one in rendered], instructions)
         return cls(rooms, asked, rendered, instructions, scorer, score)
@@ -88,8 +88,7 @@ class Yardstick:
         for turn, true in zip(self.asked, self.rendered, strict=True):
             tried = render(self.rooms, denoiser, turn)
             errors.append(relative_error(tried.latent, true.latent))
-            squared = float(np.mean((tried.clip.astype(np.float32) - true.clip) ** 2))
-            decibels.append(10 * np.log10(255.0**2 / max(squared, 1e-6)))
+            decibels.append(psnr(tried.clip, true.clip))
             similarities.append(float(np.mean([ssim(a, b) for a, b in zip(tried.clip, true.clip, strict=True)])))
             motions.append((_motion(tried.clip), _motion(true.clip)))
             clips.append(tried.clip)
@@ -108,11 +107,14 @@ class Yardstick:
         }
 
 
-def ask(rooms: Rooms, text: str, seed: int) -> Asked:
-    """Predicts a first turn."""
-    rules = rooms.bundle.manifest.compatibility
-    prediction = rooms.predictor.predict((), Instruction.parse(text))
-    return Asked(prediction.shot, motion_scope(prediction.game_state, rules.motion_table, rules.motion_source), seed)
+def first_turns(rooms: Rooms, instructions: Sequence[str], seed: int) -> list[Asked]:
+    """Predicts a first turn of each instruction; turn k has the noise of `seed` + k."""
+    rules, asked = rooms.bundle.manifest.compatibility, []
+    for number, text in enumerate(instructions):
+        prediction = rooms.predictor.predict((), Instruction.parse(text))
+        scope = motion_scope(prediction.game_state, rules.motion_table, rules.motion_source)
+        asked.append(Asked(prediction.shot, scope, seed + number))
+    return asked
 
 
 def draw(denoiser: Denoiser, turn: Asked) -> FloatArray:
@@ -127,9 +129,10 @@ def render(rooms: Rooms, denoiser: Denoiser, turn: Asked) -> Rendered:
     return Rendered(latent, np.stack(list(rooms.vae.decode(latent))))
 
 
-def relative_error(found: FloatArray, true: FloatArray) -> float:
-    """|found - true| / |true|."""
-    return float(np.linalg.norm(found - true) / np.linalg.norm(true))
+def psnr(found: npt.NDArray[Any], true: Clip) -> float:
+    """Peak signal-to-noise ratio of clips of one shape, in dB, of values 0..255; 100 when they are equal."""
+    squared = float(np.mean((found.astype(np.float32) - true) ** 2))
+    return min(100.0, 10 * float(np.log10(255.0**2 / max(squared, 1e-9))))
 
 
 def ssim(first: Clip, second: Clip) -> float:

@@ -7,14 +7,13 @@ It does not know the networks. Weights that float16 holds exactly are stored so,
 from __future__ import annotations
 
 import copy
-import hashlib
 import logging
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,15 +22,12 @@ import onnxruntime
 import torch
 from torch import Tensor, nn
 
+from animegamer_export.data_file import INLINE_BYTES, DataFile
 from animegamer_rt.errors import BundleError
 from animegamer_rt.manifest import Part
 
 OPSET = 23
 """The first opset with Attention as one node (animegamer-rt needs onnxruntime >= 1.23 for it)."""
-
-SHARED_BYTES = 1024
-"""Smaller weights stay inside the ONNX file; larger ones go to the data file, each at a multiple of 64 bytes."""
-ALIGNMENT = 64
 
 # It says, at every export, that torchvision is not there; nothing here needs it.
 logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
@@ -93,19 +89,36 @@ def prepared(module: Module, precision: Precision) -> Module:
 
 def write(folder: Path, graphs: Sequence[Graph], weights: str, precision: Precision = "fp16") -> dict[str, Part]:
     """Writes `<name>.onnx` of every graph and one file `weights` with the larger weights of all, each held once."""
-    folder.mkdir(parents=True, exist_ok=True)
-    parts = {}
-    with (folder / weights).open("wb") as data:
-        store = Store(data, weights)
+
+    def models() -> Iterator[tuple[str, ir.Model]]:
         for graph in graphs:
             model = trace(graph)
             if precision == "fp16":
                 store_half(model)
-            clean(model)
-            store.move(model)
-            ir.save(model, folder / f"{graph.name}.onnx")
-            parts[graph.name] = as_part(model, graph.name, precision, weights)
-    if store.held:
+            yield graph.name, model
+
+    return write_models(folder, models(), weights, precision)
+
+
+def write_models(
+    folder: Path,
+    models: Iterable[tuple[str, ir.Model]],
+    weights: str,
+    precision: str,
+    written: Callable[[int], None] = lambda _: None,
+) -> dict[str, Part]:
+    """Writes (name, model) pairs, one at a time, over one file `weights`; `written` is told of each weight's bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = {}
+    with (folder / weights).open("wb") as file:
+        data = DataFile(file, weights, written)
+        for name, model in models:
+            _clean(model)
+            data.move(model)
+            ir.save(model, folder / f"{name}.onnx")
+            shapes = _shapes(model.graph.inputs), _shapes(model.graph.outputs)
+            parts[name] = Part(f"{name}.onnx", precision, (weights,), *shapes)
+    if data.held:
         return parts
     (folder / weights).unlink()
     return {name: replace(part, data_files=()) for name, part in parts.items()}
@@ -204,7 +217,7 @@ def store_half(model: ir.Model) -> None:
     """Stores as float16 every large weight of two axes and more that survives it exactly."""
     for name, value in list(model.graph.initializers.items()):
         tensor = value.const_value
-        if tensor is None or tensor.dtype != ir.DataType.FLOAT or len(tensor.shape) < 2 or tensor.nbytes < SHARED_BYTES:
+        if tensor is None or tensor.dtype != ir.DataType.FLOAT or len(tensor.shape) < 2 or tensor.nbytes < INLINE_BYTES:
             continue
         full = tensor.numpy()
         half = full.astype(np.float16)
@@ -226,12 +239,7 @@ def store_as(model: ir.Model, value: ir.Value, name: str, tensor: ir.TensorProto
     model.graph.insert_before(model.graph[0], cast)
 
 
-def as_part(model: ir.Model, name: str, precision: str, weights: str) -> Part:
-    """The manifest's entry of a model written as `<name>.onnx` with its larger weights in the file `weights`."""
-    return Part(f"{name}.onnx", precision, (weights,), _shapes(model.graph.inputs), _shapes(model.graph.outputs))
-
-
-def clean(model: ir.Model) -> None:
+def _clean(model: ir.Model) -> None:
     """Drops what the tracer noted about source files: no use to a reader, and different on every machine."""
     model.metadata_props.clear()
     model.doc_string = None
@@ -248,50 +256,6 @@ def clean(model: ir.Model) -> None:
             for value in node.outputs:
                 value.metadata_props.clear()
                 value.doc_string = None
-
-
-MADE_FROM = "made_from"
-"""Metadata of a weight that is made when asked for: weights made from the same name and type are held once."""
-
-
-@dataclass(slots=True)
-class Store:
-    """The data file: weights one after the other, equal bytes once. One weight is in memory at a time.
-
-    `written` is told how many bytes were added.
-    """
-
-    data: BinaryIO
-    location: str
-    written: Callable[[int], None] | None = None
-    held: dict[str, tuple[int, int]] = field(default_factory=dict)
-
-    def move(self, model: ir.Model) -> None:
-        """Writes the model's larger weights and leaves in it where they lie."""
-        for name, value in model.graph.initializers.items():
-            tensor = value.const_value
-            if tensor is None or tensor.nbytes < SHARED_BYTES:
-                continue
-            offset, length = self._place(tensor)
-            value.const_value = ir.ExternalTensor(
-                self.location, offset, length, tensor.dtype, name=name, shape=ir.Shape(tensor.shape.numpy())
-            )
-
-    def _place(self, tensor: ir.TensorProtocol) -> tuple[int, int]:
-        key = tensor.metadata_props.get(MADE_FROM)
-        if key is not None and key in self.held:
-            return self.held[key]
-        raw = tensor.tobytes()
-        content = hashlib.sha256(raw).hexdigest()
-        if content not in self.held:
-            self.data.write(bytes(-self.data.tell() % ALIGNMENT))
-            self.held[content] = self.data.tell(), len(raw)
-            self.data.write(raw)
-            if self.written is not None:
-                self.written(len(raw))
-        if key is not None:
-            self.held[key] = self.held[content]
-        return self.held[content]
 
 
 def _shapes(values: Sequence[ir.Value]) -> dict[str, Any]:

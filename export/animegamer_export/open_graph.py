@@ -1,4 +1,4 @@
-"""Opens ONNX graphs with their weights left on disk, also where the file of weights has several names.
+"""Opens ONNX graphs with their weights left on disk, also where the file of weights has several names; adds to them.
 
 Bundles share equal files as hard links (`command/sharing.py`), which onnx-ir refuses: a link could bring a stranger's
 file into the folder. A bundle's files are held against its own sha256, so here only the name is held to the folder.
@@ -7,7 +7,9 @@ file into the folder. A bundle's files are held against its own sha256, so here 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy.typing as npt
 import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
@@ -24,6 +26,14 @@ def open_graph(source: Path) -> ir.Model:
         if isinstance(value.const_value, ir.ExternalTensor):
             value.const_value = _linked(value.const_value, source)
     return model
+
+
+def add_weight(graph: ir.Graph, array: npt.NDArray[Any], name: str, dtype: ir.DataType | None = None) -> ir.Value:
+    """A new initializer of an opened graph, of the array's own type unless another is given."""
+    tensor = ir.tensor(array, dtype=dtype, name=name)
+    value = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
+    graph.register_initializer(value)
+    return value
 
 
 class _Linked(ir.ExternalTensor):

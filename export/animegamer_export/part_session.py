@@ -14,7 +14,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 import onnxruntime
 
-from animegamer_export.open_graph import open_graph
+from animegamer_export.open_graph import add_weight, open_graph
 from animegamer_export.quantize.calibrate import plain_options
 from animegamer_rt.bundle import Bundle
 
@@ -119,7 +119,4 @@ def _lengths(value: ir.Value) -> list[int]:
 
 def _replace(graph: ir.Graph, node: ir.Node, index: int, numbers: Array) -> None:
     name = f"{node.outputs[0].name}.small.{index}"
-    tensor = ir.tensor(np.ascontiguousarray(numbers), name=name)
-    value = ir.Value(name=name, shape=ir.Shape(numbers.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
-    graph.register_initializer(value)
-    node.replace_input_with(index, value)
+    node.replace_input_with(index, add_weight(graph, np.ascontiguousarray(numbers), name))

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from animegamer_export.fidelity import Asked, draw, first_turns, psnr
 from animegamer_export.part_session import PartSession
 from animegamer_export.quantize.blocks import relative_error
 from animegamer_export.quantize.bundle import part_names
 from animegamer_export.quantize.memory import load_memory_mib
-from animegamer_export.quantize.turns import RecordedDenoiser, by_plan, denoise, instructions, open_plain, render
+from animegamer_export.quantize.turns import RecordedDenoiser, by_plan, instructions, open_plain
 from animegamer_rt import machine
 from animegamer_rt.backends.contract import Engines, FloatArray, Frames
 from animegamer_rt.backends.onnxruntime import open_engines
@@ -166,12 +167,11 @@ def _denoiser(pair: _Pair, amount: Amount) -> Figures:
     recorded = RecordedDenoiser(pair.true_bundle.part_path("denoiser"))
     rooms = open_rooms(pair.true_bundle, replace(pair.true_engines, denoiser=recorded))
     rooms = by_plan(rooms, pair.true_bundle, amount.plan)
-    latents, shots, decibels = [], [], []
-    for number, (shot, scope, latent) in enumerate(render(rooms, _texts(pair, amount), amount.seed)):
-        tried = denoise(pair.tried, shot, scope, amount.seed + number)
+    latents, decibels = [], []
+    for turn in _turns(rooms, amount):
+        latent, tried = draw(rooms.denoiser, turn), draw(pair.tried.denoiser, turn)
         latents.append(relative_error(tried, latent))
         decibels.append(psnr(_decode(pair.true, tried), _decode(pair.true, latent)))
-        shots.append(shot)
     session = open_plain(pair.tried_bundle.part_path("denoiser"))
     steps = [relative_error(session.run(("x0",), dict(feeds))[0], x0) for feeds, x0 in recorded.steps]
     return {
@@ -187,7 +187,8 @@ def _denoiser(pair: _Pair, amount: Amount) -> Figures:
 def _vae(pair: _Pair, amount: Amount) -> Figures:
     """Frames of the reference's latents."""
     decibels, largest = [], 0
-    for _, _, latent in render(pair.true, _texts(pair, amount), amount.seed):
+    for turn in _turns(pair.true, amount):
+        latent = draw(pair.true.denoiser, turn)
         tried, true = _decode(pair.tried, latent), _decode(pair.true, latent)
         decibels.append(psnr(tried, true))
         largest = max(largest, int(np.abs(tried.astype(np.int16) - true).max()))
@@ -230,14 +231,8 @@ def _answers(bundle: Bundle, part: str, feeds: Iterable[Mapping[str, npt.NDArray
     return [session.run(session.outputs, given)[0] for given in feeds]
 
 
-def psnr(found: Frames, expected: Frames) -> float:
-    """Decibels of two clips uint8 of one shape; 100 when they are equal."""
-    squared = float(np.mean((found.astype(np.float32) - expected) ** 2))
-    return min(100.0, 10 * float(np.log10(255.0**2 / max(squared, 1e-9))))
-
-
-def _texts(pair: _Pair, amount: Amount) -> list[str]:
-    return instructions(pair.true_bundle.manifest.world, amount.turns, amount.seed)
+def _turns(rooms: Rooms, amount: Amount) -> list[Asked]:
+    return first_turns(rooms, instructions(rooms.bundle.manifest.world, amount.turns, amount.seed), amount.seed)
 
 
 def _decode(rooms: Rooms, latent: FloatArray) -> Frames:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
+import onnx_ir as ir
 import pytest
 import torch
 from torch import Tensor, nn
@@ -16,28 +16,37 @@ from animegamer_export.command.source import Source, from_seed
 from animegamer_export.command.steps import Request, export
 from animegamer_rt.bundle import Bundle
 
-TRACED: dict[str, Any] = {}
+TRACED: dict[str, ir.Model] = {}
 
 
 @contextlib.contextmanager
 def each_network_traced_once() -> Iterator[None]:
-    """torch takes most of an export's time at this size to trace, and traces the same network in the same way."""
+    """torch takes most of an export's time at this size to trace: a network of other weights gets the same graph.
+
+    Stand-ins without memory are traced apart from weights.
+    """
     plain = torch.onnx.export
 
     def remembered(module: nn.Module, inputs: tuple[Tensor, ...], **options: Any) -> torch.onnx.ONNXProgram:
-        held = dict(module.named_parameters()) | dict(module.named_buffers())
-        sizes = [getattr(part, "size", None) for part in module.modules()]
-        shapes = [(value.shape, value.dtype) for value in (*inputs, *held.values())]
-        digest = hashlib.sha256(repr((module, sizes, shapes, list(held), options)).encode())
-        for value in held.values():
-            digest.update(value.detach().numpy().tobytes())
-        key = digest.hexdigest()
+        held = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
+        plainly = [{name: said for name, said in vars(part).items() if name[0] != "_"} for part in module.modules()]
+        shapes = [(value.shape, value.dtype, value.is_contiguous()) for value in (*inputs, *held.values())]
+        key = repr((module, plainly, shapes, list(held), options))
         if key not in TRACED:
-            TRACED[key] = plain(module, inputs, **options)
-        return torch.onnx.ONNXProgram(TRACED[key].model.clone(), None)
+            TRACED[key] = plain(module, inputs, **options).model
+        model = TRACED[key].clone()
+        for name in held.keys() & model.graph.initializers.keys():
+            model.graph.initializers[name].const_value = ir.tensor(held[name].detach().numpy(), name=name)
+        return torch.onnx.ONNXProgram(model, None)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.onnx, "export", remembered)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def traced_once() -> Iterator[None]:
+    with each_network_traced_once():
         yield
 
 
@@ -46,8 +55,7 @@ def one_thread() -> Iterator[None]:
     """Tests leave torch as they found it."""
     threads, gradients = torch.get_num_threads(), torch.is_grad_enabled()
     torch.set_num_threads(1)
-    with each_network_traced_once():
-        yield
+    yield
     torch.set_num_threads(threads)
     torch.set_grad_enabled(gradients)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 from tower_files import write_open_clip, write_t5
-from watching import FP16, Watching
+from watching import Watching
 
 from animegamer_export import part_session
 from animegamer_export.against_torch import ALLOWED, EXACT, compare_with_torch, source_of, wrong
@@ -70,9 +71,11 @@ def test_one_weight_a_fifth_too_large_is_caught(whole: Bundle, source: Source, p
     assert any("rounded" in line for line in lines), lines
 
 
-def test_a_quantised_part_is_also_held_to_torch_on_the_same_rounded_weights(tmp_path: Path, source: Source) -> None:
-    precision = {**FP16, "predictor": "nf4", "denoiser": "int8-qdq"}
-    bundle = export(source, Request(precision, tmp_path / "b"), Watching())
+def test_a_quantised_part_is_also_held_to_torch_on_the_same_rounded_weights(
+    whole: Bundle, source: Source, tmp_path: Path
+) -> None:
+    shutil.copytree(whole.folder, tmp_path / "b")
+    bundle = export(source, Request({"predictor": "nf4", "denoiser": "int8-qdq"}, tmp_path / "b"), Watching())
     assert bundle is not None
     figures = compare_with_torch(bundle, source, ["predictor", "denoiser"])
     assert wrong(figures) == []

@@ -13,7 +13,8 @@ import pytest
 import fakes
 from animegamer_export.calibrate import command, measuring, search, trajectory
 from animegamer_export.calibrate.measuring import Budget, Point
-from animegamer_export.fidelity import Clip, ask, draw, relative_error
+from animegamer_export.fidelity import Clip, draw, first_turns
+from animegamer_export.quantize.blocks import relative_error
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle import Bundle, load, write_manifest
 from animegamer_rt.errors import PlanError
@@ -65,7 +66,7 @@ def test_guidance_that_changes_nothing_is_spared_and_a_change_of_picture_is_not_
 def test_the_recorded_path_is_the_plans_own(bundle: Bundle) -> None:
     engines = open_engines(bundle)
     rooms = open_rooms(bundle, engines, "exact")
-    turn = ask(rooms, "Mia waves.", 3)
+    (turn,) = first_turns(rooms, ["Mia waves."], 3)
     gram = trajectory.gram(engines.denoiser, rooms.denoiser, rooms.plan, [turn])
     last = rooms.plan.steps[-1].coefficients.guidance_minus_one
     weights = np.zeros(2 * STEPS)
@@ -82,7 +83,7 @@ def test_a_searched_plan_is_nearer_the_more_it_may_cost(bundle: Bundle) -> None:
     assert errors == sorted(errors, reverse=True)
     assert points[-1].ssim > 0.99
     rooms = open_rooms(bundle, engines, "exact")
-    turn = ask(rooms, "Tobo runs.", 8)
+    (turn,) = first_turns(rooms, ["Tobo runs."], 8)
     again = draw(rooms.denoiser.with_plan(points[-1].plan), turn)
     assert relative_error(again, draw(rooms.denoiser, turn)) < 0.1
 

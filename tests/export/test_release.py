@@ -19,18 +19,21 @@ from tower_files import write_open_clip, write_t5
 from transformers import T5EncoderModel
 from watching import Watching
 
-from animegamer_export import checkpoints
 from animegamer_export.command.journal import Journal
 from animegamer_export.command.layout import find_release
 from animegamer_export.command.options import main
 from animegamer_export.command.sizes import PARTS
 from animegamer_export.command.source import TOWER_PARTS, from_checkpoints
 from animegamer_export.command.steps import Request, export
+from animegamer_export.large.parts import filled, whole_encoder
 from animegamer_rt.backends.onnxruntime import open_engines, open_towers
 from animegamer_rt.bundle import Bundle, find, load
 from animegamer_rt.clip import write_png
 from animegamer_rt.errors import CheckpointError, ConfigError
 from animegamer_rt.events import Event, FrameReady, StatePredicted
+from animegamer_rt.models.denoiser import Denoiser
+from animegamer_rt.models.predictor import Predictor
+from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.picture import prepare
 from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.session import Session
@@ -59,13 +62,13 @@ def bundle(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 
 def test_a_turn_equals_the_reference_paths(release: Path, bundle: Bundle) -> None:
-    found = find_release(release, "Qiqi")
-    both = checkpoints.read_denoiser(found.denoiser, latent_height=8, latent_width=12)
+    source = from_checkpoints(release, "Qiqi", *PICTURE)
+    sizes, weights = source.sizes, source.weights
     reference = torch_engines(
-        checkpoints.read_predictor(found.mistral, found.adapter).predictor,
-        both.denoiser,
-        both.encoder,
-        checkpoints.read_vae(found.vae).decoder,
+        filled(Predictor(sizes.predictor), weights["predictor"]),
+        filled(Denoiser(sizes.denoiser), weights["denoiser"], "denoiser."),
+        whole_encoder(sizes.encoder, weights["encoder"]),
+        filled(VaeDecoder(sizes.vae), weights["vae"]),
     )
     played = []
     for engines in (open_engines(bundle, threads=1), reference):
@@ -95,9 +98,8 @@ def test_a_game_starts_from_a_picture_with_the_towers_of_the_checkpoints(
     assert ids[0].tolist().index(1) > 0 and ids[0, -1] == 0  # the text is closed as T5 closes it, then padded
     text = T5EncoderModel.from_pretrained(release / "t5-v1_1-xxl").eval()(input_ids=torch.from_numpy(ids))
     image = write_open_clip(tmp_path / "clip", ENCODER_SIZE.image_width)(torch.from_numpy(prepare(source, 56, 56, 1.5)))
-    reference = checkpoints.read_denoiser(
-        find_release(release, "Qiqi").denoiser, latent_height=8, latent_width=12
-    ).encoder
+    made_of = from_checkpoints(release, "Qiqi", *PICTURE)
+    reference = whole_encoder(made_of.sizes.encoder, made_of.weights["encoder"])
     expected = reference(text.last_hidden_state, image)[0].numpy()
     np.testing.assert_allclose(turn.shot, expected, atol=2e-3)
 

@@ -179,7 +179,7 @@ def test_a_number_out_of_range_is_refused(options: list[str], capsys: pytest.Cap
 
 
 def test_unwritable_folder_is_refused_before_any_turn(
-    bundle: Path, script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bundle: Path, script: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["play", "--bundle", str(bundle), "--instructions", str(script), "--out", str(script / "inside")]
     assert main(command) == 2

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from torch import Tensor
 
 from animegamer_export import checkpoints
 from animegamer_export.checkpoints.files import TensorFile, open_tensors, open_torch
+from animegamer_export.checkpoints.recipe import Recipe
+from animegamer_export.large.parts import filled
 from animegamer_export.parity.fixtures import open_folder, vae_weights
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.denoiser import Denoiser
@@ -63,8 +66,11 @@ def write_denoiser(path: Path, tensors: dict[str, Tensor]) -> Path:
     return path
 
 
-def read_tiny_denoiser(path: Path) -> checkpoints.DenoiserCheckpoint:
-    return checkpoints.read_denoiser(path, latent_height=8, latent_width=12)
+def read_tiny_denoiser(path: Path) -> tuple[Denoiser, Encoder, Recipe]:
+    size, encoder_size, recipe = checkpoints.open_denoiser(path, 8, 12)
+    with torch.device("meta"):
+        denoiser, encoder = Denoiser(size), Encoder(encoder_size)
+    return filled(denoiser, recipe, "denoiser."), filled(encoder, recipe, "encoder."), recipe
 
 
 # -- the full-size key lists ---------------------------------------------------------------------------------------
@@ -89,7 +95,7 @@ def test_every_full_size_denoiser_key_is_used_or_named_as_dead() -> None:
 
 def test_every_full_size_vae_key_is_used_or_named_as_dead() -> None:
     file = full_size("vae")
-    size = checkpoints.vae_size(file, 32)
+    size = checkpoints.vae_size(file)
     assert size == VaeSize()
     with torch.device("meta"):
         decoder = VaeDecoder(size)
@@ -119,13 +125,13 @@ def test_every_full_size_predictor_key_is_used_or_named_as_dead() -> None:
 def test_a_tiny_denoiser_checkpoint_gives_the_recorded_step(tmp_path: Path) -> None:
     tensors = golden("dit_weights_a")
     extra = {"first_stage_model.decoder.x": torch.zeros(1), "conditioner.y": torch.zeros(1)}
-    read = read_tiny_denoiser(write_denoiser(tmp_path / "denoiser.pt", {**tensors, **extra}))
+    denoiser, encoder, recipe = read_tiny_denoiser(write_denoiser(tmp_path / "denoiser.pt", {**tensors, **extra}))
     step = golden("dit_step_a")
     with torch.no_grad():
-        shot = torch.cat([read.encoder.unconditional()[None], step["aroutput"]])
-        v = read.denoiser(step["x"], step["timesteps"], step["flow_idx"], shot)
+        shot = torch.cat([encoder.unconditional()[None], step["aroutput"]])
+        v = denoiser(step["x"], step["timesteps"], step["flow_idx"], shot)
     assert (v - step["output"]).abs().max() <= 1e-5
-    assert set(extra) <= set(read.dead)
+    assert set(extra) <= set(recipe.dead)
 
 
 def test_an_image_width_whose_norm_is_not_known_is_refused(tmp_path: Path) -> None:
@@ -136,27 +142,28 @@ def test_an_image_width_whose_norm_is_not_known_is_refused(tmp_path: Path) -> No
         read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors))
     assert len(caught.value.unexpected) == 2
     without = {key: value for key, value in tensors.items() if "output_mix_layer_norm" not in key}
-    assert read_tiny_denoiser(write_denoiser(tmp_path / "b.pt", without)).encoder.size.image_width == 512
+    _, encoder, _ = read_tiny_denoiser(write_denoiser(tmp_path / "b.pt", without))
+    assert encoder.size.image_width == 512
 
 
 def test_a_plain_base_weight_is_read_like_an_original_one(tmp_path: Path) -> None:
     tensors = golden("dit_weights_a")
     plain = {key.replace(".original.", "."): value for key, value in tensors.items()}
-    first = read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors)).denoiser.state_dict()
-    second = read_tiny_denoiser(write_denoiser(tmp_path / "b.pt", plain)).denoiser.state_dict()
+    first = read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors))[0].state_dict()
+    second = read_tiny_denoiser(write_denoiser(tmp_path / "b.pt", plain))[0].state_dict()
     assert all(torch.equal(first[key], second[key]) for key in first)
 
 
 def test_lora_of_another_rank_scales_by_its_own_rank(tmp_path: Path) -> None:
     tensors = golden("dit_weights_a")
-    base = read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors)).denoiser
+    base = read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors))[0]
     for key, value in list(tensors.items()):
         # The same product at twice the rank; alpha / rank halves, so the factors are doubled once.
         if ".matrix_A." in key:
             tensors[key] = torch.cat([value, value])
         elif ".matrix_B." in key:
             tensors[key] = torch.cat([value, value], dim=1)
-    wide = read_tiny_denoiser(write_denoiser(tmp_path / "b.pt", tensors)).denoiser
+    wide = read_tiny_denoiser(write_denoiser(tmp_path / "b.pt", tensors))[0]
     name = "blocks.0.attention.qkv.weight"
     torch.testing.assert_close(base.state_dict()[name], wide.state_dict()[name])
     assert not torch.equal(wide.state_dict()[name], tensors[f"{QKV}.original.weight"])
@@ -164,14 +171,14 @@ def test_lora_of_another_rank_scales_by_its_own_rank(tmp_path: Path) -> None:
 
 def test_a_checkpoint_without_lora_is_read_as_it_is(tmp_path: Path) -> None:
     tensors = {key: value for key, value in golden("dit_weights_a").items() if ".matrix_" not in key}
-    read = read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors))
-    assert torch.equal(read.denoiser.state_dict()["blocks.0.attention.qkv.weight"], tensors[f"{QKV}.original.weight"])
+    denoiser, _, _ = read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors))
+    assert torch.equal(denoiser.state_dict()["blocks.0.attention.qkv.weight"], tensors[f"{QKV}.original.weight"])
 
 
 def test_half_precision_weights_are_merged_in_float32(tmp_path: Path) -> None:
     tensors = {key: value.half() for key, value in golden("dit_weights_a").items()}
-    read = read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors))
-    merged = read.denoiser.state_dict()["blocks.0.attention.output.weight"]
+    denoiser, _, _ = read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors))
+    merged = denoiser.state_dict()["blocks.0.attention.output.weight"]
     dense = QKV.replace("query_key_value", "dense")
     down, up = tensors[f"{dense}.matrix_A.0"].float(), tensors[f"{dense}.matrix_B.0"].float()
     expected = tensors[f"{dense}.original.weight"].float() + up @ down / len(down)
@@ -208,7 +215,7 @@ def test_a_weight_given_twice_is_refused(tmp_path: Path) -> None:
 def test_another_latent_size_is_refused(tmp_path: Path) -> None:
     path = write_denoiser(tmp_path / "a.pt", golden("dit_weights_a"))
     with pytest.raises(CheckpointError, match=r"pictures of another size(?s:.*)pos_embedding .*--picture"):
-        checkpoints.read_denoiser(path)
+        checkpoints.open_denoiser(path, 60, 90)
 
 
 def test_weights_that_are_whole_numbers_are_refused(tmp_path: Path) -> None:
@@ -249,7 +256,7 @@ def test_a_pickle_that_runs_code_is_refused_and_not_run(tmp_path: Path, zipped: 
     else:
         path.write_bytes(pickle.dumps({"module": Executes(proof)}, protocol=2))
     with pytest.raises(CheckpointError, match=r"bad\.pt: .*code to be run .*\((posix|nt)\.mkdir\)") as caught:
-        checkpoints.read_denoiser(path)
+        checkpoints.open_denoiser(path, 60, 90)
     assert not proof.exists()
     assert "weights_only" not in str(caught.value), "torch's way to run it all the same is no advice of ours"
 
@@ -270,22 +277,22 @@ def test_a_truncated_file_is_refused_by_name(tmp_path: Path, kept: int) -> None:
     path = write_denoiser(tmp_path / "short.pt", golden("dit_weights_a"))
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(CheckpointError, match=r"short\.pt"):
-        checkpoints.read_denoiser(path)
+        checkpoints.open_denoiser(path, 60, 90)
 
 
 def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.pt"
     with pytest.raises(CheckpointError, match="no such file"):
-        checkpoints.read_vae(path)
+        checkpoints.open_vae(path)
     torch.save({"state_dict": {"a": torch.zeros(1)}}, path)
     with pytest.raises(CheckpointError, match="no entry 'module'; found state_dict"):
-        checkpoints.read_denoiser(path)
+        checkpoints.open_denoiser(path, 60, 90)
     with pytest.raises(CheckpointError, match=r"decoder\.up\.0"):
-        checkpoints.read_vae(path)
+        checkpoints.open_vae(path)
     for entries in ({"a": 3}, {5: torch.zeros(1)}):
         torch.save({"module": entries}, path)
         with pytest.raises(CheckpointError, match="not tensors with a name"):
-            checkpoints.read_denoiser(path)
+            checkpoints.open_denoiser(path, 60, 90)
     torch.save([1], path)
     with pytest.raises(CheckpointError, match="list"):
         open_torch(path)
@@ -311,12 +318,12 @@ def test_a_tiny_vae_checkpoint_gives_the_recorded_frames(tmp_path: Path) -> None
     folder = open_folder(GOLDEN)
     tensors = vae_weights(folder, folder.sets["vae_decode_a"])
     torch.save({"state_dict": {**tensors, "encoder.conv_in.conv.bias": torch.zeros(1)}}, tmp_path / "vae.pt")
-    read = checkpoints.read_vae(tmp_path / "vae.pt")
+    size, recipe = checkpoints.open_vae(tmp_path / "vae.pt")
     recorded = golden("vae_decode_a")
     with torch.no_grad():
-        frames, _ = read.decoder(recorded["latent"][:, :, :3])
+        frames, _ = filled(VaeDecoder(size), recipe)(recorded["latent"][:, :, :3])
     assert (frames - recorded["output"][:, :, :9]).abs().max() <= 1e-4
-    assert list(read.dead) == ["encoder.conv_in.conv.bias"]
+    assert list(recipe.dead) == ["encoder.conv_in.conv.bias"]
 
 
 # -- the predictor's folder and file -------------------------------------------------------------------------------
@@ -361,24 +368,28 @@ def tiny_predictor(folder: Path, base_in_adapter: bool, form: str) -> tuple[Path
 @pytest.mark.parametrize("form", ["safetensors", "bin", "shards"])
 def test_a_tiny_predictor_checkpoint_gives_the_recorded_shot(tmp_path: Path, base_in_adapter: bool, form: str) -> None:
     # The golden weights have alpha = rank = 4.
-    read = checkpoints.read_predictor(*tiny_predictor(tmp_path, base_in_adapter, form), alpha=4.0)
+    size, recipe = checkpoints.open_predictor(*tiny_predictor(tmp_path, base_in_adapter, form))
+    predictor = filled(Predictor(size), replace(recipe, alpha=4.0))
     recorded = golden("mllm_1turn_a")
     ids = recorded["input_ids"]
     queries = recorded["attention_mask"][0] == -1
     mask = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril() | (queries[:, None] & queries[None])
     with torch.no_grad():
-        hidden = read.predictor(ids, torch.full_like(ids, -1), mask[None], recorded["video_embeds"][0].flatten(0, -2))
-        shot = read.predictor.output_resampler(hidden[:, queries])
+        hidden = predictor(ids, torch.full_like(ids, -1), mask[None], recorded["video_embeds"][0].flatten(0, -2))
+        shot = predictor.output_resampler(hidden[:, queries])
     assert (shot - recorded["output_at_query_positions"]).abs().max() <= 1e-4
-    assert "model.embed_tokens.weight" in read.dead
-    assert any("inv_freq" in key for key in read.dead)
+    assert "model.embed_tokens.weight" in recipe.dead
+    assert any("inv_freq" in key for key in recipe.dead)
 
 
 def test_the_adapters_alpha_counts(tmp_path: Path) -> None:
-    paths = tiny_predictor(tmp_path, True, "bin")
+    _, recipe = checkpoints.open_predictor(*tiny_predictor(tmp_path, True, "bin"))
     name = "blocks.0.attention.query.weight"
-    four, default = (checkpoints.read_predictor(*paths, alpha=alpha).predictor.state_dict()[name] for alpha in (4, 32))
-    assert not torch.allclose(four, default)
+    plain, four, published = (
+        recipe.weight(name),
+        *(one.merged(name, torch.float32) for one in (replace(recipe, alpha=4.0), recipe)),
+    )
+    torch.testing.assert_close(published - plain, 8 * (four - plain))
 
 
 def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
@@ -398,20 +409,20 @@ def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
     ):
         (mistral / "config.json").write_text(json.dumps({**config, **change}), encoding="utf-8")
         with pytest.raises(CheckpointError, match=text):
-            checkpoints.read_predictor(mistral, adapter)
+            checkpoints.open_predictor(mistral, adapter)
 
 
 def test_missing_pieces_of_the_folder_are_named(tmp_path: Path) -> None:
     mistral, adapter = tiny_predictor(tmp_path, False, "shards")
     (mistral / "model-00002-of-00002.safetensors").unlink()
     with pytest.raises(CheckpointError, match="model-00002-of-00002.safetensors: no such file"):
-        checkpoints.read_predictor(mistral, adapter)
+        checkpoints.open_predictor(mistral, adapter)
     (mistral / "model.safetensors.index.json").unlink()
     with pytest.raises(CheckpointError, match="neither model.safetensors nor pytorch_model.bin"):
-        checkpoints.read_predictor(mistral, adapter)
+        checkpoints.open_predictor(mistral, adapter)
     (mistral / "config.json").write_text("[", encoding="utf-8")
     with pytest.raises(CheckpointError, match="config.json: not JSON .*; download it again"):
-        checkpoints.read_predictor(mistral, adapter)
+        checkpoints.open_predictor(mistral, adapter)
 
 
 @pytest.mark.parametrize("name", [5, None, "../pytorch_model.bin", "/etc/passwd", ""])
@@ -420,7 +431,7 @@ def test_an_index_that_names_no_file_beside_it_is_refused(tmp_path: Path, name: 
     index = {"weight_map": {"model.norm.weight": name}}
     (mistral / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"index\.json: the index names what is no file beside it"):
-        checkpoints.read_predictor(mistral, adapter)
+        checkpoints.open_predictor(mistral, adapter)
 
 
 def test_whole_numbers_in_a_safetensors_file_are_refused(tmp_path: Path) -> None:
@@ -429,7 +440,7 @@ def test_whole_numbers_in_a_safetensors_file_are_refused(tmp_path: Path) -> None
     name = "model.layers.0.mlp.up_proj.weight"
     save_file({**base, name: base[name].to(torch.int8)}, mistral / "model.safetensors")
     with pytest.raises(CheckpointError, match=rf"{name} \(found I8, expected floating point\)"):
-        checkpoints.read_predictor(mistral, adapter)
+        checkpoints.open_predictor(mistral, adapter)
 
 
 def test_a_newer_config_that_keeps_rope_apart_is_read() -> None:

@@ -208,9 +208,7 @@ def test_kernels_are_built_where_no_path_names_nvcc_and_there_may_be_no_make(
 
 
 @pytest.mark.parametrize("named", ["abc", None])
-def test_run_needs_no_git(
-    run: Run, gpu: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str | None
-) -> None:
+def test_run_needs_no_git(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str | None) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("ANIMEGAMER_COMMIT", named or "")
     assert run("--stages", "build", "--commit", "") == 0
@@ -222,9 +220,7 @@ def test_failed_check_is_the_exit_status_and_stops_nothing(run: Run, tmp_path: P
     assert turns_in(record_in(tmp_path)[1]) == ALL
 
 
-def test_turns_and_peers_are_records_of_turns_too(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_turns_and_peers_are_records_of_turns_too(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("--stages", "turns,peers") == 0
     results = tmp_path / "results"
     newest = max((house.ROOT / "benchmarks" / "results").glob("*-pocket-exact.json"))

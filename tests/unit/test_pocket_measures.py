@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from animegamer_export.fidelity import psnr
 from animegamer_export.pocket import autoencoder, dataset, judge_training, score
 from animegamer_export.pocket.captions import caption, parse
 from animegamer_export.pocket.evaluate import (
@@ -25,9 +26,9 @@ from animegamer_export.pocket.evaluate import (
 from animegamer_export.pocket.judge import Judge, Reading, load_judge, read_clips, save_judge, stack_frames
 from animegamer_export.pocket.motion import fit_scale, motion_amount, motion_figures
 from animegamer_export.pocket.pictures import SheetRow, contact_sheet
-from animegamer_export.pocket.reconstruction import psnr, vae_figures
-from animegamer_export.pocket.scene import CHARACTERS, Scene, held_out
-from animegamer_export.pocket.world import render, strengths
+from animegamer_export.pocket.reconstruction import vae_figures
+from animegamer_export.pocket.scene import CHARACTERS, Scene, held_out, strengths
+from animegamer_export.pocket.world import render
 from animegamer_rt.errors import ConfigError
 
 STILL = np.full((17, 96, 144, 3), 90, np.uint8)
@@ -169,7 +170,7 @@ def test_a_scorer_opens_a_saved_judge_and_refuses_anything_else(tmp_path: Path) 
 
 
 def test_psnr_is_the_textbook_figure() -> None:
-    assert psnr(STILL, STILL) == 99.0
+    assert psnr(STILL, STILL) == 100.0
     assert psnr(STILL, STILL + 5) == pytest.approx(20 * np.log10(255 / 5))
 
 

@@ -18,11 +18,13 @@ from animegamer_export.pocket.scene import (
     POSITIONS,
     TRAVELLING,
     Scene,
+    held_out,
     held_out_combination,
     next_start,
     reach,
+    strengths,
 )
-from animegamer_export.pocket.world import held_out, render, sample_scene, strengths
+from animegamer_export.pocket.world import render, sample_scene
 
 BASE = Scene(("Mirel",), "walk", 3, "meadow", False, ("everyday",), POSITIONS["left"], seed=5)
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import fakes
-from animegamer_export.verify import psnr
+from animegamer_export.fidelity import psnr
 from animegamer_rt import bench, cli, selftest
 from animegamer_rt.backends import choose, onnxruntime
 from animegamer_rt.backends import torch as torch_backend

@@ -64,8 +64,6 @@ PLAN = build_plan(even_timesteps(6), branches=["pair", "reuse", "conditional", "
 TOLERANCE = 2e-5
 """float32 in another order of operations, over a few layers."""
 
-SCOPES = sorted({scope for table in MOTION_TABLES.values() for scope in table.values()} | {40.0})
-
 RANDOM = np.random.default_rng(0)
 
 

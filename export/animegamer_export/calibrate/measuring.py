@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from animegamer_export.calibrate import search, trajectory
-from animegamer_export.fidelity import Asked, Scorer, Yardstick, ask, draw, relative_error
+from animegamer_export.fidelity import Asked, Scorer, Yardstick, draw, first_turns
+from animegamer_export.quantize.blocks import relative_error
 from animegamer_rt.backends.contract import Engines, FloatArray
 from animegamer_rt.bundle import Bundle
 from animegamer_rt.errors import PlanError
@@ -68,7 +69,7 @@ def curve(
     rooms = open_rooms(bundle, engines, EXACT)
     _require_exact(rooms.plan)
     texts = list(islice(cycle(instructions), 2 * budget.turns))
-    asked = [ask(rooms, text, SEARCH_SEED + number) for number, text in enumerate(texts[: budget.turns])]
+    asked = first_turns(rooms, texts[: budget.turns], SEARCH_SEED)
     say(f"recording the exact path of {len(asked)} turns")
     gram = trajectory.gram(engines.denoiser, rooms.denoiser, rooms.plan, asked)
     found = {emphasis: search.plans(gram, emphasis, max(budget.rows)) for emphasis in EMPHASES}

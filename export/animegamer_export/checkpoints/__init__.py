@@ -1,6 +1,6 @@
-"""The published checkpoints, read into our networks: low-rank additions merged, no pickled code run, nothing ignored.
+"""The published checkpoints: their sizes, and how each weight of our networks is made of theirs; nothing is ignored.
 
-It does not convert or quantise. Source: MODEL.md sections 1, 2, 4 and 6. Every reader raises CheckpointError.
+It makes no weight and runs no pickled code. Source: MODEL.md sections 1, 2, 4 and 6. All raise CheckpointError.
 """
 
 from __future__ import annotations
@@ -40,100 +40,36 @@ WIDTH_WITHOUT_MIX_NORM = 768
 """MODEL.md section 1: with image features of this width `output_mix_layer_norm` lies in the file and is not used."""
 
 
-@dataclass(frozen=True, slots=True)
-class DenoiserCheckpoint:
-    """The denoiser and the encoder, which share a file; `dead` maps each unused key to the reason."""
-
-    denoiser: Denoiser
-    encoder: Encoder
-    dead: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class VaeCheckpoint:
-    """The vae decoder; `dead` maps each unused key to the reason."""
-
-    decoder: VaeDecoder
-    dead: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class PredictorCheckpoint:
-    """The predictor; `dead` maps each unused key to the reason."""
-
-    predictor: Predictor
-    dead: Mapping[str, str]
-
-
-def read_denoiser(
-    path: Path,
-    *,
-    latent_height: int = 60,
-    latent_width: int = 90,
-    alpha: float = DENOISER_ALPHA,
-    dtype: torch.dtype = torch.float32,
-) -> DenoiserCheckpoint:
-    """Denoiser and encoder of a SAT checkpoint (dict `module`); other sizes are read from its shapes."""
-    size, encoder_size, recipe = open_denoiser(path, latent_height, latent_width, alpha)
-    with torch.device("meta"):
-        denoiser, encoder = Denoiser(size), Encoder(encoder_size)
-    recipe.load_into(denoiser, "denoiser.", dtype)
-    recipe.load_into(encoder, "encoder.", dtype)
-    return DenoiserCheckpoint(denoiser.eval(), encoder.eval(), recipe.dead)
-
-
-def read_vae(path: Path, *, norm_groups: int = 32, dtype: torch.dtype = torch.float32) -> VaeCheckpoint:
-    """The decoder of a 3D-VAE checkpoint (dict `state_dict`); other sizes are read from its shapes."""
-    size, recipe = open_vae(path, norm_groups)
-    with torch.device("meta"):
-        decoder = VaeDecoder(size)
-    recipe.load_into(decoder, dtype=dtype)
-    return VaeCheckpoint(decoder.eval(), recipe.dead)
-
-
-def read_predictor(
-    mistral: Path, adapter: Path, *, alpha: float = PREDICTOR_ALPHA, dtype: torch.dtype = torch.float32
-) -> PredictorCheckpoint:
-    """The predictor of a Hugging Face Mistral folder and the published `pytorch_model.bin` over it.
-
-    The adapter's file may hold the base weights too; those of the folder are then dead.
-    """
-    size, recipe = open_predictor(mistral, adapter, alpha)
-    with torch.device("meta"):
-        predictor = Predictor(size)
-    recipe.load_into(predictor, dtype=dtype)
-    return PredictorCheckpoint(predictor.eval(), recipe.dead)
-
-
-def open_denoiser(
-    path: Path, latent_height: int, latent_width: int, alpha: float = DENOISER_ALPHA
-) -> tuple[DenoiserSize, EncoderSize, Recipe]:
+def open_denoiser(path: Path, latent_height: int, latent_width: int) -> tuple[DenoiserSize, EncoderSize, Recipe]:
     """Sizes of a SAT checkpoint and the recipe of its "denoiser.*" and "encoder.*"; no weight is read yet."""
     file = open_torch(path, "module")
     size, encoder_size = denoiser_sizes(file, latent_height, latent_width)
     _check_positions(file, size)
     with torch.device("meta"):
         denoiser, encoder = Denoiser(size), Encoder(encoder_size)
-    return size, encoder_size, denoiser_recipe(file, denoiser, encoder, alpha)
+    return size, encoder_size, denoiser_recipe(file, denoiser, encoder)
 
 
-def open_vae(path: Path, norm_groups: int = 32) -> tuple[VaeSize, Recipe]:
+def open_vae(path: Path) -> tuple[VaeSize, Recipe]:
     """Size of a 3D-VAE checkpoint's decoder and its recipe; no weight is read yet."""
     file = open_torch(path, "state_dict")
-    size = vae_size(file, norm_groups)
+    size = vae_size(file)
     with torch.device("meta"):
         decoder = VaeDecoder(size)
     return size, vae_recipe(file, decoder)
 
 
-def open_predictor(mistral: Path, adapter: Path, alpha: float = PREDICTOR_ALPHA) -> tuple[PredictorSize, Recipe]:
-    """Size of a Mistral folder with the adapter's file over it, and the recipe; no weight is read yet."""
+def open_predictor(mistral: Path, adapter: Path) -> tuple[PredictorSize, Recipe]:
+    """Size of a Mistral folder with the adapter's file over it, and the recipe; no weight is read yet.
+
+    The adapter's file may hold the base weights too; those of the folder are then dead.
+    """
     adapter_file = open_torch(adapter)
     size = predictor_size(read_json(mistral / "config.json"), adapter_file, mistral / "config.json")
     file, replaced = overlay(adapter_file, open_hugging_face(mistral), PREDICTOR, PEFT)
     with torch.device("meta"):
         predictor = Predictor(size)
-    recipe = predictor_recipe(file, predictor, alpha)
+    recipe = predictor_recipe(file, predictor)
     return size, replace(recipe, dead={**recipe.dead, **replaced})
 
 
@@ -209,8 +145,8 @@ def _check_positions(file: TensorFile, size: DenoiserSize) -> None:
         )
 
 
-def vae_size(file: TensorFile, norm_groups: int) -> VaeSize:
-    """Sizes of the decoder from the shapes of a 3D-VAE checkpoint; the number of norm groups shows in no shape."""
+def vae_size(file: TensorFile) -> VaeSize:
+    """Sizes of the decoder from the shapes of a 3D-VAE checkpoint, but for the norm groups, which show in no shape."""
     shape = _Shapes(file, "vae checkpoint", Naming(()))
     levels = shape.count("decoder.up.{}.block.0.conv1.conv.weight")
     widths = [shape(f"decoder.up.{level}.block.0.conv1.conv.weight", 5)[0] for level in range(levels)]
@@ -219,7 +155,6 @@ def vae_size(file: TensorFile, norm_groups: int) -> VaeSize:
         multipliers=tuple(width // widths[0] for width in widths),
         res_blocks=shape.count("decoder.up.0.block.{}.conv1.conv.weight") - 1,
         latent_channels=shape("decoder.conv_in.conv.weight", 5)[1],
-        norm_groups=norm_groups,
     )
 
 

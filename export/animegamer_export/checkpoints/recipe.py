@@ -99,11 +99,6 @@ class Recipe:
         added = torch.cat([scale * (up.float() @ down.float()) for down, up, scale in pairs])
         return (weight.float() + added).to(dtype)
 
-    def load_into(self, model: torch.nn.Module, prefix: str = "", dtype: torch.dtype = torch.float32) -> None:
-        """Put merged parameters (those whose name starts with prefix) in the place of model's, made on "meta"."""
-        state = {name: self.merged(prefix + name, dtype) for name in model.state_dict()}
-        model.load_state_dict(state, assign=True)
-
 
 def overlay(adapter: TensorFile, base: TensorFile, naming: Naming, prefix: str) -> tuple[TensorFile, dict[str, str]]:
     """One file view of an adapter over a base model whose keys lack `prefix`; with the base's keys that are dead."""

@@ -38,13 +38,14 @@ class Sizes:
     def record(self) -> dict[str, Any]:
         """As the manifest holds them."""
         return {
-            **{name: asdict(getattr(self, name)) for name in PARTS[:2]},
+            "predictor": asdict(self.predictor),
+            "denoiser": asdict(self.denoiser),
             "encoder": asdict(self.encoder),
             "decoder": asdict(self.vae),
         }
 
     def geometry(self, window_tokens: int) -> Geometry:
-        """Sizes of a turn."""
+        """Sizes of a turn; `window_tokens`: the longest prompt."""
         size, upscale = self.denoiser, self.vae.upscale
         return Geometry(
             height=size.latent_height * upscale,

@@ -98,9 +98,7 @@ def vae_part(size: VaeSize, weights: Weights, latent_height: int, latent_width: 
     """First and next. The decoder is held whole (0.5 GB at full size): its graphs' weights are cut from its own."""
     with torch.device("meta"):
         decoder = VaeDecoder(size)
-    state = {name: weights.merged(name, torch.float32) for name in decoder.state_dict()}
-    decoder.load_state_dict(state, assign=True)
-    graph = VaeGraph(decoder.eval())
+    graph = VaeGraph(filled(decoder, weights))
     held = dict(graph.state_dict())
 
     def value(name: str) -> Tensor:
@@ -121,10 +119,14 @@ def whole_encoder(size: EncoderSize, weights: Weights) -> Encoder:
     """The encoder with its weights, 0.1 GB at full size."""
     with torch.device("meta"):
         encoder = Encoder(size)
-    encoder.load_state_dict(
-        {name: weights.merged(f"encoder.{name}", torch.float32) for name in encoder.state_dict()}, assign=True
-    )
-    return encoder.eval()
+    return filled(encoder, weights, "encoder.")
+
+
+def filled(module: Module, weights: Weights, prefix: str = "", dtype: torch.dtype = torch.float32) -> Module:
+    """The module, which may be made on "meta", with all its weights by `prefix` + name, in evaluation mode."""
+    made = {name: weights.merged(prefix + name, dtype) for name in module.state_dict()}
+    module.load_state_dict(made, assign=True)
+    return module.eval()
 
 
 def stand_in(make: Callable[[], Module]) -> Module:

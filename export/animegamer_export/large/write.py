@@ -7,8 +7,8 @@ Cast back to float32 in the graph; biases, norms and tables stay float32: the or
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -18,17 +18,9 @@ import torch
 from onnx_ir.passes.common import InlinePass
 from torch import Tensor, nn
 
+from animegamer_export.data_file import INLINE_BYTES, MADE_FROM
 from animegamer_export.large.parts import LargePart
-from animegamer_export.onnx_file import (
-    MADE_FROM,
-    SHARED_BYTES,
-    Store,
-    as_part,
-    clean,
-    store_as,
-    store_half,
-    trace,
-)
+from animegamer_export.onnx_file import store_as, store_half, trace, write_models
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.manifest import Part
 
@@ -48,29 +40,22 @@ _ONNX_TYPE: Mapping[torch.dtype, ir.DataType] = MappingProxyType(
 
 
 def write_large(
-    folder: Path, part: LargePart, precision: str, written: Callable[[int], None] | None = None
+    folder: Path, part: LargePart, precision: str, written: Callable[[int], None] = lambda _: None
 ) -> dict[str, Part]:
     """Writes `<name>.onnx` of every graph and the file of weights that they share.
 
     `written` is told of each weight's bytes. Peak memory is a few times the largest weight, whatever their number.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    parts = {}
-    with (folder / part.weights_file).open("wb") as data:
-        store = Store(data, part.weights_file, written)
+
+    def models() -> Iterator[tuple[str, ir.Model]]:
         for graph in part.graphs:
             later = _Later(part, graph.module, STORED[precision])
             with torch.no_grad():
                 model = trace(graph, later.attach)
             later.round(model)
-            clean(model)
-            store.move(model)
-            ir.save(model, folder / f"{graph.name}.onnx")
-            parts[graph.name] = as_part(model, graph.name, precision, part.weights_file)
-    if store.held:
-        return parts
-    (folder / part.weights_file).unlink()
-    return {name: replace(entry, data_files=()) for name, entry in parts.items()}
+            yield graph.name, model
+
+    return write_models(folder, models(), part.weights_file, precision, written)
 
 
 def made_again(part: LargePart, model: ir.Model, precision: str) -> dict[str, Callable[[], Tensor]]:
@@ -161,7 +146,7 @@ class _Later:
         suffix = next(name for name, dtype in STORED.items() if dtype == self.dtype)
         for name, value in list(model.graph.initializers.items()):
             tensor = value.const_value
-            if tensor is None or tensor.nbytes < SHARED_BYTES:
+            if tensor is None or tensor.nbytes < INLINE_BYTES:
                 continue
             made = self.made.get(tensor.metadata_props.get(MADE_FROM, ""))
             if made is not None and made.rounded_to == self.dtype:

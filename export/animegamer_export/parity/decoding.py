@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from animegamer_export.checkpoints import vae_recipe
 from animegamer_export.checkpoints.files import open_tensors
+from animegamer_export.large.parts import filled
 from animegamer_export.parity.checks import VAE, Check, compare, count_differences
 from animegamer_export.parity.fixtures import FixtureSet, Folder, vae_weights
 from animegamer_rt.errors import CheckpointError
@@ -33,8 +34,7 @@ def decoder(folder: Folder, fixture: FixtureSet) -> VaeDecoder:
     with torch.device("meta"):
         network = VaeDecoder(size)
     recipe = vae_recipe(open_tensors(vae_weights(folder, fixture), fixture.where), network)
-    recipe.load_into(network, dtype=folder.dtype)
-    return network.eval()
+    return filled(network, recipe, dtype=folder.dtype)
 
 
 def _chunks(fixture: FixtureSet) -> list[Tensor]:

@@ -14,6 +14,7 @@ from animegamer_export.checkpoints import denoiser_recipe
 from animegamer_export.checkpoints.files import open_tensors
 from animegamer_export.checkpoints.names import DENOISER as DENOISER_NAMES
 from animegamer_export.checkpoints.recipe import make_recipe, wanted_shapes
+from animegamer_export.large.parts import filled
 from animegamer_export.parity.checks import DENOISER, ENCODER, SAMPLER, SCHEDULE, Check, compare, count_differences
 from animegamer_export.parity.fixtures import FixtureSet, Folder
 from animegamer_rt import schedule
@@ -55,9 +56,7 @@ def networks(folder: Folder, fixture: FixtureSet) -> tuple[Denoiser, Encoder]:
         denoiser, encoder = Denoiser(denoiser_size(weights)), Encoder(encoder_size(weights))
     alpha = float(weights.config["lora_alpha"])
     recipe = denoiser_recipe(open_tensors(weights.tensors, weights.where), denoiser, encoder, alpha)
-    recipe.load_into(denoiser, "denoiser.", folder.dtype)
-    recipe.load_into(encoder, "encoder.", folder.dtype)
-    return denoiser.eval(), encoder.eval()
+    return filled(denoiser, recipe, "denoiser.", folder.dtype), filled(encoder, recipe, "encoder.", folder.dtype)
 
 
 def check_encoder(folder: Folder, fixture: FixtureSet) -> list[Check]:
@@ -70,10 +69,10 @@ def check_encoder(folder: Folder, fixture: FixtureSet) -> list[Check]:
         stored = folder.parent(fixture, "dit_weights").tensors
         weights = {key: stored[key] for key in names & stored.keys()}
     file = open_tensors(weights, fixture.where)
-    make_recipe(file, wanted_shapes({"encoder.": encoder}), DENOISER_NAMES, what="encoder").load_into(
-        encoder, "encoder.", folder.dtype
+    recipe = make_recipe(file, wanted_shapes({"encoder.": encoder}), DENOISER_NAMES, what="encoder")
+    shot = filled(encoder, recipe, "encoder.", folder.dtype)(
+        fixture.tensor("t5_features"), fixture.tensor("clip_features")
     )
-    shot = encoder(fixture.tensor("t5_features"), fixture.tensor("clip_features"))
     return [compare("shot", shot, fixture.tensor("mix_embedding"), ENCODER)]
 
 

@@ -15,20 +15,17 @@ from torch import Tensor, nn
 from animegamer_export.checkpoints import predictor_recipe
 from animegamer_export.checkpoints.files import open_tensors
 from animegamer_export.checkpoints.recipe import Recipe
+from animegamer_export.large.parts import filled
 from animegamer_export.parity.checks import PREDICTOR, PREDICTOR_MERGED, SCHEDULE, Check, compare, count_differences
 from animegamer_export.parity.fixtures import FixtureSet, Folder
+from animegamer_export.pocket.tokenizer import added_tokens
 from animegamer_export.predictor import Answer, feeds, no_past, read
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.predictor import Predictor, PredictorSize
 from animegamer_rt.readouts import Prompt, Tokens, readouts
 
-FRAME_TOKENS = [f"<frame_{number:05d}>" for number in range(256)]
-FRAME_OPEN, FRAME_CLOSE = "<frame>", "</frame>"
-# Original ids of the tokens above (MODEL.md section 2); a fixture's vocabulary is squeezed to the ids in use.
-ORIGINAL_IDS = {token: 32000 + number for number, token in enumerate(FRAME_TOKENS)} | {
-    FRAME_OPEN: 32260,
-    FRAME_CLOSE: 32261,
-}
+# Added tokens follow the 32000 pieces (MODEL.md section 2); a fixture's vocabulary is squeezed to the ids in use.
+ORIGINAL_IDS = {token: 32000 + number for number, token in enumerate(added_tokens())}
 
 
 class LowRankLinear(nn.Module):
@@ -72,10 +69,9 @@ def predictors(folder: Folder, fixture: FixtureSet) -> dict[str, Predictor]:
         recipe = predictor_recipe(
             open_tensors(weights.tensors, weights.where), predictor, alpha=float(weights.config["alpha"])
         )
-        recipe.load_into(predictor, dtype=folder.dtype)
+        made[kind] = filled(predictor, recipe, dtype=folder.dtype)
         if kind == "factors apart":
             _take_apart(predictor, recipe)
-        made[kind] = predictor.eval()
     return made
 
 
@@ -98,7 +94,7 @@ class FrameTokenScores:
     def __init__(self, weights: FixtureSet, fixture: FixtureSet) -> None:
         stated = re.search(r"num_vid_gen_tokens=(\d+)", fixture.entry("description", str))
         count = int(stated.group(1)) if stated else 0
-        tokens = [FRAME_OPEN, *FRAME_TOKENS[:count], FRAME_CLOSE]
+        tokens = ["<frame>", *added_tokens()[:count], "</frame>"]
         squeezed = {original: new for new, original in enumerate(weights.entry("new2old_token_ids", list))}
         absent = [token for token in tokens if ORIGINAL_IDS[token] not in squeezed]
         if absent:

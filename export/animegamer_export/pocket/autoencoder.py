@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from animegamer_export.fidelity import psnr
 from animegamer_export.pocket.frame_encoder import FrameEncoder
 from animegamer_export.pocket.recipe import Phase
 from animegamer_export.pocket.training import Optimisers, autocast, device_of
@@ -253,5 +254,5 @@ def psnr_db(decoder: VaeDecoder, latents: np.ndarray, clips: np.ndarray) -> np.n
         with autocast(device):
             decoded = decode_chunks(decoder, torch.from_numpy(latent[None]).to(device).float())
         frames = ((decoded.float().clamp(-1, 1) + 1) * 127.5).floor()[0].permute(1, 2, 3, 0).cpu().numpy()
-        values.append(10 * np.log10(255.0**2 / max(1e-9, float(np.mean((frames - clip) ** 2)))))
+        values.append(psnr(frames, clip))
     return np.asarray(values)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from animegamer_export.command.sizes import Sizes
 from animegamer_export.denoiser import export_denoiser
 from animegamer_export.encoder import export_encoder, export_image_tower, export_text_tower
 from animegamer_export.onnx_file import Precision, Written
@@ -98,16 +99,8 @@ def write_bundle(
     folder.mkdir(parents=True)
     for name in TOKENIZER_FILES:
         shutil.copyfile(tokenizer / name, folder / name)
-    size = networks.denoiser.size
-    geometry = Geometry(
-        height=size.latent_height * networks.decoder.size.upscale,
-        width=size.latent_width * networks.decoder.size.upscale,
-        latent_height=size.latent_height,
-        latent_width=size.latent_width,
-        shot_width=size.hidden,
-        window_tokens=WINDOW_TOKENS,
-    )
-    sizes = {name: asdict(getattr(networks, name).size) for name in ("predictor", "denoiser", "encoder", "decoder")}
+    sizes = Sizes(networks.predictor.size, networks.denoiser.size, networks.encoder.size, networks.decoder.size)
+    geometry = sizes.geometry(WINDOW_TOKENS)
     manifest = Manifest(
         format="",
         format_version=0,
@@ -119,7 +112,7 @@ def write_bundle(
         plans=_entries(plans or default_plans()),
         files={},
         compatibility=COMPATIBILITY,
-        sizes=sizes,
+        sizes=sizes.record(),
         world=WORLD,
         provenance=provenance or {},
         licence=LICENCE,

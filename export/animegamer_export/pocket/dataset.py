@@ -1,14 +1,10 @@
 """Many clips at once: rendered over processes, kept in a memory-mappable file.
 
-    python -m animegamer_export.pocket.dataset --clips 4000 --seed 1 --out DIR
-
-writes DIR/clips.npy (uint8 [N, 17, 96, 144, 3]) and DIR/scenes.jsonl (one scene with its caption a line). The same
-seed gives the same bytes. Held-out combinations are left out, or are all there is with `--held-out`.
+A folder of them holds clips.npy (uint8 [N, T, 96, 144, 3]) and scenes.jsonl (one scene with its caption a line).
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import functools
 import json
@@ -73,20 +69,3 @@ def _rendered(scenes: Sequence[Scene], processes: int, frames: int = FRAMES) -> 
         return
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         yield from pool.imap(draw, scenes, chunksize=_CHUNK)
-
-
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="Render clips of the pocket world.")
-    parser.add_argument("--clips", type=int, required=True)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--held-out", action="store_true", help="only the combinations that training never sees")
-    parser.add_argument("--processes", type=int, default=2)
-    arguments = parser.parse_args()
-    scenes = sample_scenes(arguments.clips, arguments.seed, train=not arguments.held_out)
-    write(scenes, arguments.out, arguments.processes)
-
-
-if __name__ == "__main__":
-    main()

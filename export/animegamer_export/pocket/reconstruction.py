@@ -11,16 +11,12 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from animegamer_export.fidelity import psnr
+
 from .dataset import render_many, sample_scenes
 from .motion import LEVELS
 
 _BATCH = 4
-
-
-def psnr(truth: npt.NDArray[np.uint8], other: npt.NDArray[np.uint8]) -> float:
-    """Peak signal to noise of one clip against another, dB, over all frames and channels; 99 if they are the same."""
-    error = float(np.mean((truth.astype(np.float32) - other.astype(np.float32)) ** 2))
-    return 99.0 if error == 0 else float(10 * np.log10(255.0**2 / error))
 
 
 def vae_figures(
@@ -45,7 +41,7 @@ def vae_figures(
         if other.shape != truth.shape or other.dtype != np.uint8:
             raise ValueError(f"reconstruct gave {other.dtype} {other.shape}, expected uint8 {truth.shape}")
         for scene, first, second in zip(batch, truth, other, strict=True):
-            decibels[scene.level].append(psnr(first, second))
+            decibels[scene.level].append(psnr(second, first))
     everything = [value for values in decibels.values() for value in values]
     return {
         "held_out_clips": clips,

@@ -14,7 +14,6 @@ from pathlib import Path
 import sentencepiece
 
 FRAME_TOKENS = 256
-SHOT_TOKENS = 226
 STATE_TAGS = ("ML", "SC", "ET", "ST", "TURN")
 
 

@@ -1,4 +1,4 @@
-"""The pocket world's front: scenes rendered to clips, and scenes sampled for training.
+"""The pocket world: scenes rendered to clips, and scenes sampled for training.
 
 `render` is a pure function of the scene: 17 frames of 96 x 144 at 8 frames a second.
 """
@@ -12,16 +12,13 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from .captions import caption, paraphrase, sample_game
 from .characters import draw_character
 from .ink import fill, oval, reduce
 from .places import GROUND_Y, paint_place, shadow_color
 from .poses import pose_at
 from .scene import (
-    ADVERBS,
     CHARACTERS,
     FRAMES,
-    FRAMES_PER_SECOND,
     HEIGHT,
     MOTIONS,
     OUTFITS,
@@ -31,28 +28,7 @@ from .scene import (
     Scene,
     held_out,
     position,
-    strengths,
 )
-
-__all__ = [
-    "ADVERBS",
-    "CHARACTERS",
-    "FRAMES",
-    "FRAMES_PER_SECOND",
-    "HEIGHT",
-    "MOTIONS",
-    "OUTFITS",
-    "PLACES",
-    "WIDTH",
-    "Scene",
-    "caption",
-    "held_out",
-    "paraphrase",
-    "render",
-    "sample_game",
-    "sample_scene",
-    "strengths",
-]
 
 _ALONE_SCALE, _PAIR_SCALE = 1.06, 0.9
 """A figure is about 60 px tall at scale 1: 66 % of the picture alone, 56 % in a pair."""

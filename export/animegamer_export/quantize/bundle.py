@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from animegamer_export.command.disk import require_space, told_when_full
+from animegamer_export.fidelity import draw, first_turns
 from animegamer_export.open_graph import open_graph
 from animegamer_export.quantize.calibrate import activations
 from animegamer_export.quantize.graph import matrices
@@ -21,7 +22,7 @@ from animegamer_export.quantize.keep import keep_rule
 from animegamer_export.quantize.nodes import Ranges
 from animegamer_export.quantize.scheme import Scheme
 from animegamer_export.quantize.smooth import ranges
-from animegamer_export.quantize.turns import RecordedDenoiser, by_plan, instructions, render
+from animegamer_export.quantize.turns import RecordedDenoiser, by_plan, instructions
 from animegamer_export.quantize.weights import Keep, Report, expected_bytes, rewrite_together, weight_of
 from animegamer_rt.backends.onnxruntime import check_device, open_engines
 from animegamer_rt.bundle import MANIFEST, Bundle, write_manifest
@@ -157,8 +158,8 @@ def calibrated(
     rooms = open_rooms(bundle, replace(open_engines(bundle, device), denoiser=recorded))
     rooms = by_plan(rooms, bundle, QUICKER if QUICKER in bundle.manifest.plans else None)
     texts = instructions(bundle.manifest.world, turns, CALIBRATION_SEED)
-    for _ in render(rooms, texts, CALIBRATION_SEED):
-        pass
+    for turn in first_turns(rooms, texts, CALIBRATION_SEED):
+        draw(rooms.denoiser, turn)
     found = activations(source, (feeds for feeds, _ in recorded.steps), keep, device)
     chosen = (matrix for matrix in matrices(open_graph(source)) if matrix.name in found)
     return {matrix.name: ranges(weight_of(matrix), found[matrix.name], scheme) for matrix in chosen}

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 import onnxruntime
 
-from animegamer_export.open_graph import open_graph
+from animegamer_export.open_graph import add_weight, open_graph
 from animegamer_export.quantize.blocks import Array
 from animegamer_export.quantize.graph import FLOATS, Matrix, input_of, matrices
 from animegamer_export.quantize.weights import Keep
@@ -149,9 +149,5 @@ def _append(model: ir.Model, nodes: list[ir.Node], value: ir.Value, name: str) -
 def _constant(model: ir.Model, *numbers: int) -> ir.Value:
     name = f"calibrate {numbers}"
     if name not in model.graph.initializers:
-        tensor = ir.tensor(np.array(numbers, np.int64), name=name)
-        value = ir.Value(
-            name=name, shape=ir.Shape([len(numbers)]), type=ir.TensorType(tensor.dtype), const_value=tensor
-        )
-        model.graph.register_initializer(value)
+        add_weight(model.graph, np.array(numbers, np.int64), name)
     return model.graph.initializers[name]

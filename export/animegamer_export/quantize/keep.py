@@ -22,7 +22,7 @@ KEPT: Mapping[str, str] = MappingProxyType(
         # Four small matrices, run when a game starts from a picture.
         "encoder": EVERYTHING,
         "text_tower": r"embedding|relative",
-        "image_tower": r".",
+        "image_tower": EVERYTHING,
     }
 )
 

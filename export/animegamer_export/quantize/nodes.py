@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from animegamer_export.data_file import DataFile
+from animegamer_export.open_graph import add_weight
 from animegamer_export.quantize.blocks import Array, Quantized
-from animegamer_export.quantize.data_file import DataFile
 from animegamer_export.quantize.graph import Matrix, input_of
 from animegamer_export.quantize.scheme import Scheme
 
@@ -148,10 +149,7 @@ def _constant(graph: ir.Graph, array: npt.NDArray[np.generic], name: str) -> ir.
         return held
     if held is not None:
         name = f"{name}.{len(graph.initializers)}"
-    tensor = ir.tensor(array, dtype=_type(array.dtype), name=name)
-    value = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
-    graph.register_initializer(value)
-    return value
+    return add_weight(graph, array, name, _type(array.dtype))
 
 
 def _replace(graph: ir.Graph, node: ir.Node, by: Sequence[ir.Node]) -> None:

@@ -6,7 +6,6 @@ Knows the runtime's rooms; nothing of precisions.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from animegamer_rt.bundle import Bundle
 from animegamer_rt.manifest import World
 from animegamer_rt.pipeline import Rooms
 from animegamer_rt.schedule import BlockCache, DenoisePlan
-from animegamer_rt.state import Instruction, motion_scope
 
 RELEASE = World(
     characters=("Qiqi", "Ponyo"),
@@ -114,18 +112,3 @@ def by_plan(rooms: Rooms, of: Bundle, name: str | None) -> Rooms:
     entry = of.manifest.plans.get(name)
     plan = DenoisePlan.from_dict(of.plan(name) if entry is None else entry.plan)
     return replace(rooms, plan_name=name, plan=plan, denoiser=rooms.denoiser.with_plan(plan))
-
-
-def render(rooms: Rooms, texts: list[str], seed: int) -> Iterator[tuple[FloatArray, float, FloatArray]]:
-    """(shot, motion scope, latent) of first turns."""
-    rules = rooms.bundle.manifest.compatibility
-    for number, text in enumerate(texts):
-        prediction = rooms.predictor.predict((), Instruction.parse(text))
-        scope = motion_scope(prediction.game_state, rules.motion_table, rules.motion_source)
-        yield prediction.shot, scope, denoise(rooms, prediction.shot, scope, seed + number)
-
-
-def denoise(rooms: Rooms, shot: FloatArray, scope: float, seed: int) -> FloatArray:
-    """The latent of a shot."""
-    *_, last = rooms.denoiser.denoise(shot, scope, rooms.denoiser.draw_noise(seed, 1))
-    return last.latent

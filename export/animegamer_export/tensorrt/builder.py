@@ -39,6 +39,17 @@ class Job:
     profiles: tuple[Ranges, ...] = ()
     stream_weights: bool = True
 
+    @property
+    def typed(self) -> Path:
+        """The graph in TensorRT's types, as long as the engine is built: beside the source, whose weights it reads."""
+        source = Path(self.source)
+        return source.with_name(f".{source.stem}.{self.arch}.{self.precision}.onnx")
+
+    @property
+    def partial(self) -> Path:
+        """The engine as long as it is not whole."""
+        return Path(self.target + ".part")
+
 
 @dataclass(frozen=True, slots=True)
 class Built:
@@ -58,18 +69,16 @@ def build(job: Job) -> Built:
         trt = importlib.import_module(job.library)
     except ImportError as error:
         return Built(error=f"{job.library} is not installed ({error}); run: pip install {_package(job.library)}")
-    source, target = Path(job.source), Path(job.target)
-    typed = source.with_name(f".{source.stem}.{job.arch}.{job.precision}.onnx")
     try:
-        strongly_typed(source, typed, job.precision, RESIDENT)
-        return _build(trt, job, typed, target)
+        strongly_typed(Path(job.source), job.typed, job.precision, RESIDENT)
+        return _build(trt, job)
     except BundleError as error:
         return Built(trt.__version__, error=str(error))
     finally:
-        typed.unlink(missing_ok=True)
+        job.typed.unlink(missing_ok=True)
 
 
-def _build(trt: Any, job: Job, typed: Path, target: Path) -> Built:
+def _build(trt: Any, job: Job) -> Built:
     logger = _logger(trt)
     builder = trt.Builder(logger)
     config = builder.create_builder_config()
@@ -82,7 +91,7 @@ def _build(trt: Any, job: Job, typed: Path, target: Path) -> Built:
     network = builder.create_network(0)
     parser = trt.OnnxParser(network, logger)
     started = time.perf_counter()
-    if not parser.parse_from_file(str(typed)):
+    if not parser.parse_from_file(str(job.typed)):
         errors = [parser.get_error(index) for index in range(parser.num_errors)]
         text = "; ".join(f"{error.desc()} (node {error.node_name()})" for error in errors)
         return Built(trt.__version__, error=text or "the parser gives no reason")
@@ -92,10 +101,9 @@ def _build(trt: Any, job: Job, typed: Path, target: Path) -> Built:
     engine = builder.build_serialized_network(network, config)
     if engine is None:
         return Built(trt.__version__, error="; ".join(logger.errors) or "the builder gives no reason")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(target.name + ".part")
-    partial.write_bytes(engine)
-    partial.replace(target)
+    job.partial.parent.mkdir(parents=True, exist_ok=True)
+    job.partial.write_bytes(engine)
+    job.partial.replace(job.target)
     seconds = time.perf_counter() - parsed
     return Built(trt.__version__, engine.nbytes, round(parsed - started, 2), round(seconds, 2), peak_mib())
 

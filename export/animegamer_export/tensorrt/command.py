@@ -177,9 +177,8 @@ def _part_bytes(bundle: Bundle, part: str) -> int:
 
 def _clear(job: Job) -> None:
     """Removes what a builder that was stopped on its way leaves: half an engine, and the graph in TensorRT's types."""
-    target, source = Path(job.target), Path(job.source)
-    target.with_name(target.name + ".part").unlink(missing_ok=True)
-    source.with_name(f".{source.stem}.{job.arch}.{job.precision}.onnx").unlink(missing_ok=True)
+    job.partial.unlink(missing_ok=True)
+    job.typed.unlink(missing_ok=True)
 
 
 def _apart(job: Job) -> Built:

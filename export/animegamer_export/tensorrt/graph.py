@@ -16,7 +16,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from animegamer_export.open_graph import open_graph
+from animegamer_export.open_graph import add_weight, open_graph
 from animegamer_export.tensorrt.shared_codes import keep_apart
 from animegamer_rt.errors import BundleError
 
@@ -232,10 +232,7 @@ class _Casts:
         """A scale in another type: TensorRT wants those as constants, not as what a Cast makes of one."""
         assert value.const_value is not None
         name = f"{value.name}.as_{to.name.lower()}"
-        tensor = ir.tensor(value.const_value.numpy().astype(to.numpy()), dtype=to, name=name)
-        new = ir.Value(name=name, shape=value.shape, type=ir.TensorType(to), const_value=tensor)
-        self.graph.register_initializer(new)
-        return new
+        return add_weight(self.graph, value.const_value.numpy().astype(to.numpy()), name, to)
 
     def _turn_output(self, index: int, value: ir.Value, to: ir.DataType) -> None:
         name = value.name

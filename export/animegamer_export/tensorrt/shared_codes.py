@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
+from animegamer_export.open_graph import add_weight
+
 FOUR_BITS = frozenset({ir.DataType.INT4, ir.DataType.UINT4})
 PRODUCTS = frozenset({"MatMul", "Gemm"})
 FUSED = 2
@@ -55,7 +57,7 @@ def _through_float(graph: ir.Graph, node: ir.Node) -> None:
     read, half = node.outputs[0], node.outputs[0].dtype
     assert half is not None
     scales = _numbers(node.inputs[1]).astype(np.float32)
-    node.replace_input_with(1, _constant(graph, f"{read.name}.scales", scales, ir.DataType.FLOAT))
+    node.replace_input_with(1, add_weight(graph, scales, f"{read.name}.scales"))
     users = list(read.uses())
     cast = ir.node("Cast", [read], {"to": int(half)})
     cast.outputs[0].name, cast.outputs[0].dtype, cast.outputs[0].shape = f"{read.name}.read", half, read.shape
@@ -71,17 +73,10 @@ def _store(graph: ir.Graph, node: ir.Node) -> None:
     codes, scales = _numbers(node.inputs[0]), _numbers(node.inputs[1])
     along = [-1 if axis == node.attributes.get_int("axis", 1) else 1 for axis in range(codes.ndim)]
     weight = (codes.astype(np.float32) * scales.astype(np.float32).reshape(along)).astype(read.dtype.numpy())
-    read.replace_all_uses_with(_constant(graph, f"{read.name}.stored", weight, read.dtype))
+    read.replace_all_uses_with(add_weight(graph, weight, f"{read.name}.stored", read.dtype))
     graph.remove(node, safe=True)
 
 
 def _numbers(value: ir.Value | None) -> np.ndarray:
     assert value is not None and value.const_value is not None
     return np.asarray(value.const_value.numpy())
-
-
-def _constant(graph: ir.Graph, name: str, numbers: np.ndarray, dtype: ir.DataType) -> ir.Value:
-    tensor = ir.tensor(numbers, dtype=dtype, name=name)
-    value = ir.Value(name=name, shape=ir.Shape(numbers.shape), type=ir.TensorType(dtype), const_value=tensor)
-    graph.register_initializer(value)
-    return value

@@ -85,7 +85,6 @@ def written(tokenizer: tuple[Path, int], tmp_path_factory: pytest.TempPathFactor
     with pytest.MonkeyPatch.context() as patch:
         for part in ("predictor", "denoiser", "vae", "encoder"):
             patch.setattr(f"animegamer_export.{part}.check", check)
-        torch.set_num_threads(1)
         where = tmp_path_factory.mktemp("bundles") / "tiny"
         bundle = pocket.write_bundle(where, networks(vocabulary), folder, plans=PLANS, origin="random weights")
     return bundle, errors

@@ -17,11 +17,13 @@ import onnx_ir as ir
 INLINE_BYTES = 1024
 """Smaller tensors stay inside the ONNX file."""
 ALIGNMENT = 64
+MADE_FROM = "made_from"
+"""Metadata of a tensor that is made when asked for: those made from the same name and type are made once."""
 
 
 @dataclass(slots=True)
 class DataFile:
-    """An open file, its name as the graphs will know it, and where which bytes are (by sha256).
+    """An open file, its name as the graphs will know it, and offset and length of the bytes in it (by sha256).
 
     `written` is told how many bytes were added.
     """
@@ -29,21 +31,37 @@ class DataFile:
     file: BinaryIO
     name: str
     written: Callable[[int], None] = lambda _: None
-    held: dict[str, int] = field(default_factory=dict)
+    held: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def move(self, model: ir.Model) -> None:
+        """Writes a model's larger weights, one in memory at a time, and leaves in it where they lie."""
+        for name, value in model.graph.initializers.items():
+            tensor = value.const_value
+            if tensor is not None and tensor.nbytes >= INLINE_BYTES:
+                value.const_value = self.keep(tensor, name)
 
     def keep(self, tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
         """A tensor that names the place in this file; a small one comes back as it is, read into memory."""
         if tensor.nbytes < INLINE_BYTES:
             return ir.tensor(np.array(tensor.numpy()), dtype=tensor.dtype, name=name)
+        offset, length = self._place(tensor)
+        shape = ir.Shape(tensor.shape.numpy())
+        return ir.ExternalTensor(self.name, offset, length, tensor.dtype, name=name, shape=shape)
+
+    def _place(self, tensor: ir.TensorProtocol) -> tuple[int, int]:
+        made_from = tensor.metadata_props.get(MADE_FROM)
+        if made_from is not None and made_from in self.held:
+            return self.held[made_from]
         raw = tensor.tobytes()
-        key = hashlib.sha256(raw).hexdigest()
-        if key not in self.held:
+        content = hashlib.sha256(raw).hexdigest()
+        if content not in self.held:
             self.file.write(bytes(-self.file.tell() % ALIGNMENT))
-            self.held[key] = self.file.tell()
+            self.held[content] = self.file.tell(), len(raw)
             self.file.write(raw)
             self.written(len(raw))
-        shape = ir.Shape(tensor.shape.numpy())
-        return ir.ExternalTensor(self.name, self.held[key], len(raw), tensor.dtype, name=name, shape=shape)
+        if made_from is not None:
+            self.held[made_from] = self.held[content]
+        return self.held[content]
 
     def value(self, array: npt.NDArray[Any], name: str, dtype: ir.DataType | None = None) -> ir.Value:
         """A graph's initializer of an array; the array itself is not held."""
