@@ -85,12 +85,17 @@ def test_travel_goes_to_the_side_with_more_room_and_grows_with_the_level() -> No
 
 
 def test_who_stays_keeps_the_place_when_a_friend_comes_or_goes() -> None:
-    together = next_start(dataclasses.replace(BASE, motion="wave", start_x=64), ("Mirel", "Tofi"))
-    pair = Scene(("Mirel", "Tofi"), "wave", 2, "meadow", False, ("everyday", "everyday"), together)
-    assert together == 64 + 24
-    assert next_start(pair, ("Mirel",)) == 64
-    assert next_start(pair, ("Tofi",)) == 112
+    for name in POSITIONS:
+        alone = dataclasses.replace(BASE, motion="wave", start_x=POSITIONS[name])
+        assert next_start(alone, ("Tofi", "Mirel")) == PAIR_POSITIONS[name]
+        pair = Scene(("Mirel", "Tofi"), "wave", 2, "meadow", False, ("everyday", "everyday"), PAIR_POSITIONS[name])
+        assert next_start(pair, ("Tofi",)) == POSITIONS[name]
     assert set(PAIR_POSITIONS.values()) <= set(range(reach(2)[0], reach(2)[1] + 1))
+
+
+def test_after_travel_a_turn_begins_at_the_nearest_named_position() -> None:
+    walks = [dataclasses.replace(BASE, motion="walk", level=level) for level in range(1, 6)]
+    assert [next_start(walk, BASE.characters) for walk in walks] == [40, 64, 64, 64, 64]
 
 
 def test_strangers_to_the_last_turn_come_in_at_the_centre() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from animegamer_export.pocket import dataset
 from animegamer_export.pocket.captions import sample_game
-from animegamer_export.pocket.scene import FRAMES, Scene
+from animegamer_export.pocket.scene import FRAMES, Scene, position_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,12 @@ class Corpus:
     def games(self) -> int:
         """How many games there are."""
         return len(self.scenes) // self.turns
+
+    @property
+    def shifted(self) -> list[bool]:
+        """Of each clip: whether it starts at another named position than the turn before it; first turns do not."""
+        spots = [position_name(scene.start_x) for scene in self.scenes]
+        return [index % self.turns > 0 and spot != spots[index - 1] for index, spot in enumerate(spots)]
 
 
 def build(folder: Path, games: int, turns: int, seed: int, train: bool = True, frames: int = FRAMES) -> Corpus:

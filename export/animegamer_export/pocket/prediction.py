@@ -36,13 +36,15 @@ PLAYED_SHARE = 0.5
 class Turns:
     """Games as the predictor sees them, `turns` rows a game: instruction, strengths, true shot float16 [226, D].
 
-    `facts` float32 [N, FACTS] says what each turn shows (`scene.facts`); only training looks at it.
+    `facts` float32 [N, FACTS] says what each turn shows (`scene.facts`), `weights` float64 [N] how often it is learned
+    from beside its like in other games; only training looks at them.
     """
 
     instructions: Sequence[str]
     states: Sequence[tuple[int, int, int, int]]
     shots: np.ndarray
     facts: np.ndarray
+    weights: np.ndarray
     turns: int
 
     @property
@@ -95,7 +97,8 @@ def train_predictor(
             earlier = played if rng.random() < PLAYED_SHARE else None
         known = turns.games if earlier is None else len(earlier) // turns.turns
         count = phase.batch * turns.turns // (turn + 1)  # short histories are cheap: as many tokens a step, more games
-        games = rng.choice(known, count, replace=count > known)
+        weights = turns.weights[turn :: turns.turns][:known]
+        games = rng.choice(known, count, replace=count > known, p=weights / weights.sum())
         rows = [int(game) * turns.turns + turn for game in games]
         examples = [_example(prompter, turns, row, turn, history_turns, rng, earlier) for row in rows]
         batch = _collate(examples, count, device)

@@ -71,7 +71,7 @@ class Scene:
 
     @property
     def end_x(self) -> int:
-        """Where the clip ends, px: the next turn of a game starts here."""
+        """Where the clip ends, px: the next turn of a game starts near here (`next_start`)."""
         return self.start_x + self.direction * self.travel
 
 
@@ -80,26 +80,17 @@ def reach(characters: int) -> tuple[int, int]:
     return (48, 96) if characters == 2 else (32, 112)
 
 
-def stand_at(x: int, characters: int) -> int:
-    """`x` brought into reach, as a game does when one character is joined by another."""
-    low, high = reach(characters)
-    return min(max(x, low), high)
-
-
 def next_start(previous: Scene, characters: tuple[str, ...]) -> int:
-    """Where the next turn of a game starts: whoever stays keeps his or her place, as far as there is room.
+    """Where the next turn of a game starts: if somebody stays, at the named position nearest to where the last ended.
 
-    Where nobody stays, the others come in at the centre, as in a first turn.
+    Any px would be too fine to count out from earlier shots (docs/LOG.md). Where nobody stays, the others come in at
+    the centre, as in a first turn.
     """
     if not set(characters) & set(previous.characters):
         return position("centre", len(characters))
-    half = PAIR_SPACING_PX // 2
-    x = previous.end_x
-    if previous.is_pair and len(characters) == 1 and characters[0] in previous.characters:
-        x += half if characters[0] == previous.characters[1] else -half
-    elif not previous.is_pair and len(characters) == 2 and previous.characters[0] in characters:
-        x += half if previous.characters[0] == characters[0] else -half
-    return stand_at(x, len(characters))
+    before = len(previous.characters)
+    nearest = min(POSITIONS, key=lambda name: abs(position(name, before) - previous.end_x))
+    return position(nearest, len(characters))
 
 
 def position(name: str, characters: int) -> int:

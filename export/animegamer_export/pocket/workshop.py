@@ -28,6 +28,9 @@ from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.prompt import Prompter
 from animegamer_rt.state import GameState, motion_scope
 
+SHIFTED_WEIGHT = 2.0
+"""How much more often a turn is learned from that starts elsewhere than the one before."""
+
 COMPATIBILITY, WINDOW_TOKENS = bundle.COMPATIBILITY, bundle.WINDOW_TOKENS
 
 
@@ -151,7 +154,9 @@ class Workshop:
     def turns(self, corpus: Corpus, shots: np.ndarray) -> prediction.Turns:
         """A corpus as the predictor sees it."""
         shown = np.asarray([facts(scene) for scene in corpus.scenes], np.float32)
-        return prediction.Turns(corpus.instructions, [strengths(s) for s in corpus.scenes], shots, shown, corpus.turns)
+        weights = np.asarray([1.0 + SHIFTED_WEIGHT * shifted for shifted in corpus.shifted])
+        states = [strengths(scene) for scene in corpus.scenes]
+        return prediction.Turns(corpus.instructions, states, shots, shown, weights, corpus.turns)
 
     def load_decoder(self) -> VaeDecoder:
         """The finished decoder, with the latent scale that training measured."""
