@@ -13,7 +13,6 @@ from animegamer_rt.models.encoder import EncoderSize
 from animegamer_rt.models.predictor import PredictorSize
 from animegamer_rt.models.vae import VaeSize
 
-LATENT_CHANNELS = 16
 LATENT_HEIGHT, LATENT_WIDTH = 12, 18  # 96 x 144 pixels, eight pixels a latent cell
 PATCH_PIXELS = 8  # the image tower reads 14 x 14 squares of 8 x 8 pixels from a 112 x 112 picture
 PLACE_WAVES = 8  # and tells each square's place in this many waves along each axis

@@ -15,7 +15,7 @@ PLACES = ("meadow", "forest", "beach", "city", "room", "snowfield", "desert", "c
 OUTFITS = ("everyday", "raincoat", "party")
 TRAVELLING = ("walk", "run", "fly")
 
-HEIGHT, WIDTH, FRAMES, FRAMES_PER_SECOND = 96, 144, 17, 8
+HEIGHT, WIDTH, FRAMES = 96, 144, 17
 
 DEFAULT_PLACE, DEFAULT_NIGHT, DEFAULT_OUTFIT, DEFAULT_LEVEL = "meadow", False, "everyday", 3
 POSITIONS = {"left": 40, "centre": 64, "right": 104}
