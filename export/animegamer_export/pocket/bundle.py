@@ -46,10 +46,10 @@ WORLD = World(
     places=PLACES,
     examples=(
         "Character: Mirel; Motion: quickly run; Background: day beach.",
-        "Dovan dances wildly in the forest at night.",
-        "Character: Zelki and Bixo; Motion: gently wave; Background: day city.",
-        "Tofi in a raincoat jumps smoothly in the snowfield.",
-        "Character: Mirel and Tofi; Motion: smoothly fly; Background: night cloudland.",
+        "Now wave gently.",
+        "Mirel and Tofi dance smoothly.",
+        "Bixo jumps quickly in the city at night.",
+        "Character: Zelki in party clothes; Motion: smoothly fly; Background: day cloudland.",
     ),
 )
 

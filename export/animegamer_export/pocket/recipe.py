@@ -120,7 +120,7 @@ FULL = Recipe(
     decoder_phase=Phase(steps=2050, batch=2, learning_rate=7e-4, final_share=0.1),
     denoiser_phase=Phase(steps=5200, batch=8, learning_rate=1e-3, matrix_learning_rate=1e-2),
     predictor_phase=Phase(steps=4000, batch=2, learning_rate=4e-3, matrix_learning_rate=5e-3),
-    played_phase=Phase(steps=13400, batch=2, learning_rate=2e-3, matrix_learning_rate=3e-3),
+    played_phase=Phase(steps=14300, batch=2, learning_rate=2e-3, matrix_learning_rate=3e-3),
     played_games=400,
     adapt_phase=Phase(steps=21600, batch=8, learning_rate=7e-4, matrix_learning_rate=6e-3),
     drawn_clips=1100,
