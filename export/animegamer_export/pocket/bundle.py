@@ -46,7 +46,7 @@ WORLD = World(
     places=PLACES,
     examples=(
         "Character: Mirel; Motion: quickly run; Background: day beach.",
-        "Now wave gently.",
+        "Mirel waves gently.",
         "Mirel and Tofi dance smoothly.",
         "Bixo jumps quickly in the city at night.",
         "Character: Zelki in party clothes; Motion: smoothly fly; Background: day cloudland.",
