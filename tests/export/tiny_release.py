@@ -11,9 +11,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from animegamer_export.added_tokens import added_tokens
 from animegamer_export.checkpoints.names import DENOISER, PEFT, PREDICTOR, Naming, vae_naming
 from animegamer_export.pocket.captions import sample_game
-from animegamer_export.pocket.tokenizer import added_tokens, train_tokenizer
+from animegamer_export.pocket.tokenizer import train_tokenizer
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
 from animegamer_rt.models.encoder import Encoder, EncoderSize
 from animegamer_rt.models.predictor import Predictor, PredictorSize

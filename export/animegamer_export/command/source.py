@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from animegamer_export import checkpoints
+from animegamer_export.added_tokens import added_tokens
 from animegamer_export.checkpoints.files import Shape, count_pieces
 from animegamer_export.command.layout import TOWERS, find_release, missing_towers
 from animegamer_export.command.sizes import PARTS, RANDOM_SIZES, Sizes, tower_sizes
@@ -28,7 +29,6 @@ from animegamer_export.large.parts import (
     predictor_part,
     vae_part,
 )
-from animegamer_export.pocket.tokenizer import added_tokens
 from animegamer_export.towers import IMAGE, TEXT, Towers, open_towers
 from animegamer_export.towers.image import COLOURS
 from animegamer_export.towers.parts import tower_shapes

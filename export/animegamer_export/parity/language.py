@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from animegamer_export.added_tokens import added_tokens
 from animegamer_export.checkpoints import predictor_recipe
 from animegamer_export.checkpoints.files import open_tensors
 from animegamer_export.checkpoints.recipe import Recipe
 from animegamer_export.large.parts import filled
 from animegamer_export.parity.checks import PREDICTOR, PREDICTOR_MERGED, SCHEDULE, Check, compare, count_differences
 from animegamer_export.parity.fixtures import FixtureSet, Folder
-from animegamer_export.pocket.tokenizer import added_tokens
 from animegamer_export.predictor import Answer, feeds, no_past, read
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.predictor import Predictor, PredictorSize

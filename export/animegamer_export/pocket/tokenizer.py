@@ -13,17 +13,7 @@ from pathlib import Path
 
 import sentencepiece
 
-FRAME_TOKENS = 256
-STATE_TAGS = ("ML", "SC", "ET", "ST", "TURN")
-
-
-def added_tokens() -> list[str]:
-    """The reference's added tokens in their order: 256 frames, marks, strengths, state tags."""
-    frames = [f"<frame_{n:05d}>" for n in range(FRAME_TOKENS)]
-    marks = ["<img>", "</img>", "<vid>", "</vid>", "<frame>", "</frame>"]
-    strengths = [f"<Strength_{strength}>" for strength in range(-5, 6)]
-    tags = [f"<{slash}{tag}>" for tag in STATE_TAGS for slash in ("", "/")]
-    return [*frames, *marks, *strengths, "<visual>", *tags]
+from animegamer_export.added_tokens import added_tokens
 
 
 def train_tokenizer(texts: Iterable[str], pieces: int, folder: Path) -> int:
