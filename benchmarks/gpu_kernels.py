@@ -205,6 +205,59 @@ def row_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:
         yield Case(f"gate_residual to {label}", label, (x, branch, vectors, factors), gated, plain_gated)
 
 
+def product_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:
+    """What follows a product: GELU and roundings, INT8's sums as numbers; and GELU inside a product of 16 bits."""
+    normal, label = drawn(device)
+    size = sizes.denoiser
+    frames, rows, columns = size.patch_grid
+    tokens, width = (sizes.batch, size.shot_tokens + frames * rows * columns), size.hidden
+    x, scales = normal(*tokens, 4 * width), normal(*tokens, dtype=torch.float32).abs() / 1e4
+    gelu = partial(functional.gelu, approximate="tanh")
+
+    for name, out in (("fp8", FP8), ("int8", INT8)):
+        yield Case(
+            f"epilogue to {name}",
+            name,
+            (x,),
+            lambda x, out=out: whole(kernels.epilogue(x, out, gelu=True)),
+            lambda x, out=out: by_row(gelu(x).flatten(0, 1), out),
+        )
+
+    def sums(width: int) -> tuple[Tensor, ...]:
+        drawn_sums = (1e4 * normal(*tokens, width, dtype=torch.float32)).to(torch.int32)
+        return drawn_sums, scales, normal(2, width, dtype=torch.float32)
+
+    def numbers(sums: Tensor, scales: Tensor, vectors: Tensor) -> Tensor:
+        # As `rowwise` makes them.
+        return sums.float().mul_(scales[..., None]).mul_(vectors[0]).add_(vectors[1]).to(x.dtype)
+
+    def of_sums(sums: Tensor, scales: Tensor, vectors: Tensor, out: torch.dtype) -> Results:
+        return whole(kernels.epilogue_of_sums(sums, (scales, vectors[0], vectors[1]), out, gelu=out == INT8))
+
+    yield Case(
+        "epilogue of sums to int8",
+        "int8",
+        sums(4 * width),
+        partial(of_sums, out=INT8),
+        lambda *given: by_row(gelu(numbers(*given)).flatten(0, 1), INT8),
+    )
+    yield Case(
+        f"epilogue of sums to {label}",
+        label,
+        sums(3 * width),
+        partial(of_sums, out=x.dtype),
+        lambda *given: (numbers(*given),),
+    )
+    if device == "cuda":
+        yield Case(
+            "GELU inside a product",
+            label,
+            (normal(math.prod(tokens), width), normal(4 * width, width) / width**0.5, normal(4 * width)),
+            lambda rows, weight, bias: (torch._addmm_activation(bias, rows, weight.t(), use_gelu=True),),
+            lambda rows, weight, bias: (gelu(functional.linear(rows, weight, bias)),),
+        )
+
+
 def step_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:
     """The norms of queries and keys; unpatchify, guidance and solver."""
     normal, label = drawn(device)
@@ -301,6 +354,7 @@ def vae_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:
 
 FAMILIES: Mapping[str, Callable[[Kernels, Sizes, str], Iterator[Case]]] = {
     "rows": row_cases,
+    "products": product_cases,
     "step": step_cases,
     "vae": vae_cases,
     "attention": attention_cases,

@@ -40,7 +40,11 @@ __global__ void fill_kernel(T* to, int64_t count, unsigned seed) {
     for (int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
         unsigned mixed = (static_cast<unsigned>(i) ^ seed) * 2654435761u;
         mixed = (mixed ^ (mixed >> 15)) * 2246822519u;
-        to[i] = agk::from_float<T>(static_cast<float>(mixed >> 8) * (2.0f / 16777216.0f) - 1.0f);
+        if constexpr (std::is_same_v<T, int32_t>) {
+            to[i] = static_cast<int32_t>(mixed >> 8) - (1 << 23);
+        } else {
+            to[i] = agk::from_float<T>(static_cast<float>(mixed >> 8) * (2.0f / 16777216.0f) - 1.0f);
+        }
     }
 }
 
@@ -126,6 +130,27 @@ Case rows_case(const char* out_name, int out_dtype, int64_t out_bytes, bool gate
     };
     const std::string name = std::string(gated ? "gate_residual" : "norm_modulate") + (normed ? out_name : "");
     return {name, "2 x 6976 x 1920 bf16", moved, prepare};
+}
+
+// GELU and rounding before the MLP's second product, of an FP8 product's rows or of an INT8 product's sums; or sums alone.
+Case epilogue_case(const char* name, int64_t width, bool sums, bool gelu, int out_dtype) {
+    const int64_t in_bytes = sums ? 4 : 2, out_bytes = out_dtype == AGK_BF16 ? 2 : 1;
+    const auto prepare = [=](Arena& arena) -> Call {
+        agk_epilogue_args args{sizeof args, AGK_BF16, ROWS, width, nullptr, nullptr, nullptr, nullptr,
+                               arena.take<int8_t>(ROWS * width * out_bytes), arena.take<float>(ROWS), out_dtype, gelu};
+        if (sums) {
+            args.x = arena.take<int32_t>(ROWS * width);
+            args.row_scales = arena.take<float>(ROWS);
+            args.column_scales = arena.take<float>(width);
+            args.bias = arena.take<float>(width);
+        } else {
+            args.x = arena.take<Half>(ROWS * width);
+        }
+        return [args](cudaStream_t stream) { must(agk_epilogue(&args, stream)); };
+    };
+    const std::string shape = "2 x 6976 x " + std::to_string(width) + (sums ? " int32" : " bf16");
+    return {std::string("epilogue") + name, shape, static_cast<double>(ROWS) * static_cast<double>(width * (in_bytes + out_bytes)),
+            prepare};
 }
 
 agk_heads heads(Arena& arena, Half* qkv) {
@@ -297,6 +322,10 @@ int main(int argc, char** argv) {
         rows_case(" to bf16", AGK_BF16, 2, false, true), rows_case(" to e4m3", AGK_E4M3, 1, false, true),
         rows_case(" to int8", AGK_I8, 1, false, true),   rows_case("", AGK_BF16, 2, true, false),
         rows_case(" to bf16", AGK_BF16, 2, true, true),  rows_case(" to e4m3", AGK_E4M3, 1, true, true),
+        epilogue_case(" gelu to e4m3", 4 * WIDTH, false, true, AGK_E4M3),
+        epilogue_case(" to e4m3", WIDTH, false, false, AGK_E4M3),
+        epilogue_case(" gelu to int8", 4 * WIDTH, true, true, AGK_I8),
+        epilogue_case(" to bf16", 3 * WIDTH, true, false, AGK_BF16),
         heads_case(true),         heads_case(false),        int8_case(),
         attention_case(),         step_case(),              pixels_case(4, true),
         pixels_case(3, true),     pixels_case(4, false),    spatial_case(9, 8, 128),

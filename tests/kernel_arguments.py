@@ -8,7 +8,7 @@ from animegamer_kernels.arrays import Dtype
 from animegamer_kernels.attention import AttentionInt8Arguments
 from animegamer_kernels.heads import HeadNormArguments, HeadNormInt8Arguments
 from animegamer_kernels.library import OPERATORS, Arguments
-from animegamer_kernels.rows import GateResidualArguments, NormModulateArguments
+from animegamer_kernels.rows import EpilogueArguments, GateResidualArguments, NormModulateArguments
 from animegamer_kernels.step import GuidedStepArguments
 from animegamer_kernels.vae import PixelsArguments, SpatialNormArguments
 
@@ -34,6 +34,10 @@ def valid(name: str) -> Arguments:
         step = filled(GuidedStepArguments())
         step.batch, step.frames, step.channels, step.height, step.width = 1, 1, 2, 2, 2
         return step
+    if name == "epilogue":
+        epilogue = filled(EpilogueArguments())
+        epilogue.rows, epilogue.width = 4, 8
+        return epilogue
     if name in ("head_norm", "head_norm_int8"):
         heads = filled(HeadNormArguments() if name == "head_norm" else HeadNormInt8Arguments())
         shape = heads.shape

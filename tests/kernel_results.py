@@ -13,6 +13,7 @@ from animegamer_kernels import Library
 GUARD = 64
 # float32 sums of some thousand terms in another order, less a mean of several deviations.
 SUM_ERROR = 1e-5
+LARGEST = {torch.float8_e4m3fn: 448.0, torch.int8: 127.0}
 
 
 @dataclass(frozen=True)
@@ -70,3 +71,13 @@ def assert_codes_close(name: str, found: Tensor, expected: Tensor) -> None:
     step = torch.ones(()) if found.dtype == torch.int8 else (expected.float().abs() / 8).clamp(min=2**-9)
     assert bool((apart <= step).all()), name
     assert float((apart > 0).float().mean()) < 0.01, name
+
+
+def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor], roundings: int) -> None:
+    """Results by name: codes as codes, numbers within so many roundings."""
+    assert found.keys() == expected.keys()
+    for name, array in found.items():
+        if array.dtype in LARGEST:
+            assert_codes_close(name, array, expected[name])
+        else:
+            assert_close(name, array, expected[name], roundings)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from .attention import attention_int8
 from .heads import Heads, Int8Outputs, head_norm, head_norm_int8, int8_workspace
 from .library import Library, open_library
-from .rows import Norm, gate_residual, norm_modulate
+from .rows import Norm, Sums, epilogue, gate_residual, norm_modulate
 from .step import StepOutputs, guided_step
 from .vae import SpatialNorm, pixels, spatial_norm, spatial_norm_workspace
 
@@ -20,7 +20,9 @@ __all__ = [
     "Norm",
     "SpatialNorm",
     "StepOutputs",
+    "Sums",
     "attention_int8",
+    "epilogue",
     "gate_residual",
     "guided_step",
     "head_norm",

@@ -13,7 +13,7 @@ from animegamer_rt.errors import BackendError
 
 
 class Dtype(IntEnum):
-    """enum agk_dtype; U8 is for pixels and working memory, whose operators take no dtype of them."""
+    """enum agk_dtype; U8 (pixels, working memory) and I32 (sums) are of arrays whose dtype an operator knows."""
 
     F32 = 0
     F16 = 1
@@ -21,6 +21,7 @@ class Dtype(IntEnum):
     E4M3 = 3
     I8 = 4
     U8 = 5
+    I32 = 6
 
 
 DTYPES = {
@@ -30,6 +31,7 @@ DTYPES = {
     "float8_e4m3fn": Dtype.E4M3,
     "int8": Dtype.I8,
     "uint8": Dtype.U8,
+    "int32": Dtype.I32,
 }
 
 

@@ -20,6 +20,7 @@ FILE_NAME = "animegamer_kernels.dll" if sys.platform == "win32" else "libanimega
 OPERATORS = (
     "norm_modulate",
     "gate_residual",
+    "epilogue",
     "guided_step",
     "head_norm",
     "head_norm_int8",

@@ -1,4 +1,4 @@
-"""LayerNorm + modulate, and gate + residual before it, of rows of tokens, as calls on arrays.
+"""What happens to rows of tokens between products: norms, gates, GELU and roundings, as calls on arrays.
 
 It does not know blocks or the denoiser. Source: MODEL.md section 4; kernels/csrc/animegamer_kernels.h has the contract.
 """
@@ -54,6 +54,20 @@ class GateResidualArguments(Arguments):
     ]
 
 
+class EpilogueArguments(Arguments):
+    """struct agk_epilogue_args."""
+
+    _fields_ = [
+        ("struct_bytes", ctypes.c_uint32),
+        ("dtype", ctypes.c_int32),
+        ("rows", ctypes.c_int64),
+        ("width", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("x", "row_scales", "column_scales", "bias", "out", "out_scales")),
+        ("out_dtype", ctypes.c_int32),
+        ("gelu", ctypes.c_int32),
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Norm:
     """LayerNorm(row) * weight + bias, then * (1 + scale) + shift by the row's kind, into `out`.
@@ -71,6 +85,21 @@ class Norm:
     image_scale: Array | None = None
     shot_shift: Array | None = None
     shot_scale: Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What an INT8 product's sums int32 [R, D] stand for: sums * row_scales * column_scales + bias.
+
+    row_scales float32 [R]; column_scales and bias float32 [D].
+    """
+
+    row_scales: Array
+    column_scales: Array
+    bias: Array
+
+
+QUANTISED = (Dtype.E4M3, Dtype.I8)
 
 
 class _Rows:
@@ -97,7 +126,6 @@ class _Rows:
 
     def norm(self, norm: Norm) -> NormStruct:
         room, one = self.room, (self.width,)
-        quantised = (Dtype.E4M3, Dtype.I8)
         return NormStruct(
             room.address("weight", norm.weight, one, Dtype.F32),
             room.address("bias", norm.bias, one, Dtype.F32),
@@ -105,7 +133,7 @@ class _Rows:
             self.vector("image_scale", norm.image_scale),
             self.vector("shot_shift", norm.shot_shift),
             self.vector("shot_scale", norm.shot_scale),
-            room.address("out", norm.out, self.sizes, self.dtype, *quantised),
+            room.address("out", norm.out, self.sizes, self.dtype, *QUANTISED),
             room.address("out_scales", norm.out_scales, self.sizes[:2], Dtype.F32),
             norm.epsilon,
             dtype_of(norm.out),
@@ -157,3 +185,36 @@ def gate_residual(
     )
     normed = NormStruct() if norm is None else rows.norm(norm)
     library.run("gate_residual", GateResidualArguments(0, rows.struct(), *arrays, normed), rows.room.stream(stream))
+
+
+def epilogue(
+    library: Library,
+    x: Array,
+    out: Array,
+    out_scales: Array | None = None,
+    sums: Sums | None = None,
+    gelu: bool = False,
+    stream: int = 0,
+) -> None:
+    """What follows a product and goes before the next: x [R, D], GELU (by tanh) if asked, into out [R, D].
+
+    x: activations, or with `sums` int32. out: the activations' dtype, which may then be x itself, or float8_e4m3fn or
+    int8 with out_scales float32 [R]: value = out * out_scales. Raises BackendError. Streams as for norm_modulate.
+    """
+    if len(x.shape) != 2:
+        raise BackendError("an array of another shape", where="x", found=tuple(x.shape), expected="[R, D]")
+    room, sizes, dtype = Room(x), tuple(x.shape), dtype_of(x)
+    rows, columns = sizes[:1], sizes[1:]
+    address = room.address("x", x, sizes, dtype if sums is None else Dtype.I32)
+    scales: tuple[int | None, ...] = (None, None, None)
+    if sums is not None:
+        # Sums that are rounded again are held as halves would be.
+        dtype = Dtype.BF16 if dtype_of(out) in QUANTISED else dtype_of(out)
+        scales = (
+            room.address("row_scales", sums.row_scales, rows, Dtype.F32),
+            room.address("column_scales", sums.column_scales, columns, Dtype.F32),
+            room.address("bias", sums.bias, columns, Dtype.F32),
+        )
+    into = room.address("out", out, sizes, dtype, *QUANTISED), room.address("out_scales", out_scales, rows, Dtype.F32)
+    arguments = EpilogueArguments(0, dtype, *sizes, address, *scales, *into, dtype_of(out), gelu)
+    library.run("epilogue", arguments, room.stream(stream))

@@ -89,6 +89,24 @@ typedef struct agk_gate_residual_args {
 AGK_API int agk_gate_residual(const agk_gate_residual_args* args, void* stream);
 AGK_API int agk_gate_residual_host(const agk_gate_residual_args* args);
 
+/* What follows a product and goes before the next one. x are its rows [rows, D] in dtype; or, with row_scales [rows],
+ * column_scales [D] and bias [D] (all three or none), the sums of an INT8 product, int32 [rows, D], which stand for
+ * x * row_scale * column_scale + bias. Then GELU (by tanh) if `gelu`, then `out`, written as agk_norm's: in dtype, or as
+ * AGK_E4M3 or AGK_I8 with out_scales [rows]. Without sums and in dtype, out may be x. */
+typedef struct agk_epilogue_args {
+    uint32_t struct_bytes;
+    int32_t dtype; /* of activations: AGK_F32, AGK_F16, AGK_BF16 */
+    int64_t rows, width;
+    const void* x;
+    const float *row_scales, *column_scales, *bias;
+    void* out; /* [rows, D] */
+    float* out_scales;
+    int32_t out_dtype, gelu;
+} agk_epilogue_args;
+
+AGK_API int agk_epilogue(const agk_epilogue_args* args, void* stream);
+AGK_API int agk_epilogue_host(const agk_epilogue_args* args);
+
 /* Unpatchify, guidance and the solver's update of one step. The head's patches are 2 x 2, features (channel, row, column),
  * patches in frame, row, column order. coefficients [8]: signal, sigma, guidance_minus_one, reuse, c_latent, c_x0,
  * c_x0_prev, c_noise, read when the kernel runs:

@@ -18,6 +18,20 @@ int64_t dtype_bytes(int dtype) {
 
 namespace {
 
+// A row that one block holds, 16 bytes a thread.
+int check_width(const char* name, int64_t width, int dtype) {
+    const int64_t bytes = width * dtype_bytes(dtype);
+    if (bytes % VECTOR_BYTES != 0) {
+        return fail(AGK_UNALIGNED_WIDTH, "%s: width %" PRId64 " is %" PRId64 " bytes: expected a multiple of 16", name, width,
+                    bytes);
+    }
+    if (bytes > MAX_ROW_BYTES) {
+        return fail(AGK_TOO_WIDE, "%s: width %" PRId64 " is %" PRId64 " bytes: expected at most %" PRId64, name, width, bytes,
+                    MAX_ROW_BYTES);
+    }
+    return AGK_OK;
+}
+
 int check_rows(const char* name, const agk_rows& shape) {
     if (const int code = check_activations(name, shape.dtype)) return code;
     if (shape.rows <= 0 || shape.tokens <= 0 || shape.width <= 0 || shape.rows % shape.tokens != 0) {
@@ -33,16 +47,7 @@ int check_rows(const char* name, const agk_rows& shape) {
         return fail(AGK_BAD_SHAPE, "%s: modulation_stride %" PRId64 ": expected a multiple of 4 floats, 0 or more", name,
                     shape.modulation_stride);
     }
-    const int64_t bytes = shape.width * dtype_bytes(shape.dtype);
-    if (bytes % VECTOR_BYTES != 0) {
-        return fail(AGK_UNALIGNED_WIDTH, "%s: width %" PRId64 " is %" PRId64 " bytes: expected a multiple of 16", name,
-                    shape.width, bytes);
-    }
-    if (bytes > MAX_ROW_BYTES) {
-        return fail(AGK_TOO_WIDE, "%s: width %" PRId64 " is %" PRId64 " bytes: expected at most %" PRId64, name,
-                    shape.width, bytes, MAX_ROW_BYTES);
-    }
-    return AGK_OK;
+    return check_width(name, shape.width, shape.dtype);
 }
 
 // One pointer for each kind of row that there is.
@@ -51,6 +56,13 @@ int check_kinds(const char* name, const char* what, const agk_rows& shape, const
         if (const int code = check_array(name, what, image)) return code;
     }
     return shape.shot_tokens > 0 ? check_array(name, what, shot) : AGK_OK;
+}
+
+// What rows are written as: the activations' dtype, or a quantised one with its scales.
+int check_rounding(const char* name, int dtype, int out_dtype, const float* out_scales) {
+    if (out_dtype == AGK_E4M3 || out_dtype == AGK_I8) return check_array(name, "out_scales", out_scales);
+    if (out_dtype == dtype) return AGK_OK;
+    return fail(AGK_BAD_DTYPE, "%s: out_dtype %d: expected the activations' (%d), AGK_E4M3 or AGK_I8", name, out_dtype, dtype);
 }
 
 int check_norm(const char* name, const agk_rows& shape, const agk_norm& norm) {
@@ -64,12 +76,7 @@ int check_norm(const char* name, const agk_rows& shape, const agk_norm& norm) {
         if (const int code = check_kinds(name, "norm.*_scale", shape, norm.image_scale, norm.shot_scale)) return code;
     }
     if (!(norm.epsilon > 0.0f)) return fail(AGK_BAD_SHAPE, "%s: norm.epsilon %g: expected above 0", name, norm.epsilon);
-    if (norm.out_dtype == AGK_E4M3 || norm.out_dtype == AGK_I8) {
-        return check_array(name, "norm.out_scales", norm.out_scales);
-    }
-    if (norm.out_dtype == shape.dtype) return AGK_OK;
-    return fail(AGK_BAD_DTYPE, "%s: norm.out_dtype %d: expected the activations' (%d), AGK_E4M3 or AGK_I8", name,
-                norm.out_dtype, shape.dtype);
+    return check_rounding(name, shape.dtype, norm.out_dtype, norm.out_scales);
 }
 
 }  // namespace
@@ -91,6 +98,25 @@ int check(const agk_gate_residual_args* args) {
     if (const int code = check_array(name, "x_next", args->x_next)) return code;
     if (const int code = check_kinds(name, "*_gate", args->shape, args->image_gate, args->shot_gate)) return code;
     return args->norm.out == nullptr ? AGK_OK : check_norm(name, args->shape, args->norm);
+}
+
+int check(const agk_epilogue_args* args) {
+    const char* name = "epilogue";
+    if (const int code = check_struct(name, args)) return code;
+    if (const int code = check_activations(name, args->dtype)) return code;
+    if (args->rows <= 0 || args->width <= 0) {
+        return fail(AGK_BAD_SHAPE, "%s: rows %" PRId64 ", width %" PRId64 ": expected positive sizes", name, args->rows,
+                    args->width);
+    }
+    if (const int code = check_width(name, args->width, args->dtype)) return code;
+    if (const int code = check_array(name, "x", args->x)) return code;
+    if (args->row_scales || args->column_scales || args->bias) {
+        if (const int code = check_array(name, "row_scales", args->row_scales)) return code;
+        if (const int code = check_array(name, "column_scales", args->column_scales)) return code;
+        if (const int code = check_array(name, "bias", args->bias)) return code;
+    }
+    if (const int code = check_array(name, "out", args->out)) return code;
+    return check_rounding(name, args->dtype, args->out_dtype, args->out_scales);
 }
 
 int check(const agk_guided_step_args* args) {

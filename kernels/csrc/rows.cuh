@@ -38,6 +38,20 @@ __device__ __forceinline__ void load_modulation(const agk_norm& norm, const floa
     }
 }
 
+// Values of a row, 0 where a thread reaches past it, as codes of Out that go into [-448, 448] or [-127, 127], and the scale
+// that they were divided by.
+template <typename Out, int N>
+__device__ __forceinline__ void scale_row(float (&value)[N], unsigned (&scratch)[MAX_WARPS], float* scale) {
+    unsigned bits = SMALLEST_MAGNITUDE_BITS;
+#pragma unroll
+    for (int i = 0; i < N; ++i) bits = max(bits, magnitude_bits(value[i]));
+    const float magnitude = __uint_as_float(block_max(bits, scratch));
+    if (threadIdx.x == 0) *scale = magnitude / LARGEST<Out>;
+    const float factor = LARGEST<Out> / magnitude;
+#pragma unroll
+    for (int i = 0; i < N; ++i) value[i] *= factor;
+}
+
 // Out is T, __nv_fp8_e4m3 or int8_t. With GATED: x_next = x + gate * branch comes first, and norm.out may be NULL.
 template <typename T, typename Out, bool GATED>
 __global__ void __launch_bounds__(MAX_THREADS)
@@ -105,33 +119,37 @@ __global__ void __launch_bounds__(MAX_THREADS)
 #pragma unroll
             for (int i = 0; i < N; ++i) value[i] = (value[i] - mean) * deviation * gain[i] + offset[i];
         }
-        if constexpr (QUANTISED<Out>) {
-            unsigned bits = SMALLEST_MAGNITUDE_BITS;
-            if (inside) {
-#pragma unroll
-                for (int i = 0; i < N; ++i) bits = max(bits, magnitude_bits(value[i]));
-            }
-            const float magnitude = __uint_as_float(block_max(bits, maxima));
-            if (threadIdx.x == 0) norm.out_scales[row] = magnitude / LARGEST<Out>;
-            const float factor = LARGEST<Out> / magnitude;
-#pragma unroll
-            for (int i = 0; i < N; ++i) value[i] *= factor;
-        }
+        if constexpr (QUANTISED<Out>) scale_row<Out>(value, maxima, norm.out_scales + row);
         if (inside) store(static_cast<Out*>(norm.out) + at, value);
     }
+}
+
+// How rows are shared out so that the grid fills the GPU exactly once.
+struct RowGrid {
+    unsigned blocks;
+    int threads;
+    int64_t rows_a_block;
+};
+
+template <typename T, typename Kernel>
+int row_grid(const char* name, Kernel kernel, int64_t rows, int64_t width, RowGrid& grid) {
+    grid.threads = static_cast<int>(divide_up(width, VECTOR<T> * WARP)) * WARP;
+    int64_t blocks = 0;
+    if (const int code = cuda_result(name, resident_blocks(kernel, grid.threads, blocks))) return code;
+    grid.rows_a_block = divide_up(rows, blocks);
+    grid.blocks = static_cast<unsigned>(divide_up(rows, grid.rows_a_block));
+    return AGK_OK;
 }
 
 template <typename T, typename Out, bool GATED>
 int launch_rows(const char* name, const agk_rows& shape, const void* x, const void* branch, const float* image_gate,
                 const float* shot_gate, void* x_next, const agk_norm& norm, cudaStream_t stream) {
     const auto kernel = row_kernel<T, Out, GATED>;
-    const int threads = static_cast<int>(divide_up(shape.width, VECTOR<T> * WARP)) * WARP;
-    int64_t blocks = 0;
-    if (const int code = cuda_result(name, resident_blocks(kernel, threads, blocks))) return code;
-    const int64_t rows_a_block = divide_up(shape.rows, blocks);
-    kernel<<<static_cast<unsigned>(divide_up(shape.rows, rows_a_block)), threads, 0, stream>>>(
+    RowGrid grid;
+    if (const int code = row_grid<T>(name, kernel, shape.rows, shape.width, grid)) return code;
+    kernel<<<grid.blocks, grid.threads, 0, stream>>>(
         shape, static_cast<const T*>(x), static_cast<const T*>(branch), image_gate, shot_gate, static_cast<T*>(x_next),
-        norm, rows_a_block);
+        norm, grid.rows_a_block);
     return launched(name);
 }
 

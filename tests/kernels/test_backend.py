@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +15,13 @@ from animegamer_kernels import Library
 from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
 from animegamer_rt.backends import torch as torch_backend
 from animegamer_rt.backends.contract import Engines
+from animegamer_rt.backends.torch import fused, settled
 from animegamer_rt.backends.torch import kernels as kernels_module
-from animegamer_rt.backends.torch import settled
 from animegamer_rt.backends.torch.denoiser import Denoiser
 from animegamer_rt.backends.torch.fused import FusedTransformer
 from animegamer_rt.backends.torch.kernels import Kernels, open_kernels
 from animegamer_rt.backends.torch.place import Place
-from animegamer_rt.backends.torch.rowwise import FP8, INT8
+from animegamer_rt.backends.torch.rowwise import FP8, INT8, use_rowwise
 from animegamer_rt.bundle import open_bundle
 from animegamer_rt.errors import BackendError
 from animegamer_rt.schedule import DenoisePlan, build_plan, even_timesteps
@@ -63,10 +65,31 @@ def test_turn_by_kernels_in_half_precision_stays_near(kernels: Kernels, dtype: t
 
 
 @pytest.mark.parametrize("rowwise", [FP8, INT8], ids=["fp8", "int8"])
-def test_kernels_write_the_8_bits_that_products_take(kernels: Kernels, rowwise: torch.dtype) -> None:
+def test_kernels_write_the_8_bits_that_products_take(both: Kernels, rowwise: torch.dtype) -> None:
     turn = Turn()
-    found, plain = (turn.latents(engines(rowwise=rowwise, kernels=which))[0] for which in (kernels, None))
-    assert apart(found, plain) < NEAR_ROWWISE
+    found, plain = (turn.latents(engines(rowwise=rowwise, kernels=which))[0] for which in (both, None))
+    assert 0 < apart(found, plain) < NEAR_ROWWISE
+
+
+def test_gelu_inside_a_product_is_gelu(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
+    turn = Turn()
+    plain = turn.latents(engines(kernels=kernels))[0]
+    monkeypatch.setattr(fused, "gelu_inside", lambda layer: True)
+    # A CPU has the one by erf there, a GPU the one by tanh.
+    assert 0 < apart(turn.latents(engines(kernels=kernels))[0], plain) < 1e-3
+
+
+@pytest.mark.parametrize(("capability", "inside"), [((8, 9), False), ((9, 0), True), ((10, 0), True), ((12, 0), False)])
+def test_gelu_is_computed_inside_a_product_where_that_was_found_to_gain(
+    capability: tuple[int, int], inside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+
+    def layer(dtype: torch.dtype, is_cuda: bool = True) -> Any:
+        return SimpleNamespace(weight=SimpleNamespace(is_cuda=is_cuda, dtype=dtype, device=None))
+
+    assert fused.gelu_inside(layer(torch.bfloat16)) == fused.gelu_inside(layer(torch.float16)) == inside
+    assert not fused.gelu_inside(layer(torch.float32)) and not fused.gelu_inside(layer(torch.bfloat16, is_cuda=False))
 
 
 def test_clip_by_kernels_is_the_plain_clip(both: Kernels) -> None:
@@ -99,15 +122,20 @@ def test_graphs_hold_the_kernels(kernels: Kernels) -> None:
     assert place.captured == 4
 
 
-def test_compiled_block_holds_the_kernels(kernels: Kernels) -> None:
+@pytest.mark.parametrize("rowwise", [None, FP8, INT8], ids=["fp32", "fp8", "int8"])
+def test_compiled_block_holds_the_kernels(kernels: Kernels, rowwise: torch.dtype | None) -> None:
     turn, (_, denoiser, encoder, _), place = Turn(), networks(), Place()
-    network = FusedTransformer(settled(denoiser, place.dtype), place.dtype, kernels)
+    denoiser = settled(denoiser, place.dtype)
+    if rowwise is not None:
+        use_rowwise(denoiser, rowwise)
+    network = FusedTransformer(denoiser, place.dtype, kernels)
+    torch._dynamo.reset()  # what other types were compiled to counts against a limit
     network.compile(backend="aot_eager")
     with torch.no_grad():
         unconditional = encoder.unconditional()
     part = Denoiser(place, network, unconditional, [step.timestep for step in PLAN])
     found = turn.latents(Engines(None, part, None))[0]  # type: ignore[arg-type]
-    assert apart(found, turn.latents(engines())[0]) <= NEAR[torch.float32]
+    assert apart(found, turn.latents(engines(rowwise=rowwise))[0]) <= (NEAR_ROWWISE if rowwise else NEAR[torch.float32])
 
 
 def test_bundle_runs_with_the_kernels_that_are_asked_for(library: Library) -> None:

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from animegamer_kernels import Heads, Int8Outputs, head_norm, head_norm_int8, int8_workspace
 from animegamer_rt.models.denoiser import HEAD_NORM_EPSILON
-from kernel_results import Kernels, Outputs, assert_close, assert_codes_close
+from kernel_results import Kernels, Outputs, assert_close, assert_same
 
 
 @dataclass(frozen=True)
@@ -107,15 +107,6 @@ def truth_int8(case: Case) -> dict[str, Tensor]:
         apart = torch.cat([part / scales[:, :, i, None, None] for i, part in enumerate(groups)], dim=2)
         found[name] = apart.round().to(torch.int8)
     return found
-
-
-def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor], roundings: int) -> None:
-    assert found.keys() == expected.keys()
-    for name, array in found.items():
-        if array.dtype == torch.int8:
-            assert_codes_close(name, array, expected[name])
-        else:
-            assert_close(name, array, expected[name], roundings)
 
 
 @pytest.mark.parametrize("head_major", [False, True], ids=["token_major", "head_major"])

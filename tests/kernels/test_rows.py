@@ -11,10 +11,9 @@ from torch.nn import functional
 
 from animegamer_kernels import Norm, gate_residual, norm_modulate
 from animegamer_rt.models.denoiser import BLOCK_NORM_EPSILON, Block, DenoiserSize
-from kernel_results import Kernels, Outputs, assert_close, assert_codes_close
+from kernel_results import LARGEST, Kernels, Outputs, assert_close, assert_same
 
 EPSILON = 1e-5
-LARGEST = {torch.float8_e4m3fn: 448.0, torch.int8: 127.0}
 
 
 @dataclass(frozen=True)
@@ -132,15 +131,6 @@ def truth(case: Case, gated: bool) -> dict[str, Tensor]:
         codes = found["out"] / found["out_scales"][..., None]
         found["out"] = codes.round().to(I8) if case.out == I8 else codes.to(case.out)
     return found
-
-
-def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor], roundings: int) -> None:
-    assert found.keys() == expected.keys()
-    for name, array in found.items():
-        if array.dtype in LARGEST:
-            assert_codes_close(name, array, expected[name])
-        else:
-            assert_close(name, array, expected[name], roundings)
 
 
 @pytest.mark.parametrize("gated", [False, True], ids=["norm_modulate", "gate_residual"])

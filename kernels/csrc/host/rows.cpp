@@ -1,4 +1,4 @@
-// Plain reference of norm_modulate and gate_residual: a row at a time, statistics in float64.
+// Plain references of norm_modulate, gate_residual and epilogue: a row at a time, statistics and GELU in float64.
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -15,18 +15,23 @@ const float* of_row(const agk_rows& shape, int64_t row, const float* image, cons
     return kind == nullptr ? nullptr : kind + row / shape.tokens * shape.modulation_stride;
 }
 
-// Written with the scale that puts the largest magnitude at the format's own largest number.
-void quantise(const std::vector<float>& values, const agk_norm& norm, int64_t row, int64_t width) {
-    const float most = norm.out_dtype == AGK_E4M3 ? E4M3_MAX : I8_MAX;
-    // A row of zeros still needs a scale that can be divided by.
-    float magnitude = 1e-30f;
-    bool number = true;
-    for (const float value : values) {
-        magnitude = std::fmax(magnitude, std::fabs(value));
-        number = number && !std::isnan(value);
+// A row as numbers of that dtype; a quantised one with the scale that puts its largest magnitude at the format's own.
+void put_row(void* out, float* scales, int dtype, int64_t row, const std::vector<float>& values) {
+    float factor = 1.0f;
+    if (dtype == AGK_E4M3 || dtype == AGK_I8) {
+        const float most = dtype == AGK_E4M3 ? E4M3_MAX : I8_MAX;
+        // A row of zeros still needs a scale that can be divided by.
+        float magnitude = 1e-30f;
+        bool number = true;
+        for (const float value : values) {
+            magnitude = std::fmax(magnitude, std::fabs(value));
+            number = number && !std::isnan(value);
+        }
+        scales[row] = number ? magnitude / most : std::numeric_limits<float>::quiet_NaN();
+        factor = most / magnitude;
     }
-    norm.out_scales[row] = number ? magnitude / most : std::numeric_limits<float>::quiet_NaN();
-    for (int64_t i = 0; i < width; ++i) put(norm.out, norm.out_dtype, row * width + i, values[i] * (most / magnitude));
+    const auto width = static_cast<int64_t>(values.size());
+    for (int64_t i = 0; i < width; ++i) put(out, dtype, row * width + i, values[i] * factor);
 }
 
 void normalise(const agk_rows& shape, const agk_norm& norm, int64_t row, const std::vector<float>& x) {
@@ -45,8 +50,7 @@ void normalise(const agk_rows& shape, const agk_norm& norm, int64_t row, const s
         if (scale != nullptr) value = value * (1.0 + scale[i]) + shift[i];
         out[i] = static_cast<float>(value);
     }
-    if (norm.out_dtype == AGK_E4M3 || norm.out_dtype == AGK_I8) return quantise(out, norm, row, shape.width);
-    for (int64_t i = 0; i < shape.width; ++i) put(norm.out, norm.out_dtype, row * shape.width + i, out[i]);
+    put_row(norm.out, norm.out_scales, norm.out_dtype, row, out);
 }
 
 }  // namespace
@@ -78,6 +82,28 @@ extern "C" int agk_gate_residual_host(const agk_gate_residual_args* args) {
             x[i] = get(args->x_next, shape.dtype, at);
         }
         if (args->norm.out != nullptr) normalise(shape, args->norm, row, x);
+    }
+    return AGK_OK;
+}
+
+extern "C" int agk_epilogue_host(const agk_epilogue_args* args) {
+    if (const int code = agk::check(args)) return code;
+    std::vector<float> row(static_cast<size_t>(args->width));
+    for (int64_t number = 0; number < args->rows; ++number) {
+        for (int64_t i = 0; i < args->width; ++i) {
+            const int64_t at = number * args->width + i;
+            double value;
+            if (args->row_scales == nullptr) {
+                value = get(args->x, args->dtype, at);
+            } else {
+                const double scale = static_cast<double>(args->row_scales[number]) * args->column_scales[i];
+                value = static_cast<const int32_t*>(args->x)[at] * scale + args->bias[i];
+            }
+            // GELU's approximation by tanh, as the network has it (MODEL.md section 4).
+            if (args->gelu) value *= 0.5 * (1.0 + std::tanh(std::sqrt(2.0 / 3.14159265358979323846) * (value + 0.044715 * value * value * value)));
+            row[i] = static_cast<float>(value);
+        }
+        put_row(args->out, args->out_scales, args->out_dtype, number, row);
     }
     return AGK_OK;
 }

@@ -82,6 +82,8 @@ inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
 
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }
+// To 2 units in the last place on a GPU, and 0 where y is beyond 2^126.
+inline float __fdividef(float x, float y) { return x / y; }
 inline unsigned __float_as_uint(float x) { return static_cast<unsigned>(emulation::bits(x)); }
 inline float __uint_as_float(unsigned x) { return emulation::value<float>(x); }
 inline float __int_as_float(int x) { return emulation::value<float>(static_cast<unsigned>(x)); }

@@ -1,7 +1,7 @@
 """The denoiser's network with the project's kernels between its products; else `transformer`'s, weight for weight.
 
-A block is four products, attention, GELU and three kernels, which write what a product takes in the type that it takes
-(FP8 and INT8 with their scales). Inside a kernel everything is float32, so it is near `transformer`, not equal.
+A block is four products, attention, and kernels between them, which write what a product takes in the type that it
+takes (FP8 and INT8 with their scales). Inside a kernel everything is float32, so it is near `transformer`, not equal.
 Source: MODEL.md section 4; docs/KERNELS.md.
 """
 
@@ -17,8 +17,11 @@ from torch.nn import functional
 from ...models.denoiser import MODULATIONS_A_BLOCK, Block, Denoiser
 from .attention import Attention, attended
 from .kernels import PLAIN, Kernels, Modulation, Normed, RowNorm
-from .rowwise import RowwiseLinear
+from .rowwise import INT8, RowwiseLinear
 from .transformer import IMAGE, SHOT, Kept, Transformer
+
+INSIDE_FROM, INSIDE_BELOW = (9, 0), (12, 0)
+"""GPUs that `gelu_inside` says yes for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +34,14 @@ class FusedBlock:
     key_norm: RowNorm
     mlp_norm: RowNorm
     attention: Attention
+    gelu_inside: bool
 
     @classmethod
     def of(cls, block: Block, attention: Attention) -> FusedBlock:
         """The same weights, with this way to attend."""
         layers = block.attention_norm, block.attention.query_norm, block.attention.key_norm, block.mlp_norm
         first, query, key, second = (RowNorm.of(layer) for layer in layers)
-        return cls(block, first, query, key, second, attention)
+        return cls(block, first, query, key, second, attention, gelu_inside(block.mlp_in))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +132,10 @@ def run_block(
         shot_tokens,
         taken_by(block.mlp_in),
     )
-    inner = functional.gelu(product(block.mlp_in, normed, x.dtype), approximate="tanh")
+    inner = gelu_product(kernels, fused, normed, x.dtype)
     return kernels.gate_residual(
         x,
-        block.mlp_out(inner),
+        product(kernels, block.mlp_out, inner, x.dtype),
         (shot[5], image[5]),
         following.norm,
         following.modulation,
@@ -144,10 +148,10 @@ def attend(kernels: Kernels, fused: FusedBlock, normed: Normed, dtype: torch.dty
     """Attention over all tokens: [B, S, D] -> [B, S, D]."""
     attention = fused.block.attention
     # [B, S, 3, H, d]: normalised where they lie, and read by attention from there.
-    qkv = product(attention.qkv, normed, dtype).unflatten(2, (3, attention.heads, -1))
-    mixed = attended(fused.attention, kernels, qkv, fused.query_norm, fused.key_norm)
-    out: Tensor = attention.output(mixed.flatten(2))
-    return out
+    qkv = product(kernels, attention.qkv, normed, dtype).unflatten(2, (3, attention.heads, -1))
+    mixed = attended(fused.attention, kernels, qkv, fused.query_norm, fused.key_norm).flatten(2)
+    out = taken_by(attention.output)
+    return product(kernels, attention.output, Normed(mixed) if out == dtype else kernels.epilogue(mixed, out), dtype)
 
 
 def for_attention(factors: Tensor) -> Modulation:
@@ -160,12 +164,46 @@ def taken_by(layer: nn.Linear) -> torch.dtype:
     return layer.dtype if isinstance(layer, RowwiseLinear) else layer.weight.dtype
 
 
-def product(layer: nn.Linear, normed: Normed, dtype: torch.dtype) -> Tensor:
+def product(kernels: Kernels, layer: nn.Linear, given: Normed, dtype: torch.dtype) -> Tensor:
     """A layer of rows [B, S, in] in the type that it takes -> [B, S, out] in `dtype`."""
     if not isinstance(layer, RowwiseLinear):
-        out: Tensor = layer(normed.rows)
+        out: Tensor = layer(given.rows)
         return out
-    assert normed.scales is not None
-    flat = layer.product(normed.rows.flatten(0, 1), normed.scales.view(-1, 1), dtype)
-    shaped: Tensor = flat.unflatten(0, normed.rows.shape[:2])
+    if layer.dtype == INT8:
+        return of_sums(kernels, layer, given, dtype).rows
+    assert given.scales is not None
+    flat = layer.product(given.rows.flatten(0, 1), given.scales.view(-1, 1), dtype)
+    shaped: Tensor = flat.unflatten(0, given.rows.shape[:2])
     return shaped
+
+
+def of_sums(kernels: Kernels, layer: RowwiseLinear, given: Normed, out: torch.dtype, gelu: bool = False) -> Normed:
+    """An INT8 layer's sums as numbers of the type `out`, by GELU if asked: one pass over them."""
+    assert given.scales is not None
+    sums = layer.sums(given.rows.flatten(0, 1)).unflatten(0, given.rows.shape[:2])
+    return kernels.epilogue_of_sums(sums, (given.scales, layer.scale.flatten(), layer.bias), out, gelu)
+
+
+def gelu_product(kernels: Kernels, fused: FusedBlock, given: Normed, dtype: torch.dtype) -> Normed:
+    """The MLP's first product of what it takes, and GELU -> [B, S, 4 D] as its second product takes it."""
+    layer, out = fused.block.mlp_in, taken_by(fused.block.mlp_out)
+    if not isinstance(layer, RowwiseLinear):
+        if fused.gelu_inside:
+            flat = torch._addmm_activation(layer.bias, given.rows.flatten(0, 1), layer.weight.t(), use_gelu=True)
+            return Normed(flat.unflatten(0, given.rows.shape[:2]))
+        return Normed(functional.gelu(layer(given.rows), approximate="tanh"))
+    if layer.dtype == INT8:
+        return of_sums(kernels, layer, given, out, gelu=True)
+    return kernels.epilogue(product(kernels, layer, given, dtype), out, gelu=True)
+
+
+def gelu_inside(layer: nn.Linear) -> bool:
+    """Whether cuBLASLt shall compute GELU, by tanh there, inside a product of 16 bits.
+
+    That gains on H100 and loses on RTX 50 (SGLang's pull requests 28166 and 34350); elsewhere nobody has said so. On a
+    CPU the same function of PyTorch is another GELU.
+    """
+    weight = layer.weight
+    if not weight.is_cuda or weight.dtype not in (torch.float16, torch.bfloat16):
+        return False
+    return INSIDE_FROM <= torch.cuda.get_device_capability(weight.device) < INSIDE_BELOW

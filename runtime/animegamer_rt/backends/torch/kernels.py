@@ -20,6 +20,7 @@ import animegamer_kernels as operators
 from animegamer_kernels.library import Library, find_library, open_library
 
 from ...errors import BackendError
+from .rowwise import LARGEST
 
 Call = TypeVar("Call", bound=Callable[..., None])
 
@@ -93,6 +94,23 @@ class Kernels:
         _OPERATORS.gate_residual(self.library, x, branch, *gates, *norm, *modulation, shot_tokens, *normed)
         return normed
 
+    def epilogue(self, x: Tensor, out: torch.dtype, gelu: bool = False) -> Normed:
+        """A product's rows x [B, S, D] in FP8 or INT8, by GELU if asked."""
+        normed = _room(x, out)
+        _OPERATORS.epilogue(self.library, x, gelu, *normed)
+        return normed
+
+    def epilogue_of_sums(
+        self, sums: Tensor, factors: tuple[Tensor, Tensor, Tensor], out: torch.dtype, gelu: bool = False
+    ) -> Normed:
+        """sums * row scale * column scale + bias of an INT8 product's sums int32 [B, S, D], by GELU if asked.
+
+        factors: row scales f32 [B, S], column scales and bias f32 [D]. `out`: FP8, INT8 or a type of activations.
+        """
+        normed = _room(sums, out)
+        _OPERATORS.epilogue_of_sums(self.library, sums, *factors, gelu, *normed)
+        return normed
+
     def head_norm(self, qkv: Tensor, query: RowNorm, key: RowNorm) -> None:
         """LayerNorm of each head of queries and keys where they lie, qkv [B, S, 3, heads, d]."""
         _OPERATORS.head_norm(self.library, qkv, query.weight, query.bias, key.weight, key.bias, query.epsilon)
@@ -152,7 +170,7 @@ def open_kernels(choice: Choice, device: torch.device) -> tuple[Kernels | None, 
 
 def _room(x: Tensor, out: torch.dtype) -> Normed:
     """Memory for rows of this type like x, with scales where the type needs them."""
-    quantised = out != x.dtype
+    quantised = out in LARGEST
     scales = torch.empty(x.shape[:2], dtype=torch.float32, device=x.device) if quantised else None
     return Normed(torch.empty_like(x, dtype=out), scales)
 
@@ -220,6 +238,34 @@ def _norm(
     image_shift, image_scale = (None, None) if image is None else image.unbind(0)
     modulation = image_shift, image_scale, shot_shift, shot_scale
     return operators.Norm(out, epsilon, scales, weight, bias, *modulation), shot_tokens
+
+
+@_operator("epilogue(str library, Tensor(a!) x, bool gelu, Tensor(b!) out, Tensor(c!)? scales) -> ()")
+def _epilogue(library: str, x: Tensor, gelu: bool, out: Tensor, scales: Tensor | None) -> None:
+    operators.epilogue(_opened(library), *_flat(x, out, scales), gelu=gelu, stream=_stream(x))
+
+
+@_operator(
+    "epilogue_of_sums(str library, Tensor x, Tensor row_scales, Tensor column_scales, Tensor bias, bool gelu, "
+    "Tensor(a!) out, Tensor(b!)? scales) -> ()"
+)
+def _epilogue_of_sums(
+    library: str,
+    x: Tensor,
+    row_scales: Tensor,
+    column_scales: Tensor,
+    bias: Tensor,
+    gelu: bool,
+    out: Tensor,
+    scales: Tensor | None,
+) -> None:
+    sums = operators.Sums(row_scales.flatten(), column_scales, bias)
+    operators.epilogue(_opened(library), *_flat(x, out, scales), sums, gelu, _stream(x))
+
+
+def _flat(x: Tensor, out: Tensor, scales: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Rows of all batch entries alike."""
+    return x.flatten(0, 1), out.flatten(0, 1), None if scales is None else scales.flatten()
 
 
 @_operator(

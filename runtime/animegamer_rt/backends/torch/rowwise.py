@@ -75,7 +75,8 @@ class RowwiseLinear(nn.Module):
         weight, scale = by_row(linear.weight, dtype)
         self.register_buffer("weight", weight)
         self.register_buffer("scale", scale)
-        self.bias = linear.bias
+        # INT8's sums are float32 when the bias comes to them.
+        self.bias = nn.Parameter(linear.bias.float(), requires_grad=False) if dtype == INT8 else linear.bias
         self.dtype = dtype
 
     def forward(self, x: Tensor) -> Tensor:
@@ -88,8 +89,7 @@ class RowwiseLinear(nn.Module):
         """Rows [n, in] that are rounded already, their scales f32 [n, 1] -> [n, out] in `dtype`."""
         if self.dtype == INT8:
             # Scaled in place: the sums are the largest tensor of a block.
-            sums = torch._int_mm(rows, self.weight.t()).float().mul_(scale).mul_(self.scale.t())
-            return sums.add_(self.bias).to(dtype)
+            return self.sums(rows).float().mul_(scale).mul_(self.scale.t()).add_(self.bias).to(dtype)
         if rows.is_cuda:
             out: Tensor = torch._scaled_mm(
                 rows,
@@ -102,6 +102,10 @@ class RowwiseLinear(nn.Module):
             )
             return out
         return functional.linear(rows.float() * scale, self.weight.float() * self.scale).to(dtype) + self.bias
+
+    def sums(self, rows: Tensor) -> Tensor:
+        """INT8's alone: codes [n, in] -> int32 [n, out], which the scales of both sides and the bias belong to."""
+        return torch._int_mm(rows, self.weight.t())
 
 
 def by_row(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

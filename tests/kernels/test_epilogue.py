@@ -1,0 +1,162 @@
+"""epilogue: the reference against PyTorch, the kernel against the reference, and where it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from animegamer_kernels import Sums, epilogue
+from animegamer_rt.errors import BackendError
+from kernel_results import LARGEST, Kernels, Outputs, assert_same
+
+F16, BF16, F32, F8, I8 = torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn, torch.int8
+
+
+@dataclass(frozen=True)
+class Case:
+    """x [rows, width] of `dtype`, or sums that are written as it; out None: as `dtype`."""
+
+    rows: int
+    width: int
+    dtype: torch.dtype = F32
+    out: torch.dtype | None = None
+    sums: bool = False
+    gelu: bool = False
+
+    def __str__(self) -> str:
+        names = [str(dtype).removeprefix("torch.") for dtype in (self.dtype, self.out) if dtype is not None]
+        flags = [name for name in ("sums", "gelu") if getattr(self, name)]
+        return "-".join([f"{self.rows}x{self.width}", *names, *flags])
+
+
+CASES = (
+    Case(1, 4, gelu=True),
+    Case(1, 8, BF16, F8),
+    Case(7, 36, F32, I8, gelu=True),
+    Case(5, 264, BF16, gelu=True),
+    Case(23, 192, F16, F8, gelu=True),
+    Case(9, 1920, BF16, I8),
+    Case(3, 7680, BF16, F8, gelu=True),
+    Case(2, 8192, F16, I8, gelu=True),
+    Case(2, 4096, F32, F8),
+    Case(1, 4, sums=True),
+    Case(1, 8, BF16, I8, sums=True, gelu=True),
+    Case(5, 36, F32, sums=True, gelu=True),
+    Case(9, 5760, BF16, sums=True),
+    Case(3, 7680, BF16, I8, sums=True, gelu=True),
+    Case(13, 264, F16, sums=True),
+    Case(2, 8192, F16, F8, sums=True),
+)
+# More rows than any GPU runs blocks: every block takes several.
+FULL = (
+    Case(13952, 7680, BF16, F8, gelu=True),
+    Case(13952, 7680, BF16, I8, sums=True, gelu=True),
+    Case(13952, 5760, BF16, sums=True),
+)
+
+
+def inputs(case: Case) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Rows of different size, above and below 0 and far from it; of sums, row scales, column scales and bias too."""
+    random = torch.Generator().manual_seed(case.width + case.rows)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=random)
+
+    x = normal(case.rows, case.width) * 3 * torch.exp(normal(case.rows, 1))
+    if not case.sums:
+        return x.to(case.dtype), ()
+    scales, columns = torch.exp(normal(case.rows)) / 1e4, torch.exp(normal(case.width)) / 10
+    sums = (x / scales[:, None] / columns).round().clamp(-(2**24), 2**24)
+    return sums.to(torch.int32), (scales, columns, normal(case.width))
+
+
+def run(case: Case, operators: Kernels) -> dict[str, Tensor]:
+    (x, factors), out, device = inputs(case), Outputs(operators.device), operators.device
+    sums = Sums(*(part.to(device) for part in factors)) if factors else None
+    written = out.new("out", x.shape, case.out or case.dtype)
+    scales = None if case.out is None else out.new("out_scales", x.shape[:1], F32)
+    epilogue(operators.library, x.to(device), written, scales, sums, case.gelu)
+    return out.read()
+
+
+def truth(case: Case) -> dict[str, Tensor]:
+    """In float64, with PyTorch's own GELU."""
+    x, factors = inputs(case)
+    value = x.double()
+    if factors:
+        scales, columns, bias = (part.double() for part in factors)
+        value = value * scales[:, None] * columns + bias
+    value = functional.gelu(value, approximate="tanh") if case.gelu else value
+    if case.out is None:
+        return {"out": value}
+    scales = value.abs().amax(dim=1) / LARGEST[case.out]
+    codes = value / scales[:, None]
+    return {"out": codes.round().to(I8) if case.out == I8 else codes.to(case.out), "out_scales": scales}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_reference_is_pytorchs_result(reference: Kernels, case: Case) -> None:
+    assert_same(run(case, reference), truth(case), roundings=2)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_kernel_is_the_references_result(reference: Kernels, kernels: Kernels, case: Case) -> None:
+    assert_same(run(case, kernels), run(case, reference), roundings=3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", FULL, ids=str)
+def test_full_size_kernel_is_the_references_result(reference: Kernels, gpu: Kernels, case: Case) -> None:
+    assert_same(run(case, gpu), run(case, reference), roundings=3)
+
+
+def test_activations_may_be_replaced_in_place(operators: Kernels) -> None:
+    case = Case(9, 264, BF16, gelu=True)
+    x = inputs(case)[0].to(operators.device)
+    epilogue(operators.library, x, x, gelu=True)
+    assert_same({"out": x.cpu()}, truth(case), roundings=2)
+
+
+def test_gelu_ends_where_it_should(operators: Kernels) -> None:
+    far = torch.tensor([[-1e30, -100.0, -0.0, 0.0, 100.0, 1e30, float("inf"), float("nan")]], device=operators.device)
+    out = torch.empty_like(far)
+    epilogue(operators.library, far, out, gelu=True)
+    assert out[0, :-1].tolist() == [0.0, 0.0, 0.0, 0.0, 100.0, pytest.approx(1e30), float("inf")]
+    assert bool(out[0, -1].isnan())
+
+
+@pytest.mark.parametrize("dtype", [F8, I8])
+def test_rows_of_zeros_and_of_nans_have_their_scales(operators: Kernels, dtype: torch.dtype) -> None:
+    x = torch.zeros(3, 64, device=operators.device)
+    x[1], x[2, 5] = torch.arange(64.0), float("nan")
+    out, scales = torch.empty(3, 64, dtype=dtype, device=x.device), torch.empty(3, device=x.device)
+    epilogue(operators.library, x, out, scales)
+    values = (out.float() * scales[:, None]).cpu()
+    assert bool((values[0] == 0).all()) and float(scales[0]) > 0
+    assert float(values[1].max()) == pytest.approx(63.0)
+    assert bool(values[2].isnan().all())
+
+
+def test_arrays_that_do_not_fit_are_refused_by_name(reference: Kernels) -> None:
+    library, case = reference.library, Case(2, 8, sums=True)
+    x, factors = inputs(case)
+    sums = Sums(*factors)
+    out, rows = torch.empty(2, 8), torch.zeros(2)
+    with pytest.raises(BackendError, match="x: an array of another shape"):
+        epilogue(library, x[None], out)
+    with pytest.raises(BackendError, match="x: an array of another dtype"):
+        epilogue(library, out, out, sums=sums)
+    with pytest.raises(BackendError, match="row_scales: an array of another shape"):
+        epilogue(library, x, out, sums=replace(sums, row_scales=torch.zeros(3)))
+    with pytest.raises(BackendError, match="bias: an array of another dtype"):
+        epilogue(library, x, out, sums=replace(sums, bias=torch.zeros(8).half()))
+    with pytest.raises(BackendError, match="out: an array of another dtype"):
+        epilogue(library, out.half(), out)
+    with pytest.raises(BackendError, match="out_scales is missing"):
+        epilogue(library, out, out.to(F8))
+    with pytest.raises(BackendError, match="out_scales: an array of another shape"):
+        epilogue(library, out, out.to(F8), rows[:1])
