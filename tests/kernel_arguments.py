@@ -8,6 +8,7 @@ from animegamer_kernels.arrays import Dtype
 from animegamer_kernels.attention import AttentionInt8Arguments
 from animegamer_kernels.heads import HeadNormArguments, HeadNormInt8Arguments
 from animegamer_kernels.library import OPERATORS, Arguments
+from animegamer_kernels.packed import PackedProductArguments, UnpackArguments
 from animegamer_kernels.rows import EpilogueArguments, GateResidualArguments, NormModulateArguments
 from animegamer_kernels.step import GuidedStepArguments
 from animegamer_kernels.vae import PixelsArguments, SpatialNormArguments
@@ -38,6 +39,12 @@ def valid(name: str) -> Arguments:
         epilogue = filled(EpilogueArguments())
         epilogue.rows, epilogue.width = 4, 8
         return epilogue
+    if name in ("unpack", "packed_product"):
+        packed = filled(UnpackArguments() if name == "unpack" else PackedProductArguments())
+        packed.weight.outputs, packed.weight.inputs, packed.weight.block, packed.weight.bits = 3, 16, 8, 4
+        if name == "packed_product":
+            packed.rows = 2
+        return packed
     if name in ("head_norm", "head_norm_int8"):
         heads = filled(HeadNormArguments() if name == "head_norm" else HeadNormInt8Arguments())
         shape = heads.shape

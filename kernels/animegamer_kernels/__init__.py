@@ -9,15 +9,18 @@ from __future__ import annotations
 from .attention import attention_int8
 from .heads import Heads, Int8Outputs, head_norm, head_norm_int8, int8_workspace
 from .library import Library, open_library
+from .packed import FEW_ROWS, Packed, packed_product, unpack
 from .rows import Norm, Sums, epilogue, gate_residual, norm_modulate
 from .step import StepOutputs, guided_step
 from .vae import SpatialNorm, pixels, spatial_norm, spatial_norm_workspace
 
 __all__ = [
+    "FEW_ROWS",
     "Heads",
     "Int8Outputs",
     "Library",
     "Norm",
+    "Packed",
     "SpatialNorm",
     "StepOutputs",
     "Sums",
@@ -30,7 +33,9 @@ __all__ = [
     "int8_workspace",
     "norm_modulate",
     "open_library",
+    "packed_product",
     "pixels",
     "spatial_norm",
     "spatial_norm_workspace",
+    "unpack",
 ]

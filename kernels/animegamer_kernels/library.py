@@ -21,6 +21,8 @@ OPERATORS = (
     "norm_modulate",
     "gate_residual",
     "epilogue",
+    "unpack",
+    "packed_product",
     "guided_step",
     "head_norm",
     "head_norm_int8",

@@ -107,6 +107,41 @@ typedef struct agk_epilogue_args {
 AGK_API int agk_epilogue(const agk_epilogue_args* args, void* stream);
 AGK_API int agk_epilogue_host(const agk_epilogue_args* args);
 
+/* A linear layer's weight [outputs, inputs] in 4 or 8 bits, two's complement, with a scale for each block of inputs:
+ * weight = code * scale. codes: in 8 bits int8 [outputs, inputs]; in 4 bits [outputs, inputs / block, block / 2] bytes, whose
+ * low halves are the block's first half and whose high halves are its second. block: divides inputs, a multiple of 32 / bits. */
+typedef struct agk_packed {
+    int64_t outputs, inputs, block;
+    int32_t bits;
+    const void* codes;
+    const float* scales; /* [outputs, inputs / block] */
+} agk_packed;
+
+/* The weight as numbers of dtype, each rounded once. */
+typedef struct agk_unpack_args {
+    uint32_t struct_bytes;
+    int32_t dtype; /* AGK_F32, AGK_F16, AGK_BF16 */
+    agk_packed weight;
+    void* out; /* [outputs, inputs] */
+} agk_unpack_args;
+
+AGK_API int agk_unpack(const agk_unpack_args* args, void* stream);
+AGK_API int agk_unpack_host(const agk_unpack_args* args);
+
+/* x weight^T for 1 to AGK_FEW_ROWS rows, sums in float32 of weights that are not rounded. */
+#define AGK_FEW_ROWS 4
+typedef struct agk_packed_product_args {
+    uint32_t struct_bytes;
+    int32_t dtype; /* of x and out */
+    agk_packed weight;
+    int64_t rows;
+    const void* x; /* [rows, inputs] */
+    void* out;     /* [rows, outputs] */
+} agk_packed_product_args;
+
+AGK_API int agk_packed_product(const agk_packed_product_args* args, void* stream);
+AGK_API int agk_packed_product_host(const agk_packed_product_args* args);
+
 /* Unpatchify, guidance and the solver's update of one step. The head's patches are 2 x 2, features (channel, row, column),
  * patches in frame, row, column order. coefficients [8]: signal, sigma, guidance_minus_one, reuse, c_latent, c_x0,
  * c_x0_prev, c_noise, read when the kernel runs:

@@ -32,6 +32,8 @@ int64_t dtype_bytes(int dtype);
 int check(const agk_norm_modulate_args* args);
 int check(const agk_gate_residual_args* args);
 int check(const agk_epilogue_args* args);
+int check(const agk_unpack_args* args);
+int check(const agk_packed_product_args* args);
 int check(const agk_guided_step_args* args);
 int check(const agk_head_norm_args* args);
 int check(const agk_head_norm_int8_args* args);
