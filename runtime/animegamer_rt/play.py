@@ -19,7 +19,7 @@ from types import FrameType
 
 import numpy as np
 
-from .backends.choose import open_engines
+from .backends.choose import OWN_CHOICE, TorchOptions, open_engines
 from .backends.contract import Loaded
 from .backends.onnxruntime import PROVIDERS, open_towers
 from .bundle import Bundle, available, neighbours, open_bundle
@@ -51,7 +51,7 @@ class PlayOptions:
     instructions: str | None = None
     preview: bool = True
     device: str = "cpu"
-    precision: str | None = None
+    for_torch: TorchOptions = OWN_CHOICE
     image: Path | None = None
     motion: str | None = None
 
@@ -116,7 +116,7 @@ def open_game(options: PlayOptions, bundle: Bundle, loaded: Loaded | None = None
     start = _read_start(options, bundle, session.history_turns)
     out = options.out or next_folder(GAMES)
     check_folder(out)
-    engines = open_engines(bundle, options.device, loaded, options.precision)
+    engines = open_engines(bundle, options.device, loaded, options.for_torch)
     if start is not None:
         assert engines.encoder is not None
         # The towers run once, and in onnxruntime only.
@@ -137,9 +137,10 @@ def _read_start(options: PlayOptions, bundle: Bundle, history_turns: int) -> Sta
     return read_start(bundle, history_turns, options.image, options.motion)
 
 
-def get_ready(bundle: str, plan: str, out: str, device: str, precision: str = "") -> None:
+def get_ready(bundle: str, plan: str, out: str, device: str, precision: str, attention: str) -> None:
     """All that happens before the first prompt, and no more: what `bench` measures in a process of its own."""
-    options = PlayOptions(bundle, plan, seed=0, out=Path(out), device=device, precision=precision or None)
+    for_torch = TorchOptions(precision or None, attention or None)
+    options = PlayOptions(bundle, plan, seed=0, out=Path(out), device=device, for_torch=for_torch)
     open_game(options, open_bundle(bundle))
 
 
