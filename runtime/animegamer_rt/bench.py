@@ -39,7 +39,7 @@ from .trace import TimedTurn, watch, write_trace
 
 STAGES = ("predictor", "denoiser", "vae")
 SEED = 7
-READY = "import sys; from animegamer_rt.play import get_ready; get_ready(*sys.argv[1:])"
+READY = "import sys; from animegamer_rt.play import get_ready; sys.exit(get_ready(*sys.argv[1:]))"
 """What a fresh process runs to be measured from its start to the first prompt."""
 LIBRARIES: Mapping[str, str] = MappingProxyType(
     {"cuda": "onnxruntime-gpu", "tensorrt": "tensorrt-rtx-cu13", "torch": "torch", "torch-cpu": "torch"}

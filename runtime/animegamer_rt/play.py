@@ -23,7 +23,7 @@ from .backends.choose import OWN_CHOICE, TorchOptions, open_engines
 from .backends.contract import Loaded
 from .backends.onnxruntime import PROVIDERS, open_towers
 from .bundle import Bundle, available, neighbours, open_bundle
-from .errors import BundleError, BundleNotFoundError, ConfigError, InstructionError, PlanError
+from .errors import AnimeGamerError, BundleError, BundleNotFoundError, ConfigError, InstructionError, PlanError
 from .events import Done, FrameReady, StatePredicted
 from .gamefile import FinishedTurn, GameFolder, check_folder, next_folder
 from .pipeline import Rooms, open_rooms, run_turn
@@ -137,11 +137,18 @@ def _read_start(options: PlayOptions, bundle: Bundle, history_turns: int) -> Sta
     return read_start(bundle, history_turns, options.image, options.motion)
 
 
-def get_ready(bundle: str, plan: str, out: str, device: str, precision: str, attention: str) -> None:
-    """All that happens before the first prompt, and no more: what `bench` measures in a process of its own."""
+def get_ready(bundle: str, plan: str, out: str, device: str, precision: str, attention: str) -> str | None:
+    """All that happens before the first prompt, and no more: what `bench` measures in a process of its own.
+
+    Returns the error where there is one that the user can mend.
+    """
     for_torch = TorchOptions(precision or None, attention or None)
     options = PlayOptions(bundle, plan, seed=0, out=Path(out), device=device, for_torch=for_torch)
-    open_game(options, open_bundle(bundle))
+    try:
+        open_game(options, open_bundle(bundle))
+    except AnimeGamerError as error:
+        return str(error)
+    return None
 
 
 def play(options: PlayOptions) -> int:

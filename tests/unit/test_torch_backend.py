@@ -115,6 +115,16 @@ def test_unknown_device_and_precision_are_refused(bundle: Bundle) -> None:
         torch_backend.open_engines(bundle, "cpu", "int3")
 
 
+def test_why_a_fresh_process_cannot_play_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(PATH_VARIABLE, OFF)
+    asked = ["bench", "--device", "torch-cpu", "--attention", "int8", "--results", str(tmp_path)]
+    assert cli.main(asked) == 2
+    said = capsys.readouterr().err
+    assert "cannot play this bundle; found attention is chosen with the kernels" in said and said.count("\n") == 1
+
+
 def test_bundle_that_is_no_network_of_ours_is_refused(tmp_path: Path) -> None:
     bundle = fakes.write_bundle(tmp_path / "tiny")
     with pytest.raises(BackendError, match="does not say the sizes of its predictor"):
