@@ -22,7 +22,6 @@ from benchmarks.gpu_jobs import Variant
 from animegamer_rt import energy, nvml
 from animegamer_rt.backends import torch as backend
 from animegamer_rt.backends.contract import Engines
-from animegamer_rt.backends.torch.attention import Attention, chosen
 from animegamer_rt.backends.torch.kernels import open_kernels
 from animegamer_rt.backends.torch.packed import PackedLinear
 from animegamer_rt.backends.torch.place import Place
@@ -91,7 +90,6 @@ class Parts:
     fidelity: Mapping[str, Mapping[str, float]]
     engines: Engines
     vae: Vae
-    attention: Attention
     precision: Mapping[str, str]
     open_seconds: float
 
@@ -137,7 +135,7 @@ def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
             "peer": None,
             "variant": variant.name,
             "precision": dict(parts.precision),
-            "attention": parts.attention,
+            "attention": parts.engines.attention,
             "n": len(measured),
             "playback_seconds": playback,
             **summary(measured, playback),
@@ -195,14 +193,9 @@ def open_parts(asked: Mapping[str, Any], variant: Variant) -> Parts:
     kernels, words = open_kernels(Path(asked["library"]) if variant.kernels else False, place.device)
     geometry = bundle.manifest.geometry if size is None else size.geometry
     graphs: Any = variant.graphs
-    wanted: Any = variant.attention
-    # Before the parts are assembled, so that the record says which one the fastest is.
-    attention, found = chosen(wanted, place, kernels, networks.denoiser.size)
     rowwise = backend.ROWWISE.get(variant.precision)
-    steps = list(plans.values())
-    engines = backend.assemble(place, networks, geometry, steps, graphs, variant.compiled, rowwise, kernels, attention)
-    if wanted == "fastest":
-        words = f"{words}, {found}"
+    steps, which = list(plans.values()), variant.attention
+    engines = backend.assemble(place, networks, geometry, steps, graphs, variant.compiled, rowwise, kernels, which)
     around = SHORT[place.dtype]
     return Parts(
         bundle.manifest.name if size is None else asked["size"],
@@ -212,7 +205,6 @@ def open_parts(asked: Mapping[str, Any], variant: Variant) -> Parts:
         {name: entry.fidelity for name, entry in bundle.manifest.plans.items()} if size is None else {},
         replace(engines, device=f"{engines.device}, {words}"),
         Vae(engines.vae),
-        attention,
         {"predictor": "int4-qdq" if packed else around, "denoiser": variant.precision, "vae": around},
         round(time.perf_counter() - started, 2),
     )

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from . import energy, nvml
-from .backends.choose import IN_EIGHT_BITS, open_engines
+from .backends.choose import IN_EIGHT_BITS, OWN_CHOICE, TorchOptions, open_engines
 from .backends.contract import Engines
 from .bundle import Bundle, open_bundle
 from .chart import read_records, write_chart
@@ -39,7 +39,7 @@ from .trace import TimedTurn, watch, write_trace
 
 STAGES = ("predictor", "denoiser", "vae")
 SEED = 7
-READY = "import sys; from animegamer_rt.play import get_ready; get_ready(*sys.argv[1:])"
+READY = "import sys; from animegamer_rt.play import get_ready; sys.exit(get_ready(*sys.argv[1:]))"
 """What a fresh process runs to be measured from its start to the first prompt."""
 LIBRARIES: Mapping[str, str] = MappingProxyType(
     {"cuda": "onnxruntime-gpu", "tensorrt": "tensorrt-rtx-cu13", "torch": "torch", "torch-cpu": "torch"}
@@ -55,7 +55,7 @@ class Bench:
     settings: Preset = Preset()
     preset: str | None = None
     device: str = "cpu"
-    precision: str | None = None
+    for_torch: TorchOptions = OWN_CHOICE
     results: Path = Path("benchmarks/results")
     trace: Path | None = None
 
@@ -78,7 +78,7 @@ def bench(options: Bench) -> int:
         bundle.plan(plan)
     # Before the engines are open here: both together may be more than a card holds.
     fresh = {plan: _fresh_process(bundle, plan, options) for plan in plans}
-    engines = open_engines(bundle, options.device, precision=options.precision)
+    engines = open_engines(bundle, options.device, for_torch=options.for_torch)
     for plan in plans:
         record = _measure(options, engines, open_rooms(bundle, engines, plan=plan), fresh[plan])
         path = write_record(options.results, f"{record['size']}-{record['plan']}", record)
@@ -136,6 +136,7 @@ def _measure(options: Bench, engines: Engines, rooms: Rooms, fresh: Mapping[str,
         "branches": rooms.plan.network_rows,
         "peer": None,
         "precision": precision,
+        "attention": engines.attention,
         "n": turns,
         "playback_seconds": playback,
         "denoiser_floor_seconds": floor.seconds if floor else None,
@@ -225,13 +226,13 @@ def _fresh_process(bundle: Bundle, plan: str, options: Bench) -> dict[str, float
     """Start to first prompt, and the peak host memory of a process that plays two turns and writes their clips."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        asked = [options.device, *([options.precision] if options.precision else [])]
+        asked = [options.device, options.for_torch.precision or "", options.for_torch.attention or ""]
         _run([sys.executable, "-c", READY, str(bundle.folder), plan, str(Path(folder) / "ready"), *asked])
         ready = time.perf_counter() - start
         script = Path(folder) / "two-turns.txt"
         script.write_text("\n".join(example_script(bundle.manifest.world)[:2]), encoding="utf-8")
         command = [sys.executable, "-m", "animegamer_rt", "play", "--bundle", str(bundle.folder), "--plan", plan]
-        command += ["--device", options.device, *(["--precision", options.precision] if options.precision else [])]
+        command += ["--device", options.device, *options.for_torch.words()]
         command += ["--instructions", str(script), "--out", str(Path(folder) / "game")]
         peak = _run(command)
     return {"first_prompt_seconds": round(ready, 3), "host_memory_peak_mib": peak}

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from . import __version__
-from .backends.choose import DEVICES, add_precision, check_precision
+from .backends.choose import DEVICES, TorchOptions, add_torch_options
 from .errors import AnimeGamerError, ConfigError, OutputError
 from .presets import PRESETS, Preset
 
@@ -65,7 +65,8 @@ def _run(arguments: list[str]) -> int:
         _parser(sorted(added)).print_help()
         return 0
     if "precision" in options:
-        check_precision(options.device if "device" in options else options.engines, options.precision)
+        device = options.device if "device" in options else options.engines
+        TorchOptions.of(options).check(device)
     code: int = options.run(options)
     return code
 
@@ -185,7 +186,7 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="serve games to other programs")
     serve.set_defaults(run=_serve)
     _add_bundle(serve)
-    add_precision(serve)
+    add_torch_options(serve)
     add_serve_options(serve)
 
     keys = commands.add_parser("keys", help="make the keys that serving beyond this machine needs")
@@ -216,7 +217,7 @@ def _add_device(command: argparse.ArgumentParser) -> None:
         default="cpu",
         help="; ".join(f"{name}: {words}" for name, words in DEVICES.items()) + " (default: %(default)s)",
     )
-    add_precision(command)
+    add_torch_options(command)
 
 
 def _play(options: argparse.Namespace) -> int:
@@ -234,7 +235,7 @@ def _play(options: argparse.Namespace) -> int:
             instructions=options.instructions,
             preview=not options.no_preview,
             device=options.device,
-            precision=options.precision,
+            for_torch=TorchOptions.of(options),
             image=options.image,
             motion=options.motion,
         )
@@ -266,13 +267,15 @@ def _bench(options: argparse.Namespace) -> int:
         made_by=None if options.bundle else preset.made_by,
     )
     name = options.preset if settings == preset else None
-    return bench(Bench(settings, name, options.device, options.precision, options.results, options.trace))
+    for_torch = TorchOptions.of(options)
+    return bench(Bench(settings, name, options.device, for_torch, options.results, options.trace))
 
 
 def _selftest(options: argparse.Namespace) -> int:
     from .selftest import selftest
 
-    return selftest(options.bundle, options.device, options.out, options.record, options.precision)
+    for_torch = TorchOptions.of(options)
+    return selftest(options.bundle, options.device, options.out, options.record, for_torch)
 
 
 def _doctor(options: argparse.Namespace) -> int:

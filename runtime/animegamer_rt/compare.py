@@ -16,8 +16,8 @@ from .chart import Record, read_json
 from .errors import ConfigError
 
 SETTINGS = (
-    *("machine", "gpu", "device", "runs_on", "preset", "size", "plan", "branches", "precision", "peer", "variant"),
-    *("memory_source", "energy_source", "software", "commit", "date"),
+    *("machine", "gpu", "device", "runs_on", "preset", "size", "plan", "branches", "precision", "attention"),
+    *("peer", "variant", "memory_source", "energy_source", "software", "commit", "date"),
 )
 FIGURES = (
     "seconds_per_turn_p50",

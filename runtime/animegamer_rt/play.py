@@ -19,11 +19,11 @@ from types import FrameType
 
 import numpy as np
 
-from .backends.choose import open_engines
+from .backends.choose import OWN_CHOICE, TorchOptions, open_engines
 from .backends.contract import Loaded
 from .backends.onnxruntime import PROVIDERS, open_towers
 from .bundle import Bundle, available, neighbours, open_bundle
-from .errors import BundleError, BundleNotFoundError, ConfigError, InstructionError, PlanError
+from .errors import AnimeGamerError, BundleError, BundleNotFoundError, ConfigError, InstructionError, PlanError
 from .events import Done, FrameReady, StatePredicted
 from .gamefile import FinishedTurn, GameFolder, check_folder, next_folder
 from .pipeline import Rooms, open_rooms, run_turn
@@ -51,7 +51,7 @@ class PlayOptions:
     instructions: str | None = None
     preview: bool = True
     device: str = "cpu"
-    precision: str | None = None
+    for_torch: TorchOptions = OWN_CHOICE
     image: Path | None = None
     motion: str | None = None
 
@@ -116,7 +116,7 @@ def open_game(options: PlayOptions, bundle: Bundle, loaded: Loaded | None = None
     start = _read_start(options, bundle, session.history_turns)
     out = options.out or next_folder(GAMES)
     check_folder(out)
-    engines = open_engines(bundle, options.device, loaded, options.precision)
+    engines = open_engines(bundle, options.device, loaded, options.for_torch)
     if start is not None:
         assert engines.encoder is not None
         # The towers run once, and in onnxruntime only.
@@ -137,10 +137,18 @@ def _read_start(options: PlayOptions, bundle: Bundle, history_turns: int) -> Sta
     return read_start(bundle, history_turns, options.image, options.motion)
 
 
-def get_ready(bundle: str, plan: str, out: str, device: str, precision: str = "") -> None:
-    """All that happens before the first prompt, and no more: what `bench` measures in a process of its own."""
-    options = PlayOptions(bundle, plan, seed=0, out=Path(out), device=device, precision=precision or None)
-    open_game(options, open_bundle(bundle))
+def get_ready(bundle: str, plan: str, out: str, device: str, precision: str, attention: str) -> str | None:
+    """All that happens before the first prompt, and no more: what `bench` measures in a process of its own.
+
+    Returns the error where there is one that the user can mend.
+    """
+    for_torch = TorchOptions(precision or None, attention or None)
+    options = PlayOptions(bundle, plan, seed=0, out=Path(out), device=device, for_torch=for_torch)
+    try:
+        open_game(options, open_bundle(bundle))
+    except AnimeGamerError as error:
+        return str(error)
+    return None
 
 
 def play(options: PlayOptions) -> int:

@@ -13,7 +13,7 @@ import time
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .backends.choose import IN_EIGHT_BITS, open_engines
+from .backends.choose import IN_EIGHT_BITS, OWN_CHOICE, TorchOptions, open_engines
 from .backends.contract import Engines
 from .backends.onnxruntime import PROVIDERS, open_towers
 from .bundle import Bundle, open_bundle
@@ -80,7 +80,9 @@ class Check:
         return self.relative_error <= self.allowed
 
 
-def selftest(bundle_name: str, device: str, out: Path, record: bool = False, precision: str | None = None) -> int:
+def selftest(
+    bundle_name: str, device: str, out: Path, record: bool = False, for_torch: TorchOptions = OWN_CHOICE
+) -> int:
     """Run, print and write `out`; 0 when every part agrees. With `record`, write the answers beside the bundle instead.
 
     Raises AnimeGamerError when the engines cannot be opened or a turn fails; `out` then says so too.
@@ -96,11 +98,11 @@ def selftest(bundle_name: str, device: str, out: Path, record: bool = False, pre
         **heading("onnxruntime", "tensorrt-rtx-cu13", "cuda-python", "torch"),
         "bundle": {"name": bundle.manifest.name, "fingerprint": bundle.fingerprint, "origin": bundle.manifest.origin},
         "device": device,
-        "precision": precision,
+        **asdict(for_torch),
     }
     _write_report(out, report)  # where it cannot be written, that is said before the work
     try:
-        passed = _run(bundle, device, precision, report)
+        passed = _run(bundle, device, for_torch, report)
     except AnimeGamerError as error:
         report["error"] = f"{type(error).__name__}: {error}"
         raise
@@ -178,10 +180,10 @@ def compare(found: npt.NDArray[np.float32], expected: npt.NDArray[np.float32]) -
     return float(np.linalg.norm(found - expected) / max(float(np.linalg.norm(expected)), 1e-12))
 
 
-def _run(bundle: Bundle, device: str, precision: str | None, report: dict[str, Any]) -> bool:
+def _run(bundle: Bundle, device: str, for_torch: TorchOptions, report: dict[str, Any]) -> bool:
     expected, report["answers"] = _expected(bundle)
     started = time.perf_counter()
-    engines = open_engines(bundle, device, precision=precision)
+    engines = open_engines(bundle, device, for_torch=for_torch)
     report["runs_on"], report["open_seconds"] = engines.device, round(time.perf_counter() - started, 3)
     print(f"{bundle.manifest.name} on {engines.device}; answers: {report['answers']}")
     if device in ("cpu", RECORDED_ON) and report["answers"] == MADE_NOW:
@@ -193,7 +195,9 @@ def _run(bundle: Bundle, device: str, precision: str | None, report: dict[str, A
             raise ConfigError(
                 "an answer was not recorded", where=bundle.folder / RECORD, found=f"no {name}", do="delete the file"
             )
-        check = Check(name, compare(_sample(values), expected[name]), _allowed(bundle, device, precision, name))
+        check = Check(
+            name, compare(_sample(values), expected[name]), _allowed(bundle, device, for_torch.precision, name)
+        )
         passed &= check.passed
         row = {"relative_error": check.relative_error, "allowed": check.allowed, "passed": check.passed}
         report["parts"].append({"output": name, **row, "seconds": round(seconds, 4)})

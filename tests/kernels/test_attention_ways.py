@@ -11,6 +11,9 @@ from test_torch_parts import Turn, noise, scattered
 from torch import Tensor
 
 from animegamer_kernels import Library
+from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
+from animegamer_rt.backends import choose
+from animegamer_rt.backends.choose import TorchOptions
 from animegamer_rt.backends.contract import Engines
 from animegamer_rt.backends.torch import settled
 from animegamer_rt.backends.torch.attention import Attention, Measured, chosen, measured
@@ -18,6 +21,7 @@ from animegamer_rt.backends.torch.denoiser import Denoiser
 from animegamer_rt.backends.torch.fused import FusedTransformer
 from animegamer_rt.backends.torch.kernels import Kernels
 from animegamer_rt.backends.torch.place import CudaPlace, Place
+from animegamer_rt.bundle import open_bundle
 from animegamer_rt.errors import BackendError
 from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
 from animegamer_rt.models.denoiser import DenoiserSize
@@ -113,6 +117,8 @@ def test_fastest_is_the_fastest_that_is_right(kernels: Kernels, monkeypatch: pyt
     monkeypatch.setattr(Kernels, "attention_int8", wrong)
     way, words = chosen("fastest", Clock(torch.bfloat16, times), kernels, SIZE)
     assert way == "flash" and "int8 not right" in words
+    with pytest.raises(BackendError, match=r"is not right; found int8 not right \(relative error \d"):
+        chosen("int8", Clock(torch.bfloat16, times), kernels, SIZE)
 
 
 def test_attention_that_is_no_number_is_not_right() -> None:
@@ -123,7 +129,7 @@ def test_int8_scores_are_taken_only_where_asked_for_and_possible(kernels: Kernel
     half = Place(torch.bfloat16)
     assert chosen("torch", half, None, SIZE) == ("torch", "")
     assert chosen("int8", half, kernels, SIZE) == ("int8", "int8 attention")
-    with pytest.raises(BackendError, match="comes with the kernels"):
+    with pytest.raises(BackendError, match="chosen with the kernels"):
         chosen("int8", half, None, SIZE)
     with pytest.raises(BackendError, match="heads of 64 in torch.float32"):
         chosen("int8", Place(), kernels, SIZE)
@@ -132,6 +138,20 @@ def test_int8_scores_are_taken_only_where_asked_for_and_possible(kernels: Kernel
         chosen("int8", half, kernels, narrow)
     way, words = chosen("fastest", Clock(torch.float32, {"torch": 2.0, "flash": 1.0}), kernels, SIZE)
     assert way == "flash" and "int8 not right" in words
+
+
+def test_attention_that_the_command_asks_for_is_what_opens(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PATH_VARIABLE, str(library.path))
+    bundle = open_bundle("pocket")
+    engines = choose.open_engines(bundle, "torch-cpu", for_torch=TorchOptions("bf16", "int8"))
+    assert engines.attention == "int8"
+    assert engines.device.endswith(f"int8 attention, references of {FILE_NAME}")
+    for told, said in (
+        (TorchOptions(attention="int8"), "found heads of 64 in torch.float32; .* or --precision bf16"),
+        (TorchOptions("bf16", "cudnn"), r"found cudnn not right \(RuntimeError: .*\); choose another, or leave it out"),
+    ):
+        with pytest.raises(BackendError, match=said):
+            choose.open_engines(bundle, "torch-cpu", for_torch=told)
 
 
 @pytest.mark.gpu

@@ -251,7 +251,7 @@ def test_a_gpus_record_says_card_clocks_limit_and_energy(
     bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
-    opened = lambda bundle, device, precision: onnxruntime.open_engines(bundle)  # noqa: E731
+    opened = lambda bundle, device, for_torch: replace(onnxruntime.open_engines(bundle), attention="flash")  # noqa: E731
     monkeypatch.setattr(animegamer_rt.bench, "open_engines", opened)
     fresh = {"first_prompt_seconds": 1.0, "host_memory_peak_mib": 321.0}
     monkeypatch.setattr(animegamer_rt.bench, "_fresh_process", lambda bundle, plan, options: fresh)
@@ -259,6 +259,7 @@ def test_a_gpus_record_says_card_clocks_limit_and_energy(
     (path,) = tmp_path.glob("*.json")
     record = json.loads(path.read_text())
     assert record["machine"].startswith("Card GPU-a, ") and record["device"] == "cuda"
+    assert record["attention"] == "flash"
     assert (record["gpu"]["driver"], record["gpu"]["sm_clock_mhz"], record["gpu"]["power_limit_w"]) == (
         "590.48",
         1980,

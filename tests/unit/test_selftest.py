@@ -85,7 +85,7 @@ def test_part_that_answers_otherwise_is_named_and_fails(
         def next(self, *given: Any) -> Any:
             return self.whole.next(*given) // 2
 
-    def opened(bundle: Bundle, device: str, precision: str | None = None) -> Engines:
+    def opened(bundle: Bundle, device: str, for_torch: object = None) -> Engines:
         engines = onnxruntime.open_engines(bundle, device, 1)
         return replace(engines, vae=Duller(engines.vae))
 
@@ -162,7 +162,7 @@ def test_a_report_that_cannot_be_written_is_said_before_the_work(
 def test_engines_that_do_not_open_leave_a_report_too(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(bundle: Bundle, device: str, precision: str | None = None) -> Engines:
+    def refuse(bundle: Bundle, device: str, for_torch: object = None) -> Engines:
         if device == selftest.RECORDED_ON:
             return onnxruntime.open_engines(bundle, "cpu", 1)
         raise BackendError("no NVIDIA GPU that can be used")

@@ -37,7 +37,7 @@ def test_every_option_reaches_the_server() -> None:
         "keep_shots": "all", "quota_gib": 2.5, "keep_days": 3.5, "metrics_port": 9000,
         "trace": Path("t.json"),
     }  # fmt: skip
-    assert asked.keys() | {"bundle", "plan", "precision"} == asdict(ServeOptions()).keys()
+    assert asked.keys() | {"bundle", "plan", "precision", "attention"} == asdict(ServeOptions()).keys()
     options = {"--" + name.replace("_", "-"): str(value) for name, value in asked.items()}
     options["--turn-deadline"] = options.pop("--turn-deadline-s")
     found = parsed(*(word for pair in options.items() for word in pair))

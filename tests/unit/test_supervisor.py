@@ -108,10 +108,10 @@ def test_a_long_log_is_begun_anew_with_the_next_worker(
     assert log.stat().st_size == 0
 
 
-def test_a_worker_is_told_the_precision_that_was_asked_for(tmp_path: Path) -> None:
-    options = ServeOptions(state=tmp_path, engines="torch", precision="fp8")
+def test_a_worker_is_told_the_precision_and_the_attention_that_were_asked_for(tmp_path: Path) -> None:
+    options = ServeOptions(state=tmp_path, engines="torch", precision="fp8", attention="int8")
     bundle = fakes.write_bundle(tmp_path / "tiny")
     with zmq.Context() as context, context.socket(zmq.ROUTER) as door:
         command = Supervisor(options, bundle, door, "tcp://127.0.0.1:1")._command
     told = worker._parse(command[command.index("--front") :])
-    assert (told.engines, told.precision) == ("torch", "fp8")
+    assert (told.engines, told.precision, told.attention) == ("torch", "fp8", "int8")

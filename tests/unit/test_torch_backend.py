@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -14,15 +15,19 @@ import torch
 
 import fakes
 from animegamer_export.fidelity import psnr
-from animegamer_rt import bench, cli, selftest
+from animegamer_kernels.library import OFF, PATH_VARIABLE
+from animegamer_rt import bench, cli, play, selftest
 from animegamer_rt.backends import choose, onnxruntime
 from animegamer_rt.backends import torch as torch_backend
+from animegamer_rt.backends.choose import TorchOptions
 from animegamer_rt.backends.contract import Engines, Frames
+from animegamer_rt.backends.torch.attention import Wanted
 from animegamer_rt.bundle import Bundle, open_bundle, write_manifest
 from animegamer_rt.errors import BackendError, ConfigError
 from animegamer_rt.events import Event, FrameReady, StatePredicted
 from animegamer_rt.manifest import Part
 from animegamer_rt.pipeline import Rooms, open_rooms, run_turn
+from animegamer_rt.play import PlayOptions
 from animegamer_rt.schedule import even_plan
 from animegamer_rt.session import Session
 from animegamer_rt.state import Instruction
@@ -110,6 +115,16 @@ def test_unknown_device_and_precision_are_refused(bundle: Bundle) -> None:
         torch_backend.open_engines(bundle, "cpu", "int3")
 
 
+def test_why_a_fresh_process_cannot_play_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(PATH_VARIABLE, OFF)
+    asked = ["bench", "--device", "torch-cpu", "--attention", "int8", "--results", str(tmp_path)]
+    assert cli.main(asked) == 2
+    said = capsys.readouterr().err
+    assert "cannot play this bundle; found attention is chosen with the kernels" in said and said.count("\n") == 1
+
+
 def test_bundle_that_is_no_network_of_ours_is_refused(tmp_path: Path) -> None:
     bundle = fakes.write_bundle(tmp_path / "tiny")
     with pytest.raises(BackendError, match="does not say the sizes of its predictor"):
@@ -132,12 +147,54 @@ def test_torch_that_is_not_there_is_named(bundle: Bundle, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("name", ["torch", "tensorrt"])
 def test_a_server_can_be_told_to_run_them(bundle: Bundle, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(choose, "open_engines", lambda *given, precision: asked.append((*given, precision)))
-    precision = "fp8" if name == "torch" else None
-    worker._engines(name, None, None, precision)(bundle)
-    assert asked == [(bundle, name, precision)]
+    monkeypatch.setattr(choose, "open_engines", lambda *given, for_torch: asked.append((*given, for_torch)))
+    told = TorchOptions("fp8", "flash") if name == "torch" else TorchOptions()
+    worker._engines(name, None, None, told)(bundle)
+    assert asked == [(bundle, name, told)]
     with pytest.raises(ConfigError, match="chosen for PyTorch alone; found --precision fp8 for onnxruntime"):
-        worker._engines("onnxruntime", None, None, "fp8")
+        worker._engines("onnxruntime", None, None, TorchOptions("fp8"))
+
+
+COMMANDS = {
+    "play": (["--instructions", "{file}"], "animegamer_rt.play"),
+    "bench": (["--results", "{folder}"], "animegamer_rt.bench"),
+    "selftest": (["--out", "{folder}/report.json"], "animegamer_rt.selftest"),
+    "calibrate": (["pocket", "--dry-run", "--results", "{folder}"], "animegamer_export.calibrate.command"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_is_asked_of_pytorch_reaches_its_engines(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "turns.txt").write_text("Mia waves.")
+    arguments, module = COMMANDS[name]
+
+    def opened(*given: object, for_torch: TorchOptions | None = None) -> Engines:
+        raise BackendError(f"asked {given[1]} {for_torch or given[3]}")
+
+    monkeypatch.setattr(f"{module}.open_engines", opened)
+    monkeypatch.setattr(bench, "_fresh_process", lambda *given: {})
+    words = [word.format(file=tmp_path / "turns.txt", folder=tmp_path) for word in arguments]
+    assert cli.main([name, *words, "--device", "torch-cpu", "--precision", "fp16", "--attention", "int8"]) == 2
+    assert f"asked torch-cpu {TorchOptions('fp16', 'int8')}" in capsys.readouterr().err
+
+
+def test_what_is_asked_of_pytorch_reaches_the_processes_that_bench_starts(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+    games: list[PlayOptions] = []
+    monkeypatch.setattr(bench, "_run", commands.append)
+    monkeypatch.setattr(play, "open_game", lambda options, bundle: games.append(options))
+    monkeypatch.setattr(play, "play", games.append)
+    for told in (TorchOptions("bf16", "flash"), TorchOptions(attention="int8"), TorchOptions()):
+        bench._fresh_process(bundle, "fast", bench.Bench(device="torch-cpu", for_torch=told))
+        ready, played = commands[-2:]
+        play.get_ready(*ready[3:])
+        cli.main(played[3:])
+        assert [(game.device, game.for_torch) for game in games[-2:]] == [("torch-cpu", told)] * 2
 
 
 @pytest.mark.parametrize(
@@ -148,19 +205,41 @@ def test_a_server_can_be_told_to_run_them(bundle: Bundle, name: str, monkeypatch
         ["selftest", "--device", "cuda", "--precision", "bf16"],
         ["serve", "--engines", "fixed:1", "--precision", "fp16"],
         ["calibrate", "pocket", "--dry-run", "--device", "cpu-fp32", "--precision", "fp16"],
+        ["play", "--attention", "torch"],
+        ["bench", "wire", "--attention", "fastest"],
+        ["selftest", "--device", "cuda", "--attention", "int8"],
+        ["serve", "--engines", "onnxruntime", "--attention", "flash"],
+        ["calibrate", "pocket", "--dry-run", "--device", "tensorrt", "--attention", "cudnn"],
     ],
-    ids=lambda command: command[0],
+    ids=lambda command: f"{command[0]}{command[-2]}",
 )
-def test_a_precision_is_refused_where_nobody_can_be_told_one(
+def test_precision_and_attention_are_refused_where_nobody_can_be_told_them(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.main(command) == 2
-    assert "a precision can be chosen for PyTorch alone" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"can be chosen for PyTorch alone; found {' '.join(command[-2:])} for " in said and said.count("\n") == 1
+
+
+def test_every_attention_of_the_backend_can_be_asked_for() -> None:
+    assert tuple(choose.ATTENTIONS) == get_args(Wanted)
+
+
+def test_an_attention_without_the_kernels_is_refused_before_weights_are_read(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PATH_VARIABLE, OFF)
+    monkeypatch.delattr(torch_backend, "read_networks")
+    for name in choose.ATTENTIONS.keys() - {"torch"}:
+        with pytest.raises(BackendError, match=f"not built or are off; found --attention {name}; .*make kernels.*or l"):
+            choose.open_engines(bundle, "torch-cpu", for_torch=TorchOptions(attention=name))
+    with pytest.raises(BackendError, match="unknown attention; found 'quick'; expected torch, cudnn, flash"):
+        torch_backend.open_engines(bundle, "cpu", attention="quick")
 
 
 def test_precision_that_was_asked_for_is_what_opens_and_what_records_say(bundle: Bundle) -> None:
-    engines = choose.open_engines(bundle, "torch-cpu", precision="int8")
+    engines = choose.open_engines(bundle, "torch-cpu", for_torch=TorchOptions("int8"))
     assert " in bfloat16 and INT8 on " in engines.device
     bf16 = dict.fromkeys(("predictor", "vae_first", "vae_next"), "bf16")
     assert engines.precision == {**bf16, "denoiser": "int8"}

@@ -87,6 +87,13 @@ def test_two_records_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[
     (tmp_path / "b.json").write_text(json.dumps({**record, "energy_j_per_turn": 20.0}))
     assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 0
     assert "energy_j_per_turn" in (shown := capsys.readouterr().out) and "0.25" in shown
+    for name, attention in (("a", "flash"), ("b", "int8")):
+        (tmp_path / f"{name}.json").write_text(json.dumps({**record, "attention": attention}))
+    assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 0
+    assert "attention: A flash; B int8" in capsys.readouterr().out
+    (tmp_path / "a.json").write_text(json.dumps(record))  # as records were before they said it
+    assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 0
+    assert "attention: A None; B int8" in capsys.readouterr().out
     for spoilt in (
         "[]",
         "{}",

@@ -12,7 +12,7 @@ from animegamer_export.calibrate.curve import write_curve
 from animegamer_export.calibrate.measuring import Budget, Point, choose, curve
 from animegamer_export.fidelity import Scorer
 from animegamer_rt import machine
-from animegamer_rt.backends.choose import DEVICES, add_precision, open_engines
+from animegamer_rt.backends.choose import DEVICES, TorchOptions, add_torch_options, open_engines
 from animegamer_rt.bundle import Bundle, open_bundle, write_manifest
 from animegamer_rt.files import make_folder
 from animegamer_rt.manifest import EXACT, PlanEntry
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         "bundle", nargs="?", default="pocket", help="name or folder; its balanced and fast are replaced"
     )
     parser.add_argument("--device", choices=tuple(DEVICES), default="cpu", help="where to play (default: cpu)")
-    add_precision(parser)
+    add_torch_options(parser)
     parser.add_argument("--instructions", metavar="FILE", help="a line a turn (default: the bundle's own examples)")
     parser.add_argument("--turns", type=_turns, default=Budget().turns, help="for the search, and again for the check")
     parser.add_argument(
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     bundle = open_bundle(options.bundle)
     texts = read_script(options.instructions) if options.instructions else example_script(bundle.manifest.world)
     scorer = _scorer(options.judge)
-    engines = open_engines(bundle, options.device, precision=options.precision)
+    engines = open_engines(bundle, options.device, for_torch=TorchOptions.of(options))
     points = curve(bundle, engines, texts, Budget(turns=options.turns), _say, scorer)
     chosen = choose(points)
     record = {**describe(bundle, points, chosen), "runs_on": engines.device}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -38,35 +39,73 @@ PRECISIONS: Mapping[str, str] = MappingProxyType(
 )
 """What PyTorch can be told to compute in, and on which GPUs. Everywhere else the bundle says it."""
 
+ATTENTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "torch": "PyTorch's own choice",
+        "cudnn": "cuDNN's",
+        "flash": "FlashAttention",
+        "efficient": "the memory-efficient one",
+        "int8": "ours with INT8 scores, sm_80 and later",
+        "fastest": "what is fastest of these and right, timed when the engines are opened",
+    }
+)
+"""How PyTorch's denoiser can be told to attend. All but its own choice come with our kernels."""
 
-def add_precision(command: argparse.ArgumentParser) -> None:
-    """The option of every command that opens engines; `check_precision` says where it makes sense."""
-    said = "; ".join(f"{name}: {words}" for name, words in PRECISIONS.items())
-    own = "bf16 where the GPU has it, float32 on the CPU"
-    command.add_argument("--precision", choices=tuple(PRECISIONS), help=f"of PyTorch alone: {said} (default: {own})")
+
+@dataclass(frozen=True, slots=True)
+class TorchOptions:
+    """What PyTorch alone can be told: one of PRECISIONS, one of ATTENTIONS, each by the name of its option.
+
+    None is PyTorch's own choice.
+    """
+
+    precision: str | None = None
+    attention: str | None = None
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> TorchOptions:
+        """What was asked with the options of `add_torch_options`."""
+        return cls(arguments.precision, arguments.attention)
+
+    def words(self) -> list[str]:
+        """As a command line says it."""
+        return [word for name, told in asdict(self).items() if told for word in (f"--{name}", told)]
+
+    def check(self, device: str) -> None:
+        """Raises ConfigError when something was asked of engines that cannot be told it."""
+        if device not in TORCH and self.words():
+            raise ConfigError(
+                "precision and attention can be chosen for PyTorch alone",
+                found=f"{' '.join(self.words())} for {device}",
+                expected=f"{' or '.join(TORCH)}",
+                do="leave them out; animegamer-rt quantize makes a bundle of another precision",
+            )
 
 
-def check_precision(device: str, precision: str | None) -> None:
-    """Raises ConfigError for a precision that was asked of engines which cannot be told one."""
-    if precision is None or device in TORCH:
-        return
-    raise ConfigError(
-        "a precision can be chosen for PyTorch alone",
-        found=f"--precision {precision} for {device}",
-        expected=f"{' or '.join(TORCH)}",
-        do="leave it out, or quantise the bundle: animegamer-rt quantize",
+OWN_CHOICE = TorchOptions()
+
+
+def add_torch_options(command: argparse.ArgumentParser) -> None:
+    """The options of every command that opens engines; `TorchOptions.check` says where they make sense."""
+    precisions, attentions = (
+        "; ".join(f"{name}: {words}" for name, words in choices.items()) for choices in (PRECISIONS, ATTENTIONS)
     )
+    own = "bf16 where the GPU has it, float32 on the CPU"
+    which = "of PyTorch alone, all but torch with our kernels"
+    add = command.add_argument
+    add("--precision", choices=tuple(PRECISIONS), help=f"of PyTorch alone: {precisions} (default: {own})")
+    add("--attention", choices=tuple(ATTENTIONS), help=f"{which}: {attentions} (default: torch)")
 
 
 def open_engines(
-    bundle: Bundle, device: str = "cpu", loaded: Loaded | None = None, precision: str | None = None
+    bundle: Bundle, device: str = "cpu", loaded: Loaded | None = None, for_torch: TorchOptions = OWN_CHOICE
 ) -> Engines:
     """The engines of one of DEVICES. Raises BackendError when library, device or memory is not there.
 
     loaded: what an earlier bundle left loaded on this device; onnxruntime takes from it and renews it, the others load
-    everything. precision: one of PRECISIONS, or None for the engines' own choice; see `check_precision`.
+    everything. Raises ConfigError when something is asked `for_torch` of another device.
     """
-    check_precision(device, precision)
+    for_torch.check(device)
     if device in TORCH:
         try:
             from . import torch
@@ -74,7 +113,7 @@ def open_engines(
             if error.name != "torch":
                 raise
             raise BackendError("PyTorch is not installed", do="run: pip install 'torch>=2.9'") from error
-        return torch.open_engines(bundle, TORCH[device], precision)
+        return torch.open_engines(bundle, TORCH[device], for_torch.precision, attention=for_torch.attention or "torch")
     if device == "tensorrt":
         from . import tensorrt
 

@@ -147,8 +147,9 @@ class DeviceMemory:
 class Engines:
     """The parts of one bundle, loaded. `device` says in words where they run.
 
-    precision: what a part computes in, by its name in the bundle, where that is not what the bundle says. memory: asks
-    for the peak on the device; None where the library does not say.
+    precision: what a part computes in, by its name in the bundle, where that is not what the bundle says.
+    attention: how the denoiser's tokens attend, of `choose.ATTENTIONS`; None where it cannot be chosen.
+    memory: asks for the peak on the device; None where the library does not say.
     overlaps: the predictor may run in a thread of its own while the denoiser or the vae runs in another. That is for
     parts that share no memory that is written to, and where it does not just take from the one what it gives the other.
     """
@@ -160,4 +161,5 @@ class Engines:
     device: str = "CPU"
     overlaps: bool = False
     precision: Mapping[str, str] = field(default_factory=dict)
+    attention: str | None = None
     memory: Callable[[], DeviceMemory] | None = None

@@ -24,6 +24,7 @@ class ServeOptions:
     bundle: str = "pocket"
     plan: str | None = None
     precision: str | None = None
+    attention: str | None = None
     state: Path = Path("server-state")
     host: str = "127.0.0.1"
     port: int = PORT
@@ -61,7 +62,7 @@ class ServeOptions:
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
-    """Add serve's own options to its parser; `--bundle`, `--plan` and `--precision` are the command's."""
+    """Add serve's own options to its parser; those of bundle and engines are the command's."""
     command.set_defaults(**dataclasses.asdict(ServeOptions()))
     add = command.add_argument
     add("--port", type=int, help="of turns; control is the next one (default: %(default)s)")

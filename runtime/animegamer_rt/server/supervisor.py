@@ -51,6 +51,7 @@ class Supervisor:
         self._command += ["--bundle", str(bundle.folder), "--engines", options.engines]
         self._command += ["--plan", options.plan] if options.plan else []
         self._command += ["--precision", options.precision] if options.precision else []
+        self._command += ["--attention", options.attention] if options.attention else []
         self._command += ["--threads", str(options.threads)] if options.threads else []
         self._command += ["--trace", str(options.trace)] if options.trace else []
         self._log_path = options.state / "worker.log"

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def work(options: argparse.Namespace, secret: str) -> None:
     """Opens everything and runs jobs until `stop`. Raises AnimeGamerError: no bundle, no engines, or no device."""
-    open_engines = _engines(options.engines, options.plan, options.threads, options.precision)
+    open_engines = _engines(options.engines, options.plan, options.threads, choose.TorchOptions.of(options))
     watch = Watch(options.trace) if options.trace else None
     _end_with_parent()
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
@@ -92,22 +92,22 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--bundle", required=True, help="the bundle, by name or folder")
     parser.add_argument("--plan", help="its denoise plan; by default its own choice")
     parser.add_argument("--engines", default="onnxruntime", help="onnxruntime, torch, tensorrt or fixed:SECONDS")
-    parser.add_argument("--precision", help="what torch computes in; by default its own choice")
+    choose.add_torch_options(parser)
     parser.add_argument("--threads", type=int, help="threads of onnxruntime; by default one a core")
     parser.add_argument("--trace", type=Path, help="where to write what the engines did")
     return parser.parse_args(arguments)
 
 
-def _engines(name: str, plan: str | None, threads: int | None, precision: str | None = None) -> OpenEngines:
+def _engines(name: str, plan: str | None, threads: int | None, for_torch: choose.TorchOptions) -> OpenEngines:
     """What opens the engines; their library is loaded here, so that nobody pays for one that is not used."""
-    choose.check_precision(name, precision)
+    for_torch.check(name)
     kind, _, seconds = name.partition(":")
     if name == "onnxruntime":
         from ..backends import onnxruntime
 
         return lambda bundle: onnxruntime.open_engines(bundle, threads=threads, eight_bit=True)
     if name in ("torch", "tensorrt"):
-        return lambda bundle: choose.open_engines(bundle, name, precision=precision)
+        return lambda bundle: choose.open_engines(bundle, name, for_torch=for_torch)
     if kind == "fixed" and (cost := re.fullmatch(r"(\d+(?:\.\d+)?)(:overlapping)?", seconds)):
         from . import fixed_cost
 

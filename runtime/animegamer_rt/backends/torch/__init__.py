@@ -16,6 +16,8 @@ from typing import Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
+from animegamer_kernels.library import find_library
+
 from ...bundle import Bundle
 from ...config import read_record
 from ...errors import BackendError
@@ -29,7 +31,7 @@ from ...models.predictor import PredictorSize
 from ...models.vae import VaeDecoder, VaeSize
 from ...schedule import DenoisePlan
 from ..contract import Engines, FloatArray
-from .attention import Wanted, chosen
+from .attention import check, chosen
 from .denoiser import Denoiser
 from .fused import FusedTransformer
 from .kernels import Choice, Kernels, open_kernels
@@ -82,17 +84,21 @@ def open_engines(
     graphs: Graphs = "step",
     compiled: bool = False,
     kernels: Choice = None,
-    attention: Wanted = "torch",
+    attention: str = "torch",
 ) -> Engines:
     """Loads the parts of a bundle. `precision` None is float32 on the CPU, bfloat16 on a GPU (float16 before sm_80).
 
     `compiled` runs the denoiser's blocks through torch.compile. `kernels`: our own operators in the place of the passes
-    between products; None uses them on a GPU where their library is, False never. `attention`: the denoiser's, with the
-    kernels. Raises BackendError when there is no GPU, when the bundle's parts are of a kind or size that this cannot
-    run, or the kernels or the attention asked for cannot be had.
+    between products; None uses them on a GPU where their library is, False never. `attention`: the denoiser's, of
+    `attention.Wanted`; all but "torch" asks for the kernels, on the CPU for their references. Raises BackendError when
+    there is no GPU, when the bundle's parts are of a kind or size that this cannot run, or the kernels or the attention
+    asked for cannot be had.
     """
     place = open_place(device, precision, graphs != "off")
+    if kernels is None and attention != "torch":
+        kernels = find_library() or False
     opened, words = open_kernels(kernels, place.device)
+    check(attention, opened)
     plans = [DenoisePlan.from_dict(entry.plan) for entry in bundle.manifest.plans.values()]
     networks, geometry = read_networks(bundle, place), bundle.manifest.geometry
     engines = assemble(place, networks, geometry, plans, graphs, compiled, ROWWISE.get(precision), opened, attention)
@@ -135,7 +141,7 @@ def assemble(
     compiled: bool = False,
     rowwise: torch.dtype | None = None,
     kernels: Kernels | None = None,
-    attention: Wanted = "torch",
+    attention: str = "torch",
 ) -> Engines:
     """The parts over networks that are there; they are brought to the place's type, not copied.
 
@@ -168,6 +174,7 @@ def assemble(
             ", ".join(filter(None, (f"{_type_words(place, rowwise)} on {place.words}", about_attention, vae.words))),
             overlaps=place.device.type == "cuda",
             precision=_precision_by_part(place, rowwise, networks),
+            attention=way,
             memory=place.memory if isinstance(place, CudaPlace) else None,
         )
 

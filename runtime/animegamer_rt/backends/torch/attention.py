@@ -8,10 +8,10 @@ been run on a GPU yet.** Source: MODEL.md section 4; docs/TORCH.md.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -27,7 +27,8 @@ from .place import Place
 
 Attention = Literal["torch", "cudnn", "flash", "efficient", "int8"]
 Wanted = Literal[Attention, "fastest"]
-"""A way by name, or `fastest`: all are timed and held against exact attention when the engines are opened."""
+"""A way by name, or `fastest`: all are timed. They are held against exact attention when the engines are opened."""
+WAYS: tuple[Attention, ...] = get_args(Attention)
 
 LIBRARIES: Mapping[Attention, SDPBackend] = MappingProxyType(
     {
@@ -79,25 +80,41 @@ def attended(way: Attention, kernels: Kernels, qkv: Tensor, query: RowNorm, key:
         return functional.scaled_dot_product_attention(queries, keys, values).transpose(1, 2)
 
 
-def chosen(wanted: Wanted, place: Place, kernels: Kernels | None, size: DenoiserSize) -> tuple[Attention, str]:
+def check(wanted: str, kernels: Kernels | None) -> None:
+    """Raises BackendError for a way that there is not, or that lacks the kernels."""
+    if wanted not in get_args(Wanted):
+        raise BackendError("unknown attention", found=repr(wanted), expected=", ".join(get_args(Wanted)))
+    if wanted != "torch" and kernels is None:
+        raise BackendError(
+            "attention is chosen with the kernels, which were not built or are off",
+            found=f"--attention {wanted}",
+            do="build them: make kernels; or name their file: ANIMEGAMER_KERNELS=FILE; or leave it out",
+        )
+
+
+def chosen(wanted: str, place: Place, kernels: Kernels | None, size: DenoiserSize) -> tuple[Attention, str]:
     """The way to attend, and in words what it is and what was measured for it (nothing for PyTorch's own choice).
 
-    Raises BackendError where it cannot be had.
+    wanted: of Wanted; what is taken was held against exact attention here. Raises BackendError where it cannot be had.
     """
-    if wanted == "torch":
-        return wanted, ""
-    if kernels is None:
-        raise BackendError(
-            "a choice of attention comes with the kernels, which are not used", found=wanted, do="make kernels"
-        )
+    check(wanted, kernels)
+    if kernels is None or wanted == "torch":
+        return "torch", ""
     if wanted == "int8":
         check_int8(place.dtype, size)
+    ways = [way for way in WAYS if wanted in (way, "fastest")]
+    found = sorted(measured(place, kernels, size, ways=ways), key=lambda one: (not one.right, one.milliseconds))
+    best = found[0]
+    if not best.right:
+        raise BackendError(
+            "the attention asked for cannot be had, or is not right",
+            where=place.words,
+            found=", ".join(f"{one} ({one.refused or f'relative error {one.error:.3f}'})" for one in found),
+            do="choose another, or leave it out",
+        )
     if wanted != "fastest":
-        return wanted, f"{wanted} attention"
-    found = sorted(measured(place, kernels, size), key=lambda one: (not one.right, one.milliseconds))
-    if not found[0].right:
-        raise BackendError("no attention is right on this machine", where=place.words, found=", ".join(map(str, found)))
-    return found[0].way, f"{found[0].way} attention as the fastest of {', '.join(map(str, found))}"
+        return best.way, f"{best.way} attention"
+    return best.way, f"{best.way} attention as the fastest of {', '.join(map(str, found))}"
 
 
 def check_int8(dtype: torch.dtype, size: DenoiserSize) -> None:
@@ -108,11 +125,14 @@ def check_int8(dtype: torch.dtype, size: DenoiserSize) -> None:
             "attention with INT8 scores is not written for this",
             found=f"heads of {width} in {dtype}",
             expected=f"heads of {HEAD_WIDTH} in float16 or bfloat16",
+            do="choose another, or --precision bf16" if width == HEAD_WIDTH else "choose another",
         )
 
 
-def measured(place: Place, kernels: Kernels, size: DenoiserSize, rows: int = 2) -> list[Measured]:
-    """Every way on heads drawn at random, of so many rows at the denoiser's own size."""
+def measured(
+    place: Place, kernels: Kernels, size: DenoiserSize, rows: int = 2, ways: Sequence[Attention] = WAYS
+) -> list[Measured]:
+    """These ways on heads drawn at random, of so many rows at the denoiser's own size."""
     frames, height, width = size.patch_grid
     shape = (rows, size.shot_tokens + frames * height * width, 3, size.heads, size.hidden // size.heads)
     with place.use():
@@ -121,7 +141,6 @@ def measured(place: Place, kernels: Kernels, size: DenoiserSize, rows: int = 2) 
         ones = torch.ones(shape[-1], device=place.device)
         norm = RowNorm(ones, torch.zeros_like(ones), HEAD_NORM_EPSILON)
         expected = exact(qkv)
-        ways: tuple[Attention, ...] = ("torch", *LIBRARIES, "int8")
         return [_measured(way, place, kernels, qkv.clone(), norm, expected) for way in ways]
 
 
@@ -132,7 +151,7 @@ def _measured(way: Attention, place: Place, kernels: Kernels, qkv: Tensor, norm:
         # What the norm has left in place is normed again, which changes nothing but roundings.
         return Measured(way, place.milliseconds(lambda: attended(way, kernels, qkv, norm, norm)), error)
     except (RuntimeError, BackendError) as refused:
-        return Measured(way, refused=f"{type(refused).__name__}: {refused}"[:300])
+        return Measured(way, refused=f"{type(refused).__name__}: {refused}".partition("\n")[0][:300])
 
 
 def exact(qkv: Tensor) -> Tensor:
