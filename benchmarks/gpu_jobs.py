@@ -21,8 +21,8 @@ LIMITS_S: Mapping[str, float] = {
     "profile": 200,
 }
 """Seconds after which a job of that stage is ended: several times what it should take."""
-KERNEL_FAMILIES = ("rows", "products", "step", "vae", "attention")
-"""Of gpu_kernels.FAMILIES; one that dies or hangs takes none of the others along."""
+KERNEL_FAMILIES = ("rows", "products", "step", "vae", "packed", "attention")
+"""Of gpu_kernel_cases.FAMILIES; one that dies or hangs takes none of the others along."""
 RATES: Mapping[str, bool] = {"products": False, "attention": False, "attention-int8": True}
 """Kind -> whether it needs the kernels' library."""
 PEER_MODES, PEER_PARTS = ("eager", "compiled"), ("denoiser", "vae", "predictor")

@@ -174,6 +174,26 @@ Case heads_case(bool in_place) {
             static_cast<double>(ROWS) * WIDTH * 2 * 2 * (in_place ? 2 : 3), prepare};
 }
 
+// One of the predictor's MLP in 4 bits, made whole, or times the tokens of a choice (MODEL.md section 2).
+Case packed_case(int64_t outputs, int64_t inputs, int64_t rows) {
+    constexpr int64_t BLOCK = 64;
+    const double held = static_cast<double>(outputs * inputs) * (0.5 + 4.0 / BLOCK);
+    const double numbers = 2.0 * static_cast<double>(rows == 0 ? outputs * inputs : rows * (inputs + outputs));
+    const auto prepare = [=](Arena& arena) -> Call {
+        const agk_packed weight{outputs, inputs, BLOCK, 4, arena.take<int8_t>(outputs * inputs / 2),
+                                arena.take<float>(outputs * inputs / BLOCK)};
+        if (rows == 0) {
+            const agk_unpack_args args{sizeof args, AGK_BF16, weight, arena.take<Half>(outputs * inputs)};
+            return [args](cudaStream_t stream) { must(agk_unpack(&args, stream)); };
+        }
+        const agk_packed_product_args args{sizeof args, AGK_BF16, weight, rows, arena.take<Half>(rows * inputs),
+                                           arena.take<Half>(rows * outputs)};
+        return [args](cudaStream_t stream) { must(agk_packed_product(&args, stream)); };
+    };
+    const std::string shape = (rows ? std::to_string(rows) + " x " : "") + std::to_string(outputs) + " x " + std::to_string(inputs);
+    return {rows ? "packed_product" : "unpack", shape + " 4 bits", held + numbers, prepare};
+}
+
 agk_head_norm_int8_args int8_heads(Arena& arena, Half* qkv) {
     const agk_heads shape = heads(arena, qkv);
     const int64_t query_groups = divide_up(TOKENS, 32), key_groups = divide_up(TOKENS, 64);
@@ -327,6 +347,7 @@ int main(int argc, char** argv) {
         epilogue_case(" gelu to int8", 4 * WIDTH, true, true, AGK_I8),
         epilogue_case(" to bf16", 3 * WIDTH, true, false, AGK_BF16),
         heads_case(true),         heads_case(false),        int8_case(),
+        packed_case(14336, 4096, 0),  packed_case(14336, 4096, 3), packed_case(4096, 14336, 3), packed_case(1024, 4096, 3),
         attention_case(),         step_case(),              pixels_case(4, true),
         pixels_case(3, true),     pixels_case(4, false),    spatial_case(9, 8, 128),
         spatial_case(9, 4, 256),  spatial_case(5, 2, 256),  spatial_case(3, 1, 512),

@@ -71,7 +71,9 @@ class Packed:
     def struct(self, room: Room) -> PackedStruct:
         """With the addresses of arrays that fit. Raises BackendError."""
         if len(self.codes.shape) != 3:
-            raise BackendError("an array of another shape", where="codes", found=tuple(self.codes.shape), expected="3 axes")
+            raise BackendError(
+                "an array of another shape", where="codes", found=tuple(self.codes.shape), expected="3 axes"
+            )
         codes = room.address("codes", self.codes, self.codes.shape, Dtype.I8)
         scales = room.address("scales", self.scales, self.codes.shape[:2], Dtype.F32)
         return PackedStruct(*self.sizes(), self.bits, codes, scales)

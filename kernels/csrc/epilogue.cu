@@ -13,8 +13,13 @@ __device__ __forceinline__ float gelu(float x) {
 template <typename In>
 constexpr bool SUMS = std::is_same_v<In, int32_t>;
 // Where a multiprocessor has 2048 threads, two blocks of it keep enough rows of halves on their way; of sums one does.
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000)
 template <typename In>
 constexpr int BLOCKS = SUMS<In> ? 1 : 2;
+#else
+template <typename In>
+constexpr int BLOCKS = 1;
+#endif
 
 // In is T, or int32_t for sums that the scales and the bias belong to. Out is T, __nv_fp8_e4m3 or int8_t.
 template <typename T, typename In, typename Out>

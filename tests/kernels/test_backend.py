@@ -9,7 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_torch_parts import PLAN, SHAPE, SKIPPING, Turn, engines, frames, narrowing, networks, noise, small_vae
+from test_torch_parts import (
+    PLAN,
+    SHAPE,
+    SKIPPING,
+    Turn,
+    answers,
+    engines,
+    frames,
+    narrowing,
+    networks,
+    noise,
+    prompt,
+    small_vae,
+)
 
 from animegamer_kernels import Library
 from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
@@ -20,10 +33,13 @@ from animegamer_rt.backends.torch import kernels as kernels_module
 from animegamer_rt.backends.torch.denoiser import Denoiser
 from animegamer_rt.backends.torch.fused import FusedTransformer
 from animegamer_rt.backends.torch.kernels import Kernels, open_kernels
+from animegamer_rt.backends.torch.packed import PackedLinear, use_kernels
 from animegamer_rt.backends.torch.place import Place
+from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
 from animegamer_rt.backends.torch.rowwise import FP8, INT8, use_rowwise
 from animegamer_rt.bundle import open_bundle
 from animegamer_rt.errors import BackendError
+from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.schedule import DenoisePlan, build_plan, even_timesteps
 from torch_tape import TapePlace
 
@@ -145,6 +161,41 @@ def test_bundle_runs_with_the_kernels_that_are_asked_for(library: Library) -> No
     latent = np.random.default_rng(0).standard_normal((1, 3, 16, 12, 18), dtype=np.float32)
     found, expected = (one.vae.first(latent, (0, 1, 2), False)[0] for one in (asked, plain))
     assert np.abs(found.astype(np.int16) - expected).max() <= 1
+
+
+def packed_predictor(four_bits: bool) -> Predictor:
+    """A small predictor whose blocks hold codes of 4 or 8 bits."""
+    network, random = networks()[0], torch.Generator().manual_seed(0)
+    highest = 8 if four_bits else 128
+    for name, layer in list(network.blocks.named_modules()):
+        if isinstance(layer, torch.nn.Linear):
+            codes = torch.randint(-highest, highest, layer.weight.shape, generator=random, dtype=torch.int8)
+            scales = torch.rand(layer.out_features, layer.in_features // 16, generator=random) / (4 * highest)
+            network.blocks.set_submodule(name, PackedLinear.pack(codes, scales, four_bits))
+    return network
+
+
+@pytest.mark.parametrize("four_bits", [True, False], ids=["4-bit", "8-bit"])
+def test_packed_predictor_by_kernels_answers_as_without(both: Kernels, four_bits: bool) -> None:
+    place, given = TapePlace(), prompt(1)
+    ours, plain = packed_predictor(four_bits), packed_predictor(four_bits)
+    use_kernels(ours, both)
+    layers = [layer for layer in ours.modules() if isinstance(layer, PackedLinear)]
+    assert len(layers) == 14 and all(layer.kernels is both for layer in layers)
+    parts = (PredictorPart(where, network.eval(), 720) for where, network in ((place, ours), (Place(), plain)))
+    found, expected = (answers(Engines(part, None, None), given) for part in parts)  # type: ignore[arg-type]
+    for one, other in zip(found, expected, strict=True):
+        assert one.std() > 0.01
+        np.testing.assert_allclose(one, other, atol=2e-5, rtol=1e-4)
+    assert place.captured > 0
+
+
+def test_packed_layers_that_the_kernels_are_not_written_for_stay_as_they_are(kernels: Kernels) -> None:
+    narrow = PackedLinear.pack(torch.ones(4, 6, dtype=torch.int8), torch.ones(4, 3), four_bits=True)
+    halves = PackedLinear.pack(torch.ones(4, 8, dtype=torch.int8), torch.ones(4, 1).half(), four_bits=True)
+    for layer in (narrow, halves):
+        use_kernels(layer, kernels)
+        assert layer.kernels is None and torch.equal(layer.weight(torch.float32), torch.ones(layer.shape))
 
 
 def test_sizes_that_a_kernel_does_not_take_are_refused_in_its_words(kernels: Kernels) -> None:

@@ -47,7 +47,11 @@ CASES = (
     Case(7, 192, 64, 8, rows=2, dtype=F16),
 )
 # The predictor's largest layers.
-FULL = (Case(14336, 4096, 64, 4, dtype=BF16), Case(4096, 14336, 64, 4, dtype=BF16), Case(4096, 14336, 14336, 8, dtype=BF16))
+FULL = (
+    Case(14336, 4096, 64, 4, dtype=BF16),
+    Case(4096, 14336, 64, 4, dtype=BF16),
+    Case(4096, 14336, 14336, 8, dtype=BF16),
+)
 
 
 def layer(case: Case) -> PackedLinear:

@@ -37,7 +37,7 @@ from .fused import FusedTransformer
 from .kernels import Choice, Kernels, open_kernels
 from .names import load_denoiser, load_encoder, load_predictor, load_vae
 from .onnx_weights import read_weights
-from .packed import BUFFERS, PackedLinear
+from .packed import BUFFERS, PackedLinear, use_kernels
 from .place import CudaPlace, Place
 from .predictor import Predictor
 from .rowwise import FP8, INT8, WORDS, check_products, use_rowwise
@@ -157,6 +157,8 @@ def assemble(
                 settled(network, place.dtype)
         if rowwise is not None:
             use_rowwise(networks.denoiser, rowwise)
+        if kernels is not None:
+            use_kernels(networks.predictor, kernels)
         network, dtype = networks.denoiser, place.dtype
         transformer = Transformer(network, dtype) if kernels is None else FusedTransformer(network, dtype, kernels, way)
         if compiled:

@@ -1,6 +1,6 @@
 """The project's own operators on tensors: each a PyTorch operator, so that graphs, tapes and torch.compile see it.
 
-`open_kernels` finds their library and decides whether it is used. Knows tensors only, no network: `fused` and
+`open_kernels` finds their library and decides whether it is used. Knows tensors only, no network: `fused`, `packed` and
 `decoder` call it. Tensors on a GPU go to the kernels, on the current stream, with all memory given; those on the CPU to
 the plain references, which is slow and for tests. **The kernels have not been run on a GPU yet.** See docs/KERNELS.md.
 """
@@ -110,6 +110,19 @@ class Kernels:
         normed = _room(sums, out)
         _OPERATORS.epilogue_of_sums(self.library, sums, *factors, gelu, *normed)
         return normed
+
+    def unpack(self, codes: Tensor, scales: Tensor, four_bits: bool, out: torch.dtype) -> Tensor:
+        """A packed weight made whole: codes and scales as PackedLinear has them -> [N, K] of `out`."""
+        width = codes.shape[1] * codes.shape[2] * (2 if four_bits else 1)
+        weight = codes.new_empty((len(codes), width), dtype=out)
+        _OPERATORS.unpack(self.library, codes, scales, four_bits, weight)
+        return weight
+
+    def packed_product(self, x: Tensor, codes: Tensor, scales: Tensor, four_bits: bool) -> Tensor:
+        """x [R, K] of at most FEW_ROWS times a packed weight's transpose -> [R, N]."""
+        out = x.new_empty((len(x), len(codes)))
+        _OPERATORS.packed_product(self.library, x, codes, scales, four_bits, out)
+        return out
 
     def head_norm(self, qkv: Tensor, query: RowNorm, key: RowNorm) -> None:
         """LayerNorm of each head of queries and keys where they lie, qkv [B, S, 3, heads, d]."""
@@ -266,6 +279,20 @@ def _epilogue_of_sums(
 def _flat(x: Tensor, out: Tensor, scales: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
     """Rows of all batch entries alike."""
     return x.flatten(0, 1), out.flatten(0, 1), None if scales is None else scales.flatten()
+
+
+@_operator("unpack(str library, Tensor codes, Tensor scales, bool four_bits, Tensor(a!) out) -> ()")
+def _unpack(library: str, codes: Tensor, scales: Tensor, four_bits: bool, out: Tensor) -> None:
+    operators.unpack(_opened(library), _packed(codes, scales, four_bits), out, _stream(out))
+
+
+@_operator("packed_product(str library, Tensor x, Tensor codes, Tensor scales, bool four_bits, Tensor(a!) out) -> ()")
+def _packed_product(library: str, x: Tensor, codes: Tensor, scales: Tensor, four_bits: bool, out: Tensor) -> None:
+    operators.packed_product(_opened(library), _packed(codes, scales, four_bits), x, out, _stream(x))
+
+
+def _packed(codes: Tensor, scales: Tensor, four_bits: bool) -> operators.Packed:
+    return operators.Packed(codes, scales.squeeze(2), 4 if four_bits else 8)
 
 
 @_operator(

@@ -1,9 +1,10 @@
-"""Linear layers whose weight stays in 4 or 8 bits on the device, made whole each time it is used: the predictor's.
+"""Linear layers whose weight stays in 4 or 8 bits on the device: the predictor's.
 
-Knows codes and scales; `onnx_weights` reads them. Making a weight whole costs a few passes over it, which a prompt of a
-thousand tokens hardly notices and the three tokens after it do. PyTorch's own 4-bit product
-(`torch._weight_int4pack_mm`, sm_80 and later) is not used: it takes scales in bfloat16, so that the weights would not
-be the bundle's, and a layout of its own, so that prompts would need the weights a second time or run through it too.
+Knows codes and scales; `onnx_weights` reads them. For a prompt's product the weight is made whole each time, by our
+kernel in one pass; a few tokens are multiplied by it as it lies. Without the kernels it is made whole for these too, in
+several passes, which a prompt of a thousand tokens hardly notices and the three tokens after it do. PyTorch's own 4-bit
+product (`torch._weight_int4pack_mm`, sm_80 and later) is not used: it takes scales in bfloat16, so that the weights
+would not be the bundle's, and a layout of its own, so that prompts would need them twice or run through it too.
 **It has not been run on a GPU yet.**
 """
 
@@ -12,6 +13,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from animegamer_kernels import FEW_ROWS
+
+from .kernels import Kernels
 
 BUFFERS = (".codes", ".scales")
 """What keeps its type whatever the network computes in."""
@@ -32,6 +37,7 @@ class PackedLinear(nn.Module):
         self.register_buffer("codes", codes)
         self.register_buffer("scales", scales)
         self.four_bits = False
+        self.kernels: Kernels | None = None
 
     @classmethod
     def pack(cls, codes: Tensor, scales: Tensor, four_bits: bool) -> PackedLinear:
@@ -55,6 +61,8 @@ class PackedLinear(nn.Module):
 
     def weight(self, dtype: torch.dtype) -> Tensor:
         """The weight [N, K]: what DequantizeLinear gives, in this type."""
+        if self.kernels is not None:
+            return self.kernels.unpack(self.codes, self.scales, self.four_bits, dtype)
         (outputs, inputs), blocks = self.shape, self.scales.shape[1]
         whole = torch.empty((outputs, blocks, inputs // blocks), dtype=dtype, device=self.codes.device)
         # Shifts of int8 keep the sign.
@@ -65,4 +73,15 @@ class PackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., K] -> [..., N]."""
-        return functional.linear(x, self.weight(x.dtype))
+        if self.kernels is None or x.shape[:-1].numel() > FEW_ROWS:
+            return functional.linear(x, self.weight(x.dtype))
+        rows = self.kernels.packed_product(x.flatten(0, -2), self.codes, self.scales, self.four_bits)
+        out: Tensor = rows.unflatten(0, x.shape[:-1])
+        return out
+
+
+def use_kernels(network: nn.Module, kernels: Kernels) -> None:
+    """Has the packed layers of a network multiplied by our kernels, but for those that they are not written for."""
+    for layer in network.modules():
+        if isinstance(layer, PackedLinear) and layer.scales.dtype == torch.float32 and layer.codes.shape[2] % 4 == 0:
+            layer.kernels = kernels
