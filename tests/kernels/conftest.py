@@ -27,6 +27,22 @@ CUDA_HOMES = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/lo
 CUDA_INCLUDE = next(
     (Path(home, "include") for home in filter(None, CUDA_HOMES) if Path(home, "include", "cuda_fp8.h").is_file()), None
 )
+COMPILING = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+"""nvcc does not run under AddressSanitizer."""
+EMULATED_VARIABLE = "ANIMEGAMER_TEST_EMULATED"
+"""A library that is built already: test_bounds.py's."""
+
+
+def find_sanitizer() -> Path | None:
+    """The library of AddressSanitizer, if the compiler is GCC and has it."""
+    compiler = next(filter(shutil.which, COMPILERS), None)
+    if compiler is None:
+        return None
+    said = subprocess.run([compiler, "-print-file-name=libasan.so"], capture_output=True, text=True).stdout.strip()
+    return Path(said) if Path(said).is_file() else None
+
+
+SANITIZER = find_sanitizer()
 left_out: dict[str, int] = {}
 
 
@@ -41,6 +57,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 reason = "CMake or a C++ compiler is missing"
             elif "emulated" in item.name and CUDA_INCLUDE is None:
                 reason = "CUDA's headers are missing, which come with nvcc"
+            elif "sanitized" in item.name and SANITIZER is None:
+                reason = "GCC's AddressSanitizer is missing"
             elif item.get_closest_marker("gpu") and not torch.cuda.is_available():
                 reason = "PyTorch finds no NVIDIA GPU"
         if reason is None:
@@ -64,7 +82,7 @@ def build(source: Path, folder: Path, *options: str) -> Path:
         ["cmake", "-S", str(source), "-B", str(folder), "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON", *options],
         ["cmake", "--build", str(folder), "--parallel", "2"],
     ):
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(command, capture_output=True, text=True, env=COMPILING)
         assert done.returncode == 0, done.stdout + done.stderr
     return folder / FILE_NAME
 
@@ -84,14 +102,32 @@ class Emulated(Library):
         return super().call_as_is(name, arguments, stream or 0)
 
 
-@pytest.fixture(scope="session")
-def emulated() -> Kernels:
-    """The kernels' own code for fibers of one processor; emulation/cuda_runtime.h says what that shows."""
-    folder = BUILD / "emulation"
+def build_emulated(folder: Path, *options: str) -> Path:
+    """Translates the kernels' sources and builds them for fibers of one processor."""
     command = [sys.executable, str(HERE / "emulation" / "translate.py"), str(ROOT / "kernels" / "csrc")]
     with BUILDING:
         subprocess.run([*command, str(folder / "translated")], check=True)
-        return Kernels(Emulated(build(HERE / "emulation", folder, f"-DCUDA_INCLUDE={CUDA_INCLUDE}")), "cpu")
+        return build(HERE / "emulation", folder, f"-DCUDA_INCLUDE={CUDA_INCLUDE}", *options)
+
+
+@pytest.fixture(scope="session")
+def emulated() -> Kernels:
+    """The kernels' own code for fibers of one processor; emulation/cuda_runtime.h says what that shows."""
+    built = os.environ.get(EMULATED_VARIABLE)
+    return Kernels(Emulated(Path(built) if built else build_emulated(BUILD / "emulation")), "cpu")
+
+
+@pytest.fixture(scope="session")
+def sanitized() -> dict[str, str]:
+    """The environment of a process whose emulated kernels end it when they touch what is no array's."""
+    flags = ("-DCMAKE_CXX_FLAGS=-fsanitize=address", "-DCMAKE_SHARED_LINKER_FLAGS=-fsanitize=address")
+    return {
+        **os.environ,
+        EMULATED_VARIABLE: str(build_emulated(BUILD / "sanitized", *flags)),
+        "LD_PRELOAD": str(SANITIZER),
+        # Fibers leave each other's stacks in ways that it would report; what Python leaves behind is not ours.
+        "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0:use_sigaltstack=0",
+    }
 
 
 @pytest.fixture(scope="session")
