@@ -103,14 +103,15 @@ def _measure(options: Bench, engines: Engines, rooms: Rooms, fresh: Mapping[str,
     manifest, turns = rooms.bundle.manifest, options.settings.turns
     playback = manifest.geometry.frames / manifest.geometry.fps
     precision = _precision(manifest.parts, engines, options.device)
+    cost = rooms.plan.cost(engines.denoiser.skippable_blocks)
     if options.device in ON_CPU:
         card, meter, where = None, energy.of_processors(), machine()
-        floor = on_processor(rooms.bundle, rooms.plan.network_rows)
+        floor = on_processor(rooms.bundle, cost)
     else:
         card, why_not = nvml.open_card()
         name = str(card.facts()["name"]) if card is not None else engines.device
         meter, where = energy.of_card(card, why_not), f"{name}, {machine()}"
-        floor = on_card(rooms.bundle, rooms.plan.network_rows, name, precision["denoiser"])
+        floor = on_card(rooms.bundle, cost, name, precision["denoiser"])
     print(f"{manifest.name}, plan {rooms.plan_name}, {where}")
     least = f"; the denoiser's floor is {floor.seconds:.2f} s ({floor.source})" if floor else ""
     print(f"a clip plays {playback:.2f} s{least}")

@@ -30,7 +30,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """Seconds of all branches of a plan, and in words whose rate they were divided by."""
+    """Seconds of a plan's branches (`DenoisePlan.cost`), and in words whose rate they were divided by."""
 
     seconds: float
     source: str
@@ -51,7 +51,7 @@ def work(bundle: Bundle) -> Work | None:
     return Work(layers * 24.0 * tokens * width**2, layers * 4.0 * tokens**2 * width)
 
 
-def on_processor(bundle: Bundle, branches: int) -> Floor | None:
+def on_processor(bundle: Bundle, branches: float) -> Floor | None:
     """At this machine's float32 matrix rate, measured now."""
     needed = work(bundle)
     if needed is None:
@@ -60,7 +60,7 @@ def on_processor(bundle: Bundle, branches: int) -> Floor | None:
     return Floor(round(seconds, 4), "this processor's float32 matrix rate, measured")
 
 
-def on_card(bundle: Bundle, branches: int, card: str, precision: str) -> Floor | None:
+def on_card(bundle: Bundle, branches: float, card: str, precision: str) -> Floor | None:
     """At the published peak of a card by its driver's name; None for one whose rates are not known, and for float32."""
     needed, rates = work(bundle), RATES.get(card)
     if needed is None or rates is None or precision == "fp32":

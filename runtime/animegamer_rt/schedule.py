@@ -125,6 +125,11 @@ class PlanStep:
         """Rows of the batch: 0 is the unconditional constant, 1 the conditional row."""
         return (0, 1) if self.branch == "pair" else (1,)
 
+    @property
+    def skipped(self) -> int:
+        """How many blocks of the network it does not compute."""
+        return self.blocks.last - self.blocks.first + 1 if self.blocks is not None and self.blocks.reused else 0
+
 
 @dataclass(frozen=True, slots=True)
 class DenoisePlan:
@@ -150,8 +155,12 @@ class DenoisePlan:
 
     @property
     def network_rows(self) -> int:
-        """Rows of the batch over all steps: the plan's cost, 2 for each pair."""
+        """Rows of the batch over all steps, 2 for each pair: the plan's cost where no block is skipped."""
         return sum(len(step.rows) for step in self.steps)
+
+    def cost(self, blocks: int) -> float:
+        """Network rows, each counted for the share of the network's `blocks` that is computed, to the hundredth."""
+        return round(sum(len(step.rows) * (1.0 - step.skipped / max(1, blocks)) for step in self.steps), 2)
 
     def coefficients(self) -> NDArray[np.float32]:
         """The eight coefficients of every step, float32 [steps, 8]."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +12,18 @@ import pytest
 
 import fakes
 from animegamer_export.calibrate import command, measuring, search, trajectory
-from animegamer_export.calibrate.measuring import Budget, Point
+from animegamer_export.calibrate.curve import write_curve
+from animegamer_export.calibrate.measuring import Budget, Point, _nearer, _Played
+from animegamer_export.calibrate.skipping import skipping
 from animegamer_export.fidelity import Clip, draw, first_turns
 from animegamer_export.quantize.blocks import relative_error
+from animegamer_rt.backends.contract import DenoiserPart, Denoising, Engines, FloatArray
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle import Bundle, load, write_manifest
 from animegamer_rt.errors import PlanError
 from animegamer_rt.manifest import PlanEntry
 from animegamer_rt.pipeline import open_rooms
-from animegamer_rt.schedule import DenoisePlan, even_timesteps, exact_plan
+from animegamer_rt.schedule import BlockCache, DenoisePlan, build_plan, even_timesteps, exact_plan
 
 STEPS = 20
 
@@ -120,7 +123,7 @@ def test_a_number_of_turns_that_is_none_is_told(turns: str, capsys: pytest.Captu
 
 def test_the_cheapest_plan_that_is_near_enough_is_chosen() -> None:
     def point(rows: int, ssim: float) -> Point:
-        return Point(rows, exact_plan(3), 0.1, {"ssim": ssim})
+        return Point(rows, rows, exact_plan(3), 0.1, {"ssim": ssim})
 
     curve = [point(10, 0.8), point(20, 0.9), point(30, 0.96), point(40, 0.99)]
     chosen = measuring.choose(curve, {"balanced": 0.95, "fast": 0.85})
@@ -160,3 +163,136 @@ def test_the_command_writes_plans_figures_record_and_picture(
     records = [json.loads(path.read_text()) for path in (tmp_path / "results").glob("*calibrate-tiny.json")]
     assert records and records[0]["points"][-1]["rows"] == 38
     assert "balanced" in (tmp_path / "results" / "calibrate.svg").read_text()
+
+
+@dataclass
+class Skips:
+    """A denoiser as if of `skippable_blocks` blocks; a step that skips adds `harm` times its noise, and is counted."""
+
+    part: DenoiserPart
+    harm: float
+    skippable_blocks: int = 6
+    skipped: int = 0
+
+    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> Denoising:
+        turn = self.part.begin(latent, shot, motion_scope)
+        plain = turn.step
+
+        def step(
+            coefficients: FloatArray,
+            timestep: float,
+            rows: tuple[int, ...],
+            noise: FloatArray,
+            blocks: BlockCache | None = None,
+        ) -> None:
+            reused = blocks is not None and blocks.reused
+            self.skipped += reused
+            plain(coefficients, timestep, rows, noise * (1 + self.harm) if reused else noise)
+
+        turn.step = step  # type: ignore[method-assign]
+        return turn
+
+
+def skipping_engines(bundle: Bundle, harm: float) -> Engines:
+    engines = open_engines(bundle)
+    return replace(engines, denoiser=Skips(engines.denoiser, harm))
+
+
+BUDGET = Budget(rows=(10, 24, 38), turns=1)
+
+
+def found(bundle: Bundle, engines: Engines) -> list[Point]:
+    return measuring.curve(bundle, engines, fakes.WORLD.examples, BUDGET, lambda line: None)
+
+
+def test_skips_that_change_nothing_are_chosen_beside_the_plans_that_every_engine_plays(bundle: Bundle) -> None:
+    plain, points = found(bundle, open_engines(bundle)), found(bundle, skipping_engines(bundle, 0.0))
+    assert [point.cost for point in points] == sorted(point.cost for point in points)
+    assert [point.plan for point in points if not point.skipped] == [point.plan for point in plain]
+    assert all(point.cost == point.rows == point.plan.network_rows for point in plain)
+    without, chosen = measuring.choose(plain), measuring.choose(points)
+    assert list(without) == ["balanced", "fast"]
+    for name in without:
+        assert chosen[name].plan == without[name].plan
+        assert chosen[f"{name}-skipping"].skipped and chosen[f"{name}-skipping"].cost < chosen[name].cost
+    assert all(point.cost < chosen["balanced"].cost for point in points if point.skipped), "others cannot be chosen"
+
+
+def test_skips_that_spoil_the_clip_are_played_and_not_measured(bundle: Bundle) -> None:
+    engines = skipping_engines(bundle, 5.0)
+    points = found(bundle, engines)
+    assert isinstance(engines.denoiser, Skips) and engines.denoiser.skipped
+    assert not any(point.skipped for point in points)
+    assert list(measuring.choose(points)) == ["balanced", "fast"]
+
+
+def test_skips_are_measured_where_they_are_nearer_than_what_costs_as_much() -> None:
+    def played(span: tuple[int, ...], error: float, steps: int = 4) -> _Played:
+        skipped = [(), span, *[()] * (steps - 2)]
+        return _Played(build_plan(even_timesteps(steps), skip_blocks=skipped), error, 0.1)
+
+    plain = [played((), 0.3), played((), 0.1, 6), played((), 0.2, 8)]
+    costs_7, worse, costs_11 = played((0, 2), 0.2), played((0, 2), 0.25), played((0, 2), 0.09, 6)
+    above, below = played((0, 2), 0.11, 7), played((0, 2), 0.08, 7)
+    assert _nearer([costs_11, worse, costs_7], plain, 6) == [costs_7, costs_11], "the nearest of each cost, in order"
+    assert _nearer([above], plain, 6) == [], "12 rows that skip nothing are nearer, though 16 are not"
+    assert _nearer([costs_11, above, below], plain, 6) == [costs_11, below]
+
+
+@pytest.mark.parametrize(("blocks", "spans"), [(6, {(0, 5), (0, 2), (1, 4)}), (30, {(0, 29), (0, 14), (5, 24)})])
+def test_spans_are_shares_of_the_depth_and_take_only_what_is_younger_than_a_period(
+    blocks: int, spans: set[tuple[int, int]]
+) -> None:
+    branches = ("conditional", "pair", "pair", "conditional", "conditional", "pair", "pair", "pair")
+    plan = build_plan(even_timesteps(8), branches=branches)
+    plans = skipping(plan, blocks)
+    assert {step.blocks[:2] for one in plans for step in one if step.blocks} == spans
+    where = {tuple(number for number, step in enumerate(one, start=1) if step.skipped) for one in plans}
+    # Every second, third and fourth, but for the second, whose unconditional row was never computed before, and the
+    # sixth, whose was three steps before.
+    assert where == {(4, 8), (3,)} and len(plans) == 2 * len(spans), "each plan once"
+    assert all(one.cost(blocks) < plan.cost(blocks) == plan.network_rows for one in plans)
+
+
+def test_network_without_blocks_to_skip_has_no_plans_that_do() -> None:
+    assert skipping(exact_plan(8), 0) == []
+    assert all(step.blocks[:2] == (0, 0) for plan in skipping(exact_plan(8), 1) for step in plan if step.blocks)
+
+
+def test_calibration_leaves_a_default_that_every_engine_plays(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "Budget", lambda turns=1: BUDGET)
+    arguments = [str(bundle.folder), "--turns", "1", "--results", str(tmp_path)]
+    monkeypatch.setattr(command, "open_engines", lambda *_, **__: skipping_engines(bundle, 0.0))
+    assert command.main(arguments) == 0
+    said, written = capsys.readouterr().out, load(bundle.folder)
+    assert "balanced-skipping is for PyTorch alone, as it skips blocks: play --plan balanced-skipping" in said
+    assert written.default_plan == "balanced"
+    open_rooms(written, open_engines(written))
+    with pytest.raises(PlanError, match="which these engines cannot; use another plan, or PyTorch"):
+        open_rooms(written, open_engines(written), "balanced-skipping")
+    (record,) = (json.loads(path.read_text()) for path in tmp_path.glob("*.json"))
+    (point,) = (one for one in record["points"] if one["cost"] == record["chosen"]["balanced-skipping"])
+    assert point["rows"] > point["cost"] and "blocks" in point["skipped"]
+    drawn = (tmp_path / "calibrate.svg").read_text()
+    assert ">balanced, fast: 0." in drawn and ">balanced-skipping, fast-skipping: 0." in drawn and "hollow" in drawn
+
+    monkeypatch.setattr(command, "open_engines", lambda *_, **__: open_engines(bundle))
+    assert command.main(arguments) == 0
+    assert list(load(bundle.folder).manifest.plans) == ["exact", "balanced", "fast"]
+
+
+def test_record_made_before_blocks_were_skipped_is_drawn(tmp_path: Path) -> None:
+    points = [{"rows": 11, "ssim": 0.9}, {"rows": 20, "ssim": 0.98}]
+    record = {"size": "tiny", "exact_rows": 98, "points": points, "chosen": {"balanced": 20, "fast": 11}}
+    drawn = write_curve(tmp_path / "calibrate.svg", record).read_text()
+    assert "balanced: 0.980" in drawn and "fast: 0.900" in drawn and "hollow" not in drawn
+
+
+def test_chosen_plan_that_skips_is_not_taken_for_one_of_the_same_cost_that_does_not(tmp_path: Path) -> None:
+    plain = [{"rows": rows, "cost": rows, "skipped": "", "ssim": 0.9 + rows / 1000} for rows in (11, 17, 20)]
+    points = [*plain, {"rows": 23, "cost": 17.0, "skipped": "blocks 0 to 5 in 3 steps", "ssim": 0.98}]
+    record = {"size": "tiny", "exact_rows": 98, "points": points, "chosen": {"balanced": 20, "balanced-skipping": 17}}
+    drawn = write_curve(tmp_path / "calibrate.svg", record).read_text()
+    assert drawn.count("balanced-skipping: ") == 1 and "balanced-skipping: 0.980" in drawn

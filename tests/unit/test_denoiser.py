@@ -77,7 +77,7 @@ def test_the_next_noise_is_drawn_while_a_step_runs_and_no_thread_is_left() -> No
 
 def test_plan_that_skips_blocks_is_refused_where_engines_or_network_have_none() -> None:
     plan, part = build_plan([999, 500], skip_blocks=[(), (1, 2)]), fakes.FakeDenoiser()
-    with pytest.raises(PlanError, match="which these engines cannot; use another plan, or --device torch"):
+    with pytest.raises(PlanError, match="which these engines cannot; use another plan, or PyTorch: --device torch"):
         Denoiser(part, plan, LATENT)
     part.skippable_blocks = 2
     with pytest.raises(PlanError, match="the network does not have; found block 2; expected 0 to 1"):

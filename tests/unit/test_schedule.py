@@ -115,6 +115,11 @@ def test_a_step_keeps_blocks_only_for_the_steps_that_skip_them() -> None:
         schedule.BlockCache(0, 3, False),
         schedule.BlockCache(0, 3, True),
     ]
+    assert (plan.network_rows, plan.cost(4)) == (11, 11 - 0.5 - 2 * 0.5 - 1)
+
+
+def test_a_plan_that_skips_nothing_costs_its_rows_whatever_the_network() -> None:
+    assert schedule.even_plan(4).cost(0) == schedule.even_plan(4).cost(30) == 8
 
 
 def _steps(**change: Any) -> dict[str, Any]:

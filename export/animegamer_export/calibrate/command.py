@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from animegamer_export.calibrate.curve import write_curve
-from animegamer_export.calibrate.measuring import Budget, Point, choose, curve
+from animegamer_export.calibrate.measuring import SKIPPING, Budget, Point, choose, curve
 from animegamer_export.fidelity import Scorer
 from animegamer_rt import machine
 from animegamer_rt.backends.choose import DEVICES, TorchOptions, add_torch_options, open_engines
@@ -53,22 +53,29 @@ def main(arguments: Sequence[str]) -> int:
     print(f"record: {machine.write_record(options.results, f'calibrate-{bundle.manifest.name}', record)}")
     print(f"plot:   {write_curve(options.results / 'calibrate.svg', record)}")
     for name, point in chosen.items():
-        print(f"{name}: {point.rows} rows in {len(point.plan)} steps, SSIM {point.ssim}, {_instruction(point)}")
+        print(f"{name}: {point.words}, SSIM {point.ssim}, {_instruction(point)}")
     if not options.dry_run:
         write_plans(bundle, chosen)
+        for name in (name for name, point in chosen.items() if point.skipped):
+            print(f"{name} is for PyTorch alone, as it skips blocks: play --plan {name} --device torch")
     return 0
 
 
 def write_plans(bundle: Bundle, chosen: dict[str, Point]) -> Bundle:
-    """The bundle with these plans and their figures, `balanced` its default. Its parts and its other plans stay."""
-    entries = {name: replace(entry, default=False) for name, entry in bundle.manifest.plans.items()}
+    """The bundle with these plans and their figures, `balanced` its default. Its parts and its other plans stay.
+
+    An earlier calibration's plans that skip blocks do not: they were found beside another `balanced` and `fast`.
+    """
+    earlier = {name + SKIPPING for name in chosen}
+    plans = bundle.manifest.plans.items()
+    entries = {name: replace(entry, default=False) for name, entry in plans if name not in earlier}
     for name, point in chosen.items():
         entries[name] = PlanEntry(point.plan.to_dict(), dict(point.fidelity), default=name == DEFAULT)
     return write_manifest(bundle.folder, replace(bundle.manifest, plans=entries), changed=())
 
 
 def describe(bundle: Bundle, points: Sequence[Point], chosen: dict[str, Point]) -> dict[str, Any]:
-    """The record of a calibration, as plain data."""
+    """The record of a calibration, as plain data: a chosen plan by its cost, that of its rows if it skips no blocks."""
     return {
         **machine.heading("onnxruntime"),
         "kind": "calibrate",
@@ -77,10 +84,17 @@ def describe(bundle: Bundle, points: Sequence[Point], chosen: dict[str, Point]) 
         "fingerprint": bundle.fingerprint,
         "exact_rows": DenoisePlan.from_dict(bundle.plan(EXACT)).network_rows,
         "points": [
-            {"rows": one.rows, "steps": len(one.plan), "denoise_seconds_p50": one.denoise_seconds, **one.fidelity}
+            {
+                "rows": one.rows,
+                "cost": one.cost,
+                "steps": len(one.plan),
+                "skipped": one.skipped,
+                "denoise_seconds_p50": one.denoise_seconds,
+                **one.fidelity,
+            }
             for one in points
         ],
-        "chosen": {name: point.rows for name, point in chosen.items()},
+        "chosen": {name: point.cost for name, point in chosen.items()},
     }
 
 

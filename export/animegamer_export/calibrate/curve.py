@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+from animegamer_export.calibrate.measuring import SKIPPING
 from animegamer_rt.chart import svg
 from animegamer_rt.files import write_file
 
@@ -15,9 +17,13 @@ LINE, CHOSEN, GRID = "#4e79a7", "#e15759", "#dddddd"
 
 
 def write_curve(path: Path, record: Mapping[str, Any]) -> Path:
-    """SSIM over network rows, the chosen plans named; returns the path."""
-    points, chosen = record["points"], record["chosen"]
-    costs = [int(point["rows"]) for point in points]
+    """SSIM over cost in network rows, the chosen plans named, those that skip blocks hollow; returns the path.
+
+    A record made before blocks were skipped has neither `cost` nor `skipped`.
+    """
+    points, chosen = [{"cost": point["rows"], "skipped": "", **point} for point in record["points"]], record["chosen"]
+    plain = [point for point in points if not point["skipped"]]
+    costs = [float(point["cost"]) for point in points]
     low_rows, high_rows = min(costs), max(costs)
     low = min(0.8, *(float(point["ssim"]) for point in points))
 
@@ -38,19 +44,32 @@ def write_curve(path: Path, record: Mapping[str, Any]) -> Path:
             continue
         parts.append(f'<path d="M{LEFT} {y(level):.1f}H{WIDTH - RIGHT}" stroke="{GRID}"/>')
         parts.append(f'<text x="{LEFT - 8}" y="{y(level) + 4:.1f}" text-anchor="end">{level:.2f}</text>')
-    for point in points:
+    if len(plain) < len(points):
+        hollow = "hollow: some blocks skipped, each row by the share computed"
+        parts.append(f'<text x="{WIDTH - RIGHT}" y="46" text-anchor="end" fill="#555">{hollow}</text>')
+    for point in plain:
         parts.append(
             f'<text x="{x(point["rows"]):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{point["rows"]}</text>'
         )
-    line = " ".join(f"{x(point['rows']):.1f},{y(point['ssim']):.1f}" for point in points)
+    line = " ".join(f"{x(point['rows']):.1f},{y(point['ssim']):.1f}" for point in plain)
     parts.append(f'<polyline points="{line}" fill="none" stroke="{LINE}" stroke-width="2"/>')
+    feet = count(HEIGHT - BOTTOM - 8, -18)
     for point in points:
-        names = [name for name, rows in chosen.items() if rows == point["rows"]]
+        same = [name for name, cost in chosen.items() if cost == point["cost"]]
+        names = [name for name in same if name.endswith(SKIPPING) == bool(point["skipped"])]
         colour, size = (CHOSEN, 6) if names else (LINE, 3.5)
-        where = f'cx="{x(point["rows"]):.1f}" cy="{y(point["ssim"]):.1f}"'
-        parts.append(f'<circle {where} r="{size}" fill="{colour}"/>')
+        left, top = x(point["cost"]), y(point["ssim"])
+        look = f'fill="white" stroke="{colour}" stroke-width="2"' if point["skipped"] else f'fill="{colour}"'
+        parts.append(f'<circle cx="{left:.1f}" cy="{top:.1f}" r="{size}" {look}/>')
         if names:
-            where = f'x="{x(point["rows"]) + 9:.1f}" y="{y(point["ssim"]) + 18:.1f}"'
+            where = f'x="{left + 9:.1f}" y="{top + 18:.1f}"'
+            if point[
+                "skipped"
+            ]:  # near the axis, each above the one to its left: beside the point others are in the way
+                foot = next(feet)
+                line = f'd="M{left:.1f} {top + size:.1f}V{foot}" stroke="{colour}" stroke-dasharray="2 3"'
+                parts.append(f"<path {line}/>")
+                where = f'x="{left + 6:.1f}" y="{foot}"'
             parts.append(f'<text {where} fill="{CHOSEN}">{escape(", ".join(names))}: {point["ssim"]:.3f}</text>')
     write_file(path, svg(WIDTH, HEIGHT, f"{record['size']}: fidelity against cost", parts).encode())
     return path

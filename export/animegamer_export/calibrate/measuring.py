@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from animegamer_export.calibrate import search, trajectory
+from animegamer_export.calibrate.skipping import skipping
 from animegamer_export.fidelity import Asked, Scorer, Yardstick, draw, first_turns
 from animegamer_export.quantize.blocks import relative_error
 from animegamer_rt.backends.contract import Engines, FloatArray
@@ -26,6 +27,8 @@ from animegamer_rt.schedule import DenoisePlan, exact_plan
 
 GOALS: Mapping[str, float] = MappingProxyType({"balanced": 0.97, "fast": 0.87})
 """The SSIM against exact that a plan of this name has to reach: 0.95 and 0.85, and 0.02 for turns not measured."""
+SKIPPING = "-skipping"
+"""Ends the name of a plan that skips blocks and costs less than the one without, which every engine plays."""
 EMPHASES = (0.25, 0.5, 0.75)
 """How much early errors count in the search: which of these is best depends on the network, so each is played."""
 SEARCH_SEED, CHECK_SEED = 500, 100
@@ -41,9 +44,13 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One plan of the curve: its cost in network rows, the median seconds of its denoising here, its figures."""
+    """One plan of the curve: its network rows and their cost, the median seconds of its denoising here, its figures.
+
+    cost: `DenoisePlan.cost`, as many as its rows if it skips no blocks.
+    """
 
     rows: int
+    cost: float
     plan: DenoisePlan
     denoise_seconds: float
     fidelity: Mapping[str, Any]
@@ -52,6 +59,18 @@ class Point:
     def ssim(self) -> float:
         """Of its frames against the exact plan's."""
         return float(self.fidelity["ssim"])
+
+    @property
+    def skipped(self) -> str:
+        """Which blocks it skips, and where; empty for none."""
+        spans = [step.blocks for step in self.plan if step.blocks is not None and step.blocks.reused]
+        return f"blocks {spans[0].first} to {spans[0].last} in {len(spans)} steps" if spans else ""
+
+    @property
+    def words(self) -> str:
+        """What it plays and costs."""
+        said = f"{self.rows} rows in {len(self.plan)} steps"
+        return f"{said}, skipping {self.skipped}: the cost of {self.cost:.1f} rows" if self.skipped else said
 
 
 def curve(
@@ -76,16 +95,26 @@ def curve(
     true = [draw(rooms.denoiser, turn) for turn in asked]
     say(f"playing {len(texts) - len(asked)} other turns exactly")
     yardstick = Yardstick.play(rooms, texts[budget.turns :], CHECK_SEED, scorer)
-    points = []
+    blocks = engines.denoiser.skippable_blocks
+
+    def measured(one: _Played) -> Point:
+        fidelity = yardstick.fidelity(rooms.denoiser.with_plan(one.plan))
+        point = Point(one.plan.network_rows, one.plan.cost(blocks), one.plan, one.seconds, fidelity)
+        say(f"{point.words}: {one.seconds:.2f} s, {dict(fidelity)}")
+        return point
+
+    points, best = [], []
     for rows in budget.rows:
         tried = [_play(rooms, plan, asked, true) for plan in _within(found, rows)]
         if not tried:
             continue
-        best = min(tried, key=lambda one: one.error)
-        fidelity = yardstick.fidelity(rooms.denoiser.with_plan(best.plan))
-        points.append(Point(best.plan.network_rows, best.plan, best.seconds, fidelity))
-        say(f"{rows} rows, {len(best.plan)} steps: {best.seconds:.2f} s, {dict(fidelity)}")
-    return points
+        best.append(min(tried, key=lambda one: one.error))
+        points.append(measured(best[-1]))
+    if cheaper := _cheaper(points, blocks):
+        say(f"playing {len(cheaper)} plans that skip blocks")
+        played = [_play(rooms, plan, asked, true) for plan in cheaper]
+        points += [measured(one) for one in _nearer(played, best, blocks)]
+    return sorted(points, key=lambda point: point.cost)
 
 
 def _require_exact(plan: DenoisePlan) -> None:
@@ -101,15 +130,49 @@ def _require_exact(plan: DenoisePlan) -> None:
 
 
 def choose(points: Sequence[Point], goals: Mapping[str, float] = GOALS) -> dict[str, Point]:
-    """The cheapest point that reaches each goal. Raises PlanError, naming the best there is, where none does."""
+    """The cheapest point that reaches each goal and skips no blocks; as its name + SKIPPING a cheaper one that does.
+
+    Raises PlanError, naming the best there is, where no point without skips reaches a goal.
+    """
     chosen = {}
     for name, least in goals.items():
-        good = [point for point in points if point.ssim >= least]
-        if not good:
+        good = sorted((point for point in points if point.ssim >= least), key=lambda point: point.cost)
+        plain = [point for point in good if not point.skipped]
+        if not plain:
             best = max((point.ssim for point in points), default=0.0)
             raise PlanError(f"no plan is near enough for {name!r}", found=f"SSIM {best}", expected=f"{least} or more")
-        chosen[name] = min(good, key=lambda point: point.rows)
+        chosen[name] = plain[0]
+        if good[0].cost < plain[0].cost:
+            chosen[name + SKIPPING] = good[0]
     return chosen
+
+
+def _cheaper(points: Sequence[Point], blocks: int) -> list[DenoisePlan]:
+    """Plans that skip blocks and may reach a goal for less than the points do; each once, and none for 0 blocks.
+
+    Skipping brings a plan hardly nearer to the exact one, so it is tried on those that reach the goal themselves.
+    """
+    plans: list[DenoisePlan] = []
+    for least in GOALS.values():
+        good = [point for point in points if point.ssim >= least]
+        for plan in (plan for point in good for plan in skipping(point.plan, blocks)):
+            if plan.cost(blocks) < min(point.cost for point in good) and plan not in plans:
+                plans.append(plan)
+    return plans
+
+
+def _nearer(played: Sequence[_Played], plain: Sequence[_Played], blocks: int) -> list[_Played]:
+    """Of plans that skip blocks those worth measuring, the cheapest first: on the turns of the search each is nearer
+    than any that costs less, and than the line between those that skip nothing, the best up to each cost.
+    """
+    costs, errors = [one.plan.cost(blocks) for one in plain], np.minimum.accumulate([one.error for one in plain])
+    found: list[_Played] = []
+    for one in sorted(played, key=lambda one: (one.plan.cost(blocks), one.error)):
+        if found and one.error >= found[-1].error:
+            continue
+        if one.error <= np.interp(one.plan.cost(blocks), costs, errors):
+            found.append(one)
+    return found
 
 
 def _within(found: Mapping[float, Mapping[int, DenoisePlan]], rows: int) -> list[DenoisePlan]:
