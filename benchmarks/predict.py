@@ -25,7 +25,9 @@ SHOT_BLOCK, WORLD_TOKENS = 230, 14
 
 SHARES = (1.0, 0.6)
 """Of the peak: all of it, which no program reaches, and what large products and convolutions commonly do."""
-COLUMNS = ("card", "products")
+COLUMNS = ("card", "products", "attention")
+ATTENTION: Mapping[str, Sequence[str]] = {"fp16": ("fp16",), "fp8": ("fp16", "int8"), "int8": ("fp16", "int8")}
+"""What the scores of attention are in, with each type of products."""
 
 
 def prompt_tokens(captions: Sequence[int]) -> tuple[int, int]:
@@ -35,11 +37,11 @@ def prompt_tokens(captions: Sequence[int]) -> tuple[int, int]:
     return history, 1 + current + SHOT_BLOCK + 1
 
 
-def seconds(card: Rates, rows: int, products: str, share: float) -> float:
+def seconds(card: Rates, rows: int, products: str, attention: str, share: float) -> float:
     """A turn's seconds: predictor, denoiser and vae one after another, each bound by its products or its memory."""
     peak = card.tops(products)
     assert peak is not None, f"{card.name} has no {products}"
-    branch = GEMM_TFLOP / peak + ATTENTION_TFLOP / card.fp16_tops
+    branch = GEMM_TFLOP / peak + ATTENTION_TFLOP / card.attention_tops(attention)
     if products == "int8":
         branch += INT8_SUMS_GB / card.bandwidth_gb
     history, turn = prompt_tokens([CAPTION_TOKENS] * (HISTORY_TURNS + 1))
@@ -50,16 +52,17 @@ def seconds(card: Rates, rows: int, products: str, share: float) -> float:
 
 
 def table(rows_by_plan: Mapping[str, int]) -> str:
-    """Markdown: each card and type of products, a column a plan with both shares of the peak."""
+    """Markdown: each card, type of products and of attention, a column a plan with both shares of the peak."""
     plans = [f"{plan}, {rows} rows" for plan, rows in rows_by_plan.items()]
     lines = [_line([*COLUMNS, *plans]), _line(["---"] * (len(COLUMNS) + len(plans)))]
     for card in RATES.values():
-        for products in (kind for kind in ("fp16", "fp8", "int8") if card.tops(kind) is not None):
-            shown = [
-                " / ".join(f"{seconds(card, n, products, share):.3g}" for share in SHARES)
-                for n in rows_by_plan.values()
-            ]
-            lines.append(_line([card.name, products, *shown]))
+        for products in (kind for kind in ATTENTION if card.tops(kind) is not None):
+            for attention in ATTENTION[products]:
+                shown = [
+                    " / ".join(f"{seconds(card, n, products, attention, share):.3g}" for share in SHARES)
+                    for n in rows_by_plan.values()
+                ]
+                lines.append(_line([card.name, products, attention, *shown]))
     return "\n".join(lines)
 
 

@@ -76,8 +76,8 @@ struct Case {
     double bytes;
     // Takes a set of buffers and returns the call on them.
     std::function<Call(Arena&)> prepare;
-    // Multiplications and additions in products of INT8 and of halves.
-    double int8_operations = 0.0, half_operations = 0.0;
+    // Multiplications and additions in products of INT8, of halves, and of halves with sums in halves.
+    double int8_operations = 0.0, half_operations = 0.0, half_sum_operations = 0.0;
 };
 
 double median_seconds(const Case& bench, int repeats, cudaStream_t stream) {
@@ -211,20 +211,21 @@ Case int8_case() {
     return {"head_norm_int8", "2 x 6976 x 30 x 64 bf16", static_cast<double>(ROWS) * WIDTH * (2 * 3 + 2), prepare};
 }
 
-Case attention_case() {
-    const auto prepare = [](Arena& arena) -> Call {
+Case attention_case(bool half_sums) {
+    const auto prepare = [=](Arena& arena) -> Call {
         Half* qkv = arena.take<Half>(ROWS * 3 * WIDTH);
         const agk_head_norm_int8_args given = int8_heads(arena, qkv);
         must(agk_head_norm_int8(&given, nullptr));
         const agk_attention_int8_args args{
             sizeof args, AGK_BF16, BATCH, TOKENS, HEADS, HEAD_WIDTH, given.query, given.key, given.query_scales, given.key_scales,
             given.query_group, given.key_group, qkv + 2 * WIDTH, TOKENS * 3 * WIDTH, 3 * WIDTH, HEAD_WIDTH,
-            arena.take<Half>(ROWS * WIDTH)};
+            arena.take<Half>(ROWS * WIDTH), half_sums};
         return [args](cudaStream_t stream) { must(agk_attention_int8(&args, stream)); };
     };
     const double operations = 2.0 * BATCH * TOKENS * TOKENS * WIDTH;
-    return {"attention_int8", "2 x 6976 x 30 x 64 bf16", static_cast<double>(ROWS) * WIDTH * (2 + 2 * 2), prepare,
-            operations, operations};
+    return {half_sums ? "attention_int8 half sums" : "attention_int8", "2 x 6976 x 30 x 64 bf16",
+            static_cast<double>(ROWS) * WIDTH * (2 + 2 * 2), prepare, operations, half_sums ? 0.0 : operations,
+            half_sums ? operations : 0.0};
 }
 
 Case step_case() {
@@ -277,21 +278,27 @@ __global__ void product_kernel(const uint32_t* operands, Sum* out) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) a[i] = operands[threadIdx.x * 6 + i];
     const uint32_t b0 = operands[threadIdx.x * 6 + 4], b1 = operands[threadIdx.x * 6 + 5];
-    Sum sums[SUMS][4] = {};
+    // Sums in halves lie two in a register.
+    constexpr int REGISTERS = std::is_same_v<Sum, uint32_t> ? 2 : 4;
+    Sum sums[SUMS][REGISTERS] = {};
     for (int round = 0; round < ROUNDS; ++round) {
 #pragma unroll
         for (int i = 0; i < SUMS; ++i) {
-            if constexpr (std::is_same_v<Sum, int>) agk::multiply(sums[i], a, b0, b1);
-            if constexpr (std::is_same_v<Sum, float>) agk::multiply<Half>(sums[i], a, b0, b1);
+            if constexpr (std::is_same_v<Sum, float>) {
+                agk::multiply<Half>(sums[i], a, b0, b1);
+            } else {
+                agk::multiply(sums[i], a, b0, b1);
+            }
         }
     }
     Sum total = 0;
 #pragma unroll
-    for (int i = 0; i < SUMS * 4; ++i) total += sums[i / 4][i % 4];
+    for (int i = 0; i < SUMS * REGISTERS; ++i) total += sums[i / REGISTERS][i % REGISTERS];
     out[blockIdx.x * blockDim.x + threadIdx.x] = total;
 }
 
-// Operations a second: of INT8 (Sum int), 16 x 8 x 32 a product, or of halves (Sum float), 16 x 8 x 16.
+// Operations a second: of INT8 (Sum int), 16 x 8 x 32 a product, or of halves (Sum float, or uint32_t for sums in
+// halves), 16 x 8 x 16.
 template <typename Sum>
 double product_rate(int processors, int repeats, cudaStream_t stream) {
     const unsigned blocks = static_cast<unsigned>(processors) * 4;
@@ -334,9 +341,10 @@ int main(int argc, char** argv) {
     const double ceiling = copy.bytes / median_seconds(copy, repeats, stream);
     const double int8_rate = product_rate<int>(gpu.multiProcessorCount, repeats, stream);
     const double half_rate = product_rate<float>(gpu.multiProcessorCount, repeats, stream);
-    std::printf("%s, sm_%d%d, %d multiprocessors; a copy moves %.0f GB/s, products make %.0f TOP/s in INT8 and %.0f in bf16; "
-                "medians of %d x %d calls\n\n", gpu.name, gpu.major, gpu.minor, gpu.multiProcessorCount, ceiling / 1e9,
-                int8_rate / 1e12, half_rate / 1e12, repeats, CALLS);
+    const double half_sum_rate = product_rate<uint32_t>(gpu.multiProcessorCount, repeats, stream);
+    std::printf("%s, sm_%d%d, %d multiprocessors; a copy moves %.0f GB/s, products make %.0f TOP/s in INT8, %.0f in bf16 and %.0f "
+                "in fp16 with sums in fp16; medians of %d x %d calls\n\n", gpu.name, gpu.major, gpu.minor,
+                gpu.multiProcessorCount, ceiling / 1e9, int8_rate / 1e12, half_rate / 1e12, half_sum_rate / 1e12, repeats, CALLS);
     std::printf("%-30s %-28s %9s %9s %9s %9s\n", "operator", "shape", "floor us", "us", "GB/s", "of floor");
     const Case cases[] = {
         rows_case(" to bf16", AGK_BF16, 2, false, true), rows_case(" to e4m3", AGK_E4M3, 1, false, true),
@@ -348,14 +356,15 @@ int main(int argc, char** argv) {
         epilogue_case(" to bf16", 3 * WIDTH, true, false, AGK_BF16),
         heads_case(true),         heads_case(false),        int8_case(),
         packed_case(14336, 4096, 0),  packed_case(14336, 4096, 3), packed_case(4096, 14336, 3), packed_case(1024, 4096, 3),
-        attention_case(),         step_case(),              pixels_case(4, true),
+        attention_case(false),    attention_case(true),     step_case(),              pixels_case(4, true),
         pixels_case(3, true),     pixels_case(4, false),    spatial_case(9, 8, 128),
         spatial_case(9, 4, 256),  spatial_case(5, 2, 256),  spatial_case(3, 1, 512),
     };
     std::string json;
     for (const Case& bench : cases) {
         const double seconds = median_seconds(bench, repeats, stream);
-        const double products = bench.int8_operations / int8_rate + bench.half_operations / half_rate;
+        const double products = bench.int8_operations / int8_rate + bench.half_operations / half_rate +
+                                bench.half_sum_operations / half_sum_rate;
         const double floor = std::max(bench.bytes / ceiling, products);
         std::printf("%-30s %-28s %9.1f %9.1f %9.0f %8.2fx\n", bench.name.c_str(), bench.shape.c_str(), floor * 1e6,
                     seconds * 1e6, bench.bytes / seconds / 1e9, seconds / floor);
@@ -367,7 +376,7 @@ int main(int argc, char** argv) {
         json += entry;
     }
     std::printf("\n{\"machine\": \"%s\", \"copy_gigabytes_per_second\": %.1f, \"int8_teraops\": %.1f, \"bf16_teraops\": %.1f, "
-                "\"repeats\": %d, \"kernels\": [%s]}\n", gpu.name, ceiling / 1e9, int8_rate / 1e12, half_rate / 1e12, repeats,
-                json.c_str());
+                "\"fp16_sums_teraops\": %.1f, \"repeats\": %d, \"kernels\": [%s]}\n", gpu.name, ceiling / 1e9, int8_rate / 1e12, half_rate / 1e12, half_sum_rate / 1e12,
+                repeats, json.c_str());
     return 0;
 }

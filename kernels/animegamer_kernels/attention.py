@@ -29,6 +29,7 @@ class AttentionInt8Arguments(Arguments):
         ("value", ctypes.c_void_p),
         *((name, ctypes.c_int64) for name in ("batch_stride", "token_stride", "head_stride")),
         ("out", ctypes.c_void_p),
+        ("half_sums", ctypes.c_int32),
     ]
 
 
@@ -39,13 +40,15 @@ def attention_int8(
     out: Array,
     query_group: int,
     key_group: int,
+    half_sums: bool = False,
     stream: int = 0,
 ) -> None:
     """softmax(query key^T / 8) value over all tokens into out [B, S, heads, 64], float16 or bfloat16 as value is.
 
     heads: as `head_norm_int8` wrote them with these groups; key_group a multiple of 64. value [B, S, heads, 64] with
     any strides of whole 16 bytes, a head's elements together: the product's own [B, S, 3, heads, 64][:, :, 2] will do.
-    A NaN scale makes NaN of what it reaches. Raises BackendError. Streams: norm_modulate.
+    A NaN scale makes NaN of what it reaches. half_sums: weights, values and sums of 64 keys in float16, at twice the
+    rate on GeForce; values within 1023. Raises BackendError. Streams: norm_modulate.
     """
     room, sizes, strides = Room(value), tuple(value.shape), tuple(value.stride())
     if len(sizes) != 4 or strides[-1] != 1:
@@ -74,5 +77,6 @@ def attention_int8(
         room.strided("value", value, sizes, dtype),
         *strides[:-1],
         room.address("out", out, sizes, dtype),
+        half_sums,
     )
     library.run("attention_int8", arguments, room.stream(stream))

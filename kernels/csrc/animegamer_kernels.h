@@ -207,7 +207,8 @@ AGK_API int64_t agk_head_norm_int8_workspace(const agk_heads* shape);
  * key_group that is a multiple of 64), and of values wherever they lie: element (entry, token, head, i) at
  * entry * batch_stride + token * token_stride + head * head_stride + i, strides in elements, rows of 16 bytes. Scores are
  * exact integers times their scales, softmax and sums float32, weights rounded to dtype. A NaN scale makes NaN of what
- * it reaches. */
+ * it reaches. half_sums: weights, values and the sums of each 64 keys in float16, which GeForce multiplies at twice the
+ * rate; values must stay within 1023, as 64 of them do not overflow then. */
 typedef struct agk_attention_int8_args {
     uint32_t struct_bytes;
     int32_t dtype; /* of value and out: AGK_F16 or AGK_BF16 */
@@ -218,6 +219,7 @@ typedef struct agk_attention_int8_args {
     const void* value;
     int64_t batch_stride, token_stride, head_stride; /* of value */
     void* out;                                      /* [batch, tokens, heads, head_width] */
+    int32_t half_sums;
 } agk_attention_int8_args;
 
 AGK_API int agk_attention_int8(const agk_attention_int8_args* args, void* stream);

@@ -3,8 +3,9 @@
 // A warp keeps 32 queries, their scores' maximum and sum, and 32 x 64 results in registers and goes over all keys, 64 at a
 // time: scores in int32, made float32 by the two scales, the softmax continued in float32, weights rounded to the values'
 // type, times the values. The next keys and values are copied to shared memory meanwhile. Every sum is in a fixed order.
+// With half_sums, weights and values are float16, and so are the sums of 64 keys, which then go to the float32 ones.
 // (One pass over the keys, and weights that stay in the registers of their scores: FlashAttention-2, arXiv:2307.08691.
-// INT8 scores with a scale a block of smoothed keys, weights and values in 16 bits: SageAttention, arXiv:2410.02367.)
+// INT8 scores with a scale a block of smoothed keys, weights and values in 16 bits, half sums: SageAttention, arXiv:2410.02367.)
 #include <cfloat>
 
 #include "launch.cuh"
@@ -83,6 +84,21 @@ __device__ __forceinline__ uint32_t pair(float low, float high) {
     return bits;
 }
 
+// Two values as float16; of bfloat16 each is the upper half of a float32.
+template <typename T>
+__device__ __forceinline__ uint32_t as_halves(uint32_t bits) {
+    if constexpr (std::is_same_v<T, __half>) return bits;
+    return pair<__half>(__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u));
+}
+
+// Adds two sums in float16.
+__device__ __forceinline__ void add_halves(float& low, float& high, uint32_t sums) {
+    __half both[2];
+    memcpy(static_cast<void*>(both), &sums, sizeof both);
+    low += to_float(both[0]);
+    high += to_float(both[1]);
+}
+
 // What a thread knows of its two rows (8 apart) of a tile of 16 queries.
 struct Softmax {
     float factor[2], largest[2], sum[2];
@@ -139,8 +155,9 @@ __device__ __forceinline__ void continue_softmax(Softmax& row, const int (&score
 }
 
 // Grid (tiles of QUERIES queries, heads, batch). 255 registers a thread leave room for two blocks on a multiprocessor.
-template <typename T>
+template <typename T, bool HALF_SUMS>
 __global__ void __launch_bounds__(THREADS, 2) attention_kernel(agk_attention_int8_args a) {
+    using Weight = std::conditional_t<HALF_SUMS, __half, T>;
     __shared__ Tile<T> tiles[2];
     const unsigned lane = threadIdx.x % WARP;
     const int tokens = static_cast<int>(a.tokens), head = blockIdx.y;
@@ -200,19 +217,43 @@ __global__ void __launch_bounds__(THREADS, 2) attention_kernel(agk_attention_int
         const float key_scale = key_scales[first / key_group];
 #pragma unroll
         for (int row = 0; row < ROW_TILES; ++row) {
-            continue_softmax<T>(softmax[row], scores[row], key_scale, tokens - first, out[row], weights[row]);
+            continue_softmax<Weight>(softmax[row], scores[row], key_scale, tokens - first, out[row], weights[row]);
         }
         // Two tiles of 8 columns at once: keys 0 to 7 and 8 to 15 of the step for each.
-#pragma unroll
-        for (int step = 0; step < STEPS; ++step) {
+        if constexpr (HALF_SUMS) {
 #pragma unroll
             for (int column = 0; column < WIDTH_TILES; column += 2) {
-                uint32_t value[4];
-                load_transposed(value, tile.value(step * 16 + lane % 16, column + lane / 16));
+                uint32_t sums[ROW_TILES][2][2] = {};
 #pragma unroll
-                for (int row = 0; row < ROW_TILES; ++row) {
-                    multiply<T>(out[row][column], weights[row][step], value[0], value[1]);
-                    multiply<T>(out[row][column + 1], weights[row][step], value[2], value[3]);
+                for (int step = 0; step < STEPS; ++step) {
+                    uint32_t value[4];
+                    load_transposed(value, tile.value(step * 16 + lane % 16, column + lane / 16));
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) value[i] = as_halves<T>(value[i]);
+#pragma unroll
+                    for (int row = 0; row < ROW_TILES; ++row) {
+                        multiply(sums[row][0], weights[row][step], value[0], value[1]);
+                        multiply(sums[row][1], weights[row][step], value[2], value[3]);
+                    }
+                }
+#pragma unroll
+                for (int i = 0; i < ROW_TILES * 4; ++i) {
+                    float(&of)[4] = out[i / 4][column + i / 2 % 2];
+                    add_halves(of[i % 2 * 2], of[i % 2 * 2 + 1], sums[i / 4][i / 2 % 2][i % 2]);
+                }
+            }
+        } else {
+#pragma unroll
+            for (int step = 0; step < STEPS; ++step) {
+#pragma unroll
+                for (int column = 0; column < WIDTH_TILES; column += 2) {
+                    uint32_t value[4];
+                    load_transposed(value, tile.value(step * 16 + lane % 16, column + lane / 16));
+#pragma unroll
+                    for (int row = 0; row < ROW_TILES; ++row) {
+                        multiply<T>(out[row][column], weights[row][step], value[0], value[1]);
+                        multiply<T>(out[row][column + 1], weights[row][step], value[2], value[3]);
+                    }
                 }
             }
         }
@@ -243,8 +284,11 @@ extern "C" int agk_attention_int8(const agk_attention_int8_args* args, void* to)
     if (const int code = check(args)) return code;
     const dim3 grid(static_cast<unsigned>(divide_up(args->tokens, QUERIES)), static_cast<unsigned>(args->heads),
                     static_cast<unsigned>(args->batch));
+    const auto stream = static_cast<cudaStream_t>(to);
     return with_halves(args->dtype, [&](auto element) {
-        attention_kernel<decltype(element)><<<grid, THREADS, 0, static_cast<cudaStream_t>(to)>>>(*args);
+        using T = decltype(element);
+        const auto kernel = args->half_sums ? attention_kernel<T, true> : attention_kernel<T, false>;
+        kernel<<<grid, THREADS, 0, stream>>>(*args);
         return launched("attention_int8");
     });
 }

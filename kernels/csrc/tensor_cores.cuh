@@ -37,6 +37,14 @@ __device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4], 
     }
 }
 
+// The same of float16 with sums in float16, two a register: at twice the rate on GeForce, and no faster elsewhere.
+__device__ __forceinline__ void multiply(uint32_t (&d)[2], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
+        : "+r"(d[0]), "+r"(d[1])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 // Four 8 x 8 matrices of 16-bit elements in shared memory, one a register: thread t names row t % 8 of matrix t / 8 (16
 // bytes) and is given elements 2 (t % 4) and the next of row t / 4.
 __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], const void* row) {

@@ -111,7 +111,7 @@ def _measure(options: Bench, engines: Engines, rooms: Rooms, fresh: Mapping[str,
         card, why_not = nvml.open_card()
         name = str(card.facts()["name"]) if card is not None else engines.device
         meter, where = energy.of_card(card, why_not), f"{name}, {machine()}"
-        floor = on_card(rooms.bundle, cost, name, precision["denoiser"])
+        floor = on_card(rooms.bundle, cost, name, precision["denoiser"], engines.attention)
     print(f"{manifest.name}, plan {rooms.plan_name}, {where}")
     least = f"; the denoiser's floor is {floor.seconds:.2f} s ({floor.source})" if floor else ""
     print(f"a clip plays {playback:.2f} s{least}")

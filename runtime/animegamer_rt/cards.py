@@ -54,6 +54,7 @@ class Rates:
 
     The others are operations a clock of one multiprocessor's tensor cores, dense: fp16 (and bf16) and fp8 with sums in
     fp32, which GeForce does at half of what it does with sums in fp16; int8 with sums in int32. None: it has none.
+    fp16_sums: fp16 with sums in fp16.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Rates:
     boost_ghz: float
     bandwidth_gb: float
     fp16: int
+    fp16_sums: int
     fp8: int | None
     int8: int
 
@@ -74,15 +76,25 @@ class Rates:
         """Every card has it."""
         return self.multiprocessors * self.boost_ghz * self.fp16 / 1000
 
+    def attention_tops(self, scores: str) -> float:
+        """Peak of attention with scores in `fp16` or `int8`, half of its operations each for scores and for values.
+
+        With scores in int8 values are multiplied in fp16 at the better rate (KERNELS.md).
+        """
+        if scores != "int8":
+            return self.fp16_tops
+        values = max(self.fp16, self.fp16_sums)
+        return self.multiprocessors * self.boost_ghz * 2 / (1 / self.int8 + 1 / values) / 1000
+
 
 RATES: Mapping[str, Rates] = MappingProxyType(
     {
-        "NVIDIA GeForce RTX 3060": Rates("RTX 3060 12 GB", 28, 1.777, 360, 512, None, 2048),
-        "NVIDIA GeForce RTX 4070": Rates("RTX 4070", 46, 2.475, 504, 512, 1024, 2048),
-        "NVIDIA GeForce RTX 4090": Rates("RTX 4090", 128, 2.52, 1008, 512, 1024, 2048),
-        "NVIDIA GeForce RTX 5090": Rates("RTX 5090", 170, 2.407, 1792, 512, 1024, 2048),
-        "NVIDIA H100 80GB HBM3": Rates("H100 SXM", 132, 1.83, 3350, 4096, 8192, 8192),
-        "NVIDIA H200": Rates("H200 SXM", 132, 1.83, 4800, 4096, 8192, 8192),
+        "NVIDIA GeForce RTX 3060": Rates("RTX 3060 12 GB", 28, 1.777, 360, 512, 1024, None, 2048),
+        "NVIDIA GeForce RTX 4070": Rates("RTX 4070", 46, 2.475, 504, 512, 1024, 1024, 2048),
+        "NVIDIA GeForce RTX 4090": Rates("RTX 4090", 128, 2.52, 1008, 512, 1024, 1024, 2048),
+        "NVIDIA GeForce RTX 5090": Rates("RTX 5090", 170, 2.407, 1792, 512, 1024, 1024, 2048),
+        "NVIDIA H100 80GB HBM3": Rates("H100 SXM", 132, 1.83, 3350, 4096, 4096, 8192, 8192),
+        "NVIDIA H200": Rates("H200 SXM", 132, 1.83, 4800, 4096, 4096, 8192, 8192),
     }
 )
 """By the driver's name. Source: the cards' published specifications (NVIDIA's architecture papers: Ampere GA102, Ada,

@@ -60,8 +60,11 @@ def on_processor(bundle: Bundle, branches: float) -> Floor | None:
     return Floor(round(seconds, 4), "this processor's float32 matrix rate, measured")
 
 
-def on_card(bundle: Bundle, branches: float, card: str, precision: str) -> Floor | None:
-    """At the published peak of a card by its driver's name; None for one whose rates are not known, and for float32."""
+def on_card(bundle: Bundle, branches: float, card: str, precision: str, attention: str | None = None) -> Floor | None:
+    """At the published peak of a card by its driver's name; None for one whose rates are not known, and for float32.
+
+    attention: `int8` where its scores are.
+    """
     needed, rates = work(bundle), RATES.get(card)
     if needed is None or rates is None or precision == "fp32":
         return None
@@ -69,8 +72,9 @@ def on_card(bundle: Bundle, branches: float, card: str, precision: str) -> Floor
     peak = rates.tops(kind)
     if peak is None:
         return None
-    seconds = branches * (needed.products / peak + needed.attention / rates.fp16_tops) / 1e12
-    return Floor(round(seconds, 4), f"published peak of {rates.name}, products in {kind}, attention in fp16")
+    scores = "int8" if attention == "int8" else "fp16"
+    seconds = branches * (needed.products / peak + needed.attention / rates.attention_tops(scores)) / 1e12
+    return Floor(round(seconds, 4), f"published peak of {rates.name}, products in {kind}, attention in {scores}")
 
 
 def _matmul_rate() -> float:

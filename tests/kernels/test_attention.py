@@ -27,10 +27,11 @@ class Case:
     key_group: int = 64
     outlier: float = 1.0
     """How much larger one channel of the keys is than the others."""
+    half_sums: bool = False
 
     def __str__(self) -> str:
         sizes = "x".join(map(str, (self.batch, self.tokens, self.heads)))
-        kind = str(self.dtype).removeprefix("torch.")
+        kind = str(self.dtype).removeprefix("torch.") + "-half-sums" * self.half_sums
         return f"{sizes}-{kind}-{self.query_group}-{self.key_group}-{self.outlier:g}"
 
 
@@ -43,6 +44,9 @@ CASES = (
     Case(1, 128, 1, torch.float16, 128, 128),
     Case(2, 129, 2, outlier=20.0),
     Case(1, 226 + 17, 2, torch.float16, 32, 192, outlier=20.0),
+    Case(1, 1, 1, half_sums=True),
+    Case(2, 129, 2, torch.float16, half_sums=True),
+    Case(2, 226 + 17, 2, half_sums=True),
 )
 FULL = Case(2, 6976, 30)
 
@@ -86,7 +90,8 @@ def on(device: str, heads: Int8Outputs) -> Int8Outputs:
 def run(case: Case, operators: Kernels, heads: Int8Outputs, value: Tensor) -> Tensor:
     out, device = Outputs(operators.device), operators.device
     to = out.new("out", value.shape, case.dtype)
-    attention_int8(operators.library, on(device, heads), value.to(device), to, case.query_group, case.key_group)
+    groups = case.query_group, case.key_group
+    attention_int8(operators.library, on(device, heads), value.to(device), to, *groups, case.half_sums)
     return out.read()["out"]
 
 
@@ -112,9 +117,12 @@ def exact(case: Case) -> Tensor:
 
 
 def assert_as_weights_are_rounded(case: Case, found: Tensor, expected: Tensor, value: Tensor) -> None:
-    """The kernel rounds weights to the values' type: an error of half a step of every value, at the very most."""
+    """The kernel rounds weights to the values' type: an error of half a step of every value, at the very most.
+
+    Sums in float16 are rounded four times on their way, and so is what they are of.
+    """
     assert found.shape == expected.shape and bool(found.isfinite().all())
-    step = torch.finfo(case.dtype).eps / 2
+    step = torch.finfo(case.dtype).eps / 2 + (4 * torch.finfo(torch.float16).eps if case.half_sums else 0)
     allowed = 2 * step * value.double().abs().amax(dim=1, keepdim=True) + 1e-5
     assert bool(((found.double() - expected.double()).abs() <= allowed).all())
     assert relative(found, expected) < step
@@ -187,12 +195,23 @@ def test_arrays_that_do_not_fit_are_refused_by_name(reference: Kernels) -> None:
     refused("query: an array of another shape", value=value[..., :32])
 
 
+def test_half_sums_of_large_values_do_not_overflow(kernels: Kernels) -> None:
+    case = Case(1, 70, 1, half_sums=True)
+    heads, value = quantised(case, kernels)
+    for array in (heads.query, heads.key):
+        array.zero_()
+    found = run(case, kernels, heads, torch.full_like(value, 1020))
+    assert bool((found == 1020).all())
+
+
 @pytest.mark.gpu
-def test_full_size_kernel_agrees_with_pytorch_head_by_head(gpu: Kernels) -> None:
-    heads, value = quantised(FULL, gpu)
-    found = run(FULL, gpu, heads, value)
-    for head in (0, FULL.heads - 1):
-        one = replace(FULL, heads=1)
+@pytest.mark.parametrize("half_sums", [False, True])
+def test_full_size_kernel_agrees_with_pytorch_head_by_head(gpu: Kernels, half_sums: bool) -> None:
+    full = replace(FULL, half_sums=half_sums)
+    heads, value = quantised(full, gpu)
+    found = run(full, gpu, heads, value)
+    for head in (0, full.heads - 1):
+        one = replace(full, heads=1)
         part = Int8Outputs(
             *(getattr(heads, name)[:, head : head + 1] for name in ("query", "key", "query_scales", "key_scales")),
             heads.key_mean,

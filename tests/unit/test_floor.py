@@ -50,6 +50,11 @@ def test_floor_of_a_card_is_of_its_own_rates(full: Bundle) -> None:
     assert floor.on_card(full, 100, RTX_3060, "fp8") is None
     ampere = floor.on_card(full, 1, RTX_3060, "int8")
     assert ampere is not None and ampere.seconds == pytest.approx(18.5 / 101.9 + 11.2 / 25.5, rel=5e-3)
+    scores = floor.on_card(full, 1, RTX_3060, "int8", "int8")
+    assert scores is not None and scores.source.endswith("products in int8, attention in int8")
+    assert scores.seconds == pytest.approx(18.5 / 101.9 + 5.6 / 101.9 + 5.6 / 50.9, rel=5e-3)
+    hopper = floor.on_card(full, 1, H100, "bf16", "int8")
+    assert hopper is not None and hopper.seconds == pytest.approx(18.5 / 989.4 + 5.6 / 1978.7 + 5.6 / 989.4, rel=5e-3)
 
 
 def test_floor_that_is_not_known_is_none(full: Bundle) -> None:
@@ -87,9 +92,9 @@ def test_prompt_is_as_long_as_the_prompter_writes_it() -> None:
 
 def test_every_card_is_predicted_in_each_type_that_it_has() -> None:
     lines = predict.table({"exact": 98, "fast": 11}).splitlines()
-    assert len(lines) == 2 + sum(3 if card.fp8 else 2 for card in RATES.values())
+    assert len(lines) == 2 + sum(5 if card.fp8 else 3 for card in RATES.values())
     assert sum("| RTX 3060 12 GB | fp8" in line for line in lines) == 0
-    assert any(line.startswith("| H200 SXM | fp8 |") for line in lines)
+    assert any(line.startswith("| H200 SXM | fp8 | int8 |") for line in lines)
 
 
 def test_memory_is_the_devices_where_the_engines_say_it() -> None:

@@ -113,6 +113,17 @@ void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     emulation::multiply<T, float, 16>(d, a, b0, b1, emulation::of_left_halves, emulation::of_right_halves);
 }
 
+// c0 and c1 in the first register, c2 and c3 in the second.
+inline void multiply(uint32_t (&d)[2], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    __half halves[4];
+    std::memcpy(static_cast<void*>(halves), d, sizeof halves);
+    float sums[4];
+    for (unsigned i = 0; i < 4; ++i) sums[i] = __half2float(halves[i]);
+    multiply<__half>(sums, a, b0, b1);
+    for (unsigned i = 0; i < 4; ++i) halves[i] = __float2half_rn(sums[i]);
+    std::memcpy(d, halves, sizeof halves);
+}
+
 inline void load_matrices(uint32_t (&to)[4], const void* row) { emulation::load_matrices(to, row, false); }
 inline void load_transposed(uint32_t (&to)[4], const void* row) { emulation::load_matrices(to, row, true); }
 
