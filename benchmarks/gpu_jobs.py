@@ -63,23 +63,27 @@ class Variant:
         return "" if self.attention == "torch" else f"{self.attention}-attention"
 
 
-VARIANTS = (
+FOR_GOALS = (
     Variant("bf16"),
-    Variant("fp8"),
     Variant("bf16", kernels=True),
     Variant("fp8", kernels=True),
+    Variant("fp8", kernels=True, int4_predictor=True, memory_gb=12),
     Variant("fp8", kernels=True, attention="int8"),
+)
+"""What the goals of gpu_goals are expected to be reached by, and plain operators in case kernels fail."""
+VARIANTS = (
+    *FOR_GOALS,
     Variant("bf16", kernels=True, attention="fastest"),
     Variant("int8", kernels=True),
-    Variant("int8"),
+    Variant("fp8"),
     Variant("bf16", compiled=True),
     Variant("fp8", compiled=True),
     Variant("int8", compiled=True),
     Variant("fp8", kernels=True, compiled=True),
+    Variant("int8"),
     Variant("bf16", "turn"),
     Variant("bf16", "off"),
     Variant("fp8", kernels=True, int4_predictor=True),
-    Variant("fp8", kernels=True, int4_predictor=True, memory_gb=12),
 )
 """On a GPU, the most telling first."""
 POCKET = ("bf16", "bf16-kernels", "bf16-turn", "bf16-eager")
@@ -130,6 +134,9 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], chosen: Callab
     yield Job("build", "library")
     began: set[str] = set()
     for number, variant in enumerate(variants):
+        if variant not in FOR_GOALS and "peers" not in began:
+            began.add("peers")
+            yield from peers(PEER_MODES[0])
         if variant.kernels and "kernels" not in began:
             began.add("kernels")
             for family in KERNEL_FAMILIES:
@@ -146,8 +153,8 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], chosen: Callab
             yield from (Job("rates", kind, {"kernels": kernels}) for kind, kernels in RATES.items())
     if "timings" not in began:
         yield from kernel_timings(on_gpu)
-    for mode in PEER_MODES if on_gpu else PEER_MODES[:1]:
-        yield from (Job("peers", f"{mode}-{part}", {"mode": mode, "part": part}) for part in PEER_PARTS)
+    for mode in PEER_MODES["peers" in began : None if on_gpu else 1]:
+        yield from peers(mode)
     for size in others:
         some = [one for one in variants if size != "pocket" or one.name in POCKET or not on_gpu]
         yield from (turns(size, one, plans) for one in some if played(size, one))
@@ -173,6 +180,11 @@ def turns(size: str, variant: Variant, plans: Sequence[str]) -> Job:
     """Turns of every plan at a size, by a variant."""
     asks = {"size": size, "variant": asdict(variant), "variant_name": variant.name, "kernels": variant.kernels}
     return Job("turns", f"{size}-{variant.name}", asks, tuple(plans))
+
+
+def peers(mode: str) -> Iterator[Job]:
+    """Each part by another library."""
+    return (Job("peers", f"{mode}-{part}", {"mode": mode, "part": part}) for part in PEER_PARTS)
 
 
 def kernel_timings(on_gpu: bool) -> Iterator[Job]:

@@ -1,4 +1,6 @@
 // A packed weight made whole, in one pass, for prompts: their products have tokens enough to pay for it.
+#include <algorithm>
+
 #include "packed.cuh"
 
 namespace agk {

@@ -281,8 +281,8 @@ def test_most_telling_comes_first_and_nothing_twice(gpu: ModuleType) -> None:
     jobs = [*gpu.gpu_jobs.jobs("cuda", ["full", "pocket"], ["exact"], lambda variant: True)]
     names = [f"{job.stage} {job.name}" for job in jobs]
     assert len(set(names)) == len(names)
-    order = ["build library", "checks bf16", "turns full-bf16", "turns full-fp8", "turns full-bf16-kernels"]
-    order += ["turns full-bf16-compiled", "peers eager-denoiser", "turns pocket-bf16", "profile full-bf16-eager"]
+    order = ["build library", "checks bf16", "turns full-bf16", "turns full-fp8-kernels", "peers eager-denoiser"]
+    order += ["turns full-fp8", "peers compiled-denoiser", "turns pocket-bf16", "profile full-bf16-eager"]
     assert [name for name in names if name in order] == order
     assert {f"turns full-{variant.name}" for variant in gpu.gpu_jobs.VARIANTS} <= set(names)
 
