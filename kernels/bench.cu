@@ -21,7 +21,8 @@ using agk::divide_up;
 constexpr double MIB = 1024.0 * 1024.0;
 // Beside the largest cache of a GPU today, some 100 MiB, this is much; of its memory it is little.
 constexpr double ROTATED_BYTES = 512 * MIB;
-constexpr int CALLS = 16;
+// Calls between two looks at the clock: at least so many, and all sets of buffers once.
+constexpr int CALLS = 16, MOST_SETS = 256;
 
 void must(cudaError_t error) {
     if (error == cudaSuccess) return;
@@ -83,7 +84,8 @@ struct Case {
 double median_seconds(const Case& bench, int repeats, cudaStream_t stream) {
     Arena arena;
     std::vector<Call> sets;
-    const int count = static_cast<int>(std::min<double>(CALLS, std::max(1.0, ROTATED_BYTES / bench.bytes + 1)));
+    const int count = static_cast<int>(std::min<double>(MOST_SETS, ROTATED_BYTES / bench.bytes + 1));
+    const int calls = std::max(CALLS, count);
     for (int i = 0; i < count; ++i) sets.push_back(bench.prepare(arena));
     must(cudaDeviceSynchronize());
     cudaEvent_t begin, end;
@@ -92,12 +94,12 @@ double median_seconds(const Case& bench, int repeats, cudaStream_t stream) {
     std::vector<double> seconds;
     for (int repeat = -2; repeat < repeats; ++repeat) {
         must(cudaEventRecord(begin, stream));
-        for (int i = 0; i < CALLS; ++i) sets[i % sets.size()](stream);
+        for (int i = 0; i < calls; ++i) sets[i % sets.size()](stream);
         must(cudaEventRecord(end, stream));
         must(cudaEventSynchronize(end));
         float milliseconds = 0.0f;
         must(cudaEventElapsedTime(&milliseconds, begin, end));
-        if (repeat >= 0) seconds.push_back(milliseconds / 1e3 / CALLS);
+        if (repeat >= 0) seconds.push_back(milliseconds / 1e3 / calls);
     }
     must(cudaEventDestroy(begin));
     must(cudaEventDestroy(end));
@@ -343,7 +345,7 @@ int main(int argc, char** argv) {
     const double half_rate = product_rate<float>(gpu.multiProcessorCount, repeats, stream);
     const double half_sum_rate = product_rate<uint32_t>(gpu.multiProcessorCount, repeats, stream);
     std::printf("%s, sm_%d%d, %d multiprocessors; a copy moves %.0f GB/s, products make %.0f TOP/s in INT8, %.0f in bf16 and %.0f "
-                "in fp16 with sums in fp16; medians of %d x %d calls\n\n", gpu.name, gpu.major, gpu.minor,
+                "in fp16 with sums in fp16; medians of %d runs of %d calls or more\n\n", gpu.name, gpu.major, gpu.minor,
                 gpu.multiProcessorCount, ceiling / 1e9, int8_rate / 1e12, half_rate / 1e12, half_sum_rate / 1e12, repeats, CALLS);
     std::printf("%-30s %-28s %9s %9s %9s %9s\n", "operator", "shape", "floor us", "us", "GB/s", "of floor");
     const Case cases[] = {

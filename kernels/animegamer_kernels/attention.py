@@ -48,7 +48,7 @@ def attention_int8(
     heads: as `head_norm_int8` wrote them with these groups; key_group a multiple of 64. value [B, S, heads, 64] with
     any strides of whole 16 bytes, a head's elements together: the product's own [B, S, 3, heads, 64][:, :, 2] will do.
     A NaN scale makes NaN of what it reaches. half_sums: weights, values and sums of 64 keys in float16, at twice the
-    rate on GeForce; values within 1023. Raises BackendError. Streams: norm_modulate.
+    rate on GeForce. Raises BackendError. Streams: norm_modulate.
     """
     room, sizes, strides = Room(value), tuple(value.shape), tuple(value.stride())
     if len(sizes) != 4 or strides[-1] != 1:

@@ -207,8 +207,8 @@ AGK_API int64_t agk_head_norm_int8_workspace(const agk_heads* shape);
  * key_group that is a multiple of 64), and of values wherever they lie: element (entry, token, head, i) at
  * entry * batch_stride + token * token_stride + head * head_stride + i, strides in elements, rows of 16 bytes. Scores are
  * exact integers times their scales, softmax and sums float32, weights rounded to dtype. A NaN scale makes NaN of what
- * it reaches. half_sums: weights, values and the sums of each 64 keys in float16, which GeForce multiplies at twice the
- * rate; values must stay within 1023, as 64 of them do not overflow then. */
+ * it reaches. half_sums: weights, values (a 64th of them) and the sums of each 64 keys in float16, which GeForce
+ * multiplies at twice the rate; exact for values from 0.004 on, and below to 2e-6. */
 typedef struct agk_attention_int8_args {
     uint32_t struct_bytes;
     int32_t dtype; /* of value and out: AGK_F16 or AGK_BF16 */

@@ -84,11 +84,18 @@ __device__ __forceinline__ uint32_t pair(float low, float high) {
     return bits;
 }
 
-// Two values as float16; of bfloat16 each is the upper half of a float32.
+// Values whose sums are float16 are made so much smaller, as 64 of the largest must not overflow, and results larger.
+constexpr float SHRINK = 1.0f / KEYS;
+
+// Two values as float16, made smaller; of bfloat16 each is the upper half of a float32.
 template <typename T>
 __device__ __forceinline__ uint32_t as_halves(uint32_t bits) {
-    if constexpr (std::is_same_v<T, __half>) return bits;
-    return pair<__half>(__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u));
+    if constexpr (std::is_same_v<T, __half>) {
+        __half both[2];
+        memcpy(static_cast<void*>(both), &bits, sizeof both);
+        return pair<__half>(to_float(both[0]) * SHRINK, to_float(both[1]) * SHRINK);
+    }
+    return pair<__half>(__uint_as_float(bits << 16) * SHRINK, __uint_as_float(bits & 0xffff0000u) * SHRINK);
 }
 
 // Adds two sums in float16.
@@ -263,7 +270,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_kernel(agk_attention_int
     for (int tile = 0; tile < ROW_TILES; ++tile) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const float inverse = 1.0f / row_sum(softmax[tile].sum[half]);
+            const float inverse = (HALF_SUMS ? 1.0f / SHRINK : 1.0f) / row_sum(softmax[tile].sum[half]);
             const int row = first_row + tile * ROWS + half * 8;
             if (row >= tokens) continue;
             T* to = static_cast<T*>(a.out) + ((blockIdx.z * a.tokens + row) * a.heads + head) * WIDTH + lane % 4 * 2;

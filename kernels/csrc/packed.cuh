@@ -31,7 +31,7 @@ template <int BITS>
 struct Place {
     unsigned block, input, second;
     __device__ __forceinline__ Place(unsigned word, unsigned block_inputs) {
-        const unsigned bytes = block_inputs * BITS / 8, at = word * 4;
+        const unsigned bytes = block_inputs / (8 / BITS), at = word * 4;
         block = at / bytes;
         input = block * block_inputs + (at - block * bytes);
         second = block_inputs / 2;

@@ -27,10 +27,9 @@ CUDA_HOMES = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/lo
 CUDA_INCLUDE = next(
     (Path(home, "include") for home in filter(None, CUDA_HOMES) if Path(home, "include", "cuda_fp8.h").is_file()), None
 )
-COMPILING = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-"""nvcc does not run under AddressSanitizer."""
-EMULATED_VARIABLE = "ANIMEGAMER_TEST_EMULATED"
-"""A library that is built already: test_bounds.py's."""
+EMULATED_VARIABLE, LIBRARY_VARIABLE = "ANIMEGAMER_TEST_EMULATED", "ANIMEGAMER_TEST_LIBRARY"
+"""Libraries that are built already: what test_bounds.py runs opens them, and leaves CUDA alone, which may not start
+beside AddressSanitizer."""
 
 
 def find_sanitizer() -> Path | None:
@@ -46,6 +45,11 @@ SANITIZER = find_sanitizer()
 left_out: dict[str, int] = {}
 
 
+def has_gpu() -> bool:
+    """Whether tests may use one."""
+    return EMULATED_VARIABLE not in os.environ and torch.cuda.is_available()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests on a GPU need one; all of them need a C++ compiler and CMake, which playing does not."""
     builds = shutil.which("cmake") is not None and any(shutil.which(name) for name in COMPILERS)
@@ -59,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 reason = "CUDA's headers are missing, which come with nvcc"
             elif "sanitized" in item.name and SANITIZER is None:
                 reason = "GCC's AddressSanitizer is missing"
-            elif item.get_closest_marker("gpu") and not torch.cuda.is_available():
+            elif item.get_closest_marker("gpu") and not has_gpu():
                 reason = "PyTorch finds no NVIDIA GPU"
         if reason is None:
             kept.append(item)
@@ -82,7 +86,7 @@ def build(source: Path, folder: Path, *options: str) -> Path:
         ["cmake", "-S", str(source), "-B", str(folder), "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON", *options],
         ["cmake", "--build", str(folder), "--parallel", "2"],
     ):
-        done = subprocess.run(command, capture_output=True, text=True, env=COMPILING)
+        done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
     return folder / FILE_NAME
 
@@ -90,7 +94,9 @@ def build(source: Path, folder: Path, *options: str) -> Path:
 @pytest.fixture(scope="session")
 def library() -> Library:
     """The library as this machine can build it: with nvcc the CUDA operators too, without it the references alone."""
-    architectures = "native" if torch.cuda.is_available() else "80-real"
+    if LIBRARY_VARIABLE in os.environ:
+        return open_library(Path(os.environ[LIBRARY_VARIABLE]))
+    architectures = "native" if has_gpu() else "80-real"
     with BUILDING:
         return open_library(build(ROOT, BUILD, f"-DCMAKE_CUDA_ARCHITECTURES={architectures}"))
 
@@ -118,12 +124,13 @@ def emulated() -> Kernels:
 
 
 @pytest.fixture(scope="session")
-def sanitized() -> dict[str, str]:
+def sanitized(library: Library) -> dict[str, str]:
     """The environment of a process whose emulated kernels end it when they touch what is no array's."""
     flags = ("-DCMAKE_CXX_FLAGS=-fsanitize=address", "-DCMAKE_SHARED_LINKER_FLAGS=-fsanitize=address")
     return {
         **os.environ,
         EMULATED_VARIABLE: str(build_emulated(BUILD / "sanitized", *flags)),
+        LIBRARY_VARIABLE: str(library.path),
         "LD_PRELOAD": str(SANITIZER),
         # Fibers leave each other's stacks in ways that it would report; what Python leaves behind is not ours.
         "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0:use_sigaltstack=0",

@@ -195,13 +195,15 @@ def test_arrays_that_do_not_fit_are_refused_by_name(reference: Kernels) -> None:
     refused("query: an array of another shape", value=value[..., :32])
 
 
-def test_half_sums_of_large_values_do_not_overflow(kernels: Kernels) -> None:
-    case = Case(1, 70, 1, half_sums=True)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("size", [2.0**15, 1.0, 2.0**-10])
+def test_half_sums_of_large_and_small_values_are_their_mean(kernels: Kernels, dtype: torch.dtype, size: float) -> None:
+    case = Case(1, 70, 1, dtype, half_sums=True)
     heads, value = quantised(case, kernels)
     for array in (heads.query, heads.key):
         array.zero_()
-    found = run(case, kernels, heads, torch.full_like(value, 1020))
-    assert bool((found == 1020).all())
+    found = run(case, kernels, heads, torch.full_like(value, size))
+    assert bool((found == size).all())
 
 
 @pytest.mark.gpu

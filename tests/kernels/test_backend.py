@@ -190,6 +190,15 @@ def test_packed_predictor_by_kernels_answers_as_without(both: Kernels, four_bits
     assert place.captured > 0
 
 
+@pytest.mark.parametrize("shape", [(16,), (1, 16), (3, 2, 16), (0, 16)])
+def test_packed_layer_takes_what_a_linear_layer_takes(kernels: Kernels, shape: tuple[int, ...]) -> None:
+    codes = torch.arange(-64, 64, dtype=torch.int8).view(8, 16)
+    layer, plain = (PackedLinear.pack(codes, torch.full((8, 1), 0.01), four_bits=False) for _ in range(2))
+    use_kernels(layer, kernels)
+    x = torch.randn(*shape[:-1], 2 * shape[-1])[..., ::2]
+    torch.testing.assert_close(layer(x), plain(x))
+
+
 def test_packed_layers_that_the_kernels_are_not_written_for_stay_as_they_are(kernels: Kernels) -> None:
     narrow = PackedLinear.pack(torch.ones(4, 6, dtype=torch.int8), torch.ones(4, 3), four_bits=True)
     halves = PackedLinear.pack(torch.ones(4, 8, dtype=torch.int8), torch.ones(4, 1).half(), four_bits=True)

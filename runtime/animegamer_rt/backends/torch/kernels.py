@@ -257,7 +257,7 @@ def _norm(
     return operators.Norm(out, epsilon, scales, weight, bias, *modulation), shot_tokens
 
 
-@_operator("epilogue(str library, Tensor(a!) x, bool gelu, Tensor(b!) out, Tensor(c!)? scales) -> ()")
+@_operator("epilogue(str library, Tensor x, bool gelu, Tensor(a!) out, Tensor(b!)? scales) -> ()")
 def _epilogue(library: str, x: Tensor, gelu: bool, out: Tensor, scales: Tensor | None) -> None:
     operators.epilogue(_opened(library), *_flat(x, out, scales), gelu=gelu, stream=_stream(x))
 

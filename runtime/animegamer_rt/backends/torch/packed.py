@@ -73,11 +73,10 @@ class PackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., K] -> [..., N]."""
-        if self.kernels is None or x.shape[:-1].numel() > FEW_ROWS:
+        if self.kernels is None or not 1 <= x.shape[:-1].numel() <= FEW_ROWS:
             return functional.linear(x, self.weight(x.dtype))
-        rows = self.kernels.packed_product(x.flatten(0, -2), self.codes, self.scales, self.four_bits)
-        out: Tensor = rows.unflatten(0, x.shape[:-1])
-        return out
+        few = x.reshape(-1, x.shape[-1]).contiguous()
+        return self.kernels.packed_product(few, self.codes, self.scales, self.four_bits).view(*x.shape[:-1], -1)
 
 
 def use_kernels(network: nn.Module, kernels: Kernels) -> None:
