@@ -63,9 +63,8 @@ def write_curve(path: Path, record: Mapping[str, Any]) -> Path:
         parts.append(f'<circle cx="{left:.1f}" cy="{top:.1f}" r="{size}" {look}/>')
         if names:
             where = f'x="{left + 9:.1f}" y="{top + 18:.1f}"'
-            if point[
-                "skipped"
-            ]:  # near the axis, each above the one to its left: beside the point others are in the way
+            if point["skipped"]:
+                # Near the axis, each above the one to its left: beside the point others are in the way.
                 foot = next(feet)
                 line = f'd="M{left:.1f} {top + size:.1f}V{foot}" stroke="{colour}" stroke-dasharray="2 3"'
                 parts.append(f"<path {line}/>")
