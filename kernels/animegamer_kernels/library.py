@@ -80,6 +80,11 @@ class Library:
         """Whether the operators for CUDA are inside, or only their references."""
         return bool(self._library.agk_has_cuda())
 
+    @property
+    def runs_here(self) -> bool:
+        """Whether they run on the current CUDA device: built for it, and its driver is new enough."""
+        return bool(self._library.agk_runs_here())
+
     def error_text(self, code: int) -> str:
         """What a code means."""
         text: bytes = self._error_text(code)

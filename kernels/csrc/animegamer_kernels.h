@@ -44,6 +44,8 @@ AGK_API const char* agk_error_text(int code);
 AGK_API const char* agk_last_error(void);
 /* Whether the operators for CUDA are in this library (1) or only their references (0). */
 AGK_API int agk_has_cuda(void);
+/* Whether they run on the current CUDA device: there is one, its driver is new enough, and they were built for it. */
+AGK_API int agk_runs_here(void);
 
 /* Rows of tokens: `rows` of width D, `tokens` to a batch entry, of which the first `shot_tokens` are the shot's.
  * `modulation_stride`: floats from one batch entry's shift (scale, gate) to the next one's; 0 if all share one. */

@@ -50,13 +50,13 @@ __device__ __forceinline__ void fetch(Tile<T>& to, const int8_t* keys, const T* 
     keys += static_cast<int64_t>(first) * WIDTH;
     values += first * stride;
 #pragma unroll
-    for (unsigned i = threadIdx.x; i < KEYS * KEY_CHUNKS; i += THREADS) {
-        const unsigned row = i / KEY_CHUNKS;
+    for (unsigned turn = 0; turn < KEYS * KEY_CHUNKS / THREADS; ++turn) {
+        const unsigned i = turn * THREADS + threadIdx.x, row = i / KEY_CHUNKS;
         copy_in_background(to.key(row, i % KEY_CHUNKS), keys + i * 16, first + row < tokens);
     }
 #pragma unroll
-    for (unsigned i = threadIdx.x; i < KEYS * VALUE_CHUNKS; i += THREADS) {
-        const unsigned row = i / VALUE_CHUNKS, chunk = i % VALUE_CHUNKS;
+    for (unsigned turn = 0; turn < KEYS * VALUE_CHUNKS / THREADS; ++turn) {
+        const unsigned i = turn * THREADS + threadIdx.x, row = i / VALUE_CHUNKS, chunk = i % VALUE_CHUNKS;
         copy_in_background(to.value(row, chunk), values + row * stride + chunk * 8, first + row < tokens);
     }
 }

@@ -59,8 +59,9 @@ int check(const agk_spatial_norm_args* args) {
                     "), the first frame of an odd number apart", name, args->frames, args->height, args->width,
                     args->latent_frames, args->latent_height, args->latent_width);
     }
-    if (args->frames * args->height * args->width > INT32_MAX) {
-        return fail(AGK_BAD_SHAPE, "%s: more than 2^31 places", name);
+    // Places are counted in 32 bits, some beyond the last.
+    if (args->frames * args->height * args->width > INT32_MAX / 2) {
+        return fail(AGK_BAD_SHAPE, "%s: more than 2^30 places", name);
     }
     const struct { const char* what; const void* array; } arrays[] = {
         {"x", args->x},           {"scale", args->scale}, {"shift", args->shift}, {"weight", args->weight},

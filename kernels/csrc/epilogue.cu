@@ -33,9 +33,9 @@ __global__ void __launch_bounds__(MAX_THREADS, BLOCKS<In>) epilogue_kernel(agk_e
     const int64_t last = min(first + rows_a_block, args.rows);
     const In* x = static_cast<const In*>(args.x);
     float column_scale[N], bias[N], row_scale = 0.0f;
-    Pack<In, N> coming{};
+    Words<In, N> coming{};
     if (inside) {
-        coming = load<N>(x + first * args.width + column);
+        coming = load_words<N>(x + first * args.width + column);
         if constexpr (SUMS<In>) {
             load_floats(args.column_scales + column, column_scale);
             load_floats(args.bias + column, bias);
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(MAX_THREADS, BLOCKS<In>) epilogue_kernel(agk_e
             }
             // The next row is on its way while this one is reduced.
             if (row + 1 < last) {
-                coming = load<N>(x + at + args.width);
+                coming = load_words<N>(x + at + args.width);
                 if constexpr (SUMS<In>) row_scale = args.row_scales[row + 1];
             }
             if (args.gelu) {

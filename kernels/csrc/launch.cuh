@@ -37,6 +37,8 @@ int with_output(int dtype, Visit&& visit) {
 
 inline int cuda_result(const char* name, cudaError_t error) {
     if (error == cudaSuccess) return AGK_OK;
+    // The runtime keeps it, too, and would say it again of the next launch.
+    cudaGetLastError();
     return fail(AGK_CUDA_ERROR + static_cast<int>(error), "%s: CUDA: %s", name, cudaGetErrorString(error));
 }
 

@@ -9,6 +9,7 @@ int no_cuda(const char* name) {
 
 extern "C" {
 int agk_has_cuda(void) { return 0; }
+int agk_runs_here(void) { return 0; }
 int agk_norm_modulate(const agk_norm_modulate_args*, void*) { return no_cuda("norm_modulate"); }
 int agk_gate_residual(const agk_gate_residual_args*, void*) { return no_cuda("gate_residual"); }
 int agk_epilogue(const agk_epilogue_args*, void*) { return no_cuda("epilogue"); }

@@ -68,15 +68,18 @@ __global__ void __launch_bounds__(MAX_THREADS)
     const float inverse_width = 1.0f / static_cast<float>(shape.width);
     float gain[N], offset[N], gate[N];
     int64_t held = -1;
-    Pack<T, N> coming{}, coming_branch{};
+    int64_t at = first * shape.width + column, entry = first / shape.tokens, token = first % shape.tokens;
+    Words<T, N> coming{}, coming_branch{};
     if (inside) {
-        coming = load<N>(x + first * shape.width + column);
-        if constexpr (GATED) coming_branch = load<N>(branch + first * shape.width + column);
+        coming = load_words<N>(x + at);
+        if constexpr (GATED) coming_branch = load_words<N>(branch + at);
     }
-    for (int64_t row = first; row < last; ++row) {
-        const int64_t at = row * shape.width + column;
-        const int64_t entry = row / shape.tokens;
-        const bool shot = row - entry * shape.tokens < shape.shot_tokens;
+    for (int64_t row = first; row < last; ++row, ++token, at += shape.width) {
+        if (token == shape.tokens) {
+            token = 0;
+            ++entry;
+        }
+        const bool shot = token < shape.shot_tokens;
         if (inside && held != 2 * entry + shot) {
             held = 2 * entry + shot;
             const int64_t begin = entry * shape.modulation_stride;
@@ -99,8 +102,8 @@ __global__ void __launch_bounds__(MAX_THREADS)
             }
             // The next row is on its way while this one is reduced.
             if (row + 1 < last) {
-                coming = load<N>(x + at + shape.width);
-                if constexpr (GATED) coming_branch = load<N>(branch + at + shape.width);
+                coming = load_words<N>(x + at + shape.width);
+                if constexpr (GATED) coming_branch = load_words<N>(branch + at + shape.width);
             }
         }
         if (GATED && norm.out == nullptr) continue;

@@ -11,11 +11,27 @@ namespace {
 constexpr int MAX_THREADS = 1024, WANTED_THREADS = 256;
 // A group's channels come in fours, so a four of a vector is of one group.
 constexpr int FOUR = 4;
+// Vectors that a thread has on their way at once.
+constexpr int TOGETHER = 4;
 
 template <typename Real>
 struct Moments {
     Real count, mean, squares;
 };
+
+// As store(), in one instruction: left to itself, the compiler made four of some.
+template <typename T, int N>
+__device__ __forceinline__ void store_whole(T* to, const float (&from)[N]) {
+#ifdef __CUDA_ARCH__
+    uint32_t w[4];
+    const Pack<T, N> pack = to_pack<T>(from);
+    static_assert(sizeof pack == sizeof w);
+    memcpy(w, &pack, sizeof w);
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+#else
+    store(to, from);
+#endif
+}
 
 template <typename Real>
 __device__ __forceinline__ Moments<Real> merged(Moments<Real> a, Moments<Real> b) {
@@ -42,16 +58,27 @@ __global__ void __launch_bounds__(MAX_THREADS)
 #pragma unroll
         for (int four = 0; four < FOURS; ++four) origin[four] = to_float(pack.v[four * FOUR]);
     }
-#pragma unroll 4
-    for (int place = first + slot; place < last; place += slots) {
-        const Pack<T, N> pack = load<N>(x + static_cast<int64_t>(place) * a.channels);
+    const auto at = [&](int place) { return x + static_cast<int64_t>(place) * a.channels; };
+    const auto add = [&](const Words<T, N>& words) {
+        float value[N];
+        to_floats(words, value);
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            const float apart = to_float(pack.v[i]) - origin[i / FOUR];
+            const float apart = value[i] - origin[i / FOUR];
             sum[i / FOUR] += apart;
             squares[i / FOUR] += apart * apart;
         }
+    };
+    // Four are on their way before the first is added.
+    int place = first + slot;
+    for (; place + (TOGETHER - 1) * slots < last; place += TOGETHER * slots) {
+        Words<T, N> words[TOGETHER];
+#pragma unroll
+        for (int i = 0; i < TOGETHER; ++i) words[i] = load_words<N>(at(place + i * slots));
+#pragma unroll
+        for (int i = 0; i < TOGETHER; ++i) add(words[i]);
     }
+    for (; place < last; place += slots) add(load_words<N>(at(place)));
     const int taken = first + slot < last ? (last - first - slot - 1) / slots + 1 : 0;
 #pragma unroll
     for (int four = 0; four < FOURS; ++four) {
@@ -95,7 +122,7 @@ __global__ void merge_kernel(agk_spatial_norm_args a, int places, int chunk, int
 // A thread takes one vector of channels of the neighbouring pixels that share a place of the latent.
 template <typename T>
 __global__ void __launch_bounds__(WANTED_THREADS) norm_kernel(agk_spatial_norm_args a, int vectors, int64_t total, const float2* statistics) {
-    constexpr int N = VECTOR<T>, TOGETHER = 4;
+    constexpr int N = VECTOR<T>;
     const int64_t index = static_cast<int64_t>(blockIdx.x) * WANTED_THREADS + threadIdx.x;
     if (index >= total) return;
     const int cell = static_cast<int>(index / vectors), vector = static_cast<int>(index - static_cast<int64_t>(cell) * vectors);
@@ -138,9 +165,9 @@ __global__ void __launch_bounds__(WANTED_THREADS) norm_kernel(agk_spatial_norm_a
 #pragma unroll
             for (int j = 0; j < N; ++j) {
                 value[j] = value[j] * gain[j] + offset[j];
-                value[j] /= 1.0f + __expf(-value[j]);
+                value[j] = __fdividef(value[j], 1.0f + __expf(-value[j]));
             }
-            store(out + (begin + i) * a.channels, value);
+            store_whole(out + (begin + i) * a.channels, value);
         }
     }
 }

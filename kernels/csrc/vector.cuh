@@ -42,6 +42,18 @@ __device__ __forceinline__ Pack<T, N> load(const T* from) {
     return *reinterpret_cast<const Pack<T, N>*>(from);
 }
 
+// The bytes of N elements as 32-bit words, for what is loaded ahead: elements of 16 bits would be taken apart at once, and
+// whoever takes them apart waits for them.
+template <typename T, int N>
+struct alignas(VECTOR_BYTES) Words {
+    uint32_t w[sizeof(T) * N / sizeof(uint32_t)];
+};
+
+template <int N, typename T>
+__device__ __forceinline__ Words<T, N> load_words(const T* from) {
+    return *reinterpret_cast<const Words<T, N>*>(from);
+}
+
 // N floats of an array that the kernel only reads: a 16-byte load for each four.
 template <int N>
 __device__ __forceinline__ void load_floats(const float* from, float (&to)[N]) {
@@ -61,11 +73,32 @@ __device__ __forceinline__ void to_floats(const Pack<T, N>& from, float (&to)[N]
 }
 
 template <typename T, int N>
-__device__ __forceinline__ void store(T* to, const float (&from)[N]) {
+__device__ __forceinline__ void to_floats(const Words<T, N>& from, float (&to)[N]) {
     Pack<T, N> pack;
+    memcpy(static_cast<void*>(&pack), &from, sizeof pack);
+    to_floats(pack, to);
+}
+
+template <typename T, int N>
+__device__ __forceinline__ Pack<T, N> to_pack(const float (&from)[N]) {
+    Pack<T, N> pack;
+    if constexpr (std::is_same_v<T, __nv_fp8_e4m3> && N % 4 == 0) {
+        // Two at a time, as the GPU converts them.
 #pragma unroll
-    for (int i = 0; i < N; ++i) pack.v[i] = from_float<T>(from[i]);
-    *reinterpret_cast<Pack<T, N>*>(to) = pack;
+        for (int i = 0; i < N; i += 4) {
+            const __nv_fp8x4_e4m3 four(make_float4(from[i], from[i + 1], from[i + 2], from[i + 3]));
+            memcpy(static_cast<void*>(pack.v + i), &four, sizeof four);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; ++i) pack.v[i] = from_float<T>(from[i]);
+    }
+    return pack;
+}
+
+template <typename T, int N>
+__device__ __forceinline__ void store(T* to, const float (&from)[N]) {
+    *reinterpret_cast<Pack<T, N>*>(to) = to_pack<T>(from);
 }
 
 // Largest number of a quantised format, and the bits of the smallest magnitude a row is scaled by (1e-30).

@@ -235,8 +235,14 @@ def test_kernels_are_for_gpus_and_can_be_switched_off(library: Library, monkeypa
     cuda = torch.device("cuda")
     monkeypatch.setenv(PATH_VARIABLE, str(library.path))
     monkeypatch.setattr(Library, "has_cuda", True)
+    monkeypatch.setattr(Library, "runs_here", True)
     assert open_kernels(None, cuda) == (Kernels(str(library.path)), f"kernels of {FILE_NAME}")
     assert open_kernels(None, CPU)[0] is None and open_kernels(False, cuda)[0] is None
+    monkeypatch.setattr(Library, "runs_here", False)
+    found, words = open_kernels(None, cuda)
+    assert found is None and words.startswith(f"plain operators, as {FILE_NAME} was built for other GPUs")
+    with pytest.raises(BackendError, match="do not run on this GPU: .*make kernels"):
+        open_kernels(library.path, cuda)
     monkeypatch.setattr(Library, "has_cuda", False)
     with pytest.raises(BackendError, match=rf"built without CUDA; .*{PATH_VARIABLE}=off"):
         open_kernels(None, cuda)

@@ -127,6 +127,7 @@ sys.path[:0] = {sys.path!r}
 from animegamer_kernels import open_library
 from kernel_arguments import OPERATORS, valid
 library = open_library(Path({str(library.path)!r}))
+assert not library.runs_here
 for name in OPERATORS:
     print(library.call(name, valid(name), 0), library.last_error())
 """

@@ -102,6 +102,10 @@ std::common_type_t<A, B> max(A a, B b) {
 
 // CUDA's own functions that the kernels' launches call are defined in emulation.cpp.
 template <typename Kernel>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, Kernel) {
+    return cudaSuccess;
+}
+template <typename Kernel>
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, int, std::size_t) {
     return *blocks = 2, cudaSuccess;
 }

@@ -181,6 +181,14 @@ def open_kernels(choice: Choice, device: torch.device) -> tuple[Kernels | None, 
             where=library.path,
             do="build it where nvcc is (make kernels), or play without it: ANIMEGAMER_KERNELS=off",
         )
+    if on_gpu and not library.runs_here:
+        if choice is None:
+            return None, f"plain operators, as {library.path.name} was built for other GPUs or a newer driver"
+        raise BackendError(
+            "the kernels do not run on this GPU: built for others, or for a newer driver",
+            where=library.path,
+            do="build them here (make kernels), or play without them: ANIMEGAMER_KERNELS=off",
+        )
     kernels = Kernels(str(library.path))
     return kernels, f"{'kernels' if on_gpu else 'references'} of {library.path.name}"
 
