@@ -9,7 +9,8 @@
 namespace agk {
 namespace {
 
-constexpr int THREADS = 256;
+// A group of 64 keys of 64 halves is one vector a thread.
+constexpr int THREADS = 512;
 
 // Sum of the normalised keys of KEY_CHUNK tokens: grid (chunks, heads, batch), out [batch, heads, chunks, head_width].
 template <typename T>
@@ -19,12 +20,13 @@ __global__ void __launch_bounds__(THREADS) key_sum_kernel(agk_heads shape, int l
     const int lane = threadIdx.x % lanes, slot = threadIdx.x / lanes, slots = THREADS / lanes;
     const int64_t first = blockIdx.x * KEY_CHUNK, last = min(first + KEY_CHUNK, shape.tokens);
     const int head = blockIdx.y;
+    const HeadNorm<N> norm(shape, false, lane);
     float sum[N] = {};
     for (int64_t begin = first; begin < last; begin += slots) {
         const int64_t token = begin + slot;
         float value[N] = {};
         if (token < last) to_floats(load<N>(vector_of<T>(shape, blockIdx.z * shape.tokens + token, KEY, head, lane)), value);
-        normalise_head(shape, KEY, lane, lanes, value);
+        normalise_head(norm, lanes, value);
 #pragma unroll
         for (int i = 0; i < N; ++i) sum[i] += token < last ? value[i] : 0.0f;
     }
@@ -47,7 +49,8 @@ __global__ void key_mean_kernel(agk_heads shape, int chunks, const float* sums, 
     mean[row * shape.head_width + threadIdx.x] = total / static_cast<float>(shape.tokens);
 }
 
-// Grid (groups, heads, batch * 2): a block normalises its group once for the largest magnitude and once to write it.
+// Grid (groups, heads, batch * 2): a block normalises its group for the largest magnitude, and to write it once more unless
+// its threads hold all of it.
 template <typename T>
 __global__ void __launch_bounds__(THREADS) quantise_kernel(agk_head_norm_int8_args a, int lanes) {
     constexpr int N = VECTOR<T>;
@@ -64,17 +67,18 @@ __global__ void __launch_bounds__(THREADS) quantise_kernel(agk_head_norm_int8_ar
     float mean[N] = {};
     if (part == KEY) load_floats(a.key_mean + row * shape.head_width + lane * N, mean);
 
+    const HeadNorm<N> norm(shape, part == QUERY, lane);
     const auto smoothed = [&](int64_t token, float(&value)[N]) {
 #pragma unroll
         for (int i = 0; i < N; ++i) value[i] = 0.0f;
         if (token < last) to_floats(load<N>(vector_of<T>(shape, entry * shape.tokens + token, part, head, lane)), value);
-        normalise_head(shape, part, lane, lanes, value);
+        normalise_head(norm, lanes, value);
 #pragma unroll
         for (int i = 0; i < N; ++i) value[i] -= mean[i];
     };
+    float value[N];
     unsigned bits = SMALLEST_MAGNITUDE_BITS;
     for (int64_t begin = first; begin < last; begin += slots) {
-        float value[N];
         smoothed(begin + slot, value);
         if (begin + slot >= last) continue;
 #pragma unroll
@@ -88,8 +92,7 @@ __global__ void __launch_bounds__(THREADS) quantise_kernel(agk_head_norm_int8_ar
     }
     int8_t* out = (part == KEY ? a.key : a.query) + row * shape.tokens * shape.head_width + lane * N;
     for (int64_t begin = first; begin < last; begin += slots) {
-        float value[N];
-        smoothed(begin + slot, value);
+        if (group > slots) smoothed(begin + slot, value);
         if (begin + slot >= last) continue;
 #pragma unroll
         for (int i = 0; i < N; ++i) value[i] *= factor;

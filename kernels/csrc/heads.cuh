@@ -13,20 +13,29 @@ __device__ __forceinline__ float head_sum(float value, int lanes) {
     return value;
 }
 
+// A thread's part of the norm of queries or of keys.
 template <int N>
-__device__ __forceinline__ void normalise_head(const agk_heads& shape, Part part, int lane, int lanes, float (&value)[N]) {
-    const float inverse_width = 1.0f / static_cast<float>(shape.head_width);
-    float sum = 0.0f, squares = 0.0f, weight[N], bias[N];
+struct HeadNorm {
+    float weight[N], bias[N], inverse_width, epsilon;
+
+    __device__ __forceinline__ HeadNorm(const agk_heads& shape, bool queries, int lane)
+        : inverse_width(1.0f / static_cast<float>(shape.head_width)), epsilon(shape.epsilon) {
+        load_floats((queries ? shape.query_weight : shape.key_weight) + lane * N, weight);
+        load_floats((queries ? shape.query_bias : shape.key_bias) + lane * N, bias);
+    }
+};
+
+template <int N>
+__device__ __forceinline__ void normalise_head(const HeadNorm<N>& norm, int lanes, float (&value)[N]) {
+    float sum = 0.0f, squares = 0.0f;
 #pragma unroll
     for (int i = 0; i < N; ++i) sum += value[i];
-    const float mean = head_sum(sum, lanes) * inverse_width;
+    const float mean = head_sum(sum, lanes) * norm.inverse_width;
 #pragma unroll
     for (int i = 0; i < N; ++i) squares += (value[i] - mean) * (value[i] - mean);
-    const float deviation = rsqrtf(head_sum(squares, lanes) * inverse_width + shape.epsilon);
-    load_floats((part == QUERY ? shape.query_weight : shape.key_weight) + lane * N, weight);
-    load_floats((part == QUERY ? shape.query_bias : shape.key_bias) + lane * N, bias);
+    const float deviation = rsqrtf(head_sum(squares, lanes) * norm.inverse_width + norm.epsilon);
 #pragma unroll
-    for (int i = 0; i < N; ++i) value[i] = (value[i] - mean) * deviation * weight[i] + bias[i];
+    for (int i = 0; i < N; ++i) value[i] = (value[i] - mean) * deviation * norm.weight[i] + norm.bias[i];
 }
 
 // Where a head's vector `lane` lies in qkv.
