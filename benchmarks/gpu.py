@@ -38,7 +38,7 @@ from animegamer_rt.files import make_folder  # noqa: E402
 from animegamer_rt.machine import RECORD_FORMAT, commit  # noqa: E402
 
 POLL_S, END_S = 0.2, 15.0
-SAID_CHARACTERS = 1500
+SAID_CHARACTERS = 12000
 """Of what a process said last, if it did not end well."""
 
 
@@ -192,7 +192,8 @@ def summary(record: Record, options: argparse.Namespace) -> int:
     checks = record.data.get("checks", [])
     wrong = [entry for entry in checks if not entry["passed"]]
     for entry in wrong:
-        print(f"check failed: {entry['job']}: {entry['check']}: {entry.get('broken', entry['error'])}")
+        why = str(entry.get("broken", entry["error"])).strip().splitlines()[-1]
+        print(f"check failed: {entry['job']}: {entry['check']}: {why}")
     ended = record.data["jobs"]
     failed = [entry for entry in ended if entry["ended"] in gpu_record.FAILED]
     for entry in failed:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from benchmarks import gpu_kernels
+from benchmarks import gpu_kernels, gpu_rates
 
 from animegamer_rt.backends import torch as backend
 from animegamer_rt.backends.contract import Engines
@@ -76,7 +76,7 @@ def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
         try:
             yield from group(way)
         except Exception as error:  # noqa: BLE001 whatever it is, it is that check's, and the others are still wanted
-            yield {**entry(what, way, math.inf), "broken": f"{type(error).__name__}: {error}"[:500]}
+            yield {**entry(what, way, math.inf), "broken": gpu_rates.told(error)}
 
 
 def groups(bundle: Bundle, way: Way) -> dict[str, Group]:
@@ -88,11 +88,11 @@ def groups(bundle: Bundle, way: Way) -> dict[str, Group]:
     if way.attention == "fastest":
         return {"fastest attention": partial(opens, bundle), **parts}
     if way.attention != "torch":
-        return graphs | parts
+        return parts | graphs
     recorded: dict[str, Group] = {"recorded step": recorded_step}
     if way.kernels is None:  # the clip's groups of two channels are no kernel's
         recorded["recorded clip"] = recorded_clip
-    return recorded | graphs | parts
+    return recorded | parts | graphs
 
 
 def recorded_step(way: Way) -> Iterator[Entry]:

@@ -11,13 +11,13 @@ from typing import Any
 
 STAGES = ("build", "checks", "rates", "kernels", "turns", "peers", "profile")
 LIMITS_S: Mapping[str, float] = {
-    "machine": 120,
+    "machine": 300,
     "build": 400,
     "checks": 150,
     "rates": 120,
     "kernels": 200,
     "turns": 300,
-    "peers": 300,
+    "peers": 540,
     "profile": 200,
 }
 """Seconds after which a job of that stage is ended: several times what it should take."""
@@ -84,6 +84,8 @@ VARIANTS = (
     Variant("bf16", "turn"),
     Variant("bf16", "off"),
     Variant("fp8", kernels=True, int4_predictor=True),
+    Variant("bf16", "off", kernels=True),
+    Variant("fp8", "off", kernels=True),
 )
 """On a GPU, the most telling first."""
 POCKET = ("bf16", "bf16-kernels", "bf16-turn", "bf16-eager")

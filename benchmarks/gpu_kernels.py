@@ -71,8 +71,7 @@ def checks(path: Path, family: str, device: str) -> Iterator[Entry]:
                     expected = case.kernel(*on_cpu)
                     yield check(f"{case.name}, {where}, against its reference", case, found, expected)
             except (RuntimeError, AnimeGamerError) as error:
-                broken = f"{type(error).__name__}: {error}"[:500]
-                yield {"check": case.name, "error": None, "passed": False, "broken": broken}
+                yield {"check": case.name, "error": None, "passed": False, "broken": gpu_rates.told(error)}
 
 
 def timings(path: Path, family: str, device: str) -> Iterator[Entry]:
@@ -98,7 +97,7 @@ def timings(path: Path, family: str, device: str) -> Iterator[Entry]:
                 taken = gpu_rates.milliseconds([partial(run, *given) for given in inputs], device)
                 entry[f"{way}_ms_p50"] = round(taken, 5)
             except (RuntimeError, AnimeGamerError) as error:
-                entry[f"{way}_error"] = f"{type(error).__name__}: {error}"[:300]
+                entry[f"{way}_error"] = gpu_rates.told(error)
         others = [entry[name] for name in ("plain_ms_p50", "compiled_ms_p50") if name in entry]
         ours = entry.get("kernel_ms_p50")
         entry["delete_candidate"] = on_gpu and (ours is None or bool(others and ours >= min(others)))

@@ -32,6 +32,7 @@ def entries(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     on_gpu = asked["device"] == "cuda"
     software = {"python": platform.python_version(), "animegamer-rt": __version__}
     software |= {"torch": torch.__version__, "cuda": torch.version.cuda or "none", "numpy": np.__version__}
+    software["cudnn"] = str(torch.backends.cudnn.version() or "none") if on_gpu else "none"
     found: dict[str, Any] = {"machine": machine(), "software": software, "gpu": None}
     if on_gpu:
         properties = torch.cuda.get_device_properties(0)

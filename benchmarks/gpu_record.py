@@ -21,7 +21,7 @@ from animegamer_rt.files import write_file
 
 Entry = dict[str, Any]
 SAME = ("kind", "commit", "machine", "device", "bundle")
-"""What must be as it was where a record is continued."""
+"""What must be as it was where a record is continued; of a machine with a GPU only that, whichever host it is in."""
 HEADING = ("format", "commit", "machine", "software")
 """What every record of turns takes from the run's."""
 FAILED = ("failed", "timed out")
@@ -91,12 +91,15 @@ def open_record(results: Path, heading: Entry, before: Path | None) -> Record:
         return Record(results / f"{stamp}-gpu.json", {**heading, "jobs": []})
     data = read_json(before)
     for name in SAME:
-        if data.get(name) != heading[name]:
+        found, expected = str(data.get(name)), str(heading[name])
+        if name == "machine" and heading["device"] == "cuda":
+            found, expected = (words.partition(",")[0] for words in (found, expected))
+        if found != expected:
             raise ConfigError(
                 f"the record is of another {name}",
                 where=before,
-                found=str(data.get(name)),
-                expected=str(heading[name]),
+                found=found,
+                expected=expected,
                 do="begin a new one: leave out --continue; --stages and --variants say what is measured",
             )
     return Record(before, data)

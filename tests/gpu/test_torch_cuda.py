@@ -15,7 +15,8 @@ from test_torch_parts import PLAN, SHAPE, SKIPPING, Turn, answers, engines, fram
 from animegamer_rt.backends.torch.kernels import open_kernels
 from animegamer_rt.backends.torch.place import CudaPlace
 
-pytestmark = pytest.mark.gpu
+# PyTorch warns once of its own checks, and cuDNN of plans that it tries in vain.
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
 
 ALLOWED = {torch.float32: 1e-3, torch.bfloat16: 4e-2, torch.float16: 5e-3}
 
@@ -93,8 +94,8 @@ def test_no_step_of_a_turn_waits_for_the_gpu() -> None:
     for _ in range(2):
         turn.latents(part)
     denoising = part.denoiser.begin(turn.start, turn.shot, turn.scope)
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         for step, coefficients, drawn in zip(PLAN, PLAN.coefficients(), turn.noises, strict=True):
             denoising.step(coefficients, float(step.timestep), step.rows, drawn)
     finally:

@@ -482,7 +482,17 @@ def test_graphs_give_the_same_turns_as_running_plainly() -> None:
         np.testing.assert_array_equal(frames(part, latent), frames(plain, latent))
     # A pair, a single row, an extend of three tokens, two chunks.
     assert place.captured == 5
-    assert place.replayed == 3 * (len(PLAN) + 3 + 2) - 5
+    # All steps of the first turn, and the first extend and chunks, run plainly.
+    assert place.replayed == 3 * (len(PLAN) + 3 + 2) - len(PLAN) - 3
+
+
+def test_first_turn_leaves_the_memory_of_graphs_to_its_vae() -> None:
+    place = TapePlace()
+    part, turn = engines(place), Turn()
+    first = turn.latents(part)[0]
+    assert place.captured == 0, "a capture takes memory that what runs plainly cannot use"
+    np.testing.assert_array_equal(turn.latents(part)[0], first)
+    assert place.captured == 2
 
 
 def test_whole_turn_is_one_replay() -> None:

@@ -111,7 +111,8 @@ class Denoiser:
             for index, (rows, blocks) in enumerate(kinds):
                 self._step(index, slice(2) if rows == PAIR else slice(1, 2), blocks)
 
-        self.replays.run(tuple(kinds), work)
+        # The first turn's vae runs plainly, and could not use the memory that a capture takes for all graphs.
+        self.replays.run(tuple(kinds), work, plainly=self.turn == 1)
 
     def _step(self, index: int, rows: slice, blocks: BlockCache | None) -> None:
         noise, coefficients, table_row = (values[index : index + 1] for values in self.inputs)

@@ -221,10 +221,10 @@ class Replays:
         self._warm = _OfThisThread()
         self._captured: dict[Hashable, Work] = {}
 
-    def run(self, key: Hashable, work: Work) -> None:
-        """Queues the work of this key."""
+    def run(self, key: Hashable, work: Work, plainly: bool = False) -> None:
+        """Queues the work of this key; `plainly` keeps it from being captured yet."""
         if key not in self._captured:
-            if not self._place.captures or key not in self._warm.keys:
+            if plainly or not self._place.captures or key not in self._warm.keys:
                 work()
                 self._warm.keys.add(key)
                 return
