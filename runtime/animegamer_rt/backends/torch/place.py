@@ -113,6 +113,7 @@ class CudaPlace(Place):
         self._pool, self._to_reserve = torch.cuda.graph_pool_handle(), 0
         # A capture begins with a wait for the whole device, which must not meet another's.
         self._capturing = threading.Lock()
+        self._threads = threading.local()
         self._staging: dict[int, Tensor] = {}
         self._receiving = threading.Lock()
 
@@ -126,9 +127,17 @@ class CudaPlace(Place):
         # Gradients off, device and stream are all of the calling thread; the vae's second chunk has one of its own.
         try:
             with torch.no_grad(), torch.cuda.device(self.device), torch.cuda.stream(self.stream):
+                self._make_handles()
                 yield
         except torch.AcceleratorError as error:  # after one of these CUDA refuses all that this process asks
             raise DeviceLostError("the GPU is lost to this process", found=str(error).partition("\n")[0]) from error
+
+    def _make_handles(self) -> None:
+        """The calling thread's own, once: making them may wait for the device, which ends a capture in any thread."""
+        if not hasattr(self._threads, "ready"):
+            with self._capturing:
+                torch.cuda.current_blas_handle()
+            self._threads.ready = True
 
     def beside(self) -> CudaPlace:
         self.stream.synchronize()
