@@ -69,22 +69,25 @@ class Rates:
     def tops(self, kind: str) -> float | None:
         """Peak of `fp16`, `fp8` or `int8`, in operations a second / 1e12."""
         each = {"fp16": self.fp16, "fp8": self.fp8, "int8": self.int8}[kind]
-        return None if each is None else self.multiprocessors * self.boost_ghz * each / 1000
+        return None if each is None else self._tera(each)
 
     @property
     def fp16_tops(self) -> float:
         """Every card has it."""
-        return self.multiprocessors * self.boost_ghz * self.fp16 / 1000
+        return self._tera(self.fp16)
 
     def attention_tops(self, scores: str) -> float:
         """Peak of attention with scores in `fp16` or `int8`, half of its operations each for scores and for values.
 
-        With scores in int8 values are multiplied in fp16 at the better rate (KERNELS.md).
+        With scores in int8 values are multiplied in fp16 with sums in fp16 (KERNELS.md).
         """
         if scores != "int8":
             return self.fp16_tops
-        values = max(self.fp16, self.fp16_sums)
-        return self.multiprocessors * self.boost_ghz * 2 / (1 / self.int8 + 1 / values) / 1000
+        return self._tera(2 / (1 / self.int8 + 1 / self.fp16_sums))
+
+    def _tera(self, each: float) -> float:
+        """Of so many operations a clock of one multiprocessor."""
+        return self.multiprocessors * self.boost_ghz * each / 1000
 
 
 RATES: Mapping[str, Rates] = MappingProxyType(

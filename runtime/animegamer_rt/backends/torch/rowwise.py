@@ -75,8 +75,10 @@ class RowwiseLinear(nn.Module):
         weight, scale = by_row(linear.weight, dtype)
         self.register_buffer("weight", weight)
         self.register_buffer("scale", scale)
-        # INT8's sums are float32 when the bias comes to them.
-        self.bias = nn.Parameter(linear.bias.float(), requires_grad=False) if dtype == INT8 else linear.bias
+        self.bias = linear.bias
+        if dtype == INT8:
+            # Its sums are float32 when the bias comes to them. A copy: in a file's memory it begins anywhere.
+            self.bias = nn.Parameter(linear.bias.to(torch.float32, copy=True), requires_grad=False)
         self.dtype = dtype
 
     def forward(self, x: Tensor) -> Tensor:
