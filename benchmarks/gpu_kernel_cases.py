@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from animegamer_rt.backends.torch.decoder import norm_silu, pointwise
-from animegamer_rt.backends.torch.kernels import Kernels, Modulation, Normed, RowNorm
+from animegamer_rt.backends.torch.kernels import Kernels, Modulation, Normed, RowNorm, has_warpgroups
 from animegamer_rt.backends.torch.packed import PackedLinear
 from animegamer_rt.backends.torch.rowwise import FP8, INT8, by_row
 from animegamer_rt.backends.torch.transformer import gate, modulate, unpatchified
@@ -209,9 +209,9 @@ def attention_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Cas
     vectors = normal(4, width, dtype=torch.float32)
     vectors[::2] = 1 + 0.3 * vectors[::2]  # weights of a norm: larger ones make every answer a single value
 
-    def ours(qkv: Tensor, vectors: Tensor) -> Results:
+    def ours(qkv: Tensor, vectors: Tensor, warpgroups: bool = False) -> Results:
         norms = RowNorm(vectors[0], vectors[1], EPSILON), RowNorm(vectors[2], vectors[3], EPSILON)
-        return (kernels.attention_int8(qkv, *norms),)
+        return (kernels.attention_int8(qkv, *norms, warpgroups),)
 
     def plain(qkv: Tensor, vectors: Tensor) -> Results:
         affine = vectors.to(qkv.dtype)
@@ -221,7 +221,11 @@ def attention_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Cas
         query, key, value = (part.transpose(1, 2) for part in (query, key, value))
         return (functional.scaled_dot_product_attention(query, key, value).transpose(1, 2),)
 
-    yield Case("attention_int8", "int8 scores", (normal(*shape, dtype=torch.bfloat16), vectors), ours, plain)
+    given = normal(*shape, dtype=torch.bfloat16), vectors
+    yield Case("attention_int8", "int8 scores", given, ours, plain)
+    if has_warpgroups(vectors.device):
+        # Its reference, on the CPU, is the same.
+        yield Case("attention_int8 wgmma", "int8 scores", given, partial(ours, warpgroups=True), plain)
 
 
 def vae_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:

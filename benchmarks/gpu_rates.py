@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import sdpa_kernel
 
-from animegamer_rt.backends.torch.attention import LIBRARIES, Attention
-from animegamer_rt.backends.torch.kernels import Kernels, RowNorm
+from animegamer_rt.backends.torch.attention import INT8_SCORES, LIBRARIES, Attention, attended
+from animegamer_rt.backends.torch.kernels import Kernels, RowNorm, has_warpgroups
 from animegamer_rt.errors import AnimeGamerError, DeviceLostError
 
 Entry = dict[str, Any]
@@ -97,14 +97,14 @@ def attention(shape: Shape, device: str, kernels: str | None) -> Iterator[Entry]
 
     def attend(way: Attention) -> Tensor:
         if kernels is not None:
-            return Kernels(kernels).attention_int8(qkv, norm, norm).transpose(1, 2)
+            return attended(way, Kernels(kernels), qkv, norm, norm).transpose(1, 2)
         if way == "torch":
             return functional.scaled_dot_product_attention(query, key, value)
         with sdpa_kernel(LIBRARIES[way]):
             return functional.scaled_dot_product_attention(query, key, value)
 
     theirs: tuple[Attention, ...] = ("torch", *(LIBRARIES if device == "cuda" else ()))
-    ways: tuple[Attention, ...] = theirs if kernels is None else ("int8",)
+    ways: tuple[Attention, ...] = theirs if kernels is None else INT8_SCORES[: 1 + has_warpgroups(qkv.device)]
     for way in ways:
         about = {"what": f"attention {way}", "of": "attention", "way": way, "a_pair": shape.layers}
         yield about | rated(partial(_attention, partial(attend, way), expected), work, device)

@@ -149,7 +149,7 @@ def floor_seconds(
     right = [rate for rate in rates if rate.get("passed")]
     products = [rate["ms_p50"] * rate["a_pair"] for rate in right if rate["of"] == f"product {kind}"]
     attentions = {rate["way"]: rate["ms_p50"] * rate["a_pair"] for rate in right if rate["of"] == "attention"}
-    in_use = [ms for way, ms in attentions.items() if (way == attention if attention else way != "int8")]
+    in_use = [ms for way, ms in attentions.items() if (way == attention if attention else not way.startswith("int8"))]
     if len(products) < PRODUCTS or not in_use:
         return None
     pair_ms = float(sum(products) + min(in_use))

@@ -6,6 +6,7 @@ Source: MODEL.md section 4; kernels/csrc/animegamer_kernels.h has the contract.
 from __future__ import annotations
 
 import ctypes
+from enum import IntEnum
 
 from animegamer_rt.errors import BackendError
 
@@ -15,6 +16,14 @@ from .library import Arguments, Library
 
 HEAD_WIDTH, KEYS_A_TIME = 64, 64
 """What it is written for: `head_norm_int8` has to have given a scale to a multiple of so many keys."""
+
+
+class Products(IntEnum):
+    """By which instructions, enum agk_products: any GPU's; any GPU's with sums in float16; those of sm_90 alone."""
+
+    WARPS = 0
+    HALF_SUMS = 1
+    WARPGROUPS = 2
 
 
 class AttentionInt8Arguments(Arguments):
@@ -29,7 +38,7 @@ class AttentionInt8Arguments(Arguments):
         ("value", ctypes.c_void_p),
         *((name, ctypes.c_int64) for name in ("batch_stride", "token_stride", "head_stride")),
         ("out", ctypes.c_void_p),
-        ("half_sums", ctypes.c_int32),
+        ("products", ctypes.c_int32),
     ]
 
 
@@ -40,15 +49,15 @@ def attention_int8(
     out: Array,
     query_group: int,
     key_group: int,
-    half_sums: bool = False,
+    products: Products = Products.WARPS,
     stream: int = 0,
 ) -> None:
     """softmax(query key^T / 8) value over all tokens into out [B, S, heads, 64], float16 or bfloat16 as value is.
 
     heads: as `head_norm_int8` wrote them with these groups; key_group a multiple of 64. value [B, S, heads, 64] with
     any strides of whole 16 bytes, a head's elements together: the product's own [B, S, 3, heads, 64][:, :, 2] will do.
-    A NaN scale makes NaN of what it reaches. half_sums: weights, values and sums of 64 keys in float16, at twice the
-    rate on GeForce. Raises BackendError. Streams: norm_modulate.
+    A NaN scale makes NaN of what it reaches. products: HALF_SUMS has weights, values and sums of 64 keys in float16, at
+    twice the rate on GeForce. Raises BackendError. Streams: norm_modulate.
     """
     room, sizes, strides = Room(value), tuple(value.shape), tuple(value.stride())
     if len(sizes) != 4 or strides[-1] != 1:
@@ -77,6 +86,6 @@ def attention_int8(
         room.strided("value", value, sizes, dtype),
         *strides[:-1],
         room.address("out", out, sizes, dtype),
-        half_sums,
+        products,
     )
     library.run("attention_int8", arguments, room.stream(stream))

@@ -45,6 +45,7 @@ class Code(IntEnum):
     TOO_WIDE = 7
     NO_CUDA = 8
     SMALL_WORKSPACE = 9
+    BAD_OPTION = 10
     CUDA_ERROR = 1000
 
 

@@ -35,6 +35,7 @@ enum agk_code {
     AGK_TOO_WIDE = 7,          /* a row of more than 16 KiB: 1024 threads hold 16 bytes each */
     AGK_NO_CUDA = 8,           /* this library was built without a CUDA compiler */
     AGK_SMALL_WORKSPACE = 9,   /* less working memory than the operator's _workspace() says */
+    AGK_BAD_OPTION = 10,       /* a choice that the operator does not have */
     AGK_CUDA_ERROR = 1000      /* plus the CUDA runtime's own code */
 };
 
@@ -205,12 +206,16 @@ AGK_API int agk_head_norm_int8(const agk_head_norm_int8_args* args, void* stream
 AGK_API int agk_head_norm_int8_host(const agk_head_norm_int8_args* args);
 AGK_API int64_t agk_head_norm_int8_workspace(const agk_heads* shape);
 
+/* AGK_WARPS: mma.sync, on every GPU. AGK_HALF_SUMS: the same with weights, values (a 64th of them) and the sums of each 64
+ * keys in float16, which GeForce multiplies at twice the rate; exact for values from 0.004 on, and below to 2e-6.
+ * AGK_WARPGROUPS: wgmma, on sm_90 alone; an error of the CUDA runtime elsewhere. */
+typedef enum agk_products { AGK_WARPS = 0, AGK_HALF_SUMS = 1, AGK_WARPGROUPS = 2 } agk_products;
+
 /* Attention over all tokens, softmax(query key^T / 8) value, of queries and keys as agk_head_norm_int8 writes them (with a
  * key_group that is a multiple of 64), and of values wherever they lie: element (entry, token, head, i) at
  * entry * batch_stride + token * token_stride + head * head_stride + i, strides in elements, rows of 16 bytes. Scores are
  * exact integers times their scales, softmax and sums float32, weights rounded to dtype. A NaN scale makes NaN of what
- * it reaches. half_sums: weights, values (a 64th of them) and the sums of each 64 keys in float16, which GeForce
- * multiplies at twice the rate; exact for values from 0.004 on, and below to 2e-6. */
+ * it reaches. products: by which instructions, all with these numbers but AGK_HALF_SUMS. */
 typedef struct agk_attention_int8_args {
     uint32_t struct_bytes;
     int32_t dtype; /* of value and out: AGK_F16 or AGK_BF16 */
@@ -221,7 +226,7 @@ typedef struct agk_attention_int8_args {
     const void* value;
     int64_t batch_stride, token_stride, head_stride; /* of value */
     void* out;                                      /* [batch, tokens, heads, head_width] */
-    int32_t half_sums;
+    int32_t products; /* agk_products */
 } agk_attention_int8_args;
 
 AGK_API int agk_attention_int8(const agk_attention_int8_args* args, void* stream);

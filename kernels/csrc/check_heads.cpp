@@ -111,9 +111,12 @@ int check(const agk_attention_int8_args* args) {
         if (const int code = check_stride(name, stride, args->dtype)) return code;
     }
     if (const int code = check_group(name, args->query_group)) return code;
-    if (args->key_group > 0 && args->key_group % ATTENTION_KEYS == 0) return AGK_OK;
-    return fail(AGK_BAD_SHAPE, "%s: a scale for %" PRId64 " keys: expected a positive multiple of %d", name, args->key_group,
-                ATTENTION_KEYS);
+    if (args->key_group <= 0 || args->key_group % ATTENTION_KEYS != 0) {
+        return fail(AGK_BAD_SHAPE, "%s: a scale for %" PRId64 " keys: expected a positive multiple of %d", name, args->key_group,
+                    ATTENTION_KEYS);
+    }
+    if (AGK_WARPS <= args->products && args->products <= AGK_WARPGROUPS) return AGK_OK;
+    return fail(AGK_BAD_OPTION, "%s: products %d: expected one of agk_products", name, args->products);
 }
 
 }  // namespace agk

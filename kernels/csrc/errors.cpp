@@ -33,6 +33,7 @@ extern "C" const char* agk_error_text(int code) {
         case AGK_TOO_WIDE: return "a row is wider than 16 KiB";
         case AGK_NO_CUDA: return "the library was built without a CUDA compiler";
         case AGK_SMALL_WORKSPACE: return "less working memory than the operator needs";
+        case AGK_BAD_OPTION: return "a choice that the operator does not have";
         default: return code >= AGK_CUDA_ERROR ? "an error of the CUDA runtime" : "an unknown code";
     }
 }

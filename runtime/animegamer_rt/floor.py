@@ -63,7 +63,7 @@ def on_processor(bundle: Bundle, branches: float) -> Floor | None:
 def on_card(bundle: Bundle, branches: float, card: str, precision: str, attention: str | None = None) -> Floor | None:
     """At the published peak of a card by its driver's name; None for one whose rates are not known, and for float32.
 
-    attention: `int8` where its scores are.
+    attention: of the ways of TORCH.md, those in INT8 begin with it.
     """
     needed, rates = work(bundle), RATES.get(card)
     if needed is None or rates is None or precision == "fp32":
@@ -72,7 +72,7 @@ def on_card(bundle: Bundle, branches: float, card: str, precision: str, attentio
     peak = rates.tops(kind)
     if peak is None:
         return None
-    scores = "int8" if attention == "int8" else "fp16"
+    scores = "int8" if (attention or "").startswith("int8") else "fp16"
     seconds = branches * (needed.products / peak + needed.attention / rates.attention_tops(scores)) / 1e12
     return Floor(round(seconds, 4), f"published peak of {rates.name}, products in {kind}, attention in {scores}")
 

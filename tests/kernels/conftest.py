@@ -50,6 +50,11 @@ def has_gpu() -> bool:
     return EMULATED_VARIABLE not in os.environ and torch.cuda.is_available()
 
 
+def has_warpgroups() -> bool:
+    """Whether the GPU has the instructions of sm_90a."""
+    return backend.has_warpgroups(torch.device("cuda", 0))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests on a GPU need one; all of them need a C++ compiler and CMake, which playing does not."""
     builds = shutil.which("cmake") is not None and any(shutil.which(name) for name in COMPILERS)
@@ -65,6 +70,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 reason = "GCC's AddressSanitizer is missing"
             elif item.get_closest_marker("gpu") and not has_gpu():
                 reason = "PyTorch finds no NVIDIA GPU"
+            elif item.get_closest_marker("gpu") and "warpgroups" in item.name and not has_warpgroups():
+                reason = "products of warpgroups are instructions of sm_90 alone"
         if reason is None:
             kept.append(item)
         else:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from animegamer_kernels import Heads, Int8Outputs, attention_int8, head_norm_int8, int8_workspace
+from animegamer_kernels import Heads, Int8Outputs, Products, attention_int8, head_norm_int8, int8_workspace
 from animegamer_rt.errors import BackendError
 from animegamer_rt.models.denoiser import HEAD_NORM_EPSILON
 from kernel_results import Kernels, Outputs, assert_close
@@ -27,12 +27,17 @@ class Case:
     key_group: int = 64
     outlier: float = 1.0
     """How much larger one channel of the keys is than the others."""
-    half_sums: bool = False
+    products: Products = Products.WARPS
 
     def __str__(self) -> str:
         sizes = "x".join(map(str, (self.batch, self.tokens, self.heads)))
-        kind = str(self.dtype).removeprefix("torch.") + "-half-sums" * self.half_sums
+        kind = f"{str(self.dtype).removeprefix('torch.')}-{self.products.name.lower()}"
         return f"{sizes}-{kind}-{self.query_group}-{self.key_group}-{self.outlier:g}"
+
+    @property
+    def half_sums(self) -> bool:
+        """Whether sums are of the type that half the bits are enough for."""
+        return self.products is Products.HALF_SUMS
 
 
 CASES = (
@@ -44,9 +49,14 @@ CASES = (
     Case(1, 128, 1, torch.float16, 128, 128),
     Case(2, 129, 2, outlier=20.0),
     Case(1, 226 + 17, 2, torch.float16, 32, 192, outlier=20.0),
-    Case(1, 1, 1, half_sums=True),
-    Case(2, 129, 2, torch.float16, half_sums=True),
-    Case(2, 226 + 17, 2, half_sums=True),
+    Case(1, 1, 1, products=Products.HALF_SUMS),
+    Case(2, 129, 2, torch.float16, products=Products.HALF_SUMS),
+    Case(2, 226 + 17, 2, products=Products.HALF_SUMS),
+    Case(1, 1, 1, torch.float16, products=Products.WARPGROUPS),
+    Case(1, 64, 2, products=Products.WARPGROUPS),
+    Case(2, 129, 2, outlier=20.0, products=Products.WARPGROUPS),
+    Case(1, 193, 1, torch.float16, 7, 128, products=Products.WARPGROUPS),
+    Case(1, 2 * 192 + 5, 1, torch.float16, 32, 192, outlier=20.0, products=Products.WARPGROUPS),
 )
 FULL = Case(2, 6976, 30)
 
@@ -91,7 +101,7 @@ def run(case: Case, operators: Kernels, heads: Int8Outputs, value: Tensor) -> Te
     out, device = Outputs(operators.device), operators.device
     to = out.new("out", value.shape, case.dtype)
     groups = case.query_group, case.key_group
-    attention_int8(operators.library, on(device, heads), value.to(device), to, *groups, case.half_sums)
+    attention_int8(operators.library, on(device, heads), value.to(device), to, *groups, case.products)
     return out.read()["out"]
 
 
@@ -198,7 +208,7 @@ def test_arrays_that_do_not_fit_are_refused_by_name(reference: Kernels) -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("size", [2.0**15, 1.0, 2.0**-10])
 def test_half_sums_of_large_and_small_values_are_their_mean(kernels: Kernels, dtype: torch.dtype, size: float) -> None:
-    case = Case(1, 70, 1, dtype, half_sums=True)
+    case = Case(1, 70, 1, dtype, products=Products.HALF_SUMS)
     heads, value = quantised(case, kernels)
     for array in (heads.query, heads.key):
         array.zero_()
@@ -207,9 +217,9 @@ def test_half_sums_of_large_and_small_values_are_their_mean(kernels: Kernels, dt
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("half_sums", [False, True])
-def test_full_size_kernel_agrees_with_pytorch_head_by_head(gpu: Kernels, half_sums: bool) -> None:
-    full = replace(FULL, half_sums=half_sums)
+@pytest.mark.parametrize("products", Products, ids=lambda products: products.name.lower())
+def test_full_size_kernel_agrees_with_pytorch_head_by_head(gpu: Kernels, products: Products) -> None:
+    full = replace(FULL, products=products)
     heads, value = quantised(full, gpu)
     found = run(full, gpu, heads, value)
     for head in (0, full.heads - 1):

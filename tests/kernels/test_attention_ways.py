@@ -15,11 +15,11 @@ from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
 from animegamer_rt.backends import choose
 from animegamer_rt.backends.choose import TorchOptions
 from animegamer_rt.backends.contract import Engines
-from animegamer_rt.backends.torch import settled
-from animegamer_rt.backends.torch.attention import Attention, Measured, chosen, measured
+from animegamer_rt.backends.torch import attention, settled
+from animegamer_rt.backends.torch.attention import WAYS, Attention, Measured, chosen, measured
 from animegamer_rt.backends.torch.denoiser import Denoiser
 from animegamer_rt.backends.torch.fused import FusedTransformer
-from animegamer_rt.backends.torch.kernels import Kernels
+from animegamer_rt.backends.torch.kernels import Kernels, RowNorm
 from animegamer_rt.backends.torch.place import CudaPlace, Place
 from animegamer_rt.bundle import open_bundle
 from animegamer_rt.errors import BackendError
@@ -77,6 +77,13 @@ def test_turn_with_int8_scores_stays_near(both: Kernels) -> None:
     assert 0 < apart(latent(given, both, "int8", place), latent(given, both, "torch", place)) < NEAR[place.dtype]
 
 
+def test_products_of_warpgroups_give_the_same_answer(both: Kernels) -> None:
+    qkv = torch.randn((2, 200, 3, 2, 64), generator=torch.Generator().manual_seed(4)).half()
+    norm = RowNorm(torch.ones(64), torch.zeros(64), 1e-6)
+    of_any_gpu, of_hopper = (both.attention_int8(qkv, norm, norm, warpgroups) for warpgroups in (False, True))
+    assert apart(of_hopper.numpy(), of_any_gpu.numpy()) < torch.finfo(torch.float16).eps
+
+
 def test_graphs_and_compiled_blocks_hold_int8_scores(kernels: Kernels) -> None:
     given, place = turn(TWICE), TapePlace(torch.bfloat16)
     plain = latent(given, kernels, "int8", Place(torch.bfloat16))
@@ -114,7 +121,7 @@ def test_fastest_is_the_fastest_that_is_right(kernels: Kernels, monkeypatch: pyt
     assert way == "int8" and words.startswith("int8 attention as the fastest of int8 1.000 ms, flash 2.000 ms, torch")
     assert "cudnn not right" in words
 
-    def wrong(self: Kernels, qkv: Tensor, query: object, key: object) -> Tensor:
+    def wrong(self: Kernels, qkv: Tensor, query: object, key: object, warpgroups: bool) -> Tensor:
         return qkv[:, :, 2] * 1.03
 
     monkeypatch.setattr(Kernels, "attention_int8", wrong)
@@ -122,6 +129,28 @@ def test_fastest_is_the_fastest_that_is_right(kernels: Kernels, monkeypatch: pyt
     assert way == "flash" and "int8 not right" in words
     with pytest.raises(BackendError, match=r"is not right; found int8 not right \(relative error \d"):
         chosen("int8", Clock(torch.bfloat16, times), kernels, SIZE)
+
+
+def test_warpgroups_are_chosen_where_a_gpu_has_them(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, asked = Place(torch.bfloat16), list[bool]()
+    with pytest.raises(BackendError, match=r"only GPUs of sm_90 have.*found CPU.*choose int8"):
+        chosen("int8-wgmma", place, kernels, SIZE)
+    monkeypatch.setattr(attention, "has_warpgroups", lambda device: True)
+    plain = Kernels.attention_int8
+
+    def noted(self: Kernels, qkv: Tensor, query: RowNorm, key: RowNorm, warpgroups: bool) -> Tensor:
+        asked.append(warpgroups)
+        return plain(self, qkv, query, key, warpgroups)
+
+    monkeypatch.setattr(Kernels, "attention_int8", noted)
+    assert chosen("int8-wgmma", place, kernels, SIZE) == ("int8-wgmma", "int8-wgmma attention") and all(asked)
+    times = {"torch": 3.0, "flash": 3.0, "int8": 2.0, "int8-wgmma": 1.0}
+    way, words = chosen("fastest", Clock(torch.bfloat16, times), kernels, SIZE)
+    assert way == "int8-wgmma" and "int8-wgmma 1.000 ms, int8 2.000 ms" in words
+
+
+def test_command_names_every_way() -> None:
+    assert [*choose.ATTENTIONS] == [*WAYS, "fastest"]
 
 
 def test_attention_that_is_no_number_is_not_right() -> None:

@@ -73,6 +73,7 @@ REFUSED = (
     ("attention_int8", "tokens", 0, Code.BAD_SHAPE, "tokens 0"),
     ("attention_int8", "key_group", 32, Code.BAD_SHAPE, "32 keys: expected a positive multiple of 64"),
     ("attention_int8", "query_group", 0, Code.BAD_SHAPE, "0 tokens"),
+    ("attention_int8", "products", 3, Code.BAD_OPTION, "products 3"),
     ("attention_int8", "token_stride", 388, Code.BAD_SHAPE, "stride of 388"),
     ("attention_int8", "value", AT + 8, Code.UNALIGNED_POINTER, "value"),
     ("attention_int8", "key_scales", None, Code.NULL_POINTER, "key_scales is missing"),

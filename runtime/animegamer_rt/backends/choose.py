@@ -46,6 +46,7 @@ ATTENTIONS: Mapping[str, str] = MappingProxyType(
         "flash": "FlashAttention",
         "efficient": "the memory-efficient one",
         "int8": "ours with INT8 scores, sm_80 and later",
+        "int8-wgmma": "the same by instructions of sm_90 alone",
         "fastest": "what is fastest of these and right, timed when the engines are opened",
     }
 )

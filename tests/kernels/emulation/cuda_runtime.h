@@ -80,6 +80,12 @@ inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
     return static_cast<unsigned>(*std::max_element(all, all + 32));
 }
 
+inline bool __any_sync(unsigned mask, bool value) {
+    whole_warp(mask);
+    const uint64_t* all = emulation::warp_exchange(value);
+    return std::any_of(all, all + 32, [](uint64_t one) { return one != 0; });
+}
+
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }
 // To 2 units in the last place on a GPU, and 0 where y is beyond 2^126.

@@ -1,8 +1,8 @@
 """The ways in which the denoiser's tokens attend, for `fused`, and which of them is the fastest that is right here.
 
-Four are PyTorch's (its own choice, or one of its libraries), one is ours with INT8 scores, which costs fidelity: it is
-taken where it is asked for, by name or with `fastest`, and never else. Knows heads, no network. **Nothing of it has
-been run on a GPU yet.** Source: MODEL.md section 4; docs/TORCH.md.
+Four are PyTorch's (its own choice, or one of its libraries), two are ours with INT8 scores, which cost fidelity: they
+are taken where they are asked for, by name or with `fastest`, and never else. Knows heads, no network. **Nothing of it
+has been run on a GPU yet.** Source: MODEL.md section 4; docs/TORCH.md.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ from animegamer_kernels.attention import HEAD_WIDTH
 
 from ...errors import BackendError
 from ...models.denoiser import HEAD_NORM_EPSILON, DenoiserSize
-from .kernels import Kernels, RowNorm
+from .kernels import Kernels, RowNorm, has_warpgroups
 from .place import Place
 
-Attention = Literal["torch", "cudnn", "flash", "efficient", "int8"]
+Attention = Literal["torch", "cudnn", "flash", "efficient", "int8", "int8-wgmma"]
 Wanted = Literal[Attention, "fastest"]
-"""A way by name, or `fastest`: all are timed. They are held against exact attention when the engines are opened."""
+"""A way by name, or `fastest`: all that the device has are timed. They are held against exact attention when the
+engines are opened."""
 WAYS: tuple[Attention, ...] = get_args(Attention)
+INT8_SCORES: tuple[Attention, ...] = ("int8", "int8-wgmma")
+"""The kernels' own: by the instructions of any GPU from sm_80 on, and by those of sm_90 alone."""
 
 LIBRARIES: Mapping[Attention, SDPBackend] = MappingProxyType(
     {
@@ -70,8 +73,8 @@ def attended(way: Attention, kernels: Kernels, qkv: Tensor, query: RowNorm, key:
 
     qkv is written to. Raises BackendError or RuntimeError for what the way cannot do.
     """
-    if way == "int8":
-        return kernels.attention_int8(qkv, query, key)
+    if way in INT8_SCORES:
+        return kernels.attention_int8(qkv, query, key, warpgroups=way == "int8-wgmma")
     kernels.head_norm(qkv, query, key)
     queries, keys, values = (part.transpose(1, 2) for part in qkv.unbind(2))
     if way == "torch":
@@ -100,9 +103,9 @@ def chosen(wanted: str, place: Place, kernels: Kernels | None, size: DenoiserSiz
     check(wanted, kernels)
     if kernels is None or wanted == "torch":
         return "torch", ""
-    if wanted == "int8":
-        check_int8(place.dtype, size)
-    ways = [way for way in WAYS if wanted in (way, "fastest")]
+    if wanted in INT8_SCORES:
+        check_int8(wanted, place, size)
+    ways = [way for way in ways_of(place) if wanted in (way, "fastest")]
     found = sorted(measured(place, kernels, size, ways=ways), key=lambda one: (not one.right, one.milliseconds))
     best = found[0]
     if not best.right:
@@ -117,9 +120,20 @@ def chosen(wanted: str, place: Place, kernels: Kernels | None, size: DenoiserSiz
     return best.way, f"{best.way} attention as the fastest of {', '.join(map(str, found))}"
 
 
-def check_int8(dtype: torch.dtype, size: DenoiserSize) -> None:
-    """Raises BackendError for a network that INT8 scores are not written for."""
-    width = size.hidden // size.heads
+def ways_of(place: Place) -> tuple[Attention, ...]:
+    """Ways that the device may have; of PyTorch's only trying tells."""
+    return WAYS if has_warpgroups(place.device) else tuple(way for way in WAYS if way != "int8-wgmma")
+
+
+def check_int8(wanted: str, place: Place, size: DenoiserSize) -> None:
+    """Raises BackendError for a network or a device that INT8 scores are not written for."""
+    if wanted not in ways_of(place):
+        raise BackendError(
+            f"attention {wanted} is of instructions that only GPUs of sm_90 have, H100 and H200",
+            found=place.words,
+            do="choose int8, which does the same by those of any GPU from sm_80 on, or fastest",
+        )
+    width, dtype = size.hidden // size.heads, place.dtype
     if width != HEAD_WIDTH or dtype not in (torch.float16, torch.bfloat16):
         raise BackendError(
             "attention with INT8 scores is not written for this",
@@ -130,9 +144,9 @@ def check_int8(dtype: torch.dtype, size: DenoiserSize) -> None:
 
 
 def measured(
-    place: Place, kernels: Kernels, size: DenoiserSize, rows: int = 2, ways: Sequence[Attention] = WAYS
+    place: Place, kernels: Kernels, size: DenoiserSize, rows: int = 2, ways: Sequence[Attention] | None = None
 ) -> list[Measured]:
-    """These ways on heads drawn at random, of so many rows at the denoiser's own size."""
+    """These ways (or all of the place) on heads drawn at random, of so many rows at the denoiser's own size."""
     frames, height, width = size.patch_grid
     shape = (rows, size.shot_tokens + frames * height * width, 3, size.heads, size.hidden // size.heads)
     with place.use():
@@ -141,7 +155,7 @@ def measured(
         ones = torch.ones(shape[-1], device=place.device)
         norm = RowNorm(ones, torch.zeros_like(ones), HEAD_NORM_EPSILON)
         expected = exact(qkv)
-        return [_measured(way, place, kernels, qkv.clone(), norm, expected) for way in ways]
+        return [_measured(way, place, kernels, qkv.clone(), norm, expected) for way in (ways or ways_of(place))]
 
 
 def _measured(way: Attention, place: Place, kernels: Kernels, qkv: Tensor, norm: RowNorm, expected: Tensor) -> Measured:

@@ -49,6 +49,9 @@ GEFORCE = ((8, 6), (8, 9), (12, 0))
 """Capabilities of RTX 30, 40 and 50, whose products of 16 bits with sums in float32 have half the rate of those with
 sums in float16. Their workstation kin shares two of them, and loses by it a conversion of sums, no rate."""
 
+HOPPER = (9, 0)
+"""The one capability whose GPUs, H100 and H200, multiply by warpgroups."""
+
 PLAIN = Modulation(None, None)
 """Neither shifted nor scaled."""
 
@@ -132,14 +135,15 @@ class Kernels:
         """LayerNorm of each head of queries and keys where they lie, qkv [B, S, 3, heads, d]."""
         _OPERATORS.head_norm(self.library, qkv, query.weight, query.bias, key.weight, key.bias, query.epsilon)
 
-    def attention_int8(self, qkv: Tensor, query: RowNorm, key: RowNorm) -> Tensor:
+    def attention_int8(self, qkv: Tensor, query: RowNorm, key: RowNorm, warpgroups: bool = False) -> Tensor:
         """Both norms, and attention over all tokens with INT8 scores.
 
-        qkv [B, S, 3, heads, 64] of float16 or bfloat16, as the product left it -> [B, S, heads, 64].
+        qkv [B, S, 3, heads, 64] of float16 or bfloat16, as the product left it -> [B, S, heads, 64]. warpgroups: by
+        products of warpgroups, which `has_warpgroups` says a device has.
         """
         out = torch.empty_like(qkv[:, :, 2], memory_format=torch.contiguous_format)
         norms = query.weight, query.bias, key.weight, key.bias, query.epsilon
-        _OPERATORS.attention_int8(self.library, qkv, *norms, out)
+        _OPERATORS.attention_int8(self.library, qkv, *norms, warpgroups, out)
         return out
 
     def guided_step(self, patches: Tensor, state: Sequence[Tensor], noise: Tensor, coefficients: Tensor) -> None:
@@ -318,10 +322,10 @@ def _head_norm(library: str, qkv: Tensor, *norms: Any) -> None:
 
 @_operator(
     "attention_int8(str library, Tensor qkv, Tensor query_weight, Tensor query_bias, Tensor key_weight, "
-    "Tensor key_bias, float epsilon, Tensor(a!) out) -> ()"
+    "Tensor key_bias, float epsilon, bool warpgroups, Tensor(a!) out) -> ()"
 )
 def _attention_int8(library: str, qkv: Tensor, *given: Any) -> None:
-    opened, (*norms, out) = _opened(library), given
+    opened, (*norms, warpgroups, out) = _opened(library), given
     heads, groups, stream = operators.Heads(qkv, *norms), (QUERY_GROUP, KEY_GROUP), _stream(qkv)
     batch, tokens, _, count, width = qkv.shape
     codes = qkv.new_empty((2, batch, count, tokens, width), dtype=torch.int8)
@@ -332,12 +336,20 @@ def _attention_int8(library: str, qkv: Tensor, *given: Any) -> None:
     workspace = qkv.new_empty(operators.int8_workspace(opened, heads), dtype=torch.uint8)
     rounded = operators.Int8Outputs(codes[0], codes[1], query_scales, key_scales, mean, workspace)
     operators.head_norm_int8(opened, heads, rounded, *groups, stream)
-    operators.attention_int8(opened, rounded, qkv[:, :, 2], out, *groups, half_sums(qkv), stream)
+    operators.attention_int8(opened, rounded, qkv[:, :, 2], out, *groups, _products(qkv.device, warpgroups), stream)
 
 
-def half_sums(qkv: Tensor) -> bool:
-    """Whether 8-bit attention shall sum values in float16: where a GPU's products are then twice as fast."""
-    return qkv.is_cuda and torch.cuda.get_device_capability(qkv.device) in GEFORCE
+def has_warpgroups(device: torch.device) -> bool:
+    """Whether it has the instructions that products of warpgroups are made of."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) == HOPPER
+
+
+def _products(device: torch.device, warpgroups: bool) -> operators.Products:
+    """Sums of values in float16 where a GPU's products are then twice as fast."""
+    if warpgroups:
+        return operators.Products.WARPGROUPS
+    halves = device.type == "cuda" and torch.cuda.get_device_capability(device) in GEFORCE
+    return operators.Products.HALF_SUMS if halves else operators.Products.WARPS
 
 
 @_operator(

@@ -1,0 +1,140 @@
+// Products of a warpgroup, four warps whose first number is a multiple of four: wgmma, of sm_90a alone.
+//
+// The left side is in registers, 16 rows a warp, which holds them and its 16 x 64 sums as of mma.sync (tensor_cores.cuh): sums
+// d[tile][i] are of eight columns a tile. The right side is read from shared memory, by a descriptor, while the warps go on:
+// until `wait` names them, sums may not be touched, nor what is multiplied be changed. Source: PTX ISA, "Asynchronous
+// Warpgroup Level Matrix Multiply-Accumulate Instructions". On the processor they are emulated, by tests/kernels/emulation.
+#pragma once
+
+#include "attention.cuh"
+
+#ifndef __CUDACC__
+#include "emulated_warpgroup.h"
+#else
+
+namespace agk {
+
+__device__ __forceinline__ uint32_t shared_address(const void* shared) {
+    return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+}
+
+// Orders what was written to registers before the products that follow.
+__device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+// Makes one group of all products since the last one.
+__device__ __forceinline__ void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+
+template <typename Sum, int TILES>
+__device__ __forceinline__ void touch(Sum (&d)[TILES][4]) {
+#pragma unroll
+    for (int i = 0; i < TILES * 4; ++i) {
+        if constexpr (std::is_same_v<Sum, float>) {
+            asm volatile("" : "+f"(d[i / 4][i % 4])::"memory");
+        } else {
+            asm volatile("" : "+r"(d[i / 4][i % 4])::"memory");
+        }
+    }
+}
+
+// Returns when at most PENDING groups still run. d: sums of those that do not, which the compiler must not read earlier.
+template <int PENDING, typename... Sums>
+__device__ __forceinline__ void wait(Sums&... d) {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+    (touch(d), ...);
+}
+
+// copies_arrived(), for wgmma to see: it reads shared memory by another road than loads do.
+__device__ __forceinline__ void copies_arrived_for_products() {
+    copies_arrived();
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// d = a b, or with ADD d += a b, in int32 of int8: a 64 x 32 by rows; b 32 x 64, a column's 32 in a row of 64 bytes.
+template <bool ADD>
+__device__ __forceinline__ void multiply(int (&d)[KEY_TILES][4], const uint32_t (&a)[4], uint64_t b) {
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+        "{%32, %33, %34, %35}, %36, %37;"
+        : "+r"(d[0][0]), "+r"(d[0][1]), "+r"(d[0][2]), "+r"(d[0][3]),
+          "+r"(d[1][0]), "+r"(d[1][1]), "+r"(d[1][2]), "+r"(d[1][3]),
+          "+r"(d[2][0]), "+r"(d[2][1]), "+r"(d[2][2]), "+r"(d[2][3]),
+          "+r"(d[3][0]), "+r"(d[3][1]), "+r"(d[3][2]), "+r"(d[3][3]),
+          "+r"(d[4][0]), "+r"(d[4][1]), "+r"(d[4][2]), "+r"(d[4][3]),
+          "+r"(d[5][0]), "+r"(d[5][1]), "+r"(d[5][2]), "+r"(d[5][3]),
+          "+r"(d[6][0]), "+r"(d[6][1]), "+r"(d[6][2]), "+r"(d[6][3]),
+          "+r"(d[7][0]), "+r"(d[7][1]), "+r"(d[7][2]), "+r"(d[7][3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(ADD));
+}
+
+// d += a b in float32 of halves T: a 64 x 16 by rows; b 16 x 64, a row's 64 together.
+template <typename T>
+__device__ __forceinline__ void multiply(float (&d)[WIDTH_TILES][4], const uint32_t (&a)[4], uint64_t b) {
+    if constexpr (std::is_same_v<T, __half>) {
+        asm volatile(
+            "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+            "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+            "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+            "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+            : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]),
+              "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]),
+              "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+              "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]),
+              "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]),
+              "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+              "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]),
+              "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+    } else {
+        asm volatile(
+            "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+            "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+            "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+            "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+            : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]),
+              "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]),
+              "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
+              "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]),
+              "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]),
+              "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
+              "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]),
+              "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+    }
+}
+
+// The same for b of 8 columns, no wider than a row of 16 bytes.
+template <typename T>
+__device__ __forceinline__ void multiply(float (&d)[1][4], const uint32_t (&a)[4], uint64_t b) {
+    if constexpr (std::is_same_v<T, __half>) {
+        asm volatile(
+            "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, 1, 1, 1, 1;"
+            : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+    } else {
+        asm volatile(
+            "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, 1, 1, 1, 1;"
+            : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+    }
+}
+
+}  // namespace agk
+#endif
+
+namespace agk {
+
+// "Matrix Descriptor Format": where a matrix begins, in which swizzle it was written and how far the next 8 rows of it are,
+// rows of what lies together; without a swizzle those are of 16 bytes.
+enum class Swizzle : uint64_t { None = 0, Bytes128 = 1, Bytes64 = 2 };
+
+__device__ __forceinline__ uint64_t describe(const void* shared, unsigned bytes_of_8_rows, Swizzle swizzle) {
+    const auto field = [](uint64_t bytes) { return (bytes & 0x3ffff) >> 4; };
+    // No matrix here is wider than its swizzle: of the two offsets that there are one has a meaning, the stride with a
+    // swizzle, the leading one without.
+    return field(shared_address(shared)) | field(bytes_of_8_rows) << 16 | field(bytes_of_8_rows) << 32 |
+           static_cast<uint64_t>(swizzle) << 62;
+}
+
+}  // namespace agk

@@ -1,0 +1,142 @@
+// The instructions of kernels/csrc/warpgroup.cuh, a warp of fibers at a time, written from the tables of the PTX ISA.
+//
+// A product is computed when it is waited for and not before, from what registers and shared memory hold then: sums that are
+// read too early, or a tile or weights that are overwritten too early, make the kernel's results wrong. Where an element of
+// the right side lies is worked out from its descriptor by the canonical layouts and the swizzle on address bits.
+#pragma once
+
+#include "emulated_tensor_cores.h"
+
+namespace emulation {
+
+struct Queued {
+    unsigned group;
+    std::function<void()> run;
+};
+// Of a thread: products that were begun and not yet waited for, the groups that were ended, whether registers are ordered.
+struct Products {
+    std::vector<Queued> queue;
+    unsigned groups = 0;
+    bool ordered = false;
+};
+inline Products products[1024];
+
+// Addresses in shared memory have 18 bits. The last one that was asked for says which of this process's they are.
+inline uint64_t last_shared = 0;
+inline uint8_t* from_shared(uint32_t address) {
+    const int32_t apart = static_cast<int32_t>((address - static_cast<uint32_t>(last_shared)) << 14) >> 14;
+    return reinterpret_cast<uint8_t*>(last_shared + static_cast<int64_t>(apart));
+}
+
+// "Matrix Descriptor Format", "Canonical Layouts": the address of element (k, n) of a right side of `bytes` an element.
+struct Descriptor {
+    uint32_t start, leading, stride, swizzle_bytes;
+
+    explicit Descriptor(uint64_t bits)
+        : start((bits & 0x3fff) << 4), leading((bits >> 16 & 0x3fff) << 4), stride((bits >> 32 & 0x3fff) << 4) {
+        constexpr uint32_t SWIZZLES[] = {16, 128, 64, 32};
+        swizzle_bytes = SWIZZLES[bits >> 62];
+        if (bits >> 49 & 7) refuse("a descriptor with a base offset");
+        if (swizzle_bytes > 16 && start % (8 * swizzle_bytes) >= swizzle_bytes) {
+            refuse("a matrix that does not begin in the first row of its swizzle's pattern");
+        }
+    }
+
+    const uint8_t* at(unsigned k, unsigned n, unsigned bytes, bool n_major) const {
+        const bool swizzled = swizzle_bytes > 16;
+        // Along: the index whose elements lie together. A row of them is as wide as the swizzle, and 8 rows are a pattern.
+        const unsigned along = (n_major ? n : k) * bytes, across = n_major ? k : n;
+        uint32_t offset = across % 8 * swizzle_bytes + along % swizzle_bytes;
+        if (swizzled || !n_major) {
+            offset += across / 8 * stride + along / swizzle_bytes * leading;
+        } else {
+            offset += across / 8 * leading + along / swizzle_bytes * stride;
+        }
+        if (swizzled && !n_major && along >= swizzle_bytes) refuse("a row that is longer than its swizzle");
+        uint32_t address = start + offset;
+        address ^= (address >> 7 & (swizzle_bytes / 16 - 1)) << 4;
+        return from_shared(address);
+    }
+};
+
+// Queues d = a b, or d += a b, of 16 rows of a warp. Of `a` and `d` references: what they hold when it is waited for counts.
+template <typename Element, unsigned DEPTH, bool ADD, bool N_MAJOR, typename Sum, std::size_t TILES>
+void begin_product(Sum (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, Layout left) {
+    constexpr unsigned LEFT = 16 / sizeof(Element), COLUMNS = 8 * TILES;
+    Products& mine = products[threadIdx.x];
+    if (!mine.ordered) refuse("a product of a warpgroup without begin_products()");
+    mine.queue.push_back({mine.groups, [&d, &a, b, left] {
+        static double sums[32][16][COLUMNS];
+        auto& product = sums[threadIdx.x / 32];
+        const uint64_t* all = warp_exchange(bits<const uint32_t*>(a));
+        if (lane() == 0) {
+            static double rows[16][DEPTH], columns[COLUMNS][DEPTH];
+            const Descriptor right(b);
+            for (unsigned other = 0; other < 32; ++other) {
+                Element its[LEFT];
+                std::memcpy(static_cast<void*>(its), value<const uint32_t*>(all[other]), sizeof its);
+                for (unsigned i = 0; i < LEFT; ++i) rows[left(other, i).row][left(other, i).column] = static_cast<float>(its[i]);
+            }
+            for (unsigned n = 0; n < COLUMNS; ++n) {
+                for (unsigned k = 0; k < DEPTH; ++k) {
+                    Element its;
+                    std::memcpy(static_cast<void*>(&its), right.at(k, n, sizeof its, N_MAJOR), sizeof its);
+                    columns[n][k] = static_cast<float>(its);
+                }
+            }
+            for (unsigned row = 0; row < 16; ++row) {
+                for (unsigned n = 0; n < COLUMNS; ++n) {
+                    product[row][n] = 0.0;
+                    for (unsigned k = 0; k < DEPTH; ++k) product[row][n] += rows[row][k] * columns[n][k];
+                }
+            }
+        }
+        warp_exchange(0);
+        for (unsigned tile = 0; tile < TILES; ++tile) {
+            for (unsigned i = 0; i < 4; ++i) {
+                const Place at = of_sum(lane(), i);
+                const double before = ADD ? static_cast<double>(d[tile][i]) : 0.0;
+                d[tile][i] = static_cast<Sum>(before + product[at.row][8 * tile + at.column]);
+            }
+        }
+        warp_exchange(0);
+    }});
+}
+
+}  // namespace emulation
+
+namespace agk {
+
+inline uint32_t shared_address(const void* shared) {
+    emulation::last_shared = reinterpret_cast<uint64_t>(shared);
+    return static_cast<uint32_t>(emulation::last_shared & 0x3ffff);
+}
+
+inline void begin_products() { emulation::products[threadIdx.x].ordered = true; }
+
+inline void end_products() {
+    ++emulation::products[threadIdx.x].groups;
+    emulation::products[threadIdx.x].ordered = false;
+}
+
+template <int PENDING, typename... Sums>
+void wait(Sums&...) {
+    emulation::Products& mine = emulation::products[threadIdx.x];
+    std::size_t done = 0;
+    while (done < mine.queue.size() && mine.queue[done].group + PENDING < mine.groups) mine.queue[done++].run();
+    mine.queue.erase(mine.queue.begin(), mine.queue.begin() + static_cast<std::ptrdiff_t>(done));
+}
+
+inline void copies_arrived_for_products() { copies_arrived(); }
+
+template <bool ADD>
+void multiply(int (&d)[KEY_TILES][4], const uint32_t (&a)[4], uint64_t b) {
+    emulation::begin_product<int8_t, 32, ADD, false>(d, a, b, emulation::of_left_bytes);
+}
+
+template <typename T, int TILES>
+void multiply(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b) {
+    emulation::begin_product<T, 16, true, true>(d, a, b, emulation::of_left_halves);
+}
+
+}  // namespace agk
