@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from benchmarks.gpu_turns import pack
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -23,9 +24,7 @@ from torch.utils._pytree import tree_leaves
 
 from animegamer_export.command.sizes import FULL
 from animegamer_export.predictor import example_prompt
-from animegamer_export.quantize.scheme import BLOCK
 from animegamer_rt.backends.torch import Networks, assemble, decoder, settled
-from animegamer_rt.backends.torch.packed import PackedLinear
 from animegamer_rt.backends.torch.place import Place
 from animegamer_rt.backends.torch.rowwise import FP8, INT8, RowwiseLinear
 from animegamer_rt.models.denoiser import Denoiser
@@ -135,17 +134,6 @@ def channels_last(x: Tensor, weight: Tensor, bias: Tensor, padding: Any) -> Tens
     return made.movedim(-1, 1)
 
 
-def packed(network: Predictor) -> Predictor:
-    """Its blocks' layers in 4 bits, as in `int4-qdq`."""
-    for name, layer in list(network.blocks.named_modules()):
-        if isinstance(layer, nn.Linear):
-            blocks = layer.out_features, layer.in_features // BLOCK
-            in_bits = PackedLinear(torch.empty((*blocks, BLOCK // 2), dtype=torch.int8), torch.empty(*blocks, 1))
-            in_bits.four_bits = True
-            network.blocks.set_submodule(name, in_bits)
-    return network
-
-
 @dataclass(frozen=True, slots=True)
 class Held:
     """Bytes that a turn at full size holds. host: in pinned memory; over: what did not fit into the block."""
@@ -169,7 +157,8 @@ def held(card: float, products: torch.dtype | None) -> Held:
     size, running, over = FULL.denoiser, {}, 0
     with FakeTensorMode(allow_non_fake_inputs=True), Counted() as counted:
         place, constant = CountedPlace(card, counted), torch.empty(size.shot_tokens, size.hidden, dtype=torch.bfloat16)
-        networks = Networks(packed(Predictor(FULL.predictor)), Denoiser(size), VaeDecoder(FULL.vae), constant)
+        networks = Networks(Predictor(FULL.predictor), Denoiser(size), VaeDecoder(FULL.vae), constant)
+        pack(networks.predictor)
         by_name = {"predictor": networks.predictor, "denoiser": networks.denoiser, "vae": networks.decoder}
         for network in by_name.values():
             settled(network, place.dtype)
