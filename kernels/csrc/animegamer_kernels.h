@@ -32,7 +32,7 @@ enum agk_code {
     AGK_BAD_DTYPE = 4,
     AGK_BAD_SHAPE = 5,         /* sizes that are not positive or do not fit each other */
     AGK_UNALIGNED_WIDTH = 6,   /* a row that is no multiple of 16 bytes */
-    AGK_TOO_WIDE = 7,          /* a row of more than 16 KiB: 1024 threads hold 16 bytes each */
+    AGK_TOO_WIDE = 7,          /* a row of more than 16 KiB, which is what a block holds */
     AGK_NO_CUDA = 8,           /* this library was built without a CUDA compiler */
     AGK_SMALL_WORKSPACE = 9,   /* less working memory than the operator's _workspace() says */
     AGK_BAD_OPTION = 10,       /* a choice that the operator does not have */

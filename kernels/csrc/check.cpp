@@ -18,7 +18,7 @@ int64_t dtype_bytes(int dtype) {
 
 namespace {
 
-// A row that one block holds, 16 bytes a thread.
+// A row that one block holds.
 int check_width(const char* name, int64_t width, int dtype) {
     const int64_t bytes = width * dtype_bytes(dtype);
     if (bytes % VECTOR_BYTES != 0) {

@@ -8,7 +8,7 @@
 
 namespace agk {
 
-// A thread of a block holds 16 bytes of a row, and a block has at most 1024 threads.
+// A thread takes 16 bytes at a time; a block holds a row: 32 bytes each of 512 threads, or 16 of 1024.
 constexpr int64_t VECTOR_BYTES = 16;
 constexpr int64_t MAX_ROW_BYTES = 1024 * VECTOR_BYTES;
 // Patches of the latent are 2 x 2 (MODEL.md section 4).

@@ -1,69 +1,66 @@
 // What follows a product: INT8's sums as numbers, GELU, and the rounding that the next product wants, in one pass.
 #include "rows.cuh"
+#include "tensor_cores.cuh"
 
 namespace agk {
 namespace {
 
-// x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), by 1 + tanh(u) = 2 / (1 + exp(-2 u)).
+// x / 2 (1 + tanh(u)) with u = sqrt(2 / pi) (x + 0.044715 x^3), as x / (1 + 2^(-2 log2(e) u)).
 __device__ __forceinline__ float gelu(float x) {
-    constexpr float TWICE_ROOT = 1.5957691216057308f, CUBIC = 0.044715f;
-    return __fdividef(x, 1.0f + __expf(-TWICE_ROOT * (x + CUBIC * x * x * x)));
+    constexpr float LINEAR = -2.302208198f, CUBIC = 0.044715f * LINEAR;
+    return __fdividef(x, 1.0f + power_of_two(x * (LINEAR + CUBIC * (x * x))));
 }
 
 template <typename In>
 constexpr bool SUMS = std::is_same_v<In, int32_t>;
-// Where a multiprocessor has 2048 threads, two blocks of it keep enough rows of halves on their way; of sums one does.
-#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000)
-template <typename In>
-constexpr int BLOCKS = SUMS<In> ? 1 : 2;
-#else
-template <typename In>
-constexpr int BLOCKS = 1;
-#endif
 
-// In is T, or int32_t for sums that the scales and the bias belong to. Out is T, __nv_fp8_e4m3 or int8_t.
+// In is T, or int32_t for sums that the scales and the bias belong to. Out is T, __nv_fp8_e4m3 or int8_t. Of rows of T two
+// blocks at least are on a multiprocessor, so that one reads while the other reduces.
 template <typename T, typename In, typename Out>
-__global__ void __launch_bounds__(MAX_THREADS, BLOCKS<In>) epilogue_kernel(agk_epilogue_args args, int64_t rows_a_block) {
+__global__ void __launch_bounds__(MAX_THREADS, SUMS<In> ? 1 : 2) epilogue_kernel(agk_epilogue_args args, int64_t rows_a_block) {
     constexpr int N = VECTOR<T>;
     __shared__ unsigned maxima[2][MAX_WARPS];
-    const int column = static_cast<int>(threadIdx.x) * N;
-    // The last warp may reach past the row: those threads only take part in the reductions, with nothing.
-    const bool inside = column < args.width;
-    const int64_t first = static_cast<int64_t>(blockIdx.x) * rows_a_block;
-    const int64_t last = min(first + rows_a_block, args.rows);
+    clear(maxima[0]);
+    clear(maxima[1]);
+    const Columns<N> columns(args.width);
+    int64_t row = blockIdx.x * rows_a_block;
+    const int64_t last = min(row + rows_a_block, args.rows);
     const In* x = static_cast<const In*>(args.x);
-    float column_scale[N], bias[N], row_scale = 0.0f;
-    Words<In, N> coming{};
-    if (inside) {
-        coming = load_words<N>(x + first * args.width + column);
-        if constexpr (SUMS<In>) {
-            load_floats(args.column_scales + column, column_scale);
-            load_floats(args.bias + column, bias);
-            row_scale = args.row_scales[first];
+    float column_scale[VECTORS][N] = {}, bias[VECTORS][N] = {}, row_scale = 0.0f;
+    Words<In, N> coming[VECTORS] = {};
+    int64_t at = row * args.width;
+    load_row(x + at, columns, coming);
+    if constexpr (SUMS<In>) {
+#pragma unroll
+        for (int v = 0; v < VECTORS; ++v) {
+            if (!columns.inside(v)) continue;
+            load_floats(args.column_scales + columns[v], column_scale[v]);
+            load_floats(args.bias + columns[v], bias[v]);
         }
+        row_scale = args.row_scales[row];
     }
-    for (int64_t row = first; row < last; ++row) {
-        const int64_t at = row * args.width + column;
-        float value[N];
-        fill(value, 0.0f);
-        if (inside) {
-            to_floats(coming, value);
+#pragma unroll 1
+    for (; row < last; ++row, at += args.width) {
+        float value[VECTORS][N];
+#pragma unroll
+        for (int v = 0; v < VECTORS; ++v) {
+            to_floats(coming[v], value[v]);
             if constexpr (SUMS<In>) {
 #pragma unroll
-                for (int i = 0; i < N; ++i) value[i] = value[i] * (row_scale * column_scale[i]) + bias[i];
-            }
-            // The next row is on its way while this one is reduced.
-            if (row + 1 < last) {
-                coming = load_words<N>(x + at + args.width);
-                if constexpr (SUMS<In>) row_scale = args.row_scales[row + 1];
-            }
-            if (args.gelu) {
-#pragma unroll
-                for (int i = 0; i < N; ++i) value[i] = gelu(value[i]);
+                for (int i = 0; i < N; ++i) value[v][i] = value[v][i] * (row_scale * column_scale[v][i]) + bias[v][i];
             }
         }
-        if constexpr (QUANTISED<Out>) scale_row<Out>(value, maxima[row % 2], args.out_scales + row);
-        if (inside) store(static_cast<Out*>(args.out) + at, value);
+        // The next row is on its way while this one is reduced.
+        if (row + 1 < last) {
+            load_row(x + at + args.width, columns, coming);
+            if constexpr (SUMS<In>) row_scale = args.row_scales[row + 1];
+        }
+        if (args.gelu) {
+#pragma unroll
+            for (int i = 0; i < VECTORS * N; ++i) value[i / N][i % N] = gelu(value[i / N][i % N]);
+        }
+        if constexpr (QUANTISED<Out>) scale_row<Out>(value, maxima[static_cast<unsigned>(row) % 2], args.out_scales + row);
+        store_row(static_cast<Out*>(args.out) + at, columns, value);
     }
 }
 

@@ -55,6 +55,7 @@ template <typename T>
 __global__ void __launch_bounds__(THREADS) quantise_kernel(agk_head_norm_int8_args a, int lanes) {
     constexpr int N = VECTOR<T>;
     __shared__ unsigned scratch[MAX_WARPS];
+    clear(scratch);
     const agk_heads& shape = a.shape;
     const Part part = blockIdx.z % 2 ? KEY : QUERY;
     const int64_t entry = blockIdx.z / 2, group = part == KEY ? a.key_group : a.query_group;

@@ -1,33 +1,37 @@
 // Sum and maximum over a block of whole warps, for every thread of it.
 //
-// A scratch array may be used again after one other reduction: whoever writes it then has passed that one's barrier, and
-// so has everybody who still read it.
+// A scratch array is cleared before its first use. It may be used again after one other reduction: whoever writes it then has
+// passed that one's barrier, and so has everybody who still read it. All threads of a warp write what they all have: to
+// choose one, or the warps that there are, would take more instructions than the sum.
 #pragma once
 
 #include "launch.cuh"
 
 namespace agk {
 
-constexpr int MAX_WARPS = 32;
+constexpr int MAX_WARPS = 16;
+
+// The places of warps that the block does not have.
+template <typename T>
+__device__ __forceinline__ void clear(T (&scratch)[MAX_WARPS]) {
+    if (threadIdx.x < MAX_WARPS && threadIdx.x >= blockDim.x / WARP) scratch[threadIdx.x] = 0;
+}
 
 __device__ __forceinline__ float block_sum(float value, float (&scratch)[MAX_WARPS]) {
 #pragma unroll
     for (int distance = WARP / 2; distance; distance /= 2) value += __shfl_xor_sync(~0u, value, distance);
-    if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = value;
+    scratch[threadIdx.x / WARP] = value;
     __syncthreads();
-    const unsigned lane = threadIdx.x % WARP;
-    value = lane < blockDim.x / WARP ? scratch[lane] : 0.0f;
+    value = scratch[threadIdx.x % MAX_WARPS];
 #pragma unroll
-    for (int distance = WARP / 2; distance; distance /= 2) value += __shfl_xor_sync(~0u, value, distance);
+    for (int distance = MAX_WARPS / 2; distance; distance /= 2) value += __shfl_xor_sync(~0u, value, distance);
     return value;
 }
 
 __device__ __forceinline__ unsigned block_max(unsigned value, unsigned (&scratch)[MAX_WARPS]) {
-    value = __reduce_max_sync(~0u, value);
-    if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = value;
+    scratch[threadIdx.x / WARP] = __reduce_max_sync(~0u, value);
     __syncthreads();
-    const unsigned lane = threadIdx.x % WARP;
-    return __reduce_max_sync(~0u, lane < blockDim.x / WARP ? scratch[lane] : 0u);
+    return __reduce_max_sync(~0u, scratch[threadIdx.x % MAX_WARPS]);
 }
 
 }  // namespace agk

@@ -1,15 +1,19 @@
 // Rows of tokens in one pass: gate and residual (or not), LayerNorm, modulation by the row's kind, quantisation.
 //
-// A block takes a run of rows. A thread holds one 16-byte vector of the row and, because consecutive rows are nearly
-// always of one kind, that vector's modulation in registers: it is read again only where the kind or the batch entry
-// changes. The row's own bytes are read once and written once; that is the floor.
+// A block takes a run of rows. A thread holds two 16-byte vectors of the row, so that what a row costs beside its elements
+// (sums over the block, addresses) is shared by two, and, because consecutive rows are nearly always of one kind, their
+// modulation in registers: it is read again only where the kind or the batch entry changes. The row's own bytes are read
+// once and written once; that is the floor.
 #pragma once
 
 #include "reduce.cuh"
 
 namespace agk {
 
-constexpr int MAX_THREADS = 1024;
+// A block's width apart, so that neighbouring threads still take neighbouring vectors.
+constexpr int VECTORS = 2;
+constexpr int MAX_THREADS = MAX_WARPS * WARP;
+static_assert(MAX_ROW_BYTES == VECTORS * MAX_THREADS * VECTOR_BYTES);
 
 template <int N>
 __device__ __forceinline__ void fill(float (&to)[N], float value) {
@@ -38,18 +42,47 @@ __device__ __forceinline__ void load_modulation(const agk_norm& norm, const floa
     }
 }
 
-// Values of a row, 0 where a thread reaches past it, as codes of Out that go into [-448, 448] or [-127, 127], and the scale
-// that they were divided by.
+// A thread's part of a row: element [v][i] is that of column(v) + i. Threads past the row's end only take part in the
+// reductions, with zeros.
+template <int N>
+struct Columns {
+    int first, step, width;
+
+    __device__ __forceinline__ explicit Columns(int64_t row_width)
+        : first(static_cast<int>(threadIdx.x) * N),
+          step(static_cast<int>(blockDim.x) * N),
+          width(static_cast<int>(row_width)) {}
+    __device__ __forceinline__ int operator[](int v) const { return first + v * step; }
+    __device__ __forceinline__ bool inside(int v) const { return first + v * step < width; }
+};
+
+template <int N, typename T>
+__device__ __forceinline__ void load_row(const T* row, const Columns<N>& columns, Words<T, N> (&to)[VECTORS]) {
+#pragma unroll
+    for (int v = 0; v < VECTORS; ++v) {
+        if (columns.inside(v)) to[v] = load_words<N>(row + columns[v]);
+    }
+}
+
+template <int N, typename T>
+__device__ __forceinline__ void store_row(T* row, const Columns<N>& columns, const float (&from)[VECTORS][N]) {
+#pragma unroll
+    for (int v = 0; v < VECTORS; ++v) {
+        if (columns.inside(v)) store(row + columns[v], from[v]);
+    }
+}
+
+// Values of a row as codes of Out that go into [-448, 448] or [-127, 127], and the scale that they were divided by.
 template <typename Out, int N>
-__device__ __forceinline__ void scale_row(float (&value)[N], unsigned (&scratch)[MAX_WARPS], float* scale) {
+__device__ __forceinline__ void scale_row(float (&value)[VECTORS][N], unsigned (&scratch)[MAX_WARPS], float* scale) {
     unsigned bits = SMALLEST_MAGNITUDE_BITS;
 #pragma unroll
-    for (int i = 0; i < N; ++i) bits = max(bits, magnitude_bits(value[i]));
+    for (int i = 0; i < VECTORS * N; ++i) bits = max(bits, magnitude_bits(value[i / N][i % N]));
     const float magnitude = __uint_as_float(block_max(bits, scratch));
     if (threadIdx.x == 0) *scale = magnitude / LARGEST<Out>;
     const float factor = LARGEST<Out> / magnitude;
 #pragma unroll
-    for (int i = 0; i < N; ++i) value[i] *= factor;
+    for (int i = 0; i < VECTORS * N; ++i) value[i / N][i % N] *= factor;
 }
 
 // Out is T, __nv_fp8_e4m3 or int8_t. With GATED: x_next = x + gate * branch comes first, and norm.out may be NULL.
@@ -60,70 +93,76 @@ __global__ void __launch_bounds__(MAX_THREADS)
     constexpr int N = VECTOR<T>;
     __shared__ float sums[2][MAX_WARPS];
     __shared__ unsigned maxima[MAX_WARPS];
-    const int column = static_cast<int>(threadIdx.x) * N;
-    // The last warp may reach past the row: those threads only take part in the reductions, with nothing.
-    const bool inside = column < shape.width;
-    const int64_t first = static_cast<int64_t>(blockIdx.x) * rows_a_block;
-    const int64_t last = min(first + rows_a_block, shape.rows);
-    const float inverse_width = 1.0f / static_cast<float>(shape.width);
-    float gain[N], offset[N], gate[N];
-    int64_t held = -1;
-    int64_t at = first * shape.width + column, entry = first / shape.tokens, token = first % shape.tokens;
-    Words<T, N> coming{}, coming_branch{};
-    if (inside) {
-        coming = load_words<N>(x + at);
-        if constexpr (GATED) coming_branch = load_words<N>(branch + at);
-    }
-    for (int64_t row = first; row < last; ++row, ++token, at += shape.width) {
-        if (token == shape.tokens) {
-            token = 0;
-            ++entry;
-        }
+    clear(sums[0]);
+    clear(sums[1]);
+    clear(maxima);
+    const Columns<N> columns(shape.width);
+    int64_t row = blockIdx.x * rows_a_block;
+    const int64_t last = min(row + rows_a_block, shape.rows);
+    const float inverse_width = 1.0f / static_cast<float>(columns.width);
+    Words<T, N> coming[VECTORS] = {}, coming_branch[VECTORS] = {};
+    int64_t at = row * shape.width;
+    load_row(x + at, columns, coming);
+    if constexpr (GATED) load_row(branch + at, columns, coming_branch);
+    while (row < last) {
+        // Rows of one kind and batch entry: their modulation once.
+        const int64_t entry = row / shape.tokens, token = row % shape.tokens, begin = entry * shape.modulation_stride;
         const bool shot = token < shape.shot_tokens;
-        if (inside && held != 2 * entry + shot) {
-            held = 2 * entry + shot;
-            const int64_t begin = entry * shape.modulation_stride;
-            if constexpr (GATED) load_floats((shot ? shot_gate : image_gate) + begin + column, gate);
+        const int64_t end = min(last, row - token + (shot ? shape.shot_tokens : shape.tokens));
+        float gain[VECTORS][N] = {}, offset[VECTORS][N] = {}, gate[VECTORS][N] = {};
+#pragma unroll
+        for (int v = 0; v < VECTORS; ++v) {
+            if (!columns.inside(v)) continue;
+            if constexpr (GATED) load_floats((shot ? shot_gate : image_gate) + begin + columns[v], gate[v]);
             const float* shift = shot ? norm.shot_shift : norm.image_shift;
             const float* scale = shot ? norm.shot_scale : norm.image_scale;
             const bool plain = scale == nullptr;
-            load_modulation(norm, plain ? nullptr : shift + begin, plain ? nullptr : scale + begin, column, gain, offset);
+            load_modulation(norm, plain ? nullptr : shift + begin, plain ? nullptr : scale + begin, columns[v], gain[v],
+                            offset[v]);
         }
-        float value[N];
-        fill(value, 0.0f);
-        if (inside) {
-            to_floats(coming, value);
-            if constexpr (GATED) {
-                float added[N];
-                to_floats(coming_branch, added);
+        for (; row < end; ++row, at += shape.width) {
+            float value[VECTORS][N];
 #pragma unroll
-                for (int i = 0; i < N; ++i) value[i] = to_float(from_float<T>(value[i] + gate[i] * added[i]));
-                store(x_next + at, value);
+            for (int v = 0; v < VECTORS; ++v) {
+                to_floats(coming[v], value[v]);
+                if constexpr (GATED) {
+                    float added[N];
+                    to_floats(coming_branch[v], added);
+#pragma unroll
+                    for (int i = 0; i < N; ++i) value[v][i] = to_float(from_float<T>(value[v][i] + gate[v][i] * added[i]));
+                }
             }
+            if constexpr (GATED) store_row(x_next + at, columns, value);
             // The next row is on its way while this one is reduced.
             if (row + 1 < last) {
-                coming = load_words<N>(x + at + shape.width);
-                if constexpr (GATED) coming_branch = load_words<N>(branch + at + shape.width);
+                load_row(x + at + shape.width, columns, coming);
+                if constexpr (GATED) load_row(branch + at + shape.width, columns, coming_branch);
             }
-        }
-        if (GATED && norm.out == nullptr) continue;
+            if (GATED && norm.out == nullptr) continue;
 
-        float sum = 0.0f;
+            float sum = 0.0f, squares = 0.0f;
 #pragma unroll
-        for (int i = 0; i < N; ++i) sum += value[i];
-        const float mean = block_sum(sum, sums[0]) * inverse_width;
-        float squares = 0.0f;
-        if (inside) {
+            for (int i = 0; i < VECTORS * N; ++i) sum += value[i / N][i % N];
+            const float mean = block_sum(sum, sums[0]) * inverse_width;
 #pragma unroll
-            for (int i = 0; i < N; ++i) squares += (value[i] - mean) * (value[i] - mean);
+            for (int v = 0; v < VECTORS; ++v) {
+                // What is past the row's end stays 0.
+                const float middle = columns.inside(v) ? mean : 0.0f;
+#pragma unroll
+                for (int i = 0; i < N; ++i) {
+                    value[v][i] -= middle;
+                    squares += value[v][i] * value[v][i];
+                }
+            }
+            const float deviation = rsqrtf(block_sum(squares, sums[1]) * inverse_width + norm.epsilon);
+#pragma unroll
+            for (int i = 0; i < VECTORS * N; ++i) {
+                float& one = value[i / N][i % N];
+                one = one * deviation * gain[i / N][i % N] + offset[i / N][i % N];
+            }
+            if constexpr (QUANTISED<Out>) scale_row<Out>(value, maxima, norm.out_scales + row);
+            store_row(static_cast<Out*>(norm.out) + at, columns, value);
         }
-        const float deviation = rsqrtf(block_sum(squares, sums[1]) * inverse_width + norm.epsilon);
-        if (inside) {
-#pragma unroll
-            for (int i = 0; i < N; ++i) value[i] = (value[i] - mean) * deviation * gain[i] + offset[i];
-        }
-        if constexpr (QUANTISED<Out>) scale_row<Out>(value, maxima, norm.out_scales + row);
-        if (inside) store(static_cast<Out*>(norm.out) + at, value);
     }
 }
 
@@ -136,7 +175,7 @@ struct RowGrid {
 
 template <typename T, typename Kernel>
 int row_grid(const char* name, Kernel kernel, int64_t rows, int64_t width, RowGrid& grid) {
-    grid.threads = static_cast<int>(divide_up(width, VECTOR<T> * WARP)) * WARP;
+    grid.threads = static_cast<int>(divide_up(width, VECTORS * VECTOR<T> * WARP)) * WARP;
     int64_t blocks = 0;
     if (const int code = cuda_result(name, resident_blocks(kernel, grid.threads, blocks))) return code;
     grid.rows_a_block = divide_up(rows, blocks);

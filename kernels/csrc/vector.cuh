@@ -23,6 +23,9 @@ struct alignas(sizeof(T) * N < VECTOR_BYTES ? sizeof(T) * N : VECTOR_BYTES) Pack
 template <typename T>
 constexpr int VECTOR = static_cast<int>(VECTOR_BYTES / sizeof(T));
 
+template <typename T>
+constexpr bool QUANTISED = std::is_same_v<T, __nv_fp8_e4m3> || std::is_same_v<T, int8_t>;
+
 __device__ __forceinline__ float to_float(float x) { return x; }
 __device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
 __device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
@@ -74,38 +77,56 @@ __device__ __forceinline__ void to_floats(const Pack<T, N>& from, float (&to)[N]
 
 template <typename T, int N>
 __device__ __forceinline__ void to_floats(const Words<T, N>& from, float (&to)[N]) {
-    Pack<T, N> pack;
-    memcpy(static_cast<void*>(&pack), &from, sizeof pack);
-    to_floats(pack, to);
+    if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+        // A bfloat16 is the upper half of its float32: an instruction each.
+#pragma unroll
+        for (int i = 0; i < N; i += 2) {
+            to[i] = __uint_as_float(from.w[i / 2] << 16);
+            to[i + 1] = __uint_as_float(from.w[i / 2] & 0xffff0000u);
+        }
+    } else {
+        Pack<T, N> pack;
+        memcpy(static_cast<void*>(&pack), &from, sizeof pack);
+        to_floats(pack, to);
+    }
 }
 
 template <typename T, int N>
 __device__ __forceinline__ Pack<T, N> to_pack(const float (&from)[N]) {
     Pack<T, N> pack;
-    if constexpr (std::is_same_v<T, __nv_fp8_e4m3> && N % 4 == 0) {
-        // Two at a time, as the GPU converts them.
 #pragma unroll
-        for (int i = 0; i < N; i += 4) {
-            const __nv_fp8x4_e4m3 four(make_float4(from[i], from[i + 1], from[i + 2], from[i + 3]));
-            memcpy(static_cast<void*>(pack.v + i), &four, sizeof four);
-        }
-    } else {
-#pragma unroll
-        for (int i = 0; i < N; ++i) pack.v[i] = from_float<T>(from[i]);
-    }
+    for (int i = 0; i < N; ++i) pack.v[i] = from_float<T>(from[i]);
     return pack;
+}
+
+// Four numbers as the bytes of a word: put together one at a time they take more instructions than all before.
+template <typename T>
+__device__ __forceinline__ uint32_t four_codes(float a, float b, float c, float d) {
+    if constexpr (std::is_same_v<T, __nv_fp8_e4m3>) {
+        // Two at a time, as the GPU converts them.
+        return __nv_fp8x4_e4m3(make_float4(a, b, c, d)).__x;
+    } else {
+        // Beside 1.5 * 2^23 an integer from -127 to 127 is the last byte of a float, rounded to nearest even.
+        const auto code = [](float x) { return __float_as_uint(x + 12582912.0f); };
+        return __byte_perm(__byte_perm(code(a), code(b), 0x0040), __byte_perm(code(c), code(d), 0x0040), 0x5410);
+    }
 }
 
 template <typename T, int N>
 __device__ __forceinline__ void store(T* to, const float (&from)[N]) {
-    *reinterpret_cast<Pack<T, N>*>(to) = to_pack<T>(from);
+    if constexpr (QUANTISED<T> && N % 4 == 0) {
+        Pack<uint32_t, N / 4> words;
+#pragma unroll
+        for (int i = 0; i < N; i += 4) words.v[i / 4] = four_codes<T>(from[i], from[i + 1], from[i + 2], from[i + 3]);
+        *reinterpret_cast<Pack<uint32_t, N / 4>*>(to) = words;
+    } else {
+        *reinterpret_cast<Pack<T, N>*>(to) = to_pack<T>(from);
+    }
 }
 
 // Largest number of a quantised format, and the bits of the smallest magnitude a row is scaled by (1e-30).
 template <typename T>
 constexpr float LARGEST = std::is_same_v<T, __nv_fp8_e4m3> ? 448.0f : 127.0f;
-template <typename T>
-constexpr bool QUANTISED = std::is_same_v<T, __nv_fp8_e4m3> || std::is_same_v<T, int8_t>;
 constexpr unsigned SMALLEST_MAGNITUDE_BITS = 0x0da24260u;
 
 // Magnitudes compare as their bits do, and a NaN's are the largest: one integer maximum finds both.

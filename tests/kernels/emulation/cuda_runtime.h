@@ -93,6 +93,13 @@ inline float __fdividef(float x, float y) { return x / y; }
 inline unsigned __float_as_uint(float x) { return static_cast<unsigned>(emulation::bits(x)); }
 inline float __uint_as_float(unsigned x) { return emulation::value<float>(x); }
 inline float __int_as_float(int x) { return emulation::value<float>(static_cast<unsigned>(x)); }
+// Byte i is the one of b and a together that digit i of `pick` counts, 0 to 7.
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned pick) {
+    const uint64_t both = static_cast<uint64_t>(b) << 32 | a;
+    unsigned to = 0;
+    for (int i = 0; i < 4; ++i) to |= static_cast<unsigned>(both >> (pick >> 4 * i & 7) * 8 & 255) << 8 * i;
+    return to;
+}
 inline int __float2int_rn(float x) {
     return std::isnan(x) ? 0 : static_cast<int>(std::nearbyint(std::fmax(-2147483648.0, std::fmin(2147483647.0, x))));
 }
