@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(MAX_THREADS, 2)
     // Fewer than 2^31 tokens, as check() has seen.
     const int tokens = static_cast<int>(a.shape.tokens), first = static_cast<int>(blockIdx.x) * tokens_a_block;
     const int left = min(tokens_a_block, static_cast<int>(a.shape.batch) * tokens - first);
-    const int64_t entry = first / tokens, stride = 3 * a.shape.heads * a.shape.head_width;
+    const int64_t entry = first / tokens, stride = token_stride(a.shape);
     int token = first % tokens;
     const T* from = vector_of<T>(a.shape, first, part, head, lane);
     T* out = static_cast<T*>(part == QUERY ? a.query : part == KEY ? a.key : a.value);

@@ -1,8 +1,8 @@
 // LayerNorm of every head of queries and keys, keys less their mean over the tokens, both in INT8 with a scale a group.
 //
-// The keys are read twice, for their mean and to be written; normalising them again is cheaper than keeping them. Sums
-// go through the workspace in a fixed order, so the same input gives the same bytes. (Smoothing: SageAttention,
-// arXiv:2410.02367, section 4.2.)
+// The keys are read twice, for their mean and to be written; normalising them again is cheaper than keeping them. Blocks
+// that start together take the heads of the same tokens, so that they read whole rows of qkv. Sums go through the workspace
+// in a fixed order, so the same input gives the same bytes. (Smoothing: SageAttention, arXiv:2410.02367, section 4.2.)
 #include "heads.cuh"
 #include "reduce.cuh"
 
@@ -11,34 +11,54 @@ namespace {
 
 // A group of 64 keys of 64 halves is one vector a thread.
 constexpr int THREADS = 512;
+// Vectors that a thread has on their way at once for the keys' mean; groups that a block takes one after the other.
+constexpr int TOGETHER = 4;
+constexpr unsigned GROUPS = 8;
 
-// Sum of the normalised keys of KEY_CHUNK tokens: grid (chunks, heads, batch), out [batch, heads, chunks, head_width].
+// Sum of the keys of KEY_CHUNK tokens, normalised without weight and bias: grid (heads of chunks, batch), out [batch, heads,
+// chunks, head_width].
 template <typename T>
-__global__ void __launch_bounds__(THREADS) key_sum_kernel(agk_heads shape, int lanes, float* out) {
+__global__ void __launch_bounds__(THREADS, 2) key_sum_kernel(agk_heads shape, int lanes, int chunks, float* out) {
     constexpr int N = VECTOR<T>;
-    __shared__ float sums[THREADS * N];
-    const int lane = threadIdx.x % lanes, slot = threadIdx.x / lanes, slots = THREADS / lanes;
-    const int64_t first = blockIdx.x * KEY_CHUNK, last = min(first + KEY_CHUNK, shape.tokens);
-    const int head = blockIdx.y;
-    const HeadNorm<N> norm(shape, false, lane);
+    __shared__ float sums[THREADS / WARP][WARP * N];
+    const int heads = static_cast<int>(shape.heads), head = blockIdx.x % heads, chunk = blockIdx.x / heads;
+    const int lane = threadIdx.x % lanes, slots = THREADS / lanes;
+    const float inverse_width = 1.0f / static_cast<float>(shape.head_width);
+    // Fewer than 2^31 tokens, as check() has seen.
+    const int tokens = static_cast<int>(shape.tokens), slot = threadIdx.x / lanes, first = chunk * static_cast<int>(KEY_CHUNK);
+    const int last = min(first + static_cast<int>(KEY_CHUNK), tokens);
+    const T* from = vector_of<T>(shape, blockIdx.y * shape.tokens + first + slot, KEY, head, lane);
+    const int64_t step = slots * token_stride(shape);
     float sum[N] = {};
-    for (int64_t begin = first; begin < last; begin += slots) {
-        const int64_t token = begin + slot;
-        float value[N] = {};
-        if (token < last) to_floats(load<N>(vector_of<T>(shape, blockIdx.z * shape.tokens + token, KEY, head, lane)), value);
-        normalise_head(norm, lanes, value);
+    for (int begin = first; begin < last; begin += TOGETHER * slots, from += TOGETHER * step) {
+        Words<T, N> words[TOGETHER] = {};
 #pragma unroll
-        for (int i = 0; i < N; ++i) sum[i] += token < last ? value[i] : 0.0f;
+        for (int i = 0; i < TOGETHER; ++i) {
+            if (begin + i * slots + slot < last) words[i] = load_words<N>(from + i * step);
+        }
+#pragma unroll
+        for (int i = 0; i < TOGETHER; ++i) {
+            // Of a token that is not there all is 0, the sum's part too.
+            float value[N];
+            to_floats(words[i], value);
+            const float deviation = centre_head(lanes, inverse_width, shape.epsilon, value);
+#pragma unroll
+            for (int j = 0; j < N; ++j) sum[j] += value[j] * deviation;
+        }
     }
+    for (int distance = lanes; distance < WARP; distance *= 2) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) sums[threadIdx.x * N + i] = sum[i];
+        for (int i = 0; i < N; ++i) sum[i] += __shfl_xor_sync(~0u, sum[i], distance);
+    }
+    const int column = static_cast<int>(threadIdx.x), width = lanes * N;
+#pragma unroll
+    for (int i = 0; i < N; ++i) sums[threadIdx.x / WARP][lane * N + i] = sum[i];
     __syncthreads();
-    const int width = lanes * N;
-    for (int column = threadIdx.x; column < width; column += THREADS) {
-        float total = 0.0f;
-        for (int other = 0; other < slots; ++other) total += sums[other * width + column];
-        out[((static_cast<int64_t>(blockIdx.z) * shape.heads + head) * gridDim.x + blockIdx.x) * width + column] = total;
-    }
+    if (column >= width) return;
+    float total = 0.0f;
+#pragma unroll
+    for (int warp = 0; warp < THREADS / WARP; ++warp) total += sums[warp][column];
+    out[((blockIdx.y * shape.heads + head) * chunks + chunk) * width + column] = total;
 }
 
 // The chunks' sums to a mean: grid (heads, batch), a thread a column.
@@ -46,59 +66,82 @@ __global__ void key_mean_kernel(agk_heads shape, int chunks, const float* sums, 
     const int64_t row = static_cast<int64_t>(blockIdx.y) * shape.heads + blockIdx.x;
     float total = 0.0f;
     for (int chunk = 0; chunk < chunks; ++chunk) total += sums[(row * chunks + chunk) * shape.head_width + threadIdx.x];
-    mean[row * shape.head_width + threadIdx.x] = total / static_cast<float>(shape.tokens);
+    mean[row * shape.head_width + threadIdx.x] =
+        total / static_cast<float>(shape.tokens) * shape.key_weight[threadIdx.x] + shape.key_bias[threadIdx.x];
 }
 
-// Grid (groups, heads, batch * 2): a block normalises its group for the largest magnitude, and to write it once more unless
-// its threads hold all of it.
+// Of queries, or of keys with their mean [batch, heads, head_width]: grid (heads of runs of GROUPS groups, batch). A block
+// normalises a group for the largest magnitude, and to write it once more unless its threads hold all of it.
 template <typename T>
-__global__ void __launch_bounds__(THREADS) quantise_kernel(agk_head_norm_int8_args a, int lanes) {
+__global__ void __launch_bounds__(THREADS, 2)
+    quantise_kernel(agk_heads shape, int lanes, int group, unsigned groups, const float* key_mean, int8_t* out, float* scales) {
     constexpr int N = VECTOR<T>;
-    __shared__ unsigned scratch[MAX_WARPS];
-    clear(scratch);
-    const agk_heads& shape = a.shape;
-    const Part part = blockIdx.z % 2 ? KEY : QUERY;
-    const int64_t entry = blockIdx.z / 2, group = part == KEY ? a.key_group : a.query_group;
-    const int head = blockIdx.y;
-    const int64_t first = blockIdx.x * group, last = min(first + group, shape.tokens);
-    // The grid has room for the more of the two kinds of group.
-    if (first >= shape.tokens) return;
+    __shared__ unsigned scratch[2][MAX_WARPS];
+    clear(scratch[0]);
+    clear(scratch[1]);
+    const int heads = static_cast<int>(shape.heads), head = blockIdx.x % heads;
     const int lane = threadIdx.x % lanes, slot = threadIdx.x / lanes, slots = static_cast<int>(blockDim.x) / lanes;
-    const int64_t row = entry * shape.heads + head;
-    float mean[N] = {};
-    if (part == KEY) load_floats(a.key_mean + row * shape.head_width + lane * N, mean);
-
-    const HeadNorm<N> norm(shape, part == QUERY, lane);
-    const auto smoothed = [&](int64_t token, float(&value)[N]) {
+    const int64_t entry = blockIdx.y, row = entry * heads + head;
+    HeadNorm<N> norm(shape, key_mean == nullptr, lane);
+    if (key_mean != nullptr) {
+        float mean[N];
+        load_floats(key_mean + row * shape.head_width + lane * N, mean);
 #pragma unroll
-        for (int i = 0; i < N; ++i) value[i] = 0.0f;
-        if (token < last) to_floats(load<N>(vector_of<T>(shape, entry * shape.tokens + token, part, head, lane)), value);
-        normalise_head(norm, lanes, value);
-#pragma unroll
-        for (int i = 0; i < N; ++i) value[i] -= mean[i];
-    };
+        for (int i = 0; i < N; ++i) norm.bias[i] -= mean[i];
+    }
+    const unsigned first = blockIdx.x / heads * GROUPS, last = min(first + GROUPS, groups);
+    const int64_t begin = static_cast<int64_t>(first) * group + slot, stride = token_stride(shape);
+    const T* from = vector_of<T>(shape, entry * shape.tokens + begin, key_mean == nullptr ? QUERY : KEY, head, lane);
+    out += (row * shape.tokens + begin) * shape.head_width + lane * N;
+    // Tokens from the thread's first one on. Fewer than 2^31, as check() has seen.
+    int left = static_cast<int>(shape.tokens - begin);
+    const auto fetch = [&](int ahead) { return ahead < left ? load_words<N>(from + ahead * stride) : Words<T, N>{}; };
     float value[N];
-    unsigned bits = SMALLEST_MAGNITUDE_BITS;
-    for (int64_t begin = first; begin < last; begin += slots) {
-        smoothed(begin + slot, value);
-        if (begin + slot >= last) continue;
+    const auto normalise = [&](const Words<T, N>& words) {
+        to_floats(words, value);
+        normalise_head(norm, lanes, value);
+    };
+    Words<T, N> coming = fetch(0);
+    for (unsigned number = first; number < last; ++number) {
+        const int mine = min(group - slot, left);
+        unsigned bits = SMALLEST_MAGNITUDE_BITS;
+        normalise(coming);
+        // The next group is on its way while this one is reduced.
+        if (number + 1 < last) coming = fetch(group);
+        for (int at = 0; at < group; at += slots) {
+            if (at > 0) normalise(fetch(at));
+            if (at >= mine) continue;
 #pragma unroll
-        for (int i = 0; i < N; ++i) bits = max(bits, magnitude_bits(value[i]));
-    }
-    const float magnitude = __uint_as_float(block_max(bits, scratch));
-    const float factor = LARGEST<int8_t> / magnitude;
-    if (threadIdx.x == 0) {
-        const int64_t groups = (shape.tokens + group - 1) / group;
-        (part == KEY ? a.key_scales : a.query_scales)[row * groups + blockIdx.x] = magnitude / LARGEST<int8_t>;
-    }
-    int8_t* out = (part == KEY ? a.key : a.query) + row * shape.tokens * shape.head_width + lane * N;
-    for (int64_t begin = first; begin < last; begin += slots) {
-        if (group > slots) smoothed(begin + slot, value);
-        if (begin + slot >= last) continue;
+            for (int i = 0; i < N; ++i) bits = max(bits, magnitude_bits(value[i]));
+        }
+        const float magnitude = __uint_as_float(block_max(bits, scratch[number % 2]));
+        const float factor = LARGEST<int8_t> / magnitude;
+        if (threadIdx.x == 0) scales[row * groups + number] = magnitude / LARGEST<int8_t>;
+        for (int at = 0; at < group; at += slots) {
+            if (group > slots) normalise(fetch(at));
+            if (at >= mine) continue;
+            float code[N];
 #pragma unroll
-        for (int i = 0; i < N; ++i) value[i] *= factor;
-        store(out + (begin + slot) * shape.head_width, value);
+            for (int i = 0; i < N; ++i) code[i] = value[i] * factor;
+            store(out + at * shape.head_width, code);
+        }
+        from += group * stride;
+        out += group * shape.head_width;
+        left -= group;
     }
+}
+
+template <typename T>
+int quantise(const agk_heads& shape, int lanes, int64_t wanted, const float* key_mean, int8_t* out, float* scales,
+             cudaStream_t stream) {
+    const int64_t group = wanted < shape.tokens ? wanted : shape.tokens, groups = divide_up(shape.tokens, group);
+    // No more threads than a group has vectors.
+    const int64_t vectors = divide_up(group * lanes, WARP) * WARP;
+    const int threads = vectors < THREADS ? static_cast<int>(vectors) : THREADS;
+    const dim3 grid(static_cast<unsigned>(shape.heads * divide_up(groups, GROUPS)), static_cast<unsigned>(shape.batch));
+    quantise_kernel<T><<<grid, threads, 0, stream>>>(shape, lanes, static_cast<int>(group), static_cast<unsigned>(groups),
+                                                     key_mean, out, scales);
+    return launched("head_norm_int8");
 }
 
 }  // namespace
@@ -112,22 +155,18 @@ extern "C" int agk_head_norm_int8(const agk_head_norm_int8_args* args, void* to)
     const auto stream = static_cast<cudaStream_t>(to);
     const auto batch = static_cast<unsigned>(shape.batch), heads = static_cast<unsigned>(shape.heads);
     const auto chunks = static_cast<unsigned>(divide_up(shape.tokens, KEY_CHUNK));
-    const int64_t smaller = args->query_group < args->key_group ? args->query_group : args->key_group;
-    const int64_t larger = args->query_group < args->key_group ? args->key_group : args->query_group;
     auto* sums = static_cast<float*>(args->workspace);
     return with_activations(shape.dtype, [&](auto element) {
         using T = decltype(element);
         const int lanes = static_cast<int>(shape.head_width / VECTOR<T>);
-        // No more threads than a group has vectors.
-        const int64_t wanted = divide_up(larger * lanes, WARP) * WARP;
-        const int threads = wanted < THREADS ? static_cast<int>(wanted) : THREADS;
-        key_sum_kernel<T><<<dim3(chunks, heads, batch), THREADS, 0, stream>>>(shape, lanes, sums);
+        key_sum_kernel<T><<<dim3(heads * chunks, batch), THREADS, 0, stream>>>(shape, lanes, static_cast<int>(chunks), sums);
         if (const int code = launched(name)) return code;
         key_mean_kernel<<<dim3(heads, batch), static_cast<unsigned>(shape.head_width), 0, stream>>>(
             shape, static_cast<int>(chunks), sums, args->key_mean);
         if (const int code = launched(name)) return code;
-        quantise_kernel<T><<<dim3(static_cast<unsigned>(divide_up(shape.tokens, smaller)), heads, 2 * batch), threads, 0,
-                             stream>>>(*args, lanes);
-        return launched(name);
+        if (const int code = quantise<T>(shape, lanes, args->query_group, nullptr, args->query, args->query_scales, stream)) {
+            return code;
+        }
+        return quantise<T>(shape, lanes, args->key_group, args->key_mean, args->key, args->key_scales, stream);
     });
 }

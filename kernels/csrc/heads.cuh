@@ -9,8 +9,29 @@ enum Part { QUERY = 0, KEY = 1, VALUE = 2 };
 
 // Sum over the `lanes` (a power of two) threads of a head. Every thread of the warp takes part.
 __device__ __forceinline__ float head_sum(float value, int lanes) {
+    // Heads of 64 halves, which the network has, go without a loop.
+    if (lanes == 8) {
+#pragma unroll
+        for (int distance = 4; distance; distance /= 2) value += __shfl_xor_sync(~0u, value, distance);
+        return value;
+    }
     for (int distance = lanes / 2; distance; distance /= 2) value += __shfl_xor_sync(~0u, value, distance);
     return value;
+}
+
+// Takes a head's mean from its values; returns 1 / their deviation.
+template <int N>
+__device__ __forceinline__ float centre_head(int lanes, float inverse_width, float epsilon, float (&value)[N]) {
+    float sum = 0.0f, squares = 0.0f;
+#pragma unroll
+    for (int i = 0; i < N; ++i) sum += value[i];
+    const float mean = head_sum(sum, lanes) * inverse_width;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        value[i] -= mean;
+        squares += value[i] * value[i];
+    }
+    return rsqrtf(head_sum(squares, lanes) * inverse_width + epsilon);
 }
 
 // A thread's part of the norm of queries or of keys.
@@ -27,16 +48,13 @@ struct HeadNorm {
 
 template <int N>
 __device__ __forceinline__ void normalise_head(const HeadNorm<N>& norm, int lanes, float (&value)[N]) {
-    float sum = 0.0f, squares = 0.0f;
+    const float deviation = centre_head(lanes, norm.inverse_width, norm.epsilon, value);
 #pragma unroll
-    for (int i = 0; i < N; ++i) sum += value[i];
-    const float mean = head_sum(sum, lanes) * norm.inverse_width;
-#pragma unroll
-    for (int i = 0; i < N; ++i) squares += (value[i] - mean) * (value[i] - mean);
-    const float deviation = rsqrtf(head_sum(squares, lanes) * norm.inverse_width + norm.epsilon);
-#pragma unroll
-    for (int i = 0; i < N; ++i) value[i] = (value[i] - mean) * deviation * norm.weight[i] + norm.bias[i];
+    for (int i = 0; i < N; ++i) value[i] = value[i] * deviation * norm.weight[i] + norm.bias[i];
 }
+
+// From a head of a token to that of the next, in elements.
+__device__ __forceinline__ int64_t token_stride(const agk_heads& shape) { return 3 * shape.heads * shape.head_width; }
 
 // Where a head's vector `lane` lies in qkv.
 template <typename T>

@@ -38,6 +38,9 @@ CASES = (
     Case(1, 300, 2, 64, torch.float16, 128, 64),
     Case(1, 3, 30, 64, torch.bfloat16, 2, 3),
     Case(1, 5, 1, 256, torch.float16, 2, 1),
+    # Less than a group of each; more groups than a block takes.
+    Case(2, 9, 2, 64, torch.bfloat16, 32, 64),
+    Case(2, 601, 3, 64, torch.bfloat16, 32, 64),
 )
 FULL = Case(2, 6976, 30, 64, torch.bfloat16, 32, 64)
 
