@@ -4,6 +4,7 @@
 // written once; that is the floor without the convolution before it. Statistics are means and sums of squared distances,
 // merged pair by pair (Chan, Golub, LeVeque 1983), so a large mean costs no digits; the order of merging is fixed.
 #include "launch.cuh"
+#include "tensor_cores.cuh"
 
 namespace agk {
 namespace {
@@ -13,6 +14,7 @@ constexpr int MAX_THREADS = 1024, WANTED_THREADS = 256;
 constexpr int FOUR = 4;
 // Vectors that a thread has on their way at once.
 constexpr int TOGETHER = 4;
+constexpr float LOG2_E = 1.4426950408889634f;
 
 template <typename Real>
 struct Moments {
@@ -119,56 +121,61 @@ __global__ void merge_kernel(agk_spatial_norm_args a, int places, int chunk, int
     }
 }
 
-// A thread takes one vector of channels of the neighbouring pixels that share a place of the latent.
+// A thread takes one vector of channels of the pixels of a frame that share a place of the latent: what that costs, divisions
+// too, is paid once for all of them.
 template <typename T>
 __global__ void __launch_bounds__(WANTED_THREADS) norm_kernel(agk_spatial_norm_args a, int vectors, int64_t total, const float2* statistics) {
     constexpr int N = VECTOR<T>;
     const int64_t index = static_cast<int64_t>(blockIdx.x) * WANTED_THREADS + threadIdx.x;
     if (index >= total) return;
     const int cell = static_cast<int>(index / vectors), vector = static_cast<int>(index - static_cast<int64_t>(cell) * vectors);
-    const int latent_width = static_cast<int>(a.latent_width), height = static_cast<int>(a.height);
-    const int line = cell / latent_width, cell_column = cell - line * latent_width;
-    const int frame = line / height, row = line - frame * height;
+    const int latent_width = static_cast<int>(a.latent_width), latent_height = static_cast<int>(a.latent_height);
+    const int latent_line = cell / latent_width, latent_column = cell - latent_line * latent_width;
+    const int frame = latent_line / latent_height, latent_row = latent_line - frame * latent_height;
     const int apart = a.frames > 1 && a.frames % 2 == 1;
     const int latent_frames = static_cast<int>(a.latent_frames) - apart, frames = static_cast<int>(a.frames) - apart;
     const int latent_frame = frame < apart ? 0 : apart + (frame - apart) / (frames / latent_frames);
-    const int latent_row = row / static_cast<int>(a.height / a.latent_height);
-    const int64_t from = ((static_cast<int64_t>(latent_frame) * a.latent_height + latent_row) * latent_width + cell_column) *
-                             a.channels + vector * N;
+    const int channels = static_cast<int>(a.channels), group_width = channels / static_cast<int>(a.groups);
+    const int64_t latent_at = (static_cast<int64_t>(latent_frame) * latent_height + latent_row) * latent_width + latent_column;
+    const int64_t from = latent_at * channels + vector * N;
     float gain[N], offset[N], weight[N], bias[N];
     to_floats(load<N>(static_cast<const T*>(a.scale) + from), gain);
     to_floats(load<N>(static_cast<const T*>(a.shift) + from), offset);
     load_floats(a.weight + vector * N, weight);
     load_floats(a.bias + vector * N, bias);
-    const int group_width = static_cast<int>(a.channels / a.groups);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
         const float2 group = statistics[(vector * N + i / FOUR * FOUR) / group_width];
         offset[i] += (bias[i] - group.x * group.y * weight[i]) * gain[i];
         gain[i] *= group.y * weight[i];
     }
-    const int run = static_cast<int>(a.width / a.latent_width);
-    const int64_t at = (static_cast<int64_t>(line) * a.width + static_cast<int64_t>(cell_column) * run) * a.channels + vector * N;
-    const T* x = static_cast<const T*>(a.x) + at;
-    T* out = static_cast<T*>(a.out) + at;
-    for (int begin = 0; begin < run; begin += TOGETHER) {
-        Pack<T, N> packs[TOGETHER];
+    const int height = static_cast<int>(a.height), width = static_cast<int>(a.width);
+    const int rows = height / latent_height, run = width / latent_width;
+    const int64_t corner = (static_cast<int64_t>(frame) * height + latent_row * rows) * width + latent_column * run;
+    const T* x = static_cast<const T*>(a.x) + corner * channels + vector * N;
+    T* out = static_cast<T*>(a.out) + corner * channels + vector * N;
+    for (int row = 0; row < rows; ++row) {
+        for (int begin = 0; begin < run; begin += TOGETHER) {
+            Words<T, N> words[TOGETHER];
 #pragma unroll
-        for (int i = 0; i < TOGETHER; ++i) {
-            if (begin + i < run) packs[i] = load<N>(x + (begin + i) * a.channels);
-        }
-#pragma unroll
-        for (int i = 0; i < TOGETHER; ++i) {
-            if (begin + i >= run) continue;
-            float value[N];
-            to_floats(packs[i], value);
-#pragma unroll
-            for (int j = 0; j < N; ++j) {
-                value[j] = value[j] * gain[j] + offset[j];
-                value[j] = __fdividef(value[j], 1.0f + __expf(-value[j]));
+            for (int i = 0; i < TOGETHER; ++i) {
+                if (begin + i < run) words[i] = load_words<N>(x + (begin + i) * channels);
             }
-            store_whole(out + (begin + i) * a.channels, value);
+#pragma unroll
+            for (int i = 0; i < TOGETHER; ++i) {
+                if (begin + i >= run) continue;
+                float value[N];
+                to_floats(words[i], value);
+#pragma unroll
+                for (int j = 0; j < N; ++j) {
+                    value[j] = value[j] * gain[j] + offset[j];
+                    value[j] = __fdividef(value[j], 1.0f + power_of_two(-LOG2_E * value[j]));
+                }
+                store_whole(out + (begin + i) * channels, value);
+            }
         }
+        x += static_cast<int64_t>(width) * channels;
+        out += static_cast<int64_t>(width) * channels;
     }
 }
 
@@ -196,7 +203,7 @@ extern "C" int agk_spatial_norm(const agk_spatial_norm_args* args, void* to) {
         if (const int code = launched(name)) return code;
         merge_kernel<<<static_cast<unsigned>(args->groups), WARP, 0, stream>>>(*args, places, chunk, blocks, parts, statistics);
         if (const int code = launched(name)) return code;
-        const int64_t total = args->frames * args->height * args->latent_width * vectors;
+        const int64_t total = args->frames * args->latent_height * args->latent_width * vectors;
         norm_kernel<T><<<static_cast<unsigned>(divide_up(total, WANTED_THREADS)), WANTED_THREADS, 0, stream>>>(
             *args, vectors, total, statistics);
         return launched(name);
