@@ -24,6 +24,7 @@ from animegamer_rt.wire import FROM_SERVER, Message, decode, encode
 from animegamer_rt.worker import fixed_cost
 from animegamer_rt.worker.export import render_game
 from animegamer_rt.worker.jobs import TurnJob
+from animegamer_rt.worker.pictures import ClipEncoder
 from animegamer_rt.worker.turn import begin_turn, play_turn
 
 TEXTS = ["Mia waves.", "Mia runs.", "Tobo runs.", "Tobo flies.", "Mia flies."]
@@ -188,6 +189,25 @@ def test_a_job_can_be_stopped_while_shots_are_predicted_again(rooms: Rooms) -> N
     with pytest.raises(TurnCancelled):
         answers(rooms, front.job(TEXTS[4], complete=True), stop)
     assert len(alive) == 2
+
+
+@pytest.mark.parametrize("wish", [{"codec": "mp4"}, {"codec": "jpeg", "clip": True}])
+@pytest.mark.parametrize("at", ["state", "clip"])
+def test_a_turn_that_is_given_up_ends_its_clips_encoder(
+    rooms: Rooms, monkeypatch: pytest.MonkeyPatch, wish: dict[str, object], at: str
+) -> None:
+    ended = []
+
+    class Encoder(ClipEncoder):
+        def close(self) -> None:
+            super().close()
+            ended.append(self)
+
+    monkeypatch.setattr("animegamer_rt.worker.turn.ClipEncoder", Encoder)
+    messages = play_turn(rooms, begin_turn(rooms, Front(rooms, **wish).job(TEXTS[0]), lambda: None))
+    assert any(message.type == at for message in messages)
+    messages.close()
+    assert ended
 
 
 def test_a_window_of_zero_has_no_shots_to_keep(rooms: Rooms) -> None:

@@ -73,8 +73,12 @@ class ClipEncoder:
     def finish(self) -> bytes:
         """The rest of the file, never empty."""
         self._container.mux(self._stream.encode(None))
-        self._container.close()
+        self.close()
         return self._written.take()
+
+    def close(self) -> None:
+        """Ends the encoder of a clip that is given up: its threads and memory would wait for the garbage collector."""
+        self._container.close()
 
 
 class _Pipe(io.RawIOBase):

@@ -5,6 +5,7 @@ Knows the pipeline and what the messages say; nothing of sockets. All that it kn
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
@@ -64,22 +65,23 @@ def play_turn(rooms: Rooms, begun: Begun) -> Generator[Message, None, None]:
     pixel_format = job.pixel_format if job.codec == "raw" else "rgb24"
     pictures, film = _Pictures(job, geometry, answers), _Film(job, geometry, pixel_format, answers)
     instruction, ahead = Instruction(job.instruction), begun.prediction
-    if again:
-        yield answers.note("shots", {"shots": list(again)}, *map(_bytes, again.values()))
-    for event in run_turn(rooms, session, instruction, prediction=ahead, pixel_format=pixel_format, flip=job.flip):
-        if isinstance(event, StatePredicted):
-            predicted = event
-            yield answers.event("state", _state(event))
-        elif isinstance(event, Progress):
-            yield answers.progress(event.step, event.steps, event.seconds_left)
-            if event.step == event.steps:
-                yield _settled(answers, predicted, again, job.history_turns > 0)
-        elif isinstance(event, FrameReady):
-            yield from pictures.messages(event)
-            yield from film.messages(event)
-        elif isinstance(event, Done):
-            done = event
-    yield from film.rest()
+    with contextlib.closing(film):
+        if again:
+            yield answers.note("shots", {"shots": list(again)}, *map(_bytes, again.values()))
+        for event in run_turn(rooms, session, instruction, prediction=ahead, pixel_format=pixel_format, flip=job.flip):
+            if isinstance(event, StatePredicted):
+                predicted = event
+                yield answers.event("state", _state(event))
+            elif isinstance(event, Progress):
+                yield answers.progress(event.step, event.steps, event.seconds_left)
+                if event.step == event.steps:
+                    yield _settled(answers, predicted, again, job.history_turns > 0)
+            elif isinstance(event, FrameReady):
+                yield from pictures.messages(event)
+                yield from film.messages(event)
+            elif isinstance(event, Done):
+                done = event
+        yield from film.rest()
     yield answers.note("finished", {"seconds": asdict(done.seconds), "resident_mib": resident_mib()})
 
 
@@ -131,6 +133,11 @@ class _Film:
         for frame in self._waiting:
             yield from self._chunk(self._encoder.add(frame))
         yield from self._chunk(self._encoder.finish(), last=True)
+
+    def close(self) -> None:
+        """Also of a turn that does not come to its end."""
+        if self._wanted:
+            self._encoder.close()
 
     def _chunk(self, content: bytes, last: bool = False) -> Iterator[Message]:
         if content:
