@@ -206,6 +206,24 @@ def test_the_trace_shows_what_was_done_ahead_beside_what_ran(bundle: Bundle, tmp
     assert path.with_suffix(".svg").is_file()
 
 
+def test_a_trace_that_cannot_be_written_does_not_end_the_worker(bundle: Bundle, tmp_path: Path) -> None:
+    tried = threading.Event()
+
+    class Tried(Watch):
+        def write(self) -> None:
+            tried.set()
+            super().write()
+
+    watch = Tried(tmp_path / "traces" / "queue.json")
+    (tmp_path / "traces").rmdir()
+    with playing(bundle, overlaps=False, watch=watch) as play:
+        play.denoiser.let_go.set()
+        for session in ("a", "b"):
+            play.send(job(session))
+            assert play.answers()[-1].type == "finished"
+            assert tried.wait(PATIENCE_S)
+
+
 class Game:
     """One session, played a turn at a time as the front does it."""
 

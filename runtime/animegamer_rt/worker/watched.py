@@ -8,6 +8,7 @@ The spans are the host's waits: a part that only queues its work shows where it 
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections import deque
@@ -26,6 +27,7 @@ from ..backends.contract import (
     Prefill,
     VaePart,
 )
+from ..errors import OutputError
 from ..files import make_folder
 from ..readouts import Tokens
 from ..schedule import BlockCache
@@ -34,9 +36,11 @@ from ..trace import AHEAD, Span, write_queue
 MOST_SPANS = 20_000
 """Some hundreds of turns; a server may run for weeks, and the newest are kept."""
 
+log = logging.getLogger("animegamer_rt.worker")
+
 
 class Watch:
-    """Spans as any thread notes them, and the trace of them in `path`. Raises ConfigError for a path it cannot be."""
+    """Spans noted by any thread, and their trace in `path`. Raises OutputError if its folder cannot be written to."""
 
     def __init__(self, path: Path) -> None:
         make_folder(path.parent)
@@ -49,8 +53,13 @@ class Watch:
         self.spans.clear()
 
     def write(self) -> None:
-        """All of it, anew; a server that is killed has then lost no more than what runs."""
-        write_queue(self._path, list(self.spans), self._title)
+        """Writes all of it anew, so that a server that is killed loses no more than what runs. A trace that cannot be
+        written is no reason to stop playing.
+        """
+        try:
+            write_queue(self._path, list(self.spans), self._title)
+        except OutputError as error:
+            log.error("the trace could not be written: %s", error)
 
     @contextlib.contextmanager
     def span(self, lane: str, name: str) -> Iterator[None]:
