@@ -29,7 +29,7 @@ REQUESTS = (
             most=16,
             of=(Field("", "int", "A major version.", least=1, most=255),),
         ),
-        Field("client", "str", "Name and version of the client, for the server's log.", most=128),
+        Field("client", "str", "Name and version of the client; nothing depends on them.", most=128),
         Field(
             "pixel_format",
             "str",
