@@ -60,9 +60,10 @@ def _run(arguments: list[str]) -> int:
     added = {point.name: point for point in entry_points(group=COMMAND_GROUP)}
     if arguments and arguments[0] in added:
         return _run_added(added[arguments[0]], arguments[1:])
-    options = _parser(sorted(added)).parse_args(arguments)
+    parser = _parser(sorted(added))
+    options = parser.parse_args(arguments)
     if not hasattr(options, "run"):
-        _parser(sorted(added)).print_help()
+        parser.print_help()
         return 0
     if "precision" in options:
         device = options.device if "device" in options else options.engines

@@ -216,7 +216,6 @@ def _ask_turns(game: Game, terminal: Terminal, options: PlayOptions) -> Bundle |
             terminal.refused(error)
         except KeyboardInterrupt:
             terminal.turn_stopped(game.next_turn)
-    return None
 
 
 def _open_other(name: str, here: Bundle, options: PlayOptions) -> Bundle:

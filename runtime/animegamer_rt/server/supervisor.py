@@ -19,10 +19,9 @@ import zmq
 
 from ..bundle import Bundle
 from ..errors import ProtocolError, StoreError
-from ..wire import INSIDE, Message, decode, encode
+from ..wire import INSIDE, WORKER_SECRET, Message, decode, encode
 from .options import ServeOptions
 
-SECRET = "ANIMEGAMER_WORKER_SECRET"
 FAILURES = 3
 """Deaths in a row after which a job fails, and after which the server says `degraded` until a worker is ready."""
 MOST_BACKOFF_S = 30.0
@@ -190,7 +189,7 @@ class Supervisor:
                 stdin=subprocess.PIPE,
                 stdout=words,
                 stderr=words,
-                env={**os.environ, SECRET: self._secret},
+                env={**os.environ, WORKER_SECRET: self._secret},
                 **_own_group(),
             )
         log.info("worker started, process %d", self._process.pid)

@@ -14,6 +14,7 @@ from .codec import (
     MAJOR,
     MESSAGES,
     VERSION,
+    WORKER_SECRET,
     Buffer,
     Limits,
     Message,
@@ -21,10 +22,11 @@ from .codec import (
     encode,
 )
 from .codes import CODES
-from .fields import HEADER, MOST_FILES, MOST_LISTED, STAGES
+from .fields import CODECS, HEADER, MOST_FILES, MOST_LISTED, STAGES
 from .kinds import Field, MessageKind, Sender, allowed
 
 __all__ = [
+    "CODECS",
     "CODES",
     "FIRST_FRAME",
     "FROM_CLIENT",
@@ -38,6 +40,7 @@ __all__ = [
     "MOST_LISTED",
     "STAGES",
     "VERSION",
+    "WORKER_SECRET",
     "Buffer",
     "Field",
     "Limits",

@@ -70,6 +70,9 @@ FROM_SERVER = Limits("server", header_bytes=256 * 1024, buffer_bytes=64 * 2**20,
 INSIDE = Limits("server", header_bytes=64 * 2**20, buffer_bytes=64 * 2**20, buffers=64, items=1_000_000)
 """Between the front and its own worker, with `check=False`: a job carries the whole log of a game without end."""
 
+WORKER_SECRET = "ANIMEGAMER_WORKER_SECRET"
+"""Environment variable that the front gives its worker: by its value it knows the worker's first messages."""
+
 
 def encode(message: Message) -> list[Buffer]:
     """The frames of a message, ready for send_multipart; the buffers are the message's own, not copies.

@@ -65,6 +65,7 @@ STATE = Field(
     "state", "str", "What the server can do now.", choices=("starting", "ready", "degraded", "draining"), open=True
 )
 PIXEL_FORMATS = ("rgb24", "rgba32", "bgra32")
+CODECS = ("raw", "jpeg", "mp4")
 BUNDLE = Field(
     "bundle",
     "map",

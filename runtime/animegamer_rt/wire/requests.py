@@ -5,7 +5,7 @@ Knows no bytes, and nothing of what a server sends.
 
 from __future__ import annotations
 
-from .fields import PIXEL_FORMATS, SEED, TOKEN, TURN_ID, optional, whole
+from .fields import CODECS, PIXEL_FORMATS, SEED, TOKEN, TURN_ID, optional, whole
 from .kinds import Field, MessageKind
 
 
@@ -45,7 +45,7 @@ REQUESTS = (
             "raw and jpeg: 17 `frame` messages a turn; mp4: `clip` messages only.",
             required=False,
             default="raw",
-            choices=("raw", "jpeg", "mp4"),
+            choices=CODECS,
         ),
         Field("jpeg_quality", "int", "For codec jpeg.", required=False, default=90, least=1, most=100),
         Field("clip", "bool", "True: also the mp4, after the frames.", required=False, default=False),

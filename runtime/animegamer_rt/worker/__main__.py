@@ -26,13 +26,11 @@ from ..errors import AnimeGamerError, ConfigError
 from ..pipeline import Rooms, open_rooms, run_turn
 from ..session import Session
 from ..state import Instruction
-from ..wire import Message, encode
+from ..wire import WORKER_SECRET, Message, encode
 from .loop import Worker
 from .memory import resident_mib
 from .watched import Watch
 
-SECRET = "ANIMEGAMER_WORKER_SECRET"
-"""Environment variable: what the front process knows its worker by."""
 LINGER_MS = 1000
 """How long the last messages may take to leave."""
 REFUSED = 2
@@ -49,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(levelname)s: %(message)s")
     try:
-        work(options, os.environ.pop(SECRET, ""))
+        work(options, os.environ.pop(WORKER_SECRET, ""))
     except AnimeGamerError as error:
         logging.getLogger("animegamer_rt.worker").error("%s", error)
         return REFUSED

@@ -15,9 +15,7 @@ from ..backends.contract import PIXEL_FORMATS
 from ..config import one_of, read_record
 from ..errors import ConfigError
 from ..state import CharacterState
-from ..wire import Buffer, Message
-
-CODECS = ("raw", "jpeg", "mp4")
+from ..wire import CODECS, Buffer, Message
 
 Row = tuple[str, int, int, int, int]
 """A finished turn: text, motion level, social, entertainment, stamina."""

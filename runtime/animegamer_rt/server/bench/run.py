@@ -18,11 +18,11 @@ from ...bundle import Bundle, open_bundle
 from ...chart_wire import lines, write_wire_chart
 from ...files import make_folder
 from ...machine import heading, machine, write_record
+from ...wire import CODECS
 from . import measures
 from .full_size import write_full_size
 from .served import Served
 
-CODECS = ("raw", "jpeg", "mp4")
 CROWDS, REAL_CROWDS = (1, 4, 16), (1, 4)
 GOALS = {
     "overhead_s": 0.010,
