@@ -207,7 +207,7 @@ def write_manifest(folder: str | Path, manifest: Manifest, changed: Collection[s
     records = {}
     for name in _named_files(manifest):
         if not (folder / name).is_file():
-            raise BundleFileError("the manifest names a file that is not there", where=folder / name)
+            raise BundleFileError("the manifest names a file that is not there", where=folder / name, do=MEND_MANIFEST)
         if changed is not None and name not in changed and name in manifest.files:
             records[name] = manifest.files[name]
             continue
@@ -298,12 +298,18 @@ def _refuse_unfinished(folder: Path) -> None:
 def _check(manifest: Manifest, path: Path) -> None:
     for name in [*_named_files(manifest), *manifest.files]:
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\\" in name or ":" in name:
-            raise BundleFormatError("a file name leads out of the bundle", where=path, found=repr(name))
+            raise BundleFormatError(
+                "a file name leads out of the bundle", where=path, found=repr(name), do=MEND_MANIFEST
+            )
         if name not in manifest.files:
-            raise BundleFormatError("a file has no size and hash in `files`", where=path, found=repr(name))
+            raise BundleFormatError(
+                "a file has no size and hash in `files`", where=path, found=repr(name), do=MEND_MANIFEST
+            )
     defaults = [name for name, entry in manifest.plans.items() if entry.default]
     if len(defaults) != 1:
-        raise BundleFormatError("not exactly one plan is the default", where=path, found=defaults or "none")
+        raise BundleFormatError(
+            "not exactly one plan is the default", where=path, found=defaults or "none", do=MEND_MANIFEST
+        )
     for name, entry in manifest.plans.items():
         try:
             DenoisePlan.from_dict(entry.plan)

@@ -249,7 +249,7 @@ def _bench(options: argparse.Namespace) -> int:
 
         return compare(options.records)
     if options.records:
-        raise ConfigError("only `bench compare` takes records", found=str(options.records[0]))
+        raise ConfigError("only `bench compare` takes records", found=str(options.records[0]), do="leave them out")
     if options.what == "wire":
         from .server.bench.run import WireBench, bench_wire
 

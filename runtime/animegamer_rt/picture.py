@@ -48,7 +48,7 @@ def read_picture(path: Path) -> Picture:
                 )
             frame = next(container.decode(video=0), None)
     except FileNotFoundError as error:
-        raise PictureError("there is no such picture", where=path) from error
+        raise PictureError("there is no such picture", where=path, do="give the path of one that exists") from error
     except (OSError, ValueError, av.FFmpegError) as error:
         # PyAV's own words begin with a number and end with the name of a function.
         raise _no_picture(path, (getattr(error, "strerror", None) or str(error)).lower()) from error

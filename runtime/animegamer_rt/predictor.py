@@ -85,7 +85,7 @@ class Predictor:
     def _choose(self, logits: FloatArray) -> int:
         allowed = logits[self._strength_ids]
         if np.isnan(allowed).any():
-            raise BackendError("the predictor's logits are not numbers", do="verify the bundle: animegamer-rt info")
+            raise BackendError("the predictor's logits are not numbers", do="run: animegamer-rt selftest")
         return int(np.argmax(allowed))
 
 

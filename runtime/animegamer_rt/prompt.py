@@ -28,6 +28,8 @@ REFERENCE_READOUT_SHIFT = 3
 
 _ZEROS = GameState(0, 0, 0, 0)
 
+BUILD_AGAIN = "build the bundle again"
+
 _NO_DUMMY_PREFIX = b"\x1a\x02\x18\x00"
 """A protobuf tail that merges `normalizer_spec { add_dummy_prefix: false }` into a sentencepiece model.
 
@@ -170,19 +172,22 @@ def open_sentencepiece(path: Path, space_first: bool = False) -> sentencepiece.S
             model_proto=path.read_bytes() + (b"" if space_first else _NO_DUMMY_PREFIX)
         )
     except (OSError, RuntimeError) as error:
-        raise BundleFileError("the tokenizer cannot be read", where=path, found=str(error)) from error
+        raise BundleFileError("the tokenizer cannot be read", where=path, found=str(error), do=BUILD_AGAIN) from error
 
 
 def _read_added_tokens(path: Path, shot_tokens: int) -> dict[str, int]:
     try:
         added: dict[str, int] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BundleFileError("the added tokens cannot be read", where=path, found=str(error)) from error
+        raise BundleFileError(
+            "the added tokens cannot be read", where=path, found=str(error), do=BUILD_AGAIN
+        ) from error
     needed = ["<TURN>", "</TURN>", "<img>", "</img>", "<frame>", "</frame>"]
     needed += [f"<{slash}{tag}>" for _, tag in STATE_TAGS for slash in ("", "/")]
     needed += [f"<Strength_{strength}>" for strength in STRENGTHS]
     needed += [f"<frame_{n:05d}>" for n in range(shot_tokens)]
     missing = [token for token in needed if not isinstance(added.get(token), int)]
     if missing:
-        raise BundleFileError("added tokens are missing", where=path, found=f"no id for {', '.join(missing[:5])}")
+        found = f"no id for {', '.join(missing[:5])}"
+        raise BundleFileError("added tokens are missing", where=path, found=found, do=BUILD_AGAIN)
     return added

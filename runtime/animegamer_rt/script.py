@@ -33,13 +33,17 @@ def read_script(source: str) -> list[str]:
         text = content.decode("utf-8-sig")
     except OSError as error:
         raise InstructionError(
-            "the instructions cannot be read", where=name, found=(error.strerror or str(error)).lower()
+            "the instructions cannot be read",
+            where=name,
+            found=(error.strerror or str(error)).lower(),
+            do="give a text file, or - for standard input",
         ) from error
     except UnicodeDecodeError as error:
         raise InstructionError(
             "the instructions are not UTF-8 text",
             where=name,
             found=f"byte {error.start + 1} is {content[error.start]:#x}",
+            do="save the file as UTF-8",
         ) from error
     lines = []
     for number, line in enumerate(text.split("\n"), 1):

@@ -304,7 +304,8 @@ def _open_session(path: Path, device: str, threads: int | None) -> onnxruntime.I
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=[wanted])
     except Exception as error:
-        raise BackendError("the part cannot be loaded", where=path, found=str(error)) from error
+        do = "free memory, or update onnxruntime"
+        raise BackendError("the part cannot be loaded", where=path, found=str(error), do=do) from error
     # onnxruntime falls back to the CPU in silence when a provider cannot start.
     if wanted not in session.get_providers():
         raise BackendError(

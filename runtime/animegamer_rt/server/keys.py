@@ -45,7 +45,8 @@ def new(name: str, folder: Path) -> tuple[Path, Path]:
         folder.mkdir(parents=True, exist_ok=True)
         zmq.auth.create_certificates(folder, name)
     except OSError as error:
-        raise ServerError("the keys cannot be written", where=folder, found=error.strerror) from error
+        do = "make the folder writable, or give another with --keys"
+        raise ServerError("the keys cannot be written", where=folder, found=error.strerror, do=do) from error
     finally:
         os.umask(before)
     return paths

@@ -96,7 +96,12 @@ class Supervisor:
         try:
             self._log_path.write_bytes(b"")
         except OSError as error:
-            raise StoreError("the worker's log cannot be written", where=self._log_path, found=str(error)) from error
+            raise StoreError(
+                "the worker's log cannot be written",
+                where=self._log_path,
+                found=error.strerror or str(error),
+                do="make it writable, or give another folder with --state",
+            ) from error
 
     def watch(self, now: float) -> str | None:
         """Start the worker when it is time. Returns what happened if it did not start, has died or had to be ended."""

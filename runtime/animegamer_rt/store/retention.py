@@ -88,8 +88,8 @@ def free_bytes(database: Database) -> int:
     try:
         return shutil.disk_usage(database.path.parent).free
     except OSError as error:
-        found = error.strerror or str(error)
-        raise StoreError("the state folder is gone", where=database.path.parent, found=found) from error
+        found, do = error.strerror or str(error), "put it back, or start the server again"
+        raise StoreError("the state folder is gone", where=database.path.parent, found=found, do=do) from error
 
 
 def missing_bytes(database: Database, quota: Quota, wanted: int = 0) -> int:
