@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -134,57 +134,69 @@ def make_recipe(
     Raises one CheckpointError that lists every missing, unexpected (with the nearest known name) and misshapen key.
     """
     known = {naming.theirs(name): name for name in wanted}
-    plain: dict[str, list[str]] = defaultdict(list)
-    copies: dict[str, str] = {}
-    down: dict[str, dict[int, str]] = defaultdict(dict)
-    up: dict[str, dict[int, str]] = defaultdict(dict)
-    dead: dict[str, str] = {}
-    unexpected: list[str] = []
-    for key in file.shapes:
-        why = naming.why_dead(key)
-        piece = naming.piece(key)
-        if why is not None:
-            dead[key] = why
-        elif piece.weight not in known:
-            unexpected.append(key)
-        elif piece.role == "base":
-            plain[known[piece.weight]].append(key)
-        elif piece.role == "copy":
-            copies[known[piece.weight]] = key
-        else:
-            (down if piece.role == "down" else up)[known[piece.weight]][piece.index] = key
+    keys = _sorted_keys(file, known, naming)
     missing: list[str] = []
     misshapen: dict[str, tuple[object, object]] = {}
     sources: dict[str, Source] = {}
     for theirs, name in known.items():
-        held = plain[name]
-        if name in copies:
-            dead.update(dict.fromkeys(held, "replaced by its modules_to_save copy"))
-            held = [copies[name]]
-        if len(held) > 1:
-            unexpected.extend(held[1:])
+        held = keys.plain[name]
+        if name in keys.copies:
+            keys.dead.update(dict.fromkeys(held, "replaced by its modules_to_save copy"))
+            held = [keys.copies[name]]
+        keys.unexpected.extend(held[1:])
         if not held:
             missing.append(theirs)
             continue
         expected = layout_of(name).shape(tuple(wanted[name]), shot_tokens)
         if file.shapes[held[0]] != expected:
             misshapen[held[0]] = (list(file.shapes[held[0]]), list(expected))
-        pairs, lacking = _pairs(down[name], up[name], theirs)
+        pairs, lacking = _pairs(keys.down[name], keys.up[name], theirs)
         missing.extend(lacking)
         misshapen.update(_misshapen_pairs(pairs, len(pairs) + len(lacking), file.shapes, tuple(wanted[name])))
         sources[name] = Source(held[0], pairs)
         used = (held[0], *(key for pair in pairs for key in pair))
         misshapen.update({key: (file.odd[key], "floating point") for key in used if key in file.odd})
-    if missing or unexpected or misshapen:
+    if missing or keys.unexpected or misshapen:
         raise CheckpointError(
             f"not the {what} that was expected",
             where=file.where,
             missing=missing,
-            unexpected=_with_nearest(unexpected, [*known, *file.shapes.keys() - set(unexpected)]),
+            unexpected=_with_nearest(keys.unexpected, [*known, *file.shapes.keys() - set(keys.unexpected)]),
             misshapen=misshapen,
             do="check that the file and the sizes given belong together",
         )
-    return Recipe(file, sources, dead, alpha, shot_tokens)
+    return Recipe(file, sources, keys.dead, alpha, shot_tokens)
+
+
+@dataclass(slots=True)
+class _Keys:
+    """A file's keys by the parameter that they are for, low-rank factors by their number too; and the keys for none."""
+
+    plain: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    copies: dict[str, str] = field(default_factory=dict)
+    down: dict[str, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
+    up: dict[str, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
+    dead: dict[str, str] = field(default_factory=dict)
+    unexpected: list[str] = field(default_factory=list)
+
+
+def _sorted_keys(file: TensorFile, known: Mapping[str, str], naming: Naming) -> _Keys:
+    """known: the checkpoint's name of each parameter -> ours."""
+    keys = _Keys()
+    for key in file.shapes:
+        why, piece = naming.why_dead(key), naming.piece(key)
+        if why is not None:
+            keys.dead[key] = why
+        elif piece.weight not in known:
+            keys.unexpected.append(key)
+        elif piece.role == "base":
+            keys.plain[known[piece.weight]].append(key)
+        elif piece.role == "copy":
+            keys.copies[known[piece.weight]] = key
+        else:
+            factors = keys.down if piece.role == "down" else keys.up
+            factors[known[piece.weight]][piece.index] = key
+    return keys
 
 
 def wanted_shapes(models: Mapping[str, torch.nn.Module]) -> dict[str, Shape]:
