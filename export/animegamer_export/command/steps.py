@@ -7,6 +7,7 @@ that. It does not know options or where weights come from.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import time
@@ -284,15 +285,8 @@ def _bytes(source: Source, part: str, precision: str) -> int:
     total = 0.0
     for name, shape in source.shapes(part).items():
         rounded = len(shape) >= 2 and not name.endswith("positions")
-        total += _numel(shape) * ((2 if keeps(name) else width) if rounded else 4)
+        total += math.prod(shape) * ((2 if keeps(name) else width) if rounded else 4)
     return int(total)
-
-
-def _numel(shape: tuple[int, ...]) -> int:
-    count = 1
-    for length in shape:
-        count *= length
-    return count
 
 
 def _peak_memory_gib() -> float | None:

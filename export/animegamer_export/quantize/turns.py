@@ -41,7 +41,7 @@ def instructions(world: World, count: int, seed: int = 0) -> list[str]:
         world = RELEASE
     chance, texts = random.Random(seed), []
     for _ in range(count):
-        motion = " ".join((*(chance.choice(world.adverbs or ("",)),), chance.choice(world.motions))).strip()
+        motion = f"{chance.choice(world.adverbs or ('',))} {chance.choice(world.motions)}".strip()
         place = f"{chance.choice(('day', 'night'))} {chance.choice(world.places)}"
         texts.append(f"Character: {chance.choice(world.characters)}; Motion: {motion}; Background: {place}.")
     return texts

@@ -204,12 +204,13 @@ def _record(path: Path, bundle: Bundle, rows: list[dict[str, Any]]) -> None:
     earlier = json.loads(path.read_text(encoding="utf-8"))["builds"] if path.is_file() else []
     name = bundle.manifest.name
     measured = {_key(row) for row in earlier if not row["error"]}
-    fresh = [{"bundle": name, **row} for row in rows if not row.pop("kept")]
-    fresh = [row for row in fresh if not row["error"] or _key(row) not in measured]
+    built = [{"bundle": name, **row} for row in rows if not row["kept"]]
+    fresh = [row for row in built if not row["error"] or _key(row) not in measured]
     if not fresh:
         return
     keys = [_key(row) for row in fresh]
-    builds = [row for row in earlier if _key(row) not in keys] + fresh
+    builds = [row for row in earlier if _key(row) not in keys]
+    builds += ({field: value for field, value in row.items() if field != "kept"} for row in fresh)
     record = {**heading("onnx", "tensorrt-rtx-cu13"), "kind": "tensorrt build"}
     write_file(path, (json.dumps({**record, "builds": sorted(builds, key=_key)}, indent=1) + "\n").encode())
 
