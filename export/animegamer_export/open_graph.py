@@ -15,13 +15,15 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from animegamer_rt.errors import BundleError
 
+MAKE_AGAIN = "restore the file, or make the bundle again"
+
 
 def open_graph(source: Path) -> ir.Model:
     """The graph; its weights are read when asked for. Raises BundleError when it is none."""
     try:
         model = ir.load(source)
     except (OSError, ValueError, DecodeError) as error:
-        raise BundleError("not a readable ONNX file", where=source, found=str(error)) from error
+        raise BundleError("not a readable ONNX file", where=source, found=str(error), do=MAKE_AGAIN) from error
     for value in model.graph.initializers.values():
         if isinstance(value.const_value, ir.ExternalTensor):
             value.const_value = _linked(value.const_value, source)
@@ -46,7 +48,7 @@ class _Linked(ir.ExternalTensor):
 def _linked(tensor: ir.ExternalTensor, source: Path) -> _Linked:
     location = str(tensor.location)
     if location != Path(location).name or (source.parent / location).is_symlink():
-        raise BundleError("a graph's weights lie outside its folder", where=source, found=repr(location))
+        raise BundleError("a graph's weights lie outside its folder", where=source, found=repr(location), do=MAKE_AGAIN)
     return _Linked(
         location,
         tensor.offset,

@@ -76,7 +76,8 @@ def compare(bundle: Bundle, against: Bundle, amount: Amount, parts: Sequence[str
     both = [name for name in STARTING if name in bundle.manifest.parts and name in against.manifest.parts]
     parts = parts or [name for name in (*PARTS, *both) if _files(bundle, name) != _files(against, name)]
     if not parts:
-        raise BundleError("the bundles have the same parts", where=bundle.folder, found=f"those of {against.folder}")
+        found, do = f"those of {against.folder}", "name parts with --parts to compare them all the same"
+        raise BundleError("the bundles have the same parts", where=bundle.folder, found=found, do=do)
     compared: dict[str, Callable[[], Figures]] = {
         name: partial(_starting, name, bundle, against, amount) for name in parts if name in STARTING
     }

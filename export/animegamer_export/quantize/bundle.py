@@ -100,7 +100,9 @@ def quantize_bundle(
                 weights = f"{name}.weights"
                 reports[name] = rewrite_together(sources, work, weights, scheme, rules[name], found, (), advance)
             if not reports[name].errors:
-                raise BundleError(f"no weight of {name} is quantised by {scheme.name}", where=bundle.folder)
+                raise BundleError(
+                    f"no weight of {name} is quantised by {scheme.name}", where=bundle.folder, do=f"leave {name} out"
+                )
         with step("files hashed", 0):
             _write_manifest(bundle, work, precisions, names)
         _name(work, out)
@@ -152,7 +154,11 @@ def calibrated(
 ) -> dict[str, Ranges]:
     """Ranges of the denoiser's activations over whole turns by the bundle's `balanced`, where it has one: quicker."""
     if name != "denoiser":
-        raise ConfigError(f"{scheme.name} of {name!r}", expected="the denoiser; weights alone elsewhere")
+        raise ConfigError(
+            f"{scheme.name} rounds activations too, which only the denoiser may have",
+            found=repr(name),
+            do=f"give {name} a precision of its weights alone (docs/QUANTIZATION.md)",
+        )
     source = bundle.part_path(name)
     recorded = RecordedDenoiser(source, device=device)
     rooms = open_rooms(bundle, replace(open_engines(bundle, device), denoiser=recorded))

@@ -51,9 +51,19 @@ def parse_precisions(text: str, block: int | None = None) -> dict[str, Scheme]:
     for entry in text.split(","):
         part, equals, name = (word.strip() for word in entry.partition("="))
         if not equals or not part or part in found:
-            raise ConfigError(f"precision {entry!r}", expected="PART=PRECISION, a part once")
+            raise ConfigError(
+                "not a part and its precision",
+                where="--precision",
+                found=repr(entry),
+                expected="PART=PRECISION, each part once",
+            )
         plain = scheme(name)
         found[part] = scheme(name, block) if block is not None and plain.block is not None else plain
     if block is not None and not any(one.block for one in found.values()):
-        raise ConfigError(f"blocks of {block}", found=text, expected="a precision with blocks")
+        raise ConfigError(
+            "none of these precisions has blocks",
+            where="--block",
+            found=text,
+            do="leave --block out, or choose another",
+        )
     return found

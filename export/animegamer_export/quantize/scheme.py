@@ -75,6 +75,6 @@ def scheme(name: str, block: int | None = None) -> Scheme:
         return found
     if found.block is None or block < 16 or block & (block - 1):
         raise ConfigError(
-            f"{name} in blocks of {block}", expected="a power of two from 16, for nf4, int8, int4 or int4-qdq"
+            f"{name} has no blocks of {block}", expected="a power of two from 16, for nf4, int8, int4 or int4-qdq"
         )
     return replace(found, block=block)
