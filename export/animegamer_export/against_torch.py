@@ -78,7 +78,7 @@ def source_of(bundle: Bundle, checkpoints: Path | None) -> Source:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """One part's both sides: the bundle, what it was made of, and who is told how far it is."""
+    """Both sides of a comparison: the bundle and what it was made of; `say` is told how far it is."""
 
     bundle: Bundle
     source: Source
@@ -120,7 +120,7 @@ def compare_with_torch(
     """Figures of each of the `parts` (or of all that the bundle has).
 
     `peak_mib` is the most that the process has held so far, mapped files included. Raises ConfigError for a part that
-    the bundle has not.
+    the bundle does not have.
     """
     rooms = {"predictor": _predictor, "denoiser": _denoiser, "vae": _vae, "encoder": _encoder}
     rooms |= {TEXT: _text_tower, IMAGE: _image_tower}

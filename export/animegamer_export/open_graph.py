@@ -19,7 +19,7 @@ MAKE_AGAIN = "restore the file, or make the bundle again"
 
 
 def open_graph(source: Path) -> ir.Model:
-    """The graph; its weights are read when asked for. Raises BundleError when it is none."""
+    """The graph; its weights are read when asked for. Raises BundleError when the file is not one."""
     try:
         model = ir.load(source)
     except (OSError, ValueError, DecodeError) as error:

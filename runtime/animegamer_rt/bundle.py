@@ -64,7 +64,7 @@ class Bundle:
 
     @property
     def shared_bytes(self) -> int:
-        """Those of its bytes that other folders hold too, as links to the same files: on the disk they are once."""
+        """How many of its bytes other folders hold too, as links to the same files: on the disk they exist once."""
         files = self.manifest.files.items()
         return sum(record.bytes for name, record in files if self.path(name).stat().st_nlink > 1)
 

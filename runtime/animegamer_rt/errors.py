@@ -10,11 +10,11 @@ Knows nothing of the rooms that raise them.
     |   |-- BundleNotFoundError     no bundle of that name or path
     |   |-- BundleFormatError       a manifest that is newer, older, or no manifest of ours
     |   `-- BundleFileError         a file missing, cut short, or not the one the manifest names
-    |-- PlanError                   a denoise plan that the bundle has not, or that does not hold together
+    |-- PlanError                   a denoise plan that the bundle does not have, or that does not hold together
     |-- CheckpointError             a checkpoint whose keys or shapes are not the model's
     |-- EngineStaleError            an engine built for another bundle, GPU or library
     |-- BackendError                the library that runs the parts failed or lacks the device
-    |   `-- DeviceLostError         the device answers this process no more; a new process may do better
+    |   `-- DeviceLostError         the device no longer answers this process; a new process may do better
     |-- SessionError                a saved game that cannot be read, or a turn that is not kept
     |-- OutputError                 a file or folder that cannot be written
     |-- ProtocolError               bytes that are no message of ours; `code` says which rule they break
@@ -110,7 +110,7 @@ class BundleFileError(BundleError):
 
 
 class PlanError(AnimeGamerError):
-    """A denoise plan that the bundle has not, or whose steps do not hold together."""
+    """A denoise plan that the bundle does not have, or whose steps do not hold together."""
 
     code = "plan"
 
@@ -155,7 +155,7 @@ class BackendError(AnimeGamerError):
 
 
 class DeviceLostError(BackendError):
-    """The device answers this process no more, whatever it is asked: only a new process may do better."""
+    """The device no longer answers this process, whatever it is asked: only a new process may do better."""
 
     code = "device_lost"
 

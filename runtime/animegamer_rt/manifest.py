@@ -14,7 +14,8 @@ from .state import MOTION_SOURCES, MOTION_TABLES
 
 FORMAT_NAME = "animegamer-bundle"
 FORMAT_VERSION = 2
-"""Raised whenever one of them would read the other's bundle wrongly. 2: the predictor is one part."""
+"""Raised whenever an older program would read a newer bundle wrongly, or a newer one an older. 2: the predictor is one
+part."""
 
 RANDOM_WEIGHTS = "random weights"
 ORIGINS = ("trained", "checkpoints", RANDOM_WEIGHTS)

@@ -44,7 +44,7 @@ class Predictor:
     def prepare(self, history: Sequence[PastTurn]) -> None:
         """Reads a history while nobody waits, for the next `predict`.
 
-        That takes it up if its history is the same, and else reads its own: the answer is the same bytes either way.
+        `predict` uses it if its history is the same, and otherwise reads its own: either way the answer is the same.
         """
         tokens = self._prompter.write("", history).history
         if tokens is None:

@@ -76,7 +76,7 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """False for numbers that are none, too."""
+        """False for NaN, too."""
         return self.relative_error <= self.allowed
 
 

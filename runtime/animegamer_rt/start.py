@@ -2,7 +2,7 @@
 
 Knows the order of these rooms. The reference never starts so; its shots of pictures are what the denoiser was trained
 on (MODEL.md sections 0 and 1), and earlier shots are what a prompt carries. So the picture's shot becomes the first
-entry of the history: the turns that follow continue from it like from any turn, and it leaves the window like any turn.
+entry of the history: the turns that follow continue from it as from any turn, and like any turn it leaves the window.
 """
 
 from __future__ import annotations

@@ -296,7 +296,7 @@ class Lane:
         self.connection, self.lock = connection, asyncio.Lock()
 
     def start(self, call: Call[Any]) -> None:
-        """Send a call. Only who holds the lock, or a lane where nobody waits, may change sockets."""
+        """Send a call. Only the holder of the lock may change sockets, or anyone while nobody holds it."""
         self.connection.link.start(call)
         if self.lock.locked():
             self.connection.send()

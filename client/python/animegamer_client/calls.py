@@ -187,7 +187,7 @@ class LeftEarly:
 
 
 class ExportCall(Call[Exported]):
-    """Writing a game out on the server: long, told of as it goes, and not asked for twice."""
+    """Writing a game out on the server: it takes long, reports as it goes, and is not asked for twice."""
 
     patient = True
 

@@ -34,7 +34,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What hello asks for. Raises ValueError for what the protocol has not."""
+    """What hello asks for. Raises ValueError for what the protocol does not have."""
 
     pixel_format: str = "rgb24"
     flip: bool = False

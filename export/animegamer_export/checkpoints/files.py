@@ -132,7 +132,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def count_pieces(path: Path, do: str) -> int:
-    """How many pieces a sentencepiece model has. Raises CheckpointError, which says `do`, for a file that is none."""
+    """How many pieces a sentencepiece model has. Raises CheckpointError, which says `do`, for any other file."""
     _require(path)
     try:
         return int(sentencepiece.SentencePieceProcessor(model_file=str(path)).get_piece_size())

@@ -121,7 +121,7 @@ class FixtureSet:
 
 @dataclass(frozen=True)
 class Folder:
-    """All fixture sets of a folder by name; `faults`: why others, by name, are none."""
+    """All fixture sets of a folder by name; `faults`: by name, why others are not sets."""
 
     path: Path
     sets: Mapping[str, FixtureSet]

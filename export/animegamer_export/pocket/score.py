@@ -40,7 +40,7 @@ class JudgeScorer:
 
 
 def open_scorer(path: Path) -> JudgeScorer:
-    """The judge that a pocket build left in its work folder. Raises ConfigError if the file is none."""
+    """The judge that a pocket build left in its work folder. Raises ConfigError if the file is not one."""
     try:
         return JudgeScorer(load_judge(path))
     except (OSError, EOFError, RuntimeError, TypeError, pickle.UnpicklingError) as error:

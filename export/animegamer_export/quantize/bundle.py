@@ -1,6 +1,6 @@
 """Writes a bundle whose parts have other precisions than the one it is made from; what stays is copied.
 
-It is written into a hidden folder beside the new one and gets its name when it is whole, so half a bundle is none.
+It is written into a hidden folder beside the new one and gets its name when it is whole: half a bundle is never seen.
 Knows bundles and their parts; how a weight is quantised is not its business.
 """
 
@@ -38,7 +38,7 @@ CALIBRATION_SEED = 1000
 NO_ROOM = "give another --out, or free some space"
 
 Step = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-"""Something that takes long: its name and about its bytes; what it gives is told of the bytes as they are written."""
+"""Something that takes long: its name and roughly its bytes; what it yields is told of each write's bytes."""
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from animegamer_rt.machine import available_cores
 Feeds = Mapping[str, npt.NDArray[Any]]
 
 ROW_STEP = 61
-"""One row in so many is kept to choose the smoothing by; a prime, so that it does not follow the picture's columns."""
+"""One row in this many is kept, to choose the smoothing by; a prime, so that it follows no picture's columns."""
 MOST_ROWS = 512
 
 WATCHED = ("Add", "Conv", "Div", "Gemm", "MatMul", "Mul", "Reciprocal", "ReduceMean", "Resize", "Sub")

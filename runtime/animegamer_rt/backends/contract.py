@@ -150,8 +150,8 @@ class Engines:
     precision: what a part computes in, by its name in the bundle, where that is not what the bundle says.
     attention: how the denoiser's tokens attend, of `choose.ATTENTIONS`; None where it cannot be chosen.
     memory: asks for the peak on the device; None where the library does not say.
-    overlaps: the predictor may run in a thread of its own while the denoiser or the vae runs in another. That is for
-    parts that share no memory that is written to, and where it does not just take from the one what it gives the other.
+    overlaps: the predictor may run in a thread of its own while the denoiser or the vae runs in another: where the
+    parts share no memory that is written to, and one does not lose the time that the other gains.
     """
 
     predictor: PredictorPart

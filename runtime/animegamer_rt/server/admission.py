@@ -17,7 +17,7 @@ MINUTE_S = 60.0
 
 
 class Admission:
-    """`running` is the job that the worker has (or will have again); `waiting` are the others, first come, first."""
+    """`running` is the job that the worker has (or will have again); `waiting` are the others, oldest first."""
 
     def __init__(self, options: ServeOptions) -> None:
         self._options = options
@@ -59,7 +59,7 @@ class Admission:
             )
 
     def check_rate(self, session: str, now: float) -> None:
-        """Counts a turn or an export of the session. Raises `rate_limited` when it has had its turns of this minute."""
+        """Counts a turn or an export of the session. Raises `rate_limited` when its turns a minute are used up."""
         most = self._options.turns_a_minute
         if not most:
             return

@@ -17,7 +17,7 @@ from .metrics import Metrics
 from .outbox import Outbox
 
 REMEMBERED = 4
-"""Connections remembered for each that may be open; a client that was forgotten is asked for hello again."""
+"""Connections remembered for each one that may be open; a forgotten client is asked for hello again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Client:
 
 
 class Clients:
-    """All connections by socket and routing id; the ones heard of longest ago are forgotten first."""
+    """All connections by socket and routing id; the ones heard from longest ago are forgotten first."""
 
     def __init__(self, most: int, outbox_bytes: int, metrics: Metrics) -> None:
         self._most, self._outbox_bytes, self._metrics = REMEMBERED * most, outbox_bytes, metrics

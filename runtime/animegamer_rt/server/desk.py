@@ -187,7 +187,7 @@ class Desk:
         return self._as_done(session)
 
     def _as_done(self, session: StoredSession) -> StoredSession:
-        """The session without a turn that is written down while its pictures come: it may yet be taken back."""
+        """The session without a turn that is written down but whose pictures still come: it may yet be taken back."""
         running = self._admission.of_session(session.id)
         if running is None or not running.kept:
             return session
@@ -204,7 +204,7 @@ class Desk:
         self._turns.admit(job, job.accepted_at)
 
     def _job(self, kind: str, session: StoredSession, listener: Listener, seconds: float) -> Job:
-        """A job of the session that has to be done in so many seconds. Raises what keeps it from having one now."""
+        """A job of the session, to be done within `seconds`. Raises what keeps the session from having one now."""
         now, pictures = time.monotonic(), listener.client.pictures
         assert pictures is not None
         self._check_free(session)

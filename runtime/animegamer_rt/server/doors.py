@@ -2,7 +2,7 @@
 
 Knows addresses, limits of libzmq and CURVE; nothing of messages. Closed by default: NULL security on loopback only,
 anything else is CURVE with an allow-list. The ZAP handler is one more socket of the same loop: pyzmq's own needs a
-thread with an event loop that Windows has not.
+thread with an event loop that Windows does not have.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Doors:
 
     @property
     def connections(self) -> int:
-        """Players connected to the turn socket now: of whom a message has come, which only who is let in sends."""
+        """Players connected to the turn socket now, from their first message on: only those let in can send one."""
         return len(self._heard)
 
     def wait(self, milliseconds: int) -> set[zmq.Socket[bytes]]:
@@ -77,8 +77,8 @@ class Doors:
     def receive(self, socket: zmq.Socket[bytes]) -> list[bytes]:
         """A client's next message, its routing id first. Raises zmq.Again when there is none."""
         frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
-        self._count()  # a message may be read before the round that would have been told of its connection
-        with contextlib.suppress(zmq.ZMQError):  # what is no ZMTP 3 comes without a descriptor
+        self._count()  # a message may be read before the round that would have seen its connection
+        with contextlib.suppress(zmq.ZMQError):  # what does not speak ZMTP 3 comes without a descriptor
             descriptor = int(frames[-1].get(zmq.SRCFD))
             if descriptor in self._connected:
                 self._heard.add(descriptor)

@@ -129,7 +129,7 @@ class Front:
         return 0
 
     def _work(self, ready: set[zmq.Socket[bytes]], now: float) -> None:
-        """One round: turns, the cancels that may be meant for them, the worker's words, then what time has brought."""
+        """One round: turns, the cancels that may be meant for them, what the worker says, then what has become due."""
         for socket, name in ((self._doors.turns, TURNS), (self._doors.control, CONTROL)):
             if socket in ready:
                 self._answer(socket, name)
@@ -190,7 +190,7 @@ class Front:
 
 
 def _metrics_port(options: ServeOptions, port: int) -> int:
-    """Beside the two of the server, unless another was asked for; any free one if theirs were found so too."""
+    """The port after the server's two, unless another was asked for; any free one if theirs were any free ones too."""
     if options.metrics_port is not None:
         return options.metrics_port
     return port + 2 if options.port else 0

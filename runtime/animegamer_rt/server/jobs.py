@@ -58,7 +58,7 @@ class Job:
     kept: bool = False
     failures: int = 0
     asked_s: float = math.inf
-    """Seconds after which its client wants no more of it."""
+    """Seconds after which its client no longer wants it."""
     lengthened: bool = False
     """Given more time, as shots have to be predicted again before it."""
     ending: AnimeGamerError | None = None
@@ -98,7 +98,7 @@ class Job:
             self._deliver(message)
 
     def tell(self, message: Message) -> None:
-        """Send something about this job that is no event of it and has no `seq`."""
+        """Send something about this job that is not one of its events and has no `seq`."""
         to = self.late or self.listener
         to.client.send(replace(message, parent=to.parent, session=self.session, turn=self.turn))
 

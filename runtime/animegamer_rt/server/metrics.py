@@ -62,7 +62,7 @@ class Metrics:
             self._turn_seconds.labels(stage)
 
     def turn_done(self, seconds: Mapping[str, float]) -> None:
-        """A turn was finished and kept; `seconds` by stage, with `queue`."""
+        """A turn, or a replay of one, was finished; `seconds` by stage, with `queue`."""
         self.turns_done += 1
         self._seconds.append(dict(seconds))
         self._turns.inc()

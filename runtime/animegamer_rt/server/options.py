@@ -46,7 +46,7 @@ class ServeOptions:
     """Most that is kept for a client that does not read: two full-size clips."""
     drain_s: float = 60.0
     stall_s: float = 60.0
-    """A worker that says nothing for so long while it has a job is taken for dead."""
+    """A worker that says nothing for this long while it has a job is taken for dead."""
     backoff_s: float = 0.5
     """Wait before a worker that died is started again; doubled with each death in a row."""
     keep_shots: str = "window"

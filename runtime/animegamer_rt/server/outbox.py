@@ -1,7 +1,8 @@
 """One client's messages on their way out: handed to its socket at once, or kept, bounded in bytes, until it reads.
 
-Knows one routing id of a ROUTER; nothing of what messages mean. A reader that stalls costs its own bound and nobody
-anything else: above it, what it has not read of the turn's frames is dropped, and the gap in `seq` tells it to replay.
+Knows one routing id of a ROUTER; nothing of what messages mean. A reader that stalls costs memory up to its own bound,
+and nobody else anything: beyond it, the turn's frames that it has not read are dropped, and the gap in `seq` tells it
+to replay.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Outbox:
         return bool(self._kept)
 
     def send(self, message: Message, delivery: str | None = None) -> None:
-        """Send, keep or drop. `delivery`: whose frames are dropped together, if this is of a turn."""
+        """Send, keep or drop. `delivery`: names the frames that are dropped together, if the message is of a turn."""
         if self.gone:
             return
         if message.buffers and delivery is not None and delivery == self._dropped:
@@ -83,7 +84,7 @@ class Outbox:
         return True
 
     def _drop_frames(self, delivery: str | None) -> None:
-        """Make room for a message of this delivery, or of none: the turn whose frames came last has lost some then."""
+        """Make room for a message of this delivery; or of none: then the turn whose frames came last has lost some."""
         frames = [kept.delivery for kept in self._kept if kept.delivery is not None]
         self._dropped = delivery or (frames[-1] if frames else self._dropped)
         self._kept = deque(kept for kept in self._kept if kept.delivery is None)

@@ -26,17 +26,17 @@ FAILURES = 3
 """Deaths in a row after which a job fails, and after which the server says `degraded` until a worker is ready."""
 MOST_BACKOFF_S = 30.0
 _MOST_DOUBLINGS = 30
-"""2 ** of the failures would be too large for a float after 1024 of them."""
+"""2 to the power of the failures would be too large for a float after 1024 of them."""
 STEADY_S = 60.0
-"""A worker that was ready for so long does not count as a failed start when it dies."""
+"""A worker that was ready for this long does not count as a failed start when it dies."""
 LOADING_S = 600.0
-"""A worker that says nothing for so long while it loads its engines is taken for dead."""
+"""A worker that says nothing for this long while it loads its engines is taken for dead."""
 STOP_S = 5.0
 DEATH_S = 1.0
-"""How long one that was killed is waited for; a driver or a network disk that hangs may keep it for ever."""
+"""How long to wait for one that was killed; a driver or a network disk that hangs may keep it for ever."""
 LOG_TAIL_BYTES = 4096
 MOST_LOG_BYTES = 16 * 2**20
-"""A longer log is begun anew with the next worker."""
+"""The next worker starts a longer log afresh."""
 
 log = logging.getLogger(__name__)
 

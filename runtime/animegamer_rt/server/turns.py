@@ -2,7 +2,7 @@
 
 Knows the order of a job's life; requests are `desk`'s, the process is `supervisor`'s, limits are `admission`'s. A turn
 is kept in one transaction while its frames are decoded; if they fail to come, it is taken back before the error is
-told. The worker is also handed the job after the running one, so that it goes on at once. When a worker dies, the next
+sent. The worker is also handed the job after the running one, so that it goes on at once. When a worker dies, the next
 one gets both again, and what was sent is not sent twice.
 """
 
@@ -59,7 +59,7 @@ class Turns:
                 return
 
     def _hand_over(self, job: Job | None, now: float) -> bool:
-        """Whether the worker has the job, now or already, or there is none; a job that it cannot be given is over."""
+        """Whether the worker has the job, or there is none to give; a job that cannot be given to it is over."""
         if job is None or job.at_worker:
             return True
         try:
@@ -72,7 +72,7 @@ class Turns:
         return True
 
     def heard(self, message: Message, now: float) -> None:
-        """The worker says something about the running job; what it says of one that was stopped is past."""
+        """The worker says something about the running job; what it says about a stopped one no longer counts."""
         job = self._admission.running
         if job is None or not job.at_worker or message.parent != job.id:
             return
@@ -192,7 +192,7 @@ class Turns:
             log.error("shots could not be kept: %s", error)
 
     def _settle(self, job: Job, message: Message) -> None:
-        """All is known that is kept of the turn: write it down, in one transaction."""
+        """Everything that is kept of the turn is known: write it down, in one transaction."""
         fields = message.fields
         if job.kind != "turn":
             return
@@ -237,7 +237,7 @@ class Turns:
             self._play_again(job, job.late, now)
 
     def _play_again(self, job: Job, listener: Listener, now: float) -> None:
-        """A finished turn's events for who came back too late for them, in as long as the turn had."""
+        """A finished turn's events for a listener who came back too late for them; it gets as long as the turn had."""
         again = Job("replay", job.session, listener, job.pictures, now, now + job.deadline_at - job.accepted_at)
         again.turn, again.turn_id, again.instruction, again.seed = job.turn, job.turn_id, job.instruction, job.seed
         again.asked_s = job.asked_s

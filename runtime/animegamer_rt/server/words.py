@@ -14,7 +14,7 @@ from ..errors import ConfigError, ProtocolError
 from ..state import Instruction, is_control
 
 _GRAPHEME_JOINER = "\u034f"
-"""Not to be seen, like the characters of category Cf; Unicode counts it among the accents."""
+"""Invisible, like the characters of category Cf; Unicode counts it among the accents."""
 
 
 class Words:
@@ -47,7 +47,7 @@ def _read(path: Path) -> list[str]:
 
 def _pattern(phrases: list[str]) -> re.Pattern[str]:
     words = [r"\s+".join(re.escape(word) for word in _plain(phrase).split()) for phrase in phrases]
-    # Not \b: a phrase may begin or end with a letter that is none to `re`, a heart or a sign.
+    # Not \b: a phrase may begin or end with what `re` does not take for a letter, such as a heart or a sign.
     return re.compile(r"(?<![^\W_])(?:" + "|".join(words) + r")(?![^\W_])")
 
 

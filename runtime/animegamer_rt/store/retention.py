@@ -27,7 +27,7 @@ CLOCK_STEP_S = 3600.0
 SWEEP_SESSIONS = 50
 """Sessions that one sweep removes or empties at most."""
 SWEEP_BYTES = 8 * 2**20
-"""Bytes that one sweep frees, and stops: the front answers nobody meanwhile; 4 MiB took 85 ms on 2 busy cores."""
+"""Bytes freed after which one sweep stops: the front answers nobody meanwhile; 4 MiB took 85 ms on 2 busy cores."""
 SLACK_BYTES = 16 * 2**20
 """Free pages that stay in the file for the next turns to fill."""
 SHRINK_BYTES = 2**20
@@ -120,7 +120,7 @@ def drop_idle_shots(
 def sweep(database: Database, quota: Quota, now: float, in_use: Collection[str]) -> Swept:
     """Removes the sessions that are too old; then shots, then sessions, until the quota holds. Closed ones go first.
 
-    A clock that was set costs no session in use. One whose row is of the future has no age, and is the last to go.
+    Setting the clock costs no session in use. A session whose row lies in the future has no age, and goes last.
     """
     before, removed = database.used_bytes(), list[str]()
     too_old = None if quota.most_age_s is None else now - max(quota.most_age_s, quota.recent_s)
@@ -164,7 +164,7 @@ def _idle(
     or_after: float = math.inf,
     only: str = "TRUE",
 ) -> list[tuple[int, str]]:
-    """Key and id of the sessions last used before then, or after a time to come: closed ones first, then by when."""
+    """Key and id of the sessions last used before one time or after the other: closed ones first, then by when."""
     sql = f"SELECT key, id FROM sessions WHERE (used < ? OR used > ?) AND {only} ORDER BY closed DESC, used"
     return [(key, session) for key, session in database.rows(sql, used_before, or_after) if session not in in_use]
 

@@ -23,7 +23,7 @@ from .retention import WINDOW, KeepShots, Quota, Swept
 
 FILE = "sessions.sqlite"
 ROW_BYTES = 64 * 2**10
-"""Room that a turn's or a session's own row is sure to find place in, indexes and new pages included."""
+"""Room that a turn's or a session's own row is sure to fit in, indexes and new pages included."""
 
 _SELECT = """
     SELECT s.key, s.token_sha256, s.id, s.bundle_name, s.bundle_fingerprint, s.seed, s.history_turns, s.closed,
@@ -186,7 +186,7 @@ class Store:
         """Makes the quota hold, a few megabytes at a time; call it again soon if `more`.
 
         `in_use` are the ids of sessions that must stay as they are: used within the last hour by a clock that nobody
-        sets, or of jobs that wait or run.
+        can set, or with a job that waits or runs.
         """
         return retention.sweep(self.database, self.quota, now, in_use)
 

@@ -84,7 +84,7 @@ def bad_field(where: str, found: object, expected: str) -> ProtocolError:
 
 
 def is_int(value: object) -> bool:
-    """A msgpack integer; a boolean is none, though Python says so."""
+    """A msgpack integer; a boolean is not one, although Python says so."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

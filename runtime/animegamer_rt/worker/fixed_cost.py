@@ -45,7 +45,7 @@ def open_engines(bundle: Bundle, seconds: float, plan: str | None = None, *, ove
 class _Predictor:
     """All of its time goes into reading the turn, as with a real one nearly all goes into reading.
 
-    A history costs nothing, so that it is no matter when it is read.
+    A history costs nothing, so it does not matter when it is read.
     """
 
     def __init__(self, geometry: Geometry, vocabulary: int, seconds: float) -> None:

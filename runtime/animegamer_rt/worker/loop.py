@@ -2,9 +2,9 @@
 
 Knows the socket and the order of things; what a job does is `turn`'s and `export`'s. The front hands over the next job
 while one runs; it is begun as soon as that one has said its last word. Where the engines overlap, a second thread
-predicts its turn before, while the running one is denoised; when no job waits, the history of a player who is alone is
-read for the next turn. A job that fails is answered and forgotten; a device that is lost ends the worker: the front
-starts another and gives it the jobs again.
+predicts its turn beforehand, while the running one is denoised; when no job waits, the history of a player who is
+alone is read for the next turn. A job that fails is answered and forgotten; a device that is lost ends the worker: the
+front starts another and gives it the jobs again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KINDS = ("turn", "export")
 ALIVE_SECONDS = 1.0
 """How often a job that has nothing to say lets the front process know that it still runs."""
 QUIET_MS = 50
-"""Silence after which a history is read ahead: a program that never rests is quicker, and would wait for it."""
+"""Silence after which a history is read ahead: a program that never pauses asks sooner, and would wait for it."""
 
 log = logging.getLogger("animegamer_rt.worker")
 
@@ -56,18 +56,18 @@ class _Waiting:
         return (cancel.session, cancel.turn) == (self.message.session, self.message.turn)
 
     def cancel(self) -> None:
-        """It is not to run (on); its shots, which are megabytes, need not wait for its end."""
+        """It is not to run (on); its shots, which are megabytes, need not be held until its end."""
         self.cancelled, self.message = True, replace(self.message, buffers=())
 
     def begun(self) -> Begun | None:
-        """Its turn, if it was predicted ahead. What has failed is tried again in its turn, and fails there or not."""
+        """Its turn, if it was predicted ahead. What failed is tried again when its turn comes, and may fail again."""
         return None if self.ahead is None or self.ahead.exception() else self.ahead.result()
 
 
 class Worker:
     """Runs jobs with `rooms` until it is told to stop. The socket is a DEALER connected to the front process.
 
-    at_rest: called after a job, or some, when nothing waits.
+    at_rest: called when nothing waits any more after a job.
     """
 
     def __init__(self, socket: zmq.Socket[bytes], rooms: Rooms, at_rest: Callable[[], object] | None = None) -> None:
@@ -139,7 +139,7 @@ class Worker:
             log.exception("a history could not be read ahead of its turn")
 
     def _look_ahead(self) -> None:
-        """Has the next turn predicted, once the running one has been: before, it would take the predictor from that."""
+        """Has the next turn predicted, once the running one has been: any sooner would take the predictor from that."""
         if not self._rooms.overlaps or not self._predicted:
             return
         follower = next((job for job in islice(self._jobs, 1, None) if not job.cancelled), None)

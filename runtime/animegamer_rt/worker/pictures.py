@@ -24,7 +24,7 @@ AV_FORMATS = {"rgb24": "rgb24", "rgba32": "rgba", "bgra32": "bgra"}
 # mean half of the JPEG standard's, which quality 50 uses as it is: hence 15 for quality 50.
 FINEST, STANDARD, COARSEST = 1, 15, 31
 FRAGMENTED = "frag_keyframe+empty_moov+default_base_moof"
-"""A file that can be played while it is written, and that needs no seeking to be."""
+"""A file that can be played while it is written, and that is written without seeking."""
 
 
 class JpegEncoder:
@@ -82,7 +82,7 @@ class ClipEncoder:
 
 
 class _Pipe(io.RawIOBase):
-    """A file that can be written only, and hands over what was."""
+    """A write-only file that hands over what was written."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

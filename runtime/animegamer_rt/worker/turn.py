@@ -56,8 +56,8 @@ def play_turn(rooms: Rooms, begun: Begun) -> Generator[Message, None, None]:
     """All messages that answer the job, the last being `finished`. Raises AnimeGamerError when it cannot be played.
 
     `settled` comes when the turn is denoised and brings all that is to be kept of it, so that it can be written down
-    while the vae decodes: with those shots that came not with the job, this turn's and any predicted again. Those come
-    before all else too, in `shots`, so that a turn that fails has not predicted them in vain.
+    while the vae decodes: with the shots that did not come with the job, this turn's and any predicted again. Those
+    also come before everything else, in `shots`, so that a turn that fails has not predicted them in vain.
     """
     message, job, session = begun.message, begun.job, begun.session
     again = {number: shot for number, shot in session.shots.items() if number not in job.shots}

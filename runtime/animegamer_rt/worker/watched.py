@@ -48,7 +48,7 @@ class Watch:
         self.spans: deque[Span] = deque(maxlen=MOST_SPANS)
 
     def begin(self, title: str) -> None:
-        """Forgets what was noted so far: a warm-up."""
+        """Forgets what was noted so far, which is the warm-up."""
         self._title = title
         self.spans.clear()
 

@@ -1,7 +1,7 @@
 """What the library compiled for this GPU, on disk for the next start: a file an engine, named by the engine's hash.
 
-Knows files, nothing of what is in them. They save time and are never needed: one that cannot be read or written is told
-in the log, and the game goes on.
+Knows files, nothing of what is in them. They save time and are never needed: if one cannot be read or written, the log
+says so, and the game goes on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def recall(engine_sha256: str) -> bytes | None:
 
 
 def keep(engine_sha256: str, content: bytes) -> bool:
-    """Writes it whole or not at all; False when it could not be written, which is told."""
+    """Writes it whole or not at all; False when it could not be written, which the log says."""
     path = _path(engine_sha256)
     part = path.with_suffix(".part")
     try:

@@ -68,7 +68,7 @@ class EngineParts:
         self.buffers.declare({f"denoiser.rows.{len(rows)}": 8 * len(rows) for rows in (PAIR, SINGLE)})
 
     def keep_compiled(self) -> None:
-        """Keeps what was compiled, once, when every part has run; a disk that takes one not is not asked for others."""
+        """Keeps what was compiled, once, when every part has run; stops at the first that cannot be written."""
         if not self._kept:
             self._kept = True
             contents = ((part, engine.compiled()) for part, engine in self.engines.items())
