@@ -184,9 +184,9 @@ def test_vae_figures_cover_all_levels_and_refuse_a_wrong_shape() -> None:
 
 def test_a_contact_sheet_shows_every_row(tmp_path: Path) -> None:
     rows = [SheetRow("Character: Mirel; Motion: gently wave; Background: day room.", {"one": STILL, "two": STILL})] * 3
-    contact_sheet(rows, tmp_path / "sheet.png", frames=(0, 8, 16), columns=2)
+    contact_sheet(rows, tmp_path / "sheet.png")
     sheet = cv2.imread(str(tmp_path / "sheet.png"))
-    assert sheet.shape == (2 * (18 + 2 * 100), 2 * (3 * 144 + 8), 3)
+    assert sheet.shape == (3 * (18 + 2 * 100), 6 * 144 + 8, 3)
     with pytest.raises(ValueError, match="at least one row"):
         contact_sheet([], tmp_path / "none.png")
 

@@ -18,7 +18,7 @@ from animegamer_export import denoiser as denoiser_room
 from animegamer_export import encoder as encoder_room
 from animegamer_export import predictor as predictor_room
 from animegamer_export import vae as vae_room
-from animegamer_export.denoiser import AttentionForm, StepGraph, denoiser_graph
+from animegamer_export.denoiser import StepGraph, denoiser_graph
 from animegamer_export.onnx_file import Graph
 from animegamer_export.predictor import predictor_graph
 from animegamer_export.vae import VaeGraph, vae_graphs
@@ -61,12 +61,10 @@ def predictor_part(size: PredictorSize, weights: Weights) -> LargePart:
     return LargePart([graph], predictor_room.WEIGHTS, value)
 
 
-def denoiser_part(
-    size: DenoiserSize, encoder_size: EncoderSize, weights: Weights, attention: AttentionForm = "onnx"
-) -> LargePart:
+def denoiser_part(size: DenoiserSize, encoder_size: EncoderSize, weights: Weights) -> LargePart:
     """The step over the weights of `Denoiser` ("denoiser.*"); the constant shot is the encoder's ("encoder.*")."""
     constant = torch.zeros(size.shot_tokens, size.hidden, device="meta")
-    graph = denoiser_graph(stand_in(lambda: StepGraph(Denoiser(size), constant, attention)))
+    graph = denoiser_graph(stand_in(lambda: StepGraph(Denoiser(size), constant, "onnx")))
 
     def value(name: str) -> Tensor:
         if name == "unconditional":

@@ -31,6 +31,7 @@ LATENT_NOISE = 0.05  # the decoder also meets latents this far off, as a denoise
 FIRST_CHUNK = 3  # latent frames; the rest is the second chunk
 FIRST_CHUNK_FRAMES = 9
 DRAWN_SHARE = 0.5  # of the decoder's last steps see latents as the denoiser draws them
+ENCODED_AT_ONCE = 16
 WHOLE_SHARE = 0.5  # of the decoder's steps see both chunks; the others see the first alone, at half the cost
 
 
@@ -236,12 +237,12 @@ def train_decoder(
 
 
 @torch.no_grad()
-def encode_all(encoder: FrameEncoder, clips: np.ndarray, batch: int = 16) -> np.ndarray:
+def encode_all(encoder: FrameEncoder, clips: np.ndarray) -> np.ndarray:
     """The mean latent of every clip, float16 [N, 16, 5, h, w]."""
     parts, device = [], device_of(encoder)
-    for start in range(0, len(clips), batch):
+    for start in range(0, len(clips), ENCODED_AT_ONCE):
         with autocast(device):
-            mean, _ = encoder(to_pixels(clips[start : start + batch], device))
+            mean, _ = encoder(to_pixels(clips[start : start + ENCODED_AT_ONCE], device))
         parts.append(mean.half().cpu().numpy())
     return np.concatenate(parts)
 

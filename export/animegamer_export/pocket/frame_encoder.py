@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+LATENT_CHANNELS = 16
+WIDTHS = (64, 96, 128)
 FRAMES_PER_LATENT = 4  # the 3D VAE compresses time by four; the first frame has a latent frame of its own
 
 
@@ -30,9 +32,9 @@ class _ResBlock(nn.Module):
 class FrameEncoder(nn.Module):
     """[B, 3, T, H, W] pixels in -1..1 with T = 1 + 4k -> mean and log variance, each [B, 16, 1 + k, H/8, W/8]."""
 
-    def __init__(self, latent_channels: int = 16, widths: tuple[int, int, int] = (64, 96, 128)) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        first, second, third = widths
+        first, second, third = WIDTHS
         self.stem = nn.Conv2d(3 * FRAMES_PER_LATENT * 4, first, 3, padding=1)
         self.body = nn.Sequential(
             _ResBlock(first),
@@ -42,7 +44,7 @@ class FrameEncoder(nn.Module):
             _ResBlock(third),
             _ResBlock(third),
         )
-        self.head = nn.Conv2d(third, 2 * latent_channels, 1)
+        self.head = nn.Conv2d(third, 2 * LATENT_CHANNELS, 1)
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         batch, _, frames, height, width = pixels.shape

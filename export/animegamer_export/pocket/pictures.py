@@ -13,6 +13,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+SHOWN = (0, 3, 6, 9, 12, 16)
 _BAR_PX, _GAP_PX = 18, 4
 _PAPER, _TEXT, _FAINT = (250, 248, 244), (50, 40, 60), (150, 140, 150)
 
@@ -25,10 +26,8 @@ class SheetRow:
     clips: dict[str, npt.NDArray[np.uint8]]
 
 
-def contact_sheet(
-    rows: Sequence[SheetRow], path: Path, frames: Sequence[int] = (0, 3, 6, 9, 12, 16), columns: int = 1
-) -> None:
-    """Writes a PNG with the chosen frames of every row's clips.
+def contact_sheet(rows: Sequence[SheetRow], path: Path) -> None:
+    """Writes a PNG with the frames `SHOWN` of every row's clips.
 
     Raises:
         ValueError: there are no rows, or a clip has too few frames.
@@ -36,20 +35,17 @@ def contact_sheet(
     """
     if not rows:
         raise ValueError("a contact sheet needs at least one row")
-    blocks = [_block(row, frames) for row in rows]
-    blocks += [np.full_like(blocks[0], _PAPER)] * (-len(blocks) % columns)
-    lines = [np.concatenate(blocks[start : start + columns], axis=1) for start in range(0, len(blocks), columns)]
-    sheet = np.concatenate(lines, axis=0)
+    sheet = np.concatenate([_block(row) for row in rows], axis=0)
     path.parent.mkdir(parents=True, exist_ok=True)
     if not cv2.imwrite(str(path), sheet[..., ::-1]):
         raise OSError(f"cannot write the contact sheet {path}")
 
 
-def _block(row: SheetRow, frames: Sequence[int]) -> npt.NDArray[np.uint8]:
+def _block(row: SheetRow) -> npt.NDArray[np.uint8]:
     for label, clip in row.clips.items():
-        if max(frames) >= len(clip):
-            raise ValueError(f"the clip {label!r} of {row.caption!r} has {len(clip)} frames, needs {max(frames) + 1}")
-    strips = {label: np.concatenate([clip[frame] for frame in frames], axis=1) for label, clip in row.clips.items()}
+        if max(SHOWN) >= len(clip):
+            raise ValueError(f"the clip {label!r} of {row.caption!r} has {len(clip)} frames, needs {max(SHOWN) + 1}")
+    strips = {label: np.concatenate([clip[frame] for frame in SHOWN], axis=1) for label, clip in row.clips.items()}
     width = max(strip.shape[1] for strip in strips.values()) + 2 * _GAP_PX
     height = _BAR_PX + sum(strip.shape[0] + _GAP_PX for strip in strips.values())
     block = np.full((height, width, 3), _PAPER, np.uint8)

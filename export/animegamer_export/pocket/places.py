@@ -52,14 +52,14 @@ class _Painter:
         """Something that shines by night: its colour is not darkened."""
         fill(self.canvas, oval(x, y, radius_x, radius_y, 32), color)
 
-    def sky(self, top: Color = (126, 190, 250), bottom: Color = (222, 240, 255), last_y: float = HEIGHT) -> None:
+    def sky(self, top: Color = (126, 190, 250), bottom: Color = (222, 240, 255)) -> None:
         """A gradient with a sun, or with a moon and a few large stars."""
         if not self.night:
-            gradient(self.canvas, top, bottom, 0, last_y)
+            gradient(self.canvas, top, bottom, 0, HEIGHT)
             self.glow(123, 15, 11, 11, mix(top, (255, 240, 150), 0.45))
             self.glow(123, 15, 8, 8, (255, 236, 130))
             return
-        gradient(self.canvas, mix((18, 22, 70), top, 0.06), mix((66, 70, 140), bottom, 0.08), 0, last_y)
+        gradient(self.canvas, mix((18, 22, 70), top, 0.06), mix((66, 70, 140), bottom, 0.08), 0, HEIGHT)
         for x, y, size in ((14, 12, 2.6), (38, 24, 2.0), (60, 9, 2.4), (88, 20, 2.2), (104, 8, 1.8)):
             self.star(x, y, size)
         self.glow(123, 15, 9, 9, (252, 244, 200))

@@ -18,13 +18,15 @@ from animegamer_export.pocket.recipe import Phase
 
 WARMUP_SHARE = 0.03
 AVERAGE_DECAY = 0.995  # of the weights' moving average, once it is long enough
+MATRIX_DECAY = 0.01
+CLIP_NORM = 1.0
 REPORT_EVERY_S = 20.0
 
 
 class Optimisers:
-    """AdamW, with Muon beside it for the 2-D weights of transformer blocks, on one warm-up and linear decay to zero."""
+    """AdamW, with Muon beside it for the 2-D weights of transformer blocks, on one warm-up and one linear decay."""
 
-    def __init__(self, module: nn.Module, phase: Phase, decay: float = 0.01) -> None:
+    def __init__(self, module: nn.Module, phase: Phase) -> None:
         self.phase = phase
         named = [(name, weight) for name, weight in module.named_parameters() if weight.requires_grad]
         matrices = [w for n, w in named if phase.matrix_learning_rate > 0 and w.ndim == 2 and _is_hidden(n)]
@@ -34,14 +36,14 @@ class Optimisers:
             (torch.optim.AdamW(others, betas=(0.9, 0.99), weight_decay=0.0), phase.learning_rate)
         ]
         if matrices:
-            muon = torch.optim.Muon(matrices, weight_decay=decay)
+            muon = torch.optim.Muon(matrices, weight_decay=MATRIX_DECAY)
             self._pairs.append((muon, phase.matrix_learning_rate))
         self._weights = [weight for _, weight in named]
 
-    def step(self, loss: Tensor, step: int, clip_norm: float = 1.0) -> None:
+    def step(self, loss: Tensor, step: int) -> None:
         """Back-propagate and update every weight at the learning rate of `step` (0-based)."""
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self._weights, clip_norm)
+        torch.nn.utils.clip_grad_norm_(self._weights, CLIP_NORM)
         factor = learning_rate_factor(step, self.phase)
         for optimiser, top in self._pairs:
             for group in optimiser.param_groups:

@@ -61,23 +61,21 @@ def quantize_bundle(
     out: Path,
     precisions: Mapping[str, Scheme],
     calibration_turns: int = CALIBRATION_TURNS,
-    keep: Mapping[str, Keep] | None = None,
-    measured: Mapping[str, Mapping[str, Ranges]] | None = None,
     step: Step = quiet,
     device: str = "cpu",
 ) -> dict[str, Report]:
     """Writes the bundle to `out`, which must be new or empty, and which is there only once it is whole.
 
-    What an earlier run that was killed left beside it is removed. `keep` and `measured` (ranges by part) stand in for
-    the house's rules and for calibration; `device` is where its turns are played, cpu or cuda. Raises BundleError,
-    ConfigError, BackendError when the device is not there, and OutputError when the disk is too small: all of these
-    before anything is written. OutputError, too, when the disk fills up all the same, or another process writes there.
+    What an earlier run that was killed left beside it is removed. `device` is where the turns of calibration are
+    played, cpu or cuda. Raises BundleError, ConfigError, BackendError when the device is not there, and OutputError
+    when the disk is too small: all of these before anything is written. OutputError, too, when the disk fills up all
+    the same, or another process writes there.
     """
     check_device(device)
     out = Path(os.path.abspath(out))
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BundleError("the folder is not empty", where=out, do="give a new one")
-    rules = {name: (keep or {}).get(name) or keep_rule(name) for name in precisions}
+    rules = {name: keep_rule(name) for name in precisions}
     names = {name: part_names(bundle, name) for name in precisions}
     copied = _taken_over(bundle, {part for parts in names.values() for part in parts})
     sizes = {
@@ -91,8 +89,8 @@ def quantize_bundle(
         _copy(bundle, copied, work, step)
         reports = {}
         for name, scheme in precisions.items():
-            found = (measured or {}).get(name)
-            if scheme.calibrated and found is None:
+            found = None
+            if scheme.calibrated:
                 with step(f"{name} calibrated", 0):
                     found = calibrated(bundle, name, scheme, rules[name], calibration_turns, device)
             sources = [bundle.part_path(part) for part in names[name]]
