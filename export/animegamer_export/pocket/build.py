@@ -1,7 +1,7 @@
 """The pocket build: the phases in order, each reading what earlier ones left in the work folder and leaving its own.
 
-corpus -> tokenizer -> autoencoder -> decoder, denoiser -> predictor -> adapt -> adapt_decoder -> bundle, judge ->
-plans -> answers, quality.
+corpus (with the tokenizer) -> frames -> autoencoder -> decoder, denoiser -> predictor -> adapt -> adapt_decoder ->
+bundle, judge -> plans -> answers, quality.
 Knows the order and the files; how a network learns is its own room's business.
 """
 

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from animegamer_export.pocket import autoencoder, bundle, diffusion, prediction, training
+from animegamer_export.pocket import autoencoder, diffusion, prediction, training
+from animegamer_export.pocket.bundle import COMPATIBILITY, WINDOW_TOKENS
 from animegamer_export.pocket.corpus import Corpus, build
 from animegamer_export.pocket.diffusion import Examples, ShotEncoder
 from animegamer_export.pocket.frame_encoder import FrameEncoder
@@ -30,8 +31,6 @@ from animegamer_rt.state import GameState, motion_scope
 
 SHIFTED_WEIGHT = 2.0
 """How much more often a turn is learned from that starts elsewhere than the one before."""
-
-COMPATIBILITY, WINDOW_TOKENS = bundle.COMPATIBILITY, bundle.WINDOW_TOKENS
 
 
 class Workshop:
@@ -143,7 +142,7 @@ class Workshop:
         if not kept.exists():
             _, shot_encoder = self.load_denoiser("denoiser")
             turns = self.turns(self.corpus, self.true_shots(shot_encoder, self.corpus))
-            history, games = bundle.COMPATIBILITY.history_turns, range(turns.games)
+            history, games = COMPATIBILITY.history_turns, range(turns.games)
             shots, right = prediction.predict_games(self.load_predictor(), self.prompter, turns, games, history)
             error = float(np.mean((shots.astype(np.float32) - turns.shots.astype(np.float32)) ** 2))
             print(f"predicted shots: mean squared error {error:.4f}, motion level right {right:.3f}")
