@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from animegamer_export import onnx_file, verify
+from animegamer_export.command.plans import default_plans
 from animegamer_export.pocket import bundle as pocket
 from animegamer_export.pocket.captions import parse, sample_game
 from animegamer_export.pocket.tokenizer import train_tokenizer
@@ -207,7 +208,7 @@ def test_the_manifest_describes_the_world_and_its_sizes(bundle: Bundle) -> None:
 
 
 def test_default_plans_are_fifty_guided_steps_and_fewer() -> None:
-    plans = pocket.default_plans()
+    plans = default_plans()
     assert {name: len(plan) for name, plan in plans.items()} == {"exact": 50, "balanced": 18, "fast": 10}
     unguided = [step for step in plans["exact"] if step.branch == "conditional"]
     assert len(unguided) == 2 and all(step.guidance - 1 < 1e-5 for step in unguided)

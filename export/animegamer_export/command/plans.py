@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from animegamer_export.pocket.bundle import default_plans
+from animegamer_rt.coarse import coarse_plan
 from animegamer_rt.manifest import Compatibility, PlanEntry, unmeasured
+from animegamer_rt.schedule import DenoisePlan, even_plan
 
 COMPATIBILITY = Compatibility()
 """The paper's method; `manifest.REFERENCE` is the published demo with its quirks."""
@@ -26,7 +27,19 @@ LICENCES: Mapping[str, str] = MappingProxyType(
     }
 )
 
+# Guidance falls to 1 within 1e-5 at two of the 50 steps: those need no unguided row (schedule.choose_branches).
+LOSSLESS_BELOW = 1e-5
+# The last steps of a coarse plan are guided by 1.01 to 1.12: one row more for nothing that can be seen.
+UNGUIDED_BELOW = 0.2
+COARSE_STEPS: Mapping[str, int] = MappingProxyType({"balanced": 18, "fast": 10})
 
-def plan_entries() -> dict[str, PlanEntry]:
-    """The manifest's plans: evenly spread ones, for `animegamer-rt calibrate` to replace."""
-    return unmeasured({name: PlanEntry(plan.to_dict()) for name, plan in default_plans().items()})
+
+def default_plans() -> dict[str, DenoisePlan]:
+    """The reference's fifty steps, and plans that follow their path in fewer, evenly spread."""
+    coarse = {name: coarse_plan(steps, conditional_below=UNGUIDED_BELOW) for name, steps in COARSE_STEPS.items()}
+    return {"exact": even_plan(50, conditional_below=LOSSLESS_BELOW), **coarse}
+
+
+def plan_entries(plans: Mapping[str, DenoisePlan]) -> dict[str, PlanEntry]:
+    """The manifest's entries of these plans, not measured yet: `animegamer-rt calibrate` replaces them."""
+    return unmeasured({name: PlanEntry(plan.to_dict()) for name, plan in plans.items()})

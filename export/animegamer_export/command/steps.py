@@ -268,7 +268,7 @@ def _manifest(source: Source, journal: Journal) -> Manifest:
         origin=source.origin,
         geometry=source.sizes.geometry(plans.WINDOW_TOKENS),
         parts=parts,
-        plans=plans.plan_entries(),
+        plans=plans.plan_entries(plans.default_plans()),
         files=journal.files(),
         motion_tokenizer=read_record(MotionTokenizer, motion, f"{journal.folder}: {MOTION_STEP}"),
         compatibility=plans.COMPATIBILITY,

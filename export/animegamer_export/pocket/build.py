@@ -20,6 +20,7 @@ from torch import nn
 from animegamer_export.calibrate import measuring
 from animegamer_export.calibrate.command import write_plans
 from animegamer_export.calibrate.measuring import Budget
+from animegamer_export.command.plans import COMPATIBILITY
 from animegamer_export.onnx_file import Precision
 from animegamer_export.pocket import (
     autoencoder,
@@ -124,7 +125,7 @@ def train_predictor(shop: Workshop) -> None:
     turns = shop.turns(shop.stories, shop.true_shots(shot_encoder, shop.stories))
     predictor = shop.new_predictor()
     ema = training.averaged(predictor)
-    history, prompter = bundle.COMPATIBILITY.history_turns, shop.prompter
+    history, prompter = COMPATIBILITY.history_turns, shop.prompter
     losses = prediction.train_predictor(predictor, prompter, turns, history, phase, ema, seed)
     training.run("predictor", losses, phase.steps)
     predictor = cast(Predictor, ema.module)

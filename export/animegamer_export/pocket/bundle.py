@@ -9,9 +9,9 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
+from animegamer_export.command.plans import COMPATIBILITY, WINDOW_TOKENS, default_plans, plan_entries
 from animegamer_export.command.sizes import Sizes
 from animegamer_export.denoiser import export_denoiser
 from animegamer_export.encoder import export_encoder, export_image_tower, export_text_tower
@@ -21,23 +21,19 @@ from animegamer_export.pocket.towers import TEXT_TOKENS, ImageTower, TextTower
 from animegamer_export.predictor import export_predictor
 from animegamer_export.vae import export_vae
 from animegamer_rt.bundle import Bundle, load, write_manifest
-from animegamer_rt.coarse import coarse_plan
 from animegamer_rt.errors import BundleError
-from animegamer_rt.manifest import Compatibility, Geometry, Manifest, Part, PlanEntry, World, unmeasured
+from animegamer_rt.manifest import Geometry, Manifest, Part, World
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.encoder import Encoder
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
-from animegamer_rt.schedule import DenoisePlan, even_plan
+from animegamer_rt.schedule import DenoisePlan
 
 NAME = "pocket"
 DESCRIPTION = "a small procedural cartoon world of our own, 96 x 144, with the architecture of the full size"
 LICENCE = "Apache-2.0"
 TOKENIZER_FILES = ("tokenizer.model", "added_tokens.json")
 MOST_BYTES = 24_000_000
-
-COMPATIBILITY = Compatibility()
-WINDOW_TOKENS = 4096
 
 WORLD = World(
     characters=CHARACTERS,
@@ -53,12 +49,6 @@ WORLD = World(
     ),
 )
 
-# Guidance falls to 1 within 1e-5 at two of the 50 steps: those need no unguided row (schedule.choose_branches).
-LOSSLESS_BELOW = 1e-5
-# The last steps of a coarse plan are guided by 1.01 to 1.12: one row more for nothing that can be seen.
-UNGUIDED_BELOW = 0.2
-COARSE_STEPS: Mapping[str, int] = MappingProxyType({"balanced": 18, "fast": 10})
-
 
 @dataclass(frozen=True, slots=True)
 class Networks:
@@ -70,12 +60,6 @@ class Networks:
     decoder: VaeDecoder
     text_tower: TextTower
     image_tower: ImageTower
-
-
-def default_plans() -> dict[str, DenoisePlan]:
-    """The reference's fifty steps, and plans that follow their path in fewer."""
-    coarse = {name: coarse_plan(steps, conditional_below=UNGUIDED_BELOW) for name, steps in COARSE_STEPS.items()}
-    return {"exact": even_plan(50, conditional_below=LOSSLESS_BELOW), **coarse}
 
 
 def write_bundle(
@@ -109,7 +93,7 @@ def write_bundle(
         origin=origin,
         geometry=geometry,
         parts=_export_all(folder, networks, geometry, precision),
-        plans=_entries(plans or default_plans()),
+        plans=plan_entries(plans or default_plans()),
         files={},
         compatibility=COMPATIBILITY,
         sizes=sizes.record(),
@@ -137,10 +121,6 @@ def _export_all(folder: Path, networks: Networks, geometry: Geometry, kind: Prec
     ]
     print("\n".join(one.report() for one in written), flush=True)
     return {name: part for one in written for name, part in one.parts.items()}
-
-
-def _entries(plans: Mapping[str, DenoisePlan]) -> dict[str, PlanEntry]:
-    return unmeasured({name: PlanEntry(plan.to_dict()) for name, plan in plans.items()})
 
 
 def _finish(folder: Path, manifest: Manifest) -> Bundle:

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from animegamer_export.command.plans import COMPATIBILITY, WINDOW_TOKENS
 from animegamer_export.pocket import autoencoder, diffusion, prediction, training
-from animegamer_export.pocket.bundle import COMPATIBILITY, WINDOW_TOKENS
 from animegamer_export.pocket.corpus import Corpus, build
 from animegamer_export.pocket.diffusion import Examples, ShotEncoder
 from animegamer_export.pocket.frame_encoder import FrameEncoder
