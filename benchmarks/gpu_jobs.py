@@ -68,12 +68,12 @@ FOR_GOALS = (
     Variant("bf16", kernels=True),
     Variant("fp8", kernels=True),
     Variant("fp8", kernels=True, int4_predictor=True, memory_gb=12),
-    Variant("fp8", kernels=True, attention="fastest"),
+    Variant("fp8", kernels=True, attention="int8"),
 )
 """What the goals of gpu_goals are expected to be reached by, and plain operators in case kernels fail."""
 VARIANTS = (
     *FOR_GOALS,
-    Variant("fp8", kernels=True, attention="int8"),
+    Variant("fp8", kernels=True, attention="fastest"),
     Variant("bf16", kernels=True, attention="fastest"),
     Variant("int8", kernels=True),
     Variant("fp8"),

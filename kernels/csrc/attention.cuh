@@ -68,16 +68,17 @@ class Fetcher {
     // Begins to copy the next KEYS tokens, of which `left` are there, and zeros for the others.
     __device__ __forceinline__ void next(Tile<T>& to, int left) {
         constexpr int KEY_ROWS = THREADS / KEY_CHUNKS, VALUE_ROWS = THREADS / VALUE_CHUNKS;
+        static_assert(KEY_ROWS % 8 == 0 && VALUE_ROWS % 8 == 0, "a chunk's place in its row is the same in all its rows");
         const int key = threadIdx.x / KEY_CHUNKS, value = threadIdx.x / VALUE_CHUNKS;
 #pragma unroll
         for (int row = 0; row < KEYS; row += KEY_ROWS) {
             if (KEYS % KEY_ROWS != 0 && row + key >= KEYS) continue;
-            copy_in_background(to.key(row + key, threadIdx.x % KEY_CHUNKS), keys + row * WIDTH, row + key < left);
+            copy_in_background(to.key(key, threadIdx.x % KEY_CHUNKS) + row * WIDTH, keys + row * WIDTH, row + key < left);
         }
 #pragma unroll
         for (int row = 0; row < KEYS; row += VALUE_ROWS) {
             if (KEYS % VALUE_ROWS != 0 && row + value >= KEYS) continue;
-            copy_in_background(to.value(row + value, threadIdx.x % VALUE_CHUNKS), values + row * stride, row + value < left);
+            copy_in_background(to.value(value, threadIdx.x % VALUE_CHUNKS) + row * WIDTH, values + row * stride, row + value < left);
         }
         keys += KEYS * WIDTH;
         values += KEYS * stride;
@@ -108,12 +109,6 @@ class KeyScales {
     const float* scales;
     int group, left;
 };
-
-// Over the four threads that hold a row.
-__device__ __forceinline__ float row_max(float x) {
-    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
-    return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
-}
 
 template <typename T>
 __device__ __forceinline__ uint32_t pair(float low, float high) {
@@ -152,31 +147,25 @@ __device__ __forceinline__ void take_queries(Softmax& softmax, uint32_t (&query)
     }
 }
 
-// Scores of 16 queries by KEYS keys, of which `keys` are there, to weights, in place; `shrink` brings what was found before to
-// the new maximum. The largest weight is 1. Their sum is left to the caller.
-__device__ __forceinline__ void continue_softmax(Softmax& row, float (&weights)[KEY_TILES][4], float key_scale, int keys,
-                                                 float (&shrink)[2]) {
+// Gives `lowest` to the scores of keys that are not there: the first `keys` of KEYS are.
+template <typename Score>
+__device__ __forceinline__ void mask(Score (&scores)[KEY_TILES][4], int keys, Score lowest) {
     const int column = threadIdx.x % 4 * 2;
-    if (keys < KEYS) {
 #pragma unroll
-        for (int tile = 0; tile < KEY_TILES; ++tile) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                if (tile * COLUMNS + column + i % 2 >= keys) weights[tile][i] = -INFINITY;
-            }
-        }
+    for (int i = 0; i < KEY_TILES * 4; ++i) {
+        if (i / 4 * COLUMNS + column + i % 2 >= keys) scores[i / 4][i % 4] = lowest;
     }
+}
+
+// Scores of 16 queries by KEYS keys to weights, in place. largest_score: of each row; `shrink` brings what was found before to
+// the new maximum. The largest weight is 1. Their sum is left to the caller.
+__device__ __forceinline__ void continue_softmax(Softmax& row, float (&weights)[KEY_TILES][4], const float (&largest_score)[2],
+                                                 float key_scale, float (&shrink)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        float scale = row.factor[half] * key_scale;
-        // Rows of zeros have the smallest scales, whose product is 0; and 0 times minus infinity is no number.
-        if (scale == 0.0f) scale = FLT_MIN;
-        float largest = -INFINITY;
-#pragma unroll
-        for (int tile = 0; tile < KEY_TILES; ++tile) {
-            largest = fmaxf(largest, fmaxf(weights[tile][2 * half], weights[tile][2 * half + 1]));
-        }
-        largest = fmaxf(row.largest[half], row_max(largest) * scale);
+        // Never 0: rows of zeros have the smallest scales, whose product is, and 0 times minus infinity is no number.
+        const float scale = fmaf(row.factor[half], key_scale, FLT_MIN);
+        const float largest = fmaxf(row.largest[half], largest_score[half] * scale);
         shrink[half] = power_of_two(row.largest[half] - largest);
         row.largest[half] = largest;
 #pragma unroll
@@ -216,10 +205,10 @@ __device__ __forceinline__ void rescale(float (&sums)[TILES][4], const float (&s
     for (int i = 0; i < TILES * 4; ++i) sums[i / 4][i % 4] *= shrink[i % 4 / 2];
 }
 
-// Results of 16 queries: what was summed over the weights' sum of each row.
-template <typename T>
-__device__ __forceinline__ void finish(const agk_attention_int8_args& a, const float (&out)[WIDTH_TILES][4],
-                                       const float (&sum)[2], int first_row) {
+// Results of 16 queries: the first WIDTH_TILES of what was summed over the weights' sum of each row.
+template <typename T, int TILES>
+__device__ __forceinline__ void finish(const agk_attention_int8_args& a, const float (&out)[TILES][4], const float (&sum)[2],
+                                       int first_row) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const float inverse = 1.0f / sum[half];

@@ -44,6 +44,10 @@ __device__ __forceinline__ void add_halves(float& low, float& high, uint32_t sum
 }
 
 // Over the four threads that hold a row.
+__device__ __forceinline__ float row_max(float x) {
+    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+    return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
 __device__ __forceinline__ float row_sum(float x) {
     x += __shfl_xor_sync(~0u, x, 1);
     return x + __shfl_xor_sync(~0u, x, 2);
@@ -99,7 +103,18 @@ __global__ void __launch_bounds__(THREADS, 2) attention_kernel(agk_attention_int
             for (int i = 0; i < KEY_TILES * 4; ++i) {
                 exact[i / 4][i % 4] = __int_as_float(scores[row][i / 4][i % 4]) - SCORE_BIAS_AS_FLOAT;
             }
-            continue_softmax(softmax[row], exact, key_scale, tokens - first, shrink[row]);
+            if (tokens - first < KEYS) mask(exact, tokens - first, -INFINITY);
+            float largest[2];
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                largest[half] = fmaxf(exact[0][2 * half], exact[0][2 * half + 1]);
+#pragma unroll
+                for (int column = 1; column < KEY_TILES; ++column) {
+                    largest[half] = fmaxf(largest[half], fmaxf(exact[column][2 * half], exact[column][2 * half + 1]));
+                }
+                largest[half] = row_max(largest[half]);
+            }
+            continue_softmax(softmax[row], exact, largest, key_scale, shrink[row]);
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 sum[row][half] *= shrink[row][half];

@@ -8,6 +8,11 @@
 
 #include "attention.cuh"
 
+namespace agk {
+// How deep a product of halves is.
+constexpr int DEPTH = 16;
+}  // namespace agk
+
 #ifndef __CUDACC__
 #include "emulated_warpgroup.h"
 #else
@@ -24,23 +29,24 @@ __device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.syn
 // Makes one group of all products since the last one.
 __device__ __forceinline__ void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-template <typename Sum, int TILES>
-__device__ __forceinline__ void touch(Sum (&d)[TILES][4]) {
+template <typename Register, int TILES>
+__device__ __forceinline__ void touch(Register (&held)[TILES][4]) {
 #pragma unroll
     for (int i = 0; i < TILES * 4; ++i) {
-        if constexpr (std::is_same_v<Sum, float>) {
-            asm volatile("" : "+f"(d[i / 4][i % 4])::"memory");
+        if constexpr (std::is_same_v<Register, float>) {
+            asm volatile("" : "+f"(held[i / 4][i % 4])::"memory");
         } else {
-            asm volatile("" : "+r"(d[i / 4][i % 4])::"memory");
+            asm volatile("" : "+r"(held[i / 4][i % 4])::"memory");
         }
     }
 }
 
-// Returns when at most PENDING groups still run. d: sums of those that do not, which the compiler must not read earlier.
-template <int PENDING, typename... Sums>
-__device__ __forceinline__ void wait(Sums&... d) {
+// Returns when at most PENDING groups still run. held: what the others hold, sums and left sides, which the compiler must
+// neither read nor write earlier.
+template <int PENDING, typename... Registers>
+__device__ __forceinline__ void wait(Registers&... held) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
-    (touch(d), ...);
+    (touch(held), ...);
 }
 
 // copies_arrived(), for wgmma to see: it reads shared memory by another road than loads do.
@@ -68,15 +74,15 @@ __device__ __forceinline__ void multiply(int (&d)[KEY_TILES][4], const uint32_t 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(ADD));
 }
 
-// d += a b in float32 of halves T: a 64 x 16 by rows; b 16 x 64, a row's 64 together.
+// d += a b in float32 of halves T: a 64 x DEPTH by rows; b DEPTH x 72, a row's first 64 together.
 template <typename T>
-__device__ __forceinline__ void multiply(float (&d)[WIDTH_TILES][4], const uint32_t (&a)[4], uint64_t b) {
+__device__ __forceinline__ void multiply(float (&d)[WIDTH_TILES + 1][4], const uint32_t (&a)[4], uint64_t b) {
     if constexpr (std::is_same_v<T, __half>) {
         asm volatile(
-            "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
-            "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-            "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-            "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+            "wgmma.mma_async.sync.aligned.m64n72k16.f32.f16.f16 "
+            "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
+            "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35}, "
+            "{%36, %37, %38, %39}, %40, 1, 1, 1, 1;"
             : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]),
               "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]),
               "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
@@ -84,14 +90,15 @@ __device__ __forceinline__ void multiply(float (&d)[WIDTH_TILES][4], const uint3
               "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]),
               "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
               "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]),
-              "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3])
+              "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3]),
+              "+f"(d[8][0]), "+f"(d[8][1]), "+f"(d[8][2]), "+f"(d[8][3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
     } else {
         asm volatile(
-            "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-            "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-            "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-            "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+            "wgmma.mma_async.sync.aligned.m64n72k16.f32.bf16.bf16 "
+            "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
+            "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35}, "
+            "{%36, %37, %38, %39}, %40, 1, 1, 1, 1;"
             : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]),
               "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]),
               "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),
@@ -99,23 +106,8 @@ __device__ __forceinline__ void multiply(float (&d)[WIDTH_TILES][4], const uint3
               "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]),
               "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),
               "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]),
-              "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    }
-}
-
-// The same for b of 8 columns, no wider than a row of 16 bytes.
-template <typename T>
-__device__ __forceinline__ void multiply(float (&d)[1][4], const uint32_t (&a)[4], uint64_t b) {
-    if constexpr (std::is_same_v<T, __half>) {
-        asm volatile(
-            "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, 1, 1, 1, 1;"
-            : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
-    } else {
-        asm volatile(
-            "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, 1, 1, 1, 1;"
-            : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3])
+              "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3]),
+              "+f"(d[8][0]), "+f"(d[8][1]), "+f"(d[8][2]), "+f"(d[8][3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
     }
 }
@@ -125,16 +117,23 @@ __device__ __forceinline__ void multiply(float (&d)[1][4], const uint32_t (&a)[4
 
 namespace agk {
 
-// "Matrix Descriptor Format": where a matrix begins, in which swizzle it was written and how far the next 8 rows of it are,
-// rows of what lies together; without a swizzle those are of 16 bytes.
-enum class Swizzle : uint64_t { None = 0, Bytes128 = 1, Bytes64 = 2 };
+// "Matrix Descriptor Format": where a matrix begins, how far what is beyond its swizzle's width lies, how far the next 8 rows,
+// and the swizzle. In units of 16 bytes, from bits 0, 16 and 32 on.
+enum class Swizzle : uint64_t { Bytes128 = 1, Bytes64 = 2 };
 
-__device__ __forceinline__ uint64_t describe(const void* shared, unsigned bytes_of_8_rows, Swizzle swizzle) {
+__device__ __forceinline__ uint64_t describe(const void* shared, unsigned bytes_beyond, unsigned bytes_of_8_rows,
+                                             Swizzle swizzle) {
     const auto field = [](uint64_t bytes) { return (bytes & 0x3ffff) >> 4; };
-    // No matrix here is wider than its swizzle: of the two offsets that there are one has a meaning, the stride with a
-    // swizzle, the leading one without.
-    return field(shared_address(shared)) | field(bytes_of_8_rows) << 16 | field(bytes_of_8_rows) << 32 |
+    return field(shared_address(shared)) | field(bytes_beyond) << 16 | field(bytes_of_8_rows) << 32 |
            static_cast<uint64_t>(swizzle) << 62;
+}
+
+// The same matrix so many bytes on.
+__device__ __forceinline__ uint64_t moved(uint64_t descriptor, unsigned bytes) { return descriptor + bytes / 16; }
+
+// The same, where what is beyond the swizzle's width stays where it is.
+__device__ __forceinline__ uint64_t moved_before(uint64_t descriptor, unsigned bytes) {
+    return descriptor + bytes / 16 - (static_cast<uint64_t>(bytes / 16) << 16);
 }
 
 }  // namespace agk

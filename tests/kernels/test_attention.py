@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import pytest
@@ -186,6 +187,37 @@ def test_heads_of_zeros_are_the_mean_of_the_values(operators: Kernels) -> None:
     found = run(case, operators, heads, value)
     expected = value.double().mean(dim=1, keepdim=True).expand_as(found).cpu()
     assert_as_weights_are_rounded(case, found, expected, value.cpu())
+
+
+def extreme(operators: Kernels, products: Products, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Results and values of one head by queries and keys of these codes [S]; the weight of 127 by 127 is 2^300."""
+    case = Case(1, len(keys), 1, torch.float16, 32, 64, products=products)
+    heads, value = quantised(case, operators)
+    heads.query.copy_(queries[:, None].expand(-1, WIDTH))
+    heads.key.copy_(keys[:, None].expand(-1, WIDTH))
+    heads.query_scales.fill_(1.0)
+    heads.key_scales.fill_(300 * math.log(2) * 8 / (WIDTH * 127 * 127))
+    return run(case, operators, heads, value), value.cpu()
+
+
+@pytest.mark.parametrize("products", [Products.WARPS, Products.WARPGROUPS], ids=lambda products: products.name.lower())
+def test_one_key_far_above_all_others_is_the_answer(kernels: Kernels, products: Products) -> None:
+    # A thread has rows of the upper eight and of the lower eight of sixteen: each is asked for beside indifferent ones.
+    upper = torch.arange(70) // 8 % 2 == 0
+    for largest, rows in ((0, upper), (1, ~upper), (5, upper), (10, ~upper), (34, upper), (63, ~upper), (69, upper)):
+        keys = torch.zeros(70, dtype=torch.int8)
+        keys[largest] = 127
+        found, value = extreme(kernels, products, 127 * rows.to(torch.int8), keys)
+        found = found[:, rows.to(found.device)]
+        assert torch.equal(found, value[:, largest : largest + 1].expand_as(found)), largest
+
+
+@pytest.mark.parametrize("products", [Products.WARPS, Products.WARPGROUPS], ids=lambda products: products.name.lower())
+def test_keys_far_below_those_that_are_not_there_are_weighed_alike(kernels: Kernels, products: Products) -> None:
+    codes = torch.full((70,), 127, dtype=torch.int8)
+    found, value = extreme(kernels, products, codes, -codes)
+    expected = value.double().mean(dim=1, keepdim=True)
+    assert_as_weights_are_rounded(Case(1, 70, 1, torch.float16), found, expected.expand_as(found), value)
 
 
 def test_arrays_that_do_not_fit_are_refused_by_name(reference: Kernels) -> None:

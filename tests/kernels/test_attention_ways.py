@@ -149,6 +149,15 @@ def test_warpgroups_are_chosen_where_a_gpu_has_them(kernels: Kernels, monkeypatc
     assert way == "int8-wgmma" and "int8-wgmma 1.000 ms, int8 2.000 ms" in words
 
 
+def test_gpu_that_is_lost_while_ways_are_measured_is_said(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(self: Kernels, *given: object, warpgroups: bool) -> Tensor:
+        raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(Kernels, "attention_int8", lost)
+    with pytest.raises(torch.AcceleratorError, match="illegal memory access"):
+        chosen("fastest", Place(torch.bfloat16), kernels, SIZE)
+
+
 def test_command_names_every_way() -> None:
     assert [*choose.ATTENTIONS] == [*WAYS, "fastest"]
 

@@ -119,8 +119,8 @@ inline void end_products() {
     emulation::products[threadIdx.x].ordered = false;
 }
 
-template <int PENDING, typename... Sums>
-void wait(Sums&...) {
+template <int PENDING, typename... Registers>
+void wait(Registers&...) {
     emulation::Products& mine = emulation::products[threadIdx.x];
     std::size_t done = 0;
     while (done < mine.queue.size() && mine.queue[done].group + PENDING < mine.groups) mine.queue[done++].run();
@@ -134,9 +134,9 @@ void multiply(int (&d)[KEY_TILES][4], const uint32_t (&a)[4], uint64_t b) {
     emulation::begin_product<int8_t, 32, ADD, false>(d, a, b, emulation::of_left_bytes);
 }
 
-template <typename T, int TILES>
-void multiply(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b) {
-    emulation::begin_product<T, 16, true, true>(d, a, b, emulation::of_left_halves);
+template <typename T>
+void multiply(float (&d)[WIDTH_TILES + 1][4], const uint32_t (&a)[4], uint64_t b) {
+    emulation::begin_product<T, DEPTH, true, true>(d, a, b, emulation::of_left_halves);
 }
 
 }  // namespace agk

@@ -164,6 +164,8 @@ def _measured(way: Attention, place: Place, kernels: Kernels, qkv: Tensor, norm:
         error = float((found - expected).norm() / expected.norm())
         # What the norm has left in place is normed again, which changes nothing but roundings.
         return Measured(way, place.milliseconds(lambda: attended(way, kernels, qkv, norm, norm)), error)
+    except torch.AcceleratorError:  # the GPU is lost to this process: no other way can be tried in it
+        raise
     except (RuntimeError, BackendError) as refused:
         return Measured(way, refused=f"{type(refused).__name__}: {refused}".partition("\n")[0][:300])
 
