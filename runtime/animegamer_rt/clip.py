@@ -14,7 +14,7 @@ import av
 import numpy as np
 import numpy.typing as npt
 
-from .files import unwritable, write_file
+from .files import remove, unwritable, write_file
 from .picture import Picture
 
 Frames = npt.NDArray[np.uint8]
@@ -56,7 +56,7 @@ def write_clip(path: Path, frames: Frames, fps: float, scale: int | None = None)
     except OSError as error:  # PyAV's file errors are OSErrors too
         raise unwritable(path, error) from error
     finally:
-        part.unlink(missing_ok=True)
+        remove(part)
 
 
 def sheet_row(frames: Frames) -> Picture:

@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .errors import OutputError
@@ -24,8 +24,13 @@ def write_file(path: Path, content: bytes) -> None:
     except OSError as error:
         raise unwritable(path, error) from error
     finally:
-        if part.parent.is_dir():
-            part.unlink(missing_ok=True)
+        remove(part)
+
+
+def remove(path: Path) -> None:
+    """Remove a file if it is there and can be: on a read-only disk, who wanted to write it has been told already."""
+    with suppress(OSError):
+        path.unlink()
 
 
 def make_folder(folder: Path) -> None:
