@@ -106,7 +106,7 @@ class Game:
 def open_game(options: PlayOptions, bundle: Bundle, loaded: Loaded | None = None) -> Game:
     """Everything up to the first prompt: folder writable, engines loaded. Raises AnimeGamerError.
 
-    A game that lies in the folder is replaced last, when nothing else can fail.
+    A game that lies in the folder is replaced last, when nothing else can fail; a new folder goes again if it does.
     `loaded`: the parts that the game before this one, on the same device, has left (`choose.open_engines`).
     """
     plan = options.plan or bundle.default_plan
@@ -115,14 +115,21 @@ def open_game(options: PlayOptions, bundle: Bundle, loaded: Loaded | None = None
     session = Session.start(bundle, seed=seed, history_turns=options.history_turns)
     start = _read_start(options, bundle, session.history_turns)
     out = options.out or next_folder(GAMES)
+    new = not out.exists()
     check_folder(out)
-    engines = open_engines(bundle, options.device, loaded, options.for_torch)
-    if start is not None:
-        assert engines.encoder is not None
-        # The towers run once, and in onnxruntime only.
-        towers = options.device if options.device in PROVIDERS else "cpu"
-        session.opening = first_turn(bundle, start, open_towers(bundle, towers), engines.encoder)
-    rooms = open_rooms(bundle, engines, plan=plan)
+    try:
+        engines = open_engines(bundle, options.device, loaded, options.for_torch)
+        if start is not None:
+            assert engines.encoder is not None
+            # The towers run once, and in onnxruntime only.
+            towers = options.device if options.device in PROVIDERS else "cpu"
+            session.opening = first_turn(bundle, start, open_towers(bundle, towers), engines.encoder)
+        rooms = open_rooms(bundle, engines, plan=plan)
+    except BaseException:
+        if new:
+            with contextlib.suppress(OSError):
+                out.rmdir()
+        raise
     told = None if start is None else {"image": start.path.name, "caption": start.caption}
     fps = options.fps or bundle.manifest.geometry.fps
     return Game(rooms, session, GameFolder(out, bundle.manifest.name, plan, seed, fps, options.scale, told))

@@ -143,6 +143,22 @@ def test_a_game_that_cannot_begin_leaves_the_one_in_its_folder(
     assert {path.name for path in (tmp_path / "out").iterdir()} >= {"turn-001.mp4", "turn-003.mp4", "contact-sheet.png"}
 
 
+def test_a_game_that_cannot_begin_leaves_no_empty_folder(
+    bundle: Path, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise BackendError("PyTorch is not installed")
+
+    monkeypatch.setattr(animegamer_rt.play, "open_engines", refuse)
+    monkeypatch.chdir(tmp_path)
+    command = ["play", "--bundle", str(bundle), "--instructions", str(script)]
+    assert main(command) == 2
+    assert not list((tmp_path / "games").iterdir())
+    (tmp_path / "mine").mkdir()  # the player's own stays
+    assert main([*command, "--out", "mine"]) == 2
+    assert not list((tmp_path / "mine").iterdir())
+
+
 def test_piped_lines_are_played(bundle: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "animegamer_rt", "play", "--bundle", str(bundle), "--out", "piped"]
     text = "\n".join(LINES).encode()
