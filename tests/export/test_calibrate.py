@@ -20,7 +20,7 @@ from animegamer_export.quantize.blocks import relative_error
 from animegamer_rt.backends.contract import DenoiserPart, Denoising, Engines, FloatArray
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle import Bundle, load, write_manifest
-from animegamer_rt.errors import PlanError
+from animegamer_rt.errors import OutputError, PlanError
 from animegamer_rt.manifest import PlanEntry
 from animegamer_rt.pipeline import open_rooms
 from animegamer_rt.schedule import BlockCache, DenoisePlan, build_plan, even_timesteps, exact_plan
@@ -149,6 +149,7 @@ def test_the_command_writes_plans_figures_record_and_picture(
     write_manifest(bundle.folder, replace(bundle.manifest, plans={**bundle.manifest.plans, "mine": mine}))
     assert command.main([*arguments, "--dry-run"]) == 0
     assert set(load(bundle.folder).manifest.plans) == {"exact", "mine"}
+    assert str(bundle.folder) not in capsys.readouterr().out
     assert command.main(arguments) == 0
     after = load(bundle.folder).manifest
     assert set(after.plans) == {"exact", "balanced", "fast", "mine"}
@@ -160,9 +161,24 @@ def test_the_command_writes_plans_figures_record_and_picture(
     assert after.plans["fast"].fidelity["instruction_judge"].startswith("none: no judge")
     said = capsys.readouterr().out
     assert "instruction score not measured (none: no judge" in said
+    assert f"written into {bundle.folder / 'manifest.json'}" in said
+    assert "38 rows in " in said and " dB\n" in said and "{" not in said  # words, no dictionaries
     records = [json.loads(path.read_text()) for path in (tmp_path / "results").glob("*calibrate-tiny.json")]
     assert records and records[0]["points"][-1]["rows"] == 38
     assert "balanced" in (tmp_path / "results" / "calibrate.svg").read_text()
+
+
+def test_a_bundle_that_cannot_be_written_is_said_before_the_work(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(folder: Path) -> None:
+        if folder == bundle.folder:
+            raise OutputError("cannot be written", where=folder)
+
+    monkeypatch.setattr(command, "make_folder", refuse)
+    monkeypatch.setattr(command, "open_engines", pytest.fail)
+    with pytest.raises(OutputError, match="cannot be written"):
+        command.main([str(bundle.folder), "--results", str(tmp_path)])
 
 
 @dataclass

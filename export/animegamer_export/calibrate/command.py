@@ -13,7 +13,7 @@ from animegamer_export.calibrate.measuring import SKIPPING, Budget, Point, choos
 from animegamer_export.fidelity import Scorer
 from animegamer_rt import machine
 from animegamer_rt.backends.choose import DEVICES, TorchOptions, add_torch_options, open_engines
-from animegamer_rt.bundle import Bundle, open_bundle, write_manifest
+from animegamer_rt.bundle import MANIFEST, Bundle, open_bundle, write_manifest
 from animegamer_rt.files import make_folder
 from animegamer_rt.manifest import EXACT, PlanEntry
 from animegamer_rt.schedule import DenoisePlan
@@ -39,11 +39,19 @@ def main(arguments: Sequence[str]) -> int:
         metavar="FILE",
         help="judge.pt of a pocket build's work folder, to say whether the clips show what was asked",
     )
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results"), metavar="DIR")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=Path("benchmarks/results"),
+        metavar="DIR",
+        help="where the record and the plot go (default: %(default)s)",
+    )
     parser.add_argument("--dry-run", action="store_true", help="leave the bundle as it is")
     options = parser.parse_args(arguments)
     make_folder(options.results)
     bundle = open_bundle(options.bundle)
+    if not options.dry_run:
+        make_folder(bundle.folder)  # where it cannot be written, that is said before the work
     texts = read_script(options.instructions) if options.instructions else example_script(bundle.manifest.world)
     scorer = _scorer(options.judge)
     engines = open_engines(bundle, options.device, for_torch=TorchOptions.of(options))
@@ -56,6 +64,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{name}: {point.words}, SSIM {point.ssim}, {_instruction(point)}")
     if not options.dry_run:
         write_plans(bundle, chosen)
+        print(f"written into {bundle.folder / MANIFEST}, where they take the place of the earlier ones")
         for name in (name for name, point in chosen.items() if point.skipped):
             print(f"{name} is for PyTorch alone, as it skips blocks: play --plan {name} --device torch")
     return 0

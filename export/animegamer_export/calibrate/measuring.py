@@ -100,7 +100,7 @@ def curve(
     def measured(one: _Played) -> Point:
         fidelity = yardstick.fidelity(rooms.denoiser.with_plan(one.plan))
         point = Point(one.plan.network_rows, one.plan.cost(blocks), one.plan, one.seconds, fidelity)
-        say(f"{point.words}: {one.seconds:.2f} s, {dict(fidelity)}")
+        say(f"{point.words}: {one.seconds:.2f} s, SSIM {point.ssim}, {fidelity['psnr_db']} dB")
         return point
 
     points, best = [], []
