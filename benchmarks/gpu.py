@@ -32,12 +32,15 @@ from benchmarks import gpu_goals, gpu_jobs, gpu_record  # noqa: E402
 from benchmarks.gpu_jobs import LIMITS_S, STAGES, Job, Variant  # noqa: E402
 from benchmarks.gpu_record import Entry, Record  # noqa: E402
 
+from animegamer_rt.bundle import open_bundle  # noqa: E402
 from animegamer_rt.chart import read_json, read_records, write_chart  # noqa: E402
 from animegamer_rt.errors import AnimeGamerError  # noqa: E402
 from animegamer_rt.files import make_folder  # noqa: E402
 from animegamer_rt.machine import RECORD_FORMAT, commit  # noqa: E402
 
 POLL_S, END_S = 0.2, 15.0
+INSTALL = "run: pip install 'torch>=2.9'"
+WITHOUT_GPU = "--device cpu runs the same code without a GPU"
 SAID_CHARACTERS = 12000
 """Of what a process said last, if it did not end well."""
 
@@ -64,11 +67,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def opened(options: argparse.Namespace) -> Record:
     """The record, new or continued, once the machine has said what it is. Raises AnimeGamerError."""
+    open_bundle(options.bundle)  # a slip in its name is said before the work
     found: list[Entry] = []
     job = Job("machine", options.device)
     how, said = run(vars_of(options, job, None), LIMITS_S["machine"] * options.patience, found.append)
     if not found:
-        raise AnimeGamerError(f"the machine cannot be asked: {how}", found=said)
+        do = f"see what is needed in benchmarks/README.md; {WITHOUT_GPU}" if options.device == "cuda" else INSTALL
+        raise AnimeGamerError(f"asking the machine {how}", found=said.splitlines()[-1], do=do)
     heading = {
         "format": RECORD_FORMAT,
         "kind": "gpu",

@@ -36,7 +36,9 @@ def misbehave(fault):
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         (folder / "grandchild").write_text(str(child.pid))
         time.sleep(600)
-if asked["stage"] == "machine":
+if faults.get("machine") and asked["stage"] == "machine":
+    raise AssertionError("Torch not compiled with CUDA enabled")
+elif asked["stage"] == "machine":
     say(machine="a card, a processor", software={"torch": "0"}, gpu={"name": "a card"})
 elif asked["stage"] == "build":
     say(built=False, library=None)
@@ -109,6 +111,17 @@ def test_variant_that_dies_costs_only_what_it_had_not_measured(run: Run, tmp_pat
     (failed,) = (job for job in record["jobs"] if job["job"] == "full-fp8")
     assert failed["ended"] == "failed" and "illegal memory access" in failed["said"]
     assert len(record["peers"]) == 6
+
+
+def test_what_keeps_a_run_from_beginning_is_one_line(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(faults={"machine": "die"}) == 2
+    assert run("--bundle", "pockt") == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert "found AssertionError: Torch not compiled with CUDA enabled; see what is needed in benchmarks/" in first
+    assert "no bundle 'pockt'" in second
+    assert not list((tmp_path / "results").iterdir())
 
 
 def test_variant_that_hangs_is_ended_with_all_that_it_started(
