@@ -35,7 +35,7 @@ from .presets import Preset
 from .script import example_script
 from .session import Session
 from .state import Instruction
-from .trace import TimedTurn, watch, write_trace
+from .trace import TimedTurn, check_trace, watch, write_trace
 
 STAGES = ("predictor", "denoiser", "vae")
 SEED = 7
@@ -69,9 +69,7 @@ def bench(options: Bench) -> int:
     if options.trace is not None:
         if len(options.settings.plans) > 1:
             raise ConfigError("a trace is of one plan", found=", ".join(options.settings.plans), do="give --plan")
-        make_folder(options.trace.parent)
-        if options.trace.is_dir():
-            raise ConfigError("--trace is a folder", found=str(options.trace), expected="the file to write")
+        check_trace(options.trace)
     bundle = _open(options.settings)
     plans = options.settings.plans or (bundle.default_plan,)
     for plan in plans:

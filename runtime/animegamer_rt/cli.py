@@ -166,7 +166,7 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
         type=Path,
         default=Path("benchmarks/results"),
         metavar="DIR",
-        help="where the record and the plot go",
+        help="where the record and the plot go (default: %(default)s)",
     )
     bench.add_argument(
         "--trace", type=Path, metavar="FILE", help="the median turn, for ui.perfetto.dev, with a picture beside it"

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from .chart import COLOURS, svg
+from .errors import ConfigError
 from .events import Done, Event, FrameReady, Progress, StatePredicted
-from .files import write_file
+from .files import make_folder, write_file
 from .schedule import DenoisePlan
 
 LANES = ("predictor", "denoiser", "vae")
@@ -93,6 +94,14 @@ def watch(events: Iterable[Event]) -> TimedTurn:
         at = time.perf_counter() - started
         marks.append((at, replace(event, frame=NO_PIXELS) if isinstance(event, FrameReady) else event))
     return TimedTurn(marks)
+
+
+def check_trace(path: Path) -> None:
+    """Raises ConfigError or OutputError where no trace can be written: to be said before the work."""
+    make_folder(path.parent)
+    expected = "the file of the trace, as in trace.json; its picture, trace.svg, is written beside it"
+    if path.is_dir() or path.suffix == ".svg":
+        raise ConfigError("not a file for a trace", where="--trace", found=str(path), expected=expected)
 
 
 def write_trace(path: Path, turn: TimedTurn, plan: DenoisePlan, title: str) -> tuple[Path, Path]:

@@ -135,6 +135,13 @@ def test_a_state_folder_that_cannot_be_written_is_named(bundle: Path, tmp_path: 
     assert code == 2 and str(state) in said and "writable" in said and "Traceback" not in said
 
 
+def test_a_trace_that_cannot_be_written_is_refused_at_the_start(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for trace in (tmp_path, tmp_path / "file" / "trace.json", tmp_path / "trace.svg"):
+        code, said = refusal(bundle, tmp_path / "state", "--trace", str(trace))
+        assert code == 2 and str(tmp_path) in said and "Traceback" not in said
+
+
 def test_a_database_of_a_newer_version_is_left_alone(bundle: Path, tmp_path: Path) -> None:
     Store(tmp_path).shut()
     database = sqlite3.connect(tmp_path / FILE)

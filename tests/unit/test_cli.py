@@ -283,7 +283,8 @@ def test_percentiles_are_of_the_turns() -> None:
     ("name", "options", "said"),
     [
         ("old.json", [], "old.json: the record cannot be read"),
-        ("trace/inside", ["--trace", "trace"], "--trace is a folder"),
+        ("trace/inside", ["--trace", "trace"], "--trace: not a file for a trace; found trace"),
+        ("inside", ["--trace", "turn.svg"], "--trace: not a file for a trace; found turn.svg"),
     ],
 )
 def test_what_would_spoil_the_end_of_a_measurement_is_said_before_it(

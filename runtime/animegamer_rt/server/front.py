@@ -19,6 +19,7 @@ import zmq
 from ..bundle import open_bundle
 from ..errors import StoreError
 from ..store import Quota, Store, read_keep_shots
+from ..trace import check_trace
 from .admission import Admission
 from .clients import Clients
 from .desk import CONTROL, TURNS, Desk
@@ -49,6 +50,8 @@ def serve(options: ServeOptions) -> int:
     _log_to_stderr()
     bundle = open_bundle(options.bundle)
     bundle.plan(options.plan)
+    if options.trace is not None:
+        check_trace(options.trace)
     words, keep_shots = Words(options.block_list), read_keep_shots(options.keep_shots)
     most_age_s = None if options.keep_days is None else options.keep_days * 86_400
     quota = Quota(most_bytes=int(options.quota_gib * 2**30), most_age_s=most_age_s)

@@ -28,10 +28,9 @@ from ..backends.contract import (
     VaePart,
 )
 from ..errors import OutputError
-from ..files import make_folder
 from ..readouts import Tokens
 from ..schedule import BlockCache
-from ..trace import AHEAD, Span, write_queue
+from ..trace import AHEAD, Span, check_trace, write_queue
 
 MOST_SPANS = 20_000
 """Some hundreds of turns; a server may run for weeks, and the newest are kept."""
@@ -40,10 +39,10 @@ log = logging.getLogger("animegamer_rt.worker")
 
 
 class Watch:
-    """Spans noted by any thread, and their trace in `path`. Raises OutputError if its folder cannot be written to."""
+    """Spans noted by any thread, and their trace in `path`. Raises what `check_trace` does."""
 
     def __init__(self, path: Path) -> None:
-        make_folder(path.parent)
+        check_trace(path)
         self._path, self._title = path, ""
         self.spans: deque[Span] = deque(maxlen=MOST_SPANS)
 
