@@ -16,7 +16,7 @@ import zmq
 from prometheus_client.parser import text_string_to_metric_families
 
 from animegamer_rt.errors import ServerError
-from animegamer_rt.server.metrics import Metrics, page
+from animegamer_rt.server.metrics import Metrics, _Handler, page
 from animegamer_rt.server.outbox import Outbox
 from animegamer_rt.wire import Message
 from live_server import LiveServer, error_code, frames, patience, refusal
@@ -143,3 +143,14 @@ def test_a_taken_port_is_an_error_of_ours() -> None:
         port = int(served.split(":")[2].split("/")[0])
         with pytest.raises(ServerError, match=f"port {port}.*--metrics-port"), page(Metrics(), port):
             raise AssertionError("two pages on one port")
+
+
+def test_a_visitor_that_says_nothing_leaves_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_Handler, "timeout", 0.05)
+    with page(Metrics(), 0) as served:
+        with socket.create_connection(("127.0.0.1", int(served.split(":")[2].split("/")[0]))) as visitor:
+            assert visitor.recv(1) == b""  # hung up on
+        assert read(served)["animegamer_up",] == 1
+    assert capfd.readouterr().err == ""

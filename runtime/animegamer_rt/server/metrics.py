@@ -147,6 +147,11 @@ class _Server(ThreadingMixIn, WSGIServer):
         self.server_name, self.server_port = HOST, self.server_address[1]
         self.setup_environ()
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A visitor that says nothing or hangs up (a browser's spare connection, a port scan) is no fault of ours."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
 
 class _Handler(WSGIRequestHandler):
     timeout = 5.0
