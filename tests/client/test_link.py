@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from animegamer_client import Accepted, Character, Progress, ServerRefused, TimedOut
+from animegamer_client import Accepted, Character, Done, Progress, ServerRefused, TimedOut
 from animegamer_client.answers import Seat
 from animegamer_client.calls import Call, TurnCall
 from animegamer_client.codec import Message, encode
 from animegamer_client.link import LAST_BACK_OFF_S, Link
-from animegamer_client.requests import export, new_turn, page, ping
+from animegamer_client.requests import export, new_turn, page, ping, replay
 from client.fake_server import BUNDLE
 
 TIMEOUT_S = 8.0
@@ -129,6 +129,14 @@ def test_request_that_is_not_answered_times_out_whatever_else_comes(talk: Talk) 
     assert not call.ended
     talk.pass_s(2, answer_pings=True)
     assert isinstance(call.error, TimedOut) and call.error.do is not None
+
+
+def test_replay_from_beyond_the_end_of_a_turn_is_over_at_once(talk: Talk) -> None:
+    call = replay(seat(), 1, after_seq=99)
+    talk.link.start(call)
+    talk.greet()
+    talk.say(done(6))
+    assert call.ended and call.error is None and [type(event) for event in call.events] == [Done]
 
 
 def test_time_the_program_spends_elsewhere_is_not_the_servers_silence(talk: Talk) -> None:

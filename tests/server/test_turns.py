@@ -53,6 +53,8 @@ def test_replay_sends_what_comes_after_a_sequence_number(player: RawClient) -> N
     assert [event.seq for event in rest] == list(range(11, 23))
     assert [bytes(event.buffers[0]) for event in rest[:-1]] == frames(first)[6:]
     assert rest[-1].fields["turns"] == 2
+    (end,) = player.rest(player.send("replay", {"token": game.token, "after_seq": 99}, session=game.session, turn=1))
+    assert (end.type, end.seq) == ("done", 22), "every request is answered"
 
 
 def test_rewinding_and_branching_play_on_bit_equal(player: RawClient) -> None:

@@ -131,7 +131,7 @@ class TurnCall(Call[None]):
         self.turn, self.begun = message.turn, True
         if message.seq is None:
             self._keep(read_event(message, self.seq))
-        elif message.seq == self.seq + 1:
+        elif message.seq == self.seq + 1 or (message.type == "done" and message.seq <= self.seq):
             event = read_event(message, message.seq)
             self.seq = message.seq
             self._keep(event)

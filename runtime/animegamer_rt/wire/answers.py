@@ -149,8 +149,8 @@ _TURN_EVENTS = (
     ),
     _answer(
         "progress",
-        "A denoise step is done; of an export: a turn is written (then without `turn` and `seq`).",
-        whole("step", "Steps (of an export: turns) done.", least=0),
+        "A denoise step is done; of an export too, which counts turns (and has no `turn` and no `seq`).",
+        whole("step", "Steps done; of an export: turns written.", least=0),
         whole("steps", "Of how many.", least=1),
         seconds("seconds_left", "Estimate for the rest of the steps."),
         header=("session",),
