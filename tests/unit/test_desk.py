@@ -29,7 +29,7 @@ class Guest:
         self.heard.append(message)
 
     def refuse(self, error: Any, *about: object) -> None:
-        self.heard.append(Message("error", {"code": error.code}))
+        self.heard.append(Message("error", {"code": error.code, "do": error.do}))
 
 
 class Front:
@@ -96,6 +96,12 @@ def test_before_the_first_turn_is_done_the_character_is_as_at_the_start(front: F
     assert (opened["turns"], opened["character"]) == (0, before["character"])
     assert front.ask("list").fields == {"turns": [], "more": False}
     assert front.ask("cancel", CONTROL).fields == {"running": True}
+
+
+def test_a_request_on_the_wrong_socket_is_told_the_right_port(front: Front) -> None:
+    for request, socket, port in (("open", CONTROL, "below"), ("cancel", TURNS, "above")):
+        answer = front.ask(request, socket)
+        assert answer.fields["code"] == "unknown_type" and port in answer.fields["do"]
 
 
 def test_exports_count_like_turns(tmp_path: Path) -> None:

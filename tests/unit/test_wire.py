@@ -169,7 +169,7 @@ def test_refusal_names_the_request_and_the_place_and_stays_short() -> None:
     assert str(refusal.value).startswith("turn.turn_id: ") and len(str(refusal.value)) < 300
     with pytest.raises(ProtocolError) as refusal:
         decode([FIRST_FRAME, b"\xc1"])
-    assert refusal.value.request is None
+    assert refusal.value.request is None and refusal.value.found
 
 
 def test_a_list_names_the_item_at_fault() -> None:

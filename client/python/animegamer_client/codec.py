@@ -116,7 +116,7 @@ def _header(frame: Buffer) -> dict[Any, Any]:
             frame, raw=False, strict_map_key=True, max_array_len=_MOST_ITEMS, max_map_len=_MOST_ITEMS
         )
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
-        raise ProtocolError(f"the header is not msgpack: {error}") from error
+        raise ProtocolError(f"the header is not msgpack: {str(error) or type(error).__name__}") from error
     if not isinstance(header, dict):
         raise ProtocolError("the header is not a map")
     return header

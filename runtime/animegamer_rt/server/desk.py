@@ -54,7 +54,10 @@ class Desk:
         try:
             message = decode(frames)
             if socket not in MESSAGES["client"][message.type].sockets:
-                raise ProtocolError("not a message for this socket", code="unknown_type", found=repr(message.type))
+                other = "turns, the port below" if socket == CONTROL else "control, the port above"
+                raise ProtocolError(
+                    "not a message for this socket", code="unknown_type", found=repr(message.type), do=f"ask {other}"
+                )
             if socket == TURNS and client.pictures is None and message.type != "hello":
                 raise ProtocolError("this connection has not said hello", code="hello_first", do="send hello")
             getattr(self, f"_{message.type}")(client, message)

@@ -129,7 +129,9 @@ def _unpacked(frames: Sequence[Buffer], limits: Limits) -> dict[Any, Any]:
             frames[1], raw=False, strict_map_key=True, max_array_len=limits.items, max_map_len=limits.items
         )
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
-        raise ProtocolError("the header is not msgpack", where="frame 1", found=str(error)) from error
+        raise ProtocolError(
+            "the header is not msgpack", where="frame 1", found=str(error) or type(error).__name__
+        ) from error
     if not isinstance(header, dict):
         raise ProtocolError("the header is not a map", where="frame 1", found=type(header).__name__)
     return header
