@@ -265,7 +265,8 @@ def test_status_and_ping_go_past_the_frames(server: FakeServer) -> None:
 
 
 def test_nobody_there_is_told_with_what_to_do() -> None:
-    with pytest.raises(TimedOut, match="nothing listens there.*status"), Client("tcp://127.0.0.1:9", timeout_s=0.5):
+    found = "nothing listens there.*animegamer-rt serve runs"
+    with pytest.raises(TimedOut, match=found), Client("tcp://127.0.0.1:9", timeout_s=0.5):
         pass
 
 

@@ -272,11 +272,14 @@ class Link:
 
     def _timed_out(self) -> TimedOut:
         control = " (control, the port above the one given)" if self._hello is None else ""
-        return TimedOut(
-            f"{self.address}{control}: no answer within {self.timeout_s:g} s ({self._trouble})",
-            "see that the server runs there (python -m animegamer_client status ADDRESS); its games are kept, and "
-            "open(resume=game.token) goes on with yours",
-        )
+        if self.welcome is None:
+            do = "see that animegamer-rt serve runs there, and that this is the address it printed"
+        else:
+            do = (
+                "see how the server is (python -m animegamer_client status ADDRESS); its games are kept, and "
+                "open(resume=game.token) goes on with yours"
+            )
+        return TimedOut(f"{self.address}{control}: no answer within {self.timeout_s:g} s ({self._trouble})", do)
 
 
 class _Timing:
