@@ -61,7 +61,9 @@ def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] in added:
         return _run_added(added[arguments[0]], arguments[1:])
     parser = _parser(sorted(added))
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:  # argparse itself would show the usage of all commands, which names none of this one's options
+        getattr(options, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     if not hasattr(options, "run"):
         parser.print_help()
         return 0
@@ -201,6 +203,8 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     info.add_argument("bundle", nargs="?", default="pocket", help="name or folder (default: pocket)")
     info.add_argument("--json", action="store_true", help="the whole manifest as JSON")
     info.add_argument("--list", action="store_true", help="the bundles that are found by name")
+    for command in commands.choices.values():
+        command.set_defaults(parser=command)
     for name in added:
         commands.add_parser(name, add_help=False)  # for the error that lists what a slip may have meant
     return parser
@@ -298,7 +302,10 @@ def _new_keys(options: argparse.Namespace) -> int:
     from .server import keys
 
     public, secret = keys.new(options.name, options.keys)
-    print(f"{public}: give it to those who are to know {options.name}\n{secret}: keep it secret")
+    if options.name == keys.SERVER:
+        print(f"{public}: for every player\n{secret}: stays with the server")
+    else:
+        print(f"{public}: for the server's --allow folder\n{secret}: for {options.name} alone, with the server's .key")
     return 0
 
 

@@ -88,6 +88,24 @@ def test_a_slip_in_a_commands_name_lists_those_of_other_packages_too(
     assert "'exrta'" in error and "extra" in error.partition("choose from")[2]
 
 
+def test_an_unknown_option_shows_those_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["play", "--sed", "3"])
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and "play: error: unrecognized arguments: --sed 3" in said and "[--seed SEED]" in said
+
+
+def test_new_keys_say_who_gets_which_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, public, secret in (("server", "every player", "stays"), ("mia", "--allow folder", "mia alone")):
+        assert main(["keys", "new", name, "--keys", str(tmp_path / "keys")]) == 0
+        first, second = capsys.readouterr().out.splitlines()
+        assert first.startswith(str(tmp_path / "keys" / f"{name}.key: ")) and public in first
+        assert second.startswith(str(tmp_path / "keys" / f"{name}.key_secret: ")) and secret in second
+    (tmp_path / "file").touch()
+    assert main(["keys", "new", "bo", "--keys", str(tmp_path / "file")]) == 2
+    assert "cannot be written" in (said := capsys.readouterr().err) and "--keys" in said
+
+
 @pytest.mark.parametrize("options", [["info", "--json"], ["info"]])
 def test_a_reader_that_has_enough_ends_the_command_quietly(bundle: str, options: list[str]) -> None:
     command = [sys.executable, "-m", "animegamer_rt", *options, bundle]
