@@ -8,8 +8,10 @@ from typing import Any, cast
 
 import zmq
 
+from animegamer_rt.bundle import open_bundle
 from animegamer_rt.server.admission import Admission
 from animegamer_rt.server.clients import Pictures
+from animegamer_rt.server.facts import Facts
 from animegamer_rt.server.front import Front
 from animegamer_rt.server.jobs import Job, Listener
 from animegamer_rt.server.metrics import Metrics
@@ -71,3 +73,10 @@ def test_a_sweep_spares_the_sessions_of_the_last_hour_and_of_jobs() -> None:
     loop.admission.add(Job("export", "long", Listener(nobody, None), Pictures(), now, now + 1000))
     loop.run()
     assert loop.spared == {"recent", "long"}
+
+
+def test_a_client_is_told_when_the_pictures_mean_nothing() -> None:
+    rooms: Any = [SimpleNamespace(degraded=False, warm=True)] * 5
+    for engines, noise in (("fixed:0.5", True), ("onnxruntime", False)):
+        facts = Facts(ServeOptions(engines=engines), open_bundle("pocket"), *rooms)
+        assert facts.welcome()["bundle"]["random_weights"] is noise

@@ -47,7 +47,7 @@ class Screen:
         size = f"{bundle.frames} frames, {bundle.width} x {bundle.height}"
         self.say(f"{bundle.name} on {address}: turns of {size}; plan {bundle.plan} ({welcome.server})", "bold")
         if bundle.random_weights:
-            self.say("random weights: good for time and memory only; the pictures mean nothing", "error")
+            self.say("for timing only: the pictures mean nothing", "error")
         if welcome.state != "ready":
             self.say(f"the server is {welcome.state}", "error")
 

@@ -72,7 +72,7 @@ class Facts:
                 "width": size.width,
                 "frames": size.frames,
                 "fps": float(size.fps),
-                "random_weights": manifest.origin == RANDOM_WEIGHTS,
+                "random_weights": manifest.origin == RANDOM_WEIGHTS or options.engines.startswith("fixed:"),
             },
             "capabilities": list(CAPABILITIES),
             "limits": {

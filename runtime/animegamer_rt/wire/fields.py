@@ -78,7 +78,11 @@ BUNDLE = Field(
         Field("width", "int", "Columns of a frame.", unit="pixels", least=1),
         Field("frames", "int", "Frames of a turn.", unit="frames", least=1),
         Field("fps", "float", "Frames a second when shown.", unit="1/s", least=0),
-        Field("random_weights", "bool", "True: for timing only; the pictures are noise."),
+        Field(
+            "random_weights",
+            "bool",
+            "True: for timing only; the pictures are noise (random weights, or engines of a fixed cost).",
+        ),
     ),
 )
 STAGES = ("queue", "predictor", "denoiser", "vae", "total")
