@@ -167,7 +167,9 @@ def find(name_or_path: str | Path) -> Path:
             return place
     looked = ", ".join(str(place) for place in places)
     raise BundleNotFoundError(
-        f"no bundle {name!r}", found=f"no {MANIFEST} in {looked}", do=f"give its folder, or set {SEARCH_PATH}"
+        f"no bundle {name!r}",
+        found=f"no {MANIFEST} in {looked}",
+        do=f"give its folder, or set {SEARCH_PATH} to the folder it is in",
     )
 
 
