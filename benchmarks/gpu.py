@@ -39,6 +39,7 @@ from animegamer_rt.files import make_folder  # noqa: E402
 from animegamer_rt.machine import RECORD_FORMAT, commit  # noqa: E402
 
 POLL_S, END_S = 0.2, 15.0
+INTERRUPTED = 130
 INSTALL = "run: pip install 'torch>=2.9'"
 WITHOUT_GPU = "--device cpu runs the same code without a GPU"
 SAID_CHARACTERS = 12000
@@ -46,7 +47,7 @@ SAID_CHARACTERS = 12000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure what is still to be measured; 1 if a check or a job failed, 2 if nothing could be begun."""
+    """Measure what is still to be measured; 1 if a check or job failed, 2 if nothing could be begun, 130 at Ctrl-C."""
     options = parse(arguments)
     deadline = time.monotonic() + options.seconds
     try:
@@ -58,7 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if library_of(record) is None:
             record.forget("build")  # what a run on another machine built is not here
         jobs = gpu_jobs.jobs(options.device, options.size, options.plans, chosen_by(options.variants))
-        work(record, record.left([job for job in jobs if job.stage in options.stages]), options, deadline)
+        try:
+            work(record, record.left([job for job in jobs if job.stage in options.stages]), options, deadline)
+        except KeyboardInterrupt:
+            print(f"stopped; the rest: --continue {record.path}", file=sys.stderr)
+            return INTERRUPTED
         return summary(record, options)
     except AnimeGamerError as error:
         print(f"error: {error}", file=sys.stderr)

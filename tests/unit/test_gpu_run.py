@@ -124,6 +124,19 @@ def test_what_keeps_a_run_from_beginning_is_one_line(
     assert not list((tmp_path / "results").iterdir())
 
 
+def test_ctrl_c_says_how_to_go_on(
+    run: Run, gpu: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpu, "publish", interrupted)
+    assert run("--stages", "turns") == 130
+    path, record = record_in(tmp_path)
+    assert capsys.readouterr().err == f"stopped; the rest: --continue {path}\n"
+    assert [turn for turn, _ in turns_in(record)] == ["bf16"] * 3, "what was measured is kept"
+
+
 def test_variant_that_hangs_is_ended_with_all_that_it_started(
     run: Run, gpu: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
