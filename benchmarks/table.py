@@ -43,6 +43,8 @@ COLUMNS = (
     "fidelity against exact",
     "commit, date",
 )
+CITED = ("standard", "full-size")
+"""The presets that README cites; a quick look, or one with settings of its own, changes none of its rows."""
 OF_SEVERAL = ("by", "diffusers eager / this")
 """Shown where a machine ran peers or several variants."""
 
@@ -75,6 +77,11 @@ VAE_QUALITY: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
 WIRE_COLUMNS = ("figure", "bundle, engines", "median", "p95", "n", "goal")
 WIRE_PLOT = "![the newest of them as bars](results/wire.svg)"
 MISSED = " (missed)"
+
+
+def cited(record: Record) -> bool:
+    """Whether a record may stand in README: a whole preset's, one older than presets, or one of `gpu.py`."""
+    return bool(record.get("variant") or record["peer"]) or record.get("preset", "standard") in CITED
 
 
 def table(records: Sequence[Record]) -> str:
@@ -189,7 +196,7 @@ def main(arguments: Sequence[str]) -> int:
     check = parser.parse_args(arguments).check
     manifest = json.loads(MANIFEST.read_text(encoding="utf-8"))
     rows = {name: DenoisePlan.from_dict(entry["plan"]).network_rows for name, entry in manifest["plans"].items()}
-    turns, wire = read_records(RESULTS), read_records(RESULTS, "wire")
+    turns, wire = list(filter(cited, read_records(RESULTS))), read_records(RESULTS, "wire")
     contents = {
         README: {"measured": table(turns), "quality": quality_table(manifest["quality"])},
         WIRE: {"wire": wire_table(wire)},
