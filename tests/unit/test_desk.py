@@ -29,7 +29,7 @@ class Guest:
         self.heard.append(message)
 
     def refuse(self, error: Any, *about: object) -> None:
-        self.heard.append(Message("error", {"code": error.code, "do": error.do}))
+        self.heard.append(Message("error", {"code": error.code, "text": error.text, "do": error.do}))
 
 
 class Front:
@@ -111,6 +111,18 @@ def test_exports_count_like_turns(tmp_path: Path) -> None:
         front.ask("export")
         front.server.say(front.server.admission.running, "finished", files=[])
         assert front.code("export") == "rate_limited"
+
+
+def test_an_export_that_is_stopped_is_not_called_a_turn(front: Front) -> None:
+    front.server.finish(front.play("one"))
+    for stop, text in (("cancel", "the export was cancelled"), ("deadline", "the export did not finish in time")):
+        front.ask("export")
+        if stop == "cancel":
+            front.ask("cancel", CONTROL)
+        else:
+            front.server.turns.watch_deadlines(1e12)
+        front.server.say(front.server.admission.running, "failed", code="cancelled", text="stopped")
+        assert front.guest.heard[-1].fields["text"] == text
 
 
 def test_half_an_export_does_not_stay_and_a_whole_one_stays_as_long_as_its_session(front: Front) -> None:

@@ -120,20 +120,20 @@ class Turns:
     def watch_deadlines(self, now: float) -> None:
         """Stop the jobs that are past their deadline."""
         for job in self._admission.overdue(now):
-            self._stop(job, _ended("deadline"))
+            self._stop(job, _ended(job, "deadline"))
 
     def cancel(self, session: str) -> bool:
         """Stop the session's job; whether there was one. Its error follows once it has stopped."""
         job = self._admission.of_session(session)
         if job is None:
             return False
-        self._stop(job, _ended("cancelled"))
+        self._stop(job, _ended(job, "cancelled"))
         return True
 
     def end_all(self) -> None:
         """The server will not wait any longer."""
         for job in list(self._admission.jobs):
-            self._fail(job, _ended("draining"))
+            self._fail(job, _ended(job, "draining"))
 
     def _stop(self, job: Job, error: AnimeGamerError) -> None:
         if job.at_worker:
@@ -277,10 +277,11 @@ def degraded(supervisor: Supervisor) -> ProtocolError:
     )
 
 
-def _ended(code: str) -> ProtocolError:
+def _ended(job: Job, code: str) -> ProtocolError:
+    noun, longer = ("export", "") if job.kind == "export" else ("turn", ", with a longer deadline_s if you gave one")
     what, do = {
-        "cancelled": ("the turn was cancelled", None),
-        "deadline": ("the turn did not finish in time", "send it again, with a longer deadline_s if you gave one"),
+        "cancelled": (f"the {noun} was cancelled", None),
+        "deadline": (f"the {noun} did not finish in time", f"send it again{longer}"),
         "draining": ("the server is stopping", "connect again later; the session is kept"),
     }[code]
     return ProtocolError(what, code=code, do=do)
@@ -289,7 +290,7 @@ def _ended(code: str) -> ProtocolError:
 def _worker_error(job: Job, message: Message) -> AnimeGamerError:
     code, text = str(message.fields.get("code", "internal")), str(message.fields.get("text", "the turn failed"))
     if code == "cancelled":
-        return job.ending or _ended("cancelled")
+        return job.ending or _ended(job, "cancelled")
     log.error("the worker failed a job: %s: %s", code, text)
     return ProtocolError(text, code=code, do=message.fields.get("do"))
 
