@@ -13,6 +13,7 @@ from test_turns import Server
 from animegamer_rt.server.clients import Pictures
 from animegamer_rt.server.desk import CONTROL, TURNS, Desk
 from animegamer_rt.server.options import ServeOptions
+from animegamer_rt.server.turns import KEPT_EXPORTS
 from animegamer_rt.server.words import Words
 from animegamer_rt.store import Store
 from animegamer_rt.wire import Message, encode
@@ -123,6 +124,19 @@ def test_an_export_that_is_stopped_is_not_called_a_turn(front: Front) -> None:
             front.server.turns.watch_deadlines(1e12)
         front.server.say(front.server.admission.running, "failed", code="cancelled", text="stopped")
         assert front.guest.heard[-1].fields["text"] == text
+
+
+def test_a_session_keeps_its_newest_exports(front: Front) -> None:
+    front.server.finish(front.play("one"))
+    folders = []
+    for _ in range(KEPT_EXPORTS + 2):
+        front.ask("export")
+        job: Any = front.server.admission.running
+        job.folder.mkdir(parents=True)
+        folders.append(job.folder)
+        front.server.say(job, "finished", files=[])
+    assert len({*folders}) == len(folders)
+    assert [folder for folder in folders if folder.is_dir()] == folders[-KEPT_EXPORTS:]
 
 
 def test_half_an_export_does_not_stay_and_a_whole_one_stays_as_long_as_its_session(front: Front) -> None:

@@ -26,6 +26,8 @@ from .options import ServeOptions
 from .supervisor import FAILURES, Supervisor
 
 EXPORTS = "exports"
+KEPT_EXPORTS = 3
+"""Exported games of a session that stay. When one more is whole the oldest goes: a visitor must not fill the disk."""
 PREDICT_AGAIN_S = 1.0
 """Allowed for each shot that is predicted again, or twice what predicting takes, whichever is more."""
 
@@ -227,6 +229,8 @@ class Turns:
         if job.kind == "export":
             files = list(fields["files"])[:MOST_FILES]
             job.tell(Message("exported", {"folder": str(job.folder), "turns": turns, "files": files}))
+            for folder in _exported(self._options.state / EXPORTS, job.session)[:-KEPT_EXPORTS]:
+                shutil.rmtree(folder, ignore_errors=True)
         else:
             seconds = {**fields["seconds"], "queue": job.queued_s}
             self._metrics.turn_done(seconds)
@@ -300,7 +304,15 @@ def _shots(message: Message) -> dict[int, bytes]:
 
 
 def _next_folder(parent: Path, session: str) -> Path:
-    number = 1
-    while (parent / f"{session}-{number}").exists():
-        number += 1
-    return parent / f"{session}-{number}"
+    last = [_number(folder) for folder in _exported(parent, session)[-1:]]
+    return parent / f"{session}-{sum(last) + 1}"
+
+
+def _exported(parent: Path, session: str) -> list[Path]:
+    """A session's exported games, the oldest first."""
+    return sorted((folder for folder in parent.glob(f"{session}-*") if _number(folder)), key=_number)
+
+
+def _number(folder: Path) -> int:
+    number = folder.name.rpartition("-")[2]
+    return int(number) if number.isdecimal() else 0

@@ -105,7 +105,7 @@ _SESSION_ANSWERS = (
     ),
     _answer(
         "exported",
-        "The folder is whole.",
+        "The folder is whole; the server keeps the newest three of a session.",
         text("folder", "Path on the server's machine."),
         TURNS,
         Field(
