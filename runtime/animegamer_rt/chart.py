@@ -46,20 +46,28 @@ def read_json(path: Path) -> Any:
 
 
 def newest(records: Sequence[Record]) -> list[Record]:
-    """The newest record of each machine, device, bundle, plan and peer; slowest plan first.
+    """The newest record of each machine, device, what it was told, bundle, plan and peer; slowest plan first.
 
     Where several variants of one precision were timed (`benchmarks/gpu.py`), the fastest of their newest.
     """
     latest = {(*_whose(record), record.get("variant")): record for record in records}
     fastest: dict[tuple[Any, ...], Record] = {}
     for record in sorted(latest.values(), key=lambda record: -float(record["seconds_per_turn_p50"])):
-        precision = record["precision"]["denoiser"] if record.get("variant") else None
-        fastest[(*_whose(record), precision)] = record
+        fastest[_whose(record)] = record
     return sorted(fastest.values(), key=lambda record: (record["size"], -record["seconds_per_turn_p50"]))
 
 
 def _whose(record: Record) -> tuple[Any, ...]:
-    return record["machine"], record.get("device", "cpu"), record["size"], record["plan"], record["peer"]
+    told = [record["precision"]["denoiser"]] if record.get("variant") else _told(record)
+    return record["machine"], record.get("device", "cpu"), record["size"], record["plan"], record["peer"], *told
+
+
+def _told(record: Record) -> list[str]:
+    """What `--precision` and `--attention` were, which only PyTorch can be told."""
+    if not str(record.get("device")).startswith("torch") or record.get("variant") or record["peer"]:
+        return []
+    attention = record.get("attention") or "torch"
+    return [record["precision"]["denoiser"], *([f"{attention} attention"] if attention != "torch" else [])]
 
 
 def write_chart(path: Path, records: Sequence[Record]) -> Path:
@@ -106,9 +114,9 @@ def ran_by(record: Record) -> str:
 
 
 def on_device(record: Record) -> str:
-    """What `--device` was, to be said where it was not the CPU; records older than that option are of the CPU."""
+    """What `--device` was and was told, where it was not the CPU; records older than that option are of the CPU."""
     device = record.get("device", "cpu")
-    return "" if device == "cpu" else f", {device}"
+    return "" if device == "cpu" else ", ".join(["", device, *_told(record)])
 
 
 def _bar(record: Record, y: float, scale: float) -> list[str]:

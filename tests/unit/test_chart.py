@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
-from animegamer_rt.chart import newest, read_records, write_chart
+from animegamer_rt.chart import newest, on_device, read_records, write_chart
 
 
 def record(date: str, plan: str, total: float) -> dict[str, Any]:
@@ -32,6 +32,20 @@ def test_only_the_newest_of_a_kind_is_shown_and_the_slowest_comes_first() -> Non
     assert [(shown["plan"], shown["seconds_per_turn_p50"]) for shown in newest(records)] == [
         ("exact", 4.0),
         ("fast", 1.0),
+    ]
+
+
+def test_what_pytorch_was_told_is_a_row_of_its_own_and_named() -> None:
+    told = [("bf16", "torch", 3.0), ("fp8", "torch", 2.0), ("fp8", "int8", 1.0), ("fp8", "int8", 1.5)]
+    records = [
+        {**record(f"2026-01-0{day}", "exact", total), "device": "torch", "attention": attention}
+        | {"precision": {"denoiser": precision}}
+        for day, (precision, attention, total) in enumerate(told, 1)
+    ]
+    assert [(shown["seconds_per_turn_p50"], on_device(shown)) for shown in newest(records)] == [
+        (3.0, ", torch, bf16"),
+        (2.0, ", torch, fp8"),
+        (1.5, ", torch, fp8, int8 attention"),
     ]
 
 
