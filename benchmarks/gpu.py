@@ -58,9 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         record = opened(options)
         if library_of(record) is None:
             record.forget("build")  # what a run on another machine built is not here
-        jobs = gpu_jobs.jobs(options.device, options.size, options.plans, chosen_by(options.variants))
         try:
-            work(record, record.left([job for job in jobs if job.stage in options.stages]), options, deadline)
+            work(record, record.left(wanted(options)), options, deadline)
         except KeyboardInterrupt:
             print(f"stopped; the rest: --continue {record.path}", file=sys.stderr)
             return INTERRUPTED
@@ -68,6 +67,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except AnimeGamerError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+
+
+def wanted(options: argparse.Namespace) -> list[Job]:
+    """The jobs of the stages asked for, and the kernels' library for those that cannot be done without it."""
+    jobs = [*gpu_jobs.jobs(options.device, options.size, options.plans, chosen_by(options.variants))]
+    asked = [job for job in jobs if job.stage in options.stages]
+    built = [job for job in jobs if job.stage == "build" and job not in asked]
+    return [*built, *asked] if any(job.kernels for job in asked) else asked
 
 
 def opened(options: argparse.Namespace) -> Record:

@@ -303,6 +303,15 @@ def test_each_attention_is_checked_and_a_predictor_in_4_bits_is_of_random_weight
     assert [job.name for job in on_cpu if "int4" in job.name] == ["tiny-fp8-eager-int4-predictor"]
 
 
+def test_library_is_built_for_those_that_need_it(gpu: ModuleType) -> None:
+    def names(variant: str) -> list[str]:
+        options = gpu.parse(["--stages", "turns", "--size", "full", "--variants", variant])
+        return [f"{job.stage} {job.name}" for job in gpu.wanted(options)]
+
+    assert names("fp8-kernels") == ["build library", "turns full-fp8-kernels"]
+    assert names("fp8") == ["turns full-fp8"]
+
+
 def test_most_telling_comes_first_and_nothing_twice(gpu: ModuleType) -> None:
     jobs = [*gpu.gpu_jobs.jobs("cuda", ["full", "pocket"], ["exact"], lambda variant: True)]
     names = [f"{job.stage} {job.name}" for job in jobs]

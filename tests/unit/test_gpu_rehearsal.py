@@ -1,0 +1,57 @@
+"""What gpu.py does on a GPU alone, at tiny size on one made of the CPU: it runs to its end, and its checks hold."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+REHEARSAL = f"""
+import json, sys
+sys.path[:0] = {[str(ROOT / folder) for folder in ("tests", "runtime", "export", "kernels", ".")]!r}
+import fake_cuda
+from benchmarks import gpu, gpu_jobs, gpu_rates, gpu_stage, gpu_turns
+fake_cuda.install()
+gpu_turns.SIZES = {{"full": gpu_turns.SIZES["tiny"]}}
+gpu_rates.FULL = gpu_rates.TINY
+options = gpu.parse(["--turns", "1"])
+jobs = {{f"{{job.stage}} {{job.name}}": job for job in
+        gpu_jobs.jobs("cuda", ["full"], ["exact", "fast"], lambda variant: True)}}
+for name in sys.argv[2:]:
+    gpu_stage.main(json.dumps(gpu.vars_of(options, jobs[name], None)), f"{{sys.argv[1]}}/{{name}}")
+"""
+
+
+def rehearsed(folder: Path, *jobs: str) -> list[dict[str, Any]]:
+    """What these jobs, by stage and name, found."""
+    command = [sys.executable, "-c", REHEARSAL, str(folder), *jobs]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads(line) for job in jobs for line in (folder / job).read_text().splitlines()]
+
+
+def test_checks_of_a_gpu_hold(tmp_path: Path) -> None:
+    found = rehearsed(tmp_path, "checks bf16")
+    assert {"recorded step", "recorded clip", "no host synchronisation between steps"} <= {
+        one["check"] for one in found
+    }
+    assert [one for one in found if "graphs of a" in one["check"]][0]["error"] == 0
+    assert [one for one in found if not one["passed"]] == []
+
+
+@pytest.mark.parametrize("variant", ["bf16", "bf16-turn", "fp8"])
+def test_turns_of_a_gpu_are_timed(tmp_path: Path, variant: str) -> None:
+    exact, fast = rehearsed(tmp_path, f"turns full-{variant}")
+    assert (exact["plan"], fast["plan"], exact["device"]) == ("exact", "fast", "torch")
+    assert exact["seconds_per_turn_p50"] > fast["seconds_per_turn_p50"] > 0
+    assert exact["gpu"] is None and exact["memory_peak_mib"] == 0  # nothing tells of this one
+
+
+def test_rates_of_a_gpu_are_timed(tmp_path: Path) -> None:
+    found = rehearsed(tmp_path, "rates products")
+    assert [one["what"] for one in found if not one["passed"]] == []
