@@ -2,7 +2,7 @@
 // softmax that goes on from tile to tile, queries as they come and results as they go.
 //
 // A thread holds, of each 16 queries of its warp, two rows (lane / 4 and 8 below) and of each eight columns two, as the
-// PTX ISA has sums of mma.m16n8 and of wgmma.m64n64 alike.
+// PTX ISA has sums of mma.m16n8 and of wgmma alike.
 #pragma once
 
 #include <algorithm>
