@@ -14,14 +14,15 @@ ROOT = Path(__file__).resolve().parents[2]
 REHEARSAL = f"""
 import json, sys
 sys.path[:0] = {[str(ROOT / folder) for folder in ("tests", "runtime", "export", "kernels", ".")]!r}
-import fake_cuda
+import fake_cuda, torch
 from benchmarks import gpu, gpu_jobs, gpu_rates, gpu_stage, gpu_turns
 fake_cuda.install()
+torch.set_num_threads(1)  # tiny work, and other tests run beside it
 gpu_turns.SIZES = {{"full": gpu_turns.SIZES["tiny"]}}
 gpu_rates.FULL = gpu_rates.TINY
 options = gpu.parse(["--turns", "1"])
 jobs = {{f"{{job.stage}} {{job.name}}": job for job in
-        gpu_jobs.jobs("cuda", ["full"], ["exact", "fast"], lambda variant: True)}}
+        gpu_jobs.jobs("cuda", ["full"], ["fast"], lambda variant: True)}}
 for name in sys.argv[2:]:
     gpu_stage.main(json.dumps(gpu.vars_of(options, jobs[name], None)), f"{{sys.argv[1]}}/{{name}}")
 """
@@ -44,12 +45,11 @@ def test_checks_of_a_gpu_hold(tmp_path: Path) -> None:
     assert [one for one in found if not one["passed"]] == []
 
 
-@pytest.mark.parametrize("variant", ["bf16", "bf16-turn", "fp8"])
+@pytest.mark.parametrize("variant", ["bf16-turn", "fp8"])
 def test_turns_of_a_gpu_are_timed(tmp_path: Path, variant: str) -> None:
-    exact, fast = rehearsed(tmp_path, f"turns full-{variant}")
-    assert (exact["plan"], fast["plan"], exact["device"]) == ("exact", "fast", "torch")
-    assert exact["seconds_per_turn_p50"] > fast["seconds_per_turn_p50"] > 0
-    assert exact["gpu"] is None and exact["memory_peak_mib"] == 0  # nothing tells of this one
+    (turn,) = rehearsed(tmp_path, f"turns full-{variant}")
+    assert (turn["variant"], turn["plan"], turn["device"], turn["n"]) == (variant, "fast", "torch", 1)
+    assert turn["gpu"] is None and turn["memory_peak_mib"] == 0  # nothing tells of this one
 
 
 def test_rates_of_a_gpu_are_timed(tmp_path: Path) -> None:
