@@ -34,12 +34,11 @@ from benchmarks.gpu_record import Entry, Record  # noqa: E402
 
 from animegamer_rt.bundle import open_bundle  # noqa: E402
 from animegamer_rt.chart import read_json, read_records, write_chart  # noqa: E402
-from animegamer_rt.errors import AnimeGamerError  # noqa: E402
+from animegamer_rt.errors import INTERRUPTED, AnimeGamerError  # noqa: E402
 from animegamer_rt.files import make_folder  # noqa: E402
 from animegamer_rt.machine import RECORD_FORMAT, commit  # noqa: E402
 
 POLL_S, END_S = 0.2, 15.0
-INTERRUPTED = 130
 INSTALL = "run: pip install 'torch>=2.9'"
 WITHOUT_GPU = "--device cpu runs the same code without a GPU"
 SAID_CHARACTERS = 12000

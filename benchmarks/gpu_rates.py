@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import sdpa_kernel
 
-from animegamer_rt.backends.torch.attention import INT8_SCORES, LIBRARIES, Attention, attended
-from animegamer_rt.backends.torch.kernels import Kernels, RowNorm, has_warpgroups
+from animegamer_rt.backends.torch.attention import INT8_SCORES, LIBRARIES, Attention, attended, ways_of
+from animegamer_rt.backends.torch.kernels import Kernels, RowNorm
 from animegamer_rt.errors import AnimeGamerError, DeviceLostError
 
 Entry = dict[str, Any]
@@ -104,8 +104,8 @@ def attention(shape: Shape, device: str, kernels: str | None) -> Iterator[Entry]
             return functional.scaled_dot_product_attention(query, key, value)
 
     theirs: tuple[Attention, ...] = ("torch", *(LIBRARIES if device == "cuda" else ()))
-    ways: tuple[Attention, ...] = theirs if kernels is None else INT8_SCORES[: 1 + has_warpgroups(qkv.device)]
-    for way in ways:
+    ours = (way for way in ways_of(qkv.device) if way in INT8_SCORES)
+    for way in theirs if kernels is None else ours:
         about = {"what": f"attention {way}", "of": "attention", "way": way, "a_pair": shape.layers}
         yield about | rated(partial(_attention, partial(attend, way), expected), work, device)
 

@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from . import __version__
 from .backends.choose import DEVICES, TorchOptions, add_torch_options
-from .errors import AnimeGamerError, ConfigError, OutputError
+from .errors import INTERRUPTED, AnimeGamerError, ConfigError, OutputError
 from .presets import PRESETS, Preset
 
 COMMAND_GROUP = "animegamer_rt.commands"
@@ -34,7 +34,7 @@ ADDED: Mapping[str, str] = MappingProxyType(
     }
 )
 """A word on the subcommands of animegamer-export: importing it for its own would take seconds."""
-NO_READER, USER_ERROR, INTERRUPTED = 1, 2, 130
+NO_READER, USER_ERROR = 1, 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:

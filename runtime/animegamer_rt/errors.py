@@ -27,6 +27,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+INTERRUPTED = 130
+"""Exit code of a process that Ctrl-C ended, as shells have it."""
+
 _LISTED = 40
 """Keys listed per kind in a CheckpointError's text; the attributes always hold all of them."""
 

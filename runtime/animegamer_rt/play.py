@@ -23,7 +23,15 @@ from .backends.choose import OWN_CHOICE, TorchOptions, open_engines
 from .backends.contract import Loaded
 from .backends.onnxruntime import PROVIDERS, open_towers
 from .bundle import Bundle, available, neighbours, open_bundle
-from .errors import AnimeGamerError, BundleError, BundleNotFoundError, ConfigError, InstructionError, PlanError
+from .errors import (
+    INTERRUPTED,
+    AnimeGamerError,
+    BundleError,
+    BundleNotFoundError,
+    ConfigError,
+    InstructionError,
+    PlanError,
+)
 from .events import Done, FrameReady, StatePredicted
 from .gamefile import FinishedTurn, GameFolder, check_folder, next_folder
 from .pipeline import Rooms, open_rooms, run_turn
@@ -34,7 +42,6 @@ from .state import Instruction
 from .terminal import OTHER_BUNDLE, Terminal
 
 GAMES = Path("games")
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True, slots=True)

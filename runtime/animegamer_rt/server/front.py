@@ -17,7 +17,7 @@ from types import FrameType
 import zmq
 
 from ..bundle import open_bundle
-from ..errors import StoreError
+from ..errors import INTERRUPTED, StoreError
 from ..store import Quota, Store, read_keep_shots
 from ..trace import check_trace
 from .admission import Admission
@@ -39,7 +39,6 @@ SWEEP_S, SWEEP_MORE_S = 60.0, 1.0
 TELL_METRICS_S = 1.0
 FLUSH_S = 2.0
 """At the end, how long clients have to read what was already theirs."""
-INTERRUPTED = 130
 
 log = logging.getLogger(__name__)
 

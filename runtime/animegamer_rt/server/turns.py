@@ -304,8 +304,8 @@ def _shots(message: Message) -> dict[int, bytes]:
 
 
 def _next_folder(parent: Path, session: str) -> Path:
-    last = [_number(folder) for folder in _exported(parent, session)[-1:]]
-    return parent / f"{session}-{sum(last) + 1}"
+    earlier = _exported(parent, session)
+    return parent / f"{session}-{_number(earlier[-1]) + 1 if earlier else 1}"
 
 
 def _exported(parent: Path, session: str) -> list[Path]:

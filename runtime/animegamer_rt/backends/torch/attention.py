@@ -105,7 +105,7 @@ def chosen(wanted: str, place: Place, kernels: Kernels | None, size: DenoiserSiz
         return "torch", ""
     if wanted in INT8_SCORES:
         check_int8(wanted, place, size)
-    ways = [way for way in ways_of(place) if wanted in (way, "fastest")]
+    ways = [way for way in ways_of(place.device) if wanted in (way, "fastest")]
     found = sorted(measured(place, kernels, size, ways=ways), key=lambda one: (not one.right, one.milliseconds))
     best = found[0]
     if not best.right:
@@ -120,14 +120,14 @@ def chosen(wanted: str, place: Place, kernels: Kernels | None, size: DenoiserSiz
     return best.way, f"{best.way} attention as the fastest of {', '.join(map(str, found))}"
 
 
-def ways_of(place: Place) -> tuple[Attention, ...]:
-    """Ways that the device may have; of PyTorch's only trying tells."""
-    return WAYS if has_warpgroups(place.device) else tuple(way for way in WAYS if way != "int8-wgmma")
+def ways_of(device: torch.device) -> tuple[Attention, ...]:
+    """Ways that it may have; of PyTorch's only trying tells."""
+    return WAYS if has_warpgroups(device) else tuple(way for way in WAYS if way != "int8-wgmma")
 
 
 def check_int8(wanted: str, place: Place, size: DenoiserSize) -> None:
     """Raises BackendError for a network or a device that INT8 scores are not written for."""
-    if wanted not in ways_of(place):
+    if wanted not in ways_of(place.device):
         raise BackendError(
             f"attention {wanted} is of instructions that only GPUs of sm_90 have, H100 and H200",
             found=place.words,
@@ -155,7 +155,7 @@ def measured(
         ones = torch.ones(shape[-1], device=place.device)
         norm = RowNorm(ones, torch.zeros_like(ones), HEAD_NORM_EPSILON)
         expected = exact(qkv)
-        return [_measured(way, place, kernels, qkv.clone(), norm, expected) for way in (ways or ways_of(place))]
+        return [_measured(way, place, kernels, qkv.clone(), norm, expected) for way in (ways or ways_of(place.device))]
 
 
 def _measured(way: Attention, place: Place, kernels: Kernels, qkv: Tensor, norm: RowNorm, expected: Tensor) -> Measured:
