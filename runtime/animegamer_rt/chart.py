@@ -18,6 +18,8 @@ Record = dict[str, Any]
 COLOURS = {"predictor": "#4e79a7", "denoiser": "#f28e2b", "vae": "#59a14f"}
 OURS = "animegamer-rt"
 WIDTH, LEFT, ROW, TOP = 860, 300, 34, 56
+LETTER = 8
+"""Pixels that a letter of a name takes at most, on the average."""
 
 
 def read_records(folder: Path, kind: str = "turn") -> list[Record]:
@@ -75,16 +77,18 @@ def write_chart(path: Path, records: Sequence[Record]) -> Path:
     shown = newest(records)
     longest = 1.1 * max(max(record["seconds_per_turn_p50"], record["playback_seconds"]) for record in shown)
     scale = (WIDTH - LEFT - 70) / longest
+    # Bars begin behind the longest name.
+    left = max(LEFT, 20 + LETTER * max(len(_label(record)) for record in shown))
     height = TOP + ROW * len(shown) + 30
     parts = []
     for number, (stage, colour) in enumerate(COLOURS.items()):
-        x = LEFT + 110 * number
+        x = left + 110 * number
         parts.append(f'<rect x="{x}" y="32" width="12" height="12" fill="{colour}"/>')
         parts.append(f'<text x="{x + 17}" y="43">{stage}</text>')
     for row, record in enumerate(shown):
-        parts += _bar(record, TOP + ROW * row, scale)
+        parts += _bar(record, left, TOP + ROW * row, scale)
     for playback in sorted({record["playback_seconds"] for record in shown}):
-        x = LEFT + playback * scale
+        x = left + playback * scale
         parts.append(
             f'<path d="M{x:.1f} {TOP - 4}V{height - 24}" stroke="#e15759" stroke-width="2" stroke-dasharray="5 4"/>'
         )
@@ -92,7 +96,7 @@ def write_chart(path: Path, records: Sequence[Record]) -> Path:
             f'<text x="{x:.1f}" y="{height - 9}" text-anchor="middle" fill="#e15759">'
             f"a clip plays {playback:.2f} s</text>"
         )
-    write_file(path, svg(WIDTH, height, "Seconds per turn, median, by stage", parts).encode())
+    write_file(path, svg(WIDTH - LEFT + left, height, "Seconds per turn, median, by stage", parts).encode())
     return path
 
 
@@ -119,14 +123,17 @@ def on_device(record: Record) -> str:
     return "" if device == "cpu" else ", ".join(["", device, *_told(record)])
 
 
-def _bar(record: Record, y: float, scale: float) -> list[str]:
-    label = f"{record['size']} · {record['plan']} · {ran_by(record)}{on_device(record)}"
+def _label(record: Record) -> str:
+    return f"{record['size']} · {record['plan']} · {ran_by(record)}{on_device(record)}"
+
+
+def _bar(record: Record, left: float, y: float, scale: float) -> list[str]:
     machine = str(record["machine"])[:46]
     parts = [
-        f'<text x="12" y="{y + 12}">{escape(label)}</text>',
+        f'<text x="12" y="{y + 12}">{escape(_label(record))}</text>',
         f'<text x="12" y="{y + 25}" font-size="10" fill="#777">{escape(machine)}</text>',
     ]
-    x = float(LEFT)
+    x = float(left)
     for stage, colour in COLOURS.items():
         width = record["stages"][stage]["p50"] * scale
         parts.append(f'<rect x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="20" fill="{colour}"/>')

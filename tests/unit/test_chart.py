@@ -60,3 +60,18 @@ def test_chart_is_well_formed_and_to_scale(tmp_path: Path) -> None:
     assert len(bars) == 6
     assert abs(sum(bars[:3]) / sum(bars[3:]) - 2.0) < 0.01
     assert "4.00 s" in path.read_text() and "a clip plays 2.12 s" in path.read_text()
+
+
+def test_bars_begin_behind_the_longest_name(tmp_path: Path) -> None:
+    long = {**record("2026-01-01", "balanced", 2.0), "variant": "fp8-kernels-int4-predictor-12gb"}
+    for name, shown in (
+        ("short", record("2026-01-01", "exact", 4.0)),
+        ("long", {**long, "precision": {"denoiser": "fp8"}}),
+    ):
+        svg = ElementTree.parse(write_chart(tmp_path / f"{name}.svg", [shown])).getroot()
+        bar = next(one for one in svg.iter("{http://www.w3.org/2000/svg}rect") if one.get("height") == "20")
+        label = next(
+            one for one in svg.iter("{http://www.w3.org/2000/svg}text") if one.get("x") == "12" and "·" in str(one.text)
+        )
+        # A sans-serif letter at this size is some 7 pixels wide.
+        assert float(bar.get("x", 0)) >= 12 + 7 * len(str(label.text))
