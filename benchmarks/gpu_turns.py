@@ -84,6 +84,7 @@ class Parts:
     """What a variant's turns are played with."""
 
     name: str
+    fingerprint: str | None
     origin: str
     geometry: Geometry
     plans: Mapping[str, DenoisePlan]
@@ -127,6 +128,7 @@ def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
             "runs_on": parts.engines.device,
             "preset": None,
             "size": parts.name,
+            "fingerprint": parts.fingerprint,
             "origin": parts.origin,
             "shape": [parts.geometry.frames, parts.geometry.height, parts.geometry.width],
             "plan": name,
@@ -199,6 +201,7 @@ def open_parts(asked: Mapping[str, Any], variant: Variant) -> Parts:
     around = SHORT[place.dtype]
     return Parts(
         bundle.manifest.name if size is None else asked["size"],
+        bundle.fingerprint if size is None else None,
         bundle.manifest.origin if size is None else "random weights",
         geometry,
         plans,

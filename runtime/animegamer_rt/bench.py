@@ -29,7 +29,7 @@ from .events import StageSeconds
 from .files import make_folder
 from .floor import on_card, on_processor
 from .machine import heading, machine, percentile, write_record
-from .manifest import Geometry, Part
+from .manifest import RANDOM_WEIGHTS, Geometry, Part
 from .pipeline import Rooms, open_rooms, run_turn
 from .presets import Preset
 from .script import example_script
@@ -128,6 +128,7 @@ def _measure(options: Bench, engines: Engines, rooms: Rooms, fresh: Mapping[str,
         "runs_on": engines.device,
         "preset": options.preset,
         "size": manifest.name,
+        "fingerprint": None if manifest.origin == RANDOM_WEIGHTS else rooms.bundle.fingerprint,
         "origin": manifest.origin,
         "shape": [manifest.geometry.frames, manifest.geometry.height, manifest.geometry.width],
         "plan": rooms.plan_name,

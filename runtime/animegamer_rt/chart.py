@@ -50,8 +50,11 @@ def read_json(path: Path) -> Any:
 def newest(records: Sequence[Record]) -> list[Record]:
     """The newest record of each machine, device, what it was told, bundle, plan and peer; slowest plan first.
 
-    Where several variants of one precision were timed (`benchmarks/gpu.py`), the fastest of their newest.
+    Where several variants of one precision were timed (`benchmarks/gpu.py`), the fastest of their newest. A bundle that
+    took another's name leaves it no record, on any machine: what was measured then cannot be repeated now.
     """
+    todays = {record["size"]: record.get("fingerprint") for record in records}
+    records = [record for record in records if record.get("fingerprint") == todays[record["size"]]]
     latest = {(*_whose(record), record.get("variant")): record for record in records}
     fastest: dict[tuple[Any, ...], Record] = {}
     for record in sorted(latest.values(), key=lambda record: -float(record["seconds_per_turn_p50"])):

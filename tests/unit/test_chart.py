@@ -75,3 +75,11 @@ def test_bars_begin_behind_the_longest_name(tmp_path: Path) -> None:
         )
         # A sans-serif letter at this size is some 7 pixels wide.
         assert float(bar.get("x", 0)) >= 12 + 7 * len(str(label.text))
+
+
+def test_a_bundle_that_took_anothers_name_leaves_it_no_record() -> None:
+    first = {**record("2026-01-01", "exact", 9.0), "machine": "another", "fingerprint": "first"}
+    second = {**record("2026-01-02", "exact", 4.0), "fingerprint": "second"}
+    assert newest([record("2026-01-01", "fast", 1.0), first, second]) == [second]
+    elsewhere = {**record("2026-01-03", "exact", 2.0), "size": "full-random"}
+    assert newest([second, elsewhere]) == [elsewhere, second]

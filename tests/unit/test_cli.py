@@ -19,6 +19,7 @@ import fakes
 from animegamer_rt import __version__
 from animegamer_rt.backends import onnxruntime
 from animegamer_rt.bench import summary
+from animegamer_rt.bundle import open_bundle
 from animegamer_rt.cli import main
 from animegamer_rt.errors import BundleFileError
 from animegamer_rt.events import StageSeconds
@@ -229,7 +230,18 @@ def test_machine_is_measured(bundle: str, tmp_path: Path, capsys: pytest.Capture
     assert record["host_memory_peak_mib"] == record["memory_peak_mib"]
     assert record["fps"] == pytest.approx(17 / record["seconds_per_turn_p50"], rel=1e-2)
     assert record["machine"] and record["commit"] and record["date"].endswith("+00:00")
+    assert record["fingerprint"] is None  # of random weights it would say nothing
     assert (results / "turn.svg").read_text().startswith("<svg")
+
+
+def test_a_record_says_which_bundle_was_played(tmp_path: Path) -> None:
+    trained = fakes.write_bundle(tmp_path / "tiny").folder
+    manifest = trained / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"random weights"', '"trained"'))
+    results = tmp_path / "results"
+    assert main(["bench", "--bundle", str(trained), "--plan", "exact", "--turns", "1", "--results", str(results)]) == 0
+    (path,) = results.glob("*.json")
+    assert json.loads(path.read_text())["fingerprint"] == open_bundle(str(trained)).fingerprint
 
 
 def test_a_preset_is_measured_plan_by_plan_and_named_while_nothing_of_it_is_changed(
