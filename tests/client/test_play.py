@@ -92,11 +92,11 @@ def test_resumed_game_goes_on(
 def test_nobody_there_and_unknown_token_are_errors_with_advice(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert play(server, monkeypatch, "", "--resume", "nobody") == 1
+    assert play(server, monkeypatch, "", "--resume", "nobody") == 2
     assert capsys.readouterr().err == "error: no such session\n"
-    assert main(["status", "tcp://127.0.0.1:9", "--timeout", "0.5"]) == 1
+    assert main(["status", "tcp://127.0.0.1:9", "--timeout", "0.5"]) == 2
     assert "nothing listens there" in capsys.readouterr().err
-    assert main(["status", "nowhere"]) == 1
+    assert main(["status", "nowhere"]) == 2
     assert "tcp://HOST:PORT" in capsys.readouterr().err
 
 
@@ -143,14 +143,14 @@ def test_output_that_nobody_takes_is_told_in_a_line_or_not_at_all(server: FakeSe
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.stderr.startswith("error: the output cannot be written; found No space left on device;")
-    assert done.stderr.count("\n") == 1 and done.returncode == 1
+    assert done.stderr.count("\n") == 1 and done.returncode == 2
 
 
 def test_folder_that_cannot_be_written_is_told_before_any_turn(
     server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
-    assert play(server, monkeypatch, "Mia waves.\n", "--out", tmp_path / "file") == 1
+    assert play(server, monkeypatch, "Mia waves.\n", "--out", tmp_path / "file") == 2
     assert f"error: {tmp_path / 'file'}: cannot be written; found File exists" in capsys.readouterr().err
     assert server.games["token-1"].turns == []
 
@@ -166,7 +166,7 @@ def test_folder_that_cannot_be_written_is_told_before_any_turn(
 def test_numbers_that_make_no_sense_are_told(
     server: FakeServer, capsys: pytest.CaptureFixture[str], options: list[str], said: str
 ) -> None:
-    assert main(["play", server.address, *options]) == 1
+    assert main(["play", server.address, *options]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
 

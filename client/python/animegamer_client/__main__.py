@@ -18,6 +18,8 @@ from .play import INTERRUPTED, PlayOptions, play
 from .screen import Screen
 
 STATUS_TIMEOUT_S = 5.0
+FAILED = 2
+"""Exit code where the command could not be done; 1 is a server that is not ready, or a line that was refused."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,10 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         what = f"{error.filename}: cannot be written" if error.filename else "the output cannot be written"
         print(f"error: {what}; found {error.strerror or error}; make room, or choose another place", file=sys.stderr)
         _mute()
-        return 1
+        return FAILED
     except (ClientError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
 
