@@ -1,4 +1,4 @@
-"""What gpu.py does on a GPU alone, at tiny size on one made of the CPU: it runs to its end, and its checks hold."""
+"""What runs on a GPU alone, on one made of the CPU: gpu.py ends and its checks hold; eager is eager."""
 
 from __future__ import annotations
 
@@ -25,6 +25,28 @@ jobs = {{f"{{job.stage}} {{job.name}}": job for job in
         gpu_jobs.jobs("cuda", ["full"], ["fast"], lambda variant: True)}}
 for name in sys.argv[2:]:
     gpu_stage.main(json.dumps(gpu.vars_of(options, jobs[name], None)), f"{{sys.argv[1]}}/{{name}}")
+"""
+
+EAGER_OR_NOT = f"""
+import json, sys
+sys.path[:0] = {[str(ROOT / folder) for folder in ("tests", "runtime", "kernels", ".")]!r}
+import fake_cuda, torch
+from benchmarks import gpu_checks
+from animegamer_rt.backends.torch import open_engines
+from animegamer_rt.bundle import open_bundle
+fake_cuda.install()
+torch.set_num_threads(1)
+captured, graph = [], torch.cuda.graph
+torch.cuda.graph = lambda *given, **more: captured.append(given) or graph(*given, **more)
+bundle, eager = open_bundle("pocket"), None
+for graphs in ("off", "step"):
+    captured.clear()
+    engines = open_engines(bundle, "cuda", "fp32", graphs, kernels=False)
+    for _ in range(2):
+        found = dict(gpu_checks.answers(bundle, engines))
+    eager = eager or found
+    equal = all((eager[name] == values).all() for name, values in found.items())
+    print(json.dumps({{"device": engines.device, "captured": len(captured), "equal": equal}}))
 """
 
 
@@ -55,3 +77,13 @@ def test_turns_of_a_gpu_are_timed(tmp_path: Path, variant: str) -> None:
 def test_rates_of_a_gpu_are_timed(tmp_path: Path) -> None:
     found = rehearsed(tmp_path, "rates products")
     assert [one["what"] for one in found if not one["passed"]] == []
+
+
+def test_engines_without_graphs_capture_none_and_answer_as_those_with_graphs() -> None:
+    done = subprocess.run([sys.executable, "-c", EAGER_OR_NOT], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    eager, step = map(json.loads, done.stdout.splitlines())
+    assert "Fake, eager" in eager["device"] and eager["captured"] == 0
+    # A pair, a single row, an extend of three tokens, two chunks.
+    assert "Fake, CUDA graphs" in step["device"] and step["captured"] == 5
+    assert step["equal"]
