@@ -206,7 +206,8 @@ class CudaPlace(Place):
 
     def capture(self, work: Work) -> Work:
         graph = torch.cuda.CUDAGraph()
-        # One pool serves all graphs of this stream: nothing of one lives on in it when another runs, results are copied to buffers.
+        # One pool serves all graphs of a stream: nothing of one lives on in it when another runs, results are copied to
+        # buffers.
         # Thread-local: another thread may be copying frames out meanwhile.
         recording = torch.cuda.graph(graph, pool=self._pool, stream=self.stream, capture_error_mode="thread_local")
         with self._capturing, recording:
