@@ -32,8 +32,11 @@ from animegamer_rt.schedule import DenoisePlan
 from animegamer_rt.state import GameState
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
-ALLOWED = {"fp32": 1e-3, "bf16": 5e-2, "fp16": 1e-2, "fp8": 2e-1, "int8": 2e-1}
-"""Relative errors by precision, twice what the CPU shows after ten steps (docs/TORCH.md); a mistake is far above."""
+ALLOWED = {"fp32": 1e-3, "bf16": 3e-2, "fp16": 4e-3, "fp8": 1.8e-1, "int8": 6e-2}
+"""Relative errors by precision: about twice the largest that these checks show with pocket on a CPU (thrice in fp32,
+where it is pixels rounded the other way); a mistake is far above."""
+SCORES_ALLOWED = {**ALLOWED, "fp16": 1.4e-2}
+"""The same where scores may be in INT8, whose rounding only float16 shows."""
 EXACT = 0.0
 SEED, SYNCED_STEPS = 11, 4
 
@@ -242,6 +245,7 @@ def relative(found: Array, expected: Array) -> float:
 
 def entry(what: str, way: Way, error: float, allowed: float | None = None) -> Entry:
     """One check, by default within what its precision is allowed; an error that is no number is null, and fails."""
-    allowed = ALLOWED[way.precision] if allowed is None else allowed
+    by_precision = ALLOWED if way.attention == "torch" else SCORES_ALLOWED
+    allowed = by_precision[way.precision] if allowed is None else allowed
     about = {"check": what, "precision": way.precision, "kernels": way.kernels is not None, "attention": way.attention}
     return {**about, "error": error if math.isfinite(error) else None, "allowed": allowed, "passed": error <= allowed}
