@@ -6,8 +6,9 @@ Knows plans, noise and the denoiser part; of arithmetic it only sums noise: solv
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +58,7 @@ class Denoiser:
 
         Stop iterating to stop the turn: nothing runs between two steps.
         """
-        started, noise = time.perf_counter(), _drawn_ahead(noise)
+        started = time.perf_counter()
         drawn = next(noise)
         turn = self._part.begin(drawn, shot, motion_scope)
         seconds, last = time.perf_counter() - started, len(self._plan)
@@ -71,7 +72,13 @@ class Denoiser:
             yield Denoised(number, last, seconds, latent)
 
     def draw_noise(self, seed: int, turn: int) -> Iterator[FloatArray]:
-        """The start and each step's noise, f32 [1, 5, 16, h, w], from the game's seed and the turn's number alone."""
+        """The start and each step's noise, f32 [1, 5, 16, h, w], from the game's seed and the turn's number alone.
+
+        Another thread begins to draw it now: at full size all of it takes as long as a few steps of a fast GPU.
+        """
+        return _drawn_ahead(self._draw_noise(seed, turn), len(self._plan))
+
+    def _draw_noise(self, seed: int, turn: int) -> Iterator[FloatArray]:
         generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, turn])))
         yield generator.standard_normal(self._latent_shape, dtype=np.float32)
         for weights in noise_weights(self._plan):
@@ -94,10 +101,18 @@ def _refuse_blocks(part: DenoiserPart, plan: DenoisePlan) -> None:
     raise PlanError("the plan skips blocks that the network does not have", found=f"block {last}", expected=expected)
 
 
-def _drawn_ahead(noise: Iterator[FloatArray]) -> Iterator[FloatArray]:
-    """The same arrays, each drawn by another thread while the engine uses the one before."""
-    with ThreadPoolExecutor(1, "noise") as pool:
-        drawing = pool.submit(next, noise, None)
-        while (drawn := drawing.result()) is not None:
-            drawing = pool.submit(next, noise, None)
-            yield drawn
+def _drawn_ahead(noise: Iterator[FloatArray], count: int) -> Iterator[FloatArray]:
+    """The same arrays, which another thread begins to draw now."""
+    pool = ThreadPoolExecutor(1, "noise")
+    drawn = deque(pool.submit(next, noise) for _ in range(count))
+    pool.shutdown(wait=False)  # the thread ends after the last of them
+    return _taken(drawn)
+
+
+def _taken(drawn: deque[Future[FloatArray]]) -> Iterator[FloatArray]:
+    try:
+        while drawn:
+            yield drawn.popleft().result()
+    finally:  # nobody wants the rest
+        for one in drawn:
+            one.cancel()

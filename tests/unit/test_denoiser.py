@@ -56,23 +56,49 @@ def test_nothing_runs_after_the_caller_stops_asking() -> None:
     assert len(part.steps) == 2
 
 
-def test_the_next_noise_is_drawn_while_a_step_runs_and_no_thread_is_left() -> None:
-    drawn, first_step_may_end = [], threading.Event()
+def noise_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("noise")]
 
-    def noise() -> Iterator[np.ndarray]:
+
+def test_noise_is_drawn_from_the_moment_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_drawn = threading.Event()
+
+    def draws(self: Denoiser, seed: int, turn: int) -> Iterator[np.ndarray]:
         for number in range(3):
-            drawn.append(number)
             if number == 2:
-                first_step_may_end.set()
+                all_drawn.set()
             yield np.full(LATENT, number, np.float32)
 
-    denoiser = Denoiser(fakes.FakeDenoiser(), even_plan(3), LATENT)
-    steps = denoiser.denoise(SHOT, 0.0, noise())
-    next(steps)  # has used the start and the first step's noise
-    assert first_step_may_end.wait(10), "the second step's noise waits for the second step"
-    assert drawn == [0, 1, 2]
+    monkeypatch.setattr(Denoiser, "_draw_noise", draws)
+    part = fakes.FakeDenoiser()
+    denoiser = Denoiser(part, even_plan(3), LATENT)
+    noise = denoiser.draw_noise(7, 1)
+    assert all_drawn.wait(10), "the last step's noise waits for a step"
+    for thread in noise_threads():
+        thread.join(10)
+    assert not noise_threads() and not part.steps
+    assert [int(drawn.flat[0]) for drawn in noise] == [0, 1, 2]
+
+
+def test_a_turn_that_is_broken_off_draws_no_more_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, broken_off = list[int](), threading.Event()
+
+    def draws(self: Denoiser, seed: int, turn: int) -> Iterator[np.ndarray]:
+        for number in range(6):
+            if number == 3:
+                broken_off.wait(10)
+            drawn.append(number)
+            yield np.full(LATENT, number, np.float32)
+
+    monkeypatch.setattr(Denoiser, "_draw_noise", draws)
+    denoiser = Denoiser(fakes.FakeDenoiser(), even_plan(6), LATENT)
+    steps = denoiser.denoise(SHOT, 0.0, denoiser.draw_noise(7, 1))
+    next(steps)
     steps.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("noise")]
+    broken_off.set()
+    for thread in noise_threads():
+        thread.join(10)
+    assert not noise_threads() and drawn == [0, 1, 2, 3]
 
 
 def test_plan_that_skips_blocks_is_refused_where_engines_or_network_have_none() -> None:
