@@ -14,6 +14,7 @@ import fakes
 from animegamer_export.calibrate import command, measuring, search, trajectory
 from animegamer_export.calibrate.curve import write_curve
 from animegamer_export.calibrate.measuring import Budget, Point, _nearer, _Played
+from animegamer_export.calibrate.reusing import guided_to_its_end, reusing
 from animegamer_export.calibrate.skipping import skipping
 from animegamer_export.fidelity import Clip, draw, first_turns
 from animegamer_export.quantize.blocks import relative_error
@@ -23,7 +24,7 @@ from animegamer_rt.bundle import Bundle, load, write_manifest
 from animegamer_rt.errors import OutputError, PlanError
 from animegamer_rt.manifest import PlanEntry
 from animegamer_rt.pipeline import open_rooms
-from animegamer_rt.schedule import BlockCache, DenoisePlan, build_plan, even_timesteps, exact_plan
+from animegamer_rt.schedule import BlockCache, Branch, DenoisePlan, build_plan, even_timesteps, exact_plan
 
 STEPS = 20
 
@@ -66,6 +67,27 @@ def test_guidance_that_changes_nothing_is_spared_and_a_change_of_picture_is_not_
     assert 10 in places(plan)
 
 
+def test_a_pair_is_spared_where_the_difference_before_it_will_do() -> None:
+    branches: list[Branch] = ["conditional", "pair", "pair", "conditional", "pair", "conditional", "conditional"]
+    plan = build_plan(even_timesteps(7), branches=branches)
+    spared = reusing(plan)
+    assert [[number for number, step in enumerate(one) if step.branch == "reuse"] for one in spared] == [[2], [4]]
+    assert [one.network_rows for one in spared] == [plan.network_rows - 1] * 2
+    guided = guided_to_its_end(plan)
+    assert guided is not None and guided.network_rows == plan.network_rows
+    assert [step.branch for step in guided] == [*branches[:5], "reuse", "reuse"]
+    assert guided_to_its_end(build_plan(even_timesteps(3), branches=["conditional", "conditional", "pair"])) is None
+    assert guided_to_its_end(build_plan(even_timesteps(2), branches=["conditional", "conditional"])) is None
+
+
+def test_plans_that_reuse_guidance_are_chosen_where_they_are_nearer(bundle: Bundle) -> None:
+    points = measuring.curve(
+        bundle, open_engines(bundle), fakes.WORLD.examples, Budget(rows=(38, 39), turns=1), lambda line: None
+    )
+    assert [point.rows for point in points] == [38, 39]
+    assert any(step.branch == "reuse" for point in points for step in point.plan)
+
+
 def test_the_recorded_path_is_the_plans_own(bundle: Bundle) -> None:
     engines = open_engines(bundle)
     rooms = open_rooms(bundle, engines, "exact")
@@ -82,8 +104,9 @@ def test_a_searched_plan_is_nearer_the_more_it_may_cost(bundle: Bundle) -> None:
     engines = open_engines(bundle)
     budget = Budget(rows=(6, 16, 38), turns=2)
     points = measuring.curve(bundle, engines, fakes.WORLD.examples, budget, lambda line: None)
-    errors = [point.fidelity["latent_relative_error"] for point in points]
-    assert errors == sorted(errors, reverse=True)
+    ends = [points[0], points[len(points) // 2], points[-1]]
+    errors = [point.fidelity["latent_relative_error"] for point in ends]
+    assert errors == sorted(errors, reverse=True) and ends[0].rows < ends[1].rows < ends[2].rows
     assert points[-1].ssim > 0.99
     rooms = open_rooms(bundle, engines, "exact")
     (turn,) = first_turns(rooms, ["Tobo runs."], 8)
@@ -107,8 +130,11 @@ class Even:
 def test_a_scorer_judges_the_plans_clips_and_exacts_of_the_same_turns(bundle: Bundle) -> None:
     scorer, budget = Even(), Budget(rows=(30, 38), turns=2)
     texts = ["Mia waves.", "Tobo runs.", "Mia runs.", "Tobo waves."]
-    *_, point = measuring.curve(bundle, open_engines(bundle), texts, budget, lambda line: None, scorer)
-    assert scorer.shown == [(2, ("Mia runs.", "Tobo waves."))] * 3, "exact's clips once, each plan's once"
+    said: list[str] = []
+    *_, point = measuring.curve(bundle, open_engines(bundle), texts, budget, said.append, scorer)
+    plans = sum("SSIM" in line for line in said)
+    assert plans >= 2
+    assert scorer.shown == [(2, ("Mia runs.", "Tobo waves."))] * (1 + plans), "exact's clips once, each plan's once"
     assert point.fidelity["instruction_score"] == point.fidelity["instruction_score_exact"] == 0.5
     assert point.fidelity["instruction_judge"] == Even.words
 
@@ -130,6 +156,30 @@ def test_the_cheapest_plan_that_is_near_enough_is_chosen() -> None:
     assert {name: one.rows for name, one in chosen.items()} == {"balanced": 30, "fast": 20}
     with pytest.raises(PlanError, match="near enough for 'balanced'.*0.9"):
         measuring.choose(curve[:2])
+
+
+def test_a_plan_whose_clips_show_less_of_what_was_asked_is_not_chosen() -> None:
+    def point(rows: int, score: float | None) -> Point:
+        judged = {"instruction_score": score, "instruction_score_exact": None if score is None else 0.95}
+        return Point(rows, rows, exact_plan(3), 0.1, {"ssim": 0.99, **judged})
+
+    goals = {"balanced": 0.95}
+    assert measuring.choose([point(10, 0.9), point(20, 0.95)], goals)["balanced"].rows == 20
+    assert measuring.choose([point(10, None), point(20, None)], goals)["balanced"].rows == 10
+
+
+def test_quality_goes_with_the_plan_that_it_was_measured_of(bundle: Bundle) -> None:
+    quality = {"vae": {"psnr_db": 30.0}, "balanced": {"place": 1.0}, "fast": {"place": 0.9}}
+    chosen = {name: Point(9, 9, exact_plan(9), 0.1, {"ssim": 0.98}) for name in ("balanced", "fast")}
+    plans = {
+        **bundle.manifest.plans,
+        "fast": PlanEntry(exact_plan(9).to_dict()),
+        "balanced": PlanEntry(exact_plan(7).to_dict()),
+    }
+    written = command.write_plans(
+        write_manifest(bundle.folder, replace(bundle.manifest, plans=plans, quality=quality)), chosen
+    )
+    assert written.manifest.quality == {"vae": {"psnr_db": 30.0}, "fast": {"place": 0.9}}
 
 
 def test_a_plan_that_is_not_exact_is_no_yardstick(bundle: Bundle) -> None:
@@ -165,6 +215,8 @@ def test_the_command_writes_plans_figures_record_and_picture(
     assert "38 rows in " in said and " dB\n" in said and "{" not in said  # words, no dictionaries
     records = [json.loads(path.read_text()) for path in (tmp_path / "results").glob("*calibrate-tiny.json")]
     assert records and records[0]["points"][-1]["rows"] == 38
+    assert len(records[0]["instructions"]) == 2
+    assert after.plans["fast"].fidelity["runs_on"] == records[0]["runs_on"] != ""
     assert "balanced" in (tmp_path / "results" / "calibrate.svg").read_text()
 
 
@@ -301,14 +353,17 @@ def test_calibration_leaves_a_default_that_every_engine_plays(
 
 def test_record_made_before_blocks_were_skipped_is_drawn(tmp_path: Path) -> None:
     points = [{"rows": 11, "ssim": 0.9}, {"rows": 20, "ssim": 0.98}]
+    points = [{**point, "denoise_seconds_p50": 0.21} for point in points]
     record = {"size": "tiny", "exact_rows": 98, "points": points, "chosen": {"balanced": 20, "fast": 11}}
     drawn = write_curve(tmp_path / "calibrate.svg", record).read_text()
+    assert drawn.count(">0.21 s<") == 2
     assert "balanced: 0.980" in drawn and "fast: 0.900" in drawn and "hollow" not in drawn
 
 
 def test_chosen_plan_that_skips_is_not_taken_for_one_of_the_same_cost_that_does_not(tmp_path: Path) -> None:
     plain = [{"rows": rows, "cost": rows, "skipped": "", "ssim": 0.9 + rows / 1000} for rows in (11, 17, 20)]
     points = [*plain, {"rows": 23, "cost": 17.0, "skipped": "blocks 0 to 5 in 3 steps", "ssim": 0.98}]
+    points = [{**point, "denoise_seconds_p50": 0.21} for point in points]
     record = {"size": "tiny", "exact_rows": 98, "points": points, "chosen": {"balanced": 20, "balanced-skipping": 17}}
     drawn = write_curve(tmp_path / "calibrate.svg", record).read_text()
     assert drawn.count("balanced-skipping: ") == 1 and "balanced-skipping: 0.980" in drawn

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from animegamer_export.calibrate.measuring import SKIPPING, Budget, Point, choos
 from animegamer_export.fidelity import Scorer
 from animegamer_rt import machine
 from animegamer_rt.backends.choose import DEVICES, TorchOptions, add_torch_options, open_engines
+from animegamer_rt.bench import LIBRARIES
 from animegamer_rt.bundle import MANIFEST, Bundle, open_bundle, write_manifest
 from animegamer_rt.files import make_folder
 from animegamer_rt.manifest import EXACT, PlanEntry
@@ -57,7 +59,12 @@ def main(arguments: Sequence[str]) -> int:
     engines = open_engines(bundle, options.device, for_torch=TorchOptions.of(options))
     points = curve(bundle, engines, texts, Budget(turns=options.turns), _say, scorer)
     chosen = choose(points)
-    record = {**describe(bundle, points, chosen), "runs_on": engines.device}
+    record = {
+        **machine.heading(LIBRARIES.get(options.device, "onnxruntime")),
+        **describe(bundle, points, chosen),
+        "runs_on": engines.device,
+        "instructions": list(islice(cycle(texts), 2 * options.turns)),
+    }
     print(f"record: {machine.write_record(options.results, f'calibrate-{bundle.manifest.name}', record)}")
     print(f"plot:   {write_curve(options.results / 'calibrate.svg', record)}")
     for name, point in chosen.items():
@@ -73,20 +80,23 @@ def main(arguments: Sequence[str]) -> int:
 def write_plans(bundle: Bundle, chosen: dict[str, Point]) -> Bundle:
     """The bundle with these plans and their figures, `balanced` its default. Its parts and its other plans stay.
 
-    An earlier calibration's plans that skip blocks do not: they were found beside another `balanced` and `fast`.
+    An earlier calibration's plans that skip blocks do not: they were found beside another `balanced` and `fast`. Nor
+    does the quality that was measured of a plan that another takes the place of.
     """
     earlier = {name + SKIPPING for name in chosen}
     plans = bundle.manifest.plans.items()
     entries = {name: replace(entry, default=False) for name, entry in plans if name not in earlier}
     for name, point in chosen.items():
         entries[name] = PlanEntry(point.plan.to_dict(), dict(point.fidelity), default=name == DEFAULT)
-    return write_manifest(bundle.folder, replace(bundle.manifest, plans=entries), changed=())
+    before = bundle.manifest.plans
+    stale = {name for name in chosen if name in before and before[name].plan != entries[name].plan}
+    quality = {name: figures for name, figures in bundle.manifest.quality.items() if name not in stale}
+    return write_manifest(bundle.folder, replace(bundle.manifest, plans=entries, quality=quality), changed=())
 
 
 def describe(bundle: Bundle, points: Sequence[Point], chosen: dict[str, Point]) -> dict[str, Any]:
-    """The record of a calibration, as plain data: a chosen plan by its cost, that of its rows if it skips no blocks."""
+    """What a calibration found, as plain data: a chosen plan by its cost, that of its rows if it skips no blocks."""
     return {
-        **machine.heading("onnxruntime"),
         "kind": "calibrate",
         "size": bundle.manifest.name,
         "origin": bundle.manifest.origin,

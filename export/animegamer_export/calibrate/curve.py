@@ -12,7 +12,7 @@ from animegamer_export.calibrate.measuring import SKIPPING
 from animegamer_rt.chart import svg
 from animegamer_rt.files import write_file
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 420, 70, 30, 60, 60
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 860, 420, 70, 30, 60, 60
 LINE, CHOSEN, GRID = "#4e79a7", "#e15759", "#dddddd"
 
 
@@ -34,8 +34,8 @@ def write_curve(path: Path, record: Mapping[str, Any]) -> Path:
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (ssim - low) / (1.0 - low)
 
     parts = [
-        f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 14}" text-anchor="middle">network rows of a turn '
-        f"(exact: {record['exact_rows']})</text>",
+        f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 8}" text-anchor="middle">network rows of a turn '
+        f"(exact: {record['exact_rows']}), and the seconds that they took</text>",
         '<text x="12" y="46" fill="#555">SSIM against exact</text>',
     ]
     for tick in range(int(low * 20), 21):
@@ -48,9 +48,9 @@ def write_curve(path: Path, record: Mapping[str, Any]) -> Path:
         hollow = "hollow: some blocks skipped, each row by the share computed"
         parts.append(f'<text x="{WIDTH - RIGHT}" y="46" text-anchor="end" fill="#555">{hollow}</text>')
     for point in plain:
-        parts.append(
-            f'<text x="{x(point["rows"]):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{point["rows"]}</text>'
-        )
+        where, seconds = f'x="{x(point["rows"]):.1f}" text-anchor="middle"', f"{point['denoise_seconds_p50']:.2f} s"
+        parts.append(f'<text {where} y="{HEIGHT - BOTTOM + 18}">{point["rows"]}</text>')
+        parts.append(f'<text {where} y="{HEIGHT - BOTTOM + 33}" font-size="11" fill="#555">{seconds}</text>')
     line = " ".join(f"{x(point['rows']):.1f},{y(point['ssim']):.1f}" for point in plain)
     parts.append(f'<polyline points="{line}" fill="none" stroke="{LINE}" stroke-width="2"/>')
     feet = count(HEIGHT - BOTTOM - 8, -18)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from animegamer_export.calibrate import search, trajectory
+from animegamer_export.calibrate.reusing import guided_to_its_end, reusing
 from animegamer_export.calibrate.skipping import skipping
 from animegamer_export.fidelity import Asked, Scorer, Yardstick, draw, first_turns
 from animegamer_export.quantize.blocks import relative_error
@@ -29,17 +30,20 @@ GOALS: Mapping[str, float] = MappingProxyType({"balanced": 0.97, "fast": 0.87})
 """The SSIM against exact that a plan of this name has to reach: 0.95 and 0.85, and 0.02 for turns not measured."""
 SKIPPING = "-skipping"
 """Ends the name of a plan that skips blocks and costs less than the one without, which every engine plays."""
-EMPHASES = (0.25, 0.5, 0.75)
+EMPHASES = (-0.25, 0.0, 0.25, 0.5, 1.0)
 """How much early errors count in the search: which of these is best depends on the network, so each is played."""
+ENOUGH = 6
 SEARCH_SEED, CHECK_SEED = 500, 100
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How much is measured: the costs tried, in network rows of a turn, and the turns of search and of check."""
+    """How much is measured: the costs tried, in network rows of a turn, the cheapest first until `ENOUGH` plans reach
+    every goal; and the turns of search and of check.
+    """
 
-    rows: Sequence[int] = tuple(range(11, 31, 3))
-    turns: int = 4
+    rows: Sequence[int] = (*range(5, 20), *range(20, 40, 2), *range(40, 81, 4))
+    turns: int = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,11 @@ class Point:
     def ssim(self) -> float:
         """Of its frames against the exact plan's."""
         return float(self.fidelity["ssim"])
+
+    def reaches(self, ssim: float) -> bool:
+        """Whether it is so near to exact, and follows instructions no worse, where a judge said how well."""
+        score, exact = (self.fidelity.get(f"instruction_score{whose}") for whose in ("", "_exact"))
+        return self.ssim >= ssim and (score is None or exact is None or float(score) >= float(exact))
 
     @property
     def skipped(self) -> str:
@@ -98,22 +107,34 @@ def curve(
     blocks = engines.denoiser.skippable_blocks
 
     def measured(one: _Played) -> Point:
-        fidelity = yardstick.fidelity(rooms.denoiser.with_plan(one.plan))
+        fidelity = {**yardstick.fidelity(rooms.denoiser.with_plan(one.plan)), "runs_on": engines.device}
         point = Point(one.plan.network_rows, one.plan.cost(blocks), one.plan, one.seconds, fidelity)
         say(f"{point.words}: {one.seconds:.2f} s, SSIM {point.ssim}, {fidelity['psnr_db']} dB")
         return point
 
-    points, best = [], []
+    best: dict[int, _Played] = {}
+    measured_at: dict[int, Point] = {}
     for rows in budget.rows:
-        tried = [_play(rooms, plan, asked, true) for plan in _within(found, rows)]
-        if not tried:
-            continue
-        best.append(min(tried, key=lambda one: one.error))
-        points.append(measured(best[-1]))
+        if plans := _within(found, rows):
+            best[rows] = min((_play(rooms, plan, asked, true) for plan in plans), key=lambda one: one.error)
+            measured_at[rows] = measured(best[rows])
+        if sum(point.reaches(max(GOALS.values())) for point in measured_at.values()) >= ENOUGH:
+            break
+    say("playing plans that reuse guidance, from the dearest one down")
+    for rows in range(max(best, default=0), min(best, default=0) - 1, -1):
+        plans = reusing(best[rows + 1].plan) if rows + 1 in best else []
+        if rows in best and (guided := guided_to_its_end(best[rows].plan)):
+            plans.append(guided)
+        nearest = min((_play(rooms, plan, asked, true) for plan in plans), key=lambda one: one.error, default=None)
+        if nearest and (rows not in best or nearest.error < best[rows].error):
+            best[rows] = nearest
+            measured_at[rows] = measured(nearest)
+    plain = [best[rows] for rows in sorted(best)]
+    points = list(measured_at.values())
     if cheaper := _cheaper(points, blocks):
         say(f"playing {len(cheaper)} plans that skip blocks")
         played = [_play(rooms, plan, asked, true) for plan in cheaper]
-        points += [measured(one) for one in _nearer(played, best, blocks)]
+        points += [measured(one) for one in _nearer(played, plain, blocks)]
     return sorted(points, key=lambda point: point.cost)
 
 
@@ -132,11 +153,12 @@ def _require_exact(plan: DenoisePlan) -> None:
 def choose(points: Sequence[Point], goals: Mapping[str, float] = GOALS) -> dict[str, Point]:
     """The cheapest point that reaches each goal and skips no blocks; as its name + SKIPPING a cheaper one that does.
 
-    Raises PlanError, naming the best there is, where no point without skips reaches a goal.
+    Where a judge was asked, its clips show no less of what was asked than those of exact. Raises PlanError, naming the
+    best there is, where no point without skips reaches a goal.
     """
     chosen = {}
     for name, least in goals.items():
-        good = sorted((point for point in points if point.ssim >= least), key=lambda point: point.cost)
+        good = sorted((point for point in points if point.reaches(least)), key=lambda point: point.cost)
         plain = [point for point in good if not point.skipped]
         if not plain:
             best = max((point.ssim for point in points), default=0.0)
@@ -154,7 +176,7 @@ def _cheaper(points: Sequence[Point], blocks: int) -> list[DenoisePlan]:
     """
     plans: list[DenoisePlan] = []
     for least in GOALS.values():
-        good = [point for point in points if point.ssim >= least]
+        good = [point for point in points if point.reaches(least)]
         for plan in (plan for point in good for plan in skipping(point.plan, blocks)):
             if plan.cost(blocks) < min(point.cost for point in good) and plan not in plans:
                 plans.append(plan)

@@ -25,7 +25,7 @@ SMALLEST_GAIN = 1e-9
 Weights = npt.NDArray[np.float64]
 """Of the recorded pictures, float64 [2n]."""
 
-LONGEST_STEP = 12
+LONGEST_STEP = 16
 """Steps of the exact plan that one coarse step may replace at most."""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from animegamer_export.calibrate.measuring import Budget
 from animegamer_rt.models.denoiser import DenoiserSize
 from animegamer_rt.models.encoder import EncoderSize
 from animegamer_rt.models.predictor import PredictorSize
@@ -108,8 +109,8 @@ FULL = Recipe(
     judged_turns=40,
     judged_games=8,
     judged_plans=("balanced",),
-    plan_rows=tuple(range(11, 31, 3)),
-    plan_turns=6,
+    plan_rows=tuple(Budget().rows),
+    plan_turns=8,
     vocabulary_pieces=400,
     text_width=64,
     vae=VaeSize(channels=16, multipliers=(1, 2, 4, 8), res_blocks=0, norm_groups=4, scale=1.0),
