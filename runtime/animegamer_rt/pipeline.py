@@ -65,8 +65,9 @@ def run_turn(
     sequence, rules = itertools.count(), rooms.bundle.manifest.compatibility
     started = time.perf_counter()
 
-    # 1. What happens, and how it leaves the character.
+    # 1. What happens, and how it leaves the character. What the denoiser begins with is drawn meanwhile.
     _stop_if(cancel, turn)
+    noise = rooms.denoiser.draw_noise(session.seed, turn)
     prediction = prediction or rooms.predictor.predict(session.history, instruction)
     state = prediction.game_state
     scope = motion_scope(state, rules.motion_table, rules.motion_source)
@@ -76,7 +77,6 @@ def run_turn(
     yield StatePredicted(*stamp, next(sequence), state, character, shown, scope, fitted, prediction.shot)
 
     # 2. What it looks like, as a latent.
-    noise = rooms.denoiser.draw_noise(session.seed, turn)
     for at in rooms.denoiser.denoise(prediction.shot, scope, noise):
         _stop_if(cancel, turn)
         yield Progress(*stamp, next(sequence), at.step, at.steps, at.seconds_left)
