@@ -82,7 +82,8 @@ def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
 def groups(bundle: Bundle, way: Way) -> dict[str, Group]:
     """What is checked of a way: where only its attention is another, no more than what that can change."""
     graphs: dict[str, Group] = {}
-    if way.device == "cuda" and way.precision == "bf16" and way.attention != "fastest":  # which may differ each time
+    # Plain operators so in bf16 alone; "fastest" may take another way each time.
+    if way.device == "cuda" and (way.kernels or way.precision == "bf16") and way.attention != "fastest":
         graphs = {"graphs": partial(same_under_graphs, bundle), "no waiting": partial(no_waiting, bundle)}
     parts: dict[str, Group] = {"parts": partial(against, bundle)}
     if way.attention == "fastest":

@@ -11,13 +11,20 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-REHEARSAL = f"""
+BEGUN = f"""
 import json, sys
 sys.path[:0] = {[str(ROOT / folder) for folder in ("tests", "runtime", "export", "kernels", ".")]!r}
 import fake_cuda, torch
-from benchmarks import gpu, gpu_jobs, gpu_rates, gpu_stage, gpu_turns
+from benchmarks import gpu, gpu_checks, gpu_jobs, gpu_rates, gpu_stage, gpu_turns
 fake_cuda.install()
 torch.set_num_threads(1)  # tiny work, and other tests run beside it
+"""
+GRAPHS = f"""{BEGUN}
+from animegamer_rt.bundle import open_bundle
+bundle, way = open_bundle("pocket"), gpu_checks.Way("cuda", sys.argv[1])
+print(json.dumps([*gpu_checks.same_under_graphs(bundle, way), *gpu_checks.no_waiting(bundle, way)]))
+"""
+REHEARSAL = f"""{BEGUN}
 gpu_turns.SIZES = {{"full": gpu_turns.SIZES["tiny"]}}
 gpu_rates.FULL = gpu_rates.TINY
 options = gpu.parse(["--turns", "1"])
@@ -30,10 +37,15 @@ for name in sys.argv[2:]:
 
 def rehearsed(folder: Path, *jobs: str) -> list[dict[str, Any]]:
     """What these jobs, by stage and name, found."""
-    command = [sys.executable, "-c", REHEARSAL, str(folder), *jobs]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    said(REHEARSAL, str(folder), *jobs)
     return [json.loads(line) for job in jobs for line in (folder / job).read_text().splitlines()]
+
+
+def said(program: str, *words: str) -> str:
+    """What a process printed that ran to its end."""
+    done = subprocess.run([sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
 
 
 def test_checks_of_a_gpu_hold(tmp_path: Path) -> None:
@@ -43,6 +55,15 @@ def test_checks_of_a_gpu_hold(tmp_path: Path) -> None:
     }
     assert [one for one in found if "graphs of a" in one["check"]][0]["error"] == 0
     assert [one for one in found if not one["passed"]] == []
+
+
+def test_eight_bits_are_the_same_under_graphs_and_wait_for_nothing() -> None:
+    found = json.loads(said(GRAPHS, "fp8"))
+    assert [(one["check"].split(" against")[0], one["passed"], one["error"]) for one in found] == [
+        ("graphs of a step", True, 0.0),
+        ("graphs of a turn", True, 0.0),
+        ("no host synchronisation between steps", True, 0.0),
+    ]
 
 
 @pytest.mark.parametrize("variant", ["bf16-turn", "fp8"])

@@ -303,6 +303,24 @@ def test_each_attention_is_checked_and_a_predictor_in_4_bits_is_of_random_weight
     assert [job.name for job in on_cpu if "int4" in job.name] == ["tiny-fp8-eager-int4-predictor"]
 
 
+def test_graphs_and_waiting_are_checked_of_all_that_kernels_play(gpu: ModuleType) -> None:
+    checks = importlib.import_module("benchmarks.gpu_checks")
+    jobs = gpu.gpu_jobs.jobs("cuda", ["full"], ["exact"], lambda variant: True)
+    asked = [job.asks for job in jobs if job.stage == "checks" and "precision" in job.asks]
+    ways = [
+        checks.Way("cuda", one["precision"], Path("a.so") if one["kernels"] else None, one["attention"])
+        for one in asked
+    ]
+    held = {way for way in ways if {"graphs", "no waiting"} <= checks.groups(None, way).keys()}
+    assert held == {way for way in ways if (way.kernels or way.precision == "bf16") and way.attention != "fastest"}
+    assert {(way.precision, way.attention) for way in held if way.kernels} >= {
+        *(("fp8", attention) for attention in ("torch", "int8")),
+        *(("bf16", attention) for attention in ("torch", "int8")),
+        ("int8", "torch"),
+        ("fp16", "torch"),
+    }
+
+
 def test_library_is_built_for_those_that_need_it(gpu: ModuleType) -> None:
     def names(variant: str) -> list[str]:
         options = gpu.parse(["--stages", "turns", "--size", "full", "--variants", variant])
