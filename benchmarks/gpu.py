@@ -184,7 +184,8 @@ def vars_of(options: argparse.Namespace, job: Job, library: str | None) -> dict[
 def publish(record: Record, results: Path) -> None:
     """Turns as records of their own, and the goals."""
     gpu_record.write_turns(results, record.data)
-    record.note(goals=gpu_goals.goals(gpu_record.turn_records(record.data)))
+    turns = gpu_record.turn_records(record.data)
+    record.note(goals=gpu_goals.goals(turns), goals_by_one_variant=gpu_goals.together(turns))
 
 
 def chosen_by(names: Sequence[str]) -> Callable[[Variant], bool]:
@@ -201,10 +202,8 @@ def summary(record: Record, options: argparse.Namespace) -> int:
         floor, memory = turn["denoiser_floor_seconds"], turn["memory_peak_mib"]
         more = (f"; floor {floor:.3f}" if floor else "") + (f"; {memory:.0f} MiB" if memory else "")
         print(f"{turn['size']} {turn['plan']:<8} {by:<22} {turn['seconds_per_turn_p50']:7.3f} s: {stages}{more}")
-    for goal in record.data.get("goals", []):
-        if goal["found"] is not None:
-            bound = f"at least {goal['least']}" if "least" in goal else f"at most {goal['most']}"
-            print(f"{'reached' if goal['reached'] else 'missed':<8} {goal['goal']}: {goal['found']} ({bound})")
+    for line in gpu_goals.lines(gpu_goals.goals(turns), gpu_goals.together(turns)):
+        print(line)
     checks = record.data.get("checks", [])
     wrong = [entry for entry in checks if not entry["passed"]]
     for entry in wrong:

@@ -30,7 +30,7 @@ PEER_MODES, PEER_PARTS = ("eager", "compiled"), ("denoiser", "vae", "predictor")
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to run the parts. graphs: what one CUDA graph holds (`off`: none); memory_gb: what torch may take.
+    """One way to run the parts. graphs: what one CUDA graph holds (`off`: none); memory_gb: what it may take.
 
     attention: the denoiser's, with the kernels, as in docs/TORCH.md. int4_predictor: its layers packed in 4 bits; of
     random weights only, a bundle has its own.

@@ -172,20 +172,30 @@ def summary(measured: list[Turn], playback: float) -> Entry:
 
 
 def memory() -> dict[str, float]:
-    """Peaks in MiB: what torch took from the card, and what of it tensors filled."""
+    """Peaks in MiB: what torch took from the card, what of it tensors filled, and what the card lacked.
+
+    The last counts context, libraries and other programs too, which do not pass through torch.
+    """
+    (free, whole), peak = torch.cuda.mem_get_info(), torch.cuda.max_memory_reserved()
     peaks = {
-        "memory_peak_mib": torch.cuda.max_memory_reserved(),
+        "memory_peak_mib": peak,
         "memory_allocated_peak_mib": torch.cuda.max_memory_allocated(),
+        "memory_card_peak_mib": whole - free - torch.cuda.memory_reserved() + peak,
     }
     return {name: round(peak / 2**20, 1) for name, peak in peaks.items()}
+
+
+def allow(gb: float) -> None:
+    """From now on this process may take no more than a card of that size has, which would hold the context too."""
+    free, whole = torch.cuda.mem_get_info()
+    torch.cuda.set_per_process_memory_fraction(max(0.0, min(1.0, (gb * 1e9 - (whole - free)) / whole)))
 
 
 def open_parts(asked: Mapping[str, Any], variant: Variant) -> Parts:
     """The parts at the size asked for: pocket's from its bundle, others with random weights. Raises BackendError."""
     started = time.perf_counter()
     if variant.memory_gb is not None:
-        whole = torch.cuda.get_device_properties(0).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(1.0, variant.memory_gb * 1e9 / whole))
+        allow(variant.memory_gb)
     bundle, size = open_bundle(asked["bundle"]), SIZES.get(asked["size"])
     plans = {name: DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans}
     place = backend.open_place(asked["device"], variant.precision, variant.graphs != "off")
