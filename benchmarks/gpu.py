@@ -29,7 +29,7 @@ PATHS = [str(ROOT), *(str(ROOT / folder) for folder in ("runtime", "export", "ke
 sys.path[:0] = PATHS
 
 from benchmarks import gpu_goals, gpu_jobs, gpu_record  # noqa: E402
-from benchmarks.gpu_jobs import LIMITS_S, STAGES, Job, Variant  # noqa: E402
+from benchmarks.gpu_jobs import LIMITS_S, PLANS, STAGES, Job, Variant  # noqa: E402
 from benchmarks.gpu_record import Entry, Record  # noqa: E402
 
 from animegamer_rt.bundle import open_bundle  # noqa: E402
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def wanted(options: argparse.Namespace) -> list[Job]:
     """The jobs of the stages asked for, and the kernels' library for those that cannot be done without it."""
     jobs = [*gpu_jobs.jobs(options.device, options.size, options.plans, chosen_by(options.variants))]
-    asked = [job for job in jobs if job.stage in options.stages]
+    asked = [job for job in jobs if job.stage in options.stages and (job.plans or job.stage != "turns")]
     built = [job for job in jobs if job.stage == "build" and job not in asked]
     return [*built, *asked] if any(job.kernels for job in asked) else asked
 
@@ -237,7 +237,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--stages", type=some(STAGES), default=list(STAGES), help=f"of {','.join(STAGES)}")
     parser.add_argument("--variants", type=some(names), default=[], help=f"of {','.join(dict.fromkeys(names))}")
     parser.add_argument("--size", type=some(("full", "pocket", "tiny")), help="full,pocket; tiny on a CPU")
-    parser.add_argument("--plans", type=some(("exact", "balanced", "fast")), default=["exact", "balanced", "fast"])
+    parser.add_argument("--plans", type=some(PLANS), default=list(PLANS), help=f"of {','.join(PLANS)}")
     parser.add_argument("--turns", type=int, default=3, help="measured turns of each plan (default: 3)")
     parser.add_argument("--seconds", type=float, default=7200.0, help="end everything after these (default: 7200)")
     parser.add_argument("--patience", type=float, default=1.0, help="times the usual limits of a job (default: 1)")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from benchmarks import gpu_kernels, gpu_rates
+from benchmarks import gpu_kernels, gpu_rates, gpu_turns
 
 from animegamer_rt.backends import torch as backend
 from animegamer_rt.backends.contract import Engines
@@ -35,6 +35,8 @@ GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
 ALLOWED = {"fp32": 1e-3, "bf16": 5e-2, "fp16": 1e-2, "fp8": 2e-1, "int8": 2e-1}
 """Relative errors by precision, twice what the CPU shows after ten steps (docs/TORCH.md); a mistake is far above."""
 EXACT = 0.0
+SKIPPED = "denoiser.latent, blocks skipped,"
+"""onnxruntime cannot skip any: the answer is this backend's own, on the CPU."""
 SEED, SYNCED_STEPS = 11, 4
 
 Array = npt.NDArray[Any]
@@ -149,7 +151,8 @@ def against(bundle: Bundle, way: Way) -> Iterator[Entry]:
     engines = way.open(bundle)
     list(answers(bundle, engines))  # the second round is the one with graphs
     for name, values in answers(bundle, engines):
-        yield entry(f"{name} against {source}", way, relative(values, expected[name]))
+        by = "torch on the CPU" if name == SKIPPED else source
+        yield entry(f"{name} against {by}", way, relative(values, expected[name]))
 
 
 def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, Array]]:
@@ -167,10 +170,11 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, Array]]:
         tokens = np.array([prompter.strength_ids[number], *prompter.between_slots[number]], np.int64)
         logits, cache = engines.predictor.extend(tokens, cache)
         yield f"predictor.logits {number + 2}", logits
-    latent = denoised(
-        engines, DenoisePlan.from_dict(bundle.plan("fast")), shot, random.standard_normal(shape, np.float32)
-    )
+    start = random.standard_normal(shape, np.float32)
+    latent = denoised(engines, DenoisePlan.from_dict(bundle.plan("fast")), shot, start)
     yield "denoiser.latent", latent
+    if engines.denoiser.skippable_blocks:
+        yield SKIPPED, denoised(engines, gpu_turns.skipping_plan(bundle), shot, start)
     first, caches = engines.vae.first(np.ascontiguousarray(latent[:, :3]), (2, 1, 0, 3), True)
     yield "vae.first", first
     yield "vae.next", engines.vae.next(np.ascontiguousarray(latent[:, 3:]), caches, (2, 1, 0, 3), True)
@@ -182,17 +186,18 @@ def denoised(engines: Engines, plan: DenoisePlan, shot: Array, start: Array) -> 
     denoising = engines.denoiser.begin(start, shot, 10.0)
     for step, coefficients in zip(plan, plan.coefficients(), strict=True):
         noise = random.standard_normal(start.shape, dtype=np.float32)
-        denoising.step(coefficients, float(step.timestep), step.rows, noise)
+        denoising.step(coefficients, float(step.timestep), step.rows, noise, step.blocks)
     return denoising.latent()
 
 
 def answers_elsewhere(bundle: Bundle) -> tuple[dict[str, Array], str]:
-    """What onnxruntime says on the CPU, or where it is not installed, the same parts on the CPU in float32."""
+    """What onnxruntime says on the CPU, or where it is not installed or can not, the same parts there in float32."""
+    ours = dict(answers(bundle, backend.open_engines(bundle, "cpu", "fp32")))
     try:
         from animegamer_rt.backends import onnxruntime
     except ModuleNotFoundError:
-        return dict(answers(bundle, backend.open_engines(bundle, "cpu", "fp32"))), "torch on the CPU"
-    return dict(answers(bundle, onnxruntime.open_engines(bundle))), "onnxruntime on the CPU"
+        return ours, "torch on the CPU"
+    return ours | dict(answers(bundle, onnxruntime.open_engines(bundle))), "onnxruntime on the CPU"
 
 
 def same_under_graphs(bundle: Bundle, way: Way) -> Iterator[Entry]:

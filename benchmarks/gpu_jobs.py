@@ -21,6 +21,9 @@ LIMITS_S: Mapping[str, float] = {
     "profile": 200,
 }
 """Seconds after which a job of that stage is ended: several times what it should take."""
+SKIPPING = "balanced-skipping"
+"""No plan of the bundle's, but made of its balanced one: gpu_turns.skipping_plan."""
+PLANS = ("exact", "balanced", "fast", SKIPPING)
 KERNEL_FAMILIES = ("rows", "products", "step", "vae", "packed", "attention")
 """Of gpu_kernel_cases.FAMILIES; one that dies or hangs takes none of the others along."""
 RATES: Mapping[str, bool] = {"products": False, "attention": False, "attention-int8": True}
@@ -180,9 +183,10 @@ def played(size: str, variant: Variant) -> bool:
 
 
 def turns(size: str, variant: Variant, plans: Sequence[str]) -> Job:
-    """Turns of every plan at a size, by a variant."""
+    """Turns of every plan at a size, by a variant; the one that skips by those of the goals alone, and one of a CPU."""
+    skips = variant in (*FOR_GOALS, CPU_VARIANTS[0])
     asks = {"size": size, "variant": asdict(variant), "variant_name": variant.name, "kernels": variant.kernels}
-    return Job("turns", f"{size}-{variant.name}", asks, tuple(plans))
+    return Job("turns", f"{size}-{variant.name}", asks, tuple(plan for plan in plans if skips or plan != SKIPPING))
 
 
 def peers(mode: str) -> Iterator[Job]:

@@ -114,7 +114,8 @@ def turn_records(data: Mapping[str, Any]) -> list[Entry]:
         floor = None
         if entry["size"] == "full":
             precision, attention = entry["precision"]["denoiser"], entry.get("attention")
-            floor = floor_seconds(data.get("rates", []), entry["branches"], precision, attention)
+            branches = entry.get("cost", entry["branches"])  # fewer where blocks are skipped
+            floor = floor_seconds(data.get("rates", []), branches, precision, attention)
         counted = {
             "denoiser_floor_seconds": floor,
             "floor_source": "products and attention timed in the same run" if floor else None,
@@ -139,7 +140,7 @@ def write_turns(results: Path, data: Mapping[str, Any]) -> int:
 
 
 def floor_seconds(
-    rates: Sequence[Mapping[str, Any]], branches: int, precision: str, attention: str | None = None
+    rates: Sequence[Mapping[str, Any]], branches: float, precision: str, attention: str | None = None
 ) -> float | None:
     """The denoiser's seconds at full size were it products and attention alone, at the rates found to be right here.
 

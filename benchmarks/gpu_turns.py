@@ -17,15 +17,16 @@ from typing import Any
 import numpy as np
 import torch
 from benchmarks import gpu_machine
-from benchmarks.gpu_jobs import Variant
+from benchmarks.gpu_jobs import SKIPPING, Variant
 
+from animegamer_export.calibrate.skipping import skipping
 from animegamer_rt import energy, nvml
 from animegamer_rt.backends import torch as backend
 from animegamer_rt.backends.contract import Engines
 from animegamer_rt.backends.torch.kernels import open_kernels
 from animegamer_rt.backends.torch.packed import PackedLinear
 from animegamer_rt.backends.torch.place import Place
-from animegamer_rt.bundle import open_bundle
+from animegamer_rt.bundle import Bundle, open_bundle
 from animegamer_rt.denoiser import Denoiser
 from animegamer_rt.machine import percentile
 from animegamer_rt.manifest import Geometry
@@ -134,6 +135,7 @@ def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
             "plan": name,
             "steps": len(plan),
             "branches": plan.network_rows,
+            "cost": plan.cost(parts.engines.denoiser.skippable_blocks),
             "peer": None,
             "variant": variant.name,
             "precision": dict(parts.precision),
@@ -191,6 +193,17 @@ def allow(gb: float) -> None:
     torch.cuda.set_per_process_memory_fraction(max(0.0, min(1.0, (gb * 1e9 - (whole - free)) / whole)))
 
 
+def skipping_plan(bundle: Bundle, blocks: int | None = None) -> DenoisePlan:
+    """The steps of the bundle's `balanced`; every second takes what the middle two thirds of the network's blocks add
+    from the step before, where that computed the same rows. blocks: of the network, if it is not the bundle's.
+    """
+    blocks = blocks or int(bundle.manifest.sizes["denoiser"]["layers"])
+    middle = round(blocks / 6), round(blocks * 5 / 6) - 1
+    plans = skipping(DenoisePlan.from_dict(bundle.plan("balanced")), blocks)
+    found = [plan for plan in plans if all(step.blocks is None or step.blocks[:2] == middle for step in plan)]
+    return min(found, key=lambda plan: plan.cost(blocks))
+
+
 def open_parts(asked: Mapping[str, Any], variant: Variant) -> Parts:
     """The parts at the size asked for: pocket's from its bundle, others with random weights. Raises BackendError."""
     started = time.perf_counter()
@@ -198,6 +211,7 @@ def open_parts(asked: Mapping[str, Any], variant: Variant) -> Parts:
         allow(variant.memory_gb)
     bundle, size = open_bundle(asked["bundle"]), SIZES.get(asked["size"])
     plans = {name: DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans}
+    plans[SKIPPING] = skipping_plan(bundle, None if size is None else size.denoiser.layers)
     place = backend.open_place(asked["device"], variant.precision, variant.graphs != "off")
     with place.use():
         packed = variant.int4_predictor

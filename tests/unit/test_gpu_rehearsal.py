@@ -29,7 +29,7 @@ gpu_turns.SIZES = {{"full": gpu_turns.SIZES["tiny"]}}
 gpu_rates.FULL = gpu_rates.TINY
 options = gpu.parse(["--turns", "1"])
 jobs = {{f"{{job.stage}} {{job.name}}": job for job in
-        gpu_jobs.jobs("cuda", ["full"], ["fast"], lambda variant: True)}}
+        gpu_jobs.jobs("cuda", ["full"], ["fast", gpu_jobs.SKIPPING], lambda variant: True)}}
 for name in sys.argv[2:]:
     gpu_stage.main(json.dumps(gpu.vars_of(options, jobs[name], None)), f"{{sys.argv[1]}}/{{name}}")
 """
@@ -55,6 +55,8 @@ def test_checks_of_a_gpu_hold(tmp_path: Path) -> None:
     }
     assert [one for one in found if "graphs of a" in one["check"]][0]["error"] == 0
     assert [one for one in found if not one["passed"]] == []
+    skipped = "denoiser.latent, blocks skipped, against torch on the CPU"
+    assert [one["precision"] for one in found if one["check"] == skipped] == ["bf16"]
 
 
 def test_eight_bits_are_the_same_under_graphs_and_wait_for_nothing() -> None:
@@ -71,6 +73,12 @@ def test_turns_of_a_gpu_are_timed(tmp_path: Path, variant: str) -> None:
     (turn,) = rehearsed(tmp_path, f"turns full-{variant}")
     assert (turn["variant"], turn["plan"], turn["device"], turn["n"]) == (variant, "fast", "torch", 1)
     assert turn["gpu"] is None and turn["memory_peak_mib"] == 0  # nothing tells of this one
+
+
+def test_turns_of_a_gpu_skip_blocks(tmp_path: Path) -> None:
+    fast, skipping = rehearsed(tmp_path, "turns full-bf16")
+    assert (skipping["plan"], fast["cost"]) == ("balanced-skipping", fast["branches"])
+    assert skipping["cost"] < skipping["branches"] == 20
 
 
 def test_rates_of_a_gpu_are_timed(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,9 @@ from typing import Any
 import pytest
 
 import house
+from animegamer_rt.bundle import open_bundle
 from animegamer_rt.compare import compare
+from animegamer_rt.schedule import DenoisePlan
 
 Run = Callable[..., int]
 
@@ -44,7 +47,7 @@ elif asked["stage"] == "build":
     say(built=False, library=None)
 elif asked["stage"] == "turns":
     for plan in asked["plans"]:
-        seconds = {"exact": 4.0, "balanced": 2.0, "fast": 1.0}[plan]
+        seconds = {"exact": 4.0, "balanced": 2.0, "fast": 1.0, "balanced-skipping": 1.5}[plan]
         figures = {"p50": seconds, "p95": seconds}
         say(date="2026-01-02T03:04:05+00:00", gpu={"name": "a card"}, device="torch", runs_on="torch", preset=None,
             size=asked["size"], origin="random weights", shape=[17, 480, 720], plan=plan, steps=50, branches=100,
@@ -101,7 +104,9 @@ def ended(record: dict[str, Any]) -> dict[str, str]:
     return {f"{job['stage']} {job['job']}": job["ended"] for job in record["jobs"]}
 
 
-ALL = [(name, plan) for name in ("bf16", "fp8", "bf16-turn", "bf16-eager") for plan in ("exact", "balanced", "fast")]
+PLANS = ("exact", "balanced", "fast")
+ALL = [(name, plan) for name in ("bf16", "fp8", "bf16-turn", "bf16-eager") for plan in PLANS]
+ALL.insert(3, ("bf16", "balanced-skipping"))
 
 
 def test_variant_that_dies_costs_only_what_it_had_not_measured(run: Run, tmp_path: Path) -> None:
@@ -134,7 +139,7 @@ def test_ctrl_c_says_how_to_go_on(
     assert run("--stages", "turns") == 130
     path, record = record_in(tmp_path)
     assert capsys.readouterr().err == f"stopped; the rest: --continue {path}\n"
-    assert [turn for turn, _ in turns_in(record)] == ["bf16"] * 3, "what was measured is kept"
+    assert [turn for turn, _ in turns_in(record)] == ["bf16"] * 4, "what was measured is kept"
 
 
 def test_variant_that_hangs_is_ended_with_all_that_it_started(
@@ -143,7 +148,7 @@ def test_variant_that_hangs_is_ended_with_all_that_it_started(
     monkeypatch.setattr(gpu, "LIMITS_S", {**gpu.LIMITS_S, "turns": 5.0})
     assert run("--stages", "turns", faults={"turns full-bf16": "hang"}) == 1
     _, record = record_in(tmp_path)
-    assert turns_in(record) == [turn for turn in ALL if turn not in (("bf16", "balanced"), ("bf16", "fast"))]
+    assert turns_in(record) == [turn for turn in ALL if turn[0] != "bf16" or turn[1] == "exact"]
     assert ended(record)["turns full-bf16"] == "timed out"
     process = Path("/proc", (tmp_path / "grandchild").read_text(), "stat")
     assert not process.exists() or process.read_text().split()[2] == "Z"
@@ -168,7 +173,7 @@ def test_continued_run_measures_what_is_missing_and_what_failed_last(run: Run, t
         "turns full-fp8 balanced",
         "turns full-bf16-turn balanced",
         "turns full-bf16-eager balanced",
-        "turns full-bf16 balanced,fast",
+        "turns full-bf16 balanced,fast,balanced-skipping",
     ]
     _, record = record_in(tmp_path)
     assert sorted(turns_in(record)) == sorted(ALL)
@@ -301,6 +306,43 @@ def test_each_attention_is_checked_and_a_predictor_in_4_bits_is_of_random_weight
     assert any(job.name == "full-fp8-kernels-int4-predictor-12gb" for job in jobs)
     on_cpu = gpu.gpu_jobs.jobs("cpu", ["tiny", "pocket"], ["exact"], lambda variant: True)
     assert [job.name for job in on_cpu if "int4" in job.name] == ["tiny-fp8-eager-int4-predictor"]
+
+
+def test_plan_that_skips_is_played_by_the_variants_of_the_goals(gpu: ModuleType) -> None:
+    def played(device: str) -> dict[str, set[str]]:
+        asked = gpu.gpu_jobs.jobs(device, ["full"], gpu.PLANS, lambda variant: True)
+        turns = [job for job in asked if job.stage == "turns"]
+        return {plan: {job.name for job in turns if plan in job.plans} for plan in gpu.PLANS}
+
+    found = played("cuda")
+    assert found["balanced-skipping"] == {f"full-{variant.name}" for variant in gpu.gpu_jobs.FOR_GOALS}
+    assert found["balanced-skipping"] < found["balanced"] == found["exact"] == found["fast"]
+    assert played("cpu")["balanced-skipping"] == {"full-fp32-eager"}
+    options = gpu.parse(["--stages", "turns", "--size", "full", "--plans", "balanced-skipping"])
+    assert {job.name for job in gpu.wanted(options)} == found["balanced-skipping"] | {"library"}
+
+
+def test_plan_that_skips_is_balanced_without_the_middle_of_every_second_step(gpu: ModuleType) -> None:
+    turns, bundle = importlib.import_module("benchmarks.gpu_turns"), open_bundle("pocket")
+    balanced = DenoisePlan.from_dict(bundle.plan("balanced"))
+    for blocks, middle in ((None, (1, 4)), (30, (5, 24))):
+        plan = turns.skipping_plan(bundle, blocks)
+        assert [replace(step, blocks=None) for step in plan] == list(balanced)
+        assert {step.blocks[:2] for step in plan if step.blocks} == {middle}
+        skipped = [number for number, step in enumerate(plan) if step.skipped]
+        assert skipped and all(number % 2 for number in skipped), "every second"
+        rows = sum(len(plan.steps[number].rows) for number in skipped)
+        assert plan.cost(blocks or 6) == pytest.approx(balanced.network_rows - rows * 2 / 3, abs=0.01)
+
+
+def test_floor_of_blocks_that_are_skipped_is_of_those_that_are_not(gpu: ModuleType) -> None:
+    rates = [{"of": "product bf16", "ms_p50": 1.0, "a_pair": 30, "passed": True}] * 4
+    rates += [{"of": "attention", "ms_p50": 1.0, "a_pair": 30, "passed": True, "way": "torch"}]
+    about = {"size": "full", "precision": {"denoiser": "bf16"}, "branches": 20, "shape": [17], "memory_peak_mib": 1.0}
+    about |= {"seconds_per_turn_p50": 2.0, "stages": {"denoiser": {"p50": 1.5}}}
+    heading = dict.fromkeys(gpu.gpu_record.HEADING, "")
+    turns = gpu.gpu_record.turn_records({**heading, "rates": rates, "turns": [about, {**about, "cost": 14.0}]})
+    assert [turn["denoiser_floor_seconds"] for turn in turns] == [1.5, 1.05]
 
 
 def test_graphs_and_waiting_are_checked_of_all_that_kernels_play(gpu: ModuleType) -> None:
