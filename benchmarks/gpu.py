@@ -178,7 +178,8 @@ def started(words: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]
 def vars_of(options: argparse.Namespace, job: Job, library: str | None) -> dict[str, Any]:
     """All that a job is told."""
     about = {"stage": job.stage, "name": job.name, "device": options.device, "bundle": options.bundle}
-    return {"turns": options.turns, "plans": job.plans, "library": library, **about, **job.asks}
+    run = {"turns": options.turns, "plans": job.plans, "library": library, "results": str(options.results.absolute())}
+    return {**run, **about, **job.asks}
 
 
 def publish(record: Record, results: Path) -> None:
@@ -204,6 +205,14 @@ def summary(record: Record, options: argparse.Namespace) -> int:
         print(f"{turn['size']} {turn['plan']:<8} {by:<22} {turn['seconds_per_turn_p50']:7.3f} s: {stages}{more}")
     for line in gpu_goals.lines(gpu_goals.goals(turns), gpu_goals.together(turns)):
         print(line)
+    for one in record.data.get("queue", []):
+        times = f"{one['seconds_apart_p50']:.3f} s apart, {one['seconds_overlapping_p50']:.3f} s overlapping"
+        print(f"{one['turns']} turns of {one['plan']} by {one['variant']} in a queue: {times}; {one['trace']}")
+    for one in record.data.get("tests", []):
+        counts = (
+            f"{one['passed']} passed, {one['failed']} failed, {one['skipped']} skipped" if one["ran"] else one["why"]
+        )
+        print(f"tests of {one['job']}: {counts}")
     checks = record.data.get("checks", [])
     wrong = [entry for entry in checks if not entry["passed"]]
     for entry in wrong:

@@ -22,7 +22,7 @@ from benchmarks.gpu_jobs import SKIPPING, Variant
 from animegamer_export.calibrate.skipping import skipping
 from animegamer_rt import energy, nvml
 from animegamer_rt.backends import torch as backend
-from animegamer_rt.backends.contract import Engines
+from animegamer_rt.backends.contract import Engines, FloatArray
 from animegamer_rt.backends.torch.kernels import open_kernels
 from animegamer_rt.backends.torch.packed import PackedLinear
 from animegamer_rt.backends.torch.place import Place
@@ -242,13 +242,9 @@ def play(parts: Parts, plan: DenoisePlan) -> Turn:
     given, geometry = prompt(parts.geometry), parts.geometry
     denoiser = Denoiser(parts.engines.denoiser, plan, geometry.latent_shape)
     started = time.perf_counter()
-    prefill = read(parts.engines.predictor, given)
-    cache, choice = prefill.cache, int(prefill.logits.argmax())
-    for _ in range(STRENGTHS - 1):
-        logits, cache = parts.engines.predictor.extend(np.array([choice, 3, 4], np.int64), cache)
-        choice = int(logits.argmax())
+    shot = predict(parts, given)
     state = time.perf_counter()
-    *_, denoised = denoiser.denoise(prefill.shot, MOTION_SCOPE, denoiser.draw_noise(7, 1))
+    *_, denoised = denoiser.denoise(shot, MOTION_SCOPE, denoiser.draw_noise(7, 1))
     latent = time.perf_counter()
     frames = parts.vae.decode(denoised.latent)
     next(frames)
@@ -258,6 +254,16 @@ def play(parts: Parts, plan: DenoisePlan) -> Turn:
     done = time.perf_counter()
     clock = (mark - started for mark in (state, latent, first, done))
     return Turn(state - started, denoised.seconds, parts.vae.seconds, *clock)
+
+
+def predict(parts: Parts, given: Prompt) -> FloatArray:
+    """The shot of a prompt, once the four strengths of its state are chosen."""
+    prefill = read(parts.engines.predictor, given)
+    cache, choice = prefill.cache, int(prefill.logits.argmax())
+    for _ in range(STRENGTHS - 1):
+        logits, cache = parts.engines.predictor.extend(np.array([choice, 3, 4], np.int64), cache)
+        choice = int(logits.argmax())
+    return prefill.shot
 
 
 def prompt(geometry: Geometry) -> Prompt:

@@ -64,6 +64,8 @@ elif asked["stage"] == "peers":
     misbehave(faults.get(name))
 elif asked["stage"] == "checks":
     say(check="an answer", passed=faults.get(name) != "wrong", error=1.0)
+elif asked["stage"] == "tests":
+    say(ran=True, passed=3, failed=0, skipped=1, failures=[])
 """
 FOUR = ["--variants", "bf16,fp8,bf16-eager,bf16-turn", "--size", "full", "--commit", "abc"]
 
@@ -345,6 +347,11 @@ def test_floor_of_blocks_that_are_skipped_is_of_those_that_are_not(gpu: ModuleTy
     assert [turn["denoiser_floor_seconds"] for turn in turns] == [1.5, 1.05]
 
 
+def test_tests_are_counted_in_what_is_said_last(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--stages", "tests") == 0
+    assert "tests of parts: 3 passed, 0 failed, 1 skipped" in capsys.readouterr().out.splitlines()
+
+
 def test_graphs_and_waiting_are_checked_of_all_that_kernels_play(gpu: ModuleType) -> None:
     checks = importlib.import_module("benchmarks.gpu_checks")
     jobs = gpu.gpu_jobs.jobs("cuda", ["full"], ["exact"], lambda variant: True)
@@ -377,7 +384,14 @@ def test_most_telling_comes_first_and_nothing_twice(gpu: ModuleType) -> None:
     names = [f"{job.stage} {job.name}" for job in jobs]
     assert len(set(names)) == len(names)
     order = ["build library", "checks bf16", "turns full-bf16", "turns full-fp8-kernels", "peers eager-denoiser"]
-    order += ["turns full-fp8", "peers compiled-denoiser", "turns pocket-bf16", "profile full-bf16-eager"]
+    order += ["queue full-fp8-kernels", "tests parts", "tests kernels", "turns full-fp8-turn-kernels"]
+    order += [
+        "turns full-fp16-kernels",
+        "turns full-fp8",
+        "peers compiled-denoiser",
+        "turns pocket-bf16",
+        "profile full-bf16-eager",
+    ]
     assert [name for name in names if name in order] == order
     assert {f"turns full-{variant.name}" for variant in gpu.gpu_jobs.VARIANTS} <= set(names)
 
