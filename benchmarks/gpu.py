@@ -3,8 +3,9 @@
 Built for a machine that is at hand for minutes. Every check, variant and peer is a process with a time limit, the most
 valuable first; the record is written anew after each answer, a failure stands in it with its last lines, and
 `--continue RECORD` goes on where a run ended. Every timed turn and peer is also written as a record of turns, as
-`animegamer-rt bench` writes them. What it needs: benchmarks/README.md. `--device cpu` runs the same code at tiny size
-without a GPU, and its times say nothing. **No record of a GPU has been made with it yet.**
+`animegamer-rt bench` writes them. What it needs, nvidia-ml-py for energy among it: benchmarks/README.md. `--device cpu`
+runs the same code at tiny size without a GPU, and its times say nothing. **No record of a GPU has been made with it
+yet.**
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
             play(parts, plan)
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
-        with energy.of_card(*nvml.open_card()) if on_gpu else energy.of_processors() as meter:
+        with energy.of_card(*nvml.open_card(gpu_machine.uuid())) if on_gpu else energy.of_processors() as meter:
             measured = [play(parts, plan) for _ in range(asked["turns"])]
         playback = parts.geometry.frames / parts.geometry.fps
         yield {
