@@ -122,8 +122,9 @@ def _at_full_size(records: Sequence[Record]) -> tuple[list[Record], float | None
 
 
 def _tells(record: Record, goal: Goal) -> bool:
-    """Whether a turn is of the goal's plan and precision."""
-    return record["plan"] == goal.plan and goal.precision in (None, record["precision"]["denoiser"])
+    """Whether a turn is of the goal's plan and precision; one with INT8 scores is no turn in bf16."""
+    rounded = goal.precision == "bf16" and str(record.get("attention")).startswith("int8")
+    return record["plan"] == goal.plan and goal.precision in (None, record["precision"]["denoiser"]) and not rounded
 
 
 def _held(goal: Goal, ours: Sequence[Record], peer: float | None) -> dict[str, Any]:
