@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from benchmarks import gpu_machine
 from benchmarks.gpu_jobs import SKIPPING, Variant
+from benchmarks.predict import CAPTION_TOKENS, FULL_PROMPT, HISTORY_TURNS
 
 from animegamer_export.calibrate.skipping import skipping
 from animegamer_rt import energy, nvml
@@ -68,7 +69,7 @@ SIZES: Mapping[str, Size] = {
     ),
 }
 """Full size: MODEL.md sections 2, 4 and 6."""
-HISTORY_TURNS, CAPTION_TOKENS, STRENGTHS = 4, 24, 4
+BEFORE_SHOT, STRENGTHS = CAPTION_TOKENS + 2, 4
 MOTION_SCOPE = 10.0
 SHORT = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 WARM_UP = 2
@@ -268,20 +269,18 @@ def predict(parts: Parts, given: Prompt) -> FloatArray:
 
 def prompt(geometry: Geometry) -> Prompt:
     """A prompt as long as one with a full history, of random words; needs no tokenizer."""
-    shot = geometry.shot_tokens
-    block = CAPTION_TOKENS + shot + 14
-    length = HISTORY_TURNS * block + CAPTION_TOKENS + shot + 3
-    index = np.full((2, length), -1, np.int64)
+    shot, (history, turn) = geometry.shot_tokens, FULL_PROMPT
+    index, block = np.full((2, history + turn), -1, np.int64), (history - 1) // HISTORY_TURNS
     for past in range(HISTORY_TURNS):
-        index[:, past * block + CAPTION_TOKENS :][:, :shot] = np.arange(past * shot, (past + 1) * shot)
-    first = length - 3 - shot
+        index[:, past * block + BEFORE_SHOT :][:, :shot] = np.arange(past * shot, (past + 1) * shot)
+    first = history + BEFORE_SHOT
     return readouts(
-        RANDOM.integers(5, 300, length),
+        RANDOM.integers(5, 300, history + turn),
         index,
         RANDOM.standard_normal((HISTORY_TURNS * shot, geometry.shot_width), dtype=np.float32),
         queries=range(first, first + shot),
         readout_start=first,
-        history_tokens=HISTORY_TURNS * block,
+        history_tokens=history,
         history_turns=HISTORY_TURNS,
     )
 

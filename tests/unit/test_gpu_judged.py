@@ -134,6 +134,18 @@ def test_card_of_several_is_the_one_that_torch_runs_on(
     assert machine.facts() is None, "torch before it told"
 
 
+def test_peers_read_a_prompt_as_long_as_ours_and_as_is_predicted(turns: ModuleType) -> None:
+    peers, predict = (importlib.import_module(f"benchmarks.{name}") for name in ("gpu_peers", "predict"))
+    given = turns.prompt(fakes.GEOMETRY)
+    assert given.history is not None and given.history_turns == 4
+    read = given.history.ids.shape[1], given.turn.ids.shape[1]
+    assert read == predict.FULL_PROMPT and sum(read) == peers.FULL.prompt_tokens
+    assert f"({sum(read)}\ntokens" in (house.ROOT / "benchmarks" / "PREDICTED.md").read_text()
+    shots = [int((tokens.history_index[0] >= 0).sum()) for tokens in given.runs]
+    assert shots == [4 * 226, 0], "each past turn's shot lies in the history, whole"
+    assert given.turn.readout[-1] < read[1]
+
+
 def parts(turns: ModuleType) -> Any:
     """Parts of which no more is asked than what they are."""
     engines = fakes.fake_engines()
