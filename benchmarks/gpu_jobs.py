@@ -19,7 +19,7 @@ LIMITS_S: Mapping[str, float] = {
     "turns": 300,
     "peers": 540,
     "queue": 200,
-    "tests": 400,
+    "tests": 240,
     "profile": 200,
 }
 """Seconds after which a job of that stage is ended: several times what it should take."""
