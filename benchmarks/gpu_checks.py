@@ -32,11 +32,17 @@ from animegamer_rt.schedule import DenoisePlan
 from animegamer_rt.state import GameState
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
-ALLOWED = {"fp32": 1e-3, "bf16": 5e-2, "fp16": 1e-2, "fp8": 2e-1, "int8": 2e-1}
-"""Relative errors by precision, twice what the CPU shows after ten steps (docs/TORCH.md); a mistake is far above."""
+ALLOWED = {"fp32": 1e-3, "bf16": 3e-2, "fp16": 4e-3, "fp8": 1.8e-1, "int8": 6e-2}
+"""Relative errors by precision: about twice the largest that these checks show with pocket on a CPU (thrice in fp32,
+where it is pixels rounded the other way); a mistake is far above."""
+SCORES_ALLOWED = {**ALLOWED, "fp16": 1.4e-2}
+"""The same where scores may be in INT8, whose rounding only float16 shows."""
 EXACT = 0.0
 SKIPPED = "denoiser.latent, blocks skipped,"
 """onnxruntime cannot skip any: the answer is this backend's own, on the CPU."""
+SKIPPED_MORE = 1.5
+"""Times what other answers are allowed: a step takes the roundings of what another kept, too, and with pocket on a CPU
+errors are up to 1.7 times as large. Blocks that are not skipped show 0.32."""
 SEED, SYNCED_STEPS = 11, 4
 
 Array = npt.NDArray[Any]
@@ -152,7 +158,8 @@ def against(bundle: Bundle, way: Way) -> Iterator[Entry]:
     list(answers(bundle, engines))  # the second round is the one with graphs
     for name, values in answers(bundle, engines):
         by = "torch on the CPU" if name == SKIPPED else source
-        yield entry(f"{name} against {by}", way, relative(values, expected[name]))
+        allowed = SKIPPED_MORE * allowed_of(way) if name == SKIPPED else None
+        yield entry(f"{name} against {by}", way, relative(values, expected[name]), allowed)
 
 
 def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, Array]]:
@@ -246,8 +253,13 @@ def relative(found: Array, expected: Array) -> float:
     return float(np.linalg.norm(found - exact) / max(float(np.linalg.norm(exact)), 1e-12))
 
 
+def allowed_of(way: Way) -> float:
+    """What its precision and its scores are allowed."""
+    return (ALLOWED if way.attention == "torch" else SCORES_ALLOWED)[way.precision]
+
+
 def entry(what: str, way: Way, error: float, allowed: float | None = None) -> Entry:
     """One check, by default within what its precision is allowed; an error that is no number is null, and fails."""
-    allowed = ALLOWED[way.precision] if allowed is None else allowed
+    allowed = allowed_of(way) if allowed is None else allowed
     about = {"check": what, "precision": way.precision, "kernels": way.kernels is not None, "attention": way.attention}
     return {**about, "error": error if math.isfinite(error) else None, "allowed": allowed, "passed": error <= allowed}

@@ -114,8 +114,8 @@ def turn_records(data: Mapping[str, Any]) -> list[Entry]:
         floor = None
         if entry["size"] == "full":
             precision, attention = entry["precision"]["denoiser"], entry.get("attention")
-            branches = entry.get("cost", entry["branches"])  # fewer where blocks are skipped
-            floor = floor_seconds(data.get("rates", []), branches, precision, attention)
+            rows = entry.get("cost_rows", entry["branches"])
+            floor = floor_seconds(data.get("rates", []), rows, precision, attention)
         counted = {
             "denoiser_floor_seconds": floor,
             "floor_source": "products and attention timed in the same run" if floor else None,
@@ -140,7 +140,7 @@ def write_turns(results: Path, data: Mapping[str, Any]) -> int:
 
 
 def floor_seconds(
-    rates: Sequence[Mapping[str, Any]], branches: float, precision: str, attention: str | None = None
+    rates: Sequence[Mapping[str, Any]], rows: float, precision: str, attention: str | None = None
 ) -> float | None:
     """The denoiser's seconds at full size were it products and attention alone, at the rates found to be right here.
 
@@ -154,7 +154,7 @@ def floor_seconds(
     if len(products) < PRODUCTS or not in_use:
         return None
     pair_ms = float(sum(products) + min(in_use))
-    return round(branches / 2 * pair_ms / 1000, 4)
+    return round(rows / 2 * pair_ms / 1000, 4)
 
 
 def _peers(entries: Sequence[Entry]) -> list[Entry]:
@@ -177,13 +177,16 @@ def _peer_turn(mode: str, parts: Mapping[str, Entry]) -> Entry:
         "date": max(entry["date"] for entry in parts.values()),
         "runs_on": ", ".join(f"{part} {entry['library']} {entry['mode']}" for part, entry in parts.items()),
         "preset": None,
+        "fingerprint": None,
         "origin": "random weights",
         "plan": "exact",
         "steps": last["pairs"],
         "branches": 2 * last["pairs"],
+        "cost_rows": 2 * last["pairs"],
         "peer": f"diffusers {mode}",
         "variant": None,
         "precision": {part: entry["precision"] for part, entry in parts.items()},
+        "attention": None,
         "n": min(entry["n"] for entry in parts.values()),
         "seconds_per_turn_p50": total["p50"],
         "seconds_per_turn_p95": total["p95"],

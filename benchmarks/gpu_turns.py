@@ -136,7 +136,7 @@ def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
             "plan": name,
             "steps": len(plan),
             "branches": plan.network_rows,
-            "cost": plan.cost(parts.engines.denoiser.skippable_blocks),
+            "cost_rows": plan.cost(parts.engines.denoiser.skippable_blocks),
             "peer": None,
             "variant": variant.name,
             "precision": dict(parts.precision),

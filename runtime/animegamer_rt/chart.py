@@ -18,6 +18,8 @@ Record = dict[str, Any]
 COLOURS = {"predictor": "#4e79a7", "denoiser": "#f28e2b", "vae": "#59a14f"}
 OURS = "animegamer-rt"
 WIDTH, LEFT, ROW, TOP = 860, 300, 34, 56
+SPACE = 6
+"""Between what stands side by side."""
 LETTER = 8
 """Pixels that a letter of a name takes at most, on the average."""
 
@@ -88,10 +90,11 @@ def write_chart(path: Path, records: Sequence[Record]) -> Path:
         x = left + 110 * number
         parts.append(f'<rect x="{x}" y="32" width="12" height="12" fill="{colour}"/>')
         parts.append(f'<text x="{x + 17}" y="43">{stage}</text>')
+    playbacks = sorted({record["playback_seconds"] for record in shown})
+    lines = [left + playback * scale for playback in playbacks]
     for row, record in enumerate(shown):
-        parts += _bar(record, left, TOP + ROW * row, scale)
-    for playback in sorted({record["playback_seconds"] for record in shown}):
-        x = left + playback * scale
+        parts += _bar(record, left, TOP + ROW * row, scale, lines)
+    for playback, x in zip(playbacks, lines, strict=True):
         parts.append(
             f'<path d="M{x:.1f} {TOP - 4}V{height - 24}" stroke="#e15759" stroke-width="2" stroke-dasharray="5 4"/>'
         )
@@ -130,7 +133,7 @@ def _label(record: Record) -> str:
     return f"{record['size']} · {record['plan']} · {ran_by(record)}{on_device(record)}"
 
 
-def _bar(record: Record, left: float, y: float, scale: float) -> list[str]:
+def _bar(record: Record, left: float, y: float, scale: float, lines: Iterable[float]) -> list[str]:
     machine = str(record["machine"])[:46]
     parts = [
         f'<text x="12" y="{y + 12}">{escape(_label(record))}</text>',
@@ -141,8 +144,9 @@ def _bar(record: Record, left: float, y: float, scale: float) -> list[str]:
         width = record["stages"][stage]["p50"] * scale
         parts.append(f'<rect x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="20" fill="{colour}"/>')
         x += width
-    total = record["seconds_per_turn_p50"]
-    parts.append(
-        f'<text x="{x + 6:.1f}" y="{y + 18}" stroke="white" stroke-width="4" paint-order="stroke">{total:.2f} s</text>'
-    )
+    total, x = f"{record['seconds_per_turn_p50']:.2f} s", x + SPACE
+    for line in lines:
+        if x - SPACE < line < x + LETTER * len(total):
+            x = line + SPACE
+    parts.append(f'<text x="{x:.1f}" y="{y + 18}">{total}</text>')
     return parts

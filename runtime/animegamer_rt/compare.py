@@ -16,8 +16,8 @@ from .chart import Record, read_json
 from .errors import ConfigError
 
 SETTINGS = (
-    *("machine", "gpu", "device", "runs_on", "preset", "size", "plan", "branches", "precision", "attention"),
-    *("peer", "variant", "memory_source", "energy_source", "software", "commit", "date"),
+    *("machine", "gpu", "device", "runs_on", "preset", "size", "plan", "branches", "cost_rows", "precision"),
+    *("attention", "peer", "variant", "memory_source", "energy_source", "software", "commit", "date"),
 )
 FIGURES = (
     "seconds_per_turn_p50",
@@ -32,6 +32,8 @@ FIGURES = (
     "ratio_to_floor",
     "energy_j_per_turn",
 )
+FIDELITY = {"ssim": 3, "psnr_db": 1}
+"""What is shown of a bundle's own measure of a plan against `exact`, with so many digits."""
 NOISE = "figures of a shared machine vary by a tenth and more from run to run: trust ratios within one run"
 
 
@@ -45,6 +47,8 @@ def compare(paths: Sequence[Path]) -> int:
         table.add_column(column, justify="left" if column == "figure" else "right")
     for name, a, b in figures(first, second):
         table.add_row(name, f"{a:.3f}", f"{b:.3f}", f"{b / a:.2f}" if a else "")
+    for name, digits in FIDELITY.items():
+        table.add_row(f"fidelity {name}", *(_fidelity(record, name, digits) for record in (first, second)), "")
     console = Console(markup=False)
     console.print(f"A: {paths[0]}\nB: {paths[1]}", soft_wrap=True)
     console.print(table)
@@ -69,6 +73,13 @@ def differences(first: Record, second: Record) -> Iterator[tuple[str, Any, Any]]
     for name in SETTINGS:
         if first.get(name) != second.get(name):
             yield name, first.get(name), second.get(name)
+
+
+def _fidelity(record: Record, name: str, digits: int) -> str:
+    found = (record.get("fidelity") or {}).get(name)
+    if found is not None:
+        return f"{found:.{digits}f}"
+    return "the measure" if record.get("plan") == "exact" and not record.get("peer") else "not measured"
 
 
 def _read(path: Path) -> Record:

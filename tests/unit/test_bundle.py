@@ -16,6 +16,7 @@ from animegamer_rt import bundle as bundles
 from animegamer_rt.bundle import Bundle, write_manifest
 from animegamer_rt.errors import BundleError, BundleFileError, BundleFormatError, BundleNotFoundError, PlanError
 from animegamer_rt.manifest import REFERENCE, Engine, unmeasured
+from animegamer_rt.schedule import DenoisePlan
 
 
 @pytest.fixture
@@ -32,6 +33,16 @@ def test_written_bundle_loads_as_it_was_written(bundle: Bundle) -> None:
     assert bundles.load(bundle.folder) == bundle
     assert bundle.default_plan == "balanced"
     assert bundle.part_path("denoiser").name == "denoiser.onnx"
+
+
+def test_pocket_as_it_is_shipped_reaches_the_goals_of_its_plans() -> None:
+    pocket = bundles.open_bundle("pocket")
+    measured = {name: entry.fidelity for name, entry in pocket.manifest.plans.items()}
+    assert pocket.default_plan == "balanced" and measured["exact"] == {}
+    for name, goal in (("balanced", 0.95), ("fast", 0.85)):
+        assert measured[name]["against"] == "exact" and measured[name]["ssim"] >= goal, name
+    rows = [DenoisePlan.from_dict(pocket.plan(name)).network_rows for name in ("fast", "balanced", "exact")]
+    assert rows == sorted(set(rows)), "each costs less than what it is measured against"
 
 
 def test_missing_file_is_named(bundle: Bundle) -> None:

@@ -83,3 +83,20 @@ def test_a_bundle_that_took_anothers_name_leaves_it_no_record() -> None:
     assert newest([record("2026-01-01", "fast", 1.0), first, second]) == [second]
     elsewhere = {**record("2026-01-03", "exact", 2.0), "size": "full-random"}
     assert newest([second, elsewhere]) == [elsewhere, second]
+
+
+def test_no_label_stands_in_the_line_of_playback(tmp_path: Path) -> None:
+    """Bars that end well before it, shortly before, at it, shortly behind and far behind."""
+    totals = (1.0, 1.9, 2.05, 2.125, 2.2, 4.0)
+    shown = [{**record("2026-01-01", "exact", total), "machine": str(total)} for total in totals]
+    svg = ElementTree.parse(write_chart(tmp_path / "turn.svg", shown)).getroot()
+    path = next(svg.iter("{http://www.w3.org/2000/svg}path")).get("d", "")
+    line = float(path[1 : path.index(" ")])
+    labels = [text for text in svg.iter("{http://www.w3.org/2000/svg}text") if str(text.text).endswith(" s")]
+    places = {str(text.text): float(text.get("x", 0)) for text in labels if "clip" not in str(text.text)}
+    assert len(places) == len(totals)
+    # A digit of a sans-serif font at this size is some 8 pixels wide; a line 2.
+    crossed = {words: x for words, x in places.items() if x - 1 <= line <= x + 8 * len(words) + 1}
+    assert crossed == {}
+    assert places["1.00 s"] < line < places["2.05 s"]
+    assert max(places.values()) + 8 * len("4.00 s") < float(svg.get("width", 0))

@@ -16,6 +16,7 @@ from animegamer_rt.bundle import Bundle, open_bundle
 from animegamer_rt.cards import RATES
 from animegamer_rt.manifest import Geometry
 from animegamer_rt.pipeline import open_rooms
+from animegamer_rt.presets import Preset
 from animegamer_rt.prompt import PastTurn, Prompter
 from animegamer_rt.schedule import build_plan
 from animegamer_rt.state import GameState
@@ -64,20 +65,18 @@ def test_floor_that_is_not_known_is_none(full: Bundle) -> None:
     assert floor.on_processor(without, 100) is None and floor.on_card(without, 100, H100, "bf16") is None
 
 
-def test_floor_of_a_plan_that_skips_blocks_is_of_those_it_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Measured(Exception):
-        pass
-
-    def on_processor(_: Bundle, branches: float) -> None:
-        assert branches == 2 + 1 + 2, "of the second step's pair half is skipped"
-        raise Measured
-
-    bundle, engines = open_bundle("pocket"), fakes.fake_engines()
+def test_floor_of_a_plan_that_skips_blocks_is_of_those_it_computes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    bundle, engines = fakes.write_bundle(tmp_path / "tiny"), fakes.fake_engines()
     engines.denoiser.skippable_blocks = 6
     plan = build_plan([999, 500, 20], skip_blocks=[(), (0, 2), ()])
-    monkeypatch.setattr(bench, "on_processor", on_processor)
-    with pytest.raises(Measured):
-        bench._measure(bench.Bench(), engines, replace(open_rooms(bundle, engines), plan=plan), {})
+    monkeypatch.setattr(bench, "on_processor", lambda _, rows: asked.append(rows))
+    rooms = replace(open_rooms(bundle, engines), plan=plan)
+    record = bench._measure(bench.Bench(Preset(turns=1)), engines, rooms, {"host_memory_peak_mib": None})
+    assert asked == [record["cost_rows"]] == [2 + 1 + 2], "of the second step's pair half is skipped"
+    assert record["branches"] == 6
 
 
 def test_prompt_is_as_long_as_the_prompter_writes_it() -> None:

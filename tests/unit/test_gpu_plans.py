@@ -53,7 +53,7 @@ def test_floor_of_blocks_that_are_skipped_is_of_those_that_are_not(gpu: ModuleTy
     about = {"size": "full", "precision": {"denoiser": "bf16"}, "branches": 20, "shape": [17], "memory_peak_mib": 1.0}
     about |= {"seconds_per_turn_p50": 2.0, "stages": {"denoiser": {"p50": 1.5}}}
     heading = dict.fromkeys(gpu.gpu_record.HEADING, "")
-    turns = gpu.gpu_record.turn_records({**heading, "rates": rates, "turns": [about, {**about, "cost": 14.0}]})
+    turns = gpu.gpu_record.turn_records({**heading, "rates": rates, "turns": [about, {**about, "cost_rows": 14.0}]})
     assert [turn["denoiser_floor_seconds"] for turn in turns] == [1.5, 1.05]
 
 

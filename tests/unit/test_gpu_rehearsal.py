@@ -1,4 +1,4 @@
-"""What gpu.py does on a GPU alone, at tiny size on one made of the CPU: it runs to its end, and its checks hold."""
+"""What runs on a GPU alone, on one made of the CPU: gpu.py ends and its checks hold; eager is eager."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks import gpu_checks
 
 ROOT = Path(__file__).resolve().parents[2]
 BEGUN = f"""
@@ -34,6 +35,28 @@ for name in sys.argv[2:]:
     gpu_stage.main(json.dumps(gpu.vars_of(options, jobs[name], None)), f"{{sys.argv[1]}}/{{name}}")
 """
 
+EAGER_OR_NOT = f"""
+import json, sys
+sys.path[:0] = {[str(ROOT / folder) for folder in ("tests", "runtime", "export", "kernels", ".")]!r}
+import fake_cuda, torch
+from benchmarks import gpu_checks
+from animegamer_rt.backends.torch import open_engines
+from animegamer_rt.bundle import open_bundle
+fake_cuda.install()
+torch.set_num_threads(1)
+captured, graph = [], torch.cuda.graph
+torch.cuda.graph = lambda *given, **more: captured.append(given) or graph(*given, **more)
+bundle, eager = open_bundle("pocket"), None
+for graphs in ("off", "step"):
+    captured.clear()
+    engines = open_engines(bundle, "cuda", "fp32", graphs, kernels=False)
+    for _ in range(2):
+        found = dict(gpu_checks.answers(bundle, engines))
+    eager = eager or found
+    equal = all((eager[name] == values).all() for name, values in found.items())
+    print(json.dumps({{"device": engines.device, "captured": len(captured), "equal": equal}}))
+"""
+
 
 def rehearsed(folder: Path, *jobs: str) -> list[dict[str, Any]]:
     """What these jobs, by stage and name, found."""
@@ -57,6 +80,9 @@ def test_checks_of_a_gpu_hold(tmp_path: Path) -> None:
     assert [one for one in found if not one["passed"]] == []
     skipped = "denoiser.latent, blocks skipped, against torch on the CPU"
     assert [one["precision"] for one in found if one["check"] == skipped] == ["bf16"]
+    allowed = gpu_checks.ALLOWED["bf16"]
+    largest = max(one["error"] for one in found if one["allowed"] == allowed)
+    assert largest > allowed / 3, "about twice the largest: more would let mistakes pass"
 
 
 def test_eight_bits_are_the_same_under_graphs_and_wait_for_nothing() -> None:
@@ -77,10 +103,20 @@ def test_turns_of_a_gpu_are_timed(tmp_path: Path, variant: str) -> None:
 
 def test_turns_of_a_gpu_skip_blocks(tmp_path: Path) -> None:
     fast, skipping = rehearsed(tmp_path, "turns full-bf16")
-    assert (skipping["plan"], fast["cost"]) == ("balanced-skipping", fast["branches"])
-    assert skipping["cost"] < skipping["branches"] == 20
+    assert (skipping["plan"], fast["cost_rows"]) == ("balanced-skipping", fast["branches"])
+    assert skipping["cost_rows"] < skipping["branches"] == 20
 
 
 def test_rates_of_a_gpu_are_timed(tmp_path: Path) -> None:
     found = rehearsed(tmp_path, "rates products")
     assert [one["what"] for one in found if not one["passed"]] == []
+
+
+def test_engines_without_graphs_capture_none_and_answer_as_those_with_graphs() -> None:
+    done = subprocess.run([sys.executable, "-c", EAGER_OR_NOT], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    eager, step = map(json.loads, done.stdout.splitlines())
+    assert "Fake, eager" in eager["device"] and eager["captured"] == 0
+    # A pair and a single row, each plain, with blocks kept and with blocks skipped; three tokens; two chunks.
+    assert "Fake, CUDA graphs" in step["device"] and step["captured"] == 9
+    assert step["equal"]

@@ -48,6 +48,7 @@ elif asked["stage"] == "turns":
         figures = {"p50": seconds, "p95": seconds}
         say(date="2026-01-02T03:04:05+00:00", gpu={"name": "a card"}, device="torch", runs_on="torch", preset=None,
             size=asked["size"], origin="random weights", shape=[17, 480, 720], plan=plan, steps=50, branches=100,
+            cost_rows=80.0, fingerprint=None, attention="torch",
             peer=None, variant=asked["variant_name"], precision={"denoiser": asked["variant"]["precision"]}, n=3,
             playback_seconds=2.125, seconds_per_turn_p50=seconds, seconds_per_turn_p95=seconds,
             stages={"predictor": figures, "denoiser": figures, "vae": figures}, seconds_to_state_p50=0.05,
@@ -254,7 +255,7 @@ def test_turns_and_peers_are_records_of_turns_too(run: Run, tmp_path: Path, monk
     assert run("--stages", "turns,peers") == 0
     results = tmp_path / "results"
     newest = max((house.ROOT / "benchmarks" / "results").glob("*-pocket-exact.json"))
-    wanted = set(json.loads(newest.read_text()))
+    wanted = set(json.loads(newest.read_text())) | {"cost_rows", "fingerprint", "attention"}
     paths = {path.stem.partition("-")[2]: path for path in results.glob("*Z-full-*.json")}
     assert len(paths) == len(ALL) + 2
     for path in paths.values():

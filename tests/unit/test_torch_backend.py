@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
+from benchmarks import precision
 
 import fakes
 from animegamer_export.fidelity import psnr
@@ -33,6 +35,7 @@ from animegamer_rt.session import Session
 from animegamer_rt.state import Instruction
 from animegamer_rt.worker import __main__ as worker
 
+ROOT = Path(__file__).resolve().parents[2]
 PSNR_DB = 45.0
 TOLERANCES = {"predictor": 1e-5, "denoiser": 1e-4}
 """Largest errors, MODEL.md section 7 (four steps of the sampler), as shares of values above 1, such as logits. Frames
@@ -66,6 +69,17 @@ def test_every_part_answers_as_onnxruntime_does(bundle: Bundle, both: tuple[Engi
         error, largest = float(np.abs(ours.astype(np.float64) - theirs).max()), float(np.abs(theirs).max())
         tolerance = TOLERANCES.get(name.partition(".")[0])
         assert error <= (1.0 if tolerance is None else tolerance * max(1.0, largest)), name
+
+
+def test_precisions_cost_what_the_docs_say() -> None:
+    """On one turn; their table is of several, on which an error is up to a half more or less."""
+    docs = (ROOT / "docs" / "TORCH.md").read_text(encoding="utf-8")
+    for name, error, decibels, _ in precision.rows("pocket", "fast", turns=1):
+        said = re.search(rf"\| {name} \| ([\d.]+) \| ([\d.]+) \|", docs)
+        assert said is not None, name
+        do = "run: python benchmarks/precision.py, and put its table into docs/TORCH.md"
+        assert float(said[1]) / 1.5 <= float(error) <= 1.5 * float(said[1]), f"{name}: {error}; {do}"
+        assert abs(float(said[2]) - float(decibels)) <= 4.0, f"{name}: {decibels} dB; {do}"
 
 
 def test_encoder_answers_as_onnxruntime_does(bundle: Bundle, both: tuple[Engines, Engines]) -> None:

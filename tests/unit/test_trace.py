@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -81,6 +82,13 @@ def test_two_records_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[
     shown = capsys.readouterr().out
     assert "0.50" in shown and "plan: A exact; B fast" in shown and "commit" not in shown
     assert "energy" not in shown, "only one of them has it"
+    assert shown.count("not measured") == 2
+    (tmp_path / "b.json").write_text(
+        json.dumps({**record, "plan": "fast", "fidelity": {"ssim": 0.9274, "psnr_db": 26.5}})
+    )
+    assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"ssim .*the measure .*0\.927", shown) and re.search(r"psnr_db .*the measure .*26\.5", shown)
     assert main(["bench", "compare", str(tmp_path / "a.json")]) == 2
     assert main(["bench", "turn", str(tmp_path / "a.json")]) == 2
     assert "only `bench compare` takes records" in capsys.readouterr().err

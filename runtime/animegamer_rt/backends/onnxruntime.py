@@ -126,9 +126,13 @@ class _Part:
         inputs: Mapping[str, onnxruntime.OrtValue],
         outputs: Mapping[str, onnxruntime.OrtValue] | None = None,
         on_cpu: Sequence[str] = (),
+        again: onnxruntime.IOBinding | None = None,
     ) -> onnxruntime.IOBinding:
-        """`outputs` are written in place; those `on_cpu` come back to the host, the others stay on the device."""
-        binding = self.session.io_binding()
+        """`outputs` are written in place; those `on_cpu` come back to the host, the others stay on the device.
+
+        `again` is a binding to be used once more: what is not given again stays bound.
+        """
+        binding = self.session.io_binding() if again is None else again
         for name, value in inputs.items():
             binding.bind_ortvalue_input(name, value)
         for name in self.output_names:
@@ -190,8 +194,12 @@ class _Denoising:
         zeros = np.zeros_like(latent)
         self._now = tuple(part.value(array.copy()) for array in (latent, zeros, zeros))
         self._after = tuple(part.empty(latent.shape) for _ in range(3))
-        self._shot = part.value(shot[None])
-        self._motion_scope = part.value(np.array([motion_scope], np.float32))
+        # Kept here: a binding does not hold the arrays that it reads.
+        self._constant = {
+            "shot": part.value(shot[None]),
+            "motion_scope": part.value(np.array([motion_scope], np.float32)),
+        }
+        self._binding = part.bind(self._constant, self._written())
 
     def step(
         self,
@@ -207,13 +215,13 @@ class _Denoising:
             "noise": self._part.value(noise),
             "coefficients": self._part.value(coefficients),
             "timestep": self._part.value(np.array([timestep], np.float32)),
-            "motion_scope": self._motion_scope,
-            "shot": self._shot,
             "rows": self._part.value(np.array(rows, np.int64)),
         }
-        outputs = dict(zip(("next_latent", "x0", "next_difference"), self._after, strict=True))
-        self._part.run(self._part.bind(inputs, outputs))
+        self._part.run(self._part.bind(inputs, self._written(), again=self._binding))
         self._now, self._after = self._after, self._now
+
+    def _written(self) -> dict[str, onnxruntime.OrtValue]:
+        return dict(zip(("next_latent", "x0", "next_difference"), self._after, strict=True))
 
     def latent(self) -> FloatArray:
         latent: FloatArray = np.array(self._now[0].numpy(), copy=True)

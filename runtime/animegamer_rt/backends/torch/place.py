@@ -140,6 +140,7 @@ class CudaPlace(Place):
             self._threads.ready = True
 
     def beside(self) -> CudaPlace:
+        # With a pool of its own, too: graphs over the same memory must not run at once.
         self.stream.synchronize()
         other = CudaPlace(self.dtype, self.captures)
         other._capturing = self._capturing
@@ -205,7 +206,8 @@ class CudaPlace(Place):
 
     def capture(self, work: Work) -> Work:
         graph = torch.cuda.CUDAGraph()
-        # One pool serves all graphs: nothing of one lives on in it when another runs, results are copied to buffers.
+        # One pool serves all graphs of a stream: nothing of one lives on in it when another runs, results are copied to
+        # buffers.
         # Thread-local: another thread may be copying frames out meanwhile.
         recording = torch.cuda.graph(graph, pool=self._pool, stream=self.stream, capture_error_mode="thread_local")
         with self._capturing, recording:

@@ -1,0 +1,54 @@
+"""What the precisions of `--device torch` cost: first turns in each, emulated on the CPU, beside the same in float32.
+
+Prints docs/TORCH.md's table; tests/unit/test_torch_backend.py holds the table to it. Shots are float32's, and float32's
+vae paints every latent: what differs is the denoiser.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / folder) for folder in ("runtime", "export", "kernels")]
+
+from animegamer_export.fidelity import Yardstick  # noqa: E402
+from animegamer_rt.backends.torch import open_engines  # noqa: E402
+from animegamer_rt.bundle import open_bundle  # noqa: E402
+from animegamer_rt.pipeline import Rooms, open_rooms  # noqa: E402
+from animegamer_rt.script import example_script  # noqa: E402
+
+PRECISIONS = ("fp16", "bf16", "int8", "fp8")
+SEED = 100
+COLUMNS = ("precision", "relative error of the latent", "PSNR of the frames, dB", "SSIM")
+
+
+def rows(name: str, plan: str, turns: int, precisions: Sequence[str] = PRECISIONS) -> Iterator[tuple[str, ...]]:
+    """A row of the table for each precision: means over so many of the bundle's example instructions."""
+    bundle = open_bundle(name)
+
+    def rooms(precision: str) -> Rooms:
+        return open_rooms(bundle, open_engines(bundle, "cpu", precision), plan)
+
+    yardstick = Yardstick.play(rooms("fp32"), example_script(bundle.manifest.world)[:turns], SEED)
+    for precision in precisions:
+        found = yardstick.fidelity(rooms(precision).denoiser)
+        yield precision, f"{found['latent_relative_error']:.4f}", f"{found['psnr_db']:.1f}", f"{found['ssim']:.4f}"
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bundle", default="pocket")
+    parser.add_argument("--plan", default="fast")
+    parser.add_argument("--turns", type=int, default=6)
+    options = parser.parse_args()
+    print("| {} |\n|---|---:|---:|---:|".format(" | ".join(COLUMNS)))
+    for row in rows(options.bundle, options.plan, options.turns):
+        print("| {} |".format(" | ".join(row)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
