@@ -3,8 +3,9 @@
 Built for a machine that is at hand for minutes. Every check, variant and peer is a process with a time limit, the most
 valuable first; the record is written anew after each answer, a failure stands in it with its last lines, and
 `--continue RECORD` goes on where a run ended. Every timed turn and peer is also written as a record of turns, as
-`animegamer-rt bench` writes them. What it needs: benchmarks/README.md. `--device cpu` runs the same code at tiny size
-without a GPU, and its times say nothing. **No record of a GPU has been made with it yet.**
+`animegamer-rt bench` writes them. What it needs, nvidia-ml-py for energy among it: benchmarks/README.md. `--device cpu`
+runs the same code at tiny size without a GPU, and its times say nothing. **No record of a GPU has been made with it
+yet.**
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PATHS = [str(ROOT), *(str(ROOT / folder) for folder in ("runtime", "export", "ke
 sys.path[:0] = PATHS
 
 from benchmarks import gpu_goals, gpu_jobs, gpu_record  # noqa: E402
-from benchmarks.gpu_jobs import LIMITS_S, STAGES, Job, Variant  # noqa: E402
+from benchmarks.gpu_jobs import LIMITS_S, PLANS, STAGES, Job, Variant  # noqa: E402
 from benchmarks.gpu_record import Entry, Record  # noqa: E402
 
 from animegamer_rt.bundle import open_bundle  # noqa: E402
@@ -71,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def wanted(options: argparse.Namespace) -> list[Job]:
     """The jobs of the stages asked for, and the kernels' library for those that cannot be done without it."""
     jobs = [*gpu_jobs.jobs(options.device, options.size, options.plans, chosen_by(options.variants))]
-    asked = [job for job in jobs if job.stage in options.stages]
+    asked = [job for job in jobs if job.stage in options.stages and (job.plans or job.stage != "turns")]
     built = [job for job in jobs if job.stage == "build" and job not in asked]
     return [*built, *asked] if any(job.kernels for job in asked) else asked
 
@@ -178,13 +179,15 @@ def started(words: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]
 def vars_of(options: argparse.Namespace, job: Job, library: str | None) -> dict[str, Any]:
     """All that a job is told."""
     about = {"stage": job.stage, "name": job.name, "device": options.device, "bundle": options.bundle}
-    return {"turns": options.turns, "plans": job.plans, "library": library, **about, **job.asks}
+    run = {"turns": options.turns, "plans": job.plans, "library": library, "results": str(options.results.absolute())}
+    return {**run, **about, **job.asks}
 
 
 def publish(record: Record, results: Path) -> None:
     """Turns as records of their own, and the goals."""
     gpu_record.write_turns(results, record.data)
-    record.note(goals=gpu_goals.goals(gpu_record.turn_records(record.data)))
+    turns = gpu_record.turn_records(record.data)
+    record.note(goals=gpu_goals.goals(turns), goals_by_one_variant=gpu_goals.together(turns))
 
 
 def chosen_by(names: Sequence[str]) -> Callable[[Variant], bool]:
@@ -201,10 +204,16 @@ def summary(record: Record, options: argparse.Namespace) -> int:
         floor, memory = turn["denoiser_floor_seconds"], turn["memory_peak_mib"]
         more = (f"; floor {floor:.3f}" if floor else "") + (f"; {memory:.0f} MiB" if memory else "")
         print(f"{turn['size']} {turn['plan']:<8} {by:<22} {turn['seconds_per_turn_p50']:7.3f} s: {stages}{more}")
-    for goal in record.data.get("goals", []):
-        if goal["found"] is not None:
-            bound = f"at least {goal['least']}" if "least" in goal else f"at most {goal['most']}"
-            print(f"{'reached' if goal['reached'] else 'missed':<8} {goal['goal']}: {goal['found']} ({bound})")
+    for line in gpu_goals.lines(gpu_goals.goals(turns), gpu_goals.together(turns)):
+        print(line)
+    for one in record.data.get("queue", []):
+        times = f"{one['seconds_apart_p50']:.3f} s apart, {one['seconds_overlapping_p50']:.3f} s overlapping"
+        print(f"{one['turns']} turns of {one['plan']} by {one['variant']} in a queue: {times}; {one['trace']}")
+    for one in record.data.get("tests", []):
+        counts = (
+            f"{one['passed']} passed, {one['failed']} failed, {one['skipped']} skipped" if one["ran"] else one["why"]
+        )
+        print(f"tests of {one['job']}: {counts}")
     checks = record.data.get("checks", [])
     wrong = [entry for entry in checks if not entry["passed"]]
     for entry in wrong:
@@ -238,7 +247,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--stages", type=some(STAGES), default=list(STAGES), help=f"of {','.join(STAGES)}")
     parser.add_argument("--variants", type=some(names), default=[], help=f"of {','.join(dict.fromkeys(names))}")
     parser.add_argument("--size", type=some(("full", "pocket", "tiny")), help="full,pocket; tiny on a CPU")
-    parser.add_argument("--plans", type=some(("exact", "balanced", "fast")), default=["exact", "balanced", "fast"])
+    parser.add_argument("--plans", type=some(PLANS), default=list(PLANS), help=f"of {','.join(PLANS)}")
     parser.add_argument("--turns", type=int, default=3, help="measured turns of each plan (default: 3)")
     parser.add_argument("--seconds", type=float, default=7200.0, help="end everything after these (default: 7200)")
     parser.add_argument("--patience", type=float, default=1.0, help="times the usual limits of a job (default: 1)")

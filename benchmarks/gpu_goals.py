@@ -1,4 +1,4 @@
-"""What a turn at full size is to take on one H100, and what was found: a list of goal, found, reached.
+"""What a turn at full size is to take on one H100, and what was found: goal by goal, and by one variant together.
 
 Knows records of turns; nothing of how they were measured. Another GPU's figures are held against the same goals, and
 its name stands beside them.
@@ -7,7 +7,7 @@ its name stands beside them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Record = Mapping[str, Any]
@@ -27,9 +27,9 @@ def of_floor(record: Record) -> float | None:
 
 
 def memory_gb(record: Record) -> float | None:
-    """What torch took from the card at most."""
-    mib = record["memory_peak_mib"]
-    return None if mib is None else mib * 2**20 / 1e9
+    """What was taken of the card at most: torch's count, or the card's, which has context and libraries in it."""
+    counts = (record["memory_peak_mib"], record.get("memory_card_peak_mib"))
+    return max((mib * 2**20 / 1e9 for mib in counts if mib is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +60,77 @@ GOALS = (
     Goal("balanced, times as fast as diffusers eager", "balanced", 5.5, peer=True),
     Goal("fast, times as fast as diffusers eager", "fast", 9.5, peer=True),
 )
+WORDS = {True: "reached", False: "missed", None: "not measured"}
 
 
 def goals(records: Sequence[Record]) -> list[dict[str, Any]]:
     """One entry a goal; found and reached are null where nothing at full size was measured that tells."""
-    full = [record for record in records if record["size"] == "full"]
-    ours = [record for record in full if record["peer"] is None]
-    peer = next((seconds(record) for record in full if record["peer"] == YARDSTICK), None)
+    ours, peer = _at_full_size(records)
     return [_held(goal, ours, peer) for goal in GOALS]
+
+
+def together(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """One entry a precision that goals name: the variant that reaches most of its goals and of those of no precision,
+    and what it misses. reached is null where it misses none and not all were measured.
+    """
+    ours, peer = _at_full_size(records)
+    entries = []
+    for precision in dict.fromkeys(goal.precision for goal in GOALS if goal.precision is not None):
+        asked = [replace(goal, precision=precision) for goal in GOALS if goal.precision in (None, precision)]
+        variants = dict.fromkeys(record["variant"] for record in ours if any(_tells(record, goal) for goal in asked))
+        held = [
+            [_held(goal, [record for record in ours if record["variant"] == variant], peer) for goal in asked]
+            for variant in variants
+        ] or [[_held(goal, [], peer) for goal in asked]]
+        best = max(held, key=lambda found: [sum(one["reached"] is was for one in found) for was in (True, None)])
+        missed, unknown = ([one["goal"] for one in best if one["reached"] is was] for was in (False, None))
+        by = next((one for one in best if one["variant"]), best[0])
+        entries.append(
+            {
+                "precision": precision,
+                "variant": by["variant"],
+                "attention": by["attention"],
+                "gpu": by["gpu"],
+                "reached": False if missed else None if unknown else True,
+                "missed": missed,
+                "not_measured": unknown,
+            }
+        )
+    return entries
+
+
+def lines(held: Sequence[Mapping[str, Any]], by_one: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What both of the above say, in words."""
+    said = []
+    for goal in held:
+        bound = f"at least {goal['least']}" if "least" in goal else f"at most {goal['most']}"
+        found = "" if goal["found"] is None else f"{goal['found']}, by {goal['variant']}, {goal['attention']} attention"
+        said.append(f"{WORDS[goal['reached']]:<12} {goal['goal']}: {found or 'nothing'} ({bound})")
+    for one in by_one:
+        most = f": {one['variant']}, {one['attention']} attention" if one["variant"] else ""
+        misses = f"; misses {', '.join(one['missed'])}" if one["missed"] else ""
+        lacks = f"; not measured: {', '.join(one['not_measured'])}" if most and one["not_measured"] else ""
+        said.append(f"{WORDS[one['reached']]:<12} all of {one['precision']} by one variant{most}{misses}{lacks}")
+    return said
+
+
+def _at_full_size(records: Sequence[Record]) -> tuple[list[Record], float | None]:
+    """Our turns, and the seconds of the yardstick's."""
+    full = [record for record in records if record["size"] == "full"]
+    peer = next((seconds(record) for record in full if record["peer"] == YARDSTICK), None)
+    return [record for record in full if record["peer"] is None], peer
+
+
+def _tells(record: Record, goal: Goal) -> bool:
+    """Whether a turn is of the goal's plan and precision; one with INT8 scores is no turn in bf16."""
+    rounded = goal.precision == "bf16" and str(record.get("attention")).startswith("int8")
+    return record["plan"] == goal.plan and goal.precision in (None, record["precision"]["denoiser"]) and not rounded
 
 
 def _held(goal: Goal, ours: Sequence[Record], peer: float | None) -> dict[str, Any]:
     found, by = None, None
     for record in ours:
-        wanted = goal.precision in (None, record["precision"]["denoiser"])
-        value = goal.figure(record) if wanted and record["plan"] == goal.plan else None
+        value = goal.figure(record) if _tells(record, goal) else None
         if value is not None and (found is None or value < found):
             found, by = value, record
     if goal.peer and found is not None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-STAGES = ("build", "checks", "rates", "kernels", "turns", "peers", "profile")
+STAGES = ("build", "checks", "rates", "kernels", "turns", "peers", "queue", "tests", "profile")
 LIMITS_S: Mapping[str, float] = {
     "machine": 300,
     "build": 400,
@@ -18,9 +18,14 @@ LIMITS_S: Mapping[str, float] = {
     "kernels": 200,
     "turns": 300,
     "peers": 540,
+    "queue": 200,
+    "tests": 240,
     "profile": 200,
 }
 """Seconds after which a job of that stage is ended: several times what it should take."""
+SKIPPING = "balanced-skipping"
+"""No plan of the bundle's, but made of its balanced one: gpu_turns.skipping_plan."""
+PLANS = ("exact", "balanced", "fast", SKIPPING)
 KERNEL_FAMILIES = ("rows", "products", "step", "vae", "packed", "attention")
 """Of gpu_kernel_cases.FAMILIES; one that dies or hangs takes none of the others along."""
 RATES: Mapping[str, bool] = {"products": False, "attention": False, "attention-int8": True}
@@ -30,7 +35,7 @@ PEER_MODES, PEER_PARTS = ("eager", "compiled"), ("denoiser", "vae", "predictor")
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to run the parts. graphs: what one CUDA graph holds (`off`: none); memory_gb: what torch may take.
+    """One way to run the parts. graphs: what one CUDA graph holds (`off`: none); memory_gb: what it may take.
 
     attention: the denoiser's, with the kernels, as in docs/TORCH.md. int4_predictor: its layers packed in 4 bits; of
     random weights only, a bundle has its own.
@@ -73,9 +78,11 @@ FOR_GOALS = (
 """What the goals of gpu_goals are expected to be reached by, and plain operators in case kernels fail."""
 VARIANTS = (
     *FOR_GOALS,
+    Variant("fp8", "turn", kernels=True),
     Variant("fp8", kernels=True, attention="fastest"),
     Variant("bf16", kernels=True, attention="fastest"),
     Variant("int8", kernels=True),
+    Variant("fp16", kernels=True),
     Variant("fp8"),
     Variant("bf16", compiled=True),
     Variant("fp8", compiled=True),
@@ -102,12 +109,15 @@ CPU_VARIANTS = (
     Variant("fp32", "off", compiled=True),
 )
 """Without a GPU: the same code, emulated; kernels are their references."""
+QUEUED = Variant("fp8", kernels=True)
+"""Plays the queue of turns, in `balanced`."""
+TESTED: Mapping[str, str] = {"parts": "tests/gpu", "kernels": "tests/kernels"}
+"""Job -> the folder whose tests that need a GPU it runs."""
 PROFILED = (Variant("bf16", "off"), Variant("fp8", "off", kernels=True))
 FURTHER_CHECKS = (
     Variant("fp32"),
     Variant("fp16"),
     Variant("fp32", kernels=True),
-    Variant("fp16", kernels=True),
     Variant("bf16", kernels=True, attention="int8"),
     Variant("fp16", kernels=True, attention="int8"),
 )
@@ -140,6 +150,7 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], chosen: Callab
         if variant not in FOR_GOALS and "peers" not in began:
             began.add("peers")
             yield from peers(PEER_MODES[0])
+            yield from queue_and_tests(first, on_gpu)
         if variant.kernels and "kernels" not in began:
             began.add("kernels")
             for family in KERNEL_FAMILIES:
@@ -156,6 +167,8 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], chosen: Callab
             yield from (Job("rates", kind, {"kernels": kernels}) for kind, kernels in RATES.items())
     if "timings" not in began:
         yield from kernel_timings(on_gpu)
+    if "peers" not in began:
+        yield from queue_and_tests(first, on_gpu)
     for mode in PEER_MODES["peers" in began : None if on_gpu else 1]:
         yield from peers(mode)
     for size in others:
@@ -180,14 +193,24 @@ def played(size: str, variant: Variant) -> bool:
 
 
 def turns(size: str, variant: Variant, plans: Sequence[str]) -> Job:
-    """Turns of every plan at a size, by a variant."""
+    """Turns of every plan at a size, by a variant; the one that skips by those of the goals alone, and one of a CPU."""
+    skips = variant in (*FOR_GOALS, CPU_VARIANTS[0])
     asks = {"size": size, "variant": asdict(variant), "variant_name": variant.name, "kernels": variant.kernels}
-    return Job("turns", f"{size}-{variant.name}", asks, tuple(plans))
+    return Job("turns", f"{size}-{variant.name}", asks, tuple(plan for plan in plans if skips or plan != SKIPPING))
 
 
 def peers(mode: str) -> Iterator[Job]:
     """Each part by another library."""
     return (Job("peers", f"{mode}-{part}", {"mode": mode, "part": part}) for part in PEER_PARTS)
+
+
+def queue_and_tests(size: str, on_gpu: bool) -> Iterator[Job]:
+    """Turns in a queue, and the tests that need a GPU: without one the same code runs, and finds no test."""
+    variant = QUEUED if on_gpu else CPU_VARIANTS[0]
+    asks = {"size": size, "variant": asdict(variant), "kernels": variant.kernels, "plan": "balanced"}
+    yield Job("queue", f"{size}-{variant.name}", asks)
+    for name, folder in TESTED.items():
+        yield Job("tests", name, {"folder": folder, "kernels": name == "kernels"})
 
 
 def kernel_timings(on_gpu: bool) -> Iterator[Job]:

@@ -45,12 +45,20 @@ def entries(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def facts() -> dict[str, Any] | None:
     """The card as it is now; None where nothing tells."""
-    card, _ = nvml.open_card()
-    return card.facts() if card is not None else _by_smi()
+    known = uuid()
+    card, _ = nvml.open_card(known)
+    return card.facts() if card is not None else _by_smi(known)
 
 
-def _by_smi() -> dict[str, Any] | None:
+def uuid() -> str | None:
+    """The card's that torch runs on, as NVML writes it; None where torch does not say."""
+    found = getattr(torch.cuda.get_device_properties(0), "uuid", None) if torch.cuda.is_available() else None
+    return None if found is None else f"GPU-{str(found).removeprefix('GPU-')}"
+
+
+def _by_smi(known: str | None) -> dict[str, Any] | None:
     command = ["nvidia-smi", f"--query-gpu={','.join(FIELDS.values())}", "--format=csv,noheader,nounits"]
+    command += [f"--id={known}"] if known else []
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):

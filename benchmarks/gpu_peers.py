@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from benchmarks import gpu_machine
+from benchmarks.predict import FULL_PROMPT
 from torch import Tensor, nn
 
 from animegamer_rt.machine import percentile
@@ -33,7 +34,7 @@ WARM_UP, REPEATS = 2, 5
 class Shape:
     """Sizes of the three networks; the defaults are the full size. Source: MODEL.md sections 2, 4 and 6."""
 
-    prompt_tokens: int = 1330
+    prompt_tokens: int = sum(FULL_PROMPT)
     vocabulary: int = 32284
     predictor_hidden: int = 4096
     predictor_mlp: int = 14336

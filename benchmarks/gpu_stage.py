@@ -21,6 +21,8 @@ MODULES: Mapping[str, str] = {
     "kernels": "gpu_kernels",
     "turns": "gpu_turns",
     "peers": "gpu_peers",
+    "queue": "gpu_queue",
+    "tests": "gpu_tests",
     "profile": "gpu_profile",
 }
 """Stage -> the module whose `entries` yields what was found."""

@@ -17,15 +17,17 @@ from typing import Any
 import numpy as np
 import torch
 from benchmarks import gpu_machine
-from benchmarks.gpu_jobs import Variant
+from benchmarks.gpu_jobs import SKIPPING, Variant
+from benchmarks.predict import CAPTION_TOKENS, FULL_PROMPT, HISTORY_TURNS
 
+from animegamer_export.calibrate.skipping import skipping
 from animegamer_rt import energy, nvml
 from animegamer_rt.backends import torch as backend
-from animegamer_rt.backends.contract import Engines
+from animegamer_rt.backends.contract import Engines, FloatArray
 from animegamer_rt.backends.torch.kernels import open_kernels
 from animegamer_rt.backends.torch.packed import PackedLinear
 from animegamer_rt.backends.torch.place import Place
-from animegamer_rt.bundle import open_bundle
+from animegamer_rt.bundle import Bundle, open_bundle
 from animegamer_rt.denoiser import Denoiser
 from animegamer_rt.machine import percentile
 from animegamer_rt.manifest import Geometry
@@ -67,7 +69,7 @@ SIZES: Mapping[str, Size] = {
     ),
 }
 """Full size: MODEL.md sections 2, 4 and 6."""
-HISTORY_TURNS, CAPTION_TOKENS, STRENGTHS = 4, 24, 4
+BEFORE_SHOT, STRENGTHS = CAPTION_TOKENS + 2, 4
 MOTION_SCOPE = 10.0
 SHORT = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 WARM_UP = 2
@@ -118,7 +120,7 @@ def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
             play(parts, plan)
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
-        with energy.of_card(*nvml.open_card()) if on_gpu else energy.of_processors() as meter:
+        with energy.of_card(*nvml.open_card(gpu_machine.uuid())) if on_gpu else energy.of_processors() as meter:
             measured = [play(parts, plan) for _ in range(asked["turns"])]
         playback = parts.geometry.frames / parts.geometry.fps
         yield {
@@ -173,22 +175,44 @@ def summary(measured: list[Turn], playback: float) -> Entry:
 
 
 def memory() -> dict[str, float]:
-    """Peaks in MiB: what torch took from the card, and what of it tensors filled."""
+    """Peaks in MiB: what torch took from the card, what of it tensors filled, and what the card lacked.
+
+    The last counts context, libraries and other programs too, which do not pass through torch.
+    """
+    (free, whole), peak = torch.cuda.mem_get_info(), torch.cuda.max_memory_reserved()
     peaks = {
-        "memory_peak_mib": torch.cuda.max_memory_reserved(),
+        "memory_peak_mib": peak,
         "memory_allocated_peak_mib": torch.cuda.max_memory_allocated(),
+        "memory_card_peak_mib": whole - free - torch.cuda.memory_reserved() + peak,
     }
     return {name: round(peak / 2**20, 1) for name, peak in peaks.items()}
+
+
+def allow(gb: float) -> None:
+    """From now on this process may take no more than a card of that size has, which would hold the context too."""
+    free, whole = torch.cuda.mem_get_info()
+    torch.cuda.set_per_process_memory_fraction(max(0.0, min(1.0, (gb * 1e9 - (whole - free)) / whole)))
+
+
+def skipping_plan(bundle: Bundle, blocks: int | None = None) -> DenoisePlan:
+    """The steps of the bundle's `balanced`; every second takes what the middle two thirds of the network's blocks add
+    from the step before, where that computed the same rows. blocks: of the network, if it is not the bundle's.
+    """
+    blocks = blocks or int(bundle.manifest.sizes["denoiser"]["layers"])
+    middle = round(blocks / 6), round(blocks * 5 / 6) - 1
+    plans = skipping(DenoisePlan.from_dict(bundle.plan("balanced")), blocks)
+    found = [plan for plan in plans if all(step.blocks is None or step.blocks[:2] == middle for step in plan)]
+    return min(found, key=lambda plan: plan.cost(blocks))
 
 
 def open_parts(asked: Mapping[str, Any], variant: Variant) -> Parts:
     """The parts at the size asked for: pocket's from its bundle, others with random weights. Raises BackendError."""
     started = time.perf_counter()
     if variant.memory_gb is not None:
-        whole = torch.cuda.get_device_properties(0).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(1.0, variant.memory_gb * 1e9 / whole))
+        allow(variant.memory_gb)
     bundle, size = open_bundle(asked["bundle"]), SIZES.get(asked["size"])
     plans = {name: DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans}
+    plans[SKIPPING] = skipping_plan(bundle, None if size is None else size.denoiser.layers)
     place = backend.open_place(asked["device"], variant.precision, variant.graphs != "off")
     with place.use():
         packed = variant.int4_predictor
@@ -219,13 +243,9 @@ def play(parts: Parts, plan: DenoisePlan) -> Turn:
     given, geometry = prompt(parts.geometry), parts.geometry
     denoiser = Denoiser(parts.engines.denoiser, plan, geometry.latent_shape)
     started = time.perf_counter()
-    prefill = read(parts.engines.predictor, given)
-    cache, choice = prefill.cache, int(prefill.logits.argmax())
-    for _ in range(STRENGTHS - 1):
-        logits, cache = parts.engines.predictor.extend(np.array([choice, 3, 4], np.int64), cache)
-        choice = int(logits.argmax())
+    shot = predict(parts, given)
     state = time.perf_counter()
-    *_, denoised = denoiser.denoise(prefill.shot, MOTION_SCOPE, denoiser.draw_noise(7, 1))
+    *_, denoised = denoiser.denoise(shot, MOTION_SCOPE, denoiser.draw_noise(7, 1))
     latent = time.perf_counter()
     frames = parts.vae.decode(denoised.latent)
     next(frames)
@@ -237,22 +257,30 @@ def play(parts: Parts, plan: DenoisePlan) -> Turn:
     return Turn(state - started, denoised.seconds, parts.vae.seconds, *clock)
 
 
+def predict(parts: Parts, given: Prompt) -> FloatArray:
+    """The shot of a prompt, once the four strengths of its state are chosen."""
+    prefill = read(parts.engines.predictor, given)
+    cache, choice = prefill.cache, int(prefill.logits.argmax())
+    for _ in range(STRENGTHS - 1):
+        logits, cache = parts.engines.predictor.extend(np.array([choice, 3, 4], np.int64), cache)
+        choice = int(logits.argmax())
+    return prefill.shot
+
+
 def prompt(geometry: Geometry) -> Prompt:
     """A prompt as long as one with a full history, of random words; needs no tokenizer."""
-    shot = geometry.shot_tokens
-    block = CAPTION_TOKENS + shot + 14
-    length = HISTORY_TURNS * block + CAPTION_TOKENS + shot + 3
-    index = np.full((2, length), -1, np.int64)
+    shot, (history, turn) = geometry.shot_tokens, FULL_PROMPT
+    index, block = np.full((2, history + turn), -1, np.int64), (history - 1) // HISTORY_TURNS
     for past in range(HISTORY_TURNS):
-        index[:, past * block + CAPTION_TOKENS :][:, :shot] = np.arange(past * shot, (past + 1) * shot)
-    first = length - 3 - shot
+        index[:, past * block + BEFORE_SHOT :][:, :shot] = np.arange(past * shot, (past + 1) * shot)
+    first = history + BEFORE_SHOT
     return readouts(
-        RANDOM.integers(5, 300, length),
+        RANDOM.integers(5, 300, history + turn),
         index,
         RANDOM.standard_normal((HISTORY_TURNS * shot, geometry.shot_width), dtype=np.float32),
         queries=range(first, first + shot),
         readout_start=first,
-        history_tokens=HISTORY_TURNS * block,
+        history_tokens=history,
         history_turns=HISTORY_TURNS,
     )
 

@@ -37,6 +37,10 @@ def prompt_tokens(captions: Sequence[int]) -> tuple[int, int]:
     return history, 1 + current + SHOT_BLOCK + 1
 
 
+FULL_PROMPT = prompt_tokens([CAPTION_TOKENS] * (HISTORY_TURNS + 1))
+"""Of a full history and of the turn: what is predicted here, and what gpu.py has this project and its peers read."""
+
+
 def seconds(card: Rates, rows: int, products: str, attention: str, share: float) -> float:
     """A turn's seconds: predictor, denoiser and vae one after another, each bound by its products or its memory."""
     peak = card.tops(products)
@@ -44,7 +48,7 @@ def seconds(card: Rates, rows: int, products: str, attention: str, share: float)
     branch = GEMM_TFLOP / peak + ATTENTION_TFLOP / card.attention_tops(attention)
     if products == "int8":
         branch += INT8_SUMS_GB / card.bandwidth_gb
-    history, turn = prompt_tokens([CAPTION_TOKENS] * (HISTORY_TURNS + 1))
+    history, turn = FULL_PROMPT
     prompt_tflop = 2 * PREDICTOR_WEIGHTS * (history + 2 * turn) / 1e12
     read = PREDICTOR_4BIT_GB / card.bandwidth_gb
     predictor = max(prompt_tflop / card.fp16_tops, 2 * read) + STATE_TOKENS * read

@@ -56,15 +56,18 @@ class Card:
             return None
 
 
-def open_card() -> tuple[Card | None, str]:
-    """The card that playing uses, or None and why not: no library, no driver, or no telling which card of several."""
+def open_card(uuid: str | None = None) -> tuple[Card | None, str]:
+    """The card that playing uses, or None and why not: no library, no driver, or no telling which card of several.
+
+    uuid: the card's (`GPU-...`), where what plays knows it.
+    """
     try:
         import pynvml
     except ModuleNotFoundError:
         return None, f"pynvml is not installed ({INSTALL})"
     try:
         pynvml.nvmlInit()
-        handle = _handle(pynvml)
+        handle = _handle(pynvml, uuid)
     except pynvml.NVMLError as error:
         return None, f"NVML does not answer: {error}"
     if handle is None:
@@ -72,11 +75,11 @@ def open_card() -> tuple[Card | None, str]:
     return Card(pynvml, handle), ""
 
 
-def _handle(nvml: Any) -> Any:
+def _handle(nvml: Any, uuid: str | None) -> Any:
     """Of the only card, or of the one named by UUID: CUDA and NVML may count several in different orders."""
     if nvml.nvmlDeviceGetCount() == 1:
         return nvml.nvmlDeviceGetHandleByIndex(0)
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]
+    first = uuid or os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]
     return nvml.nvmlDeviceGetHandleByUUID(first) if first.startswith("GPU-") else None
 
 

@@ -41,6 +41,15 @@ def test_a_card_tells_clocks_limit_and_driver(monkeypatch: pytest.MonkeyPatch) -
     }
 
 
+def test_a_card_of_several_is_the_one_that_plays(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(monkeypatch, cards=("GPU-a", "GPU-b"))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert nvml.open_card()[0] is None
+    for uuid in ("GPU-a", "GPU-b"):
+        card, _ = nvml.open_card(uuid)
+        assert card is not None and card.facts()["name"] == f"Card {uuid}"
+
+
 def test_a_cards_energy_is_the_difference_of_its_counter(monkeypatch: pytest.MonkeyPatch) -> None:
     fake(monkeypatch)
     with energy.of_card(*nvml.open_card()) as meter:

@@ -44,7 +44,7 @@ elif asked["stage"] == "build":
     say(built=False, library=None)
 elif asked["stage"] == "turns":
     for plan in asked["plans"]:
-        seconds = {"exact": 4.0, "balanced": 2.0, "fast": 1.0}[plan]
+        seconds = {"exact": 4.0, "balanced": 2.0, "fast": 1.0, "balanced-skipping": 1.5}[plan]
         figures = {"p50": seconds, "p95": seconds}
         say(date="2026-01-02T03:04:05+00:00", gpu={"name": "a card"}, device="torch", runs_on="torch", preset=None,
             size=asked["size"], origin="random weights", shape=[17, 480, 720], plan=plan, steps=50, branches=100,
@@ -62,6 +62,8 @@ elif asked["stage"] == "peers":
     misbehave(faults.get(name))
 elif asked["stage"] == "checks":
     say(check="an answer", passed=faults.get(name) != "wrong", error=1.0)
+elif asked["stage"] == "tests":
+    say(ran=True, passed=3, failed=0, skipped=1, failures=[])
 """
 FOUR = ["--variants", "bf16,fp8,bf16-eager,bf16-turn", "--size", "full", "--commit", "abc"]
 
@@ -102,7 +104,9 @@ def ended(record: dict[str, Any]) -> dict[str, str]:
     return {f"{job['stage']} {job['job']}": job["ended"] for job in record["jobs"]}
 
 
-ALL = [(name, plan) for name in ("bf16", "fp8", "bf16-turn", "bf16-eager") for plan in ("exact", "balanced", "fast")]
+PLANS = ("exact", "balanced", "fast")
+ALL = [(name, plan) for name in ("bf16", "fp8", "bf16-turn", "bf16-eager") for plan in PLANS]
+ALL.insert(3, ("bf16", "balanced-skipping"))
 
 
 def test_variant_that_dies_costs_only_what_it_had_not_measured(run: Run, tmp_path: Path) -> None:
@@ -135,7 +139,7 @@ def test_ctrl_c_says_how_to_go_on(
     assert run("--stages", "turns") == 130
     path, record = record_in(tmp_path)
     assert capsys.readouterr().err == f"stopped; the rest: --continue {path}\n"
-    assert [turn for turn, _ in turns_in(record)] == ["bf16"] * 3, "what was measured is kept"
+    assert [turn for turn, _ in turns_in(record)] == ["bf16"] * 4, "what was measured is kept"
 
 
 def test_variant_that_hangs_is_ended_with_all_that_it_started(
@@ -144,7 +148,7 @@ def test_variant_that_hangs_is_ended_with_all_that_it_started(
     monkeypatch.setattr(gpu, "LIMITS_S", {**gpu.LIMITS_S, "turns": 5.0})
     assert run("--stages", "turns", faults={"turns full-bf16": "hang"}) == 1
     _, record = record_in(tmp_path)
-    assert turns_in(record) == [turn for turn in ALL if turn not in (("bf16", "balanced"), ("bf16", "fast"))]
+    assert turns_in(record) == [turn for turn in ALL if turn[0] != "bf16" or turn[1] == "exact"]
     assert ended(record)["turns full-bf16"] == "timed out"
     process = Path("/proc", (tmp_path / "grandchild").read_text(), "stat")
     assert not process.exists() or process.read_text().split()[2] == "Z"
@@ -169,7 +173,7 @@ def test_continued_run_measures_what_is_missing_and_what_failed_last(run: Run, t
         "turns full-fp8 balanced",
         "turns full-bf16-turn balanced",
         "turns full-bf16-eager balanced",
-        "turns full-bf16 balanced,fast",
+        "turns full-bf16 balanced,fast,balanced-skipping",
     ]
     _, record = record_in(tmp_path)
     assert sorted(turns_in(record)) == sorted(ALL)
@@ -304,6 +308,11 @@ def test_each_attention_is_checked_and_a_predictor_in_4_bits_is_of_random_weight
     assert [job.name for job in on_cpu if "int4" in job.name] == ["tiny-fp8-eager-int4-predictor"]
 
 
+def test_tests_are_counted_in_what_is_said_last(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--stages", "tests") == 0
+    assert "tests of parts: 3 passed, 0 failed, 1 skipped" in capsys.readouterr().out.splitlines()
+
+
 def test_library_is_built_for_those_that_need_it(gpu: ModuleType) -> None:
     def names(variant: str) -> list[str]:
         options = gpu.parse(["--stages", "turns", "--size", "full", "--variants", variant])
@@ -318,7 +327,14 @@ def test_most_telling_comes_first_and_nothing_twice(gpu: ModuleType) -> None:
     names = [f"{job.stage} {job.name}" for job in jobs]
     assert len(set(names)) == len(names)
     order = ["build library", "checks bf16", "turns full-bf16", "turns full-fp8-kernels", "peers eager-denoiser"]
-    order += ["turns full-fp8", "peers compiled-denoiser", "turns pocket-bf16", "profile full-bf16-eager"]
+    order += ["queue full-fp8-kernels", "tests parts", "tests kernels", "turns full-fp8-turn-kernels"]
+    order += [
+        "turns full-fp16-kernels",
+        "turns full-fp8",
+        "peers compiled-denoiser",
+        "turns pocket-bf16",
+        "profile full-bf16-eager",
+    ]
     assert [name for name in names if name in order] == order
     assert {f"turns full-{variant.name}" for variant in gpu.gpu_jobs.VARIANTS} <= set(names)
 
