@@ -243,9 +243,10 @@ def play(parts: Parts, plan: DenoisePlan) -> Turn:
     given, geometry = prompt(parts.geometry), parts.geometry
     denoiser = Denoiser(parts.engines.denoiser, plan, geometry.latent_shape)
     started = time.perf_counter()
+    noise = denoiser.draw_noise(7, 1)
     shot = predict(parts, given)
     state = time.perf_counter()
-    *_, denoised = denoiser.denoise(shot, MOTION_SCOPE, denoiser.draw_noise(7, 1))
+    *_, denoised = denoiser.denoise(shot, MOTION_SCOPE, noise)
     latent = time.perf_counter()
     frames = parts.vae.decode(denoised.latent)
     next(frames)
