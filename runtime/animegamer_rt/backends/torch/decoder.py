@@ -191,7 +191,7 @@ def repeated(x: Tensor, frames: int) -> Tensor:
 
 def _upsample(layer: Upsample, x: Tensor, frames_at_once: int | None) -> Parts:
     frames, height, width, channels = x.shape
-    if layer.doubles_time and frames > 1:
+    if layer.doubles_time:
         x = repeated(x, 2 * frames - frames % 2)
 
     def upsampled(part: Tensor) -> Tensor:
