@@ -9,13 +9,15 @@ import pytest
 import torch
 from test_torch_parts import Turn, noise, scattered
 from torch import Tensor
+from torch.nn import functional
 
-from animegamer_kernels import Library
+from animegamer_kernels import Library, Products
 from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
 from animegamer_rt.backends import choose
 from animegamer_rt.backends.choose import TorchOptions
 from animegamer_rt.backends.contract import Engines
 from animegamer_rt.backends.torch import attention, settled
+from animegamer_rt.backends.torch import kernels as backend
 from animegamer_rt.backends.torch.attention import WAYS, Attention, Measured, chosen, measured
 from animegamer_rt.backends.torch.denoiser import Denoiser
 from animegamer_rt.backends.torch.fused import FusedTransformer
@@ -112,6 +114,39 @@ class Clock(Place):
 
     def milliseconds(self, work: Callable[[], object]) -> float:
         return next(self._of_ways)
+
+
+def test_way_by_name_is_that_library_and_no_other(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: dict[str, list[bool]] = {}
+
+    def spy(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        ask = torch.backends.cuda
+        of = ask.cudnn_sdp_enabled, ask.flash_sdp_enabled, ask.mem_efficient_sdp_enabled, ask.math_sdp_enabled
+        taken[way] = [enabled() for enabled in of]
+        return queries
+
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", spy)
+    norm = RowNorm(torch.ones(64), torch.zeros(64), 1e-6)
+    for way in ("torch", "cudnn", "flash", "efficient"):
+        attention.attended(way, kernels, torch.ones(1, 2, 3, 1, 64), norm, norm)
+    assert taken == {
+        "torch": [True] * 4,
+        "cudnn": [True, False, False, False],
+        "flash": [False, True, False, False],
+        "efficient": [False, False, True, False],
+    }
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)])
+def test_products_are_those_that_a_gpu_has_and_is_fastest_with(
+    capability: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    card, geforce = torch.device("cuda"), capability in ((8, 6), (8, 9), (12, 0))
+    assert backend._products(card, False) is (Products.HALF_SUMS if geforce else Products.WARPS)
+    assert backend._products(card, True) is Products.WARPGROUPS
+    assert backend._products(torch.device("cpu"), False) is Products.WARPS
+    assert backend.has_warpgroups(card) is (capability == (9, 0)) and not backend.has_warpgroups(torch.device("cpu"))
 
 
 def test_fastest_is_the_fastest_that_is_right(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:

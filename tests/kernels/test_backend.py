@@ -25,7 +25,8 @@ from test_torch_parts import (
 )
 
 from animegamer_kernels import Library
-from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
+from animegamer_kernels.arrays import Room
+from animegamer_kernels.library import FILE_NAME, OPERATORS, PATH_VARIABLE
 from animegamer_rt.backends import torch as torch_backend
 from animegamer_rt.backends.contract import Engines
 from animegamer_rt.backends.torch import fused, settled
@@ -152,6 +153,32 @@ def test_compiled_block_holds_the_kernels(kernels: Kernels, rowwise: torch.dtype
     part = Denoiser(place, network, unconditional, [step.timestep for step in PLAN])
     found = turn.latents(Engines(None, part, None))[0]  # type: ignore[arg-type]
     assert apart(found, turn.latents(engines(rowwise=rowwise))[0]) <= (NEAR_ROWWISE if rowwise else NEAR[torch.float32])
+
+
+def test_every_kernel_is_queued_on_the_current_stream(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, run = dict[str, int](), Library.run
+
+    def noted(library: Library, name: str, arguments: Any, stream: int | None) -> None:
+        asked[name] = -1 if stream is None else stream
+        run(library, name, arguments, None)
+
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=77))
+    on_gpu = SimpleNamespace(is_cuda=True, device=torch.device("cuda"))
+    assert kernels_module._stream(on_gpu) == 77 and kernels_module._stream(torch.zeros(1)) == 0  # type: ignore[arg-type]
+    room = Room(SimpleNamespace(device=torch.device("cuda")))  # type: ignore[arg-type]
+    assert room.stream(77) == 77 and room.stream(0) == 0, "the default stream, and not the reference"
+    monkeypatch.setattr(kernels_module, "_stream", lambda x: 77)
+    monkeypatch.setattr(Room, "stream", lambda room, stream: stream)
+    monkeypatch.setattr(Library, "run", noted)
+    for rowwise in (FP8, INT8):
+        Turn().latents(engines(rowwise=rowwise, kernels=kernels))
+    frames(engines(kernels=kernels), noise(*SHAPE))
+    network = packed_predictor(four_bits=True)
+    use_kernels(network, kernels)
+    answers(Engines(PredictorPart(Place(), network.eval(), 720), None, None), prompt(0))  # type: ignore[arg-type]
+    norm = kernels_module.RowNorm(torch.ones(64), torch.zeros(64), 1e-6)
+    kernels.attention_int8(torch.ones(1, 70, 3, 1, 64).half(), norm, norm)
+    assert asked == dict.fromkeys(OPERATORS, 77)
 
 
 def test_bundle_runs_with_the_kernels_that_are_asked_for(library: Library) -> None:
