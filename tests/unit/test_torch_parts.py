@@ -40,7 +40,7 @@ from animegamer_rt.backends.torch.rowwise import (
     check_products,
     use_rowwise,
 )
-from animegamer_rt.backends.torch.transformer import Transformer
+from animegamer_rt.backends.torch.transformer import Transformer, unpatchified
 from animegamer_rt.backends.torch.vae import FILL, FRAMES_AT_ONCE, SPARE_BYTES, Vae
 from animegamer_rt.errors import BackendError
 from animegamer_rt.models.denoiser import Block, Denoiser, DenoiserSize
@@ -212,6 +212,15 @@ def test_older_cache_can_be_gone_on_from_until_it_is_written_over() -> None:
         part.extend(tokens, prefill.cache)
 
 
+def test_history_that_was_read_once_can_be_gone_on_from_by_one_turn_after_the_other() -> None:
+    part, given, other = engines().predictor, prompt(2), prompt(2, seed=1)
+    assert given.history is not None
+    past = part.prefill(given.history).cache
+    first, between, again = (part.prefill(turn, past) for turn in (given.turn, other.turn, given.turn))
+    np.testing.assert_array_equal(again.logits, first.logits)
+    assert not np.array_equal(between.logits, first.logits)
+
+
 def test_prompt_or_answer_beyond_the_cache_is_refused() -> None:
     part = engines().predictor
     with pytest.raises(BackendError, match=r"more tokens than the cache has places; found 940; expected at most 784"):
@@ -248,6 +257,23 @@ def test_table_holds_the_modulations_that_each_step_would_compute(scope: float) 
             layers.append(denoiser.head.modulation)
             expected = torch.cat([layer(nn.functional.silu(embedding)) for layer in layers], dim=1)[0]
             close(row.numpy(), expected.numpy(), 1e-6)
+
+
+def test_table_in_half_precision_is_that_of_the_same_timesteps() -> None:
+    # In 16 bits 999 is 1000: numbers are embedded in float32.
+    given, exact = (torch.tensor([999.0, 979.0, 659.0, 333.0, 19.0]), torch.tensor([15.0])), networks()[1]
+    half = settled(networks()[1], torch.bfloat16)
+    embedded = [weight for name, weight in half.named_parameters() if name.startswith(("time.", "motion."))]
+    assert {weight.dtype for weight in embedded} == {torch.float32}
+    with torch.no_grad():
+        found = Transformer(half, torch.bfloat16).modulations(*given).float()
+        expected = Transformer(exact, torch.float32).modulations(*given)
+    assert 0 < float(((found - expected).norm(dim=1) / expected.norm(dim=1)).max()) < 1e-2
+
+
+def test_difference_of_guidance_is_taken_in_float32() -> None:
+    size = networks()[1].size
+    assert unpatchified(torch.zeros(2, 5 * 2 * 3, 64, dtype=torch.bfloat16), size).dtype == torch.float32
 
 
 def test_whole_turn_is_the_same_turn() -> None:
@@ -333,8 +359,9 @@ def test_steps_that_cannot_be_are_refused() -> None:
     with pytest.raises(BackendError, match="more steps than a whole turn's graph has room for; expected 2"):
         denoising.step(*given, (0, 1), turn.noises[0])
     part.denoiser.begin(turn.start, turn.shot, 10.0)
-    with pytest.raises(BackendError, match="went on after the next turn had begun"):
-        denoising.latent()
+    for late in (denoising.latent, lambda: denoising.step(*given, (0, 1), turn.noises[0])):
+        with pytest.raises(BackendError, match="went on after the next turn had begun"):
+            late()
     with pytest.raises(BackendError, match="latent or shot are not the network's"):
         part.denoiser.begin(turn.start[:, :3], turn.shot, 10.0)
 
@@ -348,6 +375,13 @@ def test_vae_paints_what_its_network_does(order: tuple[int, ...], flip: bool) ->
         assert found.shape == wanted.shape == (17, 16, 24, len(order)) and found.std() > 5
         assert np.abs(found.astype(np.int16) - wanted).max() <= 1
         assert (found != wanted).mean() < 1e-3  # a value beside a whole number may fall on its other side
+
+
+def test_second_chunk_leaves_the_caches_of_the_first_as_they_are() -> None:
+    part, latent = engines().vae, noise(*SHAPE)
+    _, caches = part.first(latent[:, :3].copy(), (0, 1, 2), False)
+    once, again = (part.next(latent[:, 3:].copy(), caches, (0, 1, 2), False) for _ in range(2))
+    np.testing.assert_array_equal(once, again)
 
 
 def test_second_chunk_needs_the_first_of_its_own_clip() -> None:
@@ -585,6 +619,7 @@ def test_first_capture_takes_in_one_block_what_graphs_will_share(monkeypatch: py
 
 def test_host_without_pinned_memory_is_not_a_lost_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*shape: object, **how: object) -> Tensor:
+        assert how["pin_memory"]
         raise torch.AcceleratorError("CUDA error: out of memory")
 
     place = KeptPlace()
