@@ -49,6 +49,30 @@ def test_what_pytorch_was_told_is_a_row_of_its_own_and_named() -> None:
     ]
 
 
+def test_fastest_of_the_newest_variants_of_a_precision_is_shown() -> None:
+    timed = [("fp8-kernels", "01", 1.0), ("fp8-kernels", "02", 3.0), ("fp8", "01", 4.0), ("fp8-compiled", "01", 5.0)]
+    records = [
+        {**record(f"2026-01-{day}", "exact", total), "device": "torch", "variant": name}
+        | {"precision": {"denoiser": "fp8"}}
+        for name, day, total in timed
+    ]
+    plain = [{**record("2026-01-01", "exact", 2.0), "device": device} for device in ("cpu", "cuda")]
+    for order in (records, records[::-1]):
+        shown = newest(sorted([*plain, *order], key=lambda one: str(one["date"])))
+        assert [(one.get("variant"), one["device"]) for one in shown] == [
+            ("fp8-kernels", "torch"),
+            (None, "cpu"),
+            (None, "cuda"),
+        ]
+        assert shown[0]["seconds_per_turn_p50"] == 3.0
+
+
+def test_records_are_read_by_their_dates_whatever_their_files_are_called(tmp_path: Path) -> None:
+    for name, date in (("a", "2026-01-03"), ("b", "2026-01-01"), ("c", "2026-01-02")):
+        (tmp_path / f"{name}.json").write_text(json.dumps(record(date, "exact", 1.0)))
+    assert [one["date"][-1] for one in read_records(tmp_path)] == ["1", "2", "3"]
+
+
 def test_chart_is_well_formed_and_to_scale(tmp_path: Path) -> None:
     for number, (plan, total) in enumerate((("exact", 4.0), ("fast", 2.0))):
         (tmp_path / f"{number}.json").write_text(json.dumps(record(f"2026-01-0{number + 1}", plan, total)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from animegamer_rt import energy, nvml
 from fake_nvml import FakeNvml
 
+PATIENCE_S = 10
 SPAN = 1_000_000
 """Of the counters in the folder: they wrap at one joule."""
 
@@ -67,6 +69,23 @@ def test_power_is_sampled_where_there_is_no_counter(monkeypatch: pytest.MonkeyPa
     times, watts = iter((0.0, 1.0, 3.0)), iter((100.0, 200.0, 0.0))
     sampled = energy._Sampled(lambda: next(watts), lambda: next(times))
     assert [sampled() for _ in range(3)] == [0.0, 150.0, 350.0]
+
+
+def test_power_is_sampled_while_the_work_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(monkeypatch, "energy")
+    monkeypatch.setattr(energy, "POWER_PERIOD_S", 0.001)
+    readings, often = list[float](), threading.Event()
+
+    def watts(card: nvml.Card) -> float:
+        readings.append(100.0)
+        if len(readings) > 5:
+            often.set()
+        return readings[-1]
+
+    monkeypatch.setattr(nvml.Card, "watts", watts)
+    with energy.of_card(*nvml.open_card()) as meter:
+        assert often.wait(PATIENCE_S), "what is drawn between beginning and end is not known"
+    assert meter.joules is not None and meter.joules > 0
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def test_what_is_asked_of_pytorch_reaches_the_processes_that_bench_starts(
         ready, played = commands[-2:]
         play.get_ready(*ready[3:])
         cli.main(played[3:])
-        assert [(game.device, game.for_torch) for game in games[-2:]] == [("torch-cpu", told)] * 2
+        assert [(game.device, game.for_torch, game.plan) for game in games[-2:]] == [("torch-cpu", told, "fast")] * 2
 
 
 @pytest.mark.parametrize(

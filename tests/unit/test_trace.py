@@ -82,6 +82,7 @@ def test_two_records_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[
     shown = capsys.readouterr().out
     assert "0.50" in shown and "plan: A exact; B fast" in shown and "commit" not in shown
     assert "energy" not in shown, "only one of them has it"
+    assert [line for line in shown.splitlines() if "vae p50" in line and line.count("0.500") == 2]
     assert shown.count("not measured") == 2
     (tmp_path / "b.json").write_text(
         json.dumps({**record, "plan": "fast", "fidelity": {"ssim": 0.9274, "psnr_db": 26.5}})
