@@ -55,6 +55,20 @@ def test_guidance_is_the_mean_of_what_the_step_spans() -> None:
         assert min(fine[place:end]) - 1e-9 <= step.guidance <= max(fine[place:end]) + 1e-9
 
 
+def test_guidance_weighs_a_step_by_what_is_left_of_it_where_the_next_begins() -> None:
+    fine, plan = exact_plan(50).steps, coarse_plan(7)
+    places = [even_timesteps(50).index(step.timestep) for step in plan]
+    for step, place, end in zip(plan, places, places[1:], strict=False):
+        weights, left = list[float](), 1.0
+        for one in reversed(fine[place:end]):
+            weights.append(left * (one.coefficients.c_x0 + one.coefficients.c_x0_prev))
+            left *= one.coefficients.c_latent
+        guidance = [one.guidance for one in reversed(fine[place:end])]
+        assert step.guidance == pytest.approx(np.average(guidance, weights=weights), rel=1e-9)
+        assert step.guidance != pytest.approx(np.mean(guidance), rel=1e-3)
+    assert plan.steps[-1].guidance == fine[-1].guidance
+
+
 def test_plan_survives_being_written_down() -> None:
     plan = coarse_plan(12, conditional_below=0.1)
     assert DenoisePlan.from_dict(plan.to_dict()) == plan

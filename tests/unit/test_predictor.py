@@ -60,9 +60,12 @@ def test_minus_infinity_everywhere_still_gives_a_state(prompter: Prompter) -> No
 
 
 def test_logits_that_are_no_numbers_are_an_error_and_not_a_state(prompter: Prompter) -> None:
-    part = fakes.FakePredictor(answer=lambda slot: np.full(fakes.vocabulary(), np.nan, np.float32))
-    with pytest.raises(BackendError, match="not numbers"):
-        Predictor(part, prompter).predict([], WAVE)
+    one = np.zeros(fakes.vocabulary(), np.float32)
+    one[prompter.strength_ids[4]] = np.nan
+    for logits in (np.full(fakes.vocabulary(), np.nan, np.float32), one):
+        part = fakes.FakePredictor(answer=lambda slot, logits=logits: logits)  # type: ignore[misc]
+        with pytest.raises(BackendError, match="not numbers"):
+            Predictor(part, prompter).predict([], WAVE)
 
 
 def test_same_history_gives_the_same_prediction(prompter: Prompter) -> None:
