@@ -29,6 +29,7 @@ from .errors import AnimeGamerError, ConfigError
 from .events import Done, FrameReady
 from .files import write_file
 from .machine import heading
+from .manifest import EXACT
 from .pipeline import open_rooms, run_turn
 from .predictor import read
 from .prompt import PastTurn, Prompter
@@ -138,7 +139,7 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray
     logits, _ = engines.predictor.extend(tokens, prefill.cache)
     yield "predictor.next_logits", logits, time.perf_counter() - started
 
-    plan = DenoisePlan.from_dict(bundle.plan())
+    plan = DenoisePlan.from_dict(bundle.plan(EXACT))  # the one that no calibration replaces
     denoising = engines.denoiser.begin(noise(*latent), shot, 10.0)
     started = time.perf_counter()
     for step, coefficients in list(zip(plan, plan.coefficients(), strict=True))[:STEPS]:
@@ -262,9 +263,9 @@ def write_record(bundle: Bundle) -> Path:
 
 
 def _weights(bundle: Bundle) -> str:
-    """What the answers depend on: the parts, the tokenizer, how prompts are written and the plan, not the engines."""
+    """What the answers depend on: the parts, the tokenizer, how prompts are written and `exact`, not the engines."""
     prompt = Prompter.from_bundle(bundle).write(example_script(bundle.manifest.world)[0], [])
-    return json.dumps([bundle.hashes, prompt.turn.ids.tolist(), dict(bundle.plan())], sort_keys=True)
+    return json.dumps([bundle.hashes, prompt.turn.ids.tolist(), dict(bundle.plan(EXACT))], sort_keys=True)
 
 
 def _sample(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
