@@ -70,6 +70,17 @@ def test_banned_text_is_found(tmp_path: Path) -> None:
     ]
 
 
+def test_a_copy_without_git_lists_no_file_that_git_ignores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".gitignore").write_text("__pycache__/\n*.egg-info/\n/games/\n/engines/*\n!/engines/pocket/\n")
+    kept = [".gitignore", "README.md", "docs/games/note.md", "engines/pocket/manifest.json"]
+    left = [".git/config", "games/story.md", "runtime/__pycache__/a.md", "runtime/a.egg-info/PKG-INFO"]
+    for name in kept + left:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    monkeypatch.setenv("PATH", "")
+    assert sorted(house.tracked(tmp_path)) == [tmp_path / name for name in kept]
+
+
 def test_importing_the_command_imports_no_torch() -> None:
     code = "import sys, animegamer_rt.cli, animegamer_rt.play, animegamer_rt.bench; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
