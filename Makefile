@@ -12,7 +12,8 @@ help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.python:
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "error: Python 3.10 or newer is needed; run: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 10) <= v < (3, 15) else "error: Python 3.10 to 3.14 is \
+needed, this is %d.%d: constraints.txt has no packages for it; run: make PYTHON=python3.14 ..." % v)'
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 

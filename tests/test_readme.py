@@ -65,6 +65,13 @@ def test_every_make_target_that_is_named_exists() -> None:
     assert named <= set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
 
 
+def test_the_pythons_named_are_those_that_make_takes() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    first, beyond = re.findall(r"\(3, (\d+)\)", makefile)
+    named = f"Python 3.{first} to 3.{int(beyond) - 1}"
+    assert named in makefile and named in README
+
+
 def headings(page: Path) -> set[str]:
     """As the anchors of a page are called."""
     found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
