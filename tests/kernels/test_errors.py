@@ -16,6 +16,7 @@ from animegamer_kernels.arrays import Dtype
 from animegamer_kernels.library import OPERATORS, PATH_VARIABLE, Code
 from animegamer_rt.errors import BackendError
 from kernel_arguments import AT, valid
+from kernel_results import Kernels
 
 REFUSED = (
     ("norm_modulate", "x", None, Code.NULL_POINTER, "x is missing"),
@@ -181,3 +182,8 @@ def test_missing_or_foreign_library_names_the_command(tmp_path: Path, monkeypatc
     (tmp_path / "text.so").write_text("no library")
     with pytest.raises(BackendError, match="make kernels"):
         open_library(tmp_path / "text.so")
+
+
+def test_emulated_cuda_stays_within_its_library(emulated: Kernels) -> None:
+    with pytest.raises(AttributeError):
+        ctypes.CDLL(str(emulated.library.path)).cudaGetLastError  # noqa: B018
