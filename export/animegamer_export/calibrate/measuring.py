@@ -33,6 +33,7 @@ SKIPPING = "-skipping"
 EMPHASES = (-0.25, 0.0, 0.25, 0.5, 1.0)
 """How much early errors count in the search: which of these is best depends on the network, so each is played."""
 ENOUGH = 6
+"""Plans that reach every goal before no dearer ones are tried: what reuses guidance is made of these."""
 SEARCH_SEED, CHECK_SEED = 500, 100
 
 
@@ -112,30 +113,35 @@ def curve(
         say(f"{point.words}: {one.seconds:.2f} s, SSIM {point.ssim}, {fidelity['psnr_db']} dB")
         return point
 
+    def nearest(plans: Sequence[DenoisePlan]) -> _Played | None:
+        played = (_play(rooms, plan, asked, true) for plan in plans)
+        return min(played, key=lambda one: one.error, default=None)
+
     best: dict[int, _Played] = {}
-    measured_at: dict[int, Point] = {}
+    by_rows: dict[int, Point] = {}
     for rows in budget.rows:
-        if plans := _within(found, rows):
-            best[rows] = min((_play(rooms, plan, asked, true) for plan in plans), key=lambda one: one.error)
-            measured_at[rows] = measured(best[rows])
-        if sum(point.reaches(max(GOALS.values())) for point in measured_at.values()) >= ENOUGH:
+        if one := nearest(_within(found, rows)):
+            best[rows], by_rows[rows] = one, measured(one)
+        if sum(point.reaches(max(GOALS.values())) for point in by_rows.values()) >= ENOUGH:
             break
     say("playing plans that reuse guidance, from the dearest one down")
     for rows in range(max(best, default=0), min(best, default=0) - 1, -1):
-        plans = reusing(best[rows + 1].plan) if rows + 1 in best else []
-        if rows in best and (guided := guided_to_its_end(best[rows].plan)):
-            plans.append(guided)
-        nearest = min((_play(rooms, plan, asked, true) for plan in plans), key=lambda one: one.error, default=None)
-        if nearest and (rows not in best or nearest.error < best[rows].error):
-            best[rows] = nearest
-            measured_at[rows] = measured(nearest)
-    plain = [best[rows] for rows in sorted(best)]
-    points = list(measured_at.values())
+        one = nearest(_reusing_at(rows, best))
+        if one and (rows not in best or one.error < best[rows].error):
+            best[rows], by_rows[rows] = one, measured(one)
+    points = list(by_rows.values())
     if cheaper := _cheaper(points, blocks):
         say(f"playing {len(cheaper)} plans that skip blocks")
         played = [_play(rooms, plan, asked, true) for plan in cheaper]
-        points += [measured(one) for one in _nearer(played, plain, blocks)]
+        points += [measured(one) for one in _nearer(played, [best[rows] for rows in sorted(best)], blocks)]
     return sorted(points, key=lambda point: point.cost)
+
+
+def _reusing_at(rows: int, best: Mapping[int, _Played]) -> list[DenoisePlan]:
+    """Plans of so many rows that reuse guidance, made of the best one of as many rows, or of one more."""
+    dearer, same = best.get(rows + 1), best.get(rows)
+    guided = guided_to_its_end(same.plan) if same else None
+    return [*(reusing(dearer.plan) if dearer else []), *([guided] if guided else [])]
 
 
 def _require_exact(plan: DenoisePlan) -> None:
