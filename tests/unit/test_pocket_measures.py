@@ -163,8 +163,9 @@ def test_a_scorer_opens_a_saved_judge_and_refuses_anything_else(tmp_path: Path) 
     save_judge(Judge(), tmp_path / "judge.pt")
     assert 0 <= score.open_scorer(tmp_path / "judge.pt").score([STILL], ["Mirel walks in the forest"]) <= 1
     (tmp_path / "words.pt").write_text("no judge")
+    (tmp_path / "hi.pt").write_text("hi\n")  # which unpickles to an error of its own
     torch.save({"weight": torch.zeros(1)}, tmp_path / "other.pt")
-    for name in ("none.pt", "words.pt", "other.pt"):
+    for name in ("none.pt", "words.pt", "hi.pt", "other.pt"):
         with pytest.raises(ConfigError, match=f"{name}: not a judge of pocket"):
             score.open_scorer(tmp_path / name)
 

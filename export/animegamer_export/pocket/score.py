@@ -43,7 +43,7 @@ def open_scorer(path: Path) -> JudgeScorer:
     """The judge that a pocket build left in its work folder. Raises ConfigError if the file is not one."""
     try:
         return JudgeScorer(load_judge(path))
-    except (OSError, EOFError, RuntimeError, TypeError, pickle.UnpicklingError) as error:
+    except (OSError, EOFError, LookupError, RuntimeError, TypeError, ValueError, pickle.UnpicklingError) as error:
         raise ConfigError(
             "not a judge of pocket",
             where=path,
