@@ -178,7 +178,7 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, Array]]:
         logits, cache = engines.predictor.extend(tokens, cache)
         yield f"predictor.logits {number + 2}", logits
     start = random.standard_normal(shape, np.float32)
-    latent = denoised(engines, DenoisePlan.from_dict(bundle.plan("fast")), shot, start)
+    latent = denoised(engines, DenoisePlan.from_dict(bundle.plan("balanced")), shot, start)
     yield "denoiser.latent", latent
     if engines.denoiser.skippable_blocks:
         yield SKIPPED, denoised(engines, gpu_turns.skipping_plan(bundle), shot, start)
@@ -228,7 +228,7 @@ def opens(bundle: Bundle, way: Way) -> Iterator[Entry]:
 def no_waiting(bundle: Bundle, way: Way) -> Iterator[Entry]:
     """Steps of a turn under torch's own alarm for host synchronisation."""
     engines, geometry = way.open(bundle), bundle.manifest.geometry
-    plan = DenoisePlan.from_dict(bundle.plan("fast"))
+    plan = DenoisePlan.from_dict(bundle.plan("balanced"))
     start = np.zeros(geometry.latent_shape, np.float32)
     shot = np.zeros((geometry.shot_tokens, geometry.shot_width), np.float32)
     for _ in range(2):
