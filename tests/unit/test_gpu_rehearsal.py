@@ -124,6 +124,6 @@ def test_engines_without_graphs_capture_none_and_answer_as_those_with_graphs() -
     assert done.returncode == 0, done.stderr[-3000:]
     eager, step = map(json.loads, done.stdout.splitlines())
     assert "Fake, eager" in eager["device"] and eager["captured"] == 0
-    # A pair and a single row, each plain and with blocks kept; a single row with blocks skipped; three tokens; two chunks.
+    # A pair and a single row, each plain and with blocks kept; a row with blocks skipped; three tokens; two chunks.
     assert "Fake, CUDA graphs" in step["device"] and step["captured"] == 8
     assert step["equal"]
