@@ -76,7 +76,11 @@ RULES = (
         only=(f"{RT}.server", f"{RT}.store"),
     ),
     Rule(("animegamer_export",), "the runtime and the client never import export", only=(RT, "animegamer_client")),
-    Rule((RT,), "the client is a distribution of its own", only=("animegamer_client",)),
+    Rule(
+        (RT,),
+        "the client and the kernels stand alone",
+        only=("animegamer_client", "animegamer_kernels"),
+    ),
     *(
         Rule(
             tuple(f"{RT}.{other}" for other in PARTS if other != part),

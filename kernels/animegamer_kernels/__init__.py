@@ -7,6 +7,7 @@ them. docs/KERNELS.md says what each operator computes and how to build the libr
 from __future__ import annotations
 
 from .attention import Products, attention_int8
+from .errors import KernelError
 from .heads import Heads, Int8Outputs, head_norm, head_norm_int8, int8_workspace
 from .library import Library, open_library
 from .packed import FEW_ROWS, Packed, packed_product, unpack
@@ -18,6 +19,7 @@ __all__ = [
     "FEW_ROWS",
     "Heads",
     "Int8Outputs",
+    "KernelError",
     "Library",
     "Norm",
     "Packed",

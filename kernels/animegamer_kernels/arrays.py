@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, Protocol
 
-from animegamer_rt.errors import BackendError
+from .errors import KernelError
 
 
 class Dtype(IntEnum):
@@ -63,10 +63,10 @@ class Array(Protocol):
 
 
 def dtype_of(array: Array) -> Dtype:
-    """Raises BackendError for a dtype that no operator takes."""
+    """Raises KernelError for a dtype that no operator takes."""
     name = str(array.dtype).removeprefix("torch.")
     if name not in DTYPES:
-        raise BackendError("a dtype that no kernel takes", found=name, expected=", ".join(DTYPES))
+        raise KernelError("a dtype that no kernel takes", found=name, expected=", ".join(DTYPES))
     return DTYPES[name]
 
 
@@ -91,13 +91,13 @@ class Room:
         return stream if self.device.type == "cuda" else None
 
     def address(self, what: str, array: Array | None, shape: Sequence[int], *dtypes: Dtype) -> int | None:
-        """Of a dense array of that shape and one of those dtypes; None for None. Raises BackendError otherwise."""
+        """Of a dense array of that shape and one of those dtypes; None for None. Raises KernelError otherwise."""
         if array is None:
             return None
         self._check(what, array, dtypes)
         if tuple(array.shape) != tuple(shape) or not dense(array):
             found = f"{tuple(array.shape)}, strides {tuple(array.stride())}"
-            raise BackendError("an array of another shape", where=what, found=found, expected=f"{tuple(shape)}, dense")
+            raise KernelError("an array of another shape", where=what, found=found, expected=f"{tuple(shape)}, dense")
         return array.data_ptr()
 
     def strided(self, what: str, array: Array | None, shape: Sequence[int], dtype: Dtype) -> int | None:
@@ -106,7 +106,7 @@ class Room:
             return None
         self._check(what, array, (dtype,))
         if tuple(array.shape) != tuple(shape):
-            raise BackendError("an array of another shape", where=what, found=tuple(array.shape), expected=tuple(shape))
+            raise KernelError("an array of another shape", where=what, found=tuple(array.shape), expected=tuple(shape))
         return array.data_ptr()
 
     def rows(self, what: str, array: Array | None, batch: int, width: int) -> tuple[int | None, int]:
@@ -118,14 +118,14 @@ class Room:
         shared = tuple(array.shape) == (width,)
         if not (shared or tuple(array.shape) == (batch, width)) or strides[-1] != 1:
             found = f"{tuple(array.shape)}, strides {strides}"
-            raise BackendError(
+            raise KernelError(
                 "an array of another shape", where=what, found=found, expected=f"[{width}] or [{batch}, {width}]"
             )
         return array.data_ptr(), 0 if shared or batch == 1 else strides[0]
 
     def _check(self, what: str, array: Array, dtypes: Sequence[Dtype]) -> None:
         if array.device != self.device:
-            raise BackendError("an array on another device", where=what, found=array.device, expected=self.device)
+            raise KernelError("an array on another device", where=what, found=array.device, expected=self.device)
         if dtype_of(array) not in dtypes:
             expected = " or ".join(dtype.name for dtype in dtypes)
-            raise BackendError("an array of another dtype", where=what, found=array.dtype, expected=expected)
+            raise KernelError("an array of another dtype", where=what, found=array.dtype, expected=expected)

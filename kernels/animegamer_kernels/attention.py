@@ -8,9 +8,8 @@ from __future__ import annotations
 import ctypes
 from enum import IntEnum
 
-from animegamer_rt.errors import BackendError
-
 from .arrays import Array, Dtype, Room, dtype_of
+from .errors import KernelError
 from .heads import Int8Outputs
 from .library import Arguments, Library
 
@@ -57,11 +56,11 @@ def attention_int8(
     heads: as `head_norm_int8` wrote them with these groups; key_group a multiple of 64. value [B, S, heads, 64] with
     any strides of whole 16 bytes, a head's elements together: the product's own [B, S, 3, heads, 64][:, :, 2] will do.
     A NaN scale makes NaN of what it reaches. products: HALF_SUMS has weights, values and sums of 64 keys in float16, at
-    twice the rate on GeForce. Raises BackendError. Streams: norm_modulate.
+    twice the rate on GeForce. Raises KernelError. Streams: norm_modulate.
     """
     room, sizes, strides = Room(value), tuple(value.shape), tuple(value.stride())
     if len(sizes) != 4 or strides[-1] != 1:
-        raise BackendError(
+        raise KernelError(
             "an array of another shape",
             where="value",
             found=f"{sizes}, strides {strides}",

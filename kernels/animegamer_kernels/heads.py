@@ -8,9 +8,8 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
-from animegamer_rt.errors import BackendError
-
 from .arrays import Array, Dtype, Room, dtype_of
+from .errors import KernelError
 from .library import Arguments, Library
 
 
@@ -59,12 +58,10 @@ class Heads:
     epsilon: float
 
     def struct(self, room: Room) -> HeadsStruct:
-        """Raises BackendError if the arrays do not fit each other."""
+        """Raises KernelError if the arrays do not fit each other."""
         sizes = tuple(self.qkv.shape)
         if len(sizes) != 5 or sizes[2] != 3:
-            raise BackendError(
-                "an array of another shape", where="qkv", found=sizes, expected="[B, S, 3, heads, width]"
-            )
+            raise KernelError("an array of another shape", where="qkv", found=sizes, expected="[B, S, 3, heads, width]")
         batch, tokens, _, heads, width = sizes
         dtype = dtype_of(self.qkv)
         vectors = ("query_weight", "query_bias", "key_weight", "key_bias")
@@ -86,7 +83,7 @@ def head_norm(
     """Normalised queries and keys, and the values as they are if asked, to [B, S, heads, width] of any one stride.
 
     A head's elements lie together; the other strides are free and the same for all, so a transposed [B, heads, S,
-    width] will do, and so will qkv[:, :, 0] and qkv[:, :, 1] themselves. Raises BackendError. Streams: norm_modulate.
+    width] will do, and so will qkv[:, :, 0] and qkv[:, :, 1] themselves. Raises KernelError. Streams: norm_modulate.
     """
     room = Room(given.qkv)
     shape = given.struct(room)
@@ -94,7 +91,7 @@ def head_norm(
     addresses = []
     for name, array in (("query", query), ("key", key), ("value", value)):
         if array is not None and (tuple(array.stride()) != strides or strides[-1] != 1):
-            raise BackendError("strides that differ", where=name, found=array.stride(), expected=(*strides[:-1], 1))
+            raise KernelError("strides that differ", where=name, found=array.stride(), expected=(*strides[:-1], 1))
         addresses.append(room.strided(name, array, sizes, dtype_of(given.qkv)))
     library.run("head_norm", HeadNormArguments(0, shape, *addresses, *strides[:-1]), room.stream(stream))
 
@@ -124,7 +121,7 @@ def head_norm_int8(
 ) -> None:
     """Normalised queries, and keys less their mean, in INT8 with a scale for so many tokens of a head.
 
-    value = int8 * scale. Raises BackendError. Streams: norm_modulate.
+    value = int8 * scale. Raises KernelError. Streams: norm_modulate.
     """
     room = Room(given.qkv)
     shape = given.struct(room)

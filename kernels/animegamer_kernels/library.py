@@ -11,7 +11,7 @@ import sys
 from enum import IntEnum
 from pathlib import Path
 
-from animegamer_rt.errors import BackendError
+from .errors import KernelError
 
 PATH_VARIABLE = "ANIMEGAMER_KERNELS"
 OFF = "off"
@@ -59,7 +59,7 @@ class Library:
     """An open library. Calls are safe from several threads; an error's text belongs to the thread of the call."""
 
     def __init__(self, path: Path) -> None:
-        """Raises BackendError if the file is no library of ours."""
+        """Raises KernelError if the file is no library of ours."""
         try:
             self._library = ctypes.CDLL(str(path))
             self._functions = {
@@ -68,7 +68,7 @@ class Library:
             }
             self._last_error, self._error_text = self._library.agk_last_error, self._library.agk_error_text
         except (OSError, AttributeError) as error:
-            raise BackendError(
+            raise KernelError(
                 "not a library of these kernels", where=path, found=error, do="build it anew: make kernels"
             ) from error
         self.path = path
@@ -103,10 +103,10 @@ class Library:
         return int(host(at) if stream is None else device(at, stream))
 
     def run(self, name: str, arguments: Arguments, stream: int | None) -> None:
-        """As `call`. Raises BackendError with the library's words if the operator refuses or cannot be launched."""
+        """As `call`. Raises KernelError with the library's words if the operator refuses or cannot be launched."""
         code = self.call(name, arguments, stream)
         if code != Code.OK:
-            raise BackendError(self.last_error(), where=self.path.name, found=f"code {code}: {self.error_text(code)}")
+            raise KernelError(self.last_error(), where=self.path.name, found=f"code {code}: {self.error_text(code)}")
 
     def workspace(self, name: str, arguments: ctypes.Structure) -> int:
         """Bytes of working memory that an operator wants for such arguments."""
@@ -134,10 +134,10 @@ def find_library() -> Path | None:
 
 
 def open_library(path: Path | None = None) -> Library:
-    """The library at `path`, or else the one that is found. Raises BackendError if there is none."""
+    """The library at `path`, or else the one that is found. Raises KernelError if there is none."""
     chosen = path or find_library()
     if chosen is None or not chosen.is_file():
         where = chosen or (PATH_VARIABLE if os.environ.get(PATH_VARIABLE) else FILE_NAME)
         do = f"build it: make kernels; or name its file: {PATH_VARIABLE}=FILE"
-        raise BackendError("the kernels' library is not there", where=where, do=do)
+        raise KernelError("the kernels' library is not there", where=where, do=do)
     return Library(chosen)

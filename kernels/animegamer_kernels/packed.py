@@ -8,9 +8,8 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
-from animegamer_rt.errors import BackendError
-
 from .arrays import Array, Dtype, Room, dtype_of
+from .errors import KernelError
 from .library import Arguments, Library
 
 FEW_ROWS = 4
@@ -69,9 +68,9 @@ class Packed:
         return outputs, blocks * block, block
 
     def struct(self, room: Room) -> PackedStruct:
-        """With the addresses of arrays that fit. Raises BackendError."""
+        """With the addresses of arrays that fit. Raises KernelError."""
         if len(self.codes.shape) != 3:
-            raise BackendError(
+            raise KernelError(
                 "an array of another shape", where="codes", found=tuple(self.codes.shape), expected="3 axes"
             )
         codes = room.address("codes", self.codes, self.codes.shape, Dtype.I8)
@@ -80,7 +79,7 @@ class Packed:
 
 
 def unpack(library: Library, weight: Packed, out: Array, stream: int = 0) -> None:
-    """The weight as numbers, each rounded once, into out [N, K]. Raises BackendError. Streams as for norm_modulate."""
+    """The weight as numbers, each rounded once, into out [N, K]. Raises KernelError. Streams as for norm_modulate."""
     room, dtype = Room(out), dtype_of(out)
     packed = weight.struct(room)
     address = room.address("out", out, weight.sizes()[:2], dtype)
@@ -88,9 +87,9 @@ def unpack(library: Library, weight: Packed, out: Array, stream: int = 0) -> Non
 
 
 def packed_product(library: Library, weight: Packed, x: Array, out: Array, stream: int = 0) -> None:
-    """x [R, K] times the weight's transpose into out [R, N] of x's dtype, R at most FEW_ROWS. Raises BackendError."""
+    """x [R, K] times the weight's transpose into out [R, N] of x's dtype, R at most FEW_ROWS. Raises KernelError."""
     if len(x.shape) != 2:
-        raise BackendError("an array of another shape", where="x", found=tuple(x.shape), expected="[R, K]")
+        raise KernelError("an array of another shape", where="x", found=tuple(x.shape), expected="[R, K]")
     room, dtype, rows = Room(x), dtype_of(x), x.shape[0]
     packed = weight.struct(room)
     outputs, inputs, _ = weight.sizes()

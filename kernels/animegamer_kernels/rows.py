@@ -8,9 +8,8 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
-from animegamer_rt.errors import BackendError
-
 from .arrays import Array, Dtype, Room, dtype_of
+from .errors import KernelError
 from .library import Arguments, Library
 
 
@@ -107,7 +106,7 @@ class _Rows:
 
     def __init__(self, x: Array, shot_tokens: int) -> None:
         if len(x.shape) != 3:
-            raise BackendError("an array of another shape", where="x", found=tuple(x.shape), expected="[B, S, D]")
+            raise KernelError("an array of another shape", where="x", found=tuple(x.shape), expected="[B, S, D]")
         self.sizes = tuple(x.shape)
         self.batch, self.tokens, self.width = self.sizes
         self.shot_tokens = shot_tokens
@@ -142,7 +141,7 @@ class _Rows:
     def struct(self) -> RowsStruct:
         if len(self.strides) > 1:
             strides = sorted(self.strides)
-            raise BackendError(
+            raise KernelError(
                 "shifts, scales and gates that lie apart differently", found=strides, expected="one stride"
             )
         stride = next(iter(self.strides), 0)
@@ -151,7 +150,7 @@ class _Rows:
 
 
 def norm_modulate(library: Library, x: Array, norm: Norm, shot_tokens: int, stream: int = 0) -> None:
-    """x [B, S, D], its first `shot_tokens` tokens the shot's, into norm.out. Raises BackendError.
+    """x [B, S, D], its first `shot_tokens` tokens the shot's, into norm.out. Raises KernelError.
 
     On a CUDA device it is queued on `stream` (a cudaStream_t as a number); arrays of the host go to the reference.
     """
@@ -171,7 +170,7 @@ def gate_residual(
     norm: Norm | None = None,
     stream: int = 0,
 ) -> None:
-    """x_next = x + gate * branch, all [B, S, D], then its norm if there is one. x_next may be x. Raises BackendError.
+    """x_next = x + gate * branch, all [B, S, D], then its norm if there is one. x_next may be x. Raises KernelError.
 
     Gates float32 [D] or [B, D], by the token's kind. Streams as for norm_modulate.
     """
@@ -199,10 +198,10 @@ def epilogue(
     """What follows a product and goes before the next: x [R, D], GELU (by tanh) if asked, into out [R, D].
 
     x: activations, or with `sums` int32. out: the activations' dtype, which may then be x itself, or float8_e4m3fn or
-    int8 with out_scales float32 [R]: value = out * out_scales. Raises BackendError. Streams as for norm_modulate.
+    int8 with out_scales float32 [R]: value = out * out_scales. Raises KernelError. Streams as for norm_modulate.
     """
     if len(x.shape) != 2:
-        raise BackendError("an array of another shape", where="x", found=tuple(x.shape), expected="[R, D]")
+        raise KernelError("an array of another shape", where="x", found=tuple(x.shape), expected="[R, D]")
     room, sizes, dtype = Room(x), tuple(x.shape), dtype_of(x)
     rows, columns = sizes[:1], sizes[1:]
     address = room.address("x", x, sizes, dtype if sums is None else Dtype.I32)

@@ -8,9 +8,8 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
-from animegamer_rt.errors import BackendError
-
 from .arrays import Array, Dtype, Room, dtype_of
+from .errors import KernelError
 from .library import Arguments, Library
 
 PATCH = 2
@@ -50,14 +49,14 @@ def guided_step(
     out: StepOutputs,
     stream: int = 0,
 ) -> None:
-    """patches [B, P, C * 4] of the denoiser's head (B 1, or 2 with the unconditional row first) -> out. BackendError.
+    """patches [B, P, C * 4] of the denoiser's head (B 1, or 2 with the unconditional row first) -> out. KernelError.
 
     Latents float32 [1, frames, C, h, w]; coefficients float32 [8], on the same device and read when the kernel runs.
     `next_patches` is next_latent in the patches' order and dtype: what the next step's patch embedding multiplies.
     Streams as for norm_modulate.
     """
     if len(latent.shape) != 5 or latent.shape[0] != 1:
-        raise BackendError(
+        raise KernelError(
             "an array of another shape", where="latent", found=tuple(latent.shape), expected="[1, F, C, h, w]"
         )
     sizes = tuple(latent.shape)

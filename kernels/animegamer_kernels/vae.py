@@ -9,9 +9,8 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from animegamer_rt.errors import BackendError
-
 from .arrays import Array, Dtype, Room, dtype_of
+from .errors import KernelError
 from .library import Arguments, Library
 
 COLOURS = 3
@@ -51,12 +50,12 @@ def pixels(
     """Frames about -1..1 to uint8 `out` [T, H, W, C], cut off, not rounded; C is 3 or 4, W a multiple of 8.
 
     x is [3, T, H, W], or interleaved [T, H, W, 3]. order: for each of C, which of R, G, B, A (255) it is, as in
-    contract.PIXEL_FORMATS; flip: bottom row first. Raises BackendError. Streams: norm_modulate.
+    contract.PIXEL_FORMATS; flip: bottom row first. Raises KernelError. Streams: norm_modulate.
     """
     sizes = tuple(x.shape)
     if len(sizes) != 4 or sizes[-1 if interleaved else 0] != COLOURS:
         expected = "[T, H, W, 3]" if interleaved else "[3, T, H, W]"
-        raise BackendError("an array of another shape", where="x", found=sizes, expected=expected)
+        raise KernelError("an array of another shape", where="x", found=sizes, expected=expected)
     frames, height, width = sizes[:3] if interleaved else sizes[1:]
     room = Room(x)
     arguments = PixelsArguments(
@@ -93,10 +92,10 @@ class SpatialNorm:
     workspace: Array | None = None
 
     def arguments(self, room: Room) -> SpatialNormArguments:
-        """Raises BackendError if the arrays do not fit each other."""
+        """Raises KernelError if the arrays do not fit each other."""
         sizes, latent = tuple(self.x.shape), tuple(self.scale.shape)
         if len(sizes) != 4 or len(latent) != 4 or latent[3] != sizes[3]:
-            raise BackendError(
+            raise KernelError(
                 "arrays of other shapes", where="x, scale", found=(sizes, latent), expected="[T, H, W, C]"
             )
         dtype, vector = dtype_of(self.x), (sizes[3],)
@@ -125,7 +124,7 @@ def spatial_norm_workspace(library: Library, given: SpatialNorm) -> int:
 
 
 def spatial_norm(library: Library, given: SpatialNorm, stream: int = 0) -> None:
-    """silu(GroupNorm(x) * scale + shift) into out, which may be x; statistics over all of x. Raises BackendError.
+    """silu(GroupNorm(x) * scale + shift) into out, which may be x; statistics over all of x. Raises KernelError.
 
     Streams: norm_modulate.
     """

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
+from animegamer_kernels import KernelError
 from animegamer_kernels.library import find_library, open_library
 
 from . import cards
@@ -215,7 +216,7 @@ def _kernels(gpu_here: bool) -> Finding:
         return Finding("kernels", "without", "none built, or switched off: --device torch runs plain operators", build)
     try:
         library = open_library()
-    except AnimeGamerError as error:
+    except KernelError as error:
         return Finding("kernels", "without", f"{error.where}: {error.what}", error.do or "")
     if not library.has_cuda:
         return Finding("kernels", "without", f"{library.path} was built without CUDA: references alone", build)

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from animegamer_kernels import Heads, Int8Outputs, Products, attention_int8, head_norm_int8, int8_workspace
-from animegamer_rt.errors import BackendError
+from animegamer_kernels import Heads, Int8Outputs, KernelError, Products, attention_int8, head_norm_int8, int8_workspace
 from animegamer_rt.models.denoiser import HEAD_NORM_EPSILON
 from kernel_results import Kernels, Outputs, assert_close
 
@@ -226,7 +225,7 @@ def test_arrays_that_do_not_fit_are_refused_by_name(reference: Kernels) -> None:
     out = torch.empty(value.shape, dtype=case.dtype)
 
     def refused(words: str, value: Tensor = value, out: Tensor = out, **other: Tensor) -> None:
-        with pytest.raises(BackendError, match=words):
+        with pytest.raises(KernelError, match=words):
             attention_int8(reference.library, replace(heads, **other), value, out, 32, 64)
 
     refused("key_scales: an array of another shape", key_scales=heads.key_scales[:, :, :1])

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from animegamer_kernels import Sums, epilogue
-from animegamer_rt.errors import BackendError
+from animegamer_kernels import KernelError, Sums, epilogue
 from kernel_results import LARGEST, Kernels, Outputs, assert_same
 
 F16, BF16, F32, F8, I8 = torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn, torch.int8
@@ -146,17 +145,17 @@ def test_arrays_that_do_not_fit_are_refused_by_name(reference: Kernels) -> None:
     x, factors = inputs(case)
     sums = Sums(*factors)
     out, rows = torch.empty(2, 8), torch.zeros(2)
-    with pytest.raises(BackendError, match="x: an array of another shape"):
+    with pytest.raises(KernelError, match="x: an array of another shape"):
         epilogue(library, x[None], out)
-    with pytest.raises(BackendError, match="x: an array of another dtype"):
+    with pytest.raises(KernelError, match="x: an array of another dtype"):
         epilogue(library, out, out, sums=sums)
-    with pytest.raises(BackendError, match="row_scales: an array of another shape"):
+    with pytest.raises(KernelError, match="row_scales: an array of another shape"):
         epilogue(library, x, out, sums=replace(sums, row_scales=torch.zeros(3)))
-    with pytest.raises(BackendError, match="bias: an array of another dtype"):
+    with pytest.raises(KernelError, match="bias: an array of another dtype"):
         epilogue(library, x, out, sums=replace(sums, bias=torch.zeros(8).half()))
-    with pytest.raises(BackendError, match="out: an array of another dtype"):
+    with pytest.raises(KernelError, match="out: an array of another dtype"):
         epilogue(library, out.half(), out)
-    with pytest.raises(BackendError, match="out_scales is missing"):
+    with pytest.raises(KernelError, match="out_scales is missing"):
         epilogue(library, out, out.to(F8))
-    with pytest.raises(BackendError, match="out_scales: an array of another shape"):
+    with pytest.raises(KernelError, match="out_scales: an array of another shape"):
         epilogue(library, out, out.to(F8), rows[:1])

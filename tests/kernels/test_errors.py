@@ -11,10 +11,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from animegamer_kernels import Library, Norm, StepOutputs, gate_residual, guided_step, norm_modulate, open_library
+from animegamer_kernels import (
+    KernelError,
+    Library,
+    Norm,
+    StepOutputs,
+    gate_residual,
+    guided_step,
+    norm_modulate,
+    open_library,
+)
 from animegamer_kernels.arrays import Dtype
 from animegamer_kernels.library import OPERATORS, PATH_VARIABLE, Code
-from animegamer_rt.errors import BackendError
 from kernel_arguments import AT, valid
 from kernel_results import Kernels
 
@@ -156,31 +164,31 @@ def test_arrays_that_do_not_fit_are_refused_by_name(library: Library) -> None:
     table = torch.zeros(2, 8)
     latent = torch.zeros(1, 1, 4, 2, 2)
     out = StepOutputs(latent, latent, latent)
-    with pytest.raises(BackendError, match="out: an array of another shape"):
+    with pytest.raises(KernelError, match="out: an array of another shape"):
         norm_modulate(library, x, Norm(torch.zeros(1, 2, 16), 1e-5), 0)
-    with pytest.raises(BackendError, match="out: an array of another shape.*dense"):
+    with pytest.raises(KernelError, match="out: an array of another shape.*dense"):
         norm_modulate(library, x, Norm(torch.zeros(1, 2, 16)[..., ::2], 1e-5), 0)
-    with pytest.raises(BackendError, match="weight: an array of another dtype"):
+    with pytest.raises(KernelError, match="weight: an array of another dtype"):
         norm_modulate(library, x, Norm(x, 1e-5, weight=torch.zeros(8).half(), bias=torch.zeros(8)), 0)
-    with pytest.raises(BackendError, match="image_gate: an array of another shape"):
+    with pytest.raises(KernelError, match="image_gate: an array of another shape"):
         gate_residual(library, x, x, torch.zeros(16), None, x, 0)
-    with pytest.raises(BackendError, match="a dtype that no kernel takes"):
+    with pytest.raises(KernelError, match="a dtype that no kernel takes"):
         norm_modulate(library, x.double(), Norm(x, 1e-5), 0)
-    with pytest.raises(BackendError, match="one stride"):
+    with pytest.raises(KernelError, match="one stride"):
         both = x.expand(2, 2, 8).contiguous()
         gate_residual(library, both, both, table, table[0], both, 1)
-    with pytest.raises(BackendError, match="patches: an array of another shape"):
+    with pytest.raises(KernelError, match="patches: an array of another shape"):
         guided_step(library, torch.zeros(1, 2, 16), latent, latent, latent, latent, torch.zeros(8), out)
-    with pytest.raises(BackendError, match=r"UNALIGNED|code 6"):
+    with pytest.raises(KernelError, match=r"UNALIGNED|code 6"):
         norm_modulate(library, torch.zeros(1, 2, 9), Norm(torch.zeros(1, 2, 9), 1e-5), 0)
 
 
 def test_missing_or_foreign_library_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PATH_VARIABLE, str(tmp_path / "gone.so"))
-    with pytest.raises(BackendError, match=r"gone\.so.*make kernels"):
+    with pytest.raises(KernelError, match=r"gone\.so.*make kernels"):
         open_library()
     (tmp_path / "text.so").write_text("no library")
-    with pytest.raises(BackendError, match="make kernels"):
+    with pytest.raises(KernelError, match="make kernels"):
         open_library(tmp_path / "text.so")
 
 

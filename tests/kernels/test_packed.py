@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from animegamer_kernels import FEW_ROWS, Packed, packed_product, unpack
+from animegamer_kernels import FEW_ROWS, KernelError, Packed, packed_product, unpack
 from animegamer_rt.backends.torch.packed import PackedLinear
-from animegamer_rt.errors import BackendError
 from kernel_results import Kernels, Outputs, assert_close
 
 F16, BF16, F32 = torch.float16, torch.bfloat16, torch.float32
@@ -111,15 +110,15 @@ def test_full_size_kernel_is_the_references_result(reference: Kernels, gpu: Kern
 def test_arrays_that_do_not_fit_are_refused_by_name(reference: Kernels) -> None:
     library, case = reference.library, Case(3, 16, 8, 4)
     weight, x, out = packed(case, "cpu"), torch.zeros(2, 16), torch.zeros(2, 3)
-    with pytest.raises(BackendError, match="scales: an array of another shape"):
+    with pytest.raises(KernelError, match="scales: an array of another shape"):
         packed_product(library, Packed(weight.codes, torch.zeros(3, 1), 4), x, out)
-    with pytest.raises(BackendError, match="scales: an array of another dtype"):
+    with pytest.raises(KernelError, match="scales: an array of another dtype"):
         unpack(library, Packed(weight.codes, torch.zeros(3, 2).half(), 4), torch.zeros(3, 16))
-    with pytest.raises(BackendError, match="codes: an array of another shape"):
+    with pytest.raises(KernelError, match="codes: an array of another shape"):
         unpack(library, Packed(torch.zeros(3, 8, dtype=torch.int8), weight.scales, 4), torch.zeros(3, 16))
-    with pytest.raises(BackendError, match="x: an array of another shape"):
+    with pytest.raises(KernelError, match="x: an array of another shape"):
         packed_product(library, weight, torch.zeros(2, 8), out)
-    with pytest.raises(BackendError, match="out: an array of another dtype"):
+    with pytest.raises(KernelError, match="out: an array of another dtype"):
         packed_product(library, weight, x, out.half())
-    with pytest.raises(BackendError, match="rows 5: expected 1 to 4"):
+    with pytest.raises(KernelError, match="rows 5: expected 1 to 4"):
         packed_product(library, weight, torch.zeros(FEW_ROWS + 1, 16), torch.zeros(FEW_ROWS + 1, 3))

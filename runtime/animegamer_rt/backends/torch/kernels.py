@@ -7,7 +7,8 @@ the plain references, which is slow and for tests. **The kernels have not been r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import animegamer_kernels as operators
+from animegamer_kernels import KernelError
 from animegamer_kernels.library import Library, find_library, open_library
 
 from ...errors import BackendError
@@ -178,7 +180,8 @@ def open_kernels(choice: Choice, device: torch.device) -> tuple[Kernels | None, 
     path = choice if isinstance(choice, Path) else find_library()
     if choice is None and path is None:
         return None, "plain operators, as no kernels were built or they are off"
-    library = open_library(path)
+    with _as_backend_error():
+        library = open_library(path)
     if on_gpu and not library.has_cuda:
         raise BackendError(
             "the kernels' library was built without CUDA",
@@ -195,6 +198,17 @@ def open_kernels(choice: Choice, device: torch.device) -> tuple[Kernels | None, 
         )
     kernels = Kernels(str(library.path))
     return kernels, f"{'kernels' if on_gpu else 'references'} of {library.path.name}"
+
+
+@contextmanager
+def _as_backend_error() -> Iterator[None]:
+    """Raises a KernelError of the block or function as a BackendError with the same text."""
+    try:
+        yield
+    except KernelError as error:
+        raise BackendError(
+            error.what, where=error.where, found=error.found, expected=error.expected, do=error.do
+        ) from error
 
 
 def _room(x: Tensor, out: torch.dtype) -> Normed:
@@ -231,7 +245,7 @@ def _operator(schema: str) -> Callable[[Call], Call]:
         name = schema.partition("(")[0]
         _DEFINED.define(schema)
         # One function for every device: it looks where its tensors are. No gradient goes through.
-        _DEFINED.impl(name, call, "CompositeExplicitAutograd")
+        _DEFINED.impl(name, _as_backend_error()(call), "CompositeExplicitAutograd")
         torch.library.register_fake(f"animegamer_rt::{name}", lambda *given: None, lib=_DEFINED)
         return call
 
