@@ -35,11 +35,11 @@ play: $(VENV)/.play  ## play; ARGS='--seed 7 --out games/mine' are passed on
 test: $(VENV)/.dev  ## all tests, two files at a time; ARGS='-k house' are passed on
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
-check: $(VENV)/.dev  ## ruff, mypy --strict, the house rules
+check: $(VENV)/.dev  ## ruff, mypy --strict, the import layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python tests/house.py
+	$(BIN)/lint-imports
 
 format: $(VENV)/.dev  ## put imports and layout in order
 	$(BIN)/ruff check --fix-only .
@@ -48,7 +48,7 @@ format: $(VENV)/.dev  ## put imports and layout in order
 bench: $(VENV)/.play  ## measure every plan and the server on this machine, draw the plots, renew the tables
 	$(BIN)/animegamer-rt bench --preset standard $(ARGS)
 	$(BIN)/animegamer-rt bench wire
-	$(BIN)/python benchmarks/table.py
+	$(BIN)/python benchmarks/tables.py
 
 picture: $(VENV)/.dev  ## play the game shown in README and make its animated picture
 	$(BIN)/python docs/picture.py $(ARGS)

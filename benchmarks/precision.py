@@ -1,7 +1,7 @@
 """What the precisions of `--device torch` cost: first turns in each, emulated on the CPU, beside the same in float32.
 
-Prints docs/TORCH.md's table; tests/unit/test_torch_backend.py holds the table to it. Shots are float32's, and float32's
-vae paints every latent: what differs is the denoiser.
+Prints docs/TORCH.md's table; a test holds the table to it. Shots and the vae are float32's, so the denoiser alone
+differs.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / folder) for folder in ("runtime", "export", "kernels")]
 
-from animegamer_export.fidelity import Yardstick  # noqa: E402
-from animegamer_rt.backends.torch import open_engines  # noqa: E402
-from animegamer_rt.bundle import open_bundle  # noqa: E402
+from animegamer_export.evaluate.fidelity import Yardstick  # noqa: E402
+from animegamer_rt.backends.torch.loader import open_engines  # noqa: E402
+from animegamer_rt.bundle.loader import open_bundle  # noqa: E402
 from animegamer_rt.pipeline import Rooms, open_rooms  # noqa: E402
-from animegamer_rt.script import example_script  # noqa: E402
+from animegamer_rt.play.instructions_file import example_script  # noqa: E402
 
 PRECISIONS = ("fp16", "bf16", "int8", "fp8")
 SEED, TURNS = 100, 5

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from animegamer_rt.cards import RATES, Rates
+from animegamer_rt.profiling.gpu_specs import RATES, Rates
 
 GEMM_TFLOP, ATTENTION_TFLOP = 18.5, 11.2
 """Of one branch of one denoise step at 480 x 720: 6976 tokens, 30 layers of width 1920 (MODEL.md section 4)."""

@@ -19,9 +19,9 @@ from typing import Any
 
 from table import renewed  # type: ignore[import-not-found]
 
-from animegamer_rt import machine
-from animegamer_rt.chart import Record, read_records, svg
-from animegamer_rt.files import write_file
+from animegamer_rt.bench.chart import Record, read_records, svg
+from animegamer_rt.bundle.files import write_file
+from animegamer_rt.profiling import host as machine
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -48,10 +48,10 @@ def measure(name: str, fp32: Path | None, instructions: int, turns: int) -> Reco
     the bundle's own weights are, and what 16 bits cost is not measured.
     """
     from animegamer_export.quantize import bundle as quantized
-    from animegamer_export.quantize import in_torch
     from animegamer_export.quantize.scheme import scheme
-    from animegamer_export.verify import Amount, compare, part_bytes
-    from animegamer_rt.bundle import load, open_bundle
+    from animegamer_export.verify import bitsandbytes
+    from animegamer_export.verify.command import Amount, compare, part_bytes
+    from animegamer_rt.bundle.loader import load, open_bundle
 
     shipped, rows = open_bundle(name), []
     source = shipped if fp32 is None else in_float(shipped, open_bundle(fp32))
@@ -73,7 +73,7 @@ def measure(name: str, fp32: Path | None, instructions: int, turns: int) -> Reco
     record = {**machine.heading("onnxruntime"), "kind": "quantize", "bundle": shipped.manifest.name}
     record |= {"fingerprint": shipped.fingerprint, "origin": shipped.manifest.origin, "rows": rows}
     record |= {"reference": "fp16" if fp32 is None else "fp32"}
-    record |= {"in_torch": list(in_torch.rows(shipped, instructions))}
+    record |= {"in_torch": list(bitsandbytes.rows(shipped, instructions))}
     return {**record, "kinds": list(kinds(source)), "vae_largest_value": vae_peak(source)}
 
 
@@ -90,7 +90,7 @@ def in_float(shipped: Any, float32: Any) -> Any:
 
 def kinds(source: Any) -> Iterator[Record]:
     """The error of a part's output with one kind of its weights quantised and nothing else."""
-    from animegamer_export.quantize.keep import keep_rule
+    from animegamer_export.quantize.exclusions import keep_rule
     from animegamer_export.quantize.scheme import scheme
     from animegamer_export.quantize.sensitivity import by_kind
 
@@ -107,13 +107,13 @@ def example_runs(source: Any, part: str) -> list[Any]:
 
     import numpy as np
 
-    from animegamer_export.fidelity import draw, first_turns
-    from animegamer_export.quantize.turns import RecordedDenoiser, instructions
+    from animegamer_export.evaluate.fidelity import draw, first_turns
+    from animegamer_export.evaluate.turns import RecordedDenoiser, instructions
     from animegamer_rt.backends.onnxruntime import open_engines
     from animegamer_rt.models.predictor import PredictorSize
     from animegamer_rt.pipeline import open_rooms
-    from animegamer_rt.prompt import Prompter
-    from animegamer_rt.readouts import Tokens
+    from animegamer_rt.stages.prompt import Prompter
+    from animegamer_rt.stages.readouts import Tokens
 
     texts = instructions(source.manifest.world, 4, 7)
     if part == "predictor":
@@ -132,9 +132,9 @@ def vae_peak(source: Any) -> float:
     """The largest magnitude inside the decoder's first chunk over a turn's latent: fp16 ends at 65504."""
     import numpy as np
 
-    from animegamer_export.fidelity import draw, first_turns
-    from animegamer_export.quantize.calibrate import peaks
-    from animegamer_export.quantize.turns import instructions
+    from animegamer_export.evaluate.fidelity import draw, first_turns
+    from animegamer_export.evaluate.turns import instructions
+    from animegamer_export.quantize.ranges import peaks
     from animegamer_rt.backends.onnxruntime import open_engines
     from animegamer_rt.pipeline import open_rooms
 
@@ -146,7 +146,7 @@ def vae_peak(source: Any) -> float:
 
 def golden(folder: Path) -> Record:
     """The fixtures' networks of random weights, exported in float32 and quantised: outputs against torch."""
-    from animegamer_export.quantize.golden import golden_rows
+    from animegamer_export.verify.quantized_fixtures import golden_rows
 
     return {**machine.heading("torch", "onnxruntime"), "kind": "quantize-golden", "rows": list(golden_rows(folder))}
 

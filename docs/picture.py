@@ -12,13 +12,13 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 
 from animegamer_rt.backends.onnxruntime import open_engines
-from animegamer_rt.bundle import open_bundle
-from animegamer_rt.clip import Frames
+from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.events import FrameReady, StatePredicted
 from animegamer_rt.pipeline import open_rooms, run_turn
-from animegamer_rt.script import read_script
+from animegamer_rt.play.instructions_file import read_script
+from animegamer_rt.play.video import Frames
 from animegamer_rt.session import Session
-from animegamer_rt.state import CharacterState, Instruction
+from animegamer_rt.state.game import CharacterState, Instruction
 
 DOCS = Path(__file__).resolve().parent
 SCALE, STRIP, MARGIN = 3, 74, 10

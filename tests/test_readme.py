@@ -12,13 +12,11 @@ import sys
 from pathlib import Path
 
 import pytest
-
-import house
 from live_server import LiveServer
+from project import ROOT, project_files
 
-ROOT = house.ROOT
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = sorted(path for path in house.tracked(ROOT) if path.suffix == ".md")
+PAGES = sorted(path for path in project_files() if path.suffix == ".md")
 
 
 def blocks(language: str) -> list[str]:
@@ -93,7 +91,7 @@ def test_ci_runs_the_test_command_of_readme() -> None:
 
 def test_table_is_the_measured_one() -> None:
     done = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "table.py"), "--check"])
-    assert done.returncode == 0, "run: python benchmarks/table.py"
+    assert done.returncode == 0, "run: python benchmarks/tables.py"
 
 
 def test_a_quick_look_is_not_cited(monkeypatch: pytest.MonkeyPatch) -> None:

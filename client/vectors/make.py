@@ -1,7 +1,7 @@
 """Write what clients in any language are held to: `python client/vectors/make.py`; with --check only say what is old.
 
 Writes client/vectors/vectors.json, client/schema/messages.json and the made parts of client/PROTOCOL.md, all from
-animegamer_rt.wire. Knows files; the contents come from its neighbours.
+animegamer_rt.serving.wire. Knows files; the contents come from its neighbours.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from animegamer_rt.wire import FIRST_FRAME, VERSION, Message, encode
+from animegamer_rt.serving.wire import FIRST_FRAME, VERSION, Message, encode
 from samples import BROKEN, SAMPLES
 from schema import schema
 from tables import parts

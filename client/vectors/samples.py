@@ -10,7 +10,7 @@ from typing import Any
 
 import msgpack
 
-from animegamer_rt.wire import FIRST_FRAME, FROM_CLIENT, FROM_SERVER, Message, Sender
+from animegamer_rt.serving.wire import FIRST_FRAME, FROM_CLIENT, FROM_SERVER, Message, Sender
 
 TOKEN = "N1vQ0hJ3tqkHk2bXgq3V0mZ9aYwXr5uE"
 SESSION = "5f2c9a7be1d04c38"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from animegamer_rt.wire import CODES, FROM_CLIENT, FROM_SERVER, HEADER, MESSAGES, VERSION, Field, MessageKind
+from animegamer_rt.serving.wire import CODES, FROM_CLIENT, FROM_SERVER, HEADER, MESSAGES, VERSION, Field, MessageKind
 
 _TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "map": "object", "list": "array"}
 _BOUNDS = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from animegamer_rt.wire import (
+from animegamer_rt.serving.wire import (
     CODES,
     FROM_CLIENT,
     FROM_SERVER,

@@ -18,9 +18,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from . import __version__
-from .backends.choose import DEVICES, TorchOptions, add_torch_options
+from .backends.registry import DEVICES, TorchOptions, add_torch_options
+from .bench.presets import PRESETS, Preset
 from .errors import INTERRUPTED, AnimeGamerError, ConfigError, OutputError
-from .presets import PRESETS, Preset
 
 COMMAND_GROUP = "animegamer_rt.commands"
 """Entry-point group of the subcommands that other packages add: a function that takes argv and returns an exit code."""
@@ -111,7 +111,7 @@ def _further(added: list[str]) -> str | None:
 
 
 def _parser(added: list[str]) -> argparse.ArgumentParser:
-    from .server.options import add_options as add_serve_options
+    from .serving.server.options import add_options as add_serve_options
 
     parser = argparse.ArgumentParser(
         prog="animegamer-rt",
@@ -192,17 +192,17 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     add_torch_options(serve)
     add_serve_options(serve)
 
-    keys = commands.add_parser("keys", help="make the keys that serving beyond this machine needs")
-    keys.set_defaults(run=_new_keys)
-    keys.add_argument("action", choices=("new",), help="make a key pair")
-    keys.add_argument("name", help="server, or a player's name: the files are NAME.key and NAME.key_secret")
-    keys.add_argument("--keys", type=Path, default=Path("keys"), metavar="DIR", help="where to (default: keys)")
+    curve_keys = commands.add_parser("keys", help="make the keys that serving beyond this machine needs")
+    curve_keys.set_defaults(run=_new_keys)
+    curve_keys.add_argument("action", choices=("new",), help="make a key pair")
+    curve_keys.add_argument("name", help="server, or a player's name: the files are NAME.key and NAME.key_secret")
+    curve_keys.add_argument("--keys", type=Path, default=Path("keys"), metavar="DIR", help="where to (default: keys)")
 
-    info = commands.add_parser("info", help="explain a bundle")
-    info.set_defaults(run=_info)
-    info.add_argument("bundle", nargs="?", default="pocket", help="name or folder (default: pocket)")
-    info.add_argument("--json", action="store_true", help="the whole manifest as JSON")
-    info.add_argument("--list", action="store_true", help="the bundles that are found by name")
+    bundle_info = commands.add_parser("info", help="explain a bundle")
+    bundle_info.set_defaults(run=_info)
+    bundle_info.add_argument("bundle", nargs="?", default="pocket", help="name or folder (default: pocket)")
+    bundle_info.add_argument("--json", action="store_true", help="the whole manifest as JSON")
+    bundle_info.add_argument("--list", action="store_true", help="the bundles that are found by name")
     for command in commands.choices.values():
         command.set_defaults(parser=command)
     for name in added:
@@ -226,7 +226,7 @@ def _add_device(command: argparse.ArgumentParser) -> None:
 
 
 def _play(options: argparse.Namespace) -> int:
-    from .play import PlayOptions, play
+    from .play.command import PlayOptions, play
 
     return play(
         PlayOptions(
@@ -249,19 +249,19 @@ def _play(options: argparse.Namespace) -> int:
 
 def _bench(options: argparse.Namespace) -> int:
     if options.what == "compare":
-        from .compare import compare
+        from .bench.compare import compare
 
         return compare(options.records)
     if options.records:
         raise ConfigError("only `bench compare` takes records", found=str(options.records[0]), do="leave them out")
     if options.what == "wire":
-        from .server.bench.run import WireBench, bench_wire
+        from .serving.bench.command import WireBench, bench_wire
 
         if options.preset or options.trace or options.device != "cpu":
             raise ConfigError("--preset, --trace and --device are of turns, not of `bench wire`", do="leave them out")
         bundle = options.bundle or "pocket"
         return bench_wire(WireBench(bundle, options.plan, options.turns or 25, results=options.results))
-    from .bench import Bench, bench
+    from .bench.command import Bench, bench
 
     preset = PRESETS.get(options.preset, Preset())
     settings = replace(
@@ -277,7 +277,7 @@ def _bench(options: argparse.Namespace) -> int:
 
 
 def _selftest(options: argparse.Namespace) -> int:
-    from .selftest import selftest
+    from .diagnose.selftest import selftest
 
     for_torch = TorchOptions.of(options)
     return selftest(options.bundle, options.device, options.out, options.record, for_torch)
@@ -286,23 +286,23 @@ def _selftest(options: argparse.Namespace) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from .doctor import doctor
+    from .diagnose.doctor import doctor
 
     return doctor(options.bundle, options.json, Console())
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from .server.front import serve
-    from .server.options import from_arguments
+    from .serving.server.options import from_arguments
+    from .serving.server.server import serve
 
     return serve(from_arguments(options))
 
 
 def _new_keys(options: argparse.Namespace) -> int:
-    from .server import keys
+    from .serving.server import curve_keys
 
-    public, secret = keys.new(options.name, options.keys)
-    if options.name == keys.SERVER:
+    public, secret = curve_keys.new(options.name, options.keys)
+    if options.name == curve_keys.SERVER:
         print(f"{public}: for every player\n{secret}: stays with the server")
     else:
         print(f"{public}: for the server's --allow folder\n{secret}: for {options.name} alone, with the server's .key")
@@ -312,14 +312,15 @@ def _new_keys(options: argparse.Namespace) -> int:
 def _info(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from . import bundle, info
+    from .bundle import loader as bundle
+    from .diagnose import bundle_info
 
     if options.list:
-        info.list_bundles(Console())
+        bundle_info.list_bundles(Console())
     elif options.json:
-        print(info.as_json(bundle.open_bundle(options.bundle)))
+        print(bundle_info.as_json(bundle.open_bundle(options.bundle)))
     else:
-        info.explain(bundle.open_bundle(options.bundle), Console())
+        bundle_info.explain(bundle.open_bundle(options.bundle), Console())
     return 0
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .state import CharacterState, GameState
+from .state.game import CharacterState, GameState
 
 
 @dataclass(frozen=True, slots=True)

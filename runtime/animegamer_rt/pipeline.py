@@ -11,17 +11,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .backends.contract import Engines
-from .bundle import Bundle
-from .denoiser import Denoiser
+from .backends.interface import Engines
+from .bundle.denoise_plan import DenoisePlan
+from .bundle.loader import Bundle
 from .errors import TurnCancelled
 from .events import Done, Event, FrameReady, Progress, StageSeconds, StatePredicted
-from .predictor import Prediction, Predictor
-from .prompt import Prompter
-from .schedule import DenoisePlan
 from .session import Session
-from .state import Instruction, motion_scope
-from .vae import Vae
+from .stages.denoiser import Denoiser
+from .stages.predictor import Prediction, Predictor
+from .stages.prompt import Prompter
+from .stages.vae import Vae
+from .state.game import Instruction, motion_scope
 
 
 @dataclass(frozen=True, slots=True)

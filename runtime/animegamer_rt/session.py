@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from .bundle import Bundle
+from .bundle.loader import Bundle
 from .errors import SessionError
-from .predictor import Prediction
-from .prompt import PastTurn
-from .state import CharacterState, GameState, Instruction
+from .stages.predictor import Prediction
+from .stages.prompt import PastTurn
+from .state.game import CharacterState, GameState, Instruction
 
 Predict = Callable[[Sequence[PastTurn], Instruction], Prediction]
 """`Predictor.predict`."""

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import av
 import pytest
+from live_server import LiveServer
 
 import fakes
 from animegamer_client import Client, ClientError, Clip, Done, Event, Frame, Progress, Restarting, ServerRefused, aio
 from animegamer_client.__main__ import main
-from animegamer_rt.server import keys
+from animegamer_rt.serving.server import curve_keys
 from client.wire_cutter import WireCutter
-from live_server import LiveServer
 
 README = Path(__file__).parents[2] / "client" / "python" / "README.md"
 TEXTS = ("Mia waves.", "Tobo runs to the forest.", "Mia flies on a kite.")
@@ -189,9 +189,9 @@ def break_off(server: LiveServer) -> None:
 
 def test_keys_let_in_those_on_the_list_only(bundle: Path, tmp_path: Path) -> None:
     mine, allow = tmp_path / "keys", tmp_path / "allow"
-    server_key, _ = keys.new("server", mine)
-    _, friend = keys.new("friend", allow)
-    _, stranger = keys.new("stranger", tmp_path / "elsewhere")
+    server_key, _ = curve_keys.new("server", mine)
+    _, friend = curve_keys.new("friend", allow)
+    _, stranger = curve_keys.new("stranger", tmp_path / "elsewhere")
     with LiveServer(bundle, tmp_path / "state", "--keys", str(mine), "--allow", str(allow)) as server:
         at = f"tcp://127.0.0.1:{server.ready().port}"
         with Client(at, server_key=server_key, client_keys=friend) as client:

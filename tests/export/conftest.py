@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from watching import FP16, Watching
 
-from animegamer_export.command.source import Source, from_seed
-from animegamer_export.command.steps import Request, export
-from animegamer_rt.bundle import Bundle
+from animegamer_export.build.steps import Request, export
+from animegamer_export.build.weight_source import Source, from_seed
+from animegamer_rt.bundle.loader import Bundle
 
 TRACED: dict[str, ir.Model] = {}
 

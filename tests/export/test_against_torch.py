@@ -15,17 +15,17 @@ from torch import Tensor
 from tower_files import write_open_clip, write_t5
 from watching import Watching
 
-from animegamer_export import part_session
-from animegamer_export.against_torch import ALLOWED, EXACT, compare_with_torch, source_of, wrong
-from animegamer_export.command.sizes import TINY
-from animegamer_export.command.source import TOWER_PARTS, RandomWeights, Source, from_seed
-from animegamer_export.command.steps import Request, export
-from animegamer_export.large.run import streamed
+from animegamer_export.build.sizes import TINY
+from animegamer_export.build.steps import Request, export
+from animegamer_export.build.weight_source import TOWER_PARTS, RandomWeights, Source, from_seed
+from animegamer_export.onnx_io import part_session
+from animegamer_export.parts.streamed.run import streamed
 from animegamer_export.towers import open_towers
-from animegamer_export.verify import DIFFERS, main
-from animegamer_rt.bundle import Bundle, find, open_bundle, write_manifest
+from animegamer_export.verify.against_torch import ALLOWED, EXACT, compare_with_torch, source_of, wrong
+from animegamer_export.verify.command import DIFFERS, main
+from animegamer_rt.bundle.loader import Bundle, find, open_bundle, write_manifest
+from animegamer_rt.bundle.manifest import Part
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.manifest import Part
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.encoder import EncoderSize
 

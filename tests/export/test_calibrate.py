@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 
 import fakes
-from animegamer_export.calibrate import command, measuring, search, trajectory
-from animegamer_export.calibrate.curve import write_curve
-from animegamer_export.calibrate.measuring import Budget, Point, _nearer, _Played
-from animegamer_export.calibrate.reusing import guided_to_its_end, reusing
-from animegamer_export.calibrate.skipping import skipping
-from animegamer_export.fidelity import Clip, draw, first_turns
+from animegamer_export.evaluate.fidelity import Clip, draw, first_turns
+from animegamer_export.plan_search import command, measuring, search, trajectory
+from animegamer_export.plan_search.curve import write_curve
+from animegamer_export.plan_search.measuring import Budget, Point, _nearer, _Played
+from animegamer_export.plan_search.reusing import guided_to_its_end, reusing
+from animegamer_export.plan_search.skipping import skipping
 from animegamer_export.quantize.blocks import relative_error
-from animegamer_rt.backends.contract import DenoiserPart, Denoising, Engines, FloatArray
+from animegamer_rt.backends.interface import DenoiserPart, Denoising, Engines, FloatArray
 from animegamer_rt.backends.onnxruntime import open_engines
-from animegamer_rt.bundle import Bundle, load, write_manifest
+from animegamer_rt.bundle.denoise_plan import BlockCache, Branch, DenoisePlan, build_plan, even_timesteps, exact_plan
+from animegamer_rt.bundle.loader import Bundle, load, write_manifest
+from animegamer_rt.bundle.manifest import PlanEntry
 from animegamer_rt.errors import OutputError, PlanError
-from animegamer_rt.manifest import PlanEntry
 from animegamer_rt.pipeline import open_rooms
-from animegamer_rt.schedule import BlockCache, Branch, DenoisePlan, build_plan, even_timesteps, exact_plan
 
 STEPS = 20
 

@@ -23,27 +23,27 @@ import torch
 from torch import nn
 from watching import FP16, BreaksOff, Watching
 
-from animegamer_export.command import disk
-from animegamer_export.command.journal import Journal
-from animegamer_export.command.options import main, precisions
-from animegamer_export.command.sizes import FULL, TINY
-from animegamer_export.command.source import TOWER_PARTS, RandomWeights, Source, from_seed
-from animegamer_export.command.steps import Request, export, quantiser
-from animegamer_export.quantize.keep import keep_rule
+from animegamer_export.build.command import main, precisions
+from animegamer_export.build.sizes import FULL, TINY
+from animegamer_export.build.state_file import Journal
+from animegamer_export.build.steps import Request, export, quantiser
+from animegamer_export.build.weight_source import TOWER_PARTS, RandomWeights, Source, from_seed
+from animegamer_export.quantize.exclusions import keep_rule
+from animegamer_export.support import disk
 from animegamer_export.towers.text import TextTower
 from animegamer_rt.backends.onnxruntime import open_engines, open_towers
-from animegamer_rt.bundle import UNFINISHED, Bundle, load, open_bundle, write_manifest
-from animegamer_rt.cards import FULL_PREDICTOR, FULL_WEIGHTS, VAE_CACHES_BYTES
-from animegamer_rt.chart import read_records
-from animegamer_rt.clip import write_png
+from animegamer_rt.bench.chart import read_records
+from animegamer_rt.bundle.loader import UNFINISHED, Bundle, load, open_bundle, write_manifest
+from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.errors import BundleError, BundleFileError, ConfigError, OutputError
 from animegamer_rt.events import FrameReady
-from animegamer_rt.manifest import Engine
 from animegamer_rt.models.vae import CausalConv, VaeDecoder
 from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.play.video import write_png
+from animegamer_rt.profiling.gpu_specs import FULL_PREDICTOR, FULL_WEIGHTS, VAE_CACHES_BYTES
 from animegamer_rt.session import Session
-from animegamer_rt.start import first_turn, motion_ids, read_start
-from animegamer_rt.state import Instruction
+from animegamer_rt.stages.image_start import first_turn, motion_ids, read_start
+from animegamer_rt.state.game import Instruction
 
 
 def test_random_weights_become_a_bundle_that_plays(whole: Bundle) -> None:
@@ -283,7 +283,7 @@ def test_a_quantised_part_is_made_from_its_fp16_form(tmp_path: Path, source: Sou
 
 
 def test_a_killed_export_goes_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "animegamer_export.command", "--random-weights", "0", "--size", "tiny"]
+    command = [sys.executable, "-m", "animegamer_export.build", "--random-weights", "0", "--size", "tiny"]
     command += ["--parts", "encoder,vae", "--out", str(tmp_path / "b")]
     process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
     written, deadline = tmp_path / "b" / "encoder.onnx", time.monotonic() + 600

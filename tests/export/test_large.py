@@ -14,9 +14,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from animegamer_export.denoiser import export_denoiser
-from animegamer_export.encoder import export_encoder
-from animegamer_export.large.parts import (
+from animegamer_export.onnx_io.write import Written
+from animegamer_export.parts.denoiser import export_denoiser
+from animegamer_export.parts.encoder import export_encoder
+from animegamer_export.parts.predictor import export_predictor
+from animegamer_export.parts.streamed.parts import (
     LargePart,
     denoiser_part,
     encoder_part,
@@ -24,10 +26,8 @@ from animegamer_export.large.parts import (
     stand_in,
     vae_part,
 )
-from animegamer_export.large.write import write_large
-from animegamer_export.onnx_file import Written
-from animegamer_export.predictor import export_predictor
-from animegamer_export.vae import export_vae
+from animegamer_export.parts.streamed.write import write_large
+from animegamer_export.parts.vae import export_vae
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
 from animegamer_rt.models.encoder import Encoder, EncoderSize
 from animegamer_rt.models.predictor import Predictor, PredictorSize

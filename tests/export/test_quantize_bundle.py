@@ -13,30 +13,30 @@ from typing import Any
 
 import onnxruntime
 import pytest
+from project import ROOT
 from watching import Watching
 
-import house
-from animegamer_export import verify
-from animegamer_export.command import disk
+from animegamer_export.evaluate.turns import instructions
 from animegamer_export.quantize import bundle as bundles
-from animegamer_export.quantize import calibrate, command
+from animegamer_export.quantize import command, ranges
 from animegamer_export.quantize.bundle import part_names, quantize_bundle
 from animegamer_export.quantize.command import parse_precisions
 from animegamer_export.quantize.scheme import scheme
-from animegamer_export.quantize.turns import instructions
+from animegamer_export.support import disk
+from animegamer_export.verify import command as verify
 from animegamer_rt import cli
 from animegamer_rt.backends import onnxruntime as onnxruntime_backend
-from animegamer_rt.bundle import Bundle, load, open_bundle
+from animegamer_rt.bundle.files import alone_in
+from animegamer_rt.bundle.loader import Bundle, load, open_bundle
+from animegamer_rt.bundle.manifest import World
 from animegamer_rt.errors import BundleError, ConfigError, OutputError
-from animegamer_rt.files import alone_in
-from animegamer_rt.manifest import World
 
 FEW = verify.Amount(instructions=4, turns=1, plan="fast")
 
 
 @pytest.fixture(scope="module")
 def pocket() -> Bundle:
-    return open_bundle(house.ROOT / "engines" / "pocket")
+    return open_bundle(ROOT / "engines" / "pocket")
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +197,7 @@ def test_calibrations_turns_are_played_and_measured_on_the_device(
         asked.append(device)
         return "CPUExecutionProvider"
 
-    monkeypatch.setattr(calibrate, "check_device", noted)
+    monkeypatch.setattr(ranges, "check_device", noted)
     engines = onnxruntime_backend.open_engines(pocket, threads=1)
     monkeypatch.setattr(bundles, "open_engines", lambda bundle, device: (asked.append(device), engines)[1])
     monkeypatch.setattr(bundles, "first_turns", lambda rooms, texts, seed: [])
@@ -242,7 +242,7 @@ def test_instructions_are_the_worlds_and_the_same_for_a_seed() -> None:
 
 def test_bitsandbytes_layers_take_the_place_of_the_matrices_that_are_quantised(pocket: Bundle) -> None:
     pytest.importorskip("bitsandbytes")
-    from animegamer_export.quantize.in_torch import rows
+    from animegamer_export.verify.bitsandbytes import rows
 
     int8, nf4 = rows(pocket, 1)
     assert int8["layers"] == nf4["layers"] == 7 * pocket.manifest.sizes["predictor"]["layers"]
@@ -251,7 +251,7 @@ def test_bitsandbytes_layers_take_the_place_of_the_matrices_that_are_quantised(p
 
 
 def page() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("quantization", house.ROOT / "benchmarks" / "quantization.py")
+    spec = importlib.util.spec_from_file_location("quantization", ROOT / "benchmarks" / "quantization.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -303,7 +303,7 @@ RECORD: dict[str, Any] = {
 
 
 def test_page_shows_a_records_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(house.ROOT / "benchmarks")
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     made = page()
     text = made.table(RECORD)
     assert "| predictor | nf4 | 0.0921 | 0.0312, at most 0.0510 | all four in 197 of 200, single 796/800 |" in text
@@ -319,5 +319,5 @@ def test_page_shows_a_records_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_page_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(house.ROOT / "benchmarks")
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     assert page().main(["--check"]) == 0

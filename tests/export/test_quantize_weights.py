@@ -11,15 +11,16 @@ import numpy.typing as npt
 import onnx_ir as ir
 import pytest
 
-from animegamer_export.open_graph import open_graph
-from animegamer_export.quantize import calibrate
+from animegamer_export.evaluate.turns import open_plain
+from animegamer_export.onnx_io.read import open_graph
+from animegamer_export.quantize import ranges
 from animegamer_export.quantize.blocks import create, relative_error
+from animegamer_export.quantize.exclusions import keep_rule
 from animegamer_export.quantize.graph import matrices, weight_names
-from animegamer_export.quantize.keep import keep_rule
 from animegamer_export.quantize.nodes import Ranges
 from animegamer_export.quantize.scheme import SCHEMES, scheme
-from animegamer_export.quantize.smooth import product_error, ranges
-from animegamer_export.quantize.turns import open_plain
+from animegamer_export.quantize.smooth import product_error
+from animegamer_export.quantize.smooth import ranges as smooth_ranges
 from animegamer_export.quantize.weights import data_files, rewrite, rewrite_together, weight_of
 from animegamer_rt.errors import BundleError
 
@@ -86,8 +87,10 @@ def run(path: Path, x: Array = X) -> list[Array]:
 
 
 def measured(source: Path, name: str, x: Array = X) -> dict[str, Ranges]:
-    found = calibrate.activations(source, [{"x": x}], keep_table)
-    return {one.name: ranges(weight_of(one), found[one.name], scheme(name)) for one in matrices(open_graph(source))}
+    found = ranges.activations(source, [{"x": x}], keep_table)
+    return {
+        one.name: smooth_ranges(weight_of(one), found[one.name], scheme(name)) for one in matrices(open_graph(source))
+    }
 
 
 def test_matrices_are_found_with_their_layout_and_names(source: Path) -> None:
@@ -172,7 +175,7 @@ def test_smoothing_is_chosen_where_inputs_have_outliers_and_only_there(source: P
     assert spiked["first.weight"].factors is not None
     assert plain["first.weight"].factors is None
     matrix = matrices(open_graph(source))[0]
-    seen = calibrate.activations(source, [{"x": SPIKED}], keep_table)["first.weight"]
+    seen = ranges.activations(source, [{"x": SPIKED}], keep_table)["first.weight"]
     without = Ranges((float(seen.largest.max()) / 127,))
     errors = [product_error(weight_of(matrix), seen, scheme("w8a8"), by) for by in (spiked["first.weight"], without)]
     assert errors[0] < 0.9 * errors[1]
@@ -189,13 +192,13 @@ def test_smoothed_graph_is_nearer_on_outliers(source: Path, tmp_path: Path) -> N
 
 
 def test_largest_magnitudes_are_those_of_all_runs(source: Path) -> None:
-    found = calibrate.activations(source, [{"x": X}, {"x": SPIKED}], keep_table)["first.weight"]
+    found = ranges.activations(source, [{"x": X}, {"x": SPIKED}], keep_table)["first.weight"]
     np.testing.assert_allclose(found.largest[0], np.maximum(np.abs(X), np.abs(SPIKED)).max(axis=0), rtol=1e-6)
     assert found.rows.shape[1] == WIDTH
 
 
 def test_peaks_see_every_value_that_could_overflow(source: Path) -> None:
-    peaks = calibrate.peaks(source, [{"x": 1e5 * X}])
+    peaks = ranges.peaks(source, [{"x": 1e5 * X}])
     assert peaks["y"] == pytest.approx(np.abs(run(source, 1e5 * X)[0]).max(), rel=1e-3)
     assert peaks["inner"] > 65504
 

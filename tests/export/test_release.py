@@ -19,26 +19,26 @@ from tower_files import write_open_clip, write_t5
 from transformers import T5EncoderModel
 from watching import Watching
 
-from animegamer_export.command.journal import Journal
-from animegamer_export.command.layout import find_release
-from animegamer_export.command.options import main
-from animegamer_export.command.sizes import PARTS
-from animegamer_export.command.source import TOWER_PARTS, from_checkpoints
-from animegamer_export.command.steps import Request, export
-from animegamer_export.large.parts import filled, whole_encoder
+from animegamer_export.build.checkpoint_folders import find_release
+from animegamer_export.build.command import main
+from animegamer_export.build.sizes import PARTS
+from animegamer_export.build.state_file import Journal
+from animegamer_export.build.steps import Request, export
+from animegamer_export.build.weight_source import TOWER_PARTS, from_checkpoints
+from animegamer_export.parts.streamed.parts import filled, whole_encoder
 from animegamer_rt.backends.onnxruntime import open_engines, open_towers
-from animegamer_rt.bundle import Bundle, find, load
-from animegamer_rt.clip import write_png
+from animegamer_rt.bundle.loader import Bundle, find, load
 from animegamer_rt.errors import CheckpointError, ConfigError
 from animegamer_rt.events import Event, FrameReady, StatePredicted
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
-from animegamer_rt.picture import prepare
 from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.play.video import write_png
 from animegamer_rt.session import Session
-from animegamer_rt.start import first_turn, motion_ids, read_start
-from animegamer_rt.state import Instruction
+from animegamer_rt.stages.image import prepare
+from animegamer_rt.stages.image_start import first_turn, motion_ids, read_start
+from animegamer_rt.state.game import Instruction
 
 SAT = "AnimeGamer/VDM_Decoder-Qiqi/1/mp_rank_00_model_states.pt"
 CLIP = "CLIP-ViT-B-16-laion2B-s34B-b88K"

@@ -14,21 +14,21 @@ import numpy as np
 import pytest
 from tiny_release import add_character, write_release
 
-from animegamer_export.command.options import main
-from animegamer_export.command.sharing import share
-from animegamer_export.open_graph import open_graph
+from animegamer_export.build.command import main
+from animegamer_export.build.hard_links import share
+from animegamer_export.onnx_io.read import open_graph
 from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.scheme import scheme
 from animegamer_export.tensorrt.graph import strongly_typed
 from animegamer_rt.backends import onnxruntime
-from animegamer_rt.backends.contract import Engines, Loaded
-from animegamer_rt.bundle import Bundle, load
+from animegamer_rt.backends.interface import Engines, Loaded
+from animegamer_rt.bundle.loader import Bundle, load
+from animegamer_rt.diagnose.bundle_info import size_words
 from animegamer_rt.errors import BundleError
 from animegamer_rt.events import FrameReady
-from animegamer_rt.info import size_words
 from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.session import Session
-from animegamer_rt.state import Instruction
+from animegamer_rt.state.game import Instruction
 
 OWN = {"denoiser.onnx", "denoiser.weights", "encoder.onnx", "encoder.weights"}
 """What differs between the two: the encoder lies in the denoiser's checkpoint, and graphs hold their small weights."""

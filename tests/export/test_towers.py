@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from tower_files import t5_config, write_open_clip, write_t5
 from transformers import T5ForConditionalGeneration
 
-from animegamer_export.command.progress import Progress
-from animegamer_export.command.source import from_seed
-from animegamer_export.command.steps import Request, export
-from animegamer_export.large.parts import LargePart
-from animegamer_export.large.write import write_large
+from animegamer_export.build.steps import Request, export
+from animegamer_export.build.weight_source import from_seed
+from animegamer_export.parts.streamed.parts import LargePart
+from animegamer_export.parts.streamed.write import write_large
+from animegamer_export.support.progress import Progress
 from animegamer_export.towers import open_towers
 from animegamer_export.towers.files import open_image_tower, open_text_tower
 from animegamer_export.towers.image import ImageTower

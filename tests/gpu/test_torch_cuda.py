@@ -12,8 +12,8 @@ import pytest
 import torch
 from test_torch_parts import PLAN, SHAPE, SKIPPING, Turn, answers, engines, frames, noise, prompt
 
-from animegamer_rt.backends.torch.kernels import open_kernels
-from animegamer_rt.backends.torch.place import CudaPlace
+from animegamer_rt.backends.torch.custom_ops import open_kernels
+from animegamer_rt.backends.torch.device import CudaPlace
 
 # PyTorch warns once of its own checks, and cuDNN of plans that it tries in vain.
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]

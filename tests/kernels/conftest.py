@@ -14,7 +14,7 @@ from filelock import FileLock
 
 from animegamer_kernels import Library, open_library
 from animegamer_kernels.library import FILE_NAME, Arguments
-from animegamer_rt.backends.torch import kernels as backend
+from animegamer_rt.backends.torch import custom_ops as backend
 from kernel_results import Kernels
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,25 +10,26 @@ import torch
 from test_torch_parts import Turn, noise, scattered
 from torch import Tensor
 from torch.nn import functional
+from torch_tape import TapePlace
 
 from animegamer_kernels import Library, Products
 from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
-from animegamer_rt.backends import choose
-from animegamer_rt.backends.choose import TorchOptions
-from animegamer_rt.backends.contract import Engines
-from animegamer_rt.backends.torch import attention, settled
-from animegamer_rt.backends.torch import kernels as backend
+from animegamer_rt.backends import registry
+from animegamer_rt.backends.interface import Engines
+from animegamer_rt.backends.registry import TorchOptions
+from animegamer_rt.backends.torch import attention
+from animegamer_rt.backends.torch import custom_ops as backend
 from animegamer_rt.backends.torch.attention import WAYS, Attention, Measured, chosen, measured
+from animegamer_rt.backends.torch.custom_ops import Kernels, RowNorm
 from animegamer_rt.backends.torch.denoiser import Denoiser
-from animegamer_rt.backends.torch.fused import FusedTransformer
-from animegamer_rt.backends.torch.kernels import Kernels, RowNorm
-from animegamer_rt.backends.torch.place import CudaPlace, Place
-from animegamer_rt.bundle import open_bundle
+from animegamer_rt.backends.torch.device import CudaPlace, Place
+from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
+from animegamer_rt.backends.torch.loader import settled
+from animegamer_rt.bundle.denoise_plan import DenoisePlan, build_plan, even_timesteps
+from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import BackendError
 from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
 from animegamer_rt.models.denoiser import DenoiserSize
-from animegamer_rt.schedule import DenoisePlan, build_plan, even_timesteps
-from torch_tape import TapePlace
 
 SIZE = DenoiserSize(hidden=128, layers=2, heads=2, time_width=16, latent_height=4, latent_width=6)
 SHORT = build_plan(even_timesteps(2), branches=["pair", "conditional"])
@@ -194,7 +195,7 @@ def test_gpu_that_is_lost_while_ways_are_measured_is_said(kernels: Kernels, monk
 
 
 def test_command_names_every_way() -> None:
-    assert [*choose.ATTENTIONS] == [*WAYS, "fastest"]
+    assert [*registry.ATTENTIONS] == [*WAYS, "fastest"]
 
 
 def test_attention_that_is_no_number_is_not_right() -> None:
@@ -219,7 +220,7 @@ def test_int8_scores_are_taken_only_where_asked_for_and_possible(kernels: Kernel
 def test_attention_that_the_command_asks_for_is_what_opens(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PATH_VARIABLE, str(library.path))
     bundle = open_bundle("pocket")
-    engines = choose.open_engines(bundle, "torch-cpu", for_torch=TorchOptions("bf16", "int8"))
+    engines = registry.open_engines(bundle, "torch-cpu", for_torch=TorchOptions("bf16", "int8"))
     assert engines.attention == "int8"
     assert engines.device.endswith(f"int8 attention, references of {FILE_NAME}")
     for told, said in (
@@ -227,7 +228,7 @@ def test_attention_that_the_command_asks_for_is_what_opens(library: Library, mon
         (TorchOptions("bf16", "cudnn"), r"found cudnn not right \(RuntimeError: .*\); choose another, or leave it out"),
     ):
         with pytest.raises(BackendError, match=said):
-            choose.open_engines(bundle, "torch-cpu", for_torch=told)
+            registry.open_engines(bundle, "torch-cpu", for_torch=told)
 
 
 @pytest.mark.gpu

@@ -23,26 +23,27 @@ from test_torch_parts import (
     prompt,
     small_vae,
 )
+from torch_tape import TapePlace
 
 from animegamer_kernels import Library
 from animegamer_kernels.arrays import Room
 from animegamer_kernels.library import FILE_NAME, OPERATORS, PATH_VARIABLE
-from animegamer_rt.backends import torch as torch_backend
-from animegamer_rt.backends.contract import Engines
-from animegamer_rt.backends.torch import fused, settled
-from animegamer_rt.backends.torch import kernels as kernels_module
+from animegamer_rt.backends.interface import Engines
+from animegamer_rt.backends.torch import custom_ops as kernels_module
+from animegamer_rt.backends.torch import fused_transformer
+from animegamer_rt.backends.torch import loader as torch_backend
+from animegamer_rt.backends.torch.custom_ops import Kernels, open_kernels
 from animegamer_rt.backends.torch.denoiser import Denoiser
-from animegamer_rt.backends.torch.fused import FusedTransformer
-from animegamer_rt.backends.torch.kernels import Kernels, open_kernels
-from animegamer_rt.backends.torch.packed import PackedLinear, use_kernels
-from animegamer_rt.backends.torch.place import Place
+from animegamer_rt.backends.torch.device import Place
+from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
+from animegamer_rt.backends.torch.loader import settled
+from animegamer_rt.backends.torch.packed_linear import PackedLinear, use_kernels
 from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
-from animegamer_rt.backends.torch.rowwise import FP8, INT8, use_rowwise
-from animegamer_rt.bundle import open_bundle
+from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, use_rowwise
+from animegamer_rt.bundle.denoise_plan import DenoisePlan, build_plan, even_timesteps
+from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import BackendError
 from animegamer_rt.models.predictor import Predictor
-from animegamer_rt.schedule import DenoisePlan, build_plan, even_timesteps
-from torch_tape import TapePlace
 
 CPU = torch.device("cpu")
 NEAR = {torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 5e-3}
@@ -91,7 +92,7 @@ def test_kernels_write_the_8_bits_that_products_take(both: Kernels, rowwise: tor
 def test_gelu_inside_a_product_is_gelu(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
     turn = Turn()
     plain = turn.latents(engines(kernels=kernels))[0]
-    monkeypatch.setattr(fused, "gelu_inside", lambda layer: True)
+    monkeypatch.setattr(fused_transformer, "gelu_inside", lambda layer: True)
     # A CPU has the one by erf there, a GPU the one by tanh.
     assert 0 < apart(turn.latents(engines(kernels=kernels))[0], plain) < 1e-3
 
@@ -105,8 +106,14 @@ def test_gelu_is_computed_inside_a_product_where_that_was_found_to_gain(
     def layer(dtype: torch.dtype, is_cuda: bool = True) -> Any:
         return SimpleNamespace(weight=SimpleNamespace(is_cuda=is_cuda, dtype=dtype, device=None))
 
-    assert fused.gelu_inside(layer(torch.bfloat16)) == fused.gelu_inside(layer(torch.float16)) == inside
-    assert not fused.gelu_inside(layer(torch.float32)) and not fused.gelu_inside(layer(torch.bfloat16, is_cuda=False))
+    assert (
+        fused_transformer.gelu_inside(layer(torch.bfloat16))
+        == fused_transformer.gelu_inside(layer(torch.float16))
+        == inside
+    )
+    assert not fused_transformer.gelu_inside(layer(torch.float32)) and not fused_transformer.gelu_inside(
+        layer(torch.bfloat16, is_cuda=False)
+    )
 
 
 def test_clip_by_kernels_is_the_plain_clip(both: Kernels) -> None:

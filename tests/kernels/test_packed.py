@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from animegamer_kernels import FEW_ROWS, KernelError, Packed, packed_product, unpack
-from animegamer_rt.backends.torch.packed import PackedLinear
+from animegamer_rt.backends.torch.packed_linear import PackedLinear
 from kernel_results import Kernels, Outputs, assert_close
 
 F16, BF16, F32 = torch.float16, torch.bfloat16, torch.float32

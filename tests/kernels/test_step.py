@@ -10,7 +10,7 @@ from torch import Tensor
 
 from animegamer_kernels import StepOutputs, guided_step
 from animegamer_rt.models.denoiser import DenoiserSize, Head
-from animegamer_rt.models.step import advance
+from animegamer_rt.models.denoiser_step import advance
 from kernel_results import Kernels, Outputs, assert_close
 
 LATENTS = ("next_latent", "x0", "next_difference")

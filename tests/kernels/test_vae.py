@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from animegamer_export.vae import pixels as exported_pixels
+from animegamer_export.parts.vae import pixels as exported_pixels
 from animegamer_kernels import SpatialNorm, pixels, spatial_norm, spatial_norm_workspace
-from animegamer_rt.backends.contract import PIXEL_FORMATS
+from animegamer_rt.backends.interface import PIXEL_FORMATS
 from animegamer_rt.models.vae import NORM_EPSILON, LatentNorm, VaeSize
 from kernel_results import Kernels, Outputs, assert_close
 

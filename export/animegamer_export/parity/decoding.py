@@ -10,11 +10,11 @@ import re
 import torch
 from torch import Tensor, nn
 
-from animegamer_export.checkpoints import vae_recipe
 from animegamer_export.checkpoints.files import open_tensors
-from animegamer_export.large.parts import filled
+from animegamer_export.checkpoints.releases import vae_recipe
 from animegamer_export.parity.checks import VAE, Check, compare, count_differences
 from animegamer_export.parity.fixtures import FixtureSet, Folder, vae_weights
+from animegamer_export.parts.streamed.parts import filled
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.vae import Stage, VaeDecoder, VaeSize
 

@@ -10,18 +10,18 @@ import re
 import torch
 from torch import Tensor
 
-from animegamer_export.checkpoints import denoiser_recipe
 from animegamer_export.checkpoints.files import open_tensors
 from animegamer_export.checkpoints.names import DENOISER as DENOISER_NAMES
 from animegamer_export.checkpoints.recipe import make_recipe, wanted_shapes
-from animegamer_export.large.parts import filled
+from animegamer_export.checkpoints.releases import denoiser_recipe
 from animegamer_export.parity.checks import DENOISER, ENCODER, SAMPLER, SCHEDULE, Check, compare, count_differences
 from animegamer_export.parity.fixtures import FixtureSet, Folder
-from animegamer_rt import schedule
+from animegamer_export.parts.streamed.parts import filled
+from animegamer_rt.bundle import denoise_plan
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
+from animegamer_rt.models.denoiser_step import DenoiserStep
 from animegamer_rt.models.encoder import Encoder, EncoderSize
-from animegamer_rt.models.step import DenoiserStep
 
 
 def encoder_size(fixture: FixtureSet) -> EncoderSize:
@@ -122,20 +122,20 @@ def check_inner(folder: Folder, fixture: FixtureSet) -> list[Check]:
     return checks
 
 
-def check_schedule(fixture: FixtureSet, plan: schedule.DenoisePlan) -> list[Check]:
+def check_schedule(fixture: FixtureSet, plan: denoise_plan.DenoisePlan) -> list[Check]:
     """Timesteps, noise levels and guidance of the plan against the recorded ones."""
 
     def series(what: str, ours: list[float], key: str) -> Check:
         return compare(what, torch.tensor(ours, dtype=torch.float64), fixture.tensor(key), SCHEDULE)
 
     timesteps = [step.timestep for step in plan]
-    levels = [*(float(level) for level in schedule.signal_levels(timesteps)), 1.0]
+    levels = [*(float(level) for level in denoise_plan.signal_levels(timesteps)), 1.0]
     checks = [
         count_differences("timesteps", timesteps, fixture.tensor("timesteps").tolist()),
         series("guidance", [step.guidance for step in plan], "guidance"),
         series("signal levels", levels, "alphas_cumprod_sqrt"),
         series("signal levels of the network", [step.coefficients.signal for step in plan], "alphas_quantised"),
-        series("full schedule", [float(level) for level in schedule.full_signal_levels()], "full_schedule_1000"),
+        series("full schedule", [float(level) for level in denoise_plan.full_signal_levels()], "full_schedule_1000"),
     ]
     for key, ours in (("timesteps", timesteps), ("guidance", [step.guidance for step in plan])):
         if key in fixture.about:
@@ -152,7 +152,7 @@ def check_schedule(fixture: FixtureSet, plan: schedule.DenoisePlan) -> list[Chec
 
 def check_sampler(folder: Folder, fixture: FixtureSet) -> list[Check]:
     """A whole trajectory with the recorded noise, through the plan and the step as the denoiser part computes it."""
-    plan = schedule.exact_plan(fixture.entry("num_steps", int))
+    plan = denoise_plan.exact_plan(fixture.entry("num_steps", int))
     checks = check_schedule(fixture, plan)
     denoiser, encoder = networks(folder, fixture)
     step = DenoiserStep(denoiser, encoder.unconditional())

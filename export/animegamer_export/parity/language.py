@@ -12,17 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from animegamer_export.added_tokens import added_tokens
-from animegamer_export.checkpoints import predictor_recipe
+from animegamer_export.checkpoints.added_tokens import added_tokens
 from animegamer_export.checkpoints.files import open_tensors
 from animegamer_export.checkpoints.recipe import Recipe
-from animegamer_export.large.parts import filled
+from animegamer_export.checkpoints.releases import predictor_recipe
 from animegamer_export.parity.checks import PREDICTOR, PREDICTOR_MERGED, SCHEDULE, Check, compare, count_differences
 from animegamer_export.parity.fixtures import FixtureSet, Folder
-from animegamer_export.predictor import Answer, feeds, no_past, read
+from animegamer_export.parts.predictor import Answer, feeds, no_past, read
+from animegamer_export.parts.streamed.parts import filled
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.predictor import Predictor, PredictorSize
-from animegamer_rt.readouts import Prompt, Tokens, readouts
+from animegamer_rt.stages.readouts import Prompt, Tokens, readouts
 
 # Added tokens follow the 32000 pieces (MODEL.md section 2); a fixture's vocabulary is squeezed to the ids in use.
 ORIGINAL_IDS = {token: 32000 + number for number, token in enumerate(added_tokens())}

@@ -12,8 +12,9 @@ from pathlib import Path
 import torch
 
 from animegamer_export.pocket.build import PHASES, write_networks
-from animegamer_export.pocket.recipe import RECIPES
-from animegamer_export.pocket.workshop import Workshop
+
+from .config import RECIPES
+from .context import Workshop
 
 
 def main(argv: list[str] | None = None) -> int:

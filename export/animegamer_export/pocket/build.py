@@ -17,33 +17,28 @@ import numpy as np
 import torch
 from torch import nn
 
-from animegamer_export.calibrate import measuring
-from animegamer_export.calibrate.command import write_plans
-from animegamer_export.calibrate.measuring import Budget
-from animegamer_export.command.plans import COMPATIBILITY
-from animegamer_export.onnx_file import Precision
-from animegamer_export.pocket import (
-    autoencoder,
-    bundle,
-    diffusion,
-    judge_training,
-    prediction,
-    quality,
-    training,
-)
-from animegamer_export.pocket.captions import caption
-from animegamer_export.pocket.dataset import render_many
-from animegamer_export.pocket.judge import load_judge, save_judge
-from animegamer_export.pocket.reconstruction import vae_figures
+from animegamer_export.build.default_plans import COMPATIBILITY
+from animegamer_export.onnx_io.write import Precision
+from animegamer_export.plan_search import measuring
+from animegamer_export.plan_search.command import write_plans
+from animegamer_export.plan_search.measuring import Budget
 from animegamer_export.pocket.score import open_scorer
-from animegamer_export.pocket.workshop import Workshop
 from animegamer_rt.backends.onnxruntime import open_engines
-from animegamer_rt.bundle import load
-from animegamer_rt.coarse import coarse_plan
+from animegamer_rt.bundle.coarse_plan import coarse_plan
+from animegamer_rt.bundle.loader import load
+from animegamer_rt.diagnose.selftest import write_record
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
-from animegamer_rt.selftest import write_record
-from animegamer_rt.vae import Vae
+from animegamer_rt.stages.vae import Vae
+
+from . import bundle, quality
+from .context import Workshop
+from .training import autoencoder, diffusion, judge_training, prediction
+from .training import loop as training
+from .training.dataset import render_many
+from .training.judge import load_judge, save_judge
+from .training.reconstruction import vae_figures
+from .world.captions import caption
 
 DRAWN_AS_PREDICTED = 1 / 3
 """Of the clips that the decoder sees as drawn: by the predicted shot, the others by the true one."""

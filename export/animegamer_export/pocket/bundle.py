@@ -11,23 +11,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from animegamer_export.command.plans import COMPATIBILITY, WINDOW_TOKENS, default_plans, plan_entries
-from animegamer_export.command.sizes import Sizes
-from animegamer_export.denoiser import export_denoiser
-from animegamer_export.encoder import export_encoder, export_image_tower, export_text_tower
-from animegamer_export.onnx_file import Precision, Written
-from animegamer_export.pocket.scene import ADVERBS, CHARACTERS, MOTIONS, PLACES
+from animegamer_export.build.default_plans import COMPATIBILITY, WINDOW_TOKENS, default_plans, plan_entries
+from animegamer_export.build.sizes import Sizes
+from animegamer_export.onnx_io.write import Precision, Written
+from animegamer_export.parts.denoiser import export_denoiser
+from animegamer_export.parts.encoder import export_encoder, export_image_tower, export_text_tower
+from animegamer_export.parts.predictor import export_predictor
+from animegamer_export.parts.vae import export_vae
 from animegamer_export.pocket.towers import TEXT_TOKENS, ImageTower, TextTower
-from animegamer_export.predictor import export_predictor
-from animegamer_export.vae import export_vae
-from animegamer_rt.bundle import Bundle, load, write_manifest
+from animegamer_rt.bundle.denoise_plan import DenoisePlan
+from animegamer_rt.bundle.loader import Bundle, load, write_manifest
+from animegamer_rt.bundle.manifest import Geometry, Manifest, Part, World
 from animegamer_rt.errors import BundleError
-from animegamer_rt.manifest import Geometry, Manifest, Part, World
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.encoder import Encoder
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
-from animegamer_rt.schedule import DenoisePlan
+
+from .world.scene import ADVERBS, CHARACTERS, MOTIONS, PLACES
 
 NAME = "pocket"
 DESCRIPTION = "a small procedural cartoon world of our own, 96 x 144, with the architecture of the full size"

@@ -14,12 +14,12 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .captions import caption, parse, said_parts, sample_game
-from .dataset import sample_scenes
-from .judge import Judge, Reading, read_clips
-from .motion import LEVELS, MotionScale, fit_scale, motion_amount, motion_figures
-from .scene import DEFAULT_OUTFIT, Scene, position, strengths
-from .world import render
+from .training.dataset import sample_scenes
+from .training.judge import Judge, Reading, read_clips
+from .world.captions import caption, parse, said_parts, sample_game
+from .world.motion import LEVELS, MotionScale, fit_scale, motion_amount, motion_figures
+from .world.scene import DEFAULT_OUTFIT, Scene, position, strengths
+from .world.world import render
 
 Clip: TypeAlias = npt.NDArray[np.uint8]
 States: TypeAlias = tuple[int, int, int, int]

@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from animegamer_export.pocket.captions import caption
 from animegamer_export.pocket.evaluate import JudgedTurn, Play, States, evaluate, fit_motion_scale
-from animegamer_export.pocket.judge import Judge
 from animegamer_export.pocket.pictures import SheetRow, contact_sheet
-from animegamer_export.pocket.world import render
-from animegamer_rt.backends.contract import Engines
-from animegamer_rt.bundle import Bundle
+from animegamer_rt.backends.interface import Engines
+from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.events import FrameReady, StatePredicted
 from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.session import Session
-from animegamer_rt.state import Instruction
+from animegamer_rt.state.game import Instruction
+
+from .training.judge import Judge
+from .world.captions import caption
+from .world.world import render
 
 SHEET_ROWS = 9
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from animegamer_export.fidelity import Clip
-from animegamer_export.pocket.captions import parse, said_parts
-from animegamer_export.pocket.judge import Judge, Reading, load_judge, read_clips
+from animegamer_export.evaluate.fidelity import Clip
 from animegamer_rt.errors import ConfigError
+
+from .training.judge import Judge, Reading, load_judge, read_clips
+from .world.captions import parse, said_parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from animegamer_export.added_tokens import added_tokens
+from animegamer_export.checkpoints.added_tokens import added_tokens
 
 
 def train_tokenizer(texts: Iterable[str], pieces: int, folder: Path) -> int:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from animegamer_export.pocket.recipe import PATCH_PIXELS, PLACE_WAVES
+from .config import PATCH_PIXELS, PLACE_WAVES
 
 TEXT_TOKENS = 30
 GRID = 14

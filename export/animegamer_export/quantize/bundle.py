@@ -13,24 +13,25 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from animegamer_export.command.disk import require_space, told_when_full
-from animegamer_export.fidelity import draw, first_turns
-from animegamer_export.open_graph import open_graph
-from animegamer_export.quantize.calibrate import activations
+from animegamer_export.evaluate.fidelity import draw, first_turns
+from animegamer_export.evaluate.turns import RecordedDenoiser, by_plan, instructions
+from animegamer_export.onnx_io.read import open_graph
 from animegamer_export.quantize.graph import matrices
-from animegamer_export.quantize.keep import keep_rule
 from animegamer_export.quantize.nodes import Ranges
 from animegamer_export.quantize.scheme import Scheme
 from animegamer_export.quantize.smooth import ranges
-from animegamer_export.quantize.turns import RecordedDenoiser, by_plan, instructions
 from animegamer_export.quantize.weights import Keep, Report, expected_bytes, rewrite_together, weight_of
+from animegamer_export.support.disk import require_space, told_when_full
 from animegamer_rt.backends.onnxruntime import check_device, open_engines
-from animegamer_rt.bundle import MANIFEST, Bundle, write_manifest
-from animegamer_rt.config import nearest
+from animegamer_rt.bundle.config import nearest
+from animegamer_rt.bundle.files import alone_in, make_folder, unwritable
+from animegamer_rt.bundle.loader import MANIFEST, Bundle, write_manifest
+from animegamer_rt.bundle.manifest import unmeasured
 from animegamer_rt.errors import BundleError, ConfigError
-from animegamer_rt.files import alone_in, make_folder, unwritable
-from animegamer_rt.manifest import unmeasured
 from animegamer_rt.pipeline import open_rooms
+
+from .exclusions import keep_rule
+from .ranges import activations
 
 CALIBRATION_TURNS, QUICKER = 4, "balanced"
 CALIBRATION_SEED = 1000

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from animegamer_export.command.progress import Progress
 from animegamer_export.quantize.bundle import CALIBRATION_TURNS, quantize_bundle
 from animegamer_export.quantize.scheme import SCHEMES, Scheme, scheme
-from animegamer_rt.bundle import open_bundle
+from animegamer_export.support.progress import Progress
+from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import ConfigError
 
 WHAT = "A bundle in, a bundle with parts of another precision out. Broken off, it leaves nothing behind."

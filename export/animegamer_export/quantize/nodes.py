@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from animegamer_export.data_file import DataFile
-from animegamer_export.open_graph import add_weight
+from animegamer_export.onnx_io.data_file import DataFile
+from animegamer_export.onnx_io.read import add_weight
 from animegamer_export.quantize.blocks import Array, Quantized
 from animegamer_export.quantize.graph import Matrix, input_of
 from animegamer_export.quantize.scheme import Scheme

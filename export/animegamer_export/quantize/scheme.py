@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
-from animegamer_rt.config import similar
+from animegamer_rt.bundle.config import similar
 from animegamer_rt.errors import ConfigError
 
 BLOCK = 64

@@ -13,14 +13,15 @@ from pathlib import Path
 
 import numpy as np
 
-from animegamer_export.open_graph import open_graph
+from animegamer_export.evaluate.turns import open_plain
+from animegamer_export.onnx_io.read import open_graph
 from animegamer_export.quantize.blocks import relative_error
-from animegamer_export.quantize.calibrate import Feeds, activations
 from animegamer_export.quantize.graph import matrices
 from animegamer_export.quantize.scheme import Scheme
 from animegamer_export.quantize.smooth import ranges
-from animegamer_export.quantize.turns import open_plain
 from animegamer_export.quantize.weights import rewrite, weight_of
+
+from .ranges import Feeds, activations
 
 
 def kind(name: str) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from animegamer_export.quantize.blocks import FP8_LARGEST, TINY, Array, create, relative_error, rounded
-from animegamer_export.quantize.calibrate import Activation
 from animegamer_export.quantize.nodes import Ranges
 from animegamer_export.quantize.scheme import Scheme
+
+from .ranges import Activation
 
 STRENGTHS = (0.5, 0.75)
 """Values of a that are tried; 0.5 is the paper's, 0.75 its choice for models with larger outliers."""

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from animegamer_export.data_file import INLINE_BYTES, DataFile
-from animegamer_export.open_graph import open_graph
+from animegamer_export.onnx_io.data_file import INLINE_BYTES, DataFile
+from animegamer_export.onnx_io.read import open_graph
 from animegamer_export.quantize.blocks import Array, create, relative_error
 from animegamer_export.quantize.graph import FLOATS, Matrix, matrices
 from animegamer_export.quantize.nodes import Ranges, convert

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from animegamer_export.peak_memory import peak_mib
+from animegamer_export.support.peak_memory import peak_mib
 from animegamer_export.tensorrt.graph import strongly_typed
-from animegamer_rt.backends.tensorrt.identity import RTX
+from animegamer_rt.backends.tensorrt.engine_id import RTX
 from animegamer_rt.errors import BundleError
 
 RESIDENT = ("keys", "values", "next_keys", "next_values", "cache_")

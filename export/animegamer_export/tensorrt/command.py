@@ -16,20 +16,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from animegamer_export.command.disk import require_space
+from animegamer_export.support.disk import require_space
 from animegamer_export.tensorrt.builder import Built, Job, Ranges
 from animegamer_export.tensorrt.graph import HALVES
-from animegamer_rt.backends.tensorrt.identity import (
-    ENGINE_PARTS,
-    RTX_ARCHES,
-    engine_name,
-    library_for,
-)
-from animegamer_rt.bundle import Bundle, open_bundle, write_manifest
+from animegamer_rt.backends.tensorrt.engine_id import ENGINE_PARTS, RTX_ARCHES, engine_name, library_for
+from animegamer_rt.bundle.files import alone_in, make_folder, write_file
+from animegamer_rt.bundle.loader import Bundle, open_bundle, write_manifest
+from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.files import alone_in, make_folder, write_file
-from animegamer_rt.machine import heading, module_version
-from animegamer_rt.manifest import Engine
+from animegamer_rt.profiling.host import heading, module_version
 
 FOLDER = "engines"
 DONE, FAILED = 0, 1

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from animegamer_export.open_graph import add_weight, open_graph
+from animegamer_export.onnx_io.read import add_weight, open_graph
 from animegamer_export.tensorrt.shared_codes import keep_apart
 from animegamer_rt.errors import BundleError
 

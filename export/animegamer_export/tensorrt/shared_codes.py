@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx_ir as ir
 
-from animegamer_export.open_graph import add_weight
+from animegamer_export.onnx_io.read import add_weight
 
 FOUR_BITS = frozenset({ir.DataType.INT4, ir.DataType.UINT4})
 PRODUCTS = frozenset({"MatMul", "Gemm"})

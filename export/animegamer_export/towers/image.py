@@ -1,6 +1,6 @@
 """The image tower: a CLIP vision transformer up to its last block but one, the picture's normalisation included.
 
-It does not know files. The picture is resized before (`animegamer_rt.picture`), as it may have any size; the class
+It does not know files. The picture is resized before (`animegamer_rt.stages.image`), as it may have any size; the class
 token is dropped, the last block, the norm after it and the projection are not run (MODEL.md section 1).
 """
 

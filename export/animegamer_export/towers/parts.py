@@ -13,13 +13,13 @@ import torch
 
 from animegamer_export.checkpoints.files import AGAIN, Shape, count_pieces, read_json
 from animegamer_export.checkpoints.recipe import wanted_shapes
-from animegamer_export.large.parts import LargePart, Weights, stand_in
-from animegamer_export.onnx_file import Graph
+from animegamer_export.onnx_io.write import Graph
+from animegamer_export.parts.streamed.parts import LargePart, Weights, stand_in
 from animegamer_export.towers.files import open_image_tower, open_text_tower
 from animegamer_export.towers.image import ImageTower, ImageTowerSize
 from animegamer_export.towers.text import TextTower, TextTowerSize
+from animegamer_rt.bundle.manifest import MotionTokenizer
 from animegamer_rt.errors import CheckpointError
-from animegamer_rt.manifest import MotionTokenizer
 from animegamer_rt.models.encoder import EncoderSize
 
 TEXT, IMAGE = "text_tower", "image_tower"

@@ -19,12 +19,13 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
-from ..bundle import Bundle
+from animegamer_rt.bundle.denoise_plan import BlockCache
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.profiling.host import available_cores
+from animegamer_rt.stages.readouts import Tokens
+
 from ..errors import BackendError
-from ..machine import available_cores
-from ..readouts import Tokens
-from ..schedule import BlockCache
-from .contract import Engines, FloatArray, Frames, IntArray, Loaded, Prefill, TowersPart
+from .interface import Engines, FloatArray, Frames, IntArray, Loaded, Prefill, TowersPart
 
 INSTALL_CUDA = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
 CUDA_LIBRARIES: Mapping[str, str] = {

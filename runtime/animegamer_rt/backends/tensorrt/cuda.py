@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ...errors import BackendError, DeviceLostError, EngineStaleError
 from .device import Array, Facts, Shape, Stream, Tensor, Work
-from .identity import RTX, library_for
+from .engine_id import RTX, library_for
 
 UTILS = "cuda.bindings.utils"
 CUDA_PYTHON = "'cuda-python>=13'"

@@ -22,8 +22,8 @@ from animegamer_kernels.attention import HEAD_WIDTH
 
 from ...errors import BackendError
 from ...models.denoiser import HEAD_NORM_EPSILON, DenoiserSize
-from .kernels import Kernels, RowNorm, has_warpgroups
-from .place import Place
+from .custom_ops import Kernels, RowNorm, has_warpgroups
+from .device import Place
 
 Attention = Literal["torch", "cudnn", "flash", "efficient", "int8", "int8-wgmma"]
 Wanted = Literal[Attention, "fastest"]

@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from animegamer_rt.backends.interface import FloatArray
+from animegamer_rt.bundle.denoise_plan import BlockCache
+
 from ...errors import BackendError
-from ...schedule import BlockCache
-from ..contract import FloatArray
 from .attention import CHOOSING
-from .place import Place, Replays
+from .device import Place, Replays
 from .transformer import Kept, Transformer
 
 PAIR, SINGLE = (0, 1), (1,)

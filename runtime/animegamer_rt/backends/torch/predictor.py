@@ -16,13 +16,14 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import sdpa_kernel
 
+from animegamer_rt.backends.interface import FloatArray, IntArray, Prefill
+from animegamer_rt.stages.readouts import Tokens
+
 from ...errors import BackendError
 from ...models.predictor import Block, Rotation, rotate, rotation
 from ...models.predictor import Predictor as Network
-from ...readouts import Tokens
-from ..contract import FloatArray, IntArray, Prefill
 from .attention import CHOOSING, WITH_MASKS
-from .place import Place, Replays
+from .device import Place, Replays
 
 ANSWER_TOKENS = 64
 """Places of the cache beyond the longest prompt: a state's answer is 9 tokens."""

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from animegamer_rt.bundle.denoise_plan import BlockCache
+from animegamer_rt.models.denoiser_step import advance
+
 from ...models.denoiser import MODULATIONS_A_BLOCK, Block, Denoiser, DenoiserSize
-from ...models.step import advance
-from ...schedule import BlockCache
 
 IMAGE, SHOT = slice(0, 6), slice(6, 12)
 """Of a block's twelve modulations: shift, scale, gate for attention and for the MLP, of each kind of token."""

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from animegamer_rt.backends.interface import FloatArray, Frames
+
 from ...errors import BackendError
 from ...models.vae import CHUNKS, VaeDecoder
-from ..contract import FloatArray, Frames
-from .decoder import cache_shapes, decode, room
-from .kernels import Kernels
-from .place import Place, Replays
+from .custom_ops import Kernels
+from .device import Place, Replays
+from .vae_decoder import cache_shapes, decode, room
 
 FRAMES = {3: 9, 2: 8}
 """Latent frames of a chunk -> its video frames."""
@@ -25,7 +26,7 @@ FRAMES_AT_ONCE = 2
 """Of the parts where memory is scarce: the fewest that hold a next part's past."""
 FILL = 0.8
 """How much of a block the activations that are cut from it can fill, by the rules of PyTorch's allocator
-(tests/unit/test_torch_memory.py)."""
+(tests/runtime/backends/test_torch_memory.py)."""
 SPARE_BYTES = 2**29
 """What is left of a GPU's free memory: for a prompt that is read meanwhile and for the workspaces of libraries."""
 

@@ -1,0 +1,139 @@
+"""Our own kernels beside the passes they replace: checked case by case, timed on a GPU.
+
+Used by gpu.py. A kernel must give what its plain reference gives on the CPU, and what the plain operators give where it
+runs; one that beats them neither as they are nor compiled is a candidate for deletion, and its entry says so. On the
+CPU the references stand in their place, and no time means anything. **Nothing here has been run on a GPU yet.**
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from benchmarks.gpu import build as gpu_build
+from benchmarks.gpu import rates as gpu_rates
+from benchmarks.gpu.kernel_cases import FAMILIES, FULL, SMALL, Case, Results
+from torch import Tensor
+
+from animegamer_rt.backends.torch import attention
+from animegamer_rt.backends.torch.custom_ops import Kernels
+from animegamer_rt.backends.torch.device import CudaPlace, Place
+from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8
+from animegamer_rt.errors import AnimeGamerError
+
+ALLOWED: Mapping[str, float] = {
+    "fp32": 1e-5,
+    "bf16": 1e-2,
+    "fp8": 3e-2,
+    "int8": 2.5e-2,
+    "int8 scores": attention.ALLOWED,
+    "bytes": 5e-3,
+}
+"""Relative errors: roundings of what is compared, and now and then a code on the other side of one."""
+ROTATED_BYTES = 512 * 2**20
+"""Inputs are copied until they are this much together, several times what a GPU's cache holds."""
+
+Entry = dict[str, Any]
+
+
+def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
+    """The times of one family of kernels, or what the library's own program says of all."""
+    library = Path(asked["library"])
+    if asked["name"] == "program":
+        said = subprocess.run(
+            [library.parent / gpu_build.PROGRAM], check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+        yield {"what": "every kernel by itself", **json.loads(said.splitlines()[-1])}
+    else:
+        with torch.no_grad():
+            yield from timings(library, asked["family"], asked["device"])
+
+
+def checks(path: Path, family: str, device: str) -> Iterator[Entry]:
+    """Every case against the plain passes on the device, and on a GPU against the references on the CPU."""
+    kernels = Kernels(str(path))
+    for sizes in (SMALL, FULL) if device == "cuda" else (SMALL,):
+        where = "full size" if sizes is FULL else "small"
+        for case in FAMILIES[family](kernels, sizes, device):
+            try:
+                # Before the kernel, which may write into it.
+                on_cpu = [tensor.to("cpu", copy=True) for tensor in case.given]
+                plain = case.plain(*case.given)
+                found = case.kernel(*case.given)
+                yield check(f"{case.name}, {where}, against plain", case, found, plain)
+                # A reference at full size takes minutes.
+                if device == "cuda" and sizes is SMALL:
+                    expected = case.kernel(*on_cpu)
+                    yield check(f"{case.name}, {where}, against its reference", case, found, expected)
+            except (RuntimeError, AnimeGamerError) as error:
+                yield {"check": case.name, "error": None, "passed": False, "broken": gpu_rates.told(error)}
+
+
+def timings(path: Path, family: str, device: str) -> Iterator[Entry]:
+    """Milliseconds of every case at full size by the kernel, by plain passes and by those compiled.
+
+    Attention is timed beside every other that PyTorch has.
+    """
+    on_gpu = device == "cuda"
+    if family == "attention":
+        place = CudaPlace(torch.bfloat16) if on_gpu else Place(torch.bfloat16)
+        size = FULL.denoiser if on_gpu else SMALL.denoiser
+        yield from attention_timings(attention.measured(place, Kernels(str(path)), size), on_gpu)
+        return
+    for case in FAMILIES[family](Kernels(str(path)), FULL if on_gpu else SMALL, device):
+        entry: Entry = {"what": case.name}
+        ways = {"kernel": case.kernel, "plain": case.plain}
+        if on_gpu:
+            ways["compiled"] = torch.compile(case.plain, dynamic=False)
+        copies = max(2, math.ceil(ROTATED_BYTES / sum(part.nbytes for part in case.given))) if on_gpu else 2
+        inputs = [case.given, *([part.clone() for part in case.given] for _ in range(copies - 1))]
+        for way, run in ways.items():
+            try:
+                taken = gpu_rates.milliseconds([partial(run, *given) for given in inputs], device)
+                entry[f"{way}_ms_p50"] = round(taken, 5)
+            except (RuntimeError, AnimeGamerError) as error:
+                entry[f"{way}_error"] = gpu_rates.told(error)
+        others = [entry[name] for name in ("plain_ms_p50", "compiled_ms_p50") if name in entry]
+        ours = entry.get("kernel_ms_p50")
+        entry["delete_candidate"] = on_gpu and (ours is None or bool(others and ours >= min(others)))
+        yield entry
+
+
+def attention_timings(found: Sequence[attention.Measured], on_gpu: bool) -> Iterator[Entry]:
+    """INT8 scores beside the other ways to attend, norms included in each.
+
+    They have to beat all others that are right, and those of sm_90 alone what every GPU has, too.
+    """
+    ways: Entry = {}
+    for one in found:
+        right = {"ms_p50": round(one.milliseconds, 5), "error": one.error}
+        ways[one.way] = right if one.right else {"refused": one.refused or str(one)}
+    rivals = [one.milliseconds for one in found if one.right and one.way not in attention.INT8_SCORES]
+    for ours in (one for one in found if one.way in attention.INT8_SCORES):
+        slower = not ours.right or any(ours.milliseconds >= rival for rival in rivals)
+        yield {"what": ours.way.replace("int8", "attention_int8"), **ways, "delete_candidate": on_gpu and slower}
+        rivals += [ours.milliseconds] if ours.right else []
+
+
+def check(what: str, case: Case, found: Results, expected: Results) -> Entry:
+    """The largest relative error of a case's results; codes are compared with their scales."""
+    errors = [
+        float((ours - theirs).norm() / theirs.norm())
+        for ours, theirs in zip(values(found), values(expected), strict=True)
+    ]
+    allowed = ALLOWED[case.label]
+    error = max(errors) if all(map(math.isfinite, errors)) else None
+    passed = error is not None and error <= allowed
+    return {"check": what, "precision": case.label, "error": error, "allowed": allowed, "passed": passed}
+
+
+def values(results: Results) -> list[Tensor]:
+    """Results as float64 on the CPU, a pair of codes and scales as their product."""
+    exact = [tensor.detach().cpu().double() for tensor in results]
+    return [exact[0] * exact[1], *exact[2:]] if results[0].dtype in (FP8, INT8) else exact

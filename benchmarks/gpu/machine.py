@@ -1,0 +1,76 @@
+"""The GPU as found: its name, memory and software, and its clocks, power limit and driver at any time.
+
+Used by gpu.py. By NVML where `nvidia-ml-py` is installed, else by nvidia-smi; what neither says is left out.
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from animegamer_rt import __version__
+from animegamer_rt.profiling import nvml
+from animegamer_rt.profiling.host import machine
+
+FIELDS: Mapping[str, str] = {
+    "name": "name",
+    "driver": "driver_version",
+    "sm_clock_mhz": "clocks.sm",
+    "memory_clock_mhz": "clocks.mem",
+    "temperature_c": "temperature.gpu",
+    "power_limit_w": "power.limit",
+}
+"""As nvml.Card.facts names them -> as nvidia-smi does."""
+
+
+def entries(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One entry: the fields of a record's heading that need torch."""
+    on_gpu = asked["device"] == "cuda"
+    software = {"python": platform.python_version(), "animegamer-rt": __version__}
+    software |= {"torch": torch.__version__, "cuda": torch.version.cuda or "none", "numpy": np.__version__}
+    software["cudnn"] = str(torch.backends.cudnn.version() or "none") if on_gpu else "none"
+    found: dict[str, Any] = {"machine": machine(), "software": software, "gpu": None}
+    if on_gpu:
+        properties = torch.cuda.get_device_properties(0)
+        found["machine"] = f"{properties.name}, {machine()}"
+        about = {"memory_gib": round(properties.total_memory / 2**30, 1), "sm": f"{properties.major}{properties.minor}"}
+        found["gpu"] = {**(facts() or {}), "name": properties.name, **about}
+        torch.ones(1, device="cuda").add_(1).item()  # whether it runs anything at all
+    yield found
+
+
+def facts() -> dict[str, Any] | None:
+    """The card as it is now; None where nothing tells."""
+    known = uuid()
+    card, _ = nvml.open_card(known)
+    return card.facts() if card is not None else _by_smi(known)
+
+
+def uuid() -> str | None:
+    """The card's that torch runs on, as NVML writes it; None where torch does not say."""
+    found = getattr(torch.cuda.get_device_properties(0), "uuid", None) if torch.cuda.is_available() else None
+    return None if found is None else f"GPU-{str(found).removeprefix('GPU-')}"
+
+
+def _by_smi(known: str | None) -> dict[str, Any] | None:
+    command = ["nvidia-smi", f"--query-gpu={','.join(FIELDS.values())}", "--format=csv,noheader,nounits"]
+    command += [f"--id={known}"] if known else []
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    lines = said.strip().splitlines()
+    values = [value.strip() for value in lines[0].split(",")] if len(lines) == 1 else []
+    return dict(zip(FIELDS, map(_number, values), strict=False)) or None
+
+
+def _number(word: str) -> str | float:
+    try:
+        return float(word)
+    except ValueError:
+        return word

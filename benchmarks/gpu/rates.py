@@ -1,0 +1,208 @@
+"""Rates of this machine on the denoiser's own shapes: products in bfloat16, FP8, INT8; attention by torch's libraries.
+
+Used by gpu.py: they say how far a turn is from what the machine can do, and which attention to take. Each answer is
+checked on some rows; one that is wrong is no rate. Without a GPU the same code runs at tiny shapes.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle, islice
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.nn.attention import sdpa_kernel
+
+from animegamer_rt.backends.torch.attention import INT8_SCORES, LIBRARIES, Attention, attended, ways_of
+from animegamer_rt.backends.torch.custom_ops import Kernels, RowNorm
+from animegamer_rt.errors import AnimeGamerError, DeviceLostError
+
+Entry = dict[str, Any]
+Run = Callable[[], object]
+Made = tuple[Sequence[Run], Callable[[], Tensor], Tensor]
+"""Runs over different inputs, some rows of the first's answer, what they must be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A guided pair: tokens of one branch, width, heads, layers."""
+
+    tokens: int
+    hidden: int
+    heads: int
+    layers: int
+
+
+Maker = Callable[[Tensor, Tensor], tuple[Callable[[], Tensor], Tensor]]
+"""(x, weight) -> their product, and what its first rows must be."""
+FULL, TINY = Shape(6976, 1920, 30, 30), Shape(64, 128, 2, 2)
+"""Full size: MODEL.md section 4."""
+WIDTHS: Mapping[str, tuple[int, int]] = {"qkv": (1, 3), "output": (1, 1), "mlp_in": (1, 4), "mlp_out": (4, 1)}
+"""Of the products of a block, in widths of the denoiser."""
+FP8_MAX, INT8_MAX, EPSILON = 448.0, 127.0, 1e-6
+CHECKED_ROWS = 64
+TOLD_CHARACTERS = 6000
+ALLOWED = 3e-2
+"""Relative error of the rows that are checked: the roundings of bfloat16 are under 1e-2."""
+WARM_UP, REPEATS, GRAPH_MS, MOST_RUNS = 3, 7, 10.0, 200
+"""A graph holds so many runs that a replay takes about so many milliseconds; its median of so many replays counts."""
+
+
+def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
+    """One entry a shape and library: milliseconds, TFLOP/s and the error of its answer, or why there is none."""
+    device = asked["device"]
+    shape = FULL if device == "cuda" else TINY
+    with torch.no_grad():
+        if asked["name"] == "products":
+            yield from products(shape, device)
+        else:
+            library = asked["library"] if asked["kernels"] else None
+            yield from attention(shape, device, library)
+
+
+def products(shape: Shape, device: str) -> Iterator[Entry]:
+    """The four large products of a block, by precision."""
+    makers: Mapping[str, Maker] = {"bf16": plain_product, "fp8": fp8_product, "int8": int8_product}
+    for name, (inner, outer) in WIDTHS.items():
+        rows, inner, outer = 2 * shape.tokens, inner * shape.hidden, outer * shape.hidden
+        weight = torch.randn(outer, inner, device=device, dtype=torch.bfloat16)
+        inputs = [torch.randn(rows, inner, device=device, dtype=torch.bfloat16) for _ in range(2)]
+        for precision, maker in makers.items():
+            about = {"what": f"{name} {precision}", "of": f"product {precision}", "a_pair": shape.layers}
+            yield about | rated(partial(_products, maker, inputs, weight), 2.0 * rows * inner * outer, device)
+
+
+def attention(shape: Shape, device: str, kernels: str | None) -> Iterator[Entry]:
+    """Attention on queries, keys and values as a product leaves them, [B, S, 3, H, d], by every library of PyTorch's.
+
+    kernels: the library of ours, whose attention with INT8 scores is rated alone then, both norms included.
+    """
+    width = shape.hidden // shape.heads
+    qkv = torch.randn(2, shape.tokens, 3, shape.heads, width, device=device, dtype=torch.bfloat16)
+    qkv[:, :, :2] = functional.layer_norm(qkv[:, :, :2], (width,))  # so that a norm changes nothing but roundings
+    work = 4.0 * 2 * shape.heads * shape.tokens**2 * width
+    query, key, value = (part.transpose(1, 2) for part in qkv.unbind(2))
+    some = query[0, 0, :CHECKED_ROWS].double() @ key[0, 0].double().T / width**0.5
+    expected = some.softmax(-1) @ value[0, 0].double()
+
+    ones = torch.ones(width, device=device)
+    norm = RowNorm(ones, torch.zeros_like(ones), EPSILON)
+
+    def attend(way: Attention) -> Tensor:
+        if kernels is not None:
+            return attended(way, Kernels(kernels), qkv, norm, norm).transpose(1, 2)
+        if way == "torch":
+            return functional.scaled_dot_product_attention(query, key, value)
+        with sdpa_kernel(LIBRARIES[way]):
+            return functional.scaled_dot_product_attention(query, key, value)
+
+    theirs: tuple[Attention, ...] = ("torch", *(LIBRARIES if device == "cuda" else ()))
+    ours = (way for way in ways_of(qkv.device) if way in INT8_SCORES)
+    for way in theirs if kernels is None else ours:
+        about = {"what": f"attention {way}", "of": "attention", "way": way, "a_pair": shape.layers}
+        yield about | rated(partial(_attention, partial(attend, way), expected), work, device)
+
+
+def rated(make: Callable[[], Made], work: float, device: str) -> Entry:
+    """What `make` gives, timed and checked; what it raises is its entry."""
+    try:
+        runs, rows, expected = make()
+        error = float((rows().double() - expected).norm() / expected.norm())
+        taken = milliseconds(runs, device)
+    except (RuntimeError, AttributeError, ValueError, AnimeGamerError) as failure:
+        return {"passed": False, "broken": told(failure)}
+    rate = {"ms_p50": round(taken, 4), "tflops": round(work / taken / 1e9, 1)}
+    return {**rate, "error": error, "allowed": ALLOWED, "passed": error <= ALLOWED}
+
+
+def told(failure: Exception) -> str:
+    """What broke something, with what it came of: in a capture the last error hides the first.
+
+    Raises it again if it is the GPU that was lost: nothing after it can be right, and the job is to be done anew.
+    """
+    if isinstance(failure, (torch.AcceleratorError, DeviceLostError)):
+        raise failure
+    return "".join(traceback.format_exception(failure))[-TOLD_CHARACTERS:]
+
+
+def milliseconds(runs: Sequence[Run], device: str) -> float:
+    """Of one run, the median of repeats over all of them in turn, so that no cache holds their inputs.
+
+    On a GPU the runs of a repeat are one CUDA graph: launching them costs the host more than many take.
+    """
+    if device != "cuda":
+        seconds = [_seconds(run) for _ in range(REPEATS) for run in runs]
+        return 1000 * median(seconds)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for run in islice(cycle(runs), max(WARM_UP, len(runs))):
+            run()
+        alone = _between_events(runs[0])
+        count = len(runs) * max(1, round(min(MOST_RUNS, GRAPH_MS / max(alone, 1e-3)) / len(runs)))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for run in islice(cycle(runs), count):
+                run()
+        graph.replay()
+        return median(_between_events(graph.replay) for _ in range(REPEATS)) / count
+
+
+def _between_events(run: Run) -> float:
+    before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    before.record()
+    run()
+    after.record()
+    after.synchronize()
+    return float(before.elapsed_time(after))
+
+
+def _seconds(run: Run) -> float:
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+def _attention(run: Callable[[], Tensor], expected: Tensor) -> Made:
+    return [run], lambda: run()[0, 0, :CHECKED_ROWS], expected
+
+
+def _products(maker: Maker, inputs: Sequence[Tensor], weight: Tensor) -> Made:
+    made = [maker(x, weight) for x in inputs]
+    first, expected = made[0]
+    return [run for run, _ in made], lambda: first()[:CHECKED_ROWS], expected
+
+
+def plain_product(x: Tensor, weight: Tensor) -> tuple[Callable[[], Tensor], Tensor]:
+    """A product as it is, and its first rows in float64."""
+    return partial(functional.linear, x, weight), x[:CHECKED_ROWS].double() @ weight.double().T
+
+
+def fp8_product(x: Tensor, weight: Tensor) -> tuple[Callable[[], Tensor], Tensor]:
+    """A product with one scale a row of each side; scaling and rounding are not counted."""
+    scaled = []
+    for matrix in (x, weight):
+        scale = matrix.abs().amax(1, keepdim=True).float() / FP8_MAX
+        scaled.append(((matrix / scale).to(torch.float8_e4m3fn), scale))
+    (left, left_scale), (right, right_scale) = scaled
+
+    def run() -> Tensor:
+        return torch._scaled_mm(
+            left, right.t(), scale_a=left_scale, scale_b=right_scale.t(), out_dtype=torch.bfloat16, use_fast_accum=True
+        )
+
+    rows = left[:CHECKED_ROWS].double() * left_scale[:CHECKED_ROWS].double()
+    return run, rows @ (right.double() * right_scale.double()).T
+
+
+def int8_product(x: Tensor, weight: Tensor) -> tuple[Callable[[], Tensor], Tensor]:
+    """A product in INT8 to its int32 sums; scaling and rounding are not counted."""
+    left, right = ((matrix / matrix.abs().amax(1, keepdim=True) * INT8_MAX).to(torch.int8) for matrix in (x, weight))
+    return lambda: torch._int_mm(left, right.t()), left[:CHECKED_ROWS].double() @ right.double().T

@@ -1,0 +1,202 @@
+"""The record of a run of gpu.py: written whole after every entry, continued by a later run, read as records of turns.
+
+Knows entries and files; nothing of how anything was measured. Beside a list of entries for each stage it has `jobs`:
+how each process ended, and the last lines of one that did not end well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.jobs import PEER_MODES, PEER_PARTS, Job
+
+from animegamer_rt.bench.chart import read_json
+from animegamer_rt.bundle.files import write_file
+from animegamer_rt.errors import ConfigError
+
+Entry = dict[str, Any]
+SAME = ("kind", "commit", "machine", "device", "bundle")
+"""What must be as it was where a record is continued; of a machine with a GPU only that, whichever host it is in."""
+HEADING = ("format", "commit", "machine", "software")
+"""What every record of turns takes from the run's."""
+FAILED = ("failed", "timed out")
+EIGHT_BITS = ("fp8", "int8")
+PRODUCTS = 4
+"""Large products of a block, each with a rate of its own."""
+
+
+class Record:
+    """One file; after every change it holds all that is known."""
+
+    def __init__(self, path: Path, data: Entry) -> None:
+        self.path, self.data = path, data
+
+    def start(self, job: Job) -> None:
+        """Forgets what an earlier try at the job left half done."""
+        kept = [entry for entry in self.data.get(job.stage, []) if not _to_redo(entry, job)]
+        self.data[job.stage] = kept
+
+    def add(self, job: Job, entry: Entry) -> None:
+        """Appends an entry of a job to its stage."""
+        self.data.setdefault(job.stage, []).append({"job": job.name, **entry})
+        self._write()
+
+    def end(self, job: Job, how: str, seconds: float, said: str) -> None:
+        """Notes how a job ended, with its last lines if that was not well."""
+        others = [entry for entry in self.data["jobs"] if (entry["stage"], entry["job"]) != (job.stage, job.name)]
+        about = {"stage": job.stage, "job": job.name, "ended": how, "seconds": round(seconds, 1)}
+        self.data["jobs"] = [*others, about | ({"said": said} if how != "well" else {})]
+        self._write()
+
+    def forget(self, stage: str) -> None:
+        """As if that stage had never run."""
+        self.data["jobs"] = [entry for entry in self.data["jobs"] if entry["stage"] != stage]
+        self.data.pop(stage, None)
+
+    def note(self, **fields: Any) -> None:
+        """Replaces fields of the record itself."""
+        self.data.update(fields)
+        self._write()
+
+    def left(self, jobs: Sequence[Job]) -> list[Job]:
+        """What is still to be done of these, without the plans that were measured; what failed before comes last."""
+        ended = {(entry["stage"], entry["job"]): entry["ended"] for entry in self.data["jobs"]}
+        fresh: list[Job] = []
+        again: list[Job] = []
+        for job in jobs:
+            how = ended.get((job.stage, job.name))
+            there = {entry.get("plan") for entry in self.data.get(job.stage, []) if entry["job"] == job.name}
+            plans = tuple(plan for plan in job.plans if plan not in there)
+            if plans or (not job.plans and how != "well"):
+                (again if how in FAILED else fresh).append(replace(job, plans=plans))
+        return fresh + again
+
+    def _write(self) -> None:
+        write_file(self.path, (json.dumps(self.data, indent=1) + "\n").encode())
+
+
+def _to_redo(entry: Entry, job: Job) -> bool:
+    return bool(entry["job"] == job.name and (not job.plans or entry["plan"] in job.plans))
+
+
+def open_record(results: Path, heading: Entry, before: Path | None) -> Record:
+    """A new record, or the one that is continued. Raises ConfigError where it is of something else."""
+    if before is None:
+        stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+        return Record(results / f"{stamp}-gpu.json", {**heading, "jobs": []})
+    data = read_json(before)
+    for name in SAME:
+        found, expected = str(data.get(name)), str(heading[name])
+        if name == "machine" and heading["device"] == "cuda":
+            found, expected = (words.partition(",")[0] for words in (found, expected))
+        if found != expected:
+            raise ConfigError(
+                f"the record is of another {name}",
+                where=before,
+                found=found,
+                expected=expected,
+                do="begin a new one: leave out --continue; --stages and --variants say what is measured",
+            )
+    return Record(before, data)
+
+
+def turn_records(data: Mapping[str, Any]) -> list[Entry]:
+    """Every timed turn and peer as `animegamer-rt bench` would have recorded it, with its floor where that is known."""
+    heading = {name: data[name] for name in HEADING}
+    found = []
+    for entry in [*data.get("turns", []), *_peers(data.get("peers", []))]:
+        about = {name: value for name, value in entry.items() if name != "job"}
+        floor = None
+        if entry["size"] == "full":
+            precision, attention = entry["precision"]["denoiser"], entry.get("attention")
+            rows = entry.get("cost_rows", entry["branches"])
+            floor = floor_seconds(data.get("rates", []), rows, precision, attention)
+        counted = {
+            "denoiser_floor_seconds": floor,
+            "floor_source": "products and attention timed in the same run" if floor else None,
+            "ratio_to_floor": round(entry["stages"]["denoiser"]["p50"] / floor, 3) if floor else None,
+            "fps": round(entry["shape"][0] / entry["seconds_per_turn_p50"], 3),
+            "memory_source": "reserved by PyTorch" if entry["memory_peak_mib"] else None,
+            "host_memory_peak_mib": None,
+        }
+        found.append({**heading, **about, **counted})
+    return found
+
+
+def write_turns(results: Path, data: Mapping[str, Any]) -> int:
+    """Writes those records as files of their own, the same ones however often; how many. Raises OutputError."""
+    records = turn_records(data)
+    for record in records:
+        stamp = datetime.fromisoformat(record["date"]).strftime("%Y%m%dT%H%M%SZ")
+        by = (record["peer"] or record["variant"]).replace(" ", "-")
+        path = results / f"{stamp}-{record['size']}-{record['plan']}-{by}.json"
+        write_file(path, (json.dumps(record, indent=2) + "\n").encode())
+    return len(records)
+
+
+def floor_seconds(
+    rates: Sequence[Mapping[str, Any]], rows: float, precision: str, attention: str | None = None
+) -> float | None:
+    """The denoiser's seconds at full size were it products and attention alone, at the rates found to be right here.
+
+    attention: the one in use; where it is not known, the fastest of PyTorch's.
+    """
+    kind = precision if precision in EIGHT_BITS else "bf16"
+    right = [rate for rate in rates if rate.get("passed")]
+    products = [rate["ms_p50"] * rate["a_pair"] for rate in right if rate["of"] == f"product {kind}"]
+    attentions = {rate["way"]: rate["ms_p50"] * rate["a_pair"] for rate in right if rate["of"] == "attention"}
+    in_use = [ms for way, ms in attentions.items() if (way == attention if attention else not way.startswith("int8"))]
+    if len(products) < PRODUCTS or not in_use:
+        return None
+    pair_ms = float(sum(products) + min(in_use))
+    return round(rows / 2 * pair_ms / 1000, 4)
+
+
+def _peers(entries: Sequence[Entry]) -> list[Entry]:
+    """A turn of each mode whose parts were all timed; one that could not be compiled counts as it runs eagerly."""
+    timed = {(entry["mode"], entry["part"]): entry for entry in entries}
+    turns = []
+    for mode in PEER_MODES:
+        parts = {part: timed.get((mode, part), timed.get(("eager", part))) for part in PEER_PARTS}
+        if (mode, "denoiser") in timed and all(parts.values()):
+            turns.append(_peer_turn(mode, {part: entry for part, entry in parts.items() if entry is not None}))
+    return turns
+
+
+def _peer_turn(mode: str, parts: Mapping[str, Entry]) -> Entry:
+    last = parts["denoiser"]
+    total = {p: round(sum(entry[p] for entry in parts.values()), 4) for p in ("p50", "p95")}
+    about = ("gpu", "device", "size", "shape", "playback_seconds")
+    return {
+        **{name: last[name] for name in about},
+        "date": max(entry["date"] for entry in parts.values()),
+        "runs_on": ", ".join(f"{part} {entry['library']} {entry['mode']}" for part, entry in parts.items()),
+        "preset": None,
+        "fingerprint": None,
+        "origin": "random weights",
+        "plan": "exact",
+        "steps": last["pairs"],
+        "branches": 2 * last["pairs"],
+        "cost_rows": 2 * last["pairs"],
+        "peer": f"diffusers {mode}",
+        "variant": None,
+        "precision": {part: entry["precision"] for part, entry in parts.items()},
+        "attention": None,
+        "n": min(entry["n"] for entry in parts.values()),
+        "seconds_per_turn_p50": total["p50"],
+        "seconds_per_turn_p95": total["p95"],
+        "stages": {part: {"p50": parts[part]["p50"], "p95": parts[part]["p95"]} for part in sorted(parts)},
+        "seconds_to_state_p50": parts["predictor"]["p50"],
+        "seconds_to_first_frame_p50": total["p50"],  # its decoder gives all frames at once
+        "real_time_factor": round(last["playback_seconds"] / total["p50"], 3),
+        "energy_j_per_turn": None,
+        "energy_source": "not measured: its parts were timed one by one",
+        "first_prompt_seconds": None,
+        "memory_peak_mib": None,  # each part had the card to itself
+        "fidelity": {},
+    }

@@ -1,0 +1,72 @@
+"""Two turns in a queue: the second predicted while the first is denoised, what that saves, and its trace.
+
+Used by gpu.py. A queue as a worker has it (`animegamer-rt serve`), over the parts of gpu_turns and without a server;
+the trace is the worker's own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu import machine as gpu_machine
+from benchmarks.gpu import turns as gpu_turns
+from benchmarks.gpu.jobs import Variant
+
+from animegamer_rt.bundle.denoise_plan import DenoisePlan
+from animegamer_rt.profiling.host import percentile
+from animegamer_rt.profiling.trace import AHEAD
+from animegamer_rt.serving.worker.engine_trace import Watch
+from animegamer_rt.stages.denoiser import Denoiser
+from animegamer_rt.stages.vae import Vae
+
+TURNS = 2
+
+
+def entries(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One entry: seconds of the queue with its turns one after the other and overlapping, and the trace's file."""
+    variant, name = Variant(**asked["variant"]), asked["plan"]
+    watch = Watch(Path(asked["results"]) / f"trace-queue-{asked['name']}.json")
+    parts = gpu_turns.open_parts(asked, variant)
+    engines = watch.over(parts.engines)
+    parts, plan = replace(parts, engines=engines, vae=Vae(engines.vae)), parts.plans[name]
+    for overlaps in (False, True):  # the first turn runs plainly, the second captures
+        queue(parts, plan, overlaps)
+    apart = percentile([queue(parts, plan, False) for _ in range(asked["turns"])], 50)
+    together = percentile([queue(parts, plan, True) for _ in range(asked["turns"])], 50)
+    watch.begin(f"Two turns in a queue: {parts.name}, {name}, {variant.name}, {parts.engines.device}")
+    queue(parts, plan, True)
+    watch.write()
+    yield {
+        "size": parts.name,
+        "plan": name,
+        "variant": variant.name,
+        "gpu": gpu_machine.facts() if asked["device"] == "cuda" else None,
+        "turns": TURNS,
+        "n": asked["turns"],
+        "seconds_apart_p50": apart,
+        "seconds_overlapping_p50": together,
+        "saved_seconds": round(apart - together, 5),
+        "trace": f"trace-queue-{asked['name']}.json",
+    }
+
+
+def queue(parts: gpu_turns.Parts, plan: DenoisePlan, overlaps: bool) -> float:
+    """Seconds of all turns; overlapping, each is predicted while the one before is denoised and decoded."""
+    given, geometry = [gpu_turns.prompt(parts.geometry) for _ in range(TURNS)], parts.geometry
+    denoiser = Denoiser(parts.engines.denoiser, plan, geometry.latent_shape)
+    started = time.perf_counter()
+    with ThreadPoolExecutor(1, AHEAD) as ahead:
+        shot = gpu_turns.predict(parts, given[0])
+        for turn, follower in enumerate([*given[1:], None], start=1):
+            begun = ahead.submit(gpu_turns.predict, parts, follower) if overlaps and follower else None
+            *_, denoised = denoiser.denoise(shot, gpu_turns.MOTION_SCOPE, denoiser.draw_noise(7, turn))
+            for _ in parts.vae.decode(denoised.latent):
+                pass
+            if follower is not None:
+                shot = begun.result() if begun else gpu_turns.predict(parts, follower)
+    return time.perf_counter() - started

@@ -1,0 +1,317 @@
+"""Turns of pocket or of full size by one variant: seconds, memory and energy, under the names that `bench` gives them.
+
+Used by gpu.py. Full size has random weights made on the device: good for time and memory, and for nothing else. `tiny`
+is the same at sizes that any machine runs in seconds, and its times say nothing. A turn goes through the runtime's own
+denoiser and vae, so noise is drawn ahead and the second chunk decodes while the first is handed out, as when playing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from benchmarks.gpu import machine as gpu_machine
+from benchmarks.gpu.jobs import SKIPPING, Variant
+from benchmarks.predict import CAPTION_TOKENS, FULL_PROMPT, HISTORY_TURNS
+
+from animegamer_export.plan_search.skipping import skipping
+from animegamer_rt.backends.interface import Engines, FloatArray
+from animegamer_rt.backends.torch import loader as backend
+from animegamer_rt.backends.torch.custom_ops import open_kernels
+from animegamer_rt.backends.torch.device import Place
+from animegamer_rt.backends.torch.packed_linear import PackedLinear
+from animegamer_rt.bundle.denoise_plan import DenoisePlan
+from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.bundle.manifest import Geometry
+from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
+from animegamer_rt.models.denoiser import DenoiserSize
+from animegamer_rt.models.predictor import Predictor as PredictorNetwork
+from animegamer_rt.models.predictor import PredictorSize
+from animegamer_rt.models.vae import VaeDecoder, VaeSize
+from animegamer_rt.profiling import energy, nvml
+from animegamer_rt.profiling.host import percentile
+from animegamer_rt.stages.denoiser import Denoiser
+from animegamer_rt.stages.predictor import read
+from animegamer_rt.stages.readouts import Prompt, readouts
+from animegamer_rt.stages.vae import Vae
+
+Entry = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Sizes of the networks whose weights are drawn here."""
+
+    geometry: Geometry
+    predictor: PredictorSize
+    denoiser: DenoiserSize
+    vae: VaeSize
+
+
+SIZES: Mapping[str, Size] = {
+    "full": Size(
+        Geometry(height=480, width=720, latent_height=60, latent_width=90, shot_width=1920),
+        PredictorSize(4096, 32, 32, 8, 14336, 32284, 1920),
+        DenoiserSize(1920, 30, 30, 512, 60, 90),
+        VaeSize(),
+    ),
+    "tiny": Size(
+        Geometry(height=32, width=48, latent_height=4, latent_width=6, shot_width=128),
+        PredictorSize(128, 2, 2, 1, 256, 400, 128),
+        DenoiserSize(128, 2, 2, 64, 4, 6),
+        VaeSize(32, norm_groups=8, res_blocks=1),
+    ),
+}
+"""Full size: MODEL.md sections 2, 4 and 6."""
+BEFORE_SHOT, STRENGTHS = CAPTION_TOKENS + 2, 4
+MOTION_SCOPE = 10.0
+SHORT = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+WARM_UP = 2
+"""Turns before measuring: one runs plainly, one captures."""
+RANDOM = np.random.default_rng(7)
+DEVIATION, CODES_DEVIATION = 0.02, 4.6
+"""Of drawn weights, and of drawn codes of 4 bits."""
+BLOCK = 64
+"""Inputs that share a scale, as in a bundle's `int4-qdq`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a variant's turns are played with."""
+
+    name: str
+    fingerprint: str | None
+    origin: str
+    geometry: Geometry
+    plans: Mapping[str, DenoisePlan]
+    fidelity: Mapping[str, Mapping[str, float]]
+    engines: Engines
+    vae: Vae
+    precision: Mapping[str, str]
+    open_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Seconds: in each stage's engine, and since the turn was asked for."""
+
+    predictor: float
+    denoiser: float
+    vae: float
+    to_state: float
+    to_latent: float
+    to_first_frame: float
+    total: float
+
+
+def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
+    """A record of turns for every plan asked for, without what is the same for all of a run."""
+    variant, on_gpu = Variant(**asked["variant"]), asked["device"] == "cuda"
+    parts = open_parts(asked, variant)
+    for name in asked["plans"]:
+        plan = parts.plans[name]
+        for _ in range(WARM_UP if on_gpu else 1):
+            play(parts, plan)
+        if on_gpu:
+            torch.cuda.reset_peak_memory_stats()
+        with energy.of_card(*nvml.open_card(gpu_machine.uuid())) if on_gpu else energy.of_processors() as meter:
+            measured = [play(parts, plan) for _ in range(asked["turns"])]
+        playback = parts.geometry.frames / parts.geometry.fps
+        yield {
+            "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "gpu": gpu_machine.facts() if on_gpu else None,
+            "device": "torch" if on_gpu else "torch-cpu",
+            "runs_on": parts.engines.device,
+            "preset": None,
+            "size": parts.name,
+            "fingerprint": parts.fingerprint,
+            "origin": parts.origin,
+            "shape": [parts.geometry.frames, parts.geometry.height, parts.geometry.width],
+            "plan": name,
+            "steps": len(plan),
+            "branches": plan.network_rows,
+            "cost_rows": plan.cost(parts.engines.denoiser.skippable_blocks),
+            "peer": None,
+            "variant": variant.name,
+            "precision": dict(parts.precision),
+            "attention": parts.engines.attention,
+            "n": len(measured),
+            "playback_seconds": playback,
+            **summary(measured, playback),
+            "energy_j_per_turn": None if meter.joules is None else round(meter.joules / len(measured), 3),
+            "energy_source": meter.source,
+            "first_prompt_seconds": None,
+            "open_seconds": parts.open_seconds,
+            **(memory() if on_gpu else {"memory_peak_mib": None}),
+            "fidelity": dict(parts.fidelity.get(name, {})),
+        }
+
+
+def summary(measured: list[Turn], playback: float) -> Entry:
+    """Medians and 95th percentiles, in seconds."""
+
+    def over(what: str, percent: int) -> float:
+        return percentile([getattr(turn, what) for turn in measured], percent)
+
+    return {
+        "seconds_per_turn_p50": over("total", 50),
+        "seconds_per_turn_p95": over("total", 95),
+        "stages": {
+            stage: {"p50": over(stage, 50), "p95": over(stage, 95)} for stage in ("predictor", "denoiser", "vae")
+        },
+        "seconds_to_state_p50": over("to_state", 50),
+        "seconds_to_first_frame_p50": over("to_first_frame", 50),
+        "first_frame_of_vae": percentile(
+            [(turn.to_first_frame - turn.to_latent) / (turn.total - turn.to_latent) for turn in measured], 50
+        ),
+        "real_time_factor": round(playback / over("total", 50), 3),
+    }
+
+
+def memory() -> dict[str, float]:
+    """Peaks in MiB: what torch took from the card, what of it tensors filled, and what the card lacked.
+
+    The last counts context, libraries and other programs too, which do not pass through torch.
+    """
+    (free, whole), peak = torch.cuda.mem_get_info(), torch.cuda.max_memory_reserved()
+    peaks = {
+        "memory_peak_mib": peak,
+        "memory_allocated_peak_mib": torch.cuda.max_memory_allocated(),
+        "memory_card_peak_mib": whole - free - torch.cuda.memory_reserved() + peak,
+    }
+    return {name: round(peak / 2**20, 1) for name, peak in peaks.items()}
+
+
+def allow(gb: float) -> None:
+    """From now on this process may take no more than a card of that size has, which would hold the context too."""
+    free, whole = torch.cuda.mem_get_info()
+    torch.cuda.set_per_process_memory_fraction(max(0.0, min(1.0, (gb * 1e9 - (whole - free)) / whole)))
+
+
+def skipping_plan(bundle: Bundle, blocks: int | None = None) -> DenoisePlan:
+    """The steps of the bundle's `balanced`; every second takes what the middle two thirds of the network's blocks add
+    from the step before, where that computed the same rows. blocks: of the network, if it is not the bundle's.
+    """
+    blocks = blocks or int(bundle.manifest.sizes["denoiser"]["layers"])
+    middle = round(blocks / 6), round(blocks * 5 / 6) - 1
+    plans = skipping(DenoisePlan.from_dict(bundle.plan("balanced")), blocks)
+    found = [plan for plan in plans if all(step.blocks is None or step.blocks[:2] == middle for step in plan)]
+    return min(found, key=lambda plan: plan.cost(blocks))
+
+
+def open_parts(asked: Mapping[str, Any], variant: Variant) -> Parts:
+    """The parts at the size asked for: pocket's from its bundle, others with random weights. Raises BackendError."""
+    started = time.perf_counter()
+    if variant.memory_gb is not None:
+        allow(variant.memory_gb)
+    bundle, size = open_bundle(asked["bundle"]), SIZES.get(asked["size"])
+    plans = {name: DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans}
+    plans[SKIPPING] = skipping_plan(bundle, None if size is None else size.denoiser.layers)
+    place = backend.open_place(asked["device"], variant.precision, variant.graphs != "off")
+    with place.use():
+        packed = variant.int4_predictor
+        networks = backend.read_networks(bundle, place) if size is None else random_networks(size, place, packed)
+    kernels, words = open_kernels(Path(asked["library"]) if variant.kernels else False, place.device)
+    geometry = bundle.manifest.geometry if size is None else size.geometry
+    graphs: Any = variant.graphs
+    rowwise = backend.ROWWISE.get(variant.precision)
+    steps, which = list(plans.values()), variant.attention
+    engines = backend.assemble(place, networks, geometry, steps, graphs, variant.compiled, rowwise, kernels, which)
+    around = SHORT[place.dtype]
+    return Parts(
+        bundle.manifest.name if size is None else asked["size"],
+        bundle.fingerprint if size is None else None,
+        bundle.manifest.origin if size is None else "random weights",
+        geometry,
+        plans,
+        {name: entry.fidelity for name, entry in bundle.manifest.plans.items()} if size is None else {},
+        replace(engines, device=f"{engines.device}, {words}"),
+        Vae(engines.vae),
+        {"predictor": "int4-qdq" if packed else around, "denoiser": variant.precision, "vae": around},
+        round(time.perf_counter() - started, 2),
+    )
+
+
+def play(parts: Parts, plan: DenoisePlan) -> Turn:
+    """One turn on random inputs."""
+    given, geometry = prompt(parts.geometry), parts.geometry
+    denoiser = Denoiser(parts.engines.denoiser, plan, geometry.latent_shape)
+    started = time.perf_counter()
+    noise = denoiser.draw_noise(7, 1)
+    shot = predict(parts, given)
+    state = time.perf_counter()
+    *_, denoised = denoiser.denoise(shot, MOTION_SCOPE, noise)
+    latent = time.perf_counter()
+    frames = parts.vae.decode(denoised.latent)
+    next(frames)
+    first = time.perf_counter()
+    for _ in frames:
+        pass
+    done = time.perf_counter()
+    clock = (mark - started for mark in (state, latent, first, done))
+    return Turn(state - started, denoised.seconds, parts.vae.seconds, *clock)
+
+
+def predict(parts: Parts, given: Prompt) -> FloatArray:
+    """The shot of a prompt, once the four strengths of its state are chosen."""
+    prefill = read(parts.engines.predictor, given)
+    cache, choice = prefill.cache, int(prefill.logits.argmax())
+    for _ in range(STRENGTHS - 1):
+        logits, cache = parts.engines.predictor.extend(np.array([choice, 3, 4], np.int64), cache)
+        choice = int(logits.argmax())
+    return prefill.shot
+
+
+def prompt(geometry: Geometry) -> Prompt:
+    """A prompt as long as one with a full history, of random words; needs no tokenizer."""
+    shot, (history, turn) = geometry.shot_tokens, FULL_PROMPT
+    index, block = np.full((2, history + turn), -1, np.int64), (history - 1) // HISTORY_TURNS
+    for past in range(HISTORY_TURNS):
+        index[:, past * block + BEFORE_SHOT :][:, :shot] = np.arange(past * shot, (past + 1) * shot)
+    first = history + BEFORE_SHOT
+    return readouts(
+        RANDOM.integers(5, 300, history + turn),
+        index,
+        RANDOM.standard_normal((HISTORY_TURNS * shot, geometry.shot_width), dtype=np.float32),
+        queries=range(first, first + shot),
+        readout_start=first,
+        history_tokens=history,
+        history_turns=HISTORY_TURNS,
+    )
+
+
+def random_networks(size: Size, place: Place, int4_predictor: bool = False) -> backend.Networks:
+    """Networks with weights drawn on the device in its own type: nothing passes through the host."""
+    with torch.device("meta"):
+        predictor, denoiser = PredictorNetwork(size.predictor), DenoiserNetwork(size.denoiser)
+        decoder = VaeDecoder(size.vae)
+        if int4_predictor:
+            pack(predictor)
+    for network in (predictor, denoiser, decoder):
+        backend.settled(network, place.dtype).to_empty(device=place.device)
+        for name, tensor in (*network.named_parameters(), *network.named_buffers()):
+            if name.endswith(".codes"):
+                tensor.random_(-128, 128)
+            elif name.endswith(".scales"):
+                tensor.fill_(DEVIATION / CODES_DEVIATION)
+            else:
+                tensor.normal_(0.0, DEVIATION) if tensor.ndim > 1 else tensor.fill_(1.0)
+    constant = torch.randn(size.denoiser.shot_tokens, size.denoiser.hidden, device=place.device)
+    return backend.Networks(predictor, denoiser, decoder, constant)
+
+
+def pack(predictor: PredictorNetwork) -> None:
+    """Puts layers in 4 bits in the place of those that a bundle in `int4-qdq` has so; their values are not set."""
+    for name, layer in list(predictor.blocks.named_modules()):
+        if isinstance(layer, torch.nn.Linear):
+            outputs, blocks = layer.out_features, layer.in_features // BLOCK
+            codes = torch.empty((outputs, blocks, BLOCK // 2), dtype=torch.int8)
+            packed = PackedLinear(codes, torch.empty((outputs, blocks, 1)))
+            packed.four_bits = True
+            predictor.blocks.set_submodule(name, packed)

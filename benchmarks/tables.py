@@ -1,0 +1,232 @@
+"""The tables of README, WIRE.md and PREDICTED.md, from benchmarks/results, the shipped bundle and predict.py.
+
+`python benchmarks/tables.py` renews them in place; `--check` only says whether they are up to date. Nothing in them is
+typed by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gpu_goals  # type: ignore[import-not-found]
+import predict  # type: ignore[import-not-found]
+
+from animegamer_rt.bench.chart import OURS, Record, newest, on_device, ran_by, read_records
+from animegamer_rt.bundle.denoise_plan import DenoisePlan
+from animegamer_rt.serving.bench import chart as chart_wire
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+README = ROOT / "README.md"
+WIRE = ROOT / "benchmarks" / "WIRE.md"
+PREDICTED = ROOT / "benchmarks" / "PREDICTED.md"
+MANIFEST = ROOT / "engines" / "pocket" / "manifest.json"
+BEGIN, END = "<!-- {}: begin (written by benchmarks/tables.py) -->", "<!-- {}: end -->"
+COLUMNS = (
+    "bundle, plan",
+    "by",
+    "branches",
+    "s/turn p50",
+    "p95",
+    "predictor",
+    "denoiser",
+    "vae",
+    "denoiser / floor",
+    "diffusers eager / this",
+    "peak memory",
+    "first prompt",
+    "fidelity against exact",
+    "commit, date",
+)
+CITED = ("standard", "full-size")
+"""The presets that README cites; a quick look, or one with settings of its own, changes none of its rows."""
+OF_SEVERAL = ("by", "diffusers eager / this")
+"""Shown where a machine ran peers or several variants."""
+
+SHARE, OF_GAME = "share of held-out first turns", "share of later turns where it is not said again"
+QUALITY: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
+    (f"characters, {SHARE}", ("instruction", "characters"), 0.95),
+    ("clothes", ("instruction", "outfits"), None),
+    ("place", ("instruction", "place"), 0.95),
+    ("day or night", ("instruction", "day_or_night"), 0.95),
+    ("motion", ("instruction", "motion"), 0.85),
+    ("all four state values, share of all turns", ("states", "all_four"), 0.98),
+    ("motion within one level of the asked", ("motion", "within_one_level"), 0.85),
+    ("motion at the asked level (ACC-F)", ("motion", "acc_f"), None),
+    ("mean error of the level (MAE-F)", ("motion", "mae_f_levels"), None),
+    ("motion of levels 1 to 5, px a frame", ("motion", "amount_px_per_frame_by_level"), None),
+    ("level 5 over level 1", ("motion", "amount_ratio_5_to_1"), 2.5),
+    (f"place kept, {OF_GAME}", ("game", "place_kept"), 0.9),
+    ("day or night kept", ("game", "day_or_night_kept"), None),
+    ("characters kept", ("game", "characters_kept"), None),
+    ("clothes kept", ("game", "outfit_kept"), None),
+    ("position kept", ("game", "position_kept"), None),
+    ("instruction followed, turns 1 to 5 of a game", ("game", "instruction_mean_by_turn"), None),
+)
+"""What README says of a bundle: the figure's words, where a plan's quality holds it, and the goal it is held to."""
+VAE_QUALITY: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
+    ("vae, PSNR of held-out clips, dB", ("psnr_db",), 25.0),
+    ("vae, the fastest level alone, dB", ("psnr_db_by_level", "5"), 23.0),
+)
+
+WIRE_COLUMNS = ("figure", "bundle, engines", "median", "p95", "n", "goal")
+WIRE_PLOT = "![the newest of them as bars](results/wire.svg)"
+MISSED = " (missed)"
+
+
+def cited(record: Record) -> bool:
+    """Whether a record may stand in README: a whole preset's, one older than presets, or one of `gpu.py`."""
+    return bool(record.get("variant") or record["peer"]) or record.get("preset", "standard") in CITED
+
+
+def table(records: Sequence[Record]) -> str:
+    """The newest record of each machine and plan as Markdown, a table a machine."""
+    shown = newest(records)
+    if not shown:
+        return "Nothing was measured yet.\n"
+    lines = []
+    for machine in dict.fromkeys(record["machine"] for record in sorted(shown, key=_date, reverse=True)):
+        here = [record for record in shown if record["machine"] == machine]
+        alone = not any(ran_by(record) != OURS for record in here)
+        kept = [place for place, column in enumerate(COLUMNS) if not (alone and column in OF_SEVERAL)]
+        rows = [COLUMNS, ["---"] * len(COLUMNS), *(row(record, yardstick(record, here)) for record in here)]
+        lines += [f"On {machine}:", "", *(_line([cells[place] for place in kept]) for cells in rows), ""]
+    return "\n".join(lines)
+
+
+def yardstick(record: Record, here: Sequence[Record]) -> Record | None:
+    """The turn of the same size by the peer that goals are set against, of the same machine's records."""
+    same = (other for other in here if other["size"] == record["size"])
+    return next((other for other in same if other["peer"] == gpu_goals.YARDSTICK), None)
+
+
+def row(record: Record, peer: Record | None = None) -> list[str]:
+    """The cells of one record, beside a peer's."""
+    stages = [f"{record['stages'][stage]['p50']:.2f}" for stage in ("predictor", "denoiser", "vae")]
+    memory, first, floor = (
+        record.get(name) for name in ("memory_peak_mib", "first_prompt_seconds", "denoiser_floor_seconds")
+    )
+    return [
+        f"{record['size']}, **{record['plan']}**{on_device(record)}",
+        ran_by(record),
+        str(record["branches"]),
+        f"**{record['seconds_per_turn_p50']:.2f}**",
+        f"{record['seconds_per_turn_p95']:.2f}",
+        *stages,
+        f"{record['stages']['denoiser']['p50'] / floor:.2f}" if floor else "not known",
+        f"{peer['seconds_per_turn_p50'] / record['seconds_per_turn_p50']:.1f}" if peer else "not measured",
+        f"{memory:.0f} MiB" if memory is not None else "not measured",
+        f"{first:.1f} s" if first is not None else "not measured",
+        fidelity(record),
+        f"`{record['commit']}`, {record['date'][:10]}",
+    ]
+
+
+def wire_table(records: Sequence[Record]) -> str:
+    """The newest `bench wire` record of each machine and bundle as Markdown, a table each."""
+    parts = []
+    newest_of_each = {(record["machine"], record["size"]): record for record in records}
+    for record in sorted(newest_of_each.values(), key=_date, reverse=True):
+        head = f"On {record['machine']}; bundle {record['size']}, plan {record['plan']}; "
+        head += f"commit `{record['commit']}`, {record['date'][:10]}:"
+        shown = [
+            [row.what, row.where, row.median, row.p95, row.samples, row.goal + MISSED * (row.reached is False)]
+            for row in chart_wire.rows(record)
+        ]
+        parts += [head, "", _line(WIRE_COLUMNS), _line(["---"] * len(WIRE_COLUMNS)), *map(_line, shown), ""]
+    return "\n".join([*parts, WIRE_PLOT]) if parts else "Nothing was measured yet.\n"
+
+
+def quality_table(quality: Mapping[str, Any]) -> str:
+    """A bundle's measured quality as Markdown: a row a figure, a column a plan, the goals beside them."""
+    plans = [name for name in quality if name != "vae"]
+    if not plans:
+        return "Nothing was measured yet.\n"
+    lines = [_line(["what", *plans, "goal"]), _line(["---"] * (len(plans) + 2))]
+    for what, keys, goal in VAE_QUALITY:
+        lines.append(_line([what, *[_measured(quality["vae"], keys, goal)] * len(plans), _goal(goal)]))
+    for what, keys, goal in QUALITY:
+        lines.append(_line([what, *[_measured(quality[plan], keys, goal) for plan in plans], _goal(goal)]))
+    judged = quality[plans[0]]
+    turns, games = judged["held_out_single_turns"], f"{judged['games']} games of {judged['turns_per_game']}"
+    return "\n".join([*lines, "", f"Counted on {turns} first turns and {games}."])
+
+
+def fidelity(record: Record) -> str:
+    """How near a plan's pictures are to those of `exact`, in words."""
+    found = record["fidelity"]
+    if record["peer"] or record.get("origin") == "random weights":
+        return "random weights"
+    if not found:
+        return "the measure" if record["plan"] == "exact" else "not measured"
+    return f"SSIM {found['ssim']:.3f}, {found['psnr_db']:.1f} dB"
+
+
+def _measured(group: Mapping[str, Any], keys: Sequence[str], goal: float | None) -> str:
+    value: Any = group
+    for key in keys:
+        value = value[key]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    shown = " / ".join(_number(item) for item in (value if isinstance(value, list) else [value]))
+    return shown + MISSED * (goal is not None and value < goal)
+
+
+def _goal(goal: float | None) -> str:
+    return "" if goal is None else f"at least {_number(goal)}"
+
+
+def renewed(text: str, mark: str, content: str) -> str:
+    """A file's text with the content between its two marks of that name."""
+    begin, end = BEGIN.format(mark), END.format(mark)
+    assert begin in text and end in text, f"the marks {begin} and {end} are missing"
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}\n\n{content.strip()}\n\n{end}{rest.partition(end)[2]}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Renew all files, or with --check say (1) that one is out of date."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a table is out of date")
+    check = parser.parse_args(arguments).check
+    manifest = json.loads(MANIFEST.read_text(encoding="utf-8"))
+    rows = {name: DenoisePlan.from_dict(entry["plan"]).network_rows for name, entry in manifest["plans"].items()}
+    turns, wire = list(filter(cited, read_records(RESULTS))), read_records(RESULTS, "wire")
+    contents = {
+        README: {"measured": table(turns), "quality": quality_table(manifest["quality"])},
+        WIRE: {"wire": wire_table(wire)},
+        PREDICTED: {"predicted": predict.table(rows)},
+    }
+    stale = False
+    for path, tables in contents.items():
+        before = wanted = path.read_text(encoding="utf-8")
+        for mark, content in tables.items():
+            wanted = renewed(wanted, mark, content)
+        stale = stale or wanted != before
+        if not check:
+            path.write_text(wanted, encoding="utf-8")
+    if check:
+        return int(stale)
+    print(f"README: {len(newest(turns))} measurements of time; WIRE.md: {len(wire)}")
+    return 0
+
+
+def _date(record: Record) -> str:
+    return str(record["date"])
+
+
+def _number(value: float | None) -> str:
+    return "nothing to count" if value is None else f"{value:.3g}"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

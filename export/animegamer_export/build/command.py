@@ -1,0 +1,160 @@
+"""The command line of `animegamer-rt export`.
+
+Knows options and words; what is done is `steps`'.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from animegamer_export.parts.streamed.write import STORED
+from animegamer_export.support.progress import Progress
+from animegamer_rt.bundle.config import nearest
+from animegamer_rt.bundle.files import make_folder
+from animegamer_rt.errors import ConfigError
+from animegamer_rt.profiling.host import heading, write_record
+
+from .checkpoint_folders import TREE
+from .sizes import PARTS, RANDOM_SIZES
+from .state_file import Journal
+from .steps import Request, export, quantiser
+from .weight_source import TOWER_PARTS, Source, from_checkpoints, from_seed
+
+DEFAULT_PRECISION = "fp16"
+DEFAULT_SIZE, DEFAULT_RELEASE, DEFAULT_PICTURE = "full", "Qiqi", (480, 720)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the export; 0 when what was asked for is there. `tensorrt ...` builds engines from a bundle instead."""
+    if list(argv[:1]) == ["tensorrt"]:
+        from animegamer_export import tensorrt
+
+        return tensorrt.main(argv[1:])
+    options = _parser().parse_args(argv)
+    precision = precisions(options.parts, options.precision)
+    for part, name in precision.items():
+        if name not in STORED:
+            quantiser(part, name)
+    if options.results is not None:
+        make_folder(options.results)
+    console = Console(markup=False)
+    source = _source(options, console)
+    if "encoder" in precision and source.towers is None:
+        precision = {part: name for part, name in precision.items() if part not in TOWER_PARTS}
+        console.print(
+            f"without {' and '.join(TOWER_PARTS)}: {source.no_towers}; only starting a game from a picture needs them",
+            highlight=False,
+            soft_wrap=True,
+        )
+    bundle = export(source, Request(precision, options.out), Progress(console))
+    if bundle is None:
+        console.print(f"{options.out}: these parts are there; export the others too, then it plays", highlight=False)
+    else:
+        shared = f", {bundle.shared_bytes / 1e6:.1f} of them shared" if bundle.shared_bytes else ""
+        told = f"{options.out}: whole, {bundle.bytes / 1e6:.1f} MB{shared}; animegamer-rt info {options.out}"
+        console.print(told, highlight=False, soft_wrap=True)
+        if bundle.unmeasured_plans:
+            told = f"it plays by the plan exact until others are measured: animegamer-rt calibrate {options.out}"
+            console.print(told, highlight=False, soft_wrap=True)
+    if options.results is not None:
+        console.print(f"recorded in {_record(source, options)}", highlight=False)
+    return 0
+
+
+def _record(source: Source, options: argparse.Namespace) -> Path:
+    """Writes what each step took: bytes, seconds, and the process's peak memory by its end."""
+    steps = {
+        name: {
+            "bytes": sum(record["files"].values()),
+            "seconds": record["seconds"],
+            "process_peak_memory_gib": record["process_peak_memory_gib"],
+        }
+        for name, record in Journal.open(options.out).steps.items()
+    }
+    record = {**heading("torch", "onnx", "onnxscript"), "kind": "export", "of": source.description, "steps": steps}
+    return write_record(options.results, f"export-{options.out.name}", record)
+
+
+def precisions(parts: str, given: Sequence[str]) -> dict[str, str]:
+    """The precision of each part asked for; the towers come with the encoder. Raises ConfigError for unknown names."""
+    chosen = dict.fromkeys((_known(part, PARTS, "--parts") for part in parts.split(",")), DEFAULT_PRECISION)
+    if "encoder" in chosen:
+        chosen |= dict.fromkeys(TOWER_PARTS, DEFAULT_PRECISION)
+    for setting in ",".join(given).split(",") if given else ():
+        part, equals, name = (word.strip() for word in setting.partition("="))
+        if not equals:
+            raise ConfigError("no precision given", where="--precision", found=setting, expected="part=name")
+        if _known(part, (*PARTS, *TOWER_PARTS), "--precision") not in chosen:
+            raise ConfigError(f"{part} is not exported", where="--precision", do=f"name it in --parts ({parts})")
+        chosen[part] = name
+    return chosen
+
+
+def _known(part: str, parts: Sequence[str], where: str) -> str:
+    if part not in parts:
+        raise ConfigError(f"unknown part {part!r}", where=where, do=nearest(part, parts))
+    return part
+
+
+def _source(options: argparse.Namespace, console: Console) -> Source:
+    """Raises ConfigError for an option that the source has no use for."""
+    random = options.checkpoints is None
+    for name in ("release", "picture") if random else ("size",):
+        if getattr(options, name) is not None:
+            source = "random weights" if random else "checkpoints"
+            raise ConfigError(f"{source} have no use for it", where=f"--{name}", do="leave it out")
+    if random and options.random_weights < 0:
+        raise ConfigError("not a seed", where="--random-weights", found=options.random_weights, expected="0 or more")
+    if random:
+        return from_seed(options.random_weights, options.size or DEFAULT_SIZE)
+    height, width = options.picture or DEFAULT_PICTURE
+    with console.status("the checkpoints are read"):
+        return from_checkpoints(options.checkpoints, options.release or DEFAULT_RELEASE, height, width)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="animegamer-rt export",
+        description="From the release's checkpoints (or random weights) to a bundle. Run it again after a break: it "
+        "goes on where it stopped. `animegamer-rt export tensorrt` builds engines from a bundle.",
+        epilog="The folders that --checkpoints expects:\n\n" + TREE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    given = parser.add_mutually_exclusive_group(required=True)
+    given.add_argument("--checkpoints", type=Path, metavar="DIR", help="the folder of the checkpoints")
+    given.add_argument("--random-weights", type=int, metavar="SEED", help="no checkpoints: for time and memory only")
+    parser.add_argument("--out", type=Path, required=True, metavar="BUNDLE", help="the bundle's folder")
+    parser.add_argument(
+        "--parts", default=",".join(PARTS), help=f"default: {','.join(PARTS)}; encoder takes the towers along"
+    )
+    parser.add_argument(
+        "--precision",
+        action="append",
+        default=[],
+        metavar="PART=NAME",
+        help=f"{', '.join(STORED)}, or a scheme of docs/QUANTIZATION.md; for more parts: a=x,b=y (default: fp16)",
+    )
+    parser.add_argument(
+        "--results", type=Path, metavar="DIR", help="write what each step took as JSON into this folder"
+    )
+    parser.add_argument("--release", metavar="NAME", help="which character's checkpoints (default: Qiqi)")
+    parser.add_argument("--size", choices=tuple(RANDOM_SIZES), help="of random weights (default: full)")
+    parser.add_argument(
+        "--picture",
+        type=_picture,
+        metavar="HxW",
+        help="frames of the checkpoints (default: 480x720)",
+    )
+    return parser
+
+
+def _picture(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)x(\d+)", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not height x width, as in 480x720")
+    return int(match[1]), int(match[2])

@@ -1,0 +1,109 @@
+"""The sizes of an export's networks: the published ones, pocket's, and tiny ones to try the road.
+
+It does not know where weights come from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from animegamer_export.checkpoints.files import Shape
+from animegamer_export.checkpoints.recipe import wanted_shapes
+from animegamer_export.pocket.config import FULL as POCKET
+from animegamer_export.towers.image import VIT_B_16, ImageTowerSize
+from animegamer_export.towers.text import XXL, TextTowerSize
+from animegamer_rt.bundle.manifest import Geometry
+from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
+from animegamer_rt.models.encoder import Encoder, EncoderSize
+from animegamer_rt.models.predictor import Predictor, PredictorSize
+from animegamer_rt.models.vae import VaeDecoder, VaeSize
+
+PARTS = ("predictor", "denoiser", "vae", "encoder")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The sizes of all four networks."""
+
+    predictor: PredictorSize
+    denoiser: DenoiserSize
+    encoder: EncoderSize
+    vae: VaeSize
+
+    def record(self) -> dict[str, Any]:
+        """As the manifest holds them."""
+        return {
+            "predictor": asdict(self.predictor),
+            "denoiser": asdict(self.denoiser),
+            "encoder": asdict(self.encoder),
+            "decoder": asdict(self.vae),
+        }
+
+    def geometry(self, window_tokens: int) -> Geometry:
+        """Sizes of a turn; `window_tokens`: the longest prompt."""
+        size, upscale = self.denoiser, self.vae.upscale
+        return Geometry(
+            height=size.latent_height * upscale,
+            width=size.latent_width * upscale,
+            latent_height=size.latent_height,
+            latent_width=size.latent_width,
+            shot_width=size.hidden,
+            window_tokens=window_tokens,
+        )
+
+    def shapes(self, part: str) -> dict[str, Shape]:
+        """Name and shape of every weight of a part."""
+        makers: Mapping[str, Callable[[], torch.nn.Module]] = {
+            "predictor": lambda: Predictor(self.predictor),
+            "denoiser": lambda: Denoiser(self.denoiser),
+            "vae": lambda: VaeDecoder(self.vae),
+            "encoder": lambda: Encoder(self.encoder),
+        }
+        prefix = f"{part}." if part in ("denoiser", "encoder") else ""
+        with torch.device("meta"):
+            return wanted_shapes({prefix: makers[part]()})
+
+
+FULL = Sizes(
+    predictor=PredictorSize(hidden=4096, layers=32, heads=32, kv_heads=8, mlp=14336, vocabulary=32284, shot_width=1920),
+    denoiser=DenoiserSize(hidden=1920, layers=30, heads=30, time_width=512, latent_height=60, latent_width=90),
+    encoder=EncoderSize(text_width=4096, image_width=768, hidden=1920),
+    vae=VaeSize(),
+)
+"""The published model's (docs/MODEL.md; the key lists of tests/golden/keys say the same)."""
+
+TINY = Sizes(
+    predictor=PredictorSize(hidden=32, layers=2, heads=2, kv_heads=1, mlp=64, vocabulary=0, shot_width=32),
+    denoiser=DenoiserSize(hidden=32, layers=2, heads=2, time_width=16, latent_height=8, latent_width=12),
+    encoder=EncoderSize(text_width=16, image_width=224, hidden=32),
+    vae=VaeSize(channels=4, multipliers=(1, 1, 2), res_blocks=0, norm_groups=2, scale=1.3),
+)
+"""A few thousand weights, to try the road itself."""
+
+RANDOM_SIZES: Mapping[str, Sizes] = {
+    "full": FULL,
+    "pocket": Sizes(
+        predictor=POCKET.predictor_size(vocabulary=0),
+        denoiser=POCKET.denoiser,
+        encoder=POCKET.encoder,
+        vae=POCKET.vae,
+    ),
+    "tiny": TINY,
+}
+"""vocabulary 0: as many as the tokenizer knows."""
+
+
+def tower_sizes(encoder: EncoderSize) -> tuple[TextTowerSize, ImageTowerSize]:
+    """The towers of an encoder: the published ones, or two layers each of the widths that it reads."""
+    if encoder == FULL.encoder:
+        return XXL, VIT_B_16
+    text, image = encoder.text_width, encoder.image_width
+    return (
+        TextTowerSize(text, layers=2, heads=2, head_width=8, mlp=2 * text, vocabulary=512, tokens=encoder.text_tokens),
+        ImageTowerSize(image, layers=2, heads=2, patch=4, grid=math.isqrt(encoder.image_tokens), mlp=2 * image),
+    )

@@ -1,0 +1,218 @@
+"""Where an export's sizes, weights and tokenizer come from: the release's checkpoints, or a seed.
+
+Nothing is held: weights are made one at a time when asked for. It does not know what is written, or where.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from animegamer_export.checkpoints import releases
+from animegamer_export.checkpoints.added_tokens import added_tokens
+from animegamer_export.checkpoints.files import Shape, count_pieces
+from animegamer_export.parts.streamed.parts import (
+    LargePart,
+    Weights,
+    denoiser_part,
+    encoder_part,
+    predictor_part,
+    vae_part,
+)
+from animegamer_export.towers import IMAGE, TEXT, Towers, open_towers
+from animegamer_export.towers.image import COLOURS
+from animegamer_export.towers.parts import tower_shapes
+from animegamer_rt.bundle import loader as bundles
+from animegamer_rt.errors import CheckpointError, ConfigError
+from animegamer_rt.models.denoiser import position_table
+
+from .checkpoint_folders import TOWERS, find_release, missing_towers
+from .sizes import PARTS, RANDOM_SIZES, Sizes, tower_sizes
+
+TOWER_PARTS = (TEXT, IMAGE)
+"""Exported with the encoder, where their checkpoints are."""
+NEEDED_TO_PLAY = ("predictor", "denoiser", "vae")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One model to export. `fingerprint` says what it is made of, and `made_of` what each part and the tokenizer are.
+
+    A part must be made again when what it is made of changes; of one that is not named there, nothing is known. Without
+    towers, `no_towers` says in words why.
+    """
+
+    sizes: Sizes
+    weights: Mapping[str, Weights]
+    tokenizer_model: bytes
+    added_tokens: Mapping[str, int]
+    origin: str
+    description: str
+    fingerprint: Mapping[str, Any]
+    made_of: Mapping[str, Any]
+    towers: Towers | None = None
+    no_towers: str = ""
+
+    def shapes(self, name: str) -> dict[str, Shape]:
+        """Name and shape of every weight of a part."""
+        return self.towers.shapes(name) if self.towers and name in TOWER_PARTS else self.sizes.shapes(name)
+
+    def part(self, name: str) -> LargePart:
+        """The part's graphs and weights to be made."""
+        if self.towers and name in TOWER_PARTS:
+            return self.towers.part(name)
+        sizes, weights = self.sizes, self.weights[name]
+        if name == "predictor":
+            return predictor_part(sizes.predictor, weights)
+        if name == "denoiser":
+            return denoiser_part(sizes.denoiser, sizes.encoder, weights)
+        if name == "vae":
+            return vae_part(sizes.vae, weights, sizes.denoiser.latent_height, sizes.denoiser.latent_width)
+        return encoder_part(sizes.encoder, weights)
+
+
+def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Source:
+    """The published checkpoints, LoRA merged in float32 as each weight is made; height and width of the pictures.
+
+    Every file is opened and matched key by key before anything is written. Raises CheckpointError.
+    """
+    found = find_release(folder, release)
+    predictor, predictor_weights = releases.open_predictor(found.mistral, found.adapter)
+    releases.require_rank(predictor_weights, releases.PREDICTOR_RANK)
+    vae, vae_weights = releases.open_vae(found.vae)
+    if height % vae.upscale or width % vae.upscale:
+        raise ConfigError(
+            "pictures of that size cannot be made",
+            where="--picture",
+            found=f"{height}x{width}",
+            expected=f"multiples of {vae.upscale}",
+        )
+    denoiser, encoder, both = releases.open_denoiser(found.denoiser, height // vae.upscale, width // vae.upscale)
+    releases.require_rank(both, releases.DENOISER_RANK)
+    if predictor.shot_width != denoiser.hidden:
+        raise CheckpointError(
+            "the predictor and the denoiser are not of one release: their shots differ in width",
+            where=found.adapter,
+            misshapen={"shot": (predictor.shot_width, denoiser.hidden)},
+            do="take both from one release",
+        )
+    absent = missing_towers(folder)
+    model, tokens = found.tokenizer.read_bytes(), _published_tokens(found.tokenizer, predictor.vocabulary)
+    towers = None if absent else open_towers(folder / TOWERS[0], folder / TOWERS[1], encoder)
+    stamps = {name: [_stamp(folder, path) for path in paths] for name, paths in found.files().items()}
+    # A picture's size is in the denoiser's table of positions and in the vae's graphs.
+    made_of: dict[str, Any] = {**stamps, **{name: [stamps[name], height, width] for name in ("denoiser", "vae")}}
+    if towers is not None:
+        made_of |= dict.fromkeys(TOWER_PARTS, towers.stamps)
+    return Source(
+        Sizes(predictor, denoiser, encoder, vae),
+        {"predictor": predictor_weights, "denoiser": both, "encoder": both, "vae": vae_weights},
+        model,
+        tokens,
+        "checkpoints",
+        f"AnimeGamer, {release}: from the published checkpoints",
+        {"checkpoints": stamps, "release": release, "picture": [height, width]},
+        made_of,
+        towers,
+        f"{folder} has no {' and no '.join(absent)}",
+    )
+
+
+def from_seed(seed: int, size: str) -> Source:
+    """Random weights of a size by name, towers too, with pocket's tokenizer: for time and memory, its pictures mean
+    nothing.
+    """
+    pocket = bundles.find("pocket")
+    tokens: dict[str, int] = json.loads((pocket / "added_tokens.json").read_text(encoding="utf-8"))
+    sizes = RANDOM_SIZES[size]
+    if sizes.predictor.vocabulary == 0:
+        sizes = replace(
+            sizes, predictor=replace(sizes.predictor, vocabulary=math.ceil((max(tokens.values()) + 1) / 8) * 8)
+        )
+    weights: dict[str, Weights] = {name: RandomWeights(seed, name, sizes) for name in PARTS}
+    # The denoiser's file holds the encoder too: its constant shot is made of it.
+    weights["denoiser"] = RandomWeights(seed, "denoiser", sizes, "encoder")
+    return Source(
+        sizes,
+        weights,
+        (pocket / "tokenizer.model").read_bytes(),
+        tokens,
+        "random weights",
+        f"random weights (seed {seed}) of {size} size: for time and memory only",
+        {"seed": seed, "size": size},
+        dict.fromkeys((*PARTS, *TOWER_PARTS, "tokenizer"), [seed, size]),
+        towers=_random_towers(seed, sizes, pocket / "tokenizer.model"),
+    )
+
+
+def _random_towers(seed: int, sizes: Sizes, tokenizer: Path) -> Towers:
+    """Both towers in T5's and CLIP's form. Pocket's pieces stand in for T5's, of which there are more."""
+    text, image = tower_sizes(sizes.encoder)
+    return Towers(
+        (text, RandomTower(seed, TEXT, tower_shapes(text))),
+        (image, RandomTower(seed, IMAGE, tower_shapes(image))),
+        tokenizer,
+    )
+
+
+class RandomWeights:
+    """Weights drawn by seed and name, so that each is the same whenever it is made, alone or after others."""
+
+    def __init__(self, seed: int, part: str, sizes: Sizes, *more: str) -> None:
+        self.seed, self.sizes = seed, sizes
+        self.shapes = {name: shape for one in (part, *more) for name, shape in sizes.shapes(one).items()}
+
+    def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
+        """Matrices keep the size of what goes through them; norms are about 1, biases about 0."""
+        shape = self.shapes[parameter]
+        if parameter.endswith("positions"):
+            return position_table(self.sizes.denoiser).to(dtype)
+        return draw(self.seed, parameter, shape).to(dtype)
+
+
+class RandomTower:
+    """The same of a tower. Its picture's colours are CLIP's own."""
+
+    def __init__(self, seed: int, part: str, shapes: Mapping[str, Shape]) -> None:
+        self.seed, self.part, self.shapes = seed, part, shapes
+
+    def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
+        """As RandomWeights makes them."""
+        if parameter in COLOURS:
+            return COLOURS[parameter]().to(dtype)
+        return draw(self.seed, f"{self.part}.{parameter}", self.shapes[parameter]).to(dtype)
+
+
+def draw(seed: int, name: str, shape: Shape) -> Tensor:
+    """A weight float32: the same for the same seed, name and shape."""
+    digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
+    drawn = torch.randn(shape, generator=torch.Generator().manual_seed(int.from_bytes(digest[:7], "big")))
+    if len(shape) >= 2:
+        return drawn.mul_(math.prod(shape[1:]) ** -0.5)
+    return drawn.mul_(0.05).add_(1.0 if name.endswith("weight") else 0.0)
+
+
+def _stamp(folder: Path, path: Path) -> tuple[str, int, int]:
+    """Name, size and time of change: reading all of it would take minutes."""
+    return str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns
+
+
+def _published_tokens(model: Path, vocabulary: int) -> dict[str, int]:
+    """The ids of the release's added tokens: they follow the language model's own pieces (MODEL.md section 2)."""
+    pieces, names = count_pieces(model, "take tokenizer.model of Mistral-7B-Instruct-v0.1"), added_tokens()
+    if pieces + len(names) != vocabulary:
+        raise CheckpointError(
+            "the tokenizer is not the language model's of this release",
+            where=model,
+            misshapen={"pieces": (pieces, vocabulary - len(names))},
+            do="take tokenizer.model of Mistral-7B-Instruct-v0.1",
+        )
+    return {name: pieces + number for number, name in enumerate(names)}

@@ -1,0 +1,222 @@
+"""The published checkpoints: their sizes, and how each weight of our networks is made of theirs; nothing is ignored.
+
+It makes no weight and runs no pickled code. Source: MODEL.md sections 1, 2, 4 and 6. All raise CheckpointError.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from animegamer_export.checkpoints.files import AGAIN, Shape, TensorFile, open_hugging_face, open_torch, read_json
+from animegamer_export.checkpoints.names import DENOISER, DIFFUSION, PEFT, PREDICTOR, Naming, vae_naming
+from animegamer_export.checkpoints.recipe import Recipe, make_recipe, overlay, wanted_shapes
+from animegamer_rt.errors import CheckpointError
+from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
+from animegamer_rt.models.encoder import Encoder, EncoderSize
+from animegamer_rt.models.predictor import Predictor, PredictorSize
+from animegamer_rt.models.vae import VaeDecoder, VaeSize
+
+DENOISER_ALPHA = 1.0
+PREDICTOR_ALPHA = 32.0
+DENOISER_RANK, PREDICTOR_RANK = 64, 32
+"""Of the release's low-rank additions (MODEL.md sections 2 and 4)."""
+MISTRAL = {"rope_theta": 10000.0, "sliding_window": 4096, "rms_norm_eps": 1e-5}
+"""What Mistral-7B-Instruct-v0.1 says (MODEL.md section 2); no shape shows it, and v0.2 and v0.3 say other things."""
+POSITIONS = DIFFUSION + "mixins.pos_embed.pos_embedding"
+WIDTH_WITHOUT_MIX_NORM = 768
+"""MODEL.md section 1: with image features of this width `output_mix_layer_norm` lies in the file and is not used."""
+
+
+def open_denoiser(path: Path, latent_height: int, latent_width: int) -> tuple[DenoiserSize, EncoderSize, Recipe]:
+    """Sizes of a SAT checkpoint and the recipe of its "denoiser.*" and "encoder.*"; no weight is read yet."""
+    file = open_torch(path, "module")
+    size, encoder_size = denoiser_sizes(file, latent_height, latent_width)
+    _check_positions(file, size)
+    with torch.device("meta"):
+        denoiser, encoder = Denoiser(size), Encoder(encoder_size)
+    return size, encoder_size, denoiser_recipe(file, denoiser, encoder)
+
+
+def open_vae(path: Path) -> tuple[VaeSize, Recipe]:
+    """Size of a 3D-VAE checkpoint's decoder and its recipe; no weight is read yet."""
+    file = open_torch(path, "state_dict")
+    size = vae_size(file)
+    with torch.device("meta"):
+        decoder = VaeDecoder(size)
+    return size, vae_recipe(file, decoder)
+
+
+def open_predictor(mistral: Path, adapter: Path) -> tuple[PredictorSize, Recipe]:
+    """Size of a Mistral folder with the adapter's file over it, and the recipe; no weight is read yet.
+
+    The adapter's file may hold the base weights too; those of the folder are then dead.
+    """
+    adapter_file = open_torch(adapter)
+    size = predictor_size(read_json(mistral / "config.json"), adapter_file, mistral / "config.json")
+    file, replaced = overlay(adapter_file, open_hugging_face(mistral), PREDICTOR, PEFT)
+    with torch.device("meta"):
+        predictor = Predictor(size)
+    recipe = predictor_recipe(file, predictor)
+    return size, replace(recipe, dead={**recipe.dead, **replaced})
+
+
+def require_rank(recipe: Recipe, rank: int) -> None:
+    """Raises CheckpointError unless all low-rank additions have this rank: their scale is alpha over it."""
+    if recipe.ranks != [rank]:
+        found = " and ".join(map(str, recipe.ranks)) if recipe.ranks else "no low-rank additions"
+        raise CheckpointError(
+            "not the release's fine-tuning",
+            where=recipe.file.where,
+            misshapen={"rank": (found, rank)},
+            do="take the published file",
+        )
+
+
+def denoiser_recipe(file: TensorFile, denoiser: Denoiser, encoder: Encoder, alpha: float = DENOISER_ALPHA) -> Recipe:
+    """The recipe of both networks; `alpha` over the file's rank is the scale of the low-rank additions."""
+    wanted = wanted_shapes({"denoiser.": denoiser, "encoder.": encoder})
+    shot_tokens = denoiser.size.shot_tokens
+    return make_recipe(file, wanted, DENOISER, alpha=alpha, shot_tokens=shot_tokens, what="denoiser checkpoint")
+
+
+def vae_recipe(file: TensorFile, decoder: VaeDecoder) -> Recipe:
+    """The recipe of the decoder."""
+    naming = vae_naming(len(decoder.size.multipliers))
+    return make_recipe(file, wanted_shapes({"": decoder}), naming, what="vae checkpoint")
+
+
+def predictor_recipe(file: TensorFile, predictor: Predictor, alpha: float = PREDICTOR_ALPHA) -> Recipe:
+    """The recipe of the predictor; `alpha` over the file's rank is the scale of the low-rank additions."""
+    return make_recipe(file, wanted_shapes({"": predictor}), PREDICTOR, alpha=alpha, what="predictor checkpoint")
+
+
+def denoiser_sizes(file: TensorFile, latent_height: int, latent_width: int) -> tuple[DenoiserSize, EncoderSize]:
+    """Sizes of the denoiser and the encoder from the shapes of a SAT checkpoint."""
+    shape = _Shapes(file, "denoiser checkpoint", DENOISER)
+    hidden, channels, patch, _ = shape(DIFFUSION + "mixins.patch_embed.proj.weight", 4)
+    (head_width,) = shape(DIFFUSION + "mixins.adaln_layer.query_layernorm_list.0.weight", 1)
+    size = DenoiserSize(
+        hidden=hidden,
+        layers=shape.count(DIFFUSION + "mixins.adaln_layer.query_layernorm_list.{}.weight"),
+        heads=hidden // head_width,
+        time_width=shape(DIFFUSION + "time_embed.2.weight", 2)[0],
+        latent_height=latent_height,
+        latent_width=latent_width,
+        latent_channels=channels,
+        patch=patch,
+    )
+    text_width = shape(DIFFUSION + "mixins.patch_embed.text_proj.0.weight", 2)[1]
+    image_width = shape(DIFFUSION + "mixins.patch_embed.ip_proj.0.weight", 2)[1]
+    mixed = [key for key in file.shapes if ".patch_embed.output_mix_layer_norm." in key]
+    if mixed and image_width != WIDTH_WITHOUT_MIX_NORM:
+        raise CheckpointError(
+            f"an encoder of a form that is not known: its image features are {image_width} wide, and only of those of "
+            f"{WIDTH_WITHOUT_MIX_NORM} is it known that this norm is not used",
+            where=file.where,
+            unexpected=mixed,
+            do="take the published checkpoint",
+        )
+    return size, EncoderSize(text_width=text_width, image_width=image_width, hidden=hidden)
+
+
+def _check_positions(file: TensorFile, size: DenoiserSize) -> None:
+    """The table of positions is the only weight that knows the pictures' size."""
+    rows = _Shapes(file, "denoiser checkpoint", DENOISER)(POSITIONS, 3)[1]
+    expected = size.shot_tokens + math.prod(size.patch_grid)
+    if rows != expected:
+        raise CheckpointError(
+            "the denoiser draws pictures of another size",
+            where=file.where,
+            misshapen={POSITIONS: (f"{rows} rows", f"{expected} rows")},
+            do="give the size of its pictures (--picture; the published release's is 480x720)",
+        )
+
+
+def vae_size(file: TensorFile) -> VaeSize:
+    """Sizes of the decoder from the shapes of a 3D-VAE checkpoint, but for the norm groups, which show in no shape."""
+    shape = _Shapes(file, "vae checkpoint", Naming(()))
+    levels = shape.count("decoder.up.{}.block.0.conv1.conv.weight")
+    widths = [shape(f"decoder.up.{level}.block.0.conv1.conv.weight", 5)[0] for level in range(levels)]
+    return VaeSize(
+        channels=widths[0],
+        multipliers=tuple(width // widths[0] for width in widths),
+        res_blocks=shape.count("decoder.up.0.block.{}.conv1.conv.weight") - 1,
+        latent_channels=shape("decoder.conv_in.conv.weight", 5)[1],
+    )
+
+
+def predictor_size(config: Mapping[str, Any], adapter: TensorFile, where: Path) -> PredictorSize:
+    """Sizes of the predictor: the language model's from its config.json, the rest from the adapter's shapes."""
+    kind = config.get("model_type")
+    if kind != "mistral":
+        raise CheckpointError(f"model_type is {kind!r}, not 'mistral'", where=where, do="give the Mistral-7B folder")
+    rope = config.get("rope_parameters")
+    numbers = {**(rope if isinstance(rope, Mapping) else {}), **config}
+    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size")
+    faults = [name for name in names if not isinstance(numbers.get(name), int) or numbers[name] <= 0]
+    if faults:
+        raise CheckpointError("sizes that are not there or not positive numbers", where=where, missing=faults, do=AGAIN)
+    wrong = {name: (numbers.get(name), said) for name, said in MISTRAL.items() if numbers.get(name) != said}
+    if wrong:
+        raise CheckpointError(
+            "another Mistral than the release was trained on",
+            where=where,
+            misshapen=wrong,
+            do="give the folder of Mistral-7B-Instruct-v0.1",
+        )
+    shape = _Shapes(adapter, "predictor checkpoint", PREDICTOR)
+    hidden, layers, heads, kv_heads, mlp = (numbers[name] for name in names)
+    return PredictorSize(
+        hidden=hidden,
+        layers=layers,
+        heads=heads,
+        kv_heads=kv_heads,
+        mlp=mlp,
+        vocabulary=shape(PEFT + "model.embed_tokens.weight", 2)[0],
+        shot_width=shape("output_resampler.proj.2.weight", 2)[0],
+        rms_eps=float(numbers["rms_norm_eps"]),
+        rope_theta=float(numbers["rope_theta"]),
+        sliding_window=numbers["sliding_window"],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shapes:
+    """Looks up the shapes of the weights that sizes are read from, under whatever key the naming holds them."""
+
+    file: TensorFile
+    what: str
+    naming: Naming
+
+    def held(self) -> dict[str, Shape]:
+        pieces = ((self.naming.piece(key), shape) for key, shape in self.file.shapes.items())
+        return {piece.weight: shape for piece, shape in pieces if piece.role in ("base", "copy")}
+
+    def __call__(self, weight: str, axes: int) -> Shape:
+        shape = self.held().get(weight)
+        if shape is None:
+            what = f"not a {self.what}: its sizes cannot be read"
+            raise CheckpointError(what, where=self.file.where, missing=[weight], do="take the published file")
+        if len(shape) != axes or 0 in shape:
+            wrong = {weight: (list(shape), f"{axes} axes, none empty")}
+            raise CheckpointError(
+                f"not a {self.what}", where=self.file.where, misshapen=wrong, do="take the published file"
+            )
+        return shape
+
+    def count(self, pattern: str) -> int:
+        number, held = 0, self.held()
+        while pattern.format(number) in held:
+            number += 1
+        if number == 0:
+            missing = [pattern.format(0)]
+            raise CheckpointError(
+                f"not a {self.what}", where=self.file.where, missing=missing, do="take the published file"
+            )
+        return number

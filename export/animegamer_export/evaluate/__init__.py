@@ -1,0 +1,1 @@
+"""How well plans and precisions keep what the exact ones show."""

@@ -1,0 +1,157 @@
+"""How near a plan's clips are to the exact plan's: the same seed, instruction and shot, two plans, five figures.
+
+Knows the runtime's rooms and nothing of any world; whether a clip still shows what was asked is the business of a
+`Scorer`, which comes with a world. Source of SSIM: Wang et al. 2004 (11-pixel Gaussian window, sigma 1.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from animegamer_export.quantize.blocks import relative_error
+from animegamer_rt.backends.interface import FloatArray
+from animegamer_rt.pipeline import Rooms
+from animegamer_rt.stages.denoiser import Denoiser
+from animegamer_rt.state.game import Instruction, motion_scope
+
+_C1, _C2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
+
+Clip = npt.NDArray[np.uint8]
+
+NO_JUDGE = "none: no judge of this bundle's world was given"
+
+
+class Scorer(Protocol):
+    """Says whether clips show what was asked. `words` says who judges, and what."""
+
+    @property
+    def words(self) -> str: ...
+
+    def score(self, clips: Sequence[Clip], instructions: Sequence[str]) -> float:
+        """0 to 1 for clips uint8 [17, H, W, 3], each of a first turn, beside the texts that asked for them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a first turn's denoising starts from: shot float32 [226, D], motion scope, and the seed of its noise."""
+
+    shot: FloatArray
+    motion_scope: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """What came of it: the latent float32 [1, 5, 16, h, w] and the frames uint8 [17, H, W, 3]."""
+
+    latent: FloatArray
+    clip: Clip
+
+
+@dataclass(frozen=True, slots=True)
+class Yardstick:
+    """First turns as the plan of `rooms` plays them: what other plans are measured against.
+
+    `score` is what the scorer gives these clips, None without one.
+    """
+
+    rooms: Rooms
+    asked: Sequence[Asked]
+    rendered: Sequence[Rendered]
+    instructions: Sequence[str]
+    scorer: Scorer | None
+    score: float | None
+
+    @classmethod
+    def play(cls, rooms: Rooms, instructions: Sequence[str], seed: int, scorer: Scorer | None = None) -> Yardstick:
+        """Turn k of the instructions has the noise of `seed` + k."""
+        asked = first_turns(rooms, instructions, seed)
+        rendered = [render(rooms, rooms.denoiser, turn) for turn in asked]
+        score = _score(scorer, [one.clip for one in rendered], instructions)
+        return cls(rooms, asked, rendered, instructions, scorer, score)
+
+    def fidelity(self, denoiser: Denoiser) -> dict[str, float | int | str | None]:
+        """Mean figures of the same turns drawn by another plan, or another denoiser.
+
+        `latent_relative_error` is |a - b| / |b| of the final latents; `psnr_db` and `ssim` are of the frames;
+        `motion_ratio` is the mean absolute frame difference of the plan's clips over the yardstick's;
+        `instruction_score` is the scorer's, `instruction_score_exact` what it gives the yardstick's own clips.
+        """
+        errors, decibels, similarities, motions, clips = [], [], [], [], []
+        for turn, true in zip(self.asked, self.rendered, strict=True):
+            tried = render(self.rooms, denoiser, turn)
+            errors.append(relative_error(tried.latent, true.latent))
+            decibels.append(psnr(tried.clip, true.clip))
+            similarities.append(float(np.mean([ssim(a, b) for a, b in zip(tried.clip, true.clip, strict=True)])))
+            motions.append((_motion(tried.clip), _motion(true.clip)))
+            clips.append(tried.clip)
+        amounts = np.asarray(motions)
+        return {
+            "against": self.rooms.plan_name,
+            "turns": len(self.asked),
+            "seed": self.asked[0].seed,
+            "latent_relative_error": round(float(np.mean(errors)), 4),
+            "psnr_db": round(float(np.mean(decibels)), 2),
+            "ssim": round(float(np.mean(similarities)), 4),
+            "motion_ratio": round(float(amounts[:, 0].sum() / max(1e-9, amounts[:, 1].sum())), 4),
+            "instruction_score": _score(self.scorer, clips, self.instructions),
+            "instruction_score_exact": self.score,
+            "instruction_judge": NO_JUDGE if self.scorer is None else self.scorer.words,
+        }
+
+
+def first_turns(rooms: Rooms, instructions: Sequence[str], seed: int) -> list[Asked]:
+    """Predicts a first turn of each instruction; turn k has the noise of `seed` + k."""
+    rules, asked = rooms.bundle.manifest.compatibility, []
+    for number, text in enumerate(instructions):
+        prediction = rooms.predictor.predict((), Instruction.parse(text))
+        scope = motion_scope(prediction.game_state, rules.motion_table, rules.motion_source)
+        asked.append(Asked(prediction.shot, scope, seed + number))
+    return asked
+
+
+def draw(denoiser: Denoiser, turn: Asked) -> FloatArray:
+    """The latent that a denoiser's plan ends with."""
+    *_, last = denoiser.denoise(turn.shot, turn.motion_scope, denoiser.draw_noise(turn.seed, 1))
+    return last.latent
+
+
+def render(rooms: Rooms, denoiser: Denoiser, turn: Asked) -> Rendered:
+    """Latent and frames."""
+    latent = draw(denoiser, turn)
+    return Rendered(latent, np.stack(list(rooms.vae.decode(latent))))
+
+
+def psnr(found: npt.NDArray[Any], true: Clip) -> float:
+    """Peak signal-to-noise ratio of clips of one shape, in dB, of values 0..255; 100 when they are equal."""
+    squared = float(np.mean((found.astype(np.float32) - true) ** 2))
+    return min(100.0, 10 * float(np.log10(255.0**2 / max(squared, 1e-9))))
+
+
+def ssim(first: Clip, second: Clip) -> float:
+    """Structural similarity of two frames uint8 [H, W, 3], mean over pixels and channels; 1 when equal."""
+    a, b = first.astype(np.float64), second.astype(np.float64)
+    mean_a, mean_b = _blur(a), _blur(b)
+    var_a, var_b = _blur(a * a) - mean_a**2, _blur(b * b) - mean_b**2
+    covariance = _blur(a * b) - mean_a * mean_b
+    top = (2 * mean_a * mean_b + _C1) * (2 * covariance + _C2)
+    return float(np.mean(top / ((mean_a**2 + mean_b**2 + _C1) * (var_a + var_b + _C2))))
+
+
+def _score(scorer: Scorer | None, clips: Sequence[Clip], instructions: Sequence[str]) -> float | None:
+    return None if scorer is None else round(scorer.score(clips, instructions), 4)
+
+
+def _blur(image: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.asarray(cv2.GaussianBlur(image, (11, 11), 1.5), np.float64)
+
+
+def _motion(clip: Clip) -> float:
+    return float(np.abs(np.diff(clip.astype(np.int16), axis=0)).mean())

@@ -1,0 +1,114 @@
+"""Turns to calibrate and compare by: instructions from a bundle's world, and the inputs of its denoiser's steps.
+
+Knows the runtime's rooms; nothing of precisions.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+
+from animegamer_export.quantize.ranges import Feeds, open_session, plain_options
+from animegamer_rt.backends.interface import FloatArray
+from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.manifest import World
+from animegamer_rt.pipeline import Rooms
+
+RELEASE = World(
+    characters=("Qiqi", "Ponyo"),
+    motions=("fly on broomstick", "run", "wave", "sit", "read a book", "walk", "turn", "play the violin"),
+    adverbs=("slowly", "gently", "smoothly", "quickly", "wildly"),
+    places=("sky", "street", "room", "town", "railway", "forest", "beach", "sea"),
+    examples=(
+        "Character: Qiqi; Motion: quickly fly on broomstick; Background: day sky.",
+        "Character: Qiqi; Motion: gently wave; Background: day street.",
+        "Character: Qiqi; Motion: read a book; Background: night room.",
+    ),
+)
+"""The words of the published demo's instructions, for bundles that know no others."""
+
+
+def instructions(world: World, count: int, seed: int = 0) -> list[str]:
+    """`count` captions of the world's words, the same for the same seed."""
+    if not (world.characters and world.motions and world.places):
+        world = RELEASE
+    chance, texts = random.Random(seed), []
+    for _ in range(count):
+        motion = f"{chance.choice(world.adverbs or ('',))} {chance.choice(world.motions)}".strip()
+        place = f"{chance.choice(('day', 'night'))} {chance.choice(world.places)}"
+        texts.append(f"Character: {chance.choice(world.characters)}; Motion: {motion}; Background: {place}.")
+    return texts
+
+
+@dataclass(slots=True)
+class RecordedDenoiser:
+    """A DenoiserPart over a session of its own that keeps the inputs, and the answer x0, of every step (or none)."""
+
+    path: Path
+    keep: bool = True
+    device: str = "cpu"
+    session: onnxruntime.InferenceSession = field(init=False)
+    steps: list[tuple[Feeds, FloatArray]] = field(default_factory=list)
+
+    skippable_blocks = 0
+
+    def __post_init__(self) -> None:
+        self.session = open_plain(self.path, self.device)
+
+    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> RecordedDenoiser._Turn:
+        """As DenoiserPart.begin."""
+        return RecordedDenoiser._Turn(self, latent, shot, motion_scope)
+
+    class _Turn:
+        def __init__(self, part: RecordedDenoiser, latent: FloatArray, shot: FloatArray, scope: float) -> None:
+            self.part, self.shot, self.scope = part, shot, scope
+            self.state = (latent, np.zeros_like(latent), np.zeros_like(latent))
+
+        def step(
+            self,
+            coefficients: FloatArray,
+            timestep: float,
+            rows: tuple[int, ...],
+            noise: FloatArray,
+            blocks: BlockCache | None = None,
+        ) -> None:
+            assert blocks is None, "a plan that skips blocks is refused when it is opened"
+            feeds: dict[str, npt.NDArray[Any]] = {
+                **dict(zip(("latent", "x0_prev", "difference"), self.state, strict=True)),
+                "noise": noise,
+                "coefficients": coefficients,
+                "timestep": np.array([timestep], np.float32),
+                "motion_scope": np.array([self.scope], np.float32),
+                "shot": self.shot[None],
+                "rows": np.array(rows, np.int64),
+            }
+            self.state = tuple(self.part.session.run(("next_latent", "x0", "next_difference"), feeds))
+            if self.part.keep:
+                self.part.steps.append((feeds, self.state[1]))
+
+        def latent(self) -> FloatArray:
+            latent: FloatArray = self.state[0]
+            return latent
+
+
+def open_plain(path: Path, device: str = "cpu") -> onnxruntime.InferenceSession:
+    """A session on cpu or cuda with nothing special about it. Raises BackendError when the device is not there."""
+    return open_session(str(path), plain_options(), device)
+
+
+def by_plan(rooms: Rooms, of: Bundle, name: str | None) -> Rooms:
+    """The rooms with a plan of a bundle (None: its default), measured or not: to compare weights, both sides play it.
+
+    Raises PlanError for an unknown one.
+    """
+    name = name or of.default_plan
+    entry = of.manifest.plans.get(name)
+    plan = DenoisePlan.from_dict(of.plan(name) if entry is None else entry.plan)
+    return replace(rooms, plan_name=name, plan=plan, denoiser=rooms.denoiser.with_plan(plan))

@@ -1,0 +1,1 @@
+"""ONNX files: reading, writing, and sessions over them."""

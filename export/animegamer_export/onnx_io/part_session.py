@@ -1,0 +1,123 @@
+"""One part of a bundle in an onnxruntime session of bounded memory, for comparing what it computes.
+
+Weights stay on disk, mapped, as they are stored. Attention keeps no scores, and the vae draws a small picture, because
+both would take more than their weights do. It knows the parts' graphs; nothing of what is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+import onnxruntime
+
+from animegamer_export.quantize.ranges import plain_options
+from animegamer_rt.bundle.loader import Bundle
+
+from .read import add_weight, open_graph
+
+Array = npt.NDArray[Any]
+
+SMALL_LATENT = (8, 12)
+"""Height and width of the largest latent that the vae is given: every weight is used at any size. At 60 x 90 in float32
+the caches alone are 5.2 GiB, and a value in front of the last stage is 3 GiB, of which several are alive at once."""
+
+_ROWS_AND_COLUMNS = {4: [2, 3], 5: [2, 4]}
+"""Where its shapes have them, by length: [frames, C, rows, columns], [frames, C, latent rows, 1 to 8, columns]."""
+
+
+class PartSession:
+    """A part that computes what its graph says, on the CPU: no weight is folded, packed or held twice."""
+
+    def __init__(self, bundle: Bundle, part: str) -> None:
+        path, options = bundle.part_path(part), plain_options()
+        options.add_session_config_entry("session.disable_prepacking", "1")
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.parent))
+        # An arena keeps what was freed, in blocks of twice the size that was asked for.
+        options.enable_cpu_mem_arena = False
+        model = open_graph(path)
+        without_scores(model)
+        if part.startswith("vae_"):
+            small_picture(model.graph)
+        self.session = onnxruntime.InferenceSession(
+            ir.to_proto(model).SerializeToString(),
+            options,
+            providers=["CPUExecutionProvider"],
+            disabled_optimizers=["ConstantFolding"],
+        )
+        self.outputs = [value.name for value in self.session.get_outputs()]
+
+    def run(self, outputs: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
+        """The named outputs."""
+        found: list[Array] = self.session.run(list(outputs), dict(feeds))
+        return found
+
+
+def without_scores(model: ir.Model) -> None:
+    """Attention without a mask in onnxruntime's own operator: the standard's holds all scores, 11.7 GB at full size."""
+    for node in list(model.graph):
+        masked = len(node.inputs) > 3 and any(value is not None for value in node.inputs[3:])
+        if node.op_type != "Attention" or node.domain or masked or "q_num_heads" not in node.attributes:
+            continue
+        new = ir.node(
+            "MultiHeadAttention",
+            node.inputs[:3],
+            {"num_heads": node.attributes["q_num_heads"].as_int()},
+            domain="com.microsoft",
+        )
+        new.outputs[0].name, new.outputs[0].type = node.outputs[0].name, node.outputs[0].type
+        model.graph.insert_before(node, new)
+        node.outputs[0].replace_all_uses_with(new.outputs[0])
+        model.graph.remove(node, safe=True)
+        model.opset_imports["com.microsoft"] = 1
+
+
+def latent_size(height: int, width: int) -> tuple[int, int]:
+    """Height and width of the latent that the vae is given where the bundle's are these."""
+    return min(height, SMALL_LATENT[0]), min(width, SMALL_LATENT[1])
+
+
+def small_picture(graph: ir.Graph) -> None:
+    """The vae's graph for a latent of `latent_size`: its inputs, shapes and the last few nodes know how large it is."""
+    sized = [value for value in graph.inputs if value.name == "latent" or (value.name or "").startswith("cache_")]
+    old = np.array(_lengths(sized[0])[-2:])
+    new = np.array(latent_size(*old.tolist()))
+    for given in sized:
+        lengths = np.array(_lengths(given))
+        lengths[-2:] = lengths[-2:] * new // old
+        given.shape = ir.Shape(lengths.tolist())
+    for node in graph:
+        for index, value in enumerate(node.inputs):
+            if value is None or value.const_value is None:
+                continue
+            if node.op_type in ("Expand", "Reshape") and index == 1:
+                shape = value.const_value.numpy().copy()
+                at = _ROWS_AND_COLUMNS.get(len(shape))
+                # Shapes of one row or one pixel are of something else.
+                if at is not None and min(shape[at]) > 1:
+                    shape[at] = shape[at] * new // old
+                    _replace(graph, node, index, shape)
+            elif node.op_type == "Where":
+                # The picture's rows, from the top or from the bottom.
+                rows = value.const_value.numpy()
+                _replace(graph, node, index, rows[rows < len(rows) * new[0] // old[0]])
+            elif node.op_type == "Concat" and len(value.const_value.shape) == 4:
+                # A small picture's opacity, itself.
+                opacity = value.const_value.numpy()
+                height, width = np.array(opacity.shape[2:]) * new // old
+                _replace(graph, node, index, opacity[:, :, :height, :width])
+        for made in node.outputs:
+            made.shape = None
+
+
+def _lengths(value: ir.Value) -> list[int]:
+    assert value.shape is not None
+    return [length for length in value.shape if isinstance(length, int)]
+
+
+def _replace(graph: ir.Graph, node: ir.Node, index: int, numbers: Array) -> None:
+    name = f"{node.outputs[0].name}.small.{index}"
+    node.replace_input_with(index, add_weight(graph, np.ascontiguousarray(numbers), name))

@@ -1,0 +1,274 @@
+"""Writes torch modules as ONNX files, several files over one copy of the weights, and checks them in onnxruntime.
+
+It does not know the networks. Weights that float16 holds exactly are stored so, with a Cast to float32 in the graph
+(onnxruntime folds it when it loads the file); the rest stays float32. Precision is decided before, by `halved`.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+import onnxruntime
+import torch
+from torch import Tensor, nn
+
+from animegamer_rt.bundle.manifest import Part
+from animegamer_rt.errors import BundleError
+
+from .data_file import INLINE_BYTES, DataFile
+
+OPSET = 23
+"""The first opset with Attention as one node (animegamer-rt needs onnxruntime >= 1.23 for it)."""
+
+# It says, at every export, that torchvision is not there; nothing here needs it.
+logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
+
+Precision = Literal["fp16", "fp32"]
+Array = npt.NDArray[Any]
+Module = TypeVar("Module", bound=nn.Module)
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """One ONNX file to be: a module, example inputs by name in the order of its forward, and its outputs' names.
+
+    `dynamic` names the axes that may change: {input: {axis: name}}. An axis's example must be 2 or more.
+    """
+
+    name: str
+    module: nn.Module
+    inputs: Mapping[str, Tensor]
+    outputs: Sequence[str]
+    dynamic: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Inputs of one check and what torch answers, both by name."""
+
+    name: str
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The manifest's entries of the parts written, and the largest absolute error of each check in onnxruntime."""
+
+    parts: Mapping[str, Part]
+    max_error: Mapping[str, float]
+
+    def report(self) -> str:
+        """One line a check."""
+        return "\n".join(f"{name:42s} max error {error:.1e}" for name, error in self.max_error.items())
+
+
+def halved(module: Module) -> Module:
+    """A copy in evaluation mode whose weights of two axes and more are rounded to float16; not so biases and norms."""
+    rounded = copy.deepcopy(module).eval()
+    with torch.no_grad():
+        for weight in rounded.parameters():
+            if weight.ndim >= 2:
+                weight.copy_(weight.half().float())
+    return rounded
+
+
+def prepared(module: Module, precision: Precision) -> Module:
+    """A copy of the module to export: `halved`, or as it is."""
+    return halved(module) if precision == "fp16" else copy.deepcopy(module).eval()
+
+
+def write(folder: Path, graphs: Sequence[Graph], weights: str, precision: Precision = "fp16") -> dict[str, Part]:
+    """Writes `<name>.onnx` of every graph and one file `weights` with the larger weights of all, each held once."""
+
+    def models() -> Iterator[tuple[str, ir.Model]]:
+        for graph in graphs:
+            model = trace(graph)
+            if precision == "fp16":
+                store_half(model)
+            yield graph.name, model
+
+    return write_models(folder, models(), weights, precision)
+
+
+def write_models(
+    folder: Path,
+    models: Iterable[tuple[str, ir.Model]],
+    weights: str,
+    precision: str,
+    written: Callable[[int], None] = lambda _: None,
+) -> dict[str, Part]:
+    """Writes (name, model) pairs, one at a time, over one file `weights`; `written` is told of each weight's bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = {}
+    with (folder / weights).open("wb") as file:
+        data = DataFile(file, weights, written)
+        for name, model in models:
+            _clean(model)
+            data.move(model)
+            ir.save(model, folder / f"{name}.onnx")
+            shapes = _shapes(model.graph.inputs), _shapes(model.graph.outputs)
+            parts[name] = Part(f"{name}.onnx", precision, (weights,), *shapes)
+    if data.held:
+        return parts
+    (folder / weights).unlink()
+    return {name: replace(part, data_files=()) for name, part in parts.items()}
+
+
+def check(folder: Path, cases: Sequence[tuple[str, Case]], tolerance: float) -> dict[str, float]:
+    """Runs (part, case) in onnxruntime on the CPU and returns the largest absolute error of each, by "part: case".
+
+    The tolerance is of float32 outputs, relative to the largest expected value where that is above 1; uint8 outputs
+    may differ by one step. Raises BundleError at a mismatch.
+    """
+    sessions = {part: _open(folder / f"{part}.onnx") for part in dict.fromkeys(part for part, _ in cases)}
+    errors = {}
+    for part, case in cases:
+        feeds = {name: value.numpy() for name, value in case.inputs.items()}
+        found = dict(zip(case.outputs, sessions[part].run(list(case.outputs), feeds), strict=True))
+        key = f"{part}: {case.name}"
+        errors[key] = 0.0
+        for name, expected in case.outputs.items():
+            error, allowed = _error(found[name], expected.numpy(), tolerance)
+            errors[key] = max(errors[key], error)
+            if not error <= allowed:
+                raise BundleError(
+                    f"the part does not compute what the network does: {name}, {case.name}",
+                    where=folder / f"{part}.onnx",
+                    found=f"max error {error:.2e}",
+                    expected=f"at most {allowed:.2e}",
+                )
+    return errors
+
+
+def _error(found: Array, expected: Array, tolerance: float) -> tuple[float, float]:
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return float("inf"), tolerance
+    error = float(np.abs(found.astype(np.float64) - expected.astype(np.float64)).max(initial=0.0))
+    if expected.dtype == np.uint8:
+        return error, 1.0
+    return error, tolerance * max(1.0, float(np.abs(expected).max(initial=0.0)))
+
+
+def _open(path: Path) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def trace(graph: Graph, before_folding: Callable[[ir.Model], None] | None = None) -> ir.Model:
+    """The graph as an ONNX model, small constants folded; `before_folding` may put other values in place first."""
+    dynamic = [dict.fromkeys(graph.dynamic.get(name, {}), torch.export.Dim.DYNAMIC) or None for name in graph.inputs]
+    with warnings.catch_warnings():
+        # torch warns about its own use of itself (torch 2.13).
+        warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+        program = torch.onnx.export(
+            graph.module.eval(),
+            tuple(graph.inputs.values()),
+            input_names=list(graph.inputs),
+            output_names=list(graph.outputs),
+            dynamic_shapes=_for_forward(graph.module, dynamic),
+            opset_version=OPSET,
+            dynamo=True,
+            verbose=False,
+            optimize=False,
+        )
+    assert program is not None
+    if before_folding is not None:
+        before_folding(program.model)
+    program.optimize()
+    model: ir.Model = program.model
+    _name_axes(model, graph.dynamic)
+    return model
+
+
+def _name_axes(model: ir.Model, dynamic: Mapping[str, Mapping[int, str]]) -> None:
+    """Our names for the tracer's s27, s69, also where outputs' axes are made of them."""
+    names = {}
+    for value in model.graph.inputs:
+        for axis, name in dynamic.get(value.name or "", {}).items():
+            assert value.shape is not None
+            names[str(value.shape[axis])] = name
+    for value in [*model.graph.inputs, *model.graph.outputs]:
+        assert value.shape is not None
+        for axis, length in enumerate(value.shape):
+            if not isinstance(length, int):
+                named = re.sub(r"\w+", lambda word: names.get(word[0], word[0]), str(length))
+                value.shape[axis] = ir.SymbolicDim(named)
+
+
+def _for_forward(module: nn.Module, dynamic: list[Any]) -> tuple[Any, ...]:
+    """The shapes as forward takes them: those of *arguments in a tuple of their own."""
+    code = module.forward.__code__
+    named = code.co_argcount - 1
+    return (*dynamic[:named], tuple(dynamic[named:])) if len(dynamic) > named else tuple(dynamic)
+
+
+def store_half(model: ir.Model) -> None:
+    """Stores as float16 every large weight of two axes and more that survives it exactly."""
+    for name, value in list(model.graph.initializers.items()):
+        tensor = value.const_value
+        if tensor is None or tensor.dtype != ir.DataType.FLOAT or len(tensor.shape) < 2 or tensor.nbytes < INLINE_BYTES:
+            continue
+        full = tensor.numpy()
+        half = full.astype(np.float16)
+        # What does not survive (tables of positions, say) was not rounded by `halved`, so it is not ours to round.
+        if not np.array_equal(half.astype(np.float32), full):
+            continue
+        store_as(model, value, f"{name}.fp16", ir.tensor(half))
+
+
+def store_as(model: ir.Model, value: ir.Value, name: str, tensor: ir.TensorProtocol) -> None:
+    """Puts a tensor of another type in the place of a float32 weight, with a Cast back to float32 behind it."""
+    stored = ir.Value(name=name, shape=value.shape, type=ir.TensorType(tensor.dtype), const_value=tensor)
+    cast = ir.node("Cast", [stored], {"to": ir.DataType.FLOAT})
+    cast.outputs[0].dtype, cast.outputs[0].shape = ir.DataType.FLOAT, value.shape
+    ir.convenience.replace_all_uses_with(value, cast.outputs[0])
+    assert value.name is not None
+    del model.graph.initializers[value.name]
+    model.graph.register_initializer(stored)
+    model.graph.insert_before(model.graph[0], cast)
+
+
+def _clean(model: ir.Model) -> None:
+    """Drops what the tracer noted about source files: no use to a reader, and different on every machine."""
+    model.metadata_props.clear()
+    model.doc_string = None
+    model.producer_name, model.producer_version = "animegamer-export", None
+    for graph in model.graphs():
+        graph.metadata_props.clear()
+        graph.doc_string = None
+        for value in [*graph.inputs, *graph.initializers.values()]:
+            value.metadata_props.clear()
+            value.doc_string = None
+        for node in graph:
+            node.metadata_props.clear()
+            node.doc_string = None
+            for value in node.outputs:
+                value.metadata_props.clear()
+                value.doc_string = None
+
+
+def _shapes(values: Sequence[ir.Value]) -> dict[str, Any]:
+    return {value.name or "": {"dtype": _dtype(value), "shape": list(_axes(value))} for value in values}
+
+
+def _dtype(value: ir.Value) -> str:
+    assert value.dtype is not None
+    return str(value.dtype.numpy())
+
+
+def _axes(value: ir.Value) -> Iterator[int | str]:
+    assert value.shape is not None
+    for axis in value.shape:
+        yield axis if isinstance(axis, int) else str(axis)

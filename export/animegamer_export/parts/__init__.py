@@ -1,0 +1,1 @@
+"""The parts of a bundle as ONNX graphs."""

@@ -1,0 +1,139 @@
+"""Writes the predictor's ONNX part: one graph for prompts and for the few tokens after them.
+
+It knows the contract's names and axes; nothing of prompts. Shape letters as in models/predictor.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from animegamer_export.onnx_io.write import Case, Graph, Precision, Written, check, prepared, write
+from animegamer_rt.models.predictor import Predictor
+from animegamer_rt.stages.readouts import Prompt, Tokens, readouts
+
+WEIGHTS = "predictor.weights"
+TOLERANCE = 1e-3
+"""float32 in another order of operations, over all layers."""
+
+Past = tuple[Tensor, Tensor]
+"""Keys and values."""
+Answer = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Shot, logits, keys and values, as `Predictor.answer` gives them."""
+
+OUTPUTS = ("shot", "logits", "next_keys", "next_values")
+_CACHE_AXES = {3: "cached_tokens"}
+_AXES = {
+    "ids": {1: "tokens"},
+    "history_index": {0: "rows", 1: "tokens"},
+    "masks": {0: "rows", 1: "tokens", 2: "tokens"},
+    "history_shots": {0: "history_tokens"},
+    "readout": {0: "read_tokens"},
+    "keys": _CACHE_AXES,
+    "values": _CACHE_AXES,
+}
+
+
+class _Answer(nn.Module):
+    def __init__(self, predictor: Predictor) -> None:
+        super().__init__()
+        self.predictor = predictor
+
+    def forward(
+        self,
+        ids: Tensor,
+        history_index: Tensor,
+        masks: Tensor,
+        history_shots: Tensor,
+        readout: Tensor,
+        keys: Tensor,
+        values: Tensor,
+    ) -> tuple[Tensor, ...]:
+        return self.predictor.answer(ids, history_index, masks, history_shots, readout, keys, values)
+
+
+def export_predictor(predictor: Predictor, folder: Path, precision: Precision = "fp16") -> Written:
+    """Writes predictor.onnx and its weights; checked on prompts with and without history, and on text after them.
+
+    Raises BundleError when onnxruntime does not answer as torch does.
+    """
+    predictor = prepared(predictor, precision)
+    with torch.no_grad():
+        parts = write(folder, [predictor_graph(predictor)], WEIGHTS, precision)
+        return Written(parts, check(folder, list(_cases(predictor)), TOLERANCE))
+
+
+def predictor_graph(predictor: Predictor) -> Graph:
+    """The graph with example inputs: a turn after a history of two. Runs nothing."""
+    size, prompt = predictor.size, example_prompt(predictor, history_turns=2)
+    cached = prompt.runs[0].ids.shape[1]
+    cache = torch.zeros(size.layers, 1, size.kv_heads, cached, size.head_width)
+    # An axis's example must be 2 or more, and a turn after its history injects no shot.
+    inputs = feeds(prompt.turn, (cache, cache.clone())) | {"history_shots": torch.zeros(2, size.shot_width)}
+    return Graph("predictor", _Answer(predictor), inputs, OUTPUTS, _AXES)
+
+
+def feeds(tokens: Tokens, past: Past) -> dict[str, Tensor]:
+    """What `Predictor.answer` is given, in its order, where the past lies."""
+    arrays = {name: np.ascontiguousarray(getattr(tokens, name)) for name in Tokens.__slots__}
+    given = {name: torch.from_numpy(array).to(past[0].device) for name, array in arrays.items()}
+    given["history_shots"] = given["history_shots"].to(past[0].dtype)
+    return {**given, "keys": past[0], "values": past[1]}
+
+
+def no_past(predictor: Predictor) -> Past:
+    """Keys and values of no tokens."""
+    size = predictor.size
+    nothing = predictor.embedding.weight.new_zeros(size.layers, 1, size.kv_heads, 0, size.head_width)
+    return nothing, nothing
+
+
+def read(predictor: Predictor, prompt: Prompt) -> Answer:
+    """Both read-outs in torch, as `animegamer_rt.stages.predictor.read` has an engine read them."""
+    past = no_past(predictor)
+    for tokens in prompt.runs:
+        answer = predictor.answer(**feeds(tokens, past))
+        past = answer[2:]
+    return answer
+
+
+def example_prompt(predictor: Predictor, history_turns: int, words: int = 5, seed: int = 0) -> Prompt:
+    """A random prompt with the structure of a real one: earlier shots in place, the current queries mutually open."""
+    size, random = predictor.size, np.random.default_rng(seed)
+    block = words + size.shot_tokens + 4
+    first, length = history_turns * block + words, (history_turns + 1) * block
+    index = np.full((2, length), -1)
+    for turn in range(history_turns):
+        start, row = turn * block + words, turn * size.shot_tokens
+        index[:, start : start + size.shot_tokens] = np.arange(row, row + size.shot_tokens)
+    return readouts(
+        random.integers(size.vocabulary, size=length),
+        index,
+        random.standard_normal((max(history_turns, 1) * size.shot_tokens, size.shot_width), np.float32),
+        queries=range(first, first + size.shot_tokens),
+        readout_start=first,
+        history_tokens=history_turns * block,
+        history_turns=history_turns,
+    )
+
+
+def _cases(predictor: Predictor) -> Iterator[tuple[str, Case]]:
+    """Prompts of 0, 1 and 3 earlier turns; after each, three extends of 1, 3 and 3 tokens, each over the last cache."""
+    for history_turns, words in ((0, 3), (1, 7), (3, 4)):
+        prompt = example_prompt(predictor, history_turns, words, seed=1 + history_turns)
+        runs = list(zip(("turn", "history"), reversed(prompt.runs), strict=False))[::-1]
+        random = np.random.default_rng(history_turns)
+        for step, count in enumerate((1, 3, 3)):
+            text = random.integers(predictor.size.vocabulary, size=count)
+            runs.append((f"extend {step + 1}", Tokens.text(text, predictor.size.shot_width)))
+        past = no_past(predictor)
+        for name, tokens in runs:
+            inputs = feeds(tokens, past)
+            answer = predictor.answer(**inputs)
+            outputs = dict(zip(OUTPUTS, answer, strict=True))
+            yield "predictor", Case(f"{history_turns} earlier turns, {name}", inputs, outputs)
+            past = answer[2:]

@@ -1,0 +1,146 @@
+"""The four parts with their weights still to be made: graphs on stand-ins, and where each weight comes from.
+
+It does not know files or precisions. A stand-in has a weight's shape and the memory of one number, so a graph of seven
+billion weights is traced in the memory of none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from animegamer_export.onnx_io.write import Graph
+from animegamer_export.parts import denoiser as denoiser_room
+from animegamer_export.parts import encoder as encoder_room
+from animegamer_export.parts import predictor as predictor_room
+from animegamer_export.parts import vae as vae_room
+from animegamer_export.parts.denoiser import StepGraph, denoiser_graph
+from animegamer_export.parts.predictor import predictor_graph
+from animegamer_export.parts.vae import VaeGraph, vae_graphs
+from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
+from animegamer_rt.models.encoder import Encoder, EncoderSize
+from animegamer_rt.models.predictor import Predictor, PredictorSize
+from animegamer_rt.models.vae import VaeDecoder, VaeSize
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+class Weights(Protocol):
+    """Where a network's weights come from; `checkpoints.recipe.Recipe` is one."""
+
+    def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
+        """One parameter, whole, made when asked for."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LargePart:
+    """Graphs over one file of weights. `value` makes the float32 value of a parameter or buffer of their modules.
+
+    `exact` are parameters that are never rounded: the tables that the ordinary road keeps whole.
+    """
+
+    graphs: Sequence[Graph]
+    weights_file: str
+    value: Callable[[str], Tensor]
+    exact: tuple[str, ...] = ()
+
+
+def predictor_part(size: PredictorSize, weights: Weights) -> LargePart:
+    """The predictor's one graph over the weights of `Predictor`."""
+    graph = predictor_graph(stand_in(lambda: Predictor(size)))
+
+    def value(name: str) -> Tensor:
+        return weights.merged(predictor_parameter(name)[0], torch.float32)
+
+    return LargePart([graph], predictor_room.WEIGHTS, value)
+
+
+def denoiser_part(size: DenoiserSize, encoder_size: EncoderSize, weights: Weights) -> LargePart:
+    """The step over the weights of `Denoiser` ("denoiser.*"); the constant shot is the encoder's ("encoder.*")."""
+    constant = torch.zeros(size.shot_tokens, size.hidden, device="meta")
+    graph = denoiser_graph(stand_in(lambda: StepGraph(Denoiser(size), constant, "onnx")))
+
+    def value(name: str) -> Tensor:
+        if name == "unconditional":
+            with torch.no_grad():
+                return whole_encoder(encoder_size, weights).unconditional()[None]
+        whole, which = denoiser_parameter(name)
+        made = weights.merged(whole, torch.float32)
+        rows: Tensor = made if which is None else made.split(size.hidden)[which]
+        return rows
+
+    return LargePart([graph], denoiser_room.WEIGHTS, value, ("positions",))
+
+
+def predictor_parameter(name: str) -> tuple[str, None]:
+    """The parameter that a weight of the predictor's graph is, by its name there."""
+    return name.removeprefix("predictor."), None
+
+
+def denoiser_parameter(name: str) -> tuple[str, int | None]:
+    """The same of the denoiser's; its queries, keys and values (0, 1, 2) are thirds of one parameter."""
+    split = re.fullmatch(r"blocks\.(\d+)\.(weight|biase)s\.(\d)", name)
+    if split is not None:
+        return f"denoiser.blocks.{split[1]}.attention.qkv.{split[2].removesuffix('e')}", int(split[3])
+    name = re.sub(r"^blocks\.(\d+)\.block\.", r"blocks.\1.", name)
+    return "denoiser." + name.removeprefix("denoiser."), None
+
+
+def vae_part(size: VaeSize, weights: Weights, latent_height: int, latent_width: int) -> LargePart:
+    """First and next. The decoder is held whole (0.5 GB at full size): its graphs' weights are cut from its own."""
+    with torch.device("meta"):
+        decoder = VaeDecoder(size)
+    graph = VaeGraph(filled(decoder, weights))
+    held = dict(graph.state_dict())
+
+    def value(name: str) -> Tensor:
+        tensor: Tensor = held[name.removeprefix("decoder.")]
+        return tensor
+
+    with torch.no_grad():
+        return LargePart(vae_graphs(graph, size.latent_channels, latent_height, latent_width), vae_room.WEIGHTS, value)
+
+
+def encoder_part(size: EncoderSize, weights: Weights) -> LargePart:
+    """The encoder over the weights "encoder.*"."""
+    graph = encoder_room.encoder_graph(stand_in(lambda: Encoder(size)))
+    return LargePart([graph], "encoder.weights", lambda name: weights.merged(f"encoder.{name}", torch.float32))
+
+
+def whole_encoder(size: EncoderSize, weights: Weights) -> Encoder:
+    """The encoder with its weights, 0.1 GB at full size."""
+    with torch.device("meta"):
+        encoder = Encoder(size)
+    return filled(encoder, weights, "encoder.")
+
+
+def filled(module: Module, weights: Weights, prefix: str = "", dtype: torch.dtype = torch.float32) -> Module:
+    """The module, which may be made on "meta", with all its weights by `prefix` + name, in evaluation mode."""
+    made = {name: weights.merged(prefix + name, dtype) for name in module.state_dict()}
+    module.load_state_dict(made, assign=True)
+    return module.eval()
+
+
+def stand_in(make: Callable[[], Module]) -> Module:
+    """A module made without memory for its weights: each has its shape and one number. For tracing only."""
+    with torch.device("meta"):
+        module = make()
+    seen: dict[int, nn.Parameter] = {}
+    for owner in module.modules():
+        for name, parameter in list(owner.named_parameters(recurse=False)):
+            if id(parameter) not in seen:
+                seen[id(parameter)] = nn.Parameter(_one_number(parameter), requires_grad=False)
+            owner.register_parameter(name, seen[id(parameter)])
+        for name, buffer in list(owner.named_buffers(recurse=False)):
+            owner.register_buffer(name, _one_number(buffer))
+    return module.eval()
+
+
+def _one_number(tensor: Tensor) -> Tensor:
+    return torch.zeros((), dtype=tensor.dtype).expand(tensor.shape)

@@ -1,0 +1,189 @@
+"""Writes a part tensor by tensor: each weight is made, rounded, written and let go before the next is made.
+
+It does not know where weights come from. In the files, weights of two axes and more have the type asked for, with a
+Cast back to float32 in the graph; biases, norms and tables stay float32: the ordinary road's files, number for number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+import onnx_ir as ir
+import torch
+from onnx_ir.passes.common import InlinePass
+from torch import Tensor, nn
+
+from animegamer_export.onnx_io.data_file import INLINE_BYTES, MADE_FROM
+from animegamer_export.onnx_io.write import store_as, store_half, trace, write_models
+from animegamer_rt.bundle.manifest import Part
+from animegamer_rt.errors import CheckpointError
+
+from .parts import LargePart
+
+STORED: Mapping[str, torch.dtype] = MappingProxyType(
+    {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+)
+"""Precisions that are a change of type; others are made from these files by quantising them."""
+
+TRANSPOSED = ".transposed"
+_ONNX_TYPE: Mapping[torch.dtype, ir.DataType] = MappingProxyType(
+    {
+        torch.float32: ir.DataType.FLOAT,
+        torch.float16: ir.DataType.FLOAT16,
+        torch.bfloat16: ir.DataType.BFLOAT16,
+    }
+)
+
+
+def write_large(
+    folder: Path, part: LargePart, precision: str, written: Callable[[int], None] = lambda _: None
+) -> dict[str, Part]:
+    """Writes `<name>.onnx` of every graph and the file of weights that they share.
+
+    `written` is told of each weight's bytes. Peak memory is a few times the largest weight, whatever their number.
+    """
+
+    def models() -> Iterator[tuple[str, ir.Model]]:
+        for graph in part.graphs:
+            later = _Later(part, graph.module, STORED[precision])
+            with torch.no_grad():
+                model = trace(graph, later.attach)
+            later.round(model)
+            yield graph.name, model
+
+    return write_models(folder, models(), part.weights_file, precision, written)
+
+
+def made_again(part: LargePart, model: ir.Model, precision: str) -> dict[str, Callable[[], Tensor]]:
+    """For each weight in a written model, by its name there, how to make what it should hold (as float32)."""
+    held = {name: tensor for graph in part.graphs for name, tensor in _held(graph.module).items()}
+    makers: dict[str, Callable[[], Tensor]] = {}
+    for stored_name in model.graph.initializers:
+        name = stored_name.removesuffix(f".{precision}")
+        source = name.removesuffix(TRANSPOSED)
+        if source in held:
+            rounded_to = _rounding(part, source, held[source], STORED[precision])
+            makers[stored_name] = partial(_Made(source, name != source, rounded_to).tensor, part)
+    return makers
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """How one stored weight is made: from which of the module's, turned or not, rounded to which type."""
+
+    name: str
+    transposed: bool
+    rounded_to: torch.dtype
+
+    def tensor(self, part: LargePart) -> Tensor:
+        """The value in the type that it is rounded to. Raises CheckpointError where that type cannot hold it."""
+        exact = part.value(self.name).detach()
+        _require_finite(exact, self.rounded_to, f"{part.graphs[0].name}, {self.name}")
+        value = exact.to(self.rounded_to)
+        return (value.t() if self.transposed else value).contiguous()
+
+    def later(self, part: LargePart, shape: Sequence[int], dtype: torch.dtype) -> ir.LazyTensor:
+        """A tensor that is made each time its bytes are asked for, and not kept."""
+
+        def make() -> ir.TensorProtocol:
+            tensor = self.tensor(part).to(dtype)
+            assert tensor.shape == tuple(shape), f"{self.name}: made {tuple(tensor.shape)}, wanted {tuple(shape)}"
+            if dtype == torch.bfloat16:
+                bits = tensor.view(torch.uint16).numpy()
+                return ir.Tensor(bits.view(ir.DataType.BFLOAT16.numpy()), dtype=ir.DataType.BFLOAT16)
+            return ir.tensor(tensor.numpy())
+
+        return ir.LazyTensor(make, _ONNX_TYPE[dtype], ir.Shape(shape), metadata_props={MADE_FROM: str(self)})
+
+
+@dataclass(frozen=True, slots=True)
+class _Later:
+    """The weights of one graph, to be made later; `made` is by the key that each carries."""
+
+    part: LargePart
+    module: nn.Module
+    dtype: torch.dtype
+    made: dict[str, _Made] = field(default_factory=dict)
+
+    def attach(self, model: ir.Model) -> None:
+        """Gives every parameter and buffer in the model its value to be made, in the place of its stand-in.
+
+        A matrix that is only read transposed is stored so: the folding after this would make every such matrix and
+        keep it.
+        """
+        InlinePass()(model)
+        held = _held(self.module)
+        for name, value in list(model.graph.initializers.items()):
+            if name not in held:
+                continue
+            transposed = _only_transposed(value)
+            made = _Made(name, transposed, _rounding(self.part, name, held[name], self.dtype))
+            self.made[str(made)] = made
+            shape = tuple(held[name].shape)
+            if not transposed:
+                value.const_value = made.later(self.part, shape, torch.float32)
+                continue
+            turned = ir.Value(
+                name=name + TRANSPOSED,
+                shape=ir.Shape(shape[::-1]),
+                type=ir.TensorType(ir.DataType.FLOAT),
+                const_value=made.later(self.part, shape[::-1], torch.float32),
+            )
+            model.graph.register_initializer(turned)
+            for node in [usage.node for usage in value.uses()]:
+                ir.convenience.replace_all_uses_with(node.outputs[0], turned)
+                model.graph.remove(node, safe=True)
+            del model.graph.initializers[name]
+
+    def round(self, model: ir.Model) -> None:
+        """Stores the weights that are rounded in the type they are rounded to, with a Cast back."""
+        if self.dtype == torch.float32:
+            return
+        suffix = next(name for name, dtype in STORED.items() if dtype == self.dtype)
+        for name, value in list(model.graph.initializers.items()):
+            tensor = value.const_value
+            if tensor is None or tensor.nbytes < INLINE_BYTES:
+                continue
+            made = self.made.get(tensor.metadata_props.get(MADE_FROM, ""))
+            if made is not None and made.rounded_to == self.dtype:
+                stored = made.later(self.part, tensor.shape.numpy(), self.dtype)
+                store_as(model, value, f"{name}.{suffix}", stored)
+        if self.dtype == torch.float16:
+            # What the folding made of small weights and constants.
+            store_half(model)
+
+
+def _require_finite(value: Tensor, dtype: torch.dtype, where: str) -> None:
+    largest = max(abs(float(end)) for end in torch.aminmax(value))
+    if not largest < math.inf:
+        raise CheckpointError("a weight that is not a finite number", where=where, do="take the published checkpoint")
+    if largest > torch.finfo(dtype).max:
+        name = next(name for name, stored in STORED.items() if stored == dtype)
+        part = where.partition(",")[0].partition("_first")[0]
+        raise CheckpointError(f"{largest:.4g} is too large for {name}", where=where, do=f"give --precision {part}=bf16")
+
+
+def _held(module: nn.Module) -> dict[str, Tensor]:
+    return dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
+
+
+def _rounding(part: LargePart, name: str, like: Tensor, dtype: torch.dtype) -> torch.dtype:
+    """Weights of two axes and more are rounded; biases, norms and the part's exact tables are not."""
+    return dtype if like.ndim >= 2 and not name.endswith(part.exact or "\0") else torch.float32
+
+
+def _only_transposed(value: ir.Value) -> bool:
+    nodes = [usage.node for usage in value.uses()]
+    return (
+        bool(nodes)
+        and value.shape is not None
+        and len(value.shape) == 2
+        and all(
+            node.op_type == "Transpose" and list(node.attributes.get_ints("perm", [1, 0])) == [1, 0] for node in nodes
+        )
+    )

@@ -1,0 +1,313 @@
+"""Writes the vae decoder's two ONNX parts, first and next, over one file of weights; pixels are made inside.
+
+The graph is not the network's own form: frames are a batch of 2-D pictures, because onnxruntime's blocked 2-D
+convolutions run three times as fast as its 3-D ones. The weights are the same; `check` holds the two forms together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional
+
+from animegamer_export.onnx_io.write import Case, Graph, Precision, Written, check, prepared, write
+from animegamer_rt.models.vae import (
+    CACHE_FRAMES,
+    CHUNKS,
+    CausalConv,
+    LatentNorm,
+    ResidualBlock,
+    Stage,
+    Upsample,
+    VaeDecoder,
+)
+
+WEIGHTS = "vae.weights"
+CACHE_TOLERANCE = 2e-3
+"""Caches are activations of tens; frames may differ by one of 255 steps."""
+
+TAPS = 3
+"""A causal convolution looks at three frames."""
+
+Caches = Iterator[Tensor | None]
+Shown = Sequence[int]
+"""Which of a batch's U frames each of T frames shows: where time is doubled, a frame is computed once, repeated later.
+None for T = U, each once."""
+
+
+def pixels(frames: Tensor, channel_order: Tensor, flip: Tensor) -> Tensor:
+    """frames [T, 3, H, W] about -1..1 -> uint8 [T, H, W, C], cut off, not rounded.
+
+    channel_order int64 [C] picks of R, G, B, A (always 255); flip bool [1] puts the bottom row first.
+    """
+    colours = (((frames + 1) / 2).clamp(0, 1) * 255).to(torch.uint8)
+    alpha = torch.full_like(colours[:, :1], 255)
+    rows = torch.arange(frames.shape[2])
+    rows = torch.where(flip, rows.flip(0), rows)
+    picked = torch.cat([colours, alpha], dim=1).index_select(1, channel_order).index_select(2, rows)
+    return picked.permute(0, 2, 3, 1)
+
+
+def export_vae(
+    decoder: VaeDecoder, folder: Path, latent_height: int, latent_width: int, precision: Precision = "fp16"
+) -> Written:
+    """Writes vae_first.onnx, vae_next.onnx and their weights; checked on both chunks in two pixel formats.
+
+    Raises BundleError when onnxruntime does not answer as the decoder in torch does.
+    """
+    decoder = prepared(decoder, precision)
+    with torch.no_grad():
+        graphs = vae_graphs(VaeGraph(decoder), decoder.size.latent_channels, latent_height, latent_width)
+        latents = [graph.inputs["latent"] for graph in graphs]
+        parts = write(folder, graphs, WEIGHTS, precision)
+        cases = list(_cases(decoder, latents, _cache_names(decoder.cache_count)))
+        return Written(parts, check(folder, cases, CACHE_TOLERANCE))
+
+
+def vae_graphs(graph: VaeGraph, latent_channels: int, latent_height: int, latent_width: int) -> list[Graph]:
+    """Both graphs with example inputs. The decoder is not run: the caches' shapes are found by fake tensors."""
+    grid = (latent_channels, latent_height, latent_width)
+    order, flip = torch.tensor([0, 1, 2, 3]), torch.tensor([True])
+    latents = torch.randn(1, sum(CHUNKS), *grid, generator=torch.Generator().manual_seed(0)).split(CHUNKS, dim=1)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        _, *shapes = graph(latents[0], order, flip)
+    caches = [torch.zeros(tuple(cache.shape)) for cache in shapes]
+    names = _cache_names(graph.cache_count)
+    first = {"latent": latents[0], "channel_order": order, "flip": flip}
+    following = {**first, "latent": latents[1], **dict(zip(names, caches, strict=True))}
+    axes = {"channel_order": {0: "channels"}}
+    return [
+        Graph("vae_first", graph, first, ("frames", *names), axes),
+        Graph("vae_next", _LastChunk(graph), following, ("frames",), axes),
+    ]
+
+
+def _cache_names(count: int) -> list[str]:
+    return [f"cache_{number:02d}" for number in range(count)]
+
+
+def _cases(decoder: VaeDecoder, latents: Sequence[Tensor], names: list[str]) -> Iterator[tuple[str, Case]]:
+    """What the decoder itself makes of both chunks, as RGB and as flipped BGRA."""
+    caches: list[Tensor] | None = None
+    for part, latent in zip(("vae_first", "vae_next"), latents, strict=True):
+        given = {} if caches is None else dict(zip(names, (_to_batch(cache) for cache in caches), strict=True))
+        frames, caches = decoder(latent.transpose(1, 2) / decoder.size.scale, caches)
+        left = dict(zip(names, (_to_batch(cache) for cache in caches), strict=True)) if part == "vae_first" else {}
+        for name, channels in (("rgb", [0, 1, 2]), ("flipped bgra", [2, 1, 0, 3])):
+            order, flip = torch.tensor(channels), torch.tensor(["flipped" in name])
+            inputs = {"latent": latent, "channel_order": order, "flip": flip, **given}
+            yield part, Case(name, inputs, {"frames": pixels(_to_batch(frames), order, flip), **left})
+
+
+def _to_batch(frames: Tensor) -> Tensor:
+    """[1, C, T, H, W] -> [T, C, H, W]."""
+    return frames[0].transpose(0, 1).contiguous()
+
+
+def _blocks(blocks: nn.ModuleList) -> nn.ModuleList:
+    return nn.ModuleList(_Block(cast(ResidualBlock, block)) for block in blocks)
+
+
+class VaeGraph(nn.Module):
+    """The decoder with frames as the batch, from the denoiser's latent to pixels."""
+
+    def __init__(self, decoder: VaeDecoder) -> None:
+        super().__init__()
+        self.scale = decoder.size.scale
+        self.conv_in = _Conv(decoder.conv_in)
+        stages = [cast(Stage, stage) for stage in decoder.stages]
+        self.middle = _blocks(decoder.middle)
+        self.stages = nn.ModuleList(_blocks(stage.blocks) for stage in stages)
+        self.upsamples = nn.ModuleList(
+            nn.Identity() if stage.upsample is None else _Upsample(stage.upsample) for stage in stages
+        )
+        self.norm_out, self.conv_out = _Norm(decoder.norm_out), _Conv(decoder.conv_out)
+        self.cache_count = decoder.cache_count
+
+    def forward(self, latent: Tensor, channel_order: Tensor, flip: Tensor, *caches: Tensor) -> tuple[Tensor, ...]:
+        """latent [1, t, 16, h, w], caches of the chunk before (none at the first) -> frames and the caches after it."""
+        latent = latent[0] / self.scale
+        past: Caches = iter(caches if caches else [None] * self.cache_count)
+        kept: list[Tensor] = []
+        x = self.conv_in(latent, past, kept)
+        for block in self.middle:
+            x = block(x, latent, past, kept)
+        shown: Shown | None = None
+        for blocks, upsample in zip(self.stages, self.upsamples, strict=True):
+            assert isinstance(blocks, nn.ModuleList)
+            for block in blocks:
+                x, shown = block(x, latent, past, kept, shown), None
+            if isinstance(upsample, _Upsample):
+                x, latent, shown = upsample(x), _widened(latent), upsample.shown(len(x))
+        x = self.conv_out(self.norm_out(x, latent), past, kept)
+        return pixels(x, channel_order, flip), *kept
+
+
+class _LastChunk(nn.Module):
+    """A graph whose caches nobody needs."""
+
+    def __init__(self, graph: VaeGraph) -> None:
+        super().__init__()
+        self.decoder = graph
+
+    def forward(self, latent: Tensor, channel_order: Tensor, flip: Tensor, *caches: Tensor) -> Tensor:
+        frames: Tensor = self.decoder(latent, channel_order, flip, *caches)[0]
+        return frames
+
+
+class _Conv(nn.Module):
+    """A causal convolution as three 2-D ones: over the frames two before, the frames before, and the frames.
+
+    Where there are fewer channels after than before, all three run at once on every frame and the results are added
+    apart in time: full blocks of outputs make up for it (16 to 3 channels at 96 x 144: 37 -> 16 ms of one core).
+    """
+
+    def __init__(self, conv: CausalConv) -> None:
+        super().__init__()
+        self.channels, self.stacked = conv.out_channels, conv.out_channels < conv.in_channels
+        taps = conv.weight.detach().unbind(2)
+        weights = [torch.cat(taps)] if self.stacked else [tap.contiguous() for tap in taps]
+        assert conv.bias is not None
+        bias = conv.bias.detach()
+        self.weights = nn.ParameterList(nn.Parameter(weight) for weight in weights)
+        self.bias = nn.Parameter(torch.cat([bias, 0 * bias, 0 * bias]) if self.stacked else bias.clone())
+
+    def forward(self, x: Tensor, past: Caches, kept: list[Tensor], shown: Shown | None = None) -> Tensor:
+        """x [U, C, H, W], shown by T frames -> [T, C', H, W].
+
+        Takes its cache [2, C, H, W] from `past` and appends the new one to `kept`.
+        """
+        cache = next(past)
+        if self.stacked or shown is not None:
+            return self.added_after(x, cache, kept, shown)
+        padded = torch.cat([x[:1], x[:1], x] if cache is None else [cache, x])
+        kept.append(padded[-CACHE_FRAMES:])
+        out = functional.conv2d(x, self.weights[2], self.bias, padding=1)
+        for delay in (0, 1):
+            out = out + functional.conv2d(padded[delay : delay + len(x)], self.weights[delay], padding=1)
+        return out
+
+    def added_after(self, x: Tensor, cache: Tensor | None, kept: list[Tensor], shown: Shown | None) -> Tensor:
+        """The same with every tap over every frame once, and the results picked and added."""
+        # Frames that come in pairs leave a cache of the same frame twice.
+        before = 0 if cache is None else CACHE_FRAMES if shown is None else 1
+        if cache is not None:
+            x = torch.cat([cache[-before:], x])
+        following = range(len(x) - before) if shown is None else shown
+        padded = [0, max(0, before - 1), *(before + frame for frame in following)]
+        kept.append(_picked(x, padded[-CACHE_FRAMES:]))
+        reads = [padded[tap : tap + len(following)] for tap in range(TAPS)]
+        if self.stacked:
+            each = functional.conv2d(x, self.weights[0], self.bias, padding=1).reshape(-1, self.channels, *x.shape[2:])
+            results = [_picked(each, [TAPS * frame + tap for frame in read]) for tap, read in enumerate(reads)]
+        else:
+            each_tap = zip(self.weights, (self.bias, None, None), reads, strict=True)
+            results = [_picked(functional.conv2d(x, tap, bias, padding=1), read) for tap, bias, read in each_tap]
+        return results[0] + results[1] + results[2]
+
+
+def _picked(x: Tensor, frames: Shown) -> Tensor:
+    """Those frames of x, in that order."""
+    if list(frames) == list(range(len(x))):
+        return x
+    return x.index_select(0, torch.tensor(list(frames)))
+
+
+class _Norm(nn.Module):
+    """Group norm, the latent's scale and shift, and SiLU, with all factors multiplied on the latent's small grid.
+
+    The latent comes as wide as x: its factors then serve whole rows of x, and nothing is ever resized.
+    """
+
+    def __init__(self, norm: LatentNorm) -> None:
+        super().__init__()
+        self.groups, self.epsilon = norm.norm.num_groups, norm.norm.eps
+        self.weight, self.bias = norm.norm.weight, norm.norm.bias
+        self.scale, self.shift = _flat(norm.scale), _flat(norm.shift)
+
+    def forward(self, x: Tensor, latent: Tensor, shown: Shown | None = None) -> Tensor:
+        """x [U, C, H, W], latent [t, 16, h, W] -> silu(norm(x) * scale + shift)."""
+        frames, channels, height, width = x.shape
+        grouped = x.reshape(frames, self.groups, -1)
+        mean = self.average(grouped, shown)
+        variance = self.average(grouped * grouped, shown) - mean * mean
+        share = (1, self.groups, channels // self.groups)
+        factor = torch.rsqrt(variance + self.epsilon) * self.weight.reshape(share)
+        offset = (self.bias.reshape(share) - mean * factor).reshape(1, channels, 1, 1)
+        scale = self.scale(latent)
+        # norm(x) * scale + shift = x * (factor * scale) + (offset * scale + shift): two large products, not four.
+        sources, rows = _sources(len(latent), frames), latent.shape[2]
+        large = _picked(factor.reshape(1, channels, 1, 1) * scale, sources).unsqueeze(3)
+        added = _picked(offset * scale + self.shift(latent), sources).unsqueeze(3)
+        tall = x.reshape(frames, channels, rows, height // rows, width)
+        return functional.silu(tall * large + added).reshape(x.shape)
+
+    def average(self, x: Tensor, shown: Shown | None) -> Tensor:
+        """Mean of [U, G, n] over all that is shown: [1, G, 1]."""
+        if shown is None:
+            return x.mean((0, 2), keepdim=True)
+        return _picked(x.mean(2, keepdim=True), shown).mean(0, keepdim=True)
+
+
+class _Block(nn.Module):
+    def __init__(self, block: ResidualBlock) -> None:
+        super().__init__()
+        self.norm_in, self.conv_in = _Norm(block.norm_in), _Conv(block.conv_in)
+        self.norm_out, self.conv_out = _Norm(block.norm_out), _Conv(block.conv_out)
+        self.shortcut = _flat(block.shortcut) if isinstance(block.shortcut, nn.Conv3d) else nn.Identity()
+
+    def forward(
+        self, x: Tensor, latent: Tensor, past: Caches, kept: list[Tensor], shown: Shown | None = None
+    ) -> Tensor:
+        """x [U, C, H, W], latent [t, 16, h, W] -> [T, C', H, W]."""
+        h = self.conv_in(self.norm_in(x, latent, shown), past, kept, shown)
+        h = self.conv_out(self.norm_out(h, latent), past, kept)
+        shortcut: Tensor = self.shortcut(x)
+        return (shortcut if shown is None else _picked(shortcut, shown)) + cast(Tensor, h)
+
+
+class _Upsample(nn.Module):
+    """Doubles space; frames that time's doubling repeats are convolved once, and repeated by what reads them."""
+
+    def __init__(self, upsample: Upsample) -> None:
+        super().__init__()
+        self.doubles_time = upsample.doubles_time
+        self.conv = _flat(upsample.conv)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[U, C, H, W] -> [U, C, 2H, 2W]."""
+        # onnxruntime's fast resize is the doubling of two axes of four; a step of 8 or five axes are far slower.
+        out: Tensor = self.conv(functional.interpolate(x, scale_factor=2.0, mode="nearest"))
+        return out
+
+    def shown(self, frames: int) -> Shown | None:
+        """Which frame each frame after it shows; None where time stays as it is."""
+        if not self.doubles_time or frames == 1:
+            return None
+        return _sources(frames, 2 * frames - frames % 2)
+
+
+def _widened(latent: Tensor) -> Tensor:
+    """[t, 16, h, W] -> [t, 16, h, 2W], each column twice."""
+    return latent.unsqueeze(4).expand(-1, -1, -1, -1, 2).flatten(3)
+
+
+def _flat(conv: nn.Conv3d) -> nn.Conv2d:
+    """The 2-D convolution over single frames that a 3-D one of depth 1 is, keeping the picture's size."""
+    depth, *kernel = conv.kernel_size
+    assert depth == 1
+    flat = nn.Conv2d(conv.in_channels, conv.out_channels, (kernel[0], kernel[1]), padding=kernel[0] // 2)
+    flat.weight, flat.bias = nn.Parameter(conv.weight.detach()[:, :, 0].contiguous()), conv.bias
+    return flat
+
+
+def _sources(have: int, frames: int) -> list[int]:
+    """Which of `have` frames each of `frames` repeats."""
+    if frames == 1 or frames % 2 == 0:
+        return [frame * have // frames for frame in range(frames)]
+    return [0, *(1 + frame * (have - 1) // (frames - 1) for frame in range(frames - 1))]

@@ -1,0 +1,144 @@
+"""The command `animegamer-rt calibrate`. Knows options, files and what to print."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+from animegamer_export.evaluate.fidelity import Scorer
+from animegamer_rt.backends.registry import DEVICES, TorchOptions, add_torch_options, open_engines
+from animegamer_rt.bench.command import LIBRARIES
+from animegamer_rt.bundle.denoise_plan import DenoisePlan
+from animegamer_rt.bundle.files import make_folder
+from animegamer_rt.bundle.loader import MANIFEST, Bundle, open_bundle, write_manifest
+from animegamer_rt.bundle.manifest import EXACT, PlanEntry
+from animegamer_rt.play.instructions_file import example_script, read_script
+from animegamer_rt.profiling import host as machine
+
+from .curve import write_curve
+from .measuring import SKIPPING, Budget, Point, choose, curve
+
+WHAT = "Find cheaper plans for a bundle, and write them with their measured fidelity into its manifest."
+DEFAULT = "balanced"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Parses, measures, writes the record, the picture and the bundle's plans."""
+    parser = argparse.ArgumentParser(prog="animegamer-rt calibrate", description=WHAT)
+    parser.add_argument(
+        "bundle", nargs="?", default="pocket", help="name or folder; its balanced and fast are replaced"
+    )
+    parser.add_argument("--device", choices=tuple(DEVICES), default="cpu", help="where to play (default: cpu)")
+    add_torch_options(parser)
+    parser.add_argument("--instructions", metavar="FILE", help="a line a turn (default: the bundle's own examples)")
+    parser.add_argument("--turns", type=_turns, default=Budget().turns, help="for the search, and again for the check")
+    parser.add_argument(
+        "--judge",
+        type=Path,
+        metavar="FILE",
+        help="judge.pt of a pocket build's work folder, to say whether the clips show what was asked",
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=Path("benchmarks/results"),
+        metavar="DIR",
+        help="where the record and the plot go (default: %(default)s)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="leave the bundle as it is")
+    options = parser.parse_args(arguments)
+    make_folder(options.results)
+    bundle = open_bundle(options.bundle)
+    if not options.dry_run:
+        make_folder(bundle.folder)  # where it cannot be written, that is said before the work
+    texts = read_script(options.instructions) if options.instructions else example_script(bundle.manifest.world)
+    scorer = _scorer(options.judge)
+    engines = open_engines(bundle, options.device, for_torch=TorchOptions.of(options))
+    points = curve(bundle, engines, texts, Budget(turns=options.turns), _say, scorer)
+    chosen = choose(points)
+    record = {
+        **machine.heading(LIBRARIES.get(options.device, "onnxruntime")),
+        **describe(bundle, points, chosen),
+        "runs_on": engines.device,
+        "instructions": list(islice(cycle(texts), 2 * options.turns)),
+    }
+    print(f"record: {machine.write_record(options.results, f'calibrate-{bundle.manifest.name}', record)}")
+    print(f"plot:   {write_curve(options.results / 'calibrate.svg', record)}")
+    for name, point in chosen.items():
+        print(f"{name}: {point.words}, SSIM {point.ssim}, {_instruction(point)}")
+    if not options.dry_run:
+        write_plans(bundle, chosen)
+        print(f"written into {bundle.folder / MANIFEST}, where they take the place of the earlier ones")
+        for name in (name for name, point in chosen.items() if point.skipped):
+            print(f"{name} is for PyTorch alone, as it skips blocks: play --plan {name} --device torch")
+    return 0
+
+
+def write_plans(bundle: Bundle, chosen: dict[str, Point]) -> Bundle:
+    """The bundle with these plans and their figures, `balanced` its default. Its parts and its other plans stay.
+
+    An earlier calibration's plans that skip blocks do not: they were found beside another `balanced` and `fast`. Nor
+    does the quality that was measured of a plan that another takes the place of.
+    """
+    earlier = {name + SKIPPING for name in chosen}
+    plans = bundle.manifest.plans.items()
+    entries = {name: replace(entry, default=False) for name, entry in plans if name not in earlier}
+    for name, point in chosen.items():
+        entries[name] = PlanEntry(point.plan.to_dict(), dict(point.fidelity), default=name == DEFAULT)
+    before = bundle.manifest.plans
+    stale = {name for name in chosen if name in before and before[name].plan != entries[name].plan}
+    quality = {name: figures for name, figures in bundle.manifest.quality.items() if name not in stale}
+    return write_manifest(bundle.folder, replace(bundle.manifest, plans=entries, quality=quality), changed=())
+
+
+def describe(bundle: Bundle, points: Sequence[Point], chosen: dict[str, Point]) -> dict[str, Any]:
+    """What a calibration found, as plain data: a chosen plan by its cost, that of its rows if it skips no blocks."""
+    return {
+        "kind": "calibrate",
+        "size": bundle.manifest.name,
+        "origin": bundle.manifest.origin,
+        "fingerprint": bundle.fingerprint,
+        "exact_rows": DenoisePlan.from_dict(bundle.plan(EXACT)).network_rows,
+        "points": [
+            {
+                "rows": one.rows,
+                "cost": one.cost,
+                "steps": len(one.plan),
+                "skipped": one.skipped,
+                "denoise_seconds_p50": one.denoise_seconds,
+                **one.fidelity,
+            }
+            for one in points
+        ],
+        "chosen": {name: point.cost for name, point in chosen.items()},
+    }
+
+
+def _scorer(judge: Path | None) -> Scorer | None:
+    if judge is None:
+        return None
+    from animegamer_export.pocket.score import open_scorer  # torch is for those who have a judge
+
+    return open_scorer(judge)
+
+
+def _instruction(point: Point) -> str:
+    score, exact = point.fidelity["instruction_score"], point.fidelity["instruction_score_exact"]
+    judge = point.fidelity["instruction_judge"]
+    if score is None:
+        return f"instruction score not measured ({judge})"
+    return f"instruction score {score}, exact's {exact} ({judge})"
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _turns(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
+    return int(text)

@@ -1,0 +1,63 @@
+"""What the exact plan's path is made of: every step's unguided picture and what guidance changes in it.
+
+A coarse plan's error over one of its steps is a weighted sum of these, so all plans can be compared without running one
+(search.py). Uses the denoiser part as any plan does; knows nothing of plans to come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from animegamer_export.evaluate.fidelity import Asked
+from animegamer_rt.backends.interface import DenoiserPart, FloatArray
+from animegamer_rt.bundle.denoise_plan import Coefficients, DenoisePlan
+from animegamer_rt.stages.denoiser import Denoiser
+
+Gram = npt.NDArray[np.float64]
+
+
+def gram(part: DenoiserPart, denoiser: Denoiser, plan: DenoisePlan, turns: Sequence[Asked]) -> Gram:
+    """Inner products, a latent's element and a turn, of all pictures of the path: float64 [2n, 2n] for n steps.
+
+    Row k is step k's unguided x0; row n + k is what guidance 2 adds to it (guidance g adds g - 1 times as much).
+    `denoiser` draws the noise; `plan` is the plan that it was made with.
+    """
+    total = np.zeros((2 * len(plan), 2 * len(plan)))
+    for turn in turns:
+        pictures = np.stack(_pictures(part, denoiser, plan, turn)).reshape(2 * len(plan), -1)
+        total += (pictures @ pictures.T).astype(np.float64) / pictures.shape[1]
+    return total / len(turns)
+
+
+def _pictures(part: DenoiserPart, denoiser: Denoiser, plan: DenoisePlan, turn: Asked) -> list[FloatArray]:
+    """The rows of `gram` for one turn. Plays the plan step by step, each twice: unguided, and guided by 2."""
+    noise = denoiser.draw_noise(turn.seed, 1)
+    latent = next(noise)
+    x0_before = np.zeros_like(latent)
+    unguided, added = [], []
+    for number, step in enumerate(plan, start=1):
+        c = step.coefficients
+        alone = _picture(part, turn, latent, float(step.timestep), c, (1,))
+        both = _picture(part, turn, latent, float(step.timestep), c._replace(guidance_minus_one=1.0), (0, 1))
+        unguided.append(alone)
+        added.append(both - alone)
+        x0 = alone + c.guidance_minus_one * (both - alone)
+        # The last step needs no noise, and the first no picture before it: their coefficients are zero.
+        drawn = next(noise) if number < len(plan) else latent
+        mixed = c.c_latent * latent + c.c_x0 * x0 + c.c_x0_prev * x0_before + c.c_noise * drawn
+        latent, x0_before = mixed.astype(np.float32), x0
+    return unguided + added
+
+
+def _picture(
+    part: DenoiserPart, turn: Asked, latent: FloatArray, timestep: float, c: Coefficients, rows: tuple[int, ...]
+) -> FloatArray:
+    """x0 as the network sees it in `latent`: a step that keeps nothing else."""
+    guidance = c.guidance_minus_one if len(rows) == 2 else 0.0
+    only_x0 = Coefficients(c.signal, c.sigma, guidance, 0.0, c_latent=0.0, c_x0=1.0, c_x0_prev=0.0, c_noise=0.0)
+    denoising = part.begin(latent, turn.shot, turn.motion_scope)
+    denoising.step(np.array(only_x0, np.float32), timestep, rows, latent)
+    return denoising.latent()

@@ -1,0 +1,192 @@
+"""Train the pocket denoiser: with its shot encoder on true shots first, then alone on the predictor's shots.
+
+v-prediction on the very schedule that is played (zero terminal SNR); one clip in ten is shown the unconditional shot,
+so that guidance has something to push away from. Source: MODEL.md sections 1, 4, 5; the paper's phases one and three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
+
+from animegamer_export.pocket.config import Phase
+from animegamer_export.pocket.towers import ImageTower, TextTower
+from animegamer_rt.bundle.denoise_plan import DenoisePlan, full_signal_levels
+from animegamer_rt.models.denoiser import Denoiser
+from animegamer_rt.models.denoiser_step import advance
+from animegamer_rt.models.encoder import Encoder
+
+from .loop import Optimisers, autocast, device_of
+
+CONDITION_DROP = 0.1
+PREDICTED_SHARE = 0.5  # phase three: this share of the clips is shown the predicted shot, the rest the true one
+DRAWN_AT_ONCE = 8
+MOST_MOTION = 12.0  # phase three: a cell that changes more than this many times the clip's mean counts no more for it
+TIMESTEP_POWER = 0.65
+"""Phase three draws timesteps as 1000 u ** 0.65: what moves where is settled at the noisy end, and learned last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """What the denoiser learns from, one row a clip.
+
+    latents float16 [N, 5, 16, h, w] with unit variance; motion_scopes float32 [N]; motion_ids int64 [N, 30];
+    pictures uint8 [N, H, W, 3], the first frames; predicted float16 [N, 226, D] or None before phase three.
+    """
+
+    latents: np.ndarray
+    motion_scopes: np.ndarray
+    motion_ids: np.ndarray
+    pictures: np.ndarray
+    predicted: np.ndarray | None = None
+
+
+class ShotEncoder(nn.Module):
+    """Towers and projections together: motion ids and a first frame -> shot."""
+
+    def __init__(self, text_tower: TextTower, encoder: Encoder) -> None:
+        super().__init__()
+        self.text_tower = text_tower
+        self.image_tower = ImageTower()
+        self.encoder = encoder
+
+    def forward(self, motion_ids: Tensor, pictures: Tensor) -> Tensor:
+        """ids int64 [B, 30], pictures float32 [B, 3, H, W] in -1..1 -> [B, 226, D]."""
+        shot: Tensor = self.encoder(self.text_tower(motion_ids), self.image_tower(pictures))
+        return shot
+
+
+def to_pictures(frames: np.ndarray, device: torch.device) -> Tensor:
+    """uint8 [B, H, W, 3] -> float32 [B, 3, H, W] in -1..1, on the device."""
+    return torch.from_numpy(np.array(frames)).to(device).permute(0, 3, 1, 2).float().div_(127.5).sub_(1.0)
+
+
+def noised(latents: Tensor, signal: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """The network's input x_t and its target v, for signal level a [B] (a^2 + sigma^2 = 1)."""
+    a = signal.view(-1, 1, 1, 1, 1)
+    sigma = (1.0 - a.square()).sqrt()
+    return a * latents + sigma * noise, a * noise - sigma * latents
+
+
+def motion_weights(latents: Tensor) -> Tensor:
+    """What each cell of latents [B, 5, C, h, w] counts for, [B, 5, 1, h, w], mean 1: half by how much it changes.
+
+    Nine tenths of a picture stand still and are learned soon; without this they are most of what is learned from.
+    """
+    change = latents.sub(latents.mean(1, keepdim=True)).square().mean(2, keepdim=True)
+    relative = change / change.mean((1, 2, 3, 4), keepdim=True).clamp_min(1e-6)
+    weights = 1.0 + relative.clamp_max(MOST_MOTION)
+    return weights / weights.mean()
+
+
+def motion_chances(latents: np.ndarray) -> np.ndarray:
+    """How likely each clip of latents [N, 5, C, h, w] is drawn, [N], sum 1: half alike, half by how much it moves."""
+    moves = np.asarray([np.asarray(clip, np.float32).var(axis=0).mean() for clip in latents])
+    chances: np.ndarray = 0.5 / len(moves) + 0.5 * moves / moves.sum()
+    return chances
+
+
+def denoiser_loss(
+    denoiser: nn.Module,
+    latents: Tensor,
+    timesteps: Tensor,
+    scopes: Tensor,
+    shots: Tensor,
+    noise: Tensor,
+    weights: Tensor | None = None,
+) -> Tensor:
+    """Mean squared error of v at the given integer timesteps [B], each cell weighted if `weights` are given."""
+    signals = torch.from_numpy(np.asarray(full_signal_levels(), dtype=np.float32)).to(latents.device)
+    x, target = noised(latents, signals[timesteps], noise)
+    with autocast(latents.device):
+        v: Tensor = denoiser(x, timesteps.float(), scopes, shots)
+    errors = (v.float() - target).square()
+    return errors.mean() if weights is None else (errors * weights).mean()
+
+
+def train_denoiser(
+    denoiser: Denoiser, shot_encoder: ShotEncoder, examples: Examples, phase: Phase, ema: AveragedModel, seed: int
+) -> Iterator[dict[str, float]]:
+    """Phase one (no predicted shots: encoder and denoiser learn together) or three (the denoiser alone adapts).
+
+    `ema` averages nn.ModuleList([denoiser, shot_encoder]).
+    """
+    rng = np.random.default_rng(seed)
+    torch.manual_seed(seed)
+    adapting = examples.predicted is not None
+    learning: nn.Module = denoiser if adapting else nn.ModuleList([denoiser, shot_encoder])
+    shot_encoder.requires_grad_(not adapting)
+    optimisers, device = Optimisers(learning, phase), device_of(denoiser)
+    count = len(examples.latents)
+    chances = motion_chances(examples.latents) if adapting else None
+    for step in range(phase.steps):
+        rows = np.sort(rng.choice(count, phase.batch, replace=phase.batch > count, p=chances))
+        latents = torch.from_numpy(examples.latents[rows]).to(device).float()
+        motion_ids = torch.from_numpy(examples.motion_ids[rows]).to(device)
+        shots = shot_encoder(motion_ids, to_pictures(examples.pictures[rows], device))
+        if examples.predicted is not None:
+            swap = torch.from_numpy(rng.random(phase.batch) < PREDICTED_SHARE).to(device).view(-1, 1, 1)
+            shots = torch.where(swap, torch.from_numpy(examples.predicted[rows]).to(device).float(), shots)
+        drop = torch.from_numpy(rng.random(phase.batch) < CONDITION_DROP).to(device).view(-1, 1, 1)
+        shots = torch.where(drop, shot_encoder.encoder.unconditional().expand_as(shots), shots)
+        timesteps = _spread_timesteps(rng, phase.batch, TIMESTEP_POWER if adapting else 1.0).to(device)
+        scopes = torch.from_numpy(examples.motion_scopes[rows]).to(device)
+        weights = motion_weights(latents) if adapting else None
+        loss = denoiser_loss(denoiser, latents, timesteps, scopes, shots, torch.randn_like(latents), weights)
+        optimisers.step(loss, step)
+        ema.update_parameters(nn.ModuleList([denoiser, shot_encoder]))
+        yield {"v_loss": loss.item()}
+
+
+def _spread_timesteps(rng: np.random.Generator, batch: int, power: float) -> Tensor:
+    """One timestep in each of `batch` equally likely parts of 0..999: the same mean, less noise between steps."""
+    drawn = (np.arange(batch) + rng.random(batch)) / batch
+    return torch.from_numpy((1000 * drawn**power).astype(np.int64).clip(0, 999))
+
+
+@torch.no_grad()
+def held_out_loss(denoiser: nn.Module, shot_encoder: nn.Module, examples: Examples) -> float:
+    """v loss on clips never trained on, at fixed noise and twenty timesteps."""
+    torch.manual_seed(1)
+    total, device = 0.0, device_of(denoiser)
+    latents = torch.from_numpy(examples.latents).to(device).float()
+    motion_ids = torch.from_numpy(examples.motion_ids).to(device)
+    shots = shot_encoder(motion_ids, to_pictures(examples.pictures, device))
+    scopes = torch.from_numpy(examples.motion_scopes).to(device)
+    for timestep in range(25, 1000, 50):
+        times = torch.full((len(latents),), timestep, dtype=torch.int64, device=device)
+        noise = torch.randn_like(latents)
+        total += denoiser_loss(denoiser, latents, times, scopes, shots, noise).item()
+    return total / 20
+
+
+@torch.no_grad()
+def draw(
+    denoiser: Denoiser, shot_encoder: ShotEncoder, shots: np.ndarray, examples: Examples, plan: DenoisePlan, seed: int
+) -> np.ndarray:
+    """What the denoiser draws of shots [N, 226, D] by a plan: float16 like examples.latents."""
+    torch.manual_seed(seed)
+    device, drawn = device_of(denoiser), np.empty((len(shots), *examples.latents.shape[1:]), np.float16)
+    denoiser.eval()
+    for start in range(0, len(shots), DRAWN_AT_ONCE):
+        rows = slice(start, start + DRAWN_AT_ONCE)
+        asked = torch.from_numpy(shots[rows].astype(np.float32)).to(device)
+        unasked = shot_encoder.encoder.unconditional().expand_as(asked)
+        scopes = torch.from_numpy(examples.motion_scopes[rows]).to(device)
+        latent = torch.randn(1, len(asked), *drawn.shape[1:], device=device)
+        x0 = difference = torch.zeros_like(latent)
+        for step, coefficients in zip(plan, torch.from_numpy(plan.coefficients()).to(device), strict=True):
+            many, noise = len(step.rows), torch.randn_like(latent)
+            timesteps = torch.full((many * len(asked),), float(step.timestep), device=device)
+            shown = torch.cat([unasked, asked][-many:])
+            with autocast(device):
+                v = denoiser(latent[0].repeat(many, 1, 1, 1, 1), timesteps, scopes.repeat(many), shown)
+            v = v.float().unflatten(0, (many, -1))
+            latent, x0, difference = advance(v, latent, x0, noise, difference, coefficients.unbind(0))
+        drawn[rows] = latent[0].half().cpu().numpy()
+    return drawn

@@ -1,0 +1,219 @@
+"""Train the pocket predictor: prompt with history -> the next shot (mean squared error) and the four strengths.
+
+The paper's phase two. Every prompt is written by the runtime's own `Prompter`, so what is trained is what is played.
+Knows nothing of the denoiser that will be shown the shots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
+
+from animegamer_export.parts.predictor import read
+from animegamer_export.pocket.config import Phase
+from animegamer_rt.models.predictor import Predictor
+from animegamer_rt.stages.prompt import PastTurn, Prompter
+from animegamer_rt.stages.readouts import Prompt
+from animegamer_rt.state.game import GameState
+
+from .loop import Optimisers, autocast, device_of
+
+STATE_WEIGHT = 0.4
+STATE_EVERY = 4  # steps: the four strengths are learned in a tenth of the time that the shot takes
+FACTS_WEIGHT = 0.5
+HISTORY_NOISE = 0.15  # earlier shots are predictions at play, so they are never quite right in training either
+STRENGTH_CHOICES = 4
+PLAYED_SHARE = 0.5
+"""Of the prompts of the second part: with the predictor's own earlier shots, as at play, instead of true ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Games as the predictor sees them, `turns` rows a game: instruction, strengths, true shot float16 [226, D].
+
+    `facts` float32 [N, FACTS] says what each turn shows (`scene.facts`), `weights` float64 [N] how often it is learned
+    from beside its like in other games; only training looks at them.
+    """
+
+    instructions: Sequence[str]
+    states: Sequence[tuple[int, int, int, int]]
+    shots: np.ndarray
+    facts: np.ndarray
+    weights: np.ndarray
+    turns: int
+
+    @property
+    def games(self) -> int:
+        """How many games there are."""
+        return len(self.instructions) // self.turns
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    ids: Tensor
+    history_index: Tensor
+    masks: Tensor
+    shots: Tensor
+    readouts: list[int]
+    choices: Tensor
+    chosen: Tensor
+
+
+def train_predictor(
+    predictor: Predictor,
+    prompter: Prompter,
+    turns: Turns,
+    history_turns: int,
+    phase: Phase,
+    ema: AveragedModel,
+    seed: int,
+    played: np.ndarray | None = None,
+) -> Iterator[dict[str, float]]:
+    """One batch: the same turn number of several games, each prompt for its shot and at some steps for its state.
+
+    played: the first games' shots as the predictor itself plays them (`predict_games`), for the second part of the
+    training, after one without.
+    """
+    rng = np.random.default_rng(seed)
+    torch.manual_seed(seed)
+    device = device_of(predictor)
+    # Who is asked for changes a few squares of the shot, too few for its squared error to teach the name in an hour.
+    # So a reader, thrown away afterwards, tells the scene from the shot's hidden states: three minutes (docs/LOG.md).
+    reader = nn.Linear(predictor.size.hidden, turns.facts.shape[1]).to(device)
+    optimisers = Optimisers(nn.ModuleList([predictor, reader]), phase)
+    predictor.train()
+    for step in range(phase.steps):
+        earlier = None
+        if played is None:
+            # First turns alone, then one more turn of history each tenth of the phase.
+            turn = int(rng.integers(min(turns.turns, 1 + 2 * turns.turns * step // phase.steps)))
+        else:
+            turn = int(rng.integers(turns.turns, size=2).max())  # the later, the more often
+            earlier = played if rng.random() < PLAYED_SHARE else None
+        known = turns.games if earlier is None else len(earlier) // turns.turns
+        count = phase.batch * turns.turns // (turn + 1)  # short histories are cheap: as many tokens a step, more games
+        weights = turns.weights[turn :: turns.turns][:known]
+        games = rng.choice(known, count, replace=count > known, p=weights / weights.sum())
+        rows = [int(game) * turns.turns + turn for game in games]
+        examples = [_example(prompter, turns, row, turn, history_turns, rng, earlier) for row in rows]
+        batch = _collate(examples, count, device)
+        with_state = step % STATE_EVERY == 0
+        used = 2 * count if with_state else count
+        losses = {}
+        with autocast(device):
+            hidden = predictor(batch.ids[:used], batch.history_index[:used], batch.masks[:used], batch.shots)
+            tokens = turns.shots.shape[1]
+            queries = torch.stack([hidden[i, start : start + tokens] for i, start in enumerate(batch.readouts)])
+            predicted = predictor.output_resampler(queries)
+            told = reader(queries.mean(dim=1))
+        target = torch.from_numpy(turns.shots[rows]).to(device).float()
+        losses["shot"] = F.mse_loss(predicted.float(), target)
+        facts = torch.from_numpy(turns.facts[rows]).to(device)
+        losses["facts"] = F.binary_cross_entropy_with_logits(told.float(), facts)
+        if with_state:
+            with autocast(device):
+                slots = hidden[count:].gather(1, batch.choices.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
+                logits = predictor.head(slots)
+            losses["state"] = F.cross_entropy(logits.float().flatten(0, 1), batch.chosen.flatten())
+        loss = losses["shot"] + FACTS_WEIGHT * losses["facts"] + STATE_WEIGHT * losses.get("state", 0.0)
+        optimisers.step(loss, step)
+        ema.update_parameters(predictor)
+        yield {name: loss.item() for name, loss in losses.items()}
+    predictor.eval()
+
+
+def _example(
+    prompter: Prompter,
+    turns: Turns,
+    row: int,
+    turn: int,
+    history_turns: int,
+    rng: np.random.Generator,
+    played: np.ndarray | None,
+) -> tuple[Prompt, list[int], tuple[int, int, int, int]]:
+    """The prompt of a turn over played earlier shots, or true ones with noise, the state's answer, its strengths."""
+    past = []
+    for earlier in range(row - min(turn, history_turns), row):
+        if played is None:
+            shot = turns.shots[earlier] + HISTORY_NOISE * rng.standard_normal(turns.shots[earlier].shape)
+        else:
+            shot = played[earlier]
+        past.append(PastTurn(turns.instructions[earlier], GameState(*turns.states[earlier]), shot.astype(np.float16)))
+    answer: list[int] = []
+    for choice, fixed in zip(turns.states[row], [*prompter.between_slots, ()], strict=True):
+        answer += [prompter.strength_ids[choice + 5], *fixed]
+    return prompter.write(turns.instructions[row], past), answer, turns.states[row]
+
+
+def _collate(
+    examples: Sequence[tuple[Prompt, list[int], tuple[int, int, int, int]]], count: int, device: torch.device
+) -> _Batch:
+    """First all shot rows, then all state rows; padded at the end, where a causal mask never looks."""
+    length = max(sum(run.ids.shape[1] for run in prompt.runs) + len(answer) for prompt, answer, _ in examples)
+    ids = np.zeros((2 * count, length), np.int64)
+    index = np.full((2 * count, length), -1, np.int64)
+    masks = np.broadcast_to(np.tri(length, dtype=np.bool_), (2 * count, length, length)).copy()
+    choices = np.zeros((count, STRENGTH_CHOICES), np.int64)
+    chosen = np.zeros((count, STRENGTH_CHOICES), np.int64)
+    shots: list[np.ndarray] = []
+    starts, first_row = [], 0
+    for i, (prompt, answer, _) in enumerate(examples):
+        for row, (written, injected, allowed) in zip((i, count + i), _rows(prompt), strict=True):
+            size = len(written)
+            ids[row, :size] = written
+            index[row, :size] = np.where(injected >= 0, injected + first_row, -1)
+            masks[row, :size, :size] = allowed
+        ids[count + i, size : size + len(answer)] = answer
+        places = size - 1 + np.arange(STRENGTH_CHOICES) * 3  # a strength and two fixed tokens a slot
+        choices[i], chosen[i] = places, np.asarray(answer)[::3]
+        shots.append(prompt.runs[0].history_shots)
+        first_row += len(shots[-1])
+        starts.append(size - prompt.turn.ids.shape[1] + int(prompt.turn.readout[0]))
+    arrays = (
+        torch.from_numpy(array).to(device) for array in (ids, index, masks, np.concatenate(shots), choices, chosen)
+    )
+    tokens, injected_at, mask, history, choice_places, chosen_strengths = arrays
+    return _Batch(tokens, injected_at, mask, history, starts, choice_places, chosen_strengths)
+
+
+def _rows(prompt: Prompt) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Ids [L], history index [L] and mask [L, L] of the shot's read-out and of the state's, each whole."""
+    ids, rows = np.concatenate([run.ids[0] for run in prompt.runs]), []
+    for row in range(2):
+        index = np.concatenate([run.history_index[min(row, len(run.history_index) - 1)] for run in prompt.runs])
+        mask = np.tri(len(ids), dtype=np.bool_)
+        before = len(ids) - prompt.turn.ids.shape[1]
+        mask[before:, before:] = prompt.turn.masks[row]
+        rows.append((ids, index, mask))
+    return rows
+
+
+@torch.no_grad()
+def predict_games(
+    predictor: Predictor, prompter: Prompter, turns: Turns, games: Sequence[int], history_turns: int
+) -> tuple[np.ndarray, float]:
+    """Play the games through the predictor alone, each turn on its own earlier predictions.
+
+    Returns shots float16 [len(games) * turns, 226, D] and the share of turns whose first strength was right.
+    """
+    predictor.eval()
+    shots = np.empty((len(games) * turns.turns, *turns.shots.shape[1:]), np.float16)
+    right = 0
+    for at, game in enumerate(games):
+        past: list[PastTurn] = []
+        for turn in range(turns.turns):
+            row = game * turns.turns + turn
+            state = GameState(*turns.states[row])
+            prompt = prompter.write(turns.instructions[row], past[-history_turns:] if history_turns else [])
+            shot, logits, _, _ = read(predictor, prompt)
+            shots[at * turns.turns + turn] = shot[0].half().cpu().numpy()
+            allowed = logits[0, list(prompter.strength_ids)]
+            right += int(allowed.argmax()) - 5 == state.motion_level
+            past.append(PastTurn(turns.instructions[row], state, shots[at * turns.turns + turn]))
+    return shots, right / len(shots)

@@ -1,0 +1,52 @@
+"""How much of a clip the vae keeps: PSNR of held-out rendered clips against their reconstruction, also by level.
+
+It does not know the vae, only a function from clips to clips.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from animegamer_export.evaluate.fidelity import psnr
+from animegamer_export.pocket.world.motion import LEVELS
+
+from .dataset import render_many, sample_scenes
+
+_BATCH = 4
+
+
+def vae_figures(
+    reconstruct: Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.uint8]], clips: int = 60, seed: int = 77
+) -> dict[str, object]:
+    """Mean PSNR in dB over held-out clips, all levels alike, and by level.
+
+    `reconstruct` is decode(encode(x)): uint8 [N, 17, 96, 144, 3] -> the same shape and type.
+
+    Raises:
+        ValueError: `reconstruct` gives another shape or type.
+    """
+    scenes = [
+        dataclasses.replace(scene, level=1 + index % LEVELS)
+        for index, scene in enumerate(sample_scenes(clips, seed, train=False))
+    ]
+    decibels: dict[int, list[float]] = {level: [] for level in range(1, LEVELS + 1)}
+    for start in range(0, clips, _BATCH):
+        batch = scenes[start : start + _BATCH]
+        truth = render_many(batch)
+        other = reconstruct(truth)
+        if other.shape != truth.shape or other.dtype != np.uint8:
+            raise ValueError(f"reconstruct gave {other.dtype} {other.shape}, expected uint8 {truth.shape}")
+        for scene, first, second in zip(batch, truth, other, strict=True):
+            decibels[scene.level].append(psnr(second, first))
+    everything = [value for values in decibels.values() for value in values]
+    return {
+        "held_out_clips": clips,
+        "psnr_db": round(float(np.mean(everything)), 2),
+        "psnr_db_by_level": {
+            str(level): round(float(np.mean(values)), 2) for level, values in decibels.items() if values
+        },
+    }

@@ -1,0 +1,1 @@
+"""The procedural cartoon world that pocket is trained on."""

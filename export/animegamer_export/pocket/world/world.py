@@ -1,0 +1,87 @@
+"""The pocket world: scenes rendered to clips, and scenes sampled for training.
+
+`render` is a pure function of the scene: 17 frames of 96 x 144 at 8 frames a second.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from .characters import draw_character
+from .drawing import fill, oval, reduce
+from .places import GROUND_Y, paint_place, shadow_color
+from .poses import pose_at
+from .scene import (
+    CHARACTERS,
+    FRAMES,
+    HEIGHT,
+    MOTIONS,
+    OUTFITS,
+    PAIR_SPACING_PX,
+    PLACES,
+    WIDTH,
+    Scene,
+    held_out,
+    position,
+)
+
+_ALONE_SCALE, _PAIR_SCALE = 1.06, 0.9
+"""A figure is about 60 px tall at scale 1: 66 % of the picture alone, 56 % in a pair."""
+_JITTER_PX, _JITTER_RADIANS = 1.5, 0.25
+_PARTNER_DELAY_RADIANS = 0.6
+
+cv2.setNumThreads(1)  # one clip is too small to share; the data set is spread over processes instead
+
+
+def render(scene: Scene, frames: int = FRAMES) -> npt.NDArray[np.uint8]:
+    """The clip of a scene, uint8 [17, 96, 144, 3] RGB, or its first `frames` alone."""
+    jitter = random.Random(scene.seed)
+    shift_x, shift_y = (jitter.uniform(-_JITTER_PX, _JITTER_PX) for _ in range(2))
+    phase = jitter.uniform(-_JITTER_RADIANS, _JITTER_RADIANS)
+    place = paint_place(scene.place, scene.night)
+    scale = _PAIR_SCALE if scene.is_pair else _ALONE_SCALE
+    apart = (-PAIR_SPACING_PX / 2, PAIR_SPACING_PX / 2) if scene.is_pair else (0.0,)
+    clip = np.empty((frames, HEIGHT, WIDTH, 3), np.uint8)
+    canvas = np.empty_like(place)  # one for all frames: a fresh copy each would cost page faults
+    for frame in range(frames):
+        np.copyto(canvas, place)
+        middle = scene.start_x + shift_x + scene.direction * scene.travel * frame / (FRAMES - 1)
+        poses = [
+            pose_at(scene.motion, scene.level, frame, phase + index * _PARTNER_DELAY_RADIANS)
+            for index in range(len(scene.characters))
+        ]
+        for pose, offset in zip(poses, apart, strict=True):
+            x = middle + offset + scene.direction * (pose.shift - 19.0 * math.sin(-pose.turn)) * scale
+            size = 17.0 if pose.turn > -1 else 30.0
+            fill(canvas, oval(0, 0, size * scale, 3.6) + (x, GROUND_Y + 1.0), shadow_color(scene.place, scene.night))
+        for pose, offset, name, outfit in zip(poses, apart, scene.characters, scene.outfits, strict=True):
+            draw_character(
+                canvas, name, outfit, pose, middle + offset, GROUND_Y + shift_y, scene.direction, scale, scene.night
+            )
+        clip[frame] = reduce(canvas)
+    return clip
+
+
+def sample_scene(rng: random.Random, train: bool = True) -> Scene:
+    """A random scene: three in ten have two characters; held-out combinations only when `train` is False."""
+    while True:
+        count = 2 if rng.random() < 0.3 else 1
+        characters = tuple(rng.sample(CHARACTERS, count))
+        named = position(rng.choice(("left", "centre", "centre", "right")), count)
+        scene = Scene(
+            characters=characters,
+            motion=rng.choice(MOTIONS),
+            level=rng.randint(1, 5),
+            place=rng.choice(PLACES),
+            night=rng.random() < 0.5,
+            outfits=tuple(rng.choice(OUTFITS) for _ in range(count)),
+            start_x=named if rng.random() < 0.6 else 8 * (rng.randint(6, 12) if count == 2 else rng.randint(4, 14)),
+            seed=rng.getrandbits(31),
+        )
+        if held_out(scene) != train:
+            return scene

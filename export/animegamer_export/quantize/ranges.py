@@ -1,0 +1,154 @@
+"""Ranges of activations, from runs of a part in onnxruntime with extra outputs.
+
+The graph itself takes the largest magnitudes, so that what comes out is vectors, and a few rows of each activation;
+nothing is written to disk. Where the runs come from is the caller's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+import onnxruntime
+
+from animegamer_export.onnx_io.read import add_weight, open_graph
+from animegamer_rt.backends.onnxruntime import check_device
+from animegamer_rt.errors import BackendError
+from animegamer_rt.profiling.host import available_cores
+
+from .blocks import Array
+from .graph import FLOATS, Matrix, input_of, matrices
+from .weights import Keep
+
+Feeds = Mapping[str, npt.NDArray[Any]]
+
+ROW_STEP = 61
+"""One row in this many is kept, to choose the smoothing by; a prime, so that it follows no picture's columns."""
+MOST_ROWS = 512
+
+WATCHED = ("Add", "Conv", "Div", "Gemm", "MatMul", "Mul", "Reciprocal", "ReduceMean", "Resize", "Sub")
+"""Where a value too large for fp16 can first appear."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """What a matrix read: the largest magnitude of each input, for each of its products [uses, K], and rows [R, K]."""
+
+    largest: Array
+    rows: Array
+
+
+def activations(source: Path, runs: Iterable[Feeds], keep: Keep, device: str = "cpu") -> dict[str, Activation]:
+    """What the matrices of a part read in these runs, by the matrix's name; those that stay are left out.
+
+    Raises BackendError when the device, cpu or cuda, is not there.
+    """
+    model = open_graph(source)
+    chosen = [matrix for matrix in matrices(model) if not keep(matrix.name)]
+    inputs = {input_of(node).name or "": (input_of(node), matrix) for matrix in chosen for node in matrix.uses}
+    for name, (value, matrix) in inputs.items():
+        if value.dtype is None:
+            value.dtype = matrix.dtype
+        _add_largest(model, value, f"largest {name}", matrix.width)
+        _add_rows(model, value, f"rows {name}", matrix.width)
+    largest: dict[str, Array] = {}
+    rows: dict[str, list[Array]] = {name: [] for name in inputs}
+    for outputs in _run(model, source, runs, device):
+        for name in inputs:
+            peak = outputs[f"largest {name}"].astype(np.float32)
+            largest[name] = np.maximum(largest[name], peak) if name in largest else peak
+            rows[name].append(outputs[f"rows {name}"].astype(np.float32))
+    return {matrix.name: _of_matrix(matrix, largest, rows) for matrix in chosen}
+
+
+def peaks(source: Path, runs: Iterable[Feeds]) -> dict[str, float]:
+    """The largest magnitude of every value that could overflow, by its name: the guard before 16-bit arithmetic."""
+    model = open_graph(source)
+    watched = [
+        node.outputs[0]
+        for node in model.graph
+        if node.op_type in WATCHED and node.outputs[0].dtype in FLOATS and node.outputs[0].name
+    ]
+    for value in watched:
+        _add_largest(model, value, f"largest {value.name}")
+    found = dict.fromkeys((value.name or "" for value in watched), 0.0)
+    for outputs in _run(model, source, runs):
+        found = {name: max(peak, float(outputs[f"largest {name}"])) for name, peak in found.items()}
+    return found
+
+
+def plain_options() -> onnxruntime.SessionOptions:
+    """Options of a session that is to compute what the graph says, on the cores this process may use."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = available_cores()
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Left alone, onnxruntime fuses DequantizeLinear into products: it then rounds activations that the graph does not,
+    # and makes an operator of float8 that it does not have (onnxruntime 1.31).
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
+    return options
+
+
+def open_session(model: str | bytes, options: onnxruntime.SessionOptions, device: str) -> onnxruntime.InferenceSession:
+    """A session on cpu or cuda, and on no other in its place. Raises BackendError."""
+    wanted = check_device(device)
+    session = onnxruntime.InferenceSession(model, options, providers=[wanted])
+    if wanted not in session.get_providers():
+        found = ", ".join(session.get_providers())
+        raise BackendError(f"{wanted} did not start", found=found, do="calibrate with --device cpu")
+    return session
+
+
+def _of_matrix(matrix: Matrix, largest: Mapping[str, Array], rows: Mapping[str, list[Array]]) -> Activation:
+    names = [input_of(node).name or "" for node in matrix.uses]
+    seen = np.concatenate([block for name in dict.fromkeys(names) for block in rows[name]])
+    thin = max(1, len(seen) // MOST_ROWS)
+    return Activation(np.stack([largest[name] for name in names]), seen[::thin][:MOST_ROWS])
+
+
+def _run(
+    model: ir.Model, source: Path, runs: Iterable[Feeds], device: str = "cpu"
+) -> Iterable[dict[str, npt.NDArray[Any]]]:
+    options = plain_options()
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(source.parent))
+    raw = ir.to_proto(model).SerializeToString()
+    session = open_session(raw, options, device)
+    wanted = [value.name for value in session.get_outputs() if value.name.startswith(("largest ", "rows "))]
+    for feeds in runs:
+        yield dict(zip(wanted, session.run(wanted, dict(feeds)), strict=True))
+
+
+def _add_largest(model: ir.Model, value: ir.Value, name: str, width: int | None = None) -> None:
+    """The largest magnitude of each of `width` inputs, or of all there is."""
+    magnitude = ir.node("Abs", [value])
+    if width is None:
+        _append(model, [magnitude, ir.node("ReduceMax", [magnitude.outputs[0]], {"keepdims": 0})], value, name)
+        return
+    flat = ir.node("Reshape", [magnitude.outputs[0], _constant(model, -1, width)])
+    largest = ir.node("ReduceMax", [flat.outputs[0], _constant(model, 0)], {"keepdims": 0})
+    _append(model, [magnitude, flat, largest], value, name)
+
+
+def _add_rows(model: ir.Model, value: ir.Value, name: str, width: int) -> None:
+    flat = ir.node("Reshape", [value, _constant(model, -1, width)])
+    first, last, step = (_constant(model, number) for number in (0, 2**62, ROW_STEP))
+    _append(model, [flat, ir.node("Slice", [flat.outputs[0], first, last, first, step])], value, name)
+
+
+def _append(model: ir.Model, nodes: list[ir.Node], value: ir.Value, name: str) -> None:
+    out = nodes[-1].outputs[0]
+    out.name, out.type = name, value.type
+    model.graph.extend(nodes)
+    model.graph.outputs.append(out)
+
+
+def _constant(model: ir.Model, *numbers: int) -> ir.Value:
+    name = f"calibrate {numbers}"
+    if name not in model.graph.initializers:
+        add_weight(model.graph, np.array(numbers, np.int64), name)
+    return model.graph.initializers[name]

@@ -1,0 +1,83 @@
+"""A network's weights rounded again as those of a part were, to compute in torch what the part should.
+
+Knows the names that storing and quantising give; it reads no codes, as the same weight has the same codes every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import onnx_ir as ir
+import torch
+from torch import Tensor
+
+from animegamer_export.onnx_io.read import open_graph
+from animegamer_export.parts.streamed.parts import Weights
+from animegamer_export.parts.streamed.write import STORED, TRANSPOSED
+
+from .blocks import create
+from .scheme import SCHEMES, Scheme
+from .weights import TABLES
+
+_OPERATORS = ("DequantizeLinear", "MatMulNBits", "MatMulBnb4")
+_FORMS = ("dequantized", "nbits", "bnb4")
+_TOWERS_TABLES = ("relative_bias", "mean", "deviation")
+Parameter = Callable[[str], tuple[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundedAgain:
+    """`Weights` of a part of 16 bits: those of two axes and more are rounded; vectors and tables are as they were.
+
+    `schemes`: how matrices are quantised after that, by parameter.
+    """
+
+    weights: Weights
+    dtype: torch.dtype
+    schemes: Mapping[str, Scheme] = field(default_factory=dict)
+
+    def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
+        """One parameter as the part has it."""
+        weight = self.weights.merged(parameter, torch.float32)
+        if weight.ndim < 2 or TABLES.search(parameter) or parameter in _TOWERS_TABLES:
+            return weight.to(dtype)
+        weight, scheme = self.rounded(weight), self.schemes.get(parameter)
+        return (weight if scheme is None else torch.from_numpy(create(weight.numpy(), scheme).weight)).to(dtype)
+
+    def rounded(self, weight: Tensor) -> Tensor:
+        """As it is stored at 16 bits, in float32."""
+        return weight.to(self.dtype).float()
+
+
+def rounded_again(
+    weights: Weights, path: Path, precision: str | None, parameter: Parameter, twice: bool = False
+) -> RoundedAgain | None:
+    """None for a part in float32, or one that rounds its activations too: torch has nothing else to compute then.
+
+    `parameter` says which of the network's weights one of the graph is (`large.parts`). twice: a part of 16 bits that
+    was made of one in fp16.
+    """
+    if precision in ("fp16", "bf16"):
+        return RoundedAgain(RoundedAgain(weights, torch.float16) if twice else weights, STORED[precision])
+    scheme = SCHEMES.get(precision or "")
+    if scheme is None or scheme.form not in _FORMS:
+        return None
+    return RoundedAgain(weights, torch.float16, _schemes(path, scheme, parameter))
+
+
+def _schemes(path: Path, scheme: Scheme, parameter: Parameter) -> dict[str, Scheme]:
+    found = {}
+    for node in open_graph(path).graph:
+        if node.op_type not in _OPERATORS:
+            continue
+        codes = next(value for value in node.inputs if value is not None and _codes_of(value, scheme))
+        name = str(codes.name).removesuffix(f".{scheme.name}").removesuffix(TRANSPOSED)
+        block = node.attributes.get_int("block_size", 0)
+        found[parameter(name)[0]] = replace(scheme, block=block or None)
+    return found
+
+
+def _codes_of(value: ir.Value, scheme: Scheme) -> bool:
+    return str(value.name).endswith(f".{scheme.name}")

@@ -1,0 +1,1 @@
+"""Disk space, progress and memory, for every command of this package."""

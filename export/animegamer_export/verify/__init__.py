@@ -1,0 +1,1 @@
+"""`animegamer-rt verify`: a bundle's parts against PyTorch and against each other."""

@@ -1,0 +1,308 @@
+"""Compares a bundle's parts with the networks in torch, on the weights that the bundle was made from, float32.
+
+Each part is given the same inputs on both sides, drawn from a fixed seed: torch first, a block at a time (`large.run`),
+then the part in a session of bounded memory (`part_session`). A part whose weights are rounded, to 16 bits or to codes,
+is compared a second time, with torch on weights rounded in the same way: what is left is the part's own mistakes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from animegamer_export.build.weight_source import TOWER_PARTS, Source, from_checkpoints, from_seed
+from animegamer_export.evaluate.fidelity import psnr
+from animegamer_export.evaluate.turns import instructions
+from animegamer_export.onnx_io.part_session import PartSession, latent_size
+from animegamer_export.parts.denoiser import INPUTS, OUTPUTS, example_step
+from animegamer_export.parts.predictor import OUTPUTS as PREDICTOR_OUTPUTS
+from animegamer_export.parts.predictor import feeds, no_past
+from animegamer_export.parts.streamed.parts import (
+    Weights,
+    denoiser_parameter,
+    filled,
+    predictor_parameter,
+    whole_encoder,
+)
+from animegamer_export.parts.streamed.run import Say, streamed
+from animegamer_export.parts.vae import pixels
+from animegamer_export.quantize.blocks import relative_error
+from animegamer_export.quantize.bundle import part_names
+from animegamer_export.quantize.requantize import RoundedAgain, rounded_again
+from animegamer_export.support.peak_memory import peak_mib
+from animegamer_export.towers import IMAGE, TEXT, Towers
+from animegamer_export.towers.image import ImageTower
+from animegamer_export.towers.text import TextTower
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.errors import BundleError, ConfigError
+from animegamer_rt.models.denoiser import Denoiser
+from animegamer_rt.models.denoiser_step import DenoiserStep
+from animegamer_rt.models.predictor import Predictor
+from animegamer_rt.models.vae import VaeDecoder
+from animegamer_rt.stages.prompt import PastTurn, Prompter
+from animegamer_rt.stages.readouts import Tokens
+from animegamer_rt.state.game import GameState
+
+from .command import COSTS, PARTS, Figures, too_far
+
+SEED = 11
+EXACT = 3e-4
+"""Largest relative error of an output on the same weights: another order of operations over all layers. Found were 7e-6
+at pocket's size and 1.4e-6 in a whole full-size predictor (docs/EXPORT.md); the rest is room for more layers."""
+ALLOWED: Mapping[str, float] = {"fp32": EXACT, "fp16": 1e-2, "bf16": 8e-2, **COSTS}
+"""The same by how weights are stored, against weights in float32. 16 bits: the rounding of weights, 5e-4 and 4e-3 each;
+in fp16 1.1e-3 was found at most, at pocket's size (docs/EXPORT.md). What weights in codes cost is only told."""
+ROUNDED = "rounded_"
+"""Before the names of errors against torch on weights rounded as the part's are; of them EXACT is allowed."""
+PSNR_AT_LEAST_DB = 30.0
+EXACT_AT_LEAST_DB = 60.0
+"""On the same weights: pixels are cut off to whole numbers, so that some differ by one."""
+
+Array = npt.NDArray[Any]
+
+
+def source_of(bundle: Bundle, checkpoints: Path | None) -> Source:
+    """What the bundle says it was made of: the checkpoints in that folder, or its seed. Raises ConfigError."""
+    made: Mapping[str, Any] = bundle.manifest.provenance.get("made_of", {})
+    if "seed" in made:
+        return from_seed(made["seed"], made["size"])
+    if "release" not in made:
+        raise ConfigError(
+            "the bundle was not made by animegamer-rt export", where=bundle.folder, do="compare it by --against BUNDLE"
+        )
+    if checkpoints is None:
+        raise ConfigError("nothing to compare with", do="give --checkpoints DIR, or --against BUNDLE")
+    return from_checkpoints(checkpoints, made["release"], *made["picture"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """Both sides of a comparison: the bundle and what it was made of; `say` is told how far it is."""
+
+    bundle: Bundle
+    source: Source
+    say: Say
+
+    def weights(self, part: str, parameter: Callable[[str], tuple[str, object]]) -> dict[str, Weights]:
+        """What torch is to compute with, by what its errors' names begin with: the source's own, and rounded ones."""
+        source, name = self.source_weights(part), part_names(self.bundle, part)[0]
+        precision = self.bundle.manifest.parts[name].precision
+        twice = part in self.bundle.manifest.provenance.get("quantized", {})
+        again = rounded_again(source, self.bundle.part_path(name), precision, parameter, twice)
+        return {"": source} if again is None else {"": source, ROUNDED: again}
+
+    def source_weights(self, part: str) -> Weights:
+        """Those of a part, or of a tower. Raises ConfigError where the source has none."""
+        if part in TOWER_PARTS:
+            return (self.towers.text if part == TEXT else self.towers.image)[1]
+        return self.source.weights[part]
+
+    @property
+    def towers(self) -> Towers:
+        """The source's. Raises ConfigError where it has none."""
+        if self.source.towers is None:
+            raise ConfigError(
+                "nothing to compare the towers with", found=self.source.no_towers, do="leave them out with --parts"
+            )
+        return self.source.towers
+
+    def open(self, part: str) -> PartSession:
+        """The part in onnxruntime, once torch has let go of its own."""
+        self.say(f"{part} in onnxruntime, which says nothing on its way")
+        return PartSession(self.bundle, part)
+
+
+@torch.no_grad()
+def compare_with_torch(
+    bundle: Bundle, source: Source, parts: Sequence[str] = (), say: Say = lambda _: None
+) -> dict[str, Figures]:
+    """Figures of each of the `parts` (or of all that the bundle has).
+
+    `peak_mib` is the most that the process has held so far, mapped files included. Raises ConfigError for a part that
+    the bundle does not have.
+    """
+    rooms = {"predictor": _predictor, "denoiser": _denoiser, "vae": _vae, "encoder": _encoder}
+    rooms |= {TEXT: _text_tower, IMAGE: _image_tower}
+    figures = {}
+    for part in parts or [name for name in rooms if name in PARTS or name in bundle.manifest.parts]:
+        precision, began = bundle.manifest.parts[part_names(bundle, part)[0]].precision, time.perf_counter()
+        say(f"{part} in torch")
+        found = rooms[part](_Compared(bundle, source, say))
+        spent = {"seconds": round(time.perf_counter() - began, 1), "peak_mib": peak_mib()}
+        figures[part] = {"precision": precision, "against": "torch, fp32", **found, **spent}
+    return figures
+
+
+def wrong(figures: Mapping[str, Figures]) -> list[str]:
+    """What is further off than storing the weights so can explain."""
+    found = []
+    for part, figure in figures.items():
+        same = {name: value for name, value in figure.items() if name.startswith(ROUNDED)}
+        other = {name: value for name, value in figure.items() if name not in same}
+        found += too_far({part: other}, ALLOWED) + too_far({part: {**same, "precision": "fp32"}}, ALLOWED)
+        least = EXACT_AT_LEAST_DB if figure["precision"] == "fp32" else PSNR_AT_LEAST_DB
+        for name, at_least in (("frames_psnr_db", least), (f"{ROUNDED}frames_psnr_db", EXACT_AT_LEAST_DB)):
+            if name in figure and not figure[name] >= at_least:
+                found.append(f"{part}: {name.replace('_', ' ')} {figure[name]}, not {at_least} at least")
+    return found
+
+
+def _predictor(compared: _Compared) -> Figures:
+    """One prompt with an earlier turn, then the four strengths, the same ones on both sides.
+
+    The part reads it as a game does, each run over the cache of the one before; torch reads it in one.
+    """
+    bundle, source = compared.bundle, compared.source
+    prompter, size, random = Prompter.from_bundle(bundle), bundle.manifest.geometry, np.random.default_rng(SEED)
+    (text,) = instructions(bundle.manifest.world, 1, SEED)
+    shot = random.standard_normal((size.shot_tokens, size.shot_width)).astype(np.float16)
+    prompt = prompter.write(text, [PastTurn(text, GameState(1, 2, 3, 4), shot)])
+    strengths = list(prompter.strength_ids)
+    texts = [np.array([random.choice(strengths), *fixed], np.int64) for fixed in prompter.between_slots]
+    runs = [*prompt.runs, *(Tokens.text(ids, size.shot_width) for ids in texts)]
+    true = {}
+    for kind, weights in compared.weights("predictor", predictor_parameter).items():
+        model = streamed(lambda: Predictor(source.sizes.predictor), weights, say=compared.say)
+        true[kind] = _read_in_one(model, runs, len(prompt.runs))
+    past, answers = no_past(model), []
+    del model
+    part = compared.open("predictor")
+    for tokens in runs:
+        given = {name: value.numpy() for name, value in feeds(tokens, past).items()}
+        shot, logits, keys, values = part.run(PREDICTOR_OUTPUTS, given)
+        answers.append((shot, logits))
+        past = torch.from_numpy(keys), torch.from_numpy(values)
+    turn = len(prompt.runs) - 1
+    tried = np.concatenate([logits for _, logits in answers[turn:]])
+    figures: Figures = {}
+    for kind, (shot, logits) in true.items():
+        same = tried[:, strengths].argmax(1) == logits[:, strengths].argmax(1)
+        figures |= _errors(f"{kind}shot", answers[turn][0], shot) | _errors(f"{kind}logits", tried, logits)
+        figures[f"{kind}strengths_equal_of_4"] = int(same.sum())
+    return figures
+
+
+def _read_in_one(model: Predictor, runs: Sequence[Tokens], prompts: int) -> tuple[Array, Array]:
+    """The shot of the last of the `prompts`, and logits [1 + texts, V] after it and each text. Makes weights once."""
+    ends = np.cumsum([tokens.ids.shape[1] for tokens in runs])
+    count, first_shot = int(ends[-1]), 0
+    seen, index = torch.zeros(2, count, count, dtype=torch.bool), torch.zeros(2, count, dtype=torch.int64)
+    for tokens, end in zip(runs, ends, strict=True):
+        new = slice(int(end) - tokens.ids.shape[1], int(end))
+        seen[:, new, : new.start], seen[:, new, new] = True, torch.from_numpy(tokens.masks)
+        places = np.where(tokens.history_index >= 0, tokens.history_index + first_shot, -1)
+        index[:, new] = torch.from_numpy(places)
+        first_shot += len(tokens.history_shots)
+    ids = torch.from_numpy(np.concatenate([tokens.ids for tokens in runs], axis=1)).expand(2, -1)
+    shots = torch.from_numpy(np.concatenate([tokens.history_shots for tokens in runs]))
+    hidden = model(ids, index, seen, shots)
+    turn, start = runs[prompts - 1], ends[prompts - 1] - runs[prompts - 1].ids.shape[1]
+    shot: Tensor = model.output_resampler(hidden[0, turn.readout + start])
+    logits: Tensor = model.head(hidden[1, ends[prompts - 1 :] - 1])
+    return shot[None].numpy(), logits.numpy()
+
+
+def _denoiser(compared: _Compared) -> Figures:
+    """One step of a pair: the network twice, guidance and solver."""
+    sizes, true = compared.source.sizes, {}
+    unconditional = whole_encoder(sizes.encoder, compared.source.weights["denoiser"]).unconditional()
+    for kind, weights in compared.weights("denoiser", denoiser_parameter).items():
+        denoiser = streamed(lambda: Denoiser(sizes.denoiser), weights, "denoiser.", compared.say)
+        constant = weights.rounded(unconditional) if isinstance(weights, RoundedAgain) else unconditional
+        step = example_step(denoiser, [0, 1], 0.0, SEED)
+        true[kind] = [value.numpy() for value in DenoiserStep(denoiser, constant)(*step)]
+    del denoiser
+    feeds = {name: value.numpy() for name, value in zip(INPUTS, step, strict=True)}
+    tried = compared.open("denoiser").run(OUTPUTS, feeds)
+    figures: Figures = {}
+    for kind, (latent, x0, *_) in true.items():
+        figures |= _errors(f"{kind}x0", tried[1], x0) | _errors(f"{kind}latent", tried[0], latent)
+    return figures
+
+
+def _vae(compared: _Compared) -> Figures:
+    """The frames of one latent of `latent_size`, both chunks."""
+    source, size = compared.source, compared.bundle.manifest.geometry
+    picture = latent_size(size.latent_height, size.latent_width)
+    shape = (1, size.latent_frames, size.latent_channels, *picture)
+    latent = torch.randn(shape, generator=torch.Generator().manual_seed(SEED))
+    order, flip, true = torch.arange(3), torch.tensor([False]), {}
+    for kind, weights in compared.weights("vae", as_named).items():
+        with torch.device("meta"):
+            decoder = VaeDecoder(source.sizes.vae)
+        frames = filled(decoder, weights).decode(latent.transpose(1, 2) / source.sizes.vae.scale)[0].transpose(0, 1)
+        true[kind] = pixels(frames, order, flip).numpy()
+        del decoder
+    shared = {"channel_order": order.numpy(), "flip": flip.numpy()}
+    first = compared.open("vae_first")
+    begun = dict(zip(first.outputs, first.run(first.outputs, {"latent": latent[:, :3].numpy(), **shared}), strict=True))
+    frames_first = begun.pop("frames")
+    rest = compared.open("vae_next").run(("frames",), {"latent": latent[:, 3:].numpy(), **shared, **begun})
+    tried = np.concatenate([frames_first, rest[0]])
+    figures: Figures = {"picture": "x".join(str(length) for length in tried.shape[1:3])}
+    for kind, expected in true.items():
+        figures[f"{kind}frames_psnr_db"] = round(psnr(tried, expected), 2)
+        figures[f"{kind}frames_max_error"] = int(_largest(tried, expected))
+    return figures
+
+
+def _encoder(compared: _Compared) -> Figures:
+    size, random, figures = compared.source.sizes.encoder, torch.Generator().manual_seed(SEED), Figures()
+    text = torch.randn(1, size.text_tokens, size.text_width, generator=random)
+    image = torch.randn(1, size.image_tokens, size.image_width, generator=random)
+    feeds = {"text_features": text.numpy(), "image_features": image.numpy()}
+    weights = compared.weights("encoder", lambda name: (f"encoder.{name}", None))
+    true = {kind: whole_encoder(size, each)(text, image).numpy() for kind, each in weights.items()}
+    (tried,) = compared.open("encoder").run(("shot",), feeds)
+    for kind, expected in true.items():
+        figures |= _errors(f"{kind}shot", tried, expected)
+    return figures
+
+
+def _text_tower(compared: _Compared) -> Figures:
+    """The features of one text, half of it padding, which is read too."""
+    size, true, figures = compared.towers.text[0], {}, Figures()
+    ids = torch.randint(1, size.vocabulary, (1, size.tokens), generator=torch.Generator().manual_seed(SEED))
+    ids[:, size.tokens // 2 :] = 0
+    for kind, weights in compared.weights(TEXT, as_named).items():
+        true[kind] = streamed(lambda: TextTower(size), weights, say=compared.say)(ids).numpy()
+    (tried,) = compared.open(TEXT).run(("text_features",), {"ids": ids.numpy()})
+    for kind, expected in true.items():
+        figures |= _errors(f"{kind}features", tried, expected)
+    return figures
+
+
+def _image_tower(compared: _Compared) -> Figures:
+    """The features of one picture of noise; the tower is held whole (0.3 GB at full size)."""
+    size, true, figures = compared.towers.image[0], {}, Figures()
+    picture = torch.rand(1, 3, size.side, size.side, generator=torch.Generator().manual_seed(SEED)) * 2 - 1
+    for kind, weights in compared.weights(IMAGE, as_named).items():
+        true[kind] = filled(ImageTower(size), weights)(picture).numpy()
+    (tried,) = compared.open(IMAGE).run(("image_features",), {"picture": picture.numpy()})
+    for kind, expected in true.items():
+        figures |= _errors(f"{kind}features", tried, expected)
+    return figures
+
+
+def as_named(name: str) -> tuple[str, None]:
+    """The parameter that a weight of a graph is, where both have one name."""
+    return name, None
+
+
+def _errors(name: str, tried: Array, true: Array) -> Figures:
+    if tried.shape != true.shape:
+        raise BundleError(f"{name} is not of the source's shape", found=tried.shape, expected=true.shape)
+    error = relative_error(tried, true)
+    return {f"{name}_max_error": float(f"{_largest(tried, true):.3g}"), f"{name}_relative_error": float(f"{error:.3g}")}
+
+
+def _largest(tried: Array, true: Array) -> float:
+    return float(np.abs(tried.astype(np.float64) - true).max())

@@ -1,0 +1,67 @@
+"""The predictor in torch with bitsandbytes' own layers in its blocks: what users of transformers compare ours with.
+
+On the CPU, against the same network in float32. Knows layers; prompts and figures are `verify`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from bitsandbytes.nn.modules import Linear4bit, Linear8bitLt
+from torch import nn
+
+from animegamer_export.quantize.blocks import relative_error
+from animegamer_export.quantize.exclusions import keep_rule
+from animegamer_rt.backends.torch.loader import open_engines
+from animegamer_rt.backends.torch.predictor import Predictor
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.pipeline import open_rooms
+
+from .command import Amount, predictor_figures
+
+OUTLIER = 6.0
+"""Inputs with a larger magnitude are multiplied at 16 bits: LLM.int8()'s threshold (Dettmers et al. 2022)."""
+
+
+def _int8(inputs: int, outputs: int, bias: bool) -> nn.Module:
+    return Linear8bitLt(inputs, outputs, bias, has_fp16_weights=False, threshold=OUTLIER)
+
+
+def _nf4(inputs: int, outputs: int, bias: bool) -> nn.Module:
+    return Linear4bit(inputs, outputs, bias, torch.float32, quant_type="nf4")  # type: ignore[no-untyped-call]
+
+
+LAYERS: Mapping[str, Callable[[int, int, bool], nn.Module]] = {"Linear8bitLt": _int8, "Linear4bit, nf4": _nf4}
+
+
+def rows(bundle: Bundle, instructions: int) -> Iterator[dict[str, Any]]:
+    """A row a kind of layer: errors of the weights and of the shot, and how many strengths stay the same."""
+    true = open_rooms(bundle, open_engines(bundle, "cpu"))
+    for name, layer in LAYERS.items():
+        engines = open_engines(bundle, "cpu")
+        errors = exchange(cast(Predictor, engines.predictor).network, layer)
+        tried = replace(true, predictor=open_rooms(bundle, engines).predictor)
+        figures = predictor_figures(tried, true, Amount(instructions))
+        yield {"precision": name, "weight_error": float(np.mean(errors)), "layers": len(errors), **figures}
+
+
+@torch.no_grad()
+def exchange(network: nn.Module, layer: Callable[[int, int, bool], nn.Module]) -> list[float]:
+    """Puts such a layer in the place of every Linear that our schemes quantise; the relative error of each weight."""
+    errors, keeps = [], keep_rule("predictor")
+    for name, old in list(network.named_modules()):
+        if not isinstance(old, nn.Linear) or keeps(f"{name}."):
+            continue
+        new = layer(old.in_features, old.out_features, old.bias is not None)
+        new.load_state_dict(old.state_dict())
+        new.to("cpu")  # where bitsandbytes makes its codes
+        owner, _, own = name.rpartition(".")
+        setattr(network.get_submodule(owner), own, new)
+        zero = 0 if old.bias is None else old.bias
+        weight = (new(torch.eye(old.in_features)) - zero).T
+        errors.append(relative_error(weight.numpy(), old.weight.numpy()))
+    return errors

@@ -1,0 +1,328 @@
+"""The four parts of the contract over engines: which buffer feeds which tensor, and in what order things run.
+
+Knows the interface of `device` only. What shares a scratch is queued on one stream, so a part's work is ordered against
+the one before it without waiting; the host waits when it reads (shot, logits, latent, frames). A predictor with a
+scratch of its own has a stream of its own too: all that passes from it to the denoiser is the shot, and that passes
+through the host, which has waited for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from animegamer_rt.backends.interface import FloatArray, Frames, IntArray, Prefill
+from animegamer_rt.bundle.denoise_plan import BlockCache
+from animegamer_rt.errors import BackendError
+from animegamer_rt.stages.readouts import Tokens
+
+from . import runtime_cache
+from .buffers import Buffers
+from .device import Array, Context, Device, Engine, Shape, Stream
+
+CACHES, NEXT_CACHES = ("keys", "values"), ("next_keys", "next_values")
+KEPT = (("latent", "next_latent"), ("x0_prev", "x0"), ("difference", "next_difference"))
+"""After a step the right is copied over the left, so that every step reads and writes the same addresses: one graph a
+kind of step serves the whole turn, for three copies of 1.7 MB a step at full size."""
+PAIR, SINGLE = (0, 1), (1,)
+SLOTS = 2
+"""Staging of a step's host values: the host fills one while the GPU may still read the other."""
+
+
+def scratch_of(part: str, scratches: int) -> int:
+    """Which of one or two scratches is a part's: the last is the predictor's."""
+    return scratches - 1 if part == "predictor" else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A stream and the scratch of all that runs on it."""
+
+    stream: Stream
+    scratch: int
+    scratch_bytes: int
+
+
+class EngineParts:
+    """The loaded engines of one bundle: buffers declared, then placed, then contexts made."""
+
+    lanes: Mapping[str, Lane]
+    """Where each part runs, once placed."""
+
+    def __init__(self, device: Device, engines: Mapping[str, Engine], sha256: Mapping[str, str]) -> None:
+        """sha256: of the engines' files, by part."""
+        self.device, self.engines, self.buffers = device, engines, Buffers()
+        self._sha256, self._kept = sha256, False
+        for part, engine in engines.items():
+            sizes = {name: tensor.bytes for name, tensor in engine.tensors.items()}
+            if part == "predictor":
+                for cache, longer in zip(CACHES, NEXT_CACHES, strict=True):
+                    # The profile would allow the longest past and the longest prompt after it, twice what is read.
+                    sizes.pop(longer)
+                    most = sizes.pop(cache)
+                    self.buffers.declare({_slot(cache, slot): most for slot in range(SLOTS)})
+            shared = {name: sizes.pop(name) for name in list(sizes) if name.startswith("cache_")}
+            self.buffers.declare(shared)
+            self.buffers.declare({f"{part}.{name}": size for name, size in sizes.items()})
+        self.buffers.declare({f"denoiser.rows.{len(rows)}": 8 * len(rows) for rows in (PAIR, SINGLE)})
+
+    def keep_compiled(self) -> None:
+        """Keeps what was compiled, once, when every part has run; stops at the first that cannot be written."""
+        if not self._kept:
+            self._kept = True
+            contents = ((part, engine.compiled()) for part, engine in self.engines.items())
+            all(runtime_cache.keep(self._sha256[part], content) for part, content in contents if content)
+
+    def place(self, scratches: Sequence[int]) -> None:
+        """Allocates all memory, and makes a stream a scratch."""
+        device = self.device
+        self.buffers.allocate(device)
+        lanes = [Lane(device.stream(), device.allocate(max(size, 1)), size) for size in scratches]
+        self.lanes = {part: lanes[scratch_of(part, len(lanes))] for part in self.engines}
+
+    def context(self, part: str, profile: int = 0, *, steady: bool = True) -> Context:
+        """A context of a part, every tensor bound to its buffer."""
+        lane = self.lanes[part]
+        context = self.engines[part].context(profile, lane.stream, lane.scratch, lane.scratch_bytes, steady)
+        for name in self.engines[part].tensors:
+            if name not in (*CACHES, *NEXT_CACHES):
+                context.bind(name, self.buffers[name if name.startswith("cache_") else f"{part}.{name}"])
+        return context
+
+    def send(self, context: Context, part: str, values: Mapping[str, Array]) -> None:
+        """Shapes and values of inputs."""
+        for name, value in values.items():
+            most = self.engines[part].tensors[name].shape
+            if len(most) != value.ndim or any(length > limit for length, limit in zip(value.shape, most, strict=True)):
+                raise _too_large(name, part, value.shape, most)
+            context.shape(name, value.shape)
+            self.lanes[part].stream.copy_in(self.buffers[f"{part}.{name}"], np.ascontiguousarray(value))
+
+    def receive(self, context: Context, part: str, name: str, dtype: type[np.generic]) -> Array:
+        """An output, copied to host memory of its own."""
+        array = np.empty(context.output_shape(name), dtype)
+        self.lanes[part].stream.copy_out(array, self.buffers[f"{part}.{name}"])
+        return array
+
+
+def _too_large(what: str, part: str, found: object, most: object) -> BackendError:
+    return BackendError(
+        f"{what} is larger than the engine of {part} was built for",
+        found=found,
+        expected=f"at most {most}",
+        do="play a shorter instruction, or build with a larger --longest-prompt",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Cache:
+    """Which set of caches, as written by which call; the set's later writer makes it stale."""
+
+    slot: int
+    written: int
+    shape: Shape
+
+
+class Predictor:
+    """contract.PredictorPart: prompts and the few tokens after them under one profile, so that weights are held once.
+
+    Two sets of caches: a call reads one, writes the other and leaves what it read valid.
+    """
+
+    def __init__(self, parts: EngineParts) -> None:
+        # Hardly two prompts are of one length.
+        self._parts, self._context = parts, parts.context("predictor", steady=False)
+        keys = parts.engines["predictor"].tensors["keys"].shape
+        self._nothing = _Cache(1, 0, tuple(0 if axis == 3 else length for axis, length in enumerate(keys)))
+        self._shot_width = parts.engines["predictor"].tensors["history_shots"].shape[1]
+        self._written = [0] * SLOTS
+        self._calls = 0
+
+    def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
+        cache = self._run(tokens, self._nothing if past is None else past)
+        shot = self._parts.receive(self._context, "predictor", "shot", np.float32)[0]
+        return Prefill(shot, self._logits(), cache)
+
+    def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
+        assert isinstance(cache, _Cache)
+        longer = self._run(Tokens.text(tokens, self._shot_width), cache)
+        return self._logits(), longer
+
+    def _run(self, tokens: Tokens, past: object) -> _Cache:
+        assert isinstance(past, _Cache)
+        context = self._context
+        self._parts.device.use()
+        if past is not self._nothing and self._written[past.slot] != past.written:
+            raise BackendError("an attention cache was used after a later prompt or extend had taken its memory")
+        total, most = past.shape[3] + tokens.ids.shape[1], self._parts.engines["predictor"].tensors["keys"].shape[3]
+        if total > most:
+            raise _too_large("the prompt", "predictor", f"{total} tokens with its history", f"{most}")
+        self._parts.send(context, "predictor", {name: getattr(tokens, name) for name in Tokens.__slots__})
+        slot = 1 - past.slot
+        for name, longer in zip(CACHES, NEXT_CACHES, strict=True):
+            context.shape(name, past.shape)
+            context.bind(name, self._parts.buffers[_slot(name, past.slot)])
+            context.bind(longer, self._parts.buffers[_slot(name, slot)])
+        # Before the execution: also after one that fails, nothing of what lay there may be used.
+        self._calls += 1
+        self._written[slot] = self._calls
+        context.execute()
+        return _Cache(slot, self._calls, context.output_shape("next_keys"))
+
+    def _logits(self) -> FloatArray:
+        logits: FloatArray = self._parts.receive(self._context, "predictor", "logits", np.float32)[0]
+        return logits
+
+
+class Denoiser:
+    """contract.DenoiserPart. Profile 0 runs the pair, profile 1 a single row, over the same weights and buffers."""
+
+    skippable_blocks = 0
+
+    def __init__(self, parts: EngineParts) -> None:
+        self.parts, self.stream = parts, parts.lanes["denoiser"].stream
+        self.contexts = {rows: parts.context("denoiser", profile) for profile, rows in enumerate((PAIR, SINGLE))}
+        self.turn = 0
+        self._graphs: dict[tuple[int, ...], object] = {}
+        self._warm: set[tuple[int, ...]] = set()
+        device, buffers = parts.device, parts.buffers
+        for rows, context in self.contexts.items():
+            address = buffers[f"denoiser.rows.{len(rows)}"]
+            self.stream.copy_in(address, np.array(rows, np.int64))
+            context.shape("rows", (len(rows),))
+            context.bind("rows", address)
+        latent = parts.engines["denoiser"].tensors["latent"].shape
+        self.slots = [
+            {
+                "noise": device.pinned(latent, np.float32),
+                "coefficients": device.pinned((8,), np.float32),
+                "timestep": device.pinned((1,), np.float32),
+            }
+            for _ in range(SLOTS)
+        ]
+        self.marks: list[object | None] = [None] * SLOTS
+
+    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> Denoising:
+        self.parts.device.use()
+        self.turn += 1
+        zeros = np.zeros_like(latent)
+        values = {"latent": latent, "x0_prev": zeros, "difference": zeros, "shot": shot[None]}
+        values["motion_scope"] = np.array([motion_scope], np.float32)
+        for name, value in values.items():
+            expected = self.parts.engines["denoiser"].tensors[name].shape
+            if value.shape != expected:
+                raise BackendError(f"{name} is not the engine's", found=value.shape, expected=expected)
+            self.stream.copy_in(self.parts.buffers[f"denoiser.{name}"], np.ascontiguousarray(value, np.float32))
+        return Denoising(self, self.turn, latent.shape)
+
+    def run(self, rows: tuple[int, ...]) -> None:
+        """Queues one step of a kind: plainly the first time, when the library may still allocate, then as a graph."""
+        if self.parts.device.captures and rows in self._warm:
+            if rows not in self._graphs:
+                self._graphs[rows] = self.stream.capture(lambda: self._queue(rows))
+            self.stream.launch(self._graphs[rows])
+        else:
+            self._queue(rows)
+            self._warm.add(rows)
+
+    def _queue(self, rows: tuple[int, ...]) -> None:
+        self.contexts[rows].execute()
+        buffers = self.parts.buffers
+        for kept, fresh in KEPT:
+            size = buffers.bytes(f"denoiser.{kept}")
+            self.stream.copy(buffers[f"denoiser.{kept}"], buffers[f"denoiser.{fresh}"], size)
+
+
+class Denoising:
+    """contract.Denoising: one turn at a time, as all turns share the buffers."""
+
+    def __init__(self, denoiser: Denoiser, turn: int, shape: Shape) -> None:
+        self._denoiser, self._turn, self._shape = denoiser, turn, shape
+        self._steps = 0
+
+    def step(
+        self,
+        coefficients: FloatArray,
+        timestep: float,
+        rows: tuple[int, ...],
+        noise: FloatArray,
+        blocks: BlockCache | None = None,
+    ) -> None:
+        assert blocks is None, "a plan that skips blocks is refused when it is opened"
+        self._check()
+        denoiser = self._denoiser
+        if rows not in denoiser.contexts:
+            raise BackendError("a step of another kind", found=rows, expected=f"{PAIR} or {SINGLE}")
+        stream, buffers = denoiser.stream, denoiser.parts.buffers
+        slot = self._steps % SLOTS
+        mark, denoiser.marks[slot] = denoiser.marks[slot], None
+        if mark is not None:
+            stream.wait(mark)
+        staged = denoiser.slots[slot]
+        staged["noise"][...], staged["coefficients"][...], staged["timestep"][...] = noise, coefficients, timestep
+        for name, value in staged.items():
+            stream.copy_in(buffers[f"denoiser.{name}"], value)
+        denoiser.marks[slot] = stream.record()
+        denoiser.run(rows)
+        self._steps += 1
+
+    def latent(self) -> FloatArray:
+        self._check()
+        latent: FloatArray = np.empty(self._shape, np.float32)
+        self._denoiser.stream.copy_out(latent, self._denoiser.parts.buffers["denoiser.latent"])
+        return latent
+
+    def _check(self) -> None:
+        self._denoiser.parts.device.use()
+        if self._turn != self._denoiser.turn:
+            raise BackendError("a turn's denoising went on after the next turn had begun")
+
+
+class Vae:
+    """contract.VaePart; `first` writes its caches where `next` reads them."""
+
+    def __init__(self, parts: EngineParts) -> None:
+        self._parts, self._first, self._next = parts, parts.context("vae_first"), parts.context("vae_next")
+        self._clip = 0
+
+    def first(self, latent: FloatArray, channel_order: tuple[int, ...], flip: bool) -> tuple[Frames, object]:
+        frames = self._run(self._first, "vae_first", latent, channel_order, flip)
+        self._clip += 1
+        return frames, self._clip
+
+    def next(self, latent: FloatArray, caches: object, channel_order: tuple[int, ...], flip: bool) -> Frames:
+        if caches != self._clip:
+            raise BackendError("a clip's second part was asked for after another clip had begun")
+        frames = self._run(self._next, "vae_next", latent, channel_order, flip)
+        self._parts.keep_compiled()  # the last part of a turn
+        return frames
+
+    def _run(
+        self, context: Context, part: str, latent: FloatArray, channel_order: tuple[int, ...], flip: bool
+    ) -> Frames:
+        self._parts.device.use()
+        order = np.array(channel_order, np.int64)
+        self._parts.send(context, part, {"latent": latent, "channel_order": order, "flip": np.array([flip])})
+        context.execute()
+        return self._parts.receive(context, part, "frames", np.uint8)
+
+
+class Encoder:
+    """contract.EncoderPart."""
+
+    def __init__(self, parts: EngineParts) -> None:
+        self._parts, self._context = parts, parts.context("encoder")
+
+    def encode(self, text_features: FloatArray, image_features: FloatArray) -> FloatArray:
+        self._parts.device.use()
+        values = {"text_features": text_features, "image_features": image_features}
+        self._parts.send(self._context, "encoder", values)
+        self._context.execute()
+        shot: FloatArray = self._parts.receive(self._context, "encoder", "shot", np.float32)[0]
+        return shot
+
+
+def _slot(cache: str, slot: int) -> str:
+    return f"predictor.{cache}.{slot}"

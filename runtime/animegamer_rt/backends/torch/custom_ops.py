@@ -1,0 +1,394 @@
+"""The project's own operators on tensors: each a PyTorch operator, so that graphs, tapes and torch.compile see it.
+
+`open_kernels` finds their library and decides whether it is used. Knows tensors only, no network: `fused`, `packed` and
+`decoder` call it. Tensors on a GPU go to the kernels, on the current stream, with all memory given; those on the CPU to
+the plain references, which is slow and for tests. **The kernels have not been run on a GPU yet.** See docs/KERNELS.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+import animegamer_kernels as operators
+from animegamer_kernels import KernelError
+from animegamer_kernels.library import Library, find_library, open_library
+from animegamer_rt.errors import BackendError
+
+from .rowwise_linear import LARGEST
+
+Call = TypeVar("Call", bound=Callable[..., None])
+
+Choice = bool | Path | None
+"""False: plain PyTorch. True, or a library's file: the kernels, or an error. None: on a GPU if a library is there."""
+
+
+class Normed(NamedTuple):
+    """Rows [B, S, D] that a product takes, and for FP8 and INT8 their scales f32 [B, S]: value = rows * scales."""
+
+    rows: Tensor
+    scales: Tensor | None = None
+
+
+class Modulation(NamedTuple):
+    """Shift and scale f32 [2, D] of the shot's tokens and of the image's; None for a kind that has no tokens."""
+
+    shot: Tensor | None
+    image: Tensor | None
+
+
+QUERY_GROUP, KEY_GROUP = 32, 64
+"""Tokens that share a scale in 8-bit attention. Source: docs/LOG.md, "8-bit attention"."""
+
+GEFORCE = ((8, 6), (8, 9), (12, 0))
+"""Capabilities of RTX 30, 40 and 50, whose products of 16 bits with sums in float32 have half the rate of those with
+sums in float16. Their workstation kin shares two of them, and loses by it a conversion of sums, no rate."""
+
+HOPPER = (9, 0)
+"""The one capability whose GPUs, H100 and H200, multiply by warpgroups."""
+
+PLAIN = Modulation(None, None)
+"""Neither shifted nor scaled."""
+
+
+class RowNorm(NamedTuple):
+    """A LayerNorm as the kernels take it: weight and bias float32 [D]."""
+
+    weight: Tensor
+    bias: Tensor
+    epsilon: float
+
+    @classmethod
+    def of(cls, layer: nn.LayerNorm) -> RowNorm:
+        """The numbers of a layer, in whatever type it has them."""
+        return cls(_float32(layer.weight), _float32(layer.bias), layer.eps)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The operators of one library, by its file's path. Nothing waits for the device.
+
+    Everything raises BackendError with the library's own words for sizes that it does not take.
+    """
+
+    library: str
+
+    def norm_modulate(
+        self, x: Tensor, norm: RowNorm, modulation: Modulation, shot_tokens: int, out: torch.dtype
+    ) -> Normed:
+        """LayerNorm of x [B, S, D], then x(1 + scale) + shift by the token's kind, in the type `out`."""
+        normed = _room(x, out)
+        _OPERATORS.norm_modulate(self.library, x, *norm, *modulation, shot_tokens, *normed)
+        return normed
+
+    def gate_residual(
+        self,
+        x: Tensor,
+        branch: Tensor,
+        gates: tuple[Tensor, Tensor],
+        norm: RowNorm,
+        modulation: Modulation,
+        shot_tokens: int,
+        out: torch.dtype,
+    ) -> Normed:
+        """x + branch * gate into x itself, all [B, S, D]; then as `norm_modulate`. gates: shot's, image's, f32 [D]."""
+        normed = _room(x, out)
+        _OPERATORS.gate_residual(self.library, x, branch, *gates, *norm, *modulation, shot_tokens, *normed)
+        return normed
+
+    def epilogue(self, x: Tensor, out: torch.dtype, gelu: bool = False) -> Normed:
+        """A product's rows x [B, S, D] in FP8 or INT8, by GELU if asked."""
+        normed = _room(x, out)
+        _OPERATORS.epilogue(self.library, x, gelu, *normed)
+        return normed
+
+    def epilogue_of_sums(
+        self, sums: Tensor, factors: tuple[Tensor, Tensor, Tensor], out: torch.dtype, gelu: bool = False
+    ) -> Normed:
+        """sums * row scale * column scale + bias of an INT8 product's sums int32 [B, S, D], by GELU if asked.
+
+        factors: row scales f32 [B, S], column scales and bias f32 [D]. `out`: FP8, INT8 or a type of activations.
+        """
+        normed = _room(sums, out)
+        _OPERATORS.epilogue_of_sums(self.library, sums, *factors, gelu, *normed)
+        return normed
+
+    def unpack(self, codes: Tensor, scales: Tensor, four_bits: bool, out: torch.dtype) -> Tensor:
+        """A packed weight made whole: codes and scales as PackedLinear has them -> [N, K] of `out`."""
+        width = codes.shape[1] * codes.shape[2] * (2 if four_bits else 1)
+        weight = codes.new_empty((len(codes), width), dtype=out)
+        _OPERATORS.unpack(self.library, codes, scales, four_bits, weight)
+        return weight
+
+    def packed_product(self, x: Tensor, codes: Tensor, scales: Tensor, four_bits: bool) -> Tensor:
+        """x [R, K] of at most FEW_ROWS times a packed weight's transpose -> [R, N]."""
+        out = x.new_empty((len(x), len(codes)))
+        _OPERATORS.packed_product(self.library, x, codes, scales, four_bits, out)
+        return out
+
+    def head_norm(self, qkv: Tensor, query: RowNorm, key: RowNorm) -> None:
+        """LayerNorm of each head of queries and keys where they lie, qkv [B, S, 3, heads, d]."""
+        _OPERATORS.head_norm(self.library, qkv, query.weight, query.bias, key.weight, key.bias, query.epsilon)
+
+    def attention_int8(self, qkv: Tensor, query: RowNorm, key: RowNorm, warpgroups: bool = False) -> Tensor:
+        """Both norms, and attention over all tokens with INT8 scores.
+
+        qkv [B, S, 3, heads, 64] of float16 or bfloat16, as the product left it -> [B, S, heads, 64]. warpgroups: by
+        products of warpgroups, which `has_warpgroups` says a device has.
+        """
+        out = torch.empty_like(qkv[:, :, 2], memory_format=torch.contiguous_format)
+        norms = query.weight, query.bias, key.weight, key.bias, query.epsilon
+        _OPERATORS.attention_int8(self.library, qkv, *norms, warpgroups, out)
+        return out
+
+    def guided_step(self, patches: Tensor, state: Sequence[Tensor], noise: Tensor, coefficients: Tensor) -> None:
+        """patches [B, P, 4 C] of v -> latent, last x0 and difference in place, f32 [1, F, C, h, w] as noise is."""
+        _OPERATORS.guided_step(self.library, patches.contiguous(), *state, noise, coefficients)
+
+    def spatial_norm(
+        self, x: Tensor, scale: Tensor, shift: Tensor, norm: nn.GroupNorm, out: Tensor | None = None
+    ) -> Tensor:
+        """silu(group norm(x) * scale + shift): x [T, H, W, C], scale and shift [t, h, w, C] of its type; into `out`."""
+        assert norm.weight is not None and norm.bias is not None
+        out = torch.empty_like(x) if out is None else out
+        weights = _float32(norm.weight), _float32(norm.bias)
+        _OPERATORS.spatial_norm(self.library, x, scale, shift, *weights, out, norm.num_groups, norm.eps)
+        return out
+
+    def pixels(self, rgb: Tensor, order: Sequence[int], flip: bool) -> Tensor:
+        """rgb [T, H, W, 3], about -1..1 -> uint8 [T, H, W, len(order)]; order and flip as contract.VaePart has them."""
+        out = torch.empty((*rgb.shape[:3], len(order)), dtype=torch.uint8, device=rgb.device)
+        _OPERATORS.pixels(self.library, rgb, list(order), flip, out)
+        return out
+
+
+def open_kernels(choice: Choice, device: torch.device) -> tuple[Kernels | None, str]:
+    """The kernels or None for plain PyTorch, and which of it in words.
+
+    Raises BackendError when they were asked for, by `choice` or ANIMEGAMER_KERNELS, and cannot be had.
+    """
+    on_gpu = device.type == "cuda"
+    if choice is False or (choice is None and not on_gpu):
+        return None, "plain operators"
+    path = choice if isinstance(choice, Path) else find_library()
+    if choice is None and path is None:
+        return None, "plain operators, as no kernels were built or they are off"
+    with _as_backend_error():
+        library = open_library(path)
+    if on_gpu and not library.has_cuda:
+        raise BackendError(
+            "the kernels' library was built without CUDA",
+            where=library.path,
+            do="build it where nvcc is (make kernels), or play without it: ANIMEGAMER_KERNELS=off",
+        )
+    if on_gpu and not library.runs_here:
+        if choice is None:
+            return None, f"plain operators, as {library.path.name} was built for other GPUs or a newer driver"
+        raise BackendError(
+            "the kernels do not run on this GPU: built for others, or for a newer driver",
+            where=library.path,
+            do="build them here (make kernels), or play without them: ANIMEGAMER_KERNELS=off",
+        )
+    kernels = Kernels(str(library.path))
+    return kernels, f"{'kernels' if on_gpu else 'references'} of {library.path.name}"
+
+
+@contextmanager
+def _as_backend_error() -> Iterator[None]:
+    """Raises a KernelError of the block or function as a BackendError with the same text."""
+    try:
+        yield
+    except KernelError as error:
+        raise BackendError(
+            error.what, where=error.where, found=error.found, expected=error.expected, do=error.do
+        ) from error
+
+
+def _room(x: Tensor, out: torch.dtype) -> Normed:
+    """Memory for rows of this type like x, with scales where the type needs them."""
+    quantised = out in LARGEST
+    scales = torch.empty(x.shape[:2], dtype=torch.float32, device=x.device) if quantised else None
+    return Normed(torch.empty_like(x, dtype=out), scales)
+
+
+def _float32(weight: Tensor) -> Tensor:
+    """A copy: weights that lie in a file's memory begin anywhere, and the kernels read 16 bytes at a time."""
+    return weight.to(torch.float32, copy=True)
+
+
+@cache
+def _opened(path: str) -> Library:
+    return open_library(Path(path))
+
+
+def _stream(x: Tensor) -> int:
+    """The stream that PyTorch queues on now, as a number; the CPU's references take none."""
+    return int(torch.cuda.current_stream(x.device).cuda_stream) if x.is_cuda else 0
+
+
+_DEFINED = torch.library.Library("animegamer_rt", "DEF")
+_OPERATORS = cast(Any, torch.ops.animegamer_rt)
+_NORM = "Tensor weight, Tensor bias, float epsilon, Tensor? shot, Tensor? image, int shot_tokens"
+
+
+def _operator(schema: str) -> Callable[[Call], Call]:
+    """Makes a function a PyTorch operator. (a!) is what it writes; it returns nothing and keeps nothing."""
+
+    def define(call: Call) -> Call:
+        name = schema.partition("(")[0]
+        _DEFINED.define(schema)
+        # One function for every device: it looks where its tensors are. No gradient goes through.
+        _DEFINED.impl(name, _as_backend_error()(call), "CompositeExplicitAutograd")
+        torch.library.register_fake(f"animegamer_rt::{name}", lambda *given: None, lib=_DEFINED)
+        return call
+
+    return define
+
+
+@_operator(f"norm_modulate(str library, Tensor x, {_NORM}, Tensor(a!) out, Tensor(b!)? scales) -> ()")
+def _norm_modulate(library: str, x: Tensor, *norm: Any) -> None:
+    normed, shot_tokens = _norm(*norm)
+    operators.norm_modulate(_opened(library), x, normed, shot_tokens, _stream(x))
+
+
+@_operator(
+    "gate_residual(str library, Tensor(a!) x, Tensor branch, Tensor shot_gate, Tensor image_gate, "
+    f"{_NORM}, Tensor(b!) out, Tensor(c!)? scales) -> ()"
+)
+def _gate_residual(library: str, x: Tensor, branch: Tensor, shot_gate: Tensor, image_gate: Tensor, *norm: Any) -> None:
+    normed, shot_tokens = _norm(*norm)
+    operators.gate_residual(_opened(library), x, branch, image_gate, shot_gate, x, shot_tokens, normed, _stream(x))
+
+
+def _norm(
+    weight: Tensor,
+    bias: Tensor,
+    epsilon: float,
+    shot: Tensor | None,
+    image: Tensor | None,
+    shot_tokens: int,
+    out: Tensor,
+    scales: Tensor | None,
+) -> tuple[operators.Norm, int]:
+    shot_shift, shot_scale = (None, None) if shot is None else shot.unbind(0)
+    image_shift, image_scale = (None, None) if image is None else image.unbind(0)
+    modulation = image_shift, image_scale, shot_shift, shot_scale
+    return operators.Norm(out, epsilon, scales, weight, bias, *modulation), shot_tokens
+
+
+@_operator("epilogue(str library, Tensor x, bool gelu, Tensor(a!) out, Tensor(b!)? scales) -> ()")
+def _epilogue(library: str, x: Tensor, gelu: bool, out: Tensor, scales: Tensor | None) -> None:
+    operators.epilogue(_opened(library), *_flat(x, out, scales), gelu=gelu, stream=_stream(x))
+
+
+@_operator(
+    "epilogue_of_sums(str library, Tensor x, Tensor row_scales, Tensor column_scales, Tensor bias, bool gelu, "
+    "Tensor(a!) out, Tensor(b!)? scales) -> ()"
+)
+def _epilogue_of_sums(
+    library: str,
+    x: Tensor,
+    row_scales: Tensor,
+    column_scales: Tensor,
+    bias: Tensor,
+    gelu: bool,
+    out: Tensor,
+    scales: Tensor | None,
+) -> None:
+    sums = operators.Sums(row_scales.flatten(), column_scales, bias)
+    operators.epilogue(_opened(library), *_flat(x, out, scales), sums, gelu, _stream(x))
+
+
+def _flat(x: Tensor, out: Tensor, scales: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Rows of all batch entries alike."""
+    return x.flatten(0, 1), out.flatten(0, 1), None if scales is None else scales.flatten()
+
+
+@_operator("unpack(str library, Tensor codes, Tensor scales, bool four_bits, Tensor(a!) out) -> ()")
+def _unpack(library: str, codes: Tensor, scales: Tensor, four_bits: bool, out: Tensor) -> None:
+    operators.unpack(_opened(library), _packed(codes, scales, four_bits), out, _stream(out))
+
+
+@_operator("packed_product(str library, Tensor x, Tensor codes, Tensor scales, bool four_bits, Tensor(a!) out) -> ()")
+def _packed_product(library: str, x: Tensor, codes: Tensor, scales: Tensor, four_bits: bool, out: Tensor) -> None:
+    operators.packed_product(_opened(library), _packed(codes, scales, four_bits), x, out, _stream(x))
+
+
+def _packed(codes: Tensor, scales: Tensor, four_bits: bool) -> operators.Packed:
+    return operators.Packed(codes, scales.squeeze(2), 4 if four_bits else 8)
+
+
+@_operator(
+    "head_norm(str library, Tensor(a!) qkv, Tensor query_weight, Tensor query_bias, Tensor key_weight, "
+    "Tensor key_bias, float epsilon) -> ()"
+)
+def _head_norm(library: str, qkv: Tensor, *norms: Any) -> None:
+    query, key, _ = qkv.unbind(2)
+    operators.head_norm(_opened(library), operators.Heads(qkv, *norms), query, key, None, _stream(qkv))
+
+
+@_operator(
+    "attention_int8(str library, Tensor qkv, Tensor query_weight, Tensor query_bias, Tensor key_weight, "
+    "Tensor key_bias, float epsilon, bool warpgroups, Tensor(a!) out) -> ()"
+)
+def _attention_int8(library: str, qkv: Tensor, *given: Any) -> None:
+    opened, (*norms, warpgroups, out) = _opened(library), given
+    heads, groups, stream = operators.Heads(qkv, *norms), (QUERY_GROUP, KEY_GROUP), _stream(qkv)
+    batch, tokens, _, count, width = qkv.shape
+    codes = qkv.new_empty((2, batch, count, tokens, width), dtype=torch.int8)
+    query_scales, key_scales = (
+        qkv.new_empty((batch, count, -(-tokens // group)), dtype=torch.float32) for group in groups
+    )
+    mean = qkv.new_empty((batch, count, width), dtype=torch.float32)
+    workspace = qkv.new_empty(operators.int8_workspace(opened, heads), dtype=torch.uint8)
+    rounded = operators.Int8Outputs(codes[0], codes[1], query_scales, key_scales, mean, workspace)
+    operators.head_norm_int8(opened, heads, rounded, *groups, stream)
+    operators.attention_int8(opened, rounded, qkv[:, :, 2], out, *groups, _products(qkv.device, warpgroups), stream)
+
+
+def has_warpgroups(device: torch.device) -> bool:
+    """Whether it has the instructions that products of warpgroups are made of."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) == HOPPER
+
+
+def _products(device: torch.device, warpgroups: bool) -> operators.Products:
+    """Sums of values in float16 where a GPU's products are then twice as fast."""
+    if warpgroups:
+        return operators.Products.WARPGROUPS
+    halves = device.type == "cuda" and torch.cuda.get_device_capability(device) in GEFORCE
+    return operators.Products.HALF_SUMS if halves else operators.Products.WARPS
+
+
+@_operator(
+    "guided_step(str library, Tensor patches, Tensor(a!) latent, Tensor(b!) x0, Tensor(c!) difference, "
+    "Tensor noise, Tensor coefficients) -> ()"
+)
+def _guided_step(
+    library: str, patches: Tensor, latent: Tensor, x0: Tensor, difference: Tensor, noise: Tensor, coefficients: Tensor
+) -> None:
+    out = operators.StepOutputs(latent, x0, difference)
+    given = patches, latent, x0, noise, difference, coefficients
+    operators.guided_step(_opened(library), *given, out, _stream(latent))
+
+
+@_operator(
+    "spatial_norm(str library, Tensor x, Tensor scale, Tensor shift, Tensor weight, Tensor bias, Tensor(a!) out, "
+    "int groups, float epsilon) -> ()"
+)
+def _spatial_norm(library: str, x: Tensor, *given: Any) -> None:
+    opened, norm = _opened(library), operators.SpatialNorm(x, *given)
+    # PyTorch's memory, so that a graph keeps it.
+    workspace = torch.empty(operators.spatial_norm_workspace(opened, norm), dtype=torch.uint8, device=x.device)
+    operators.spatial_norm(opened, replace(norm, workspace=workspace), _stream(x))
+
+
+@_operator("pixels(str library, Tensor rgb, int[] order, bool flip, Tensor(a!) out) -> ()")
+def _pixels(library: str, rgb: Tensor, order: list[int], flip: bool, out: Tensor) -> None:
+    operators.pixels(_opened(library), rgb, out, order, flip, True, _stream(rgb))

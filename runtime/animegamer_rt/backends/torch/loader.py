@@ -1,0 +1,253 @@
+"""Runs a bundle's parts with PyTorch on an NVIDIA GPU; on the CPU as the check of the same code.
+
+`onnx_weights` and `names` read the weights out of the bundle's ONNX files, `place` is the device and its graphs,
+`transformer`, `fused` (with our own `kernels` and a choice of `attention`) and `decoder` are networks in the form that
+runs here, `rowwise` their products in 8 bits, `packed` layers whose weights stay in 4 or 8, and `predictor`,
+`denoiser`, `vae` are the parts.
+**Nothing here has been run on a GPU yet.** See docs/TORCH.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from animegamer_kernels.library import find_library
+from animegamer_rt.backends.interface import Engines, FloatArray
+from animegamer_rt.backends.torch.attention import check, chosen
+from animegamer_rt.backends.torch.custom_ops import Choice, Kernels, open_kernels
+from animegamer_rt.backends.torch.denoiser import Denoiser
+from animegamer_rt.backends.torch.device import CudaPlace, Place
+from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
+from animegamer_rt.backends.torch.onnx_reader import read_weights
+from animegamer_rt.backends.torch.packed_linear import BUFFERS, PackedLinear, use_kernels
+from animegamer_rt.backends.torch.predictor import Predictor
+from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, WORDS, check_products, use_rowwise
+from animegamer_rt.backends.torch.transformer import Transformer
+from animegamer_rt.backends.torch.vae import Vae
+from animegamer_rt.backends.torch.weight_names import load_denoiser, load_encoder, load_predictor, load_vae
+from animegamer_rt.bundle.config import read_record
+from animegamer_rt.bundle.denoise_plan import DenoisePlan
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.manifest import Geometry
+from animegamer_rt.errors import BackendError
+from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
+from animegamer_rt.models.denoiser import DenoiserSize
+from animegamer_rt.models.encoder import Encoder as EncoderNetwork
+from animegamer_rt.models.encoder import EncoderSize
+from animegamer_rt.models.predictor import Predictor as PredictorNetwork
+from animegamer_rt.models.predictor import PredictorSize
+from animegamer_rt.models.vae import VaeDecoder, VaeSize
+
+PRECISIONS: Mapping[str, torch.dtype] = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "fp8": torch.bfloat16,
+    "int8": torch.bfloat16,
+}
+"""Precision -> the type of arithmetic; of fp8 and int8, of all but the large products of the denoiser's blocks."""
+ROWWISE: Mapping[str | None, torch.dtype] = {"fp8": FP8, "int8": INT8}
+"""Precision -> the type of those products."""
+READ = ("fp32", "fp16", "bf16")
+"""Precisions of a bundle's parts whose weights can be read here."""
+READ_PACKED: Mapping[str, tuple[str, ...]] = {"predictor": ("int4-qdq", "int8-qdq")}
+"""Parts that may also be quantised, and how: their weights stay so on the device."""
+
+Graphs = Literal["step", "turn", "off"]
+"""What one CUDA graph holds: a step of a kind, or a whole turn (no progress inside it then); `off` runs eagerly."""
+
+Size = TypeVar("Size")
+Network = TypeVar("Network", bound=nn.Module)
+
+
+@dataclass(frozen=True, slots=True)
+class Networks:
+    """The networks of a turn with their weights; unconditional [226, D] is the constant shot of the unguided row."""
+
+    predictor: PredictorNetwork
+    denoiser: DenoiserNetwork
+    decoder: VaeDecoder
+    unconditional: Tensor
+    encoder: EncoderNetwork | None = None
+
+
+def open_engines(
+    bundle: Bundle,
+    device: str = "cuda",
+    precision: str | None = None,
+    graphs: Graphs = "step",
+    compiled: bool = False,
+    kernels: Choice = None,
+    attention: str = "torch",
+) -> Engines:
+    """Loads the parts of a bundle. `precision` None is float32 on the CPU, bfloat16 on a GPU (float16 before sm_80).
+
+    `compiled` runs the denoiser's blocks through torch.compile. `kernels`: our own operators in the place of the passes
+    between products; None uses them on a GPU where their library is, False never. `attention`: the denoiser's, of
+    `attention.Wanted`; all but "torch" asks for the kernels, on the CPU for their references. Raises BackendError when
+    there is no GPU, when the bundle's parts are of a kind or size that this cannot run, or the kernels or the attention
+    asked for cannot be had.
+    """
+    place = open_place(device, precision, graphs != "off")
+    if kernels is None and attention != "torch":
+        kernels = find_library() or False
+    opened, words = open_kernels(kernels, place.device)
+    check(attention, opened)
+    plans = [DenoisePlan.from_dict(entry.plan) for entry in bundle.manifest.plans.values()]
+    networks, geometry = read_networks(bundle, place), bundle.manifest.geometry
+    engines = assemble(place, networks, geometry, plans, graphs, compiled, ROWWISE.get(precision), opened, attention)
+    return replace(engines, device=f"{engines.device}, {words}")
+
+
+def read_networks(bundle: Bundle, place: Place) -> Networks:
+    """The networks of a bundle, weights as stored, on the device. Raises BackendError."""
+    parts, sizes = bundle.manifest.parts, bundle.manifest.sizes
+    _refuse_quantised(bundle)
+
+    def size(kind: type[Size], name: str) -> Size:
+        if name not in sizes:
+            raise BackendError(f"the bundle does not say the sizes of its {name}", where=bundle.folder)
+        return read_record(kind, sizes[name], f"{bundle.folder}: sizes of {name}")
+
+    def send(tensor: Tensor) -> Tensor:
+        return tensor.to(place.device)
+
+    with torch.device("meta"):
+        predictor = PredictorNetwork(size(PredictorSize, "predictor"))
+        denoiser = DenoiserNetwork(size(DenoiserSize, "denoiser"))
+        decoder = VaeDecoder(size(VaeSize, "decoder"))
+        encoder = EncoderNetwork(size(EncoderSize, "encoder")) if "encoder" in parts else None
+    with place.use():
+        load_predictor(predictor, read_weights(bundle.part_path("predictor")), send)
+        unconditional = load_denoiser(denoiser, read_weights(bundle.part_path("denoiser")), send)
+        load_vae(decoder, read_weights(bundle.part_path("vae_first")), send)
+        if encoder is not None:
+            load_encoder(encoder, read_weights(bundle.part_path("encoder")), send)
+    return Networks(predictor, denoiser, decoder, unconditional, encoder)
+
+
+def assemble(
+    place: Place,
+    networks: Networks,
+    geometry: Geometry,
+    plans: Sequence[DenoisePlan],
+    graphs: Graphs = "step",
+    compiled: bool = False,
+    rowwise: torch.dtype | None = None,
+    kernels: Kernels | None = None,
+    attention: str = "torch",
+) -> Engines:
+    """The parts over networks that are there; they are brought to the place's type, not copied.
+
+    rowwise: the type of the blocks' large products, if it is not the place's; as in ROWWISE. Raises BackendError.
+    """
+    way, about_attention = chosen(attention, place, kernels, networks.denoiser.size)
+    whole_turns = max(len(plan) for plan in plans) if graphs == "turn" else 0
+    timesteps = [step.timestep for plan in plans for step in plan]
+    # On the one stream, like everything: what another stream has written may not be there yet.
+    with place.use():
+        for network in (networks.predictor, networks.denoiser, networks.decoder, networks.encoder):
+            if network is not None:
+                settled(network, place.dtype)
+        if rowwise is not None:
+            use_rowwise(networks.denoiser, rowwise)
+        if kernels is not None:
+            use_kernels(networks.predictor, kernels)
+        network, dtype = networks.denoiser, place.dtype
+        transformer = Transformer(network, dtype) if kernels is None else FusedTransformer(network, dtype, kernels, way)
+        if compiled:
+            transformer.compile()
+        # It may run while the other two do: the next turn's prompt is read while a turn is denoised.
+        predictor = Predictor(place.beside(), networks.predictor, geometry.window_tokens)
+        denoiser = Denoiser(place, transformer, networks.unconditional, timesteps, whole_turns)
+        # After those: how it runs goes by the memory that they leave.
+        vae = Vae(place, networks.decoder, geometry.latent_height, geometry.latent_width, kernels)
+        return Engines(
+            predictor,
+            denoiser,
+            vae,
+            None if networks.encoder is None else Encoder(place, networks.encoder),
+            ", ".join(filter(None, (f"{_type_words(place, rowwise)} on {place.words}", about_attention, vae.words))),
+            overlaps=place.device.type == "cuda",
+            precision=_precision_by_part(place, rowwise, networks),
+            attention=way,
+            memory=place.memory if isinstance(place, CudaPlace) else None,
+        )
+
+
+def open_place(device: str, precision: str | None, captures: bool) -> Place:
+    """The device in words of the command: cpu or cuda. Raises BackendError."""
+    if precision is not None and precision not in PRECISIONS:
+        raise BackendError("unknown precision", found=repr(precision), expected=", ".join(PRECISIONS))
+    if device == "cpu":
+        return Place(PRECISIONS[precision or "fp32"])
+    if device == "cuda":
+        # float16 only where bfloat16 has no tensor cores: the vae's activations are large.
+        half = "bf16" if torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0) else "fp16"
+        place = CudaPlace(PRECISIONS[precision or half], captures)
+        # Before any weight is read.
+        products = ROWWISE.get(precision, place.dtype)
+        check_products(products, torch.cuda.get_device_capability(place.device), torch.__version__)
+        return place
+    raise BackendError("unknown device", found=repr(device), expected="cpu or cuda")
+
+
+def settled(network: Network, dtype: torch.dtype) -> Network:
+    """The network in evaluation mode and in this type, weight by weight; embeddings of numbers stay float32."""
+    for name, parameter in [*network.named_parameters(), *network.named_buffers()]:
+        if name.endswith(BUFFERS):
+            continue
+        kept = torch.float32 if name.startswith(("time.", "motion.")) else dtype
+        parameter.requires_grad_(False)
+        parameter.data = parameter.data.to(kept)
+    return network.eval()
+
+
+class Encoder:
+    """contract.EncoderPart: once a game at most, so plainly."""
+
+    def __init__(self, place: Place, network: EncoderNetwork) -> None:
+        self._place, self._network = place, network
+
+    def encode(self, text_features: FloatArray, image_features: FloatArray) -> FloatArray:
+        """The shot of a described picture."""
+        with self._place.use():
+            features = (self._place.send(part).to(self._place.dtype) for part in (text_features, image_features))
+            shot: FloatArray = self._place.receive(self._network(*features)[0].float()).numpy()
+        return shot
+
+
+def _precision_by_part(place: Place, rowwise: torch.dtype | None, networks: Networks) -> dict[str, str]:
+    arithmetic = next(name for name, dtype in PRECISIONS.items() if dtype == place.dtype)
+    parts = dict.fromkeys(("predictor", "denoiser", "vae_first", "vae_next"), arithmetic)
+    if any(isinstance(layer, PackedLinear) for layer in networks.predictor.modules()):
+        del parts["predictor"]  # the bundle says more
+    return parts if rowwise is None else {**parts, "denoiser": WORDS[rowwise].lower()}
+
+
+def _type_words(place: Place, rowwise: torch.dtype | None) -> str:
+    return (
+        f"torch {torch.__version__} in "
+        + str(place.dtype).removeprefix("torch.")
+        + (f" and {WORDS[rowwise]}" if rowwise is not None else "")
+    )
+
+
+def _refuse_quantised(bundle: Bundle) -> None:
+    for name in ("predictor", "denoiser", "vae_first"):
+        part = bundle.manifest.parts.get(name)
+        read = (*READ, *READ_PACKED.get(name, ()))
+        if part is not None and part.precision not in read:
+            raise BackendError(
+                f"the weights of {name} are quantised as this backend does not read them",
+                where=bundle.folder,
+                found=part.precision,
+                expected=" or ".join(read),
+                do="quantise the bundle that it was made from again, as predictor=int4-qdq alone: the denoiser is "
+                "rounded when it is loaded (--precision fp8 or int8)",
+            )

@@ -1,0 +1,204 @@
+"""Reads weights out of an ONNX file and its data file: initializers by name, and which operators use them, in order.
+
+Knows the few fields of the format that say so (onnx.proto of the ONNX project); no onnx package is needed to play. It
+does not know networks: `names` says which weight is which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from animegamer_rt.errors import BackendError
+
+DTYPES: Mapping[int, torch.dtype] = MappingProxyType(
+    {1: torch.float32, 3: torch.int8, 7: torch.int64, 9: torch.bool, 10: torch.float16, 16: torch.bfloat16}
+)
+"""TensorProto.DataType of what our exports write."""
+INT4 = 22
+"""Two a byte, the first in its low half."""
+EXTERNAL = 1
+VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5
+
+Bytes = memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """One initializer: where its bytes lie. `file` is None for those inside the ONNX file.
+
+    scales: of one that is read through DequantizeLinear, a scale each place of `axis` or, with two axes, each block.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: int
+    inside: Bytes = field(repr=False)
+    file: Path | None = None
+    offset: int = 0
+    length: int = 0
+    scales: Weight | None = None
+    axis: int = 0
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it can be a network's weight at all."""
+        kind = DTYPES.get(self.dtype)
+        return self.scales is not None or kind is not None and kind.is_floating_point
+
+    def tensor(self) -> Tensor:
+        """Its value on the host, in the type it is stored in; 4 bits come as int8.
+
+        Raises BackendError when the bytes are not there.
+        """
+        if self.dtype not in DTYPES and self.dtype != INT4:
+            raise BackendError("a weight of a type that no export writes", found=f"{self.name}: type {self.dtype}")
+        if self.file is None:
+            raw = np.frombuffer(self.inside, np.uint8).copy()
+        else:
+            raw = np.fromfile(self.file, np.uint8, count=self.length, offset=self.offset)
+        dtype, count = DTYPES.get(self.dtype, torch.int8), int(np.prod(self.shape, dtype=np.int64))
+        wanted = (count + 1) // 2 if self.dtype == INT4 else count * dtype.itemsize
+        if len(raw) != wanted:
+            raise BackendError(
+                "a weight's bytes are not all there",
+                where=self.file,
+                found=f"{self.name}: {len(raw)} bytes",
+                expected=f"{wanted} bytes",
+                do="verify the bundle: animegamer-rt info",
+            )
+        found = torch.from_numpy(raw).view(dtype)
+        if self.dtype == INT4:
+            found = torch.stack([found << 4 >> 4, found >> 4], dim=1).flatten()[:count]
+        return found.reshape(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One use of a weight by an operator, seen through the Cast or DequantizeLinear behind one that was rounded."""
+
+    operator: str
+    weight: Weight
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """All weights of one ONNX file, and their uses in the order of the graph's nodes."""
+
+    path: Path
+    by_name: Mapping[str, Weight]
+    uses: tuple[Use, ...]
+
+
+def read_weights(path: Path) -> Weights:
+    """Reads names, places and uses; values are read when asked for. Raises BackendError for what is no ONNX file."""
+    try:
+        graph = next(value for number, value in _fields(Bytes(path.read_bytes())) if number == 7)
+        assert isinstance(graph, Bytes)
+        parts = list(_fields(graph))
+        found = [_weight(value, path.parent) for number, value in parts if number == 5 and isinstance(value, Bytes)]
+        nodes = [_node(value) for number, value in parts if number == 1 and isinstance(value, Bytes)]
+    except (OSError, IndexError, StopIteration, ValueError) as error:
+        raise BackendError("the part cannot be read as ONNX", where=path, found=repr(error)) from error
+    by_name = {weight.name: weight for weight in found}
+    meant, uses = dict(by_name), []
+    for operator, inputs, outputs, axis in nodes:
+        if operator == "Cast" and inputs[0] in by_name:
+            meant[outputs[0]] = by_name[inputs[0]]
+        elif operator == "DequantizeLinear" and set(inputs) <= set(by_name) and len(inputs) == 2:
+            meant[outputs[0]] = replace(by_name[inputs[0]], scales=by_name[inputs[1]], axis=axis)
+        else:
+            uses += [Use(operator, meant[name]) for name in inputs if name in meant]
+    return Weights(path, MappingProxyType(by_name), tuple(uses))
+
+
+def _weight(message: Bytes, folder: Path) -> Weight:
+    shape: list[int] = []
+    name, dtype, inside, external, entries = "", 0, Bytes(b""), False, {}
+    for number, value in _fields(message):
+        if number == 1:
+            shape += [value] if isinstance(value, int) else _varints(value)
+        elif number == 2 and isinstance(value, int):
+            dtype = value
+        elif number == 8:
+            name = _text(value)
+        elif number == 9 and isinstance(value, Bytes):
+            inside = value
+        elif number == 13 and isinstance(value, Bytes):
+            entry = {key: _text(content) for key, content in _fields(value)}
+            entries[entry[1]] = entry[2]
+        elif number == 14:
+            external = value == EXTERNAL
+    if not external:
+        return Weight(name, tuple(shape), dtype, inside)
+    place = folder / entries["location"]
+    return Weight(name, tuple(shape), dtype, inside, place, int(entries.get("offset", 0)), int(entries["length"]))
+
+
+def _node(message: Bytes) -> tuple[str, list[str], list[str], int]:
+    """(operator, inputs, outputs, axis) of a NodeProto; 1, as the standard says, for one that names no axis."""
+    operator, inputs, outputs, axis = "", [], [], 1
+    for number, value in _fields(message):
+        if number == 1:
+            inputs.append(_text(value))
+        elif number == 2:
+            outputs.append(_text(value))
+        elif number == 4:
+            operator = _text(value)
+        elif number == 5 and isinstance(value, Bytes):
+            attribute = dict(_fields(value))
+            if _text(attribute.get(1, Bytes(b""))) == "axis" and isinstance(whole := attribute.get(3), int):
+                axis = whole
+    return operator, inputs, outputs, axis
+
+
+def _fields(message: Bytes) -> Iterator[tuple[int, int | Bytes]]:
+    """(number, value) of each field of a protobuf message, in the wire format of protobuf.dev/programming-guides."""
+    at = 0
+    while at < len(message):
+        key, at = _varint(message, at)
+        number, kind = key >> 3, key & 7
+        if kind == VARINT:
+            whole, at = _varint(message, at)
+            yield number, whole
+            continue
+        if kind == LENGTH:
+            size, at = _varint(message, at)
+        elif kind in (FOUR_BYTES, EIGHT_BYTES):
+            size = 4 if kind == FOUR_BYTES else 8
+        else:
+            raise ValueError(f"wire type {kind}")
+        if at + size > len(message):
+            raise ValueError("a field is cut short")
+        yield number, message[at : at + size]
+        at += size
+
+
+def _varint(message: Bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+def _varints(packed: Bytes) -> list[int]:
+    values, at = [], 0
+    while at < len(packed):
+        value, at = _varint(packed, at)
+        values.append(value)
+    return values
+
+
+def _text(value: int | Bytes) -> str:
+    assert isinstance(value, Bytes)
+    return bytes(value).decode("utf-8")

@@ -1,0 +1,216 @@
+"""The vae decoder's network as it runs here: every tensor lies channels last, norms make no picture-sized factors.
+
+The weights are those of `models.vae.VaeDecoder`, and so are the numbers, but for the order of operations. It does not
+know pixels. T frames, C channels, H x W; t frames, h x w of the chunk's latent. Source: MODEL.md section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import reduce
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from animegamer_rt.models.vae import CACHE_FRAMES, CausalConv, LatentNorm, ResidualBlock, Stage, Upsample, VaeDecoder
+
+from .custom_ops import Kernels
+
+Past = Iterator[Tensor | None]
+Keep = Callable[[Tensor], None]
+"""Takes a cache [2, H, W, C] as soon as it is known; it must copy, or it holds a whole activation alive."""
+Parts = list[Tensor]
+"""An activation as tensors of some frames each, one after the other: mostly a single one, [T, H, W, C]."""
+Write = Callable[[Tensor, int, Tensor], object]
+"""Writes what becomes of a part, which begins at this frame, into a tensor of its shape."""
+
+
+def decode(
+    network: VaeDecoder,
+    latent: Tensor,
+    caches: list[Tensor] | None,
+    keep: Keep,
+    kernels: Kernels | None = None,
+    frames_at_once: int | None = None,
+) -> Tensor:
+    """One chunk: latent [t, h, w, 16] (divided by the scale), the caches of the chunk before -> frames [T, H, W, 3].
+
+    `kernels`: norms and their activations are one kernel each. `frames_at_once`, 2 or more: what a stage begins with
+    lies in parts of so many frames, for less memory; the same numbers but for the order of the sums.
+    """
+    past: Past = iter(caches if caches is not None else [None] * network.cache_count)
+
+    def normed(norm: LatentNorm, x: Parts) -> Write:
+        """Statistics of all parts now, the norm of each as it is asked for."""
+        if kernels is not None and len(x) == 1:
+            return lambda part, first, out: _by_kernel(kernels, norm, part, latent, out)
+        # Our kernel takes its statistics from the very tensor that it norms.
+        frames, (large, added) = sum(map(len, x)), _factors(norm, x, latent)
+
+        def write(part: Tensor, first: int, out: Tensor) -> None:
+            its = slice(first, first + len(part))
+            _scaled_silu(part, repeated(large, frames)[its], repeated(added, frames)[its], out)
+
+        return write
+
+    def convolved(
+        layer: CausalConv, x: Parts, norm: LatentNorm | None = None, seen: Callable[[Tensor], None] | None = None
+    ) -> Iterator[Tensor]:
+        """Part by part: the norm is written behind the two frames before it, where the convolution reads.
+
+        Every part is taken out of x, shown to `seen`, and gone before the convolution's output is made.
+        """
+        write = copied if norm is None else normed(norm, x)
+        before, first = next(past), 0
+        padded = x[0].new_empty((CACHE_FRAMES + len(x[0]), *x[0].shape[1:]))
+        while x:
+            part = x.pop(0)
+            read = padded[: CACHE_FRAMES + len(part)]
+            past_frames, fresh = read[:CACHE_FRAMES], read[CACHE_FRAMES:]
+            if before is not None:
+                # Of the part before, or of the chunk before: then perhaps from the host.
+                past_frames.copy_(before, non_blocking=True)
+            write(part, first, fresh)
+            if before is None:
+                past_frames.copy_(fresh[:1].expand_as(past_frames))
+            if seen is not None:
+                seen(part)
+            before, first = read[-CACHE_FRAMES:], first + len(part)
+            del part
+            yield _convolve(read, layer)
+        assert before is not None
+        keep(before)
+
+    def residual(block: ResidualBlock, x: Parts) -> Parts:
+        beside: Parts = []
+        shortcut = block.shortcut
+
+        def pass_by(part: Tensor) -> None:
+            beside.append(part if isinstance(shortcut, nn.Identity) else pointwise(shortcut, part))
+
+        h = list(convolved(block.conv_in, x, block.norm_in, pass_by))
+        h = [out.add_(part) for out, part in zip(convolved(block.conv_out, h, block.norm_out), beside, strict=True)]
+        return [torch.cat(h)] if len(h) > 1 else h
+
+    x = list(convolved(network.conv_in, [latent]))
+    for block in network.middle:
+        x = residual(cast(ResidualBlock, block), x)
+    for stage in (cast(Stage, stage) for stage in network.stages):
+        for block in stage.blocks:
+            x = residual(cast(ResidualBlock, block), x)
+        if stage.upsample is not None:
+            # Taken out, or its frames would outlive their use.
+            x = _upsample(stage.upsample, x.pop(), frames_at_once)
+    (frames,) = convolved(network.conv_out, x, network.norm_out)
+    return frames
+
+
+def cache_shapes(network: VaeDecoder, height: int, width: int) -> list[tuple[int, ...]]:
+    """Of the caches [2, H, W, C] that a chunk leaves, in the order of use, under a latent of this height and width."""
+
+    def of(part: nn.Module) -> list[tuple[int, ...]]:
+        layers = (layer for layer in part.modules() if isinstance(layer, CausalConv))
+        return [(CACHE_FRAMES, height, width, layer.in_channels) for layer in layers]
+
+    shapes = of(network.conv_in) + of(network.middle)
+    for stage in (cast(Stage, stage) for stage in network.stages):
+        shapes += of(stage)
+        if stage.upsample is not None:
+            height, width = 2 * height, 2 * width
+    return shapes + of(network.conv_out)
+
+
+def room(network: VaeDecoder, video_frames: int, frames_at_once: int | None) -> int:
+    """Channels of a video-sized frame that `decode` holds at its widest, beside the caches: x, what is read, what is
+    made of it, where the last stage begins or, if that lies in parts, behind it.
+    """
+    first = cast(ResidualBlock, cast(Stage, network.stages[-1]).blocks[0]).conv_in
+    wide, narrow = first.in_channels, first.out_channels
+    if frames_at_once is None:
+        return video_frames * wide + (CACHE_FRAMES + video_frames) * wide + video_frames * narrow
+    in_parts = video_frames * wide + (CACHE_FRAMES + frames_at_once) * wide + frames_at_once * narrow
+    return max(in_parts, (3 * video_frames + CACHE_FRAMES) * narrow)
+
+
+def copied(part: Tensor, first: int, out: Tensor) -> None:
+    """No norm."""
+    out.copy_(part)
+
+
+def norm_silu(layer: LatentNorm, x: Tensor, latent: Tensor) -> Tensor:
+    """silu(group norm(x) * scale + shift), with scale and shift projected from the latent: [T, H, W, C]."""
+    out, (large, added) = torch.empty_like(x), _factors(layer, [x], latent)
+    _scaled_silu(x, repeated(large, len(x)), repeated(added, len(x)), out)
+    return out
+
+
+def _factors(layer: LatentNorm, x: Parts, latent: Tensor) -> tuple[Tensor, Tensor]:
+    """a and b of norm(x) * scale + shift = x * a + b, on the latent's grid: [t, h, w, C]. The sums are float32."""
+    norm, channels, dtype = layer.norm, x[0].shape[3], x[0].dtype
+    grouped = [part.view(-1, norm.num_groups, channels // norm.num_groups) for part in x]
+    width = channels // norm.num_groups
+    count = sum(part.shape[0] for part in grouped) * width
+    sums = [part.sum((0, 2), dtype=torch.float32) for part in grouped]
+    squares = [torch.linalg.vector_norm(part, dim=(0, 2), dtype=torch.float32).square() for part in grouped]
+    mean, square = (reduce(torch.add, of_parts) / count for of_parts in (sums, squares))
+    spread = torch.rsqrt(square - mean * mean + norm.eps).repeat_interleave(width)
+    assert norm.weight is not None and norm.bias is not None
+    factor = spread * norm.weight.float()
+    offset = norm.bias.float() - mean.repeat_interleave(width) * factor
+    scale, shift = pointwise(layer.scale, latent).float(), pointwise(layer.shift, latent).float()
+    return (factor * scale).to(dtype), (offset * scale + shift).to(dtype)
+
+
+def _scaled_silu(x: Tensor, large: Tensor, added: Tensor, out: Tensor) -> None:
+    """silu(x * large + added) into `out`: x [T, H, W, C], large and added [T, h, w, C].
+
+    Each of their places serves a square of x, seen as an axis of its own, so neither is ever as large as x.
+    """
+    (frames, height, width, channels), (_, rows, columns, _) = x.shape, large.shape
+    small = (frames, rows, 1, columns, 1, channels)
+    squares = x.view(frames, rows, height // rows, columns, width // columns, channels)
+    torch.addcmul(added.view(small), squares, large.view(small), out=out.view(squares.shape))
+    functional.silu(out, inplace=True)
+
+
+def _by_kernel(kernels: Kernels, layer: LatentNorm, x: Tensor, latent: Tensor, out: Tensor) -> Tensor:
+    """As norm_silu."""
+    return kernels.spatial_norm(x, pointwise(layer.scale, latent), pointwise(layer.shift, latent), layer.norm, out)
+
+
+def repeated(x: Tensor, frames: int) -> Tensor:
+    """x [t, ...] nearest-resized in time to so many frames; the first of an odd number stands alone."""
+    if frames == len(x):
+        return x
+    alone = frames % 2
+    # Views and one copy: an index would come from the host, which a graph cannot hold.
+    rest = x[alone:, None].expand(-1, (frames - alone) // (len(x) - alone), *x.shape[1:]).flatten(0, 1)
+    return torch.cat([x[:1], rest]) if alone else rest
+
+
+def _upsample(layer: Upsample, x: Tensor, frames_at_once: int | None) -> Parts:
+    frames, height, width, channels = x.shape
+    if layer.doubles_time:
+        x = repeated(x, 2 * frames - frames % 2)
+
+    def upsampled(part: Tensor) -> Tensor:
+        large = part[:, :, None, :, None].expand(-1, -1, 2, -1, 2, -1)
+        large = large.reshape(len(part), 2 * height, 2 * width, channels)
+        out = functional.conv2d(large.permute(0, 3, 1, 2), layer.conv.weight[:, :, 0], layer.conv.bias, padding=1)
+        return out.permute(0, 2, 3, 1).contiguous()  # as in `_convolve`
+
+    return [upsampled(part) for part in x.split(frames_at_once or len(x))]
+
+
+def _convolve(padded: Tensor, layer: CausalConv) -> Tensor:
+    """[T + 2, H, W, C] -> [T, H, W, C']; the permuted view is what PyTorch calls channels_last_3d."""
+    out = functional.conv3d(padded.permute(3, 0, 1, 2)[None], layer.weight, layer.bias, padding=(0, 1, 1))
+    # Libraries keep the layout of what they were given; where one does not, this copies.
+    return out[0].permute(1, 2, 3, 0).contiguous()
+
+
+def pointwise(layer: nn.Conv3d, x: Tensor) -> Tensor:
+    """A 1 x 1 x 1 convolution, which is a product over the channels."""
+    return functional.linear(x, layer.weight.flatten(1), layer.bias)

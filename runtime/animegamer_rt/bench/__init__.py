@@ -1,0 +1,1 @@
+"""`animegamer-rt bench`: seconds per turn, records, and their comparison."""

@@ -1,0 +1,275 @@
+"""`animegamer-rt bench`: how long a turn takes on this machine, stage by stage, and how much memory playing needs.
+
+Measures whole turns of a game in progress (history window full), without encoding clips. One JSON record a run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from animegamer_rt.backends.interface import Engines
+from animegamer_rt.backends.registry import IN_EIGHT_BITS, OWN_CHOICE, TorchOptions, open_engines
+from animegamer_rt.bundle.files import make_folder
+from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, Geometry, Part
+from animegamer_rt.errors import BackendError, BundleNotFoundError, ConfigError
+from animegamer_rt.events import StageSeconds
+from animegamer_rt.pipeline import Rooms, open_rooms, run_turn
+from animegamer_rt.play.instructions_file import example_script
+from animegamer_rt.profiling import energy, nvml
+from animegamer_rt.profiling.energy import Meter
+from animegamer_rt.profiling.host import heading, machine, percentile, write_record
+from animegamer_rt.profiling.trace import TimedTurn, check_trace, watch, write_trace
+from animegamer_rt.session import Session
+from animegamer_rt.state.game import Instruction
+
+from .chart import read_records, write_chart
+from .presets import Preset
+from .roofline import on_card, on_processor
+
+STAGES = ("predictor", "denoiser", "vae")
+SEED = 7
+READY = "import sys; from animegamer_rt.play.command import get_ready; sys.exit(get_ready(*sys.argv[1:]))"
+"""What a fresh process runs to be measured from its start to the first prompt."""
+LIBRARIES: Mapping[str, str] = MappingProxyType(
+    {"cuda": "onnxruntime-gpu", "tensorrt": "tensorrt-rtx-cu13", "torch": "torch", "torch-cpu": "torch"}
+)
+"""Whose version a record names, by device; onnxruntime's for the others."""
+ON_CPU = ("cpu", "cpu-fp32", "torch-cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What is measured, and where. preset: whose settings these are, None when one of them was changed."""
+
+    settings: Preset = Preset()
+    preset: str | None = None
+    device: str = "cpu"
+    for_torch: TorchOptions = OWN_CHOICE
+    results: Path = Path("benchmarks/results")
+    trace: Path | None = None
+
+
+def bench(options: Bench) -> int:
+    """Measure every plan of the settings, print, and write a record of each and the plot of all records, and the median
+    turn's trace. Raises AnimeGamerError.
+    """
+    make_folder(options.results)
+    read_records(options.results)  # the plot is of all of them: one that cannot be read is said before the work
+    if options.trace is not None:
+        if len(options.settings.plans) > 1:
+            raise ConfigError("a trace is of one plan", found=", ".join(options.settings.plans), do="give --plan")
+        check_trace(options.trace)
+    bundle = _open(options.settings)
+    plans = options.settings.plans or (bundle.default_plan,)
+    for plan in plans:
+        bundle.plan(plan)
+    # Before the engines are open here: both together may be more than a card holds.
+    fresh = {plan: _fresh_process(bundle, plan, options) for plan in plans}
+    engines = open_engines(bundle, options.device, for_torch=options.for_torch)
+    for plan in plans:
+        record = _measure(options, engines, open_rooms(bundle, engines, plan=plan), fresh[plan])
+        path = write_record(options.results, f"{record['size']}-{record['plan']}", record)
+        _print_summary(record)
+        print(f"record: {path}")
+        print(f"plot:   {write_chart(options.results / 'turn.svg', read_records(options.results))}")
+        print(json.dumps(record))
+    return 0
+
+
+def _open(settings: Preset) -> Bundle:
+    try:
+        return open_bundle(settings.bundle)
+    except BundleNotFoundError as error:
+        if settings.made_by is None:
+            raise
+        raise BundleNotFoundError(error.what, found=error.found, do=f"run: {settings.made_by}") from error
+
+
+def _measure(options: Bench, engines: Engines, rooms: Rooms, fresh: Mapping[str, float | None]) -> dict[str, Any]:
+    """The record of one plan; `fresh` is what a process of its own was measured at."""
+    manifest, turns = rooms.bundle.manifest, options.settings.turns
+    playback = manifest.geometry.frames / manifest.geometry.fps
+    precision = _precision(manifest.parts, engines, options.device)
+    cost = rooms.plan.cost(engines.denoiser.skippable_blocks)
+    if options.device in ON_CPU:
+        card, meter, where = None, energy.of_processors(), machine()
+        floor = on_processor(rooms.bundle, cost)
+    else:
+        card, why_not = nvml.open_card()
+        name = str(card.facts()["name"]) if card is not None else engines.device
+        meter, where = energy.of_card(card, why_not), f"{name}, {machine()}"
+        floor = on_card(rooms.bundle, cost, name, precision["denoiser"], engines.attention)
+    print(f"{manifest.name}, plan {rooms.plan_name}, {where}")
+    least = f"; the denoiser's floor is {floor.seconds:.2f} s ({floor.source})" if floor else ""
+    print(f"a clip plays {playback:.2f} s{least}")
+    measured = measure_turns(rooms, turns, meter)
+    gpu = card.facts() if card is not None else None  # as found while it is still warm
+    figures = summary([turn.done.seconds for turn in measured])
+    if options.trace is not None:
+        median = sorted(measured, key=lambda turn: turn.done.seconds.total)[len(measured) // 2]
+        title = f"One turn: {manifest.name}, {rooms.plan_name}, {where}"
+        print("trace:  {}, {}".format(*write_trace(options.trace, median, rooms.plan, title)))
+    return {
+        **heading(LIBRARIES.get(options.device, "onnxruntime")),
+        "machine": where,
+        "gpu": gpu,
+        "device": options.device,
+        "runs_on": engines.device,
+        "preset": options.preset,
+        "size": manifest.name,
+        "fingerprint": None if manifest.origin == RANDOM_WEIGHTS else rooms.bundle.fingerprint,
+        "origin": manifest.origin,
+        "shape": [manifest.geometry.frames, manifest.geometry.height, manifest.geometry.width],
+        "plan": rooms.plan_name,
+        "steps": len(rooms.plan),
+        "branches": rooms.plan.network_rows,
+        "cost_rows": cost,
+        "peer": None,
+        "precision": precision,
+        "attention": engines.attention,
+        "n": turns,
+        "playback_seconds": playback,
+        "denoiser_floor_seconds": floor.seconds if floor else None,
+        "floor_source": floor.source if floor else None,
+        "ratio_to_floor": round(figures["stages"]["denoiser"]["p50"] / floor.seconds, 3) if floor else None,
+        **figures,
+        **waits(measured, manifest.geometry),
+        "energy_j_per_turn": None if meter.joules is None else round(meter.joules / turns, 3),
+        "energy_source": meter.source,
+        **fresh,
+        **_memory(options.device, engines, card, fresh["host_memory_peak_mib"]),
+        "fidelity": dict(manifest.plans[rooms.plan_name].fidelity),
+    }
+
+
+def measure_turns(rooms: Rooms, turns: int, meter: Meter) -> list[TimedTurn]:
+    """`turns` turns of a game of the bundle's example instructions, metered, after its history window is full."""
+    session = Session.start(rooms.bundle, seed=SEED)
+    texts = cycle(example_script(rooms.bundle.manifest.world))
+
+    def play(text: str) -> TimedTurn:
+        return watch(run_turn(rooms, session, Instruction.parse(text)))
+
+    for text in islice(texts, session.history_turns + 1):
+        play(text)
+    with meter:
+        return [play(text) for text in islice(texts, turns)]
+
+
+def waits(measured: Sequence[TimedTurn], geometry: Geometry) -> dict[str, Any]:
+    """What a player waits for: seconds to the state and to the first frame; frames a second, also as a share of what
+    playback needs.
+    """
+    turn = percentile([one.done.seconds.total for one in measured], 50)
+    return {
+        "seconds_to_state_p50": percentile([one.to_state for one in measured], 50),
+        "seconds_to_first_frame_p50": percentile([one.to_first_frame for one in measured], 50),
+        "fps": round(geometry.frames / turn, 3) if turn else None,
+        "real_time_factor": round(geometry.frames / geometry.fps / turn, 3) if turn else None,
+    }
+
+
+def summary(measured: list[StageSeconds]) -> dict[str, Any]:
+    """p50 and p95 of whole turns and of each stage, in seconds."""
+    totals = [turn.total for turn in measured]
+    return {
+        "seconds_per_turn_p50": percentile(totals, 50),
+        "seconds_per_turn_p95": percentile(totals, 95),
+        "stages": {
+            stage: {f"p{p}": percentile([getattr(turn, stage) for turn in measured], p) for p in (50, 95)}
+            for stage in STAGES
+        },
+    }
+
+
+def _precision(parts: Mapping[str, Part], engines: Engines, device: str) -> dict[str, str]:
+    """What each part computes in, where the engines say it, and else what its weights are."""
+    in_bundle = {
+        name: "int8" if part.int8_file and device in IN_EIGHT_BITS else part.precision for name, part in parts.items()
+    }
+    return {**in_bundle, **engines.precision}
+
+
+def _memory(device: str, engines: Engines, card: nvml.Card | None, host_mib: float | None) -> dict[str, Any]:
+    """The peak memory of what runs the parts, and by whose count."""
+    if device in ON_CPU:
+        return {"memory_peak_mib": host_mib, "memory_source": "resident in the process that plays"}
+    if engines.memory is not None:
+        held = engines.memory()
+        used = None if held.allocated_bytes is None else _mib(held.allocated_bytes)
+        return {
+            "memory_peak_mib": _mib(held.peak_bytes),
+            "memory_allocated_peak_mib": used,
+            "memory_source": held.source,
+        }
+    taken = card.used_bytes() if card is not None else None
+    if taken is None:
+        return {"memory_peak_mib": None, "memory_source": "not measured: neither library nor driver says it"}
+    return {"memory_peak_mib": _mib(taken), "memory_source": "in use on the card after the turns, of all programs"}
+
+
+def _mib(count: int) -> float:
+    return round(count / 2**20, 1)
+
+
+def _fresh_process(bundle: Bundle, plan: str, options: Bench) -> dict[str, float | None]:
+    """Start to first prompt, and the peak host memory of a process that plays two turns and writes their clips."""
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        asked = [options.device, options.for_torch.precision or "", options.for_torch.attention or ""]
+        _run([sys.executable, "-c", READY, str(bundle.folder), plan, str(Path(folder) / "ready"), *asked])
+        ready = time.perf_counter() - start
+        script = Path(folder) / "two-turns.txt"
+        script.write_text("\n".join(example_script(bundle.manifest.world)[:2]), encoding="utf-8")
+        command = [sys.executable, "-m", "animegamer_rt", "play", "--bundle", str(bundle.folder), "--plan", plan]
+        command += ["--device", options.device, *options.for_torch.words()]
+        command += ["--instructions", str(script), "--out", str(Path(folder) / "game")]
+        peak = _run(command)
+    return {"first_prompt_seconds": round(ready, 3), "host_memory_peak_mib": peak}
+
+
+def _run(command: list[str]) -> float | None:
+    """Run to the end; the process's peak memory in MiB, None where the system does not say."""
+    with tempfile.TemporaryFile() as words:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words)
+        peak = None
+        if sys.platform == "win32":
+            process.wait()
+        else:
+            _, status, usage = os.wait4(process.pid, 0)  # its own peak, not that of all plans measured so far
+            process.returncode = os.waitstatus_to_exitcode(status)
+            peak = round(usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 2**20, 1)
+        if process.returncode:
+            words.seek(0)
+            said = words.read().decode(errors="replace").strip()
+            raise BackendError("a fresh process cannot play this bundle", found=said[-500:])
+    return peak
+
+
+def _print_summary(record: Mapping[str, Any]) -> None:
+    print(f"{'stage':<12}{'p50':>9}{'p95':>9}   seconds, n = {record['n']}")
+    for stage, seconds in record["stages"].items():
+        print(f"{stage:<12}{seconds['p50']:>9.3f}{seconds['p95']:>9.3f}")
+    print(f"{'turn':<12}{record['seconds_per_turn_p50']:>9.3f}{record['seconds_per_turn_p95']:>9.3f}")
+    state, frame = record["seconds_to_state_p50"], record["seconds_to_first_frame_p50"]
+    print(f"state after {state:.2f} s, first frame after {frame:.2f} s, {record['real_time_factor']} x real time")
+    if record["ratio_to_floor"] is not None:
+        print(f"the denoiser takes {record['ratio_to_floor']} x its floor")
+    print(f"start to first prompt {record['first_prompt_seconds']:.2f} s")
+    print(f"peak memory {record['memory_peak_mib']} MiB ({record['memory_source']})")
+    joules, source = record["energy_j_per_turn"], record["energy_source"]
+    print(f"energy {source}" if joules is None else f"energy {joules:.1f} J a turn ({source})")
+    if record["gpu"]:
+        print(", ".join(f"{name} {value}" for name, value in record["gpu"].items()))

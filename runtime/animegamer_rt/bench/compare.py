@@ -1,0 +1,94 @@
+"""`animegamer-rt bench compare A B`: two records of turns side by side, with their ratios and what else is different.
+
+Knows records (see `bench`), nothing of how they were measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from animegamer_rt.errors import ConfigError
+
+from .chart import Record, read_json
+
+SETTINGS = (
+    *("machine", "gpu", "device", "runs_on", "preset", "size", "plan", "branches", "cost_rows", "precision"),
+    *("attention", "peer", "variant", "memory_source", "energy_source", "software", "commit", "date"),
+)
+FIGURES = (
+    "seconds_per_turn_p50",
+    "seconds_per_turn_p95",
+    "seconds_to_state_p50",
+    "seconds_to_first_frame_p50",
+    "first_prompt_seconds",
+    "denoiser_floor_seconds",
+    "memory_peak_mib",
+    "host_memory_peak_mib",
+    "fps",
+    "ratio_to_floor",
+    "energy_j_per_turn",
+)
+FIDELITY = {"ssim": 3, "psnr_db": 1}
+"""What is shown of a bundle's own measure of a plan against `exact`, with so many digits."""
+NOISE = "figures of a shared machine vary by a tenth and more from run to run: trust ratios within one run"
+
+
+def compare(paths: Sequence[Path]) -> int:
+    """Print both records' figures; 0 when done. Raises ConfigError if these are not two records of turns."""
+    if len(paths) != 2:
+        raise ConfigError("compare needs two records", found=f"{len(paths)}", do="give two files of benchmarks/results")
+    first, second = map(_read, paths)
+    table = Table(title="seconds unless said otherwise")
+    for column in ("figure", "A", "B", "B / A"):
+        table.add_column(column, justify="left" if column == "figure" else "right")
+    for name, a, b in figures(first, second):
+        table.add_row(name, f"{a:.3f}", f"{b:.3f}", f"{b / a:.2f}" if a else "")
+    for name, digits in FIDELITY.items():
+        table.add_row(f"fidelity {name}", *(_fidelity(record, name, digits) for record in (first, second)), "")
+    console = Console(markup=False)
+    console.print(f"A: {paths[0]}\nB: {paths[1]}", soft_wrap=True)
+    console.print(table)
+    for name, a, b in differences(first, second):
+        console.print(f"{name}: A {a}; B {b}", soft_wrap=True, highlight=False)
+    console.print(NOISE, style="dim", soft_wrap=True)
+    return 0
+
+
+def figures(first: Record, second: Record) -> Iterator[tuple[str, float, float]]:
+    """What both have measured, by name."""
+    for name in FIGURES:
+        if first.get(name) is not None and second.get(name) is not None:
+            yield name, float(first[name]), float(second[name])
+    for stage, seconds in first["stages"].items():
+        if stage in second["stages"]:
+            yield f"{stage} p50", float(seconds["p50"]), float(second["stages"][stage]["p50"])
+
+
+def differences(first: Record, second: Record) -> Iterator[tuple[str, Any, Any]]:
+    """The settings in which the records differ."""
+    for name in SETTINGS:
+        if first.get(name) != second.get(name):
+            yield name, first.get(name), second.get(name)
+
+
+def _fidelity(record: Record, name: str, digits: int) -> str:
+    found = (record.get("fidelity") or {}).get(name)
+    if found is not None:
+        return f"{found:.{digits}f}"
+    return "the measure" if record.get("plan") == "exact" and not record.get("peer") else "not measured"
+
+
+def _read(path: Path) -> Record:
+    record: Record = read_json(path)
+    try:
+        measured = {name for name, _, _ in figures(record, record)}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        measured = set()
+    if "seconds_per_turn_p50" not in measured:
+        raise ConfigError("not a record of turns", where=path, do="give one that `animegamer-rt bench` wrote")
+    return record

@@ -1,0 +1,1 @@
+"""Bundles: folders of networks, plans and the manifest that describes them."""

@@ -1,0 +1,97 @@
+"""Fewer steps along the same random path: a coarse plan takes the guidance and the noise of the fine steps it spans.
+
+SDE-DPM++ injects noise along lambda, so the noise of a long step is a weighted sum of the noises of the short steps it
+replaces, and its guidance their weighted mean. A coarse plan then draws the clip that the fine one draws, less sharply,
+instead of another one. Knows the schedule; not the network, nor who draws the noise. NumPy only.
+Source of the solver: MODEL.md section 5; the sums follow from it by writing its steps out one after another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from animegamer_rt.errors import PlanError
+
+from .denoise_plan import (
+    Branch,
+    DenoisePlan,
+    build_plan,
+    choose_branches,
+    even_timesteps,
+    half_log_snr,
+    signal_levels,
+    wave_guidance,
+)
+
+
+def coarse_plan(
+    steps: int, fine_steps: int = 50, *, conditional_below: float = 0.0, pair_every: int = 1
+) -> DenoisePlan:
+    """A plan of `steps` of the fine plan's timesteps, evenly spread, its first and its last among them.
+
+    Raises PlanError below 2 steps or above `fine_steps`.
+    """
+    if not 2 <= steps <= fine_steps:
+        raise PlanError("number of steps out of range", found=steps, expected=f"2 to {fine_steps}")
+    places = [round(place) for place in np.linspace(0, fine_steps - 1, steps)]
+    branches = choose_branches(_guidance(places, fine_steps), conditional_below, pair_every)
+    return plan_through(places, branches, fine_steps)
+
+
+def plan_through(places: Sequence[int], branches: Sequence[Branch], fine_steps: int = 50) -> DenoisePlan:
+    """A plan of the fine plan's steps at these ascending places, 0 and `fine_steps` - 1 among them."""
+    fine = even_timesteps(fine_steps)
+    timesteps = [fine[place] for place in places]
+    return build_plan(timesteps, guidance=_guidance(places, fine_steps), branches=branches, noise_steps=fine_steps)
+
+
+def span_guidance(place: int, end: int, fine_steps: int = 50) -> float:
+    """The guidance of one step from `place` to `end`: the mean of the fine steps', weighted by what each adds."""
+    fine = even_timesteps(fine_steps)
+    curve = np.array([wave_guidance(timestep, fine_steps) for timestep in fine[place:end]])
+    weights = _signal_weights(fine, place, end) if end < fine_steps else np.ones(end - place)
+    return float(weights @ curve / weights.sum())
+
+
+def _guidance(places: Sequence[int], fine_steps: int) -> list[float]:
+    return [span_guidance(place, end, fine_steps) for place, end in zip(places, [*places[1:], fine_steps], strict=True)]
+
+
+def noise_weights(plan: DenoisePlan) -> list[NDArray[np.float32]]:
+    """For each step but the last: the weights of the next draws that make its noise, of unit variance together.
+
+    One draw a step if the plan has noise of its own, else as many as the step spans of the fine plan's.
+    """
+    if not plan.noise_steps:
+        return [np.ones(1, np.float32)] * (len(plan) - 1)
+    fine = even_timesteps(plan.noise_steps)
+    places = [fine.index(step.timestep) for step in plan]
+    return [_noise_weights(fine, place, end) for place, end in zip(places, places[1:], strict=False)]
+
+
+def _noise_weights(fine: Sequence[int], place: int, end: int) -> NDArray[np.float32]:
+    levels = signal_levels(fine)
+    snr = [half_log_snr(float(level)) for level in levels[place : end + 1]]
+    weights = np.array(
+        [
+            math.exp(after - snr[-1]) * math.sqrt(-math.expm1(2.0 * (before - after)))
+            for before, after in zip(snr, snr[1:], strict=False)
+        ]
+    )
+    unit: NDArray[np.float32] = (weights / np.linalg.norm(weights)).astype(np.float32)
+    return unit
+
+
+def _signal_weights(fine: Sequence[int], place: int, end: int) -> NDArray[np.float64]:
+    """How much each fine step's x0 weighs in the latent at `end`."""
+    levels = signal_levels(fine)[place : end + 1]
+    snr = [half_log_snr(float(level)) for level in levels]
+    spreads = np.sqrt(1.0 - levels**2)
+    growth = [-math.expm1(2.0 * (before - after)) for before, after in zip(snr, snr[1:], strict=False)]
+    kept = [math.exp(after - snr[-1]) for after in snr[1:]]
+    weights: NDArray[np.float64] = np.array(growth) * levels[1:] * np.array(kept) * spreads[-1] / spreads[1:]
+    return weights

@@ -1,0 +1,100 @@
+"""Reads plain mappings (JSON) into frozen dataclasses: an unknown or missing key is an error that names the nearest.
+
+Knows nothing of what the dataclasses mean.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from animegamer_rt.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def read_record(kind: type[T], data: object, where: str) -> T:
+    """`data` as an instance of the dataclass `kind`; nested dataclasses, tuples and mappings of them are followed.
+
+    Raises ConfigError for an unknown key (with the nearest known one), a missing key, or a value of another type.
+    """
+    if not isinstance(data, Mapping):
+        raise ConfigError("not a table of settings", where=where, found=type(data).__name__, expected="a JSON object")
+    hints = typing.get_type_hints(kind)
+    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    for key in data:
+        if key not in fields:
+            raise ConfigError(f"unknown key {key!r}", where=where, do=nearest(str(key), fields))
+    values = {key: _read_value(hints[key], value, f"{where}: {key}") for key, value in data.items()}
+    for name, field in fields.items():
+        optional = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+        if name not in values and not optional:
+            raise ConfigError(f"the key {name!r} is missing", where=where)
+    return kind(**values)
+
+
+def write_record(record: object) -> Any:
+    """The plain JSON-ready form of a dataclass: the inverse of `read_record`."""
+    if dataclasses.is_dataclass(record) and not isinstance(record, type):
+        return {field.name: write_record(getattr(record, field.name)) for field in dataclasses.fields(record)}
+    if isinstance(record, Mapping):
+        return {str(key): write_record(value) for key, value in record.items()}
+    if isinstance(record, (list, tuple)):
+        return [write_record(value) for value in record]
+    return record
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What to tell someone who wrote `name`: the nearest known name, else all of them."""
+    names = sorted(known)
+    return similar(name, names) or f"known: {', '.join(names) or 'none'}"
+
+
+def similar(name: str, known: Iterable[str]) -> str | None:
+    """The nearest known name, as a question; for an error that lists all of them anyway."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else None
+
+
+def one_of(value: str, allowed: tuple[str, ...], where: str) -> str:
+    """`value` if it is one of `allowed`. Raises ConfigError with the nearest otherwise."""
+    if value not in allowed:
+        raise ConfigError("not a known value", where=where, found=repr(value), do=nearest(value, allowed))
+    return value
+
+
+def _read_value(hint: Any, value: object, where: str) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any or hint is object:
+        return value
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        return _read_value(next(kind for kind in arguments if kind is not type(None)), value, where)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return read_record(hint, value, where)
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise _mismatch(value, "a list", where)
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return tuple(_read_value(arguments[0], item, f"{where}[{n}]") for n, item in enumerate(value))
+        if len(value) != len(arguments):
+            raise _mismatch(value, f"a list of {len(arguments)}", where)
+        return tuple(_read_value(kind, item, where) for kind, item in zip(arguments, value, strict=True))
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(value, Mapping):
+            raise _mismatch(value, "a JSON object", where)
+        return {str(key): _read_value(arguments[1], item, f"{where}: {key}") for key, item in value.items()}
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
+        raise _mismatch(value, hint.__name__, where)
+    return value
+
+
+def _mismatch(value: object, expected: str, where: str) -> ConfigError:
+    return ConfigError("wrong kind of value", where=where, found=f"{value!r:.60}", expected=expected)

@@ -1,0 +1,384 @@
+"""The denoise schedule as data: noise levels, wave guidance, and the plan of a turn's steps.
+
+It does not know the network, tensors of latents or who runs the steps. NumPy only. Source: MODEL.md section 5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from animegamer_rt.errors import PlanError
+
+from .config import nearest
+
+Branch = Literal["pair", "conditional", "reuse"]
+
+TRAINING_TIMESTEPS = 1000
+BETA_FIRST, BETA_LAST = 0.00085, 0.012
+SHIFT = 3.0
+# The wave: 1 + WAVE_HEIGHT * (1 - cos(pi * ((n - t) / n)^WAVE_POWER)) / 2.
+WAVE_HEIGHT, WAVE_POWER = 6.0, 5
+# The curve is that of 50 steps whatever the number of steps of a plan: with its own n it would be another wave.
+CURVE_STEPS = 50
+
+
+@cache
+def _alpha_products() -> NDArray[np.float64]:
+    """abar of each training timestep after the shift, [1000]."""
+    betas = np.linspace(math.sqrt(BETA_FIRST), math.sqrt(BETA_LAST), TRAINING_TIMESTEPS) ** 2
+    products = np.cumprod(1.0 - betas)
+    shifted: NDArray[np.float64] = products / (SHIFT - (SHIFT - 1.0) * products)
+    return shifted
+
+
+def signal_levels(timesteps: Sequence[int]) -> NDArray[np.float64]:
+    """Signal level a (square root of abar) at each of the descending timesteps, exactly 0 at the first of them.
+
+    The rescaling to zero terminal signal uses the given timesteps' own ends, as the reference does.
+    """
+    levels = np.sqrt(_alpha_products()[np.asarray(timesteps)])
+    rescaled: NDArray[np.float64] = (levels - levels[0]) * (levels[-1] / (levels[-1] - levels[0]))
+    return rescaled
+
+
+@cache
+def full_signal_levels() -> NDArray[np.float64]:
+    """Signal level of all 1000 training timesteps, index = timestep: from about 1 down to 0."""
+    return signal_levels(range(TRAINING_TIMESTEPS - 1, -1, -1))[::-1]
+
+
+def nearest_signal_level(level: float) -> float:
+    """The entry of the full schedule nearest to level: what the network was trained to see v at."""
+    full = full_signal_levels()
+    return float(full[np.abs(full - level).argmin()])
+
+
+def even_timesteps(steps: int) -> tuple[int, ...]:
+    """The reference's timesteps for a number of steps: 999, 979, .. 19 for 50. Raises PlanError below 2 steps."""
+    if steps < 2 or steps > TRAINING_TIMESTEPS - 1:
+        raise PlanError("number of steps out of range", found=steps, expected=f"2 to {TRAINING_TIMESTEPS - 1}")
+    return tuple(int(t) for t in np.linspace(TRAINING_TIMESTEPS - 1, 0, steps, endpoint=False))
+
+
+def wave_guidance(timestep: int, curve_steps: int = CURVE_STEPS) -> float:
+    """Guidance in [1, 7] at a training timestep, on the curve of `curve_steps` steps.
+
+    The reference feeds the formula the timestep where a step's index was surely meant, so the wave jumps all over
+    its range; weights and samples were judged with it, so it stays. Float64: the cosine's argument reaches 1e7.
+    """
+    wave = math.cos(math.pi * ((curve_steps - float(timestep)) / curve_steps) ** WAVE_POWER)
+    return 1.0 + WAVE_HEIGHT * (1.0 - wave) / 2.0
+
+
+class Coefficients(NamedTuple):
+    """The eight numbers of one step, in the order of the denoiser part's input.
+
+    d = v_last - v_first + reuse * difference; v = v_last + guidance_minus_one * d; x0 = signal * latent - sigma * v;
+    next latent = c_latent * latent + c_x0 * x0 + c_x0_prev * x0_prev + c_noise * noise; next difference = d.
+    """
+
+    signal: float
+    sigma: float
+    guidance_minus_one: float
+    reuse: float
+    c_latent: float
+    c_x0: float
+    c_x0_prev: float
+    c_noise: float
+
+
+class BlockCache(NamedTuple):
+    """What a step does with a span of transformer blocks, `first` to `last`, both in it.
+
+    It computes them and keeps what they add to each of its rows; or, `reused`, it adds what the last step that computed
+    a row kept of it, and computes none of them.
+    """
+
+    first: int
+    last: int
+    reused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """One network execution.
+
+    `branch`: "pair" runs the unconditional and the conditional row; "conditional" runs the latter alone, unguided;
+    "reuse" runs it alone and guides by the difference of the last pair. `blocks`: what is kept of the network for later
+    steps, or taken from earlier ones; None: nothing, all of it is computed.
+    """
+
+    timestep: int
+    guidance: float
+    branch: Branch
+    coefficients: Coefficients
+    blocks: BlockCache | None = None
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Rows of the batch: 0 is the unconditional constant, 1 the conditional row."""
+        return (0, 1) if self.branch == "pair" else (1,)
+
+    @property
+    def skipped(self) -> int:
+        """How many blocks of the network it does not compute."""
+        return self.blocks.last - self.blocks.first + 1 if self.blocks is not None and self.blocks.reused else 0
+
+
+@dataclass(frozen=True, slots=True)
+class DenoisePlan:
+    """All steps of a turn, in order. Made by `build_plan`, `even_plan`, `exact_plan` or `DenoisePlan.from_dict`.
+
+    `noise_steps`: the noise is that of an even plan of so many steps, summed up (coarse.py); 0: every step's own.
+    """
+
+    steps: tuple[PlanStep, ...]
+    stochastic: bool = True
+    noise_steps: int = 0
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[PlanStep]:
+        return iter(self.steps)
+
+    @property
+    def noise_draws(self) -> int:
+        """How many steps use fresh noise; the last step never does."""
+        return sum(step.coefficients.c_noise != 0.0 for step in self.steps)
+
+    @property
+    def network_rows(self) -> int:
+        """Rows of the batch over all steps, 2 for each pair: the plan's cost where no block is skipped."""
+        return sum(len(step.rows) for step in self.steps)
+
+    def cost(self, blocks: int) -> float:
+        """Network rows, each counted for the share of the network's `blocks` that is computed, to the hundredth."""
+        return round(sum(len(step.rows) * (1.0 - step.skipped / max(1, blocks)) for step in self.steps), 2)
+
+    def coefficients(self) -> NDArray[np.float32]:
+        """The eight coefficients of every step, float32 [steps, 8]."""
+        return np.array([step.coefficients for step in self.steps], dtype=np.float32)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for a manifest; the coefficients are left out, they follow from the rest."""
+        steps = []
+        for step in self.steps:
+            entry: dict[str, Any] = {"timestep": step.timestep, "guidance": step.guidance, "branch": step.branch}
+            if step.blocks is not None and step.blocks.reused:
+                entry["skip_blocks"] = [step.blocks.first, step.blocks.last]
+            steps.append(entry)
+        plan: dict[str, Any] = {"stochastic": self.stochastic, "steps": steps}
+        return {**plan, "noise_steps": self.noise_steps} if self.noise_steps else plan
+
+    @classmethod
+    def from_dict(cls, data: object) -> DenoisePlan:
+        """The inverse of `to_dict`. Raises PlanError for unknown or missing keys and for steps that cannot be."""
+        plan = _fields(data, "plan", required=("steps",), optional=("stochastic", "noise_steps"))
+        stochastic = plan.get("stochastic", True)
+        if not isinstance(stochastic, bool):
+            raise PlanError("not a boolean", where="plan: stochastic", found=repr(stochastic), expected="true or false")
+        if not isinstance(plan["steps"], list):
+            raise PlanError("not a list", where="plan: steps", found=type(plan["steps"]).__name__, expected="list")
+        entries = [
+            _fields(entry, f"plan: step {k}", ("timestep", "guidance", "branch"), ("skip_blocks",))
+            for k, entry in enumerate(plan["steps"])
+        ]
+        return build_plan(
+            [entry["timestep"] for entry in entries],
+            guidance=[entry["guidance"] for entry in entries],
+            branches=[entry["branch"] for entry in entries],
+            skip_blocks=[entry.get("skip_blocks", ()) for entry in entries],
+            stochastic=stochastic,
+            noise_steps=plan.get("noise_steps", 0),
+        )
+
+
+def build_plan(
+    timesteps: Sequence[int],
+    *,
+    guidance: Sequence[float] | None = None,
+    branches: Sequence[Branch] | None = None,
+    skip_blocks: Sequence[Sequence[int]] | None = None,
+    stochastic: bool = True,
+    noise_steps: int = 0,
+) -> DenoisePlan:
+    """A plan over descending training timesteps (at least two).
+
+    `guidance` defaults to the wave of 50 steps at the same timesteps, `branches` to guided pairs, `skip_blocks` to
+    none: else the first and the last block of which a step takes what they add from the step that computed them last.
+    `stochastic` is SDE-DPM++ 2M, the reference's solver; without it, DPM++ 2M as an ODE: no noise after the first
+    latent. `noise_steps` as in DenoisePlan; the timesteps are then some of that even plan's. Raises PlanError, naming
+    the step, for values that cannot be.
+    """
+    if len(timesteps) < 2:
+        raise PlanError("too few steps", found=len(timesteps), expected="at least 2")
+    for k, t in enumerate(timesteps):
+        below = timesteps[k - 1] if k else TRAINING_TIMESTEPS
+        if not isinstance(t, int) or isinstance(t, bool) or not 0 <= t < below:
+            raise PlanError("impossible timestep", where=f"step {k}", found=t, expected=f"an integer in 0..{below - 1}")
+    if noise_steps and not (type(noise_steps) is int and set(timesteps) <= set(even_timesteps(noise_steps))):
+        expected = "a number of even steps that has all the timesteps"
+        raise PlanError("impossible noise", where="plan: noise_steps", found=repr(noise_steps), expected=expected)
+    if guidance is None:
+        guidance = [wave_guidance(t) for t in timesteps]
+    if branches is None:
+        branches = ["pair"] * len(timesteps)
+    if skip_blocks is None:
+        skip_blocks = [()] * len(timesteps)
+    for name, values in (("guidance", guidance), ("branches", branches), ("skip_blocks", skip_blocks)):
+        if len(values) != len(timesteps):
+            raise PlanError(f"{name} of another length", found=len(values), expected=len(timesteps))
+    solver = _solver_coefficients(timesteps, stochastic)
+    steps: list[PlanStep] = []
+    for k, t in enumerate(timesteps):
+        scale = _checked_guidance(guidance[k], k)
+        branch = _checked_branch(branches[k], k, any(step.branch == "pair" for step in steps))
+        # An unguided step still carries the last pair's difference along, for a later reuse.
+        coefficients = solver[k]._replace(
+            guidance_minus_one=0.0 if branch == "conditional" else scale - 1.0,
+            reuse=0.0 if branch == "pair" else 1.0,
+        )
+        steps.append(PlanStep(int(t), scale, branch, coefficients))
+    spans = [_checked_span(span, k) for k, span in enumerate(skip_blocks)]
+    return DenoisePlan(_with_block_caches(steps, spans), stochastic, noise_steps)
+
+
+def choose_branches(guidance: Sequence[float], conditional_below: float = 0.0, pair_every: int = 1) -> list[Branch]:
+    """Branches that spare network rows.
+
+    A step whose guidance - 1 is below `conditional_below` runs unguided (1e-5 spares steps 47 and 48 of 50 and loses
+    nothing); of the others every `pair_every`-th runs a pair and those between reuse its difference.
+    """
+    branches: list[Branch] = []
+    guided = 0
+    for scale in guidance:
+        if scale - 1.0 < conditional_below:
+            branches.append("conditional")
+        else:
+            branches.append("pair" if guided % pair_every == 0 else "reuse")
+            guided += 1
+    return branches
+
+
+def even_plan(
+    steps: int,
+    *,
+    curve_steps: int = CURVE_STEPS,
+    conditional_below: float = 0.0,
+    pair_every: int = 1,
+    stochastic: bool = True,
+) -> DenoisePlan:
+    """A plan over evenly spaced timesteps, guided by the wave of `curve_steps` at those timesteps."""
+    timesteps = even_timesteps(steps)
+    guidance = [wave_guidance(t, curve_steps) for t in timesteps]
+    branches = choose_branches(guidance, conditional_below, pair_every)
+    return build_plan(timesteps, guidance=guidance, branches=branches, stochastic=stochastic)
+
+
+def exact_plan(steps: int = 50) -> DenoisePlan:
+    """The reference's own sampling: guided pairs throughout, the wave taken with the plan's own number of steps."""
+    return even_plan(steps, curve_steps=steps)
+
+
+def _solver_coefficients(timesteps: Sequence[int], stochastic: bool) -> list[Coefficients]:
+    """Coefficients of (SDE-)DPM++ 2M; guidance and reuse are left at 0."""
+    levels = [*(float(level) for level in signal_levels(timesteps)), 1.0]
+    last = len(timesteps) - 1
+    result = []
+    h_before = math.inf
+    for k in range(len(timesteps)):
+        quantised = nearest_signal_level(levels[k])
+        sigma = math.sqrt(1.0 - quantised**2)
+        if k == last:
+            # After the last step no noise is left: the guided x0 is the latent.
+            result.append(Coefficients(quantised, sigma, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0))
+            break
+        h = half_log_snr(levels[k + 1]) - half_log_snr(levels[k])
+        spread, spread_next = (math.sqrt(1.0 - level**2) for level in levels[k : k + 2])
+        order = h / (2.0 * h_before) if k else 0.0
+        growth = -math.expm1(-2.0 * h if stochastic else -h) * levels[k + 1]
+        result.append(
+            Coefficients(
+                signal=quantised,
+                sigma=sigma,
+                guidance_minus_one=0.0,
+                reuse=0.0,
+                c_latent=spread_next / spread * (math.exp(-h) if stochastic else 1.0),
+                c_x0=growth * (1.0 + order),
+                c_x0_prev=-growth * order,
+                c_noise=spread_next * math.sqrt(-math.expm1(-2.0 * h)) if stochastic else 0.0,
+            )
+        )
+        h_before = h
+    return result
+
+
+def half_log_snr(level: float) -> float:
+    """Where the solver steps along: lambda = log(a / sqrt(1 - a^2)); minus infinity at the zero terminal signal."""
+    return -math.inf if level <= 0.0 else math.log(level / math.sqrt(1.0 - level**2))
+
+
+def _fields(data: object, where: str, required: tuple[str, ...], optional: tuple[str, ...]) -> Mapping[str, Any]:
+    """data as a mapping that has exactly these keys."""
+    if not isinstance(data, Mapping):
+        raise PlanError("not an object", where=where, found=type(data).__name__, expected="an object with named fields")
+    known = (*required, *optional)
+    for key in data:
+        if key not in known:
+            raise PlanError(f"unknown key {key!r}", where=where, do=nearest(str(key), known))
+    for key in required:
+        if key not in data:
+            raise PlanError(f"missing key {key!r}", where=where)
+    return data
+
+
+def _checked_guidance(value: object, step: int) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise PlanError("impossible guidance", where=f"step {step}", found=repr(value), expected="a finite number")
+    return float(value)
+
+
+def _checked_branch(value: Branch, step: int, has_pair: bool) -> Branch:
+    if value not in get_args(Branch):
+        raise PlanError("unknown branch", where=f"step {step}", found=repr(value), expected=", ".join(get_args(Branch)))
+    if value == "reuse" and not has_pair:
+        raise PlanError("reuse before any pair: there is no difference yet", where=f"step {step}", expected="a pair")
+    return value
+
+
+def _checked_span(value: object, step: int) -> tuple[int, int] | None:
+    span = tuple(value) if isinstance(value, (list, tuple)) else None
+    if span == ():
+        return None
+    if span is None or len(span) != 2 or any(type(b) is not int for b in span) or not 0 <= span[0] <= span[1]:
+        expected = "the first and the last block, or none"
+        raise PlanError("impossible blocks to skip", where=f"step {step}", found=repr(value), expected=expected)
+    return span[0], span[1]
+
+
+def _with_block_caches(steps: Sequence[PlanStep], spans: Sequence[tuple[int, int] | None]) -> tuple[PlanStep, ...]:
+    """The steps, each with what it keeps for the steps after it, or takes from those before."""
+    found: list[PlanStep] = []
+    wanted: dict[int, tuple[int, int]] = {}  # row -> the span that a later step takes from the cache
+    for k, step in reversed(list(enumerate(steps))):
+        span = spans[k]
+        asked = {wanted.pop(row) for row in step.rows if row in wanted} | ({span} if span else set())
+        if len(asked) > 1:
+            words = " and ".join(f"{first} to {last}" for first, last in sorted(asked))
+            raise PlanError(
+                "the cache holds one span of blocks", where=f"step {k}", found=words, expected="one of them"
+            )
+        if span is not None:
+            wanted |= dict.fromkeys(step.rows, span)
+        found.append(replace(step, blocks=BlockCache(*asked.pop(), reused=span is not None) if asked else None))
+    if wanted:
+        raise PlanError("blocks are skipped that no step has computed yet", expected="a step of the same rows before")
+    return tuple(reversed(found))

@@ -1,0 +1,353 @@
+"""Bundles: folders of a manifest, ONNX parts and a tokenizer. Finds, loads, verifies and writes them.
+
+Knows nothing of what runs the parts. A bundle is verified whole (sizes and sha256) whenever it is loaded:
+the shipped one takes 30 ms, and a flipped bit is then never mistaken for a bad clip.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.resources
+import json
+import os
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from animegamer_rt.errors import (
+    BundleError,
+    BundleFileError,
+    BundleFormatError,
+    BundleNotFoundError,
+    ConfigError,
+    PlanError,
+)
+
+from .config import nearest, read_record, similar, write_record
+from .denoise_plan import DenoisePlan
+from .manifest import EXACT, FORMAT_NAME, FORMAT_VERSION, RANDOM_WEIGHTS, FileRecord, Manifest
+
+MANIFEST = "manifest.json"
+MEND_MANIFEST = "build the bundle again, or mend the manifest"
+UNFINISHED = "export.json"
+"""There while an export is under way, or was broken off: the folder is no whole bundle then. Its `missing` says why."""
+SEARCH_PATH = "ANIMEGAMER_BUNDLES"
+"""Environment variable: folders, joined as in PATH, that hold bundles (or are one)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A verified bundle: its folder and its manifest. Valid as long as nobody changes the folder."""
+
+    folder: Path
+    manifest: Manifest
+
+    def path(self, name: str) -> Path:
+        """Where the file of that name lies."""
+        return self.folder / name
+
+    def part_path(self, part: str, eight_bit: bool = False) -> Path:
+        """Where the ONNX file of a part lies; with `eight_bit` its 8-bit one, if it has one.
+
+        Raises BundleError when the bundle has no such part.
+        """
+        if part not in self.manifest.parts:
+            raise BundleError(
+                f"the bundle has no part {part!r}", where=self.folder, do=nearest(part, self.manifest.parts)
+            )
+        record = self.manifest.parts[part]
+        return self.folder / ((eight_bit and record.int8_file) or record.file)
+
+    def part_sha256(self, part: str, eight_bit: bool = False) -> str:
+        """One hash over the file of `part_path` and its data files, from the hashes that the manifest holds."""
+        names = (self.part_path(part, eight_bit).name, *self.manifest.parts[part].data_files)
+        return hashlib.sha256(json.dumps([self.manifest.files[name].sha256 for name in names]).encode()).hexdigest()
+
+    @property
+    def bytes(self) -> int:
+        """Size of all files that the manifest names."""
+        return sum(record.bytes for record in self.manifest.files.values())
+
+    @property
+    def shared_bytes(self) -> int:
+        """How many of its bytes other folders hold too, as links to the same files: on the disk they exist once."""
+        files = self.manifest.files.items()
+        return sum(record.bytes for name, record in files if self.path(name).stat().st_nlink > 1)
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """sha256 of every file but the built engines: what is played, whatever it runs on."""
+        engines = {engine.file for engine in self.manifest.engines.values()}
+        return {name: record.sha256 for name, record in self.manifest.files.items() if name not in engines}
+
+    @property
+    def fingerprint(self) -> str:
+        """Short hash of all files but engines: two bundles with the same fingerprint play the same game."""
+        records = sorted(self.hashes.items())
+        return hashlib.sha256(json.dumps(records).encode()).hexdigest()[:16]
+
+    @property
+    def default_plan(self) -> str:
+        """Name of the plan that is used when the player names none."""
+        return next(name for name, entry in self.manifest.plans.items() if entry.default)
+
+    @property
+    def unmeasured_plans(self) -> list[str]:
+        """Plans without figures against `exact`: they are not played until `animegamer-rt calibrate` has measured them.
+
+        None where weights are random: such a bundle is for time and memory only.
+        """
+        if self.manifest.origin == RANDOM_WEIGHTS:
+            return []
+        return [name for name, entry in self.manifest.plans.items() if name != EXACT and not entry.fidelity]
+
+    def plan(self, name: str | None = None) -> Mapping[str, Any]:
+        """The denoise plan of that name (or the default one) as data for `schedule`.
+
+        Raises PlanError if it is unknown or one of `unmeasured_plans`.
+        """
+        name = name or self.default_plan
+        if name not in self.manifest.plans:
+            plans = ", ".join(self.manifest.plans)
+            raise PlanError(
+                f"the bundle {self.manifest.name!r} has no plan {name!r}",
+                expected=f"one of {plans}",
+                do=similar(name, self.manifest.plans),
+            )
+        if name in self.unmeasured_plans:
+            raise PlanError(
+                f"the plan {name!r} of the bundle {self.manifest.name!r} was never measured against {EXACT!r}",
+                do=f"run: animegamer-rt calibrate {self.folder}, or use the plan {EXACT}",
+            )
+        return self.manifest.plans[name].plan
+
+
+def load(folder: str | Path) -> Bundle:
+    """Reads and verifies the bundle in `folder`. Raises BundleNotFoundError, BundleFormatError or BundleFileError."""
+    folder = Path(folder)
+    bundle = Bundle(folder, _read_manifest(folder / MANIFEST))
+    verify(bundle)
+    return bundle
+
+
+def verify(bundle: Bundle) -> None:
+    """Checks size and sha256 of every file that the manifest names. Raises BundleFileError at the first wrong one."""
+    mend = f"restore the file, or build the bundle {bundle.manifest.name!r} again"
+    for name, record in bundle.manifest.files.items():
+        path = bundle.folder / name
+        if not path.is_file():
+            raise BundleFileError("the bundle's file is missing", where=path, expected=f"{record.bytes} bytes", do=mend)
+        size = path.stat().st_size
+        if size != record.bytes:
+            what = "cut short" if size < record.bytes else "too long"
+            what = f"the bundle's file is another bundle's, or {what}"
+            raise BundleFileError(what, where=path, found=f"{size} bytes", expected=f"{record.bytes} bytes", do=mend)
+    for name, record in bundle.manifest.files.items():
+        try:
+            found = sha256(bundle.folder / name)
+        except OSError as error:
+            raise _unreadable(bundle.folder / name, error) from error
+        if found != record.sha256:
+            raise BundleFileError(
+                "the bundle's file is damaged, or is another bundle's",
+                where=bundle.folder / name,
+                found=f"sha256 {found[:16]}..",
+                expected=f"{record.sha256[:16]}..",
+                do=mend,
+            )
+
+
+def find(name_or_path: str | Path) -> Path:
+    """The folder of a bundle given by path or by name.
+
+    Looked for in this order: as a path, in each folder of ANIMEGAMER_BUNDLES, in the checkout's `engines`, in the
+    installed package. Raises BundleNotFoundError with all places looked at.
+    """
+    name = str(name_or_path)
+    places = [Path(name).expanduser()]
+    if not _is_path(name):
+        for root in _roots():
+            places += [root / name, *([root] if root.name == name else [])]
+    for place in places:
+        if _is_file(place / MANIFEST) or _is_file(place / UNFINISHED):
+            return place
+    looked = ", ".join(str(place) for place in places)
+    raise BundleNotFoundError(
+        f"no bundle {name!r}",
+        found=f"no {MANIFEST} in {looked}",
+        do=f"give its folder, or set {SEARCH_PATH} to the folder it is in",
+    )
+
+
+def open_bundle(name_or_path: str | Path = "pocket") -> Bundle:
+    """`load(find(..))`."""
+    return load(find(name_or_path))
+
+
+def available() -> dict[str, Path]:
+    """All bundles that `find` knows by name, nearest place first."""
+    bundles: dict[str, Path] = {}
+    for root in _roots():
+        for folder in [root, *(sorted(root.iterdir()) if root.is_dir() else ())]:
+            if (folder / MANIFEST).is_file():
+                bundles.setdefault(folder.name, folder)
+    return bundles
+
+
+def neighbours(folder: str | Path) -> dict[str, Bundle]:
+    """The whole bundles beside the one in `folder`, by folder name, not verified; what cannot be read is left out."""
+    folder = Path(folder).absolute()
+    found = {}
+    for place in sorted(folder.parent.iterdir()):
+        if place != folder and (place / MANIFEST).is_file():
+            with contextlib.suppress(BundleError):
+                found[place.name] = Bundle(place, _read_manifest(place / MANIFEST))
+    return found
+
+
+def write_manifest(folder: str | Path, manifest: Manifest, changed: Collection[str] | None = None) -> Bundle:
+    """Measures the files that the manifest names in its parts, tokenizer and engines, and writes `manifest.json`.
+
+    Whatever `manifest.files` held is replaced by what was measured; with `changed`, for those files only, as reading
+    all of a full-size bundle takes a minute. The manifest appears whole or not at all.
+    """
+    folder = Path(folder)
+    records = {}
+    for name in _named_files(manifest):
+        if not (folder / name).is_file():
+            raise BundleFileError("the manifest names a file that is not there", where=folder / name, do=MEND_MANIFEST)
+        if changed is not None and name not in changed and name in manifest.files:
+            records[name] = manifest.files[name]
+            continue
+        records[name] = FileRecord((folder / name).stat().st_size, sha256(folder / name))
+    manifest = replace(manifest, format=FORMAT_NAME, format_version=FORMAT_VERSION, files=records)
+    text = json.dumps(write_record(manifest), indent=1, ensure_ascii=False)
+    _check(manifest, folder / MANIFEST)
+    partial = folder / (MANIFEST + ".part")
+    partial.write_text(text + "\n", encoding="utf-8")
+    os.replace(partial, folder / MANIFEST)
+    return Bundle(folder, manifest)
+
+
+def sha256(path: Path) -> str:
+    """sha256 of a file in lower-case hex, read a megabyte at a time."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _read_manifest(path: Path) -> Manifest:
+    _refuse_unfinished(path.parent)
+    if not path.is_file():
+        raise BundleNotFoundError("no bundle here", where=path.parent, expected=f"a folder with a {MANIFEST}")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except (ValueError, RecursionError) as error:
+        raise BundleFormatError(
+            "the manifest is not readable JSON",
+            where=path,
+            found=str(error),
+            do="restore the file, or build the bundle again",
+        ) from error
+    if not isinstance(data, Mapping) or data.get("format") != FORMAT_NAME:
+        raise BundleFormatError(
+            "not a bundle's manifest",
+            where=path,
+            found=f"format {data.get('format')!r}" if isinstance(data, Mapping) else type(data).__name__,
+            expected=f'"format": "{FORMAT_NAME}"',
+            do="give a bundle's folder",
+        )
+    version = data.get("format_version")
+    if version != FORMAT_VERSION:
+        newer = isinstance(version, int) and version > FORMAT_VERSION
+        raise BundleFormatError(
+            f"the bundle's format is {'newer' if newer else 'older'} than this program",
+            where=path,
+            found=f"format_version {version!r}",
+            expected=FORMAT_VERSION,
+            do="update animegamer-rt" if newer else "build the bundle again",
+        )
+    try:
+        manifest = read_record(Manifest, data, str(path))
+    except ConfigError as error:
+        raise BundleFormatError(str(error), do=MEND_MANIFEST) from error
+    _check(manifest, path)
+    return manifest
+
+
+def _unreadable(path: Path, error: OSError) -> BundleFileError:
+    return BundleFileError(
+        "the bundle's file cannot be read",
+        where=path,
+        found=(error.strerror or str(error)).lower(),
+        do="see who may read it, or restore the file",
+    )
+
+
+def _refuse_unfinished(folder: Path) -> None:
+    if not (folder / UNFINISHED).is_file():
+        return
+    try:
+        missing = ", ".join(json.loads((folder / UNFINISHED).read_text(encoding="utf-8"))["missing"])
+    except (ValueError, KeyError, TypeError):
+        missing = ""
+    raise BundleFileError(
+        "the export of this bundle is not finished",
+        where=folder,
+        found=f"missing: {missing or 'not said'}",
+        do="run the same `animegamer-rt export` again: it goes on where it stopped",
+    )
+
+
+def _check(manifest: Manifest, path: Path) -> None:
+    for name in [*_named_files(manifest), *manifest.files]:
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\\" in name or ":" in name:
+            raise BundleFormatError(
+                "a file name leads out of the bundle", where=path, found=repr(name), do=MEND_MANIFEST
+            )
+        if name not in manifest.files:
+            raise BundleFormatError(
+                "a file has no size and hash in `files`", where=path, found=repr(name), do=MEND_MANIFEST
+            )
+    defaults = [name for name, entry in manifest.plans.items() if entry.default]
+    if len(defaults) != 1:
+        raise BundleFormatError(
+            "not exactly one plan is the default", where=path, found=defaults or "none", do=MEND_MANIFEST
+        )
+    for name, entry in manifest.plans.items():
+        try:
+            DenoisePlan.from_dict(entry.plan)
+        except PlanError as error:
+            raise BundleFormatError(f"of the plan {name!r}: {error}", where=path, do=MEND_MANIFEST) from error
+
+
+def _named_files(manifest: Manifest) -> Iterable[str]:
+    for part in manifest.parts.values():
+        yield from part.files
+    yield manifest.tokenizer.model
+    yield manifest.tokenizer.added_tokens
+    yield manifest.motion_tokenizer.model
+    for engine in manifest.engines.values():
+        yield engine.file
+
+
+def _is_file(path: Path) -> bool:
+    # Path.is_file raises for a name that is too long, or in a folder that we may not look into.
+    return os.path.isfile(path)
+
+
+def _is_path(name: str) -> bool:
+    return os.sep in name or "/" in name or name in (".", "..")
+
+
+def _roots() -> list[Path]:
+    configured = [Path(place) for place in os.environ.get(SEARCH_PATH, "").split(os.pathsep) if place]
+    checkout = Path(__file__).resolve().parents[3] / "engines"
+    installed = Path(str(importlib.resources.files("animegamer_rt"))) / "bundles"
+    return [*configured, checkout, installed]

@@ -1,0 +1,1 @@
+"""Commands that say what is there and whether it works: doctor, selftest, info."""

@@ -1,0 +1,273 @@
+"""`animegamer-rt selftest`: each part against recorded answers, a turn, timings; one JSON file to attach to a report.
+
+The answers are those of onnxruntime on the CPU, recorded beside the bundle (`--record`; so are pocket's) or made on the
+spot. Of a large answer 4096 evenly spaced numbers are kept: the record of a full-size bundle is small too. Inputs are
+drawn from a fixed seed, one part does not feed the next: what fails is the part that is named.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from animegamer_rt.backends.interface import Engines
+from animegamer_rt.backends.onnxruntime import PROVIDERS, open_towers
+from animegamer_rt.backends.registry import IN_EIGHT_BITS, OWN_CHOICE, TorchOptions, open_engines
+from animegamer_rt.bundle.denoise_plan import DenoisePlan
+from animegamer_rt.bundle.files import write_file
+from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.bundle.manifest import EXACT
+from animegamer_rt.errors import AnimeGamerError, ConfigError
+from animegamer_rt.events import Done, FrameReady
+from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.play.instructions_file import example_script
+from animegamer_rt.profiling.host import heading
+from animegamer_rt.session import Session
+from animegamer_rt.stages.image_start import motion_ids
+from animegamer_rt.stages.predictor import read
+from animegamer_rt.stages.prompt import PastTurn, Prompter
+from animegamer_rt.state.game import GameState, Instruction
+
+RECORD = "selftest.npz"
+RECORDED_ON = "cpu-fp32"
+KEPT_VALUES = 4096
+ALLOWED: Mapping[str, float] = {
+    "cpu": 1e-3,
+    "cpu-fp32": 1e-3,
+    "cuda": 2e-2,
+    "tensorrt": 2e-2,
+    "torch": 2e-2,
+    "torch-cpu": 1e-3,
+}
+"""Relative error by device: float32 in another order of operations; 16-bit arithmetic (what is compared here differs by
+0.003 at most when onnxruntime runs pocket's typed graphs in half precision)."""
+EIGHT_BIT_ALLOWED = 0.1
+"""Of a denoiser in 8 bits: after the four steps pocket's differs from float32 by 0.02 in integers, by 0.04 in FP8."""
+HALF_ALLOWED = ALLOWED["torch"]
+"""Of a part that was told to compute in 16 bits: 0.007 at most on pocket."""
+MADE_NOW = "made now by onnxruntime on the CPU"
+STEPS = 4
+SEED = 11
+TURNS = 2
+MOTION = "gently wave"
+"""What the text tower reads."""
+FAILED = 1
+
+Answers = dict[str, npt.NDArray[np.float32]]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One output of one part: its error relative to the recorded values, and whether that is allowed."""
+
+    output: str
+    relative_error: float
+    allowed: float
+
+    @property
+    def passed(self) -> bool:
+        """False for NaN, too."""
+        return self.relative_error <= self.allowed
+
+
+def selftest(
+    bundle_name: str, device: str, out: Path, record: bool = False, for_torch: TorchOptions = OWN_CHOICE
+) -> int:
+    """Run, print and write `out`; 0 when every part agrees. With `record`, write the answers beside the bundle instead.
+
+    Raises AnimeGamerError when the engines cannot be opened or a turn fails; `out` then says so too.
+    """
+    bundle = open_bundle(bundle_name)
+    if record:
+        if device not in ("cpu", RECORDED_ON):
+            raise ConfigError("answers are recorded in float32", found=device, expected=f"--device {RECORDED_ON}")
+        path = write_record(bundle)
+        print(f"recorded: {path}, {path.stat().st_size / 1024:.0f} KiB")
+        return 0
+    report: dict[str, Any] = {
+        **heading("onnxruntime", "tensorrt-rtx-cu13", "cuda-python", "torch"),
+        "bundle": {"name": bundle.manifest.name, "fingerprint": bundle.fingerprint, "origin": bundle.manifest.origin},
+        "device": device,
+        **asdict(for_torch),
+    }
+    _write_report(out, report)  # where it cannot be written, that is said before the work
+    try:
+        passed = _run(bundle, device, for_torch, report)
+    except AnimeGamerError as error:
+        report["error"] = f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        _write_report(out, report)
+        print(f"report: {out}")
+    return 0 if passed else FAILED
+
+
+def _write_report(path: Path, report: Mapping[str, Any]) -> None:
+    write_file(path, (json.dumps(report, indent=1) + "\n").encode())
+
+
+def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray[Any], float]]:
+    """(part.output, values, seconds of the call) of every engine, on inputs that depend on the bundle's sizes alone."""
+    geometry, random = bundle.manifest.geometry, np.random.default_rng(SEED)
+
+    def noise(*shape: int) -> npt.NDArray[np.float32]:
+        return random.standard_normal(shape, dtype=np.float32)
+
+    shot = noise(geometry.shot_tokens, geometry.shot_width)
+    latent = geometry.latent_shape
+
+    prompter = Prompter.from_bundle(bundle)
+    text = example_script(bundle.manifest.world)[0]
+    prompt = prompter.write(text, [PastTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
+    started = time.perf_counter()
+    prefill = read(engines.predictor, prompt)
+    yield "predictor.shot", prefill.shot, time.perf_counter() - started
+    yield "predictor.logits", prefill.logits, 0.0
+    tokens = np.array([prompter.strength_ids[3], *prompter.between_slots[0]], np.int64)
+    started = time.perf_counter()
+    logits, _ = engines.predictor.extend(tokens, prefill.cache)
+    yield "predictor.next_logits", logits, time.perf_counter() - started
+
+    plan = DenoisePlan.from_dict(bundle.plan(EXACT))  # the one that no calibration replaces
+    denoising = engines.denoiser.begin(noise(*latent), shot, 10.0)
+    started = time.perf_counter()
+    for step, coefficients in list(zip(plan, plan.coefficients(), strict=True))[:STEPS]:
+        denoising.step(np.array(coefficients, np.float32), float(step.timestep), step.rows, noise(*latent))
+    yield "denoiser.latent", denoising.latent(), time.perf_counter() - started
+
+    clip = noise(*latent)
+    started = time.perf_counter()
+    first, caches = engines.vae.first(np.ascontiguousarray(clip[:, :3]), (0, 1, 2), False)
+    yield "vae_first.frames", first, time.perf_counter() - started
+    started = time.perf_counter()
+    rest = engines.vae.next(np.ascontiguousarray(clip[:, 3:]), caches, (0, 1, 2), False)
+    yield "vae_next.frames", rest, time.perf_counter() - started
+    if engines.encoder is not None:
+        inputs = bundle.manifest.parts["encoder"].inputs
+        said, seen = (noise(*inputs[name]["shape"]) for name in ("text_features", "image_features"))
+        started = time.perf_counter()
+        yield "encoder.shot", engines.encoder.encode(said, seen), time.perf_counter() - started
+
+
+def tower_answers(bundle: Bundle, device: str) -> Iterator[tuple[str, npt.NDArray[Any], float]]:
+    """The same of the text and image towers, if the bundle has them: opened where a game from a picture opens them."""
+    if not {"text_tower", "image_tower"} <= bundle.manifest.parts.keys():
+        return
+    towers = open_towers(bundle, device if device in PROVIDERS else "cpu")
+    ids = motion_ids(bundle, MOTION, towers.tokens)
+    started = time.perf_counter()
+    yield "text_tower.text_features", towers.text(ids), time.perf_counter() - started
+    random = np.random.default_rng(SEED)
+    picture = random.uniform(-1, 1, (1, 3, towers.height, towers.width)).astype(np.float32)
+    started = time.perf_counter()
+    yield "image_tower.image_features", towers.image(picture), time.perf_counter() - started
+
+
+def compare(found: npt.NDArray[np.float32], expected: npt.NDArray[np.float32]) -> float:
+    """Norm of the difference over the norm of what is expected; infinite for other shapes."""
+    if found.shape != expected.shape:
+        return float("inf")
+    return float(np.linalg.norm(found - expected) / max(float(np.linalg.norm(expected)), 1e-12))
+
+
+def _run(bundle: Bundle, device: str, for_torch: TorchOptions, report: dict[str, Any]) -> bool:
+    expected, report["answers"] = _expected(bundle)
+    started = time.perf_counter()
+    engines = open_engines(bundle, device, for_torch=for_torch)
+    report["runs_on"], report["open_seconds"] = engines.device, round(time.perf_counter() - started, 3)
+    print(f"{bundle.manifest.name} on {engines.device}; answers: {report['answers']}")
+    if device in ("cpu", RECORDED_ON) and report["answers"] == MADE_NOW:
+        print("no answers were recorded for this bundle: the parts are compared with themselves (selftest --record)")
+    list(answers(bundle, engines))  # the first call of a part pays for what later ones do not
+    report["parts"], passed = [], True
+    for name, values, seconds in chain(answers(bundle, engines), tower_answers(bundle, device)):
+        if name not in expected:
+            raise ConfigError(
+                "an answer was not recorded", where=bundle.folder / RECORD, found=f"no {name}", do="delete the file"
+            )
+        check = Check(
+            name, compare(_sample(values), expected[name]), _allowed(bundle, device, for_torch.precision, name)
+        )
+        passed &= check.passed
+        row = {"relative_error": check.relative_error, "allowed": check.allowed, "passed": check.passed}
+        report["parts"].append({"output": name, **row, "seconds": round(seconds, 4)})
+        word = "ok" if check.passed else "WRONG"
+        print(f"{name:<32}{word:<7}relative error {check.relative_error:.1e} of {check.allowed:.0e}{seconds:9.3f} s")
+    report["turns"] = _turns(bundle, engines)
+    report["passed"] = passed
+    return passed
+
+
+def _allowed(bundle: Bundle, device: str, precision: str | None, output: str) -> float:
+    part = output.partition(".")[0]
+    if device in IN_EIGHT_BITS and bundle.manifest.parts[part].int8_file:
+        return EIGHT_BIT_ALLOWED
+    if precision is None:
+        return ALLOWED[device]
+    return EIGHT_BIT_ALLOWED if part == "denoiser" and precision in ("fp8", "int8") else HALF_ALLOWED
+
+
+def _turns(bundle: Bundle, engines: Engines) -> list[dict[str, Any]]:
+    rooms, session = open_rooms(bundle, engines), Session.start(bundle, SEED)
+    rows = []
+    for text in example_script(bundle.manifest.world)[:TURNS]:
+        events = list(run_turn(rooms, session, Instruction.parse(text)))
+        frames = sum(isinstance(event, FrameReady) for event in events)
+        seconds = next(event.seconds for event in events if isinstance(event, Done))
+        stages = {name: round(getattr(seconds, name), 4) for name in ("predictor", "denoiser", "vae", "total")}
+        rows.append({"plan": rooms.plan_name, "frames": frames, "seconds": stages})
+        print(f"a turn, plan {rooms.plan_name}: {frames} frames in {seconds.total:.2f} s")
+    return rows
+
+
+def _expected(bundle: Bundle) -> tuple[Answers, str]:
+    """The recorded answers, or those of onnxruntime on this machine's CPU where none were recorded for this bundle."""
+    path = bundle.folder / RECORD
+    if path.is_file():
+        try:
+            with zipfile.ZipFile(path) as held:  # whole members first: their checksums find what numpy would trip over
+                members = {name.removesuffix(".npy"): held.read(name) for name in held.namelist()}
+            recorded = {name: np.load(io.BytesIO(member)) for name, member in members.items()}
+        except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+            raise ConfigError(
+                "the recorded answers cannot be read", where=path, found=str(error), do="restore the file, or delete it"
+            ) from error
+        if str(recorded.pop("bundle", "")) == _weights(bundle):
+            return recorded, "recorded beside the bundle"
+    return _made(bundle), MADE_NOW
+
+
+def _made(bundle: Bundle) -> Answers:
+    found = chain(answers(bundle, open_engines(bundle, RECORDED_ON)), tower_answers(bundle, RECORDED_ON))
+    return {name: _sample(values) for name, values, _ in found}
+
+
+def write_record(bundle: Bundle) -> Path:
+    """Records the answers of onnxruntime on this machine's CPU beside the bundle; returns the file's path."""
+    file = io.BytesIO()
+    np.savez_compressed(file, bundle=np.array(_weights(bundle)), **_made(bundle))  # type: ignore[arg-type]
+    path = bundle.folder / RECORD
+    write_file(path, file.getvalue())
+    return path
+
+
+def _weights(bundle: Bundle) -> str:
+    """What the answers depend on: the parts, the tokenizer, how prompts are written and `exact`, not the engines."""
+    prompt = Prompter.from_bundle(bundle).write(example_script(bundle.manifest.world)[0], [])
+    return json.dumps([bundle.hashes, prompt.turn.ids.tolist(), dict(bundle.plan(EXACT))], sort_keys=True)
+
+
+def _sample(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    flat = values.reshape(-1)
+    return flat[:: -(-flat.size // KEPT_VALUES)].astype(np.float32)

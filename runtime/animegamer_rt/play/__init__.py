@@ -1,0 +1,1 @@
+"""`animegamer-rt play`: one player at a terminal."""

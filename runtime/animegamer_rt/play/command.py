@@ -1,0 +1,262 @@
+"""`animegamer-rt play`: one game in one process, asked for turn by turn on a terminal or read from a script.
+
+Knows the order of things: open, ask, run a turn, write it down. What it looks like is `terminal`'s, what is kept is
+`gamefile`'s, how a turn is made is `pipeline`'s.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+
+from animegamer_rt.backends.interface import Loaded
+from animegamer_rt.backends.onnxruntime import PROVIDERS, open_towers
+from animegamer_rt.backends.registry import OWN_CHOICE, TorchOptions, open_engines
+from animegamer_rt.bundle.loader import Bundle, available, neighbours, open_bundle
+from animegamer_rt.errors import (
+    INTERRUPTED,
+    AnimeGamerError,
+    BundleError,
+    BundleNotFoundError,
+    ConfigError,
+    InstructionError,
+    PlanError,
+)
+from animegamer_rt.events import Done, FrameReady, StatePredicted
+from animegamer_rt.pipeline import Rooms, open_rooms, run_turn
+from animegamer_rt.session import Session
+from animegamer_rt.stages.image_start import Start, first_turn, read_start
+from animegamer_rt.state.game import Instruction
+
+from .game_folder import FinishedTurn, GameFolder, check_folder, next_folder
+from .instructions_file import STDIN, example_script, read_script, stdin_has_lines
+from .terminal import OTHER_BUNDLE, Terminal
+
+GAMES = Path("games")
+
+
+@dataclass(frozen=True, slots=True)
+class PlayOptions:
+    """What `animegamer-rt play` was asked for; None is the bundle's or the program's own choice."""
+
+    bundle: str = "pocket"
+    plan: str | None = None
+    seed: int | None = None
+    out: Path | None = None
+    history_turns: int | None = None
+    fps: int | None = None
+    scale: int | None = None
+    instructions: str | None = None
+    preview: bool = True
+    device: str = "cpu"
+    for_torch: TorchOptions = OWN_CHOICE
+    image: Path | None = None
+    motion: str | None = None
+
+
+class Game:
+    """A game that is being played: the rooms, the session, and the folder it is written to."""
+
+    def __init__(self, rooms: Rooms, session: Session, folder: GameFolder) -> None:
+        self.rooms, self.session, self.folder = rooms, session, folder
+        self._geometry = rooms.bundle.manifest.geometry
+        self._frames_bytes = self._geometry.frames * self._geometry.height * self._geometry.width * 3
+
+    @property
+    def next_turn(self) -> int:
+        """Number of the turn to come, from 1."""
+        return self.session.turns + 1
+
+    @contextlib.contextmanager
+    def prepared(self) -> Iterator[None]:
+        """While the player thinks, the predictor reads the history in a thread of its own; it is through on return."""
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(self.rooms.predictor.prepare, self.session.history)
+            yield
+            reading.result()
+
+    def play_turn(self, text: str, terminal: Terminal) -> None:
+        """Play one turn and write it down. An error or an interrupt leaves the game as it was after the turn before."""
+        self.folder.check_room(self._frames_bytes)
+        events = run_turn(self.rooms, self.session, Instruction.parse(text))
+        frames = []
+        held: list[int] = []
+        with contextlib.ExitStack() as stack:
+            view = stack.enter_context(terminal.turn())
+            for event in events:
+                view.show(event)
+                if isinstance(event, StatePredicted):
+                    predicted = event
+                elif isinstance(event, FrameReady):
+                    frames.append(event.frame)
+                    if len(frames) == self._geometry.frames:
+                        # The next event means that the session keeps the turn: the folder must then have it as well.
+                        held = stack.enter_context(_uninterrupted())
+                elif isinstance(event, Done):
+                    seconds = event.seconds
+            turn = FinishedTurn(text.strip(), predicted.game_state, predicted.shown, seconds, np.stack(frames))
+            clip = self.folder.add(turn)
+        terminal.finished(clip, seconds, len(frames) / self.folder.fps)
+        if held:
+            raise KeyboardInterrupt
+
+
+def open_game(options: PlayOptions, bundle: Bundle, loaded: Loaded | None = None) -> Game:
+    """Everything up to the first prompt: folder writable, engines loaded. Raises AnimeGamerError.
+
+    A game that lies in the folder is replaced last, when nothing else can fail; a new folder goes again if it does.
+    `loaded`: the parts that the game before this one, on the same device, has left (`choose.open_engines`).
+    """
+    plan = options.plan or bundle.default_plan
+    bundle.plan(plan)
+    seed = secrets.randbelow(2**31) if options.seed is None else options.seed
+    session = Session.start(bundle, seed=seed, history_turns=options.history_turns)
+    start = _read_start(options, bundle, session.history_turns)
+    out = options.out or next_folder(GAMES)
+    new = not out.exists()
+    check_folder(out)
+    try:
+        engines = open_engines(bundle, options.device, loaded, options.for_torch)
+        if start is not None:
+            assert engines.encoder is not None
+            # The towers run once, and in onnxruntime only.
+            towers = options.device if options.device in PROVIDERS else "cpu"
+            session.opening = first_turn(bundle, start, open_towers(bundle, towers), engines.encoder)
+        rooms = open_rooms(bundle, engines, plan=plan)
+    except BaseException:
+        if new:
+            with contextlib.suppress(OSError):
+                out.rmdir()
+        raise
+    told = None if start is None else {"image": start.path.name, "caption": start.caption}
+    fps = options.fps or bundle.manifest.geometry.fps
+    return Game(rooms, session, GameFolder(out, bundle.manifest.name, plan, seed, fps, options.scale, told))
+
+
+def _read_start(options: PlayOptions, bundle: Bundle, history_turns: int) -> Start | None:
+    if (options.image is None) != (options.motion is None):
+        given, lacking = ("--image", "--motion") if options.motion is None else ("--motion", "--image")
+        raise ConfigError(f"{given} needs {lacking} beside it", expected="--image start.png --motion 'gently wave'")
+    if options.image is None or options.motion is None:
+        return None
+    return read_start(bundle, history_turns, options.image, options.motion)
+
+
+def get_ready(bundle: str, plan: str, out: str, device: str, precision: str, attention: str) -> str | None:
+    """All that happens before the first prompt, and no more: what `bench` measures in a process of its own.
+
+    Returns the error where there is one that the user can mend.
+    """
+    for_torch = TorchOptions(precision or None, attention or None)
+    options = PlayOptions(bundle, plan, seed=0, out=Path(out), device=device, for_torch=for_torch)
+    try:
+        open_game(options, open_bundle(bundle))
+    except AnimeGamerError as error:
+        return str(error)
+    return None
+
+
+def play(options: PlayOptions) -> int:
+    """Play a game to its end; returns the exit code. Raises AnimeGamerError for what the user can mend."""
+    interactive = options.instructions is None and sys.stdin.isatty() and sys.stdout.isatty()
+    bundle = open_bundle(options.bundle)
+    script = [] if interactive else _script(options.instructions, bundle)
+    loaded: Loaded = {}
+    following: Bundle | None = bundle
+    try:
+        while following is not None:
+            following = _play_game(options, following, script, interactive, loaded)
+            # A game that follows has a folder of its own, and begins without a picture.
+            parent = GAMES if options.out is None else options.out.parent
+            options = replace(options, out=next_folder(parent), image=None, motion=None)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def _play_game(
+    options: PlayOptions, bundle: Bundle, script: list[str], interactive: bool, loaded: Loaded
+) -> Bundle | None:
+    """One game to its end; returns the bundle of the game that is to follow. No other game is held meanwhile."""
+    game = open_game(options, bundle, loaded)
+    terminal = Terminal(bundle, preview=options.preview and interactive)
+    terminal.opening(game.rooms.plan_name, game.session.seed, game.folder, interactive)
+    following = None
+    try:
+        if interactive:
+            following = _ask_turns(game, terminal, options)
+        for text in script:
+            terminal.instruction(game.next_turn, text)
+            game.play_turn(text, terminal)
+    finally:
+        terminal.closing(game.folder, game.session.turns)
+    return following
+
+
+def _script(instructions: str | None, bundle: Bundle) -> list[str]:
+    if instructions is not None:
+        return read_script(instructions)
+    return read_script(STDIN) if stdin_has_lines() else example_script(bundle.manifest.world)
+
+
+def _ask_turns(game: Game, terminal: Terminal, options: PlayOptions) -> Bundle | None:
+    """Ask for turns until the player has enough, or names the bundle of another game.
+
+    An interrupt stops the turn; at the prompt it stops the game.
+    """
+    while True:
+        with game.prepared():
+            text = terminal.ask(game.next_turn)
+        if text is None:
+            return None
+        command, _, name = text.partition(" ")
+        try:
+            if command == OTHER_BUNDLE:
+                return _open_other(name.strip(), game.rooms.bundle, options)
+            if command[0] in "/:":  # a slip must not cost a turn
+                known = f"{OTHER_BUNDLE} NAME, help or quit"
+                raise InstructionError("no such command", found=repr(command), expected=known)
+            game.play_turn(text, terminal)
+        except (InstructionError, BundleError, PlanError) as error:
+            terminal.refused(error)
+        except KeyboardInterrupt:
+            terminal.turn_stopped(game.next_turn)
+
+
+def _open_other(name: str, here: Bundle, options: PlayOptions) -> Bundle:
+    """The bundle of that name beside the one being played, or wherever `find` looks. Raises BundleError, PlanError."""
+    beside = neighbours(here.folder)
+    if not name:
+        known = ", ".join(sorted({*beside, *available()}))
+        raise BundleNotFoundError("no bundle named", expected=f"{OTHER_BUNDLE} and one of {known}")
+    bundle = open_bundle(beside[name].folder if name in beside else name)
+    bundle.plan(options.plan)
+    return bundle
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[list[int]]:
+    """Hold back Ctrl-C for the fraction of a second that a finished turn is being written: what came is in the list."""
+    held: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield held
+        return
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        held.append(number)
+
+    before = signal.signal(signal.SIGINT, hold)
+    try:
+        yield held
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,162 @@
+"""A game on disk: a folder with a clip a turn, a contact sheet, and `game.json`, whole and valid after every turn.
+
+Knows files and records; it never runs a turn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from animegamer_rt.bundle.files import make_folder, unwritable, write_file
+from animegamer_rt.errors import OutputError
+from animegamer_rt.events import StageSeconds
+from animegamer_rt.stages.image import Picture
+from animegamer_rt.state.game import CharacterState, GameState
+
+from .video import Frames, sheet_row, write_clip, write_sheet
+
+GAME_FILE = "game.json"
+SHEET_FILE = "contact-sheet.png"
+SHEET_TURNS = 40
+"""Turns on the contact sheet: the newest ones of a longer game."""
+MARGIN_BYTES = 8 * 2**20
+"""Free space to leave beyond a turn's raw frames, which no clip of them exceeds."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedTurn:
+    """All of one turn that goes to disk. `character`: the values as shown; `frames`: uint8 [T, H, W, 3]."""
+
+    instruction: str
+    state: GameState
+    character: CharacterState
+    seconds: StageSeconds
+    frames: Frames
+
+
+class GameFolder:
+    """The folder of one game.
+
+    Made once, before any turn: raises OutputError as `check_folder` does. A game that lies there is replaced.
+    `start` tells what picture it began from.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        bundle: str,
+        plan: str,
+        seed: int,
+        fps: float,
+        scale: int | None = None,
+        start: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder, self.fps, self.scale = folder, fps, scale
+        self._turns: list[dict[str, object]] = []
+        self._record = {"bundle": bundle, "plan": plan, "seed": seed, "turns": self._turns}
+        if start is not None:
+            self._record["start"] = dict(start)
+        self._rows: list[Picture] = []
+        earlier = check_folder(folder)
+        self.replaced = earlier is not None
+        if earlier is not None:
+            for path in (*map(self.clip_path, range(1, earlier + 1)), self.sheet_path):
+                path.unlink(missing_ok=True)
+        self._write()
+
+    @property
+    def game_path(self) -> Path:
+        """`game.json`."""
+        return self.folder / GAME_FILE
+
+    @property
+    def sheet_path(self) -> Path:
+        """The contact sheet; there is one from the first turn on."""
+        return self.folder / SHEET_FILE
+
+    def clip_path(self, turn: int) -> Path:
+        """Where the clip of a turn (from 1) is or will be."""
+        return self.folder / f"turn-{turn:03d}.mp4"
+
+    def check_room(self, frames_bytes: int) -> None:
+        """Raise OutputError, before a turn's work, if its clip would not fit. `frames_bytes`: of the raw frames."""
+        try:
+            free = shutil.disk_usage(self.folder).free
+        except OSError as error:
+            raise unwritable(self.folder, error) from error
+        needed = frames_bytes + MARGIN_BYTES
+        if free < needed:
+            raise OutputError(
+                "too little free space for another turn",
+                where=self.folder,
+                found=f"{free / 2**20:.0f} MiB free",
+                expected=f"{needed / 2**20:.0f} MiB",
+                do="make room there, or choose another folder with --out; finished turns are kept",
+            )
+
+    def add(self, turn: FinishedTurn) -> Path:
+        """Write a turn's clip, renew sheet and game.json in this order; returns the clip's path. Raises OutputError."""
+        number = len(self._turns) + 1
+        frames = np.ascontiguousarray(turn.frames)
+        path = self.clip_path(number)
+        write_clip(path, frames, self.fps, self.scale)
+        self._rows = [*self._rows, sheet_row(frames)][-SHEET_TURNS:]
+        write_sheet(self.sheet_path, self._rows)
+        count, height, width, _ = frames.shape
+        self._turns.append(
+            {
+                "turn": number,
+                "instruction": turn.instruction,
+                "state": asdict(turn.state),
+                "character": asdict(turn.character),
+                "frames": count,
+                "height": height,
+                "width": width,
+                "fps": self.fps,
+                "seconds": {stage: round(seconds, 4) for stage, seconds in asdict(turn.seconds).items()},
+                "frames_sha256": hashlib.sha256(frames.tobytes()).hexdigest(),
+            }
+        )
+        self._write()
+        return path
+
+    def _write(self) -> None:
+        write_file(self.game_path, (json.dumps(self._record, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def next_folder(parent: Path) -> Path:
+    """The first of `game-001`, `game-002`, .. under `parent` that does not exist yet."""
+    number = 1
+    while (parent / f"game-{number:03d}").exists():
+        number += 1
+    return parent / f"game-{number:03d}"
+
+
+def check_folder(folder: Path) -> int | None:
+    """Make the folder, and see that a game may be written there; the turns of the one it holds, None if it holds none.
+
+    Raises OutputError where nothing can be written, or where game.json is no game's: nobody's file is replaced.
+    """
+    make_folder(folder)
+    path = folder / GAME_FILE
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError):
+        record = None
+    turns = record.get("turns") if isinstance(record, dict) else None
+    if not isinstance(turns, list):
+        raise OutputError(
+            f"a {GAME_FILE} that is no game's lies there",
+            where=folder,
+            do="move it, or choose another folder with --out",
+        )
+    return len(turns)

@@ -1,0 +1,81 @@
+"""Instructions that are not typed at a prompt: from a file, from standard input, or a bundle's own examples.
+
+All lines are read and checked before the first turn is played, so a slip in the last line costs no time.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import stat
+import sys
+from pathlib import Path
+from typing import cast
+
+from animegamer_rt.bundle.manifest import World
+from animegamer_rt.errors import InstructionError
+from animegamer_rt.state.game import Instruction
+
+STDIN = "-"
+PIPE_WAIT_SECONDS = 0.5
+"""How long a pipe that nobody named has to say something, before the bundle's own examples are played instead."""
+
+
+def read_script(source: str) -> list[str]:
+    """The instructions in a file (or `-`), a line a turn; blank lines and lines that begin with # do not count.
+
+    Raises InstructionError, naming the line, if one cannot be played, or if there is none.
+    """
+    name = "standard input" if source == STDIN else source
+    try:
+        content = sys.stdin.buffer.read() if source == STDIN else Path(source).read_bytes()
+        text = content.decode("utf-8-sig")
+    except OSError as error:
+        raise InstructionError(
+            "the instructions cannot be read",
+            where=name,
+            found=(error.strerror or str(error)).lower(),
+            do="give a text file, or - for standard input",
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InstructionError(
+            "the instructions are not UTF-8 text",
+            where=name,
+            found=f"byte {error.start + 1} is {content[error.start]:#x}",
+            do="save the file as UTF-8",
+        ) from error
+    lines = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        try:
+            Instruction.parse(line)
+        except InstructionError as error:
+            raise InstructionError(str(error), where=f"{name}, line {number}") from error
+        lines.append(line.strip())
+    if not lines:
+        raise InstructionError("there are no instructions", where=name, expected="a line a turn")
+    return lines
+
+
+def example_script(world: World) -> list[str]:
+    """The bundle's own short game. Raises InstructionError if it has none."""
+    if not world.examples:
+        raise InstructionError("this bundle brings no example game", do="give instructions: --instructions FILE")
+    return list(world.examples)
+
+
+def stdin_has_lines() -> bool:
+    """Whether standard input is a file, or a pipe that has something to say; never waits for long."""
+    try:
+        descriptor = sys.stdin.fileno()
+        kind = os.fstat(descriptor).st_mode
+    except (OSError, ValueError, AttributeError):
+        return False
+    if stat.S_ISREG(kind):
+        return os.fstat(descriptor).st_size > 0
+    if not (stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)) or sys.platform == "win32":
+        return False
+    ready, _, _ = select.select([descriptor], [], [], PIPE_WAIT_SECONDS)
+    return bool(ready) and bool(cast(io.BufferedReader, sys.stdin.buffer).peek(1))

@@ -1,0 +1,236 @@
+"""What a game looks like on a terminal: the prompt with its suggestions, the state bars, the progress bar, the clip.
+
+Knows how to show; it decides nothing. Where output is no terminal, the same facts come as plain lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import Progress as ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from animegamer_rt import events
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, World
+from animegamer_rt.errors import AnimeGamerError
+from animegamer_rt.stages.image import Picture
+from animegamer_rt.state.game import CharacterState
+
+from .game_folder import GameFolder
+from .preview import show_clip
+from .suggestions import completions
+
+BAR_CELLS = 20
+COLOURS = {"stamina": "red", "social": "magenta", "entertainment": "yellow"}
+QUIT, HELP = ("quit", "exit", "/quit", "/exit"), ("help", "?", "/help")
+OTHER_BUNDLE = "/bundle"
+LIBEDIT = ("bind ^I rl_complete",)
+# By itself GNU readline takes letters of more than 7 bits for commands where the locale is C, and they are lost.
+READLINE = ("tab: complete", "set input-meta on", "set output-meta on", "set convert-meta off")
+
+
+class Terminal:
+    """Shows one game. `preview` plays each finished clip in the terminal, if that has the colours and letters."""
+
+    def __init__(self, bundle: Bundle, preview: bool, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False, soft_wrap=True)
+        self._bundle = bundle
+        self._world = bundle.manifest.world
+        self._preview = preview and self._console.is_terminal and _shows_pictures(self._console)
+        self._full, self._empty = "#." if self._console.options.ascii_only else "█░"
+        self._character = CharacterState()
+        self._vae_seconds = 0.0
+        self._frames: list[Picture] = []
+
+    def opening(self, plan: str, seed: int, folder: GameFolder, interactive: bool) -> None:
+        """Say what is played and where it goes."""
+        manifest, geometry = self._bundle.manifest, self._bundle.manifest.geometry
+        self._say(
+            f"{manifest.name}: turns of {geometry.frames} frames, {geometry.width} x {geometry.height}; "
+            f"plan {plan}, seed {seed}, in {folder.folder}",
+            "bold",
+        )
+        if manifest.origin == RANDOM_WEIGHTS:
+            self._say("random weights: good for time and memory only; the pictures mean nothing", "bold red")
+        if folder.replaced:
+            self._say("the game that was in this folder is replaced", "yellow")
+        if interactive:
+            self._say("")
+            self.help()
+
+    def help(self) -> None:
+        """What can be typed."""
+        table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+        world = self._world
+        for name, words in {
+            "characters": world.characters,
+            "motions": world.motions,
+            "how": world.adverbs,
+            "places": world.places,
+        }.items():
+            if words:
+                table.add_row(Text(name, "cyan"), Text(", ".join(words)))
+        if world.examples:
+            table.add_row(Text("for example", "cyan"), Text(world.examples[0], "italic"))
+        self._console.print(table, soft_wrap=False)
+        self._say(
+            "Say in your own words who does what where. Tab suggests, Ctrl-C stops a turn, quit ends the game.", "dim"
+        )
+        self._say(f"{OTHER_BUNDLE} NAME begins a new game with another bundle.", "dim")
+
+    def ask(self, turn: int) -> str | None:
+        """The next instruction; None when the player has had enough. Raises KeyboardInterrupt on Ctrl-C."""
+        while True:
+            self._say("")
+            prompt = f"turn {turn} > "
+            try:
+                with _suggesting(self._world, self._console, prompt):
+                    text = input(prompt).strip()
+            except EOFError:
+                self._say("")
+                return None
+            if text.lower() in QUIT:
+                return None
+            if text.lower() in HELP:
+                self.help()
+            elif text:
+                return text
+
+    def instruction(self, turn: int, text: str) -> None:
+        """Show an instruction that nobody typed."""
+        self._say(f"\nturn {turn} > {text}")
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[TurnView]:
+        """Follow a turn while it runs; the bar goes when the turn does."""
+        bar = ProgressBar(
+            TextColumn("{task.description}"),
+            BarColumn(40),
+            TextColumn("{task.fields[left]}"),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._frames = []
+        with bar:
+            yield TurnView(self, bar, self._vae_seconds)
+
+    def state(self, event: events.StatePredicted) -> None:
+        """The predicted state: the motion level, and the character's three values with their change."""
+        now = event.shown
+        self._console.print(Text.assemble("  ", (f"{'motion level':<15}", "cyan"), f"{event.game_state.motion_level}"))
+        for name, colour in COLOURS.items():
+            value, before = getattr(now, name), getattr(self._character, name)
+            full = round(value / 100 * BAR_CELLS)
+            change = f"{value - before:+d}" if value != before else " ="
+            self._console.print(
+                Text.assemble(
+                    "  ",
+                    (f"{name:<15}", "cyan"),
+                    (self._full * full, colour),
+                    (self._empty * (BAR_CELLS - full), "dim"),
+                    f" {value:>3}  ",
+                    (change, "green" if value > before else "red" if value < before else "dim"),
+                )
+            )
+        self._character = now
+
+    def keep_frame(self, frame: Picture) -> None:
+        """Hold a frame for the preview."""
+        if self._preview:
+            self._frames.append(frame)
+
+    def finished(self, clip: Path, seconds: events.StageSeconds, playback_seconds: float) -> None:
+        """Show the clip, where it is, and where the time went. Ctrl-C ends the showing alone: the turn is kept."""
+        self._vae_seconds = seconds.vae
+        if self._frames:
+            with contextlib.suppress(KeyboardInterrupt):
+                show_clip(self._console, self._frames, playback_seconds)
+        stages = f"predictor {seconds.predictor:.2f}, denoiser {seconds.denoiser:.2f}, vae {seconds.vae:.2f}"
+        self._say(f"  {clip}  ({playback_seconds:.1f} s of play in {seconds.total:.2f} s: {stages})", "dim")
+
+    def refused(self, error: AnimeGamerError) -> None:
+        """Say why an instruction was not played."""
+        self._say(f"error: {error}", "red")
+
+    def turn_stopped(self, turn: int) -> None:
+        """Say that the turn in progress was given up."""
+        self._say(f"stopped; the next turn is turn {turn}", "yellow")
+
+    def closing(self, folder: GameFolder, turns: int) -> None:
+        """Say where everything is."""
+        self._say("")
+        if turns:
+            self._say(f"{turns} {'turn' if turns == 1 else 'turns'}: clips and game.json in {folder.folder}", "bold")
+            self._say(f"contact sheet: {folder.sheet_path}")
+            self._say(f"game record:   {folder.game_path}")
+        else:
+            self._say("no turn was finished")
+
+    def _say(self, text: str, style: str = "") -> None:
+        self._console.print(Text(text, style), soft_wrap=True)
+
+
+class TurnView:
+    """One running turn on the terminal: takes its events as they come."""
+
+    def __init__(self, terminal: Terminal, bar: ProgressBar, vae_seconds: float) -> None:
+        self._terminal, self._bar, self._vae_seconds = terminal, bar, vae_seconds
+        self._task: TaskID = bar.add_task("thinking", total=None, left="")
+
+    def show(self, event: events.Event) -> None:
+        """Show what an event says."""
+        if isinstance(event, events.StatePredicted):
+            self._terminal.state(event)
+        elif isinstance(event, events.Progress):
+            decoding = event.step == event.steps
+            # How long decoding takes is known once a turn of this game has done it.
+            known = self._vae_seconds or not decoding
+            left = f"{event.seconds_left + self._vae_seconds:.1f} s left" if known else ""
+            description = "decoding" if decoding else "drawing"
+            self._bar.update(self._task, description=description, completed=event.step, total=event.steps, left=left)
+        elif isinstance(event, events.FrameReady):
+            self._terminal.keep_frame(event.frame)
+
+
+def _shows_pictures(console: Console) -> bool:
+    return console.color_system in ("256", "truecolor") and not (console.no_color or console.options.ascii_only)
+
+
+@contextlib.contextmanager
+def _suggesting(world: World, console: Console, prompt: str) -> Iterator[None]:
+    """Let Tab complete instructions while a line is read; where the system has no line editor, reading is plain."""
+    try:
+        import readline
+    except ImportError:
+        yield
+        return
+
+    def complete(text: str, state: int) -> str | None:
+        if state == 0:
+            found[:] = completions(text, world)
+        return found[state] if state < len(found) else None
+
+    def display(_: str, matches: Sequence[str], __: int) -> None:
+        console.print(Text("\n" + "\n".join(f"  {match}" for match in matches[:24]), "dim"))
+        sys.stdout.write(prompt + readline.get_line_buffer())
+        sys.stdout.flush()
+
+    found: list[str] = []
+    readline.set_completer_delims("")
+    readline.set_completer(complete)
+    readline.set_completion_display_matches_hook(display)
+    for setting in LIBEDIT if "libedit" in (readline.__doc__ or "") else READLINE:
+        readline.parse_and_bind(setting)
+    readline.set_auto_history(True)
+    try:
+        yield
+    finally:
+        readline.set_completer(None)

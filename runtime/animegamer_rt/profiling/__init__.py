@@ -1,0 +1,1 @@
+"""What a run cost: host and GPU facts, energy, and traces."""

@@ -1,0 +1,106 @@
+"""This machine, this checkout and its libraries in words, as every record of a measurement begins.
+
+Knows operating systems and git; nothing of what was measured.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from animegamer_rt import __version__
+from animegamer_rt.bundle.files import write_file
+
+RECORD_FORMAT = 1
+COMMIT_VARIABLE = "ANIMEGAMER_COMMIT"
+MEASURED = ("runtime", "engines", "kernels", "benchmarks/*.py")
+"""What a measurement depends on."""
+
+
+def heading(*libraries: str) -> dict[str, Any]:
+    """The first fields of a record: when, of which commit, where, with which versions of these libraries."""
+    return {
+        "format": RECORD_FORMAT,
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "machine": machine(),
+        "software": {"python": platform.python_version(), **_versions("animegamer-rt", *libraries, "numpy")},
+    }
+
+
+def write_record(results: Path, name: str, record: Mapping[str, Any]) -> Path:
+    """Write a record under its time and this name; returns the path. Raises OutputError."""
+    stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    path = results / f"{stamp}-{name}.json"
+    write_file(path, (json.dumps(record, indent=2) + "\n").encode())
+    return path
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Of measured seconds; four digits are more than any machine repeats."""
+    return round(float(np.percentile(values, percent)), 4)
+
+
+def available_cores() -> int:
+    """Cores this process may run on (a container's or taskset's share, not the machine's)."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def machine() -> str:
+    """This machine in words: processor, cores that this process may use, system."""
+    name = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").is_file():
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                name = line.partition(":")[2].strip()
+                break
+    mine, all_cores = available_cores(), os.cpu_count() or 1
+    return f"{name}, {mine if mine == all_cores else f'{mine} of {all_cores}'} cores, {platform.system()}"
+
+
+def module_version(module: str) -> str | None:
+    """The version that a library names when it is imported; None where it cannot be, which for a GPU's is usual."""
+    try:
+        return str(getattr(importlib.import_module(module), "__version__", "found"))
+    except (ImportError, OSError):
+        return None
+
+
+def commit() -> str:
+    """The checkout's commit, with a + when files differ from it; the version where there is no checkout.
+
+    ANIMEGAMER_COMMIT says it for a copy of a checkout, or where there is no git.
+    """
+    if named := os.environ.get(COMMIT_VARIABLE):
+        return named
+    root = Path(__file__).resolve().parents[3]
+    try:
+        head = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], cwd=root, capture_output=True, text=True)
+        changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *MEASURED], cwd=root)
+    except OSError:
+        return f"v{__version__}"
+    if head.returncode or not (root / "pyproject.toml").is_file():
+        return f"v{__version__}"
+    return head.stdout.strip() + ("+" if changed.returncode else "")
+
+
+def _versions(*names: str) -> dict[str, str]:
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = __version__ if name == "animegamer-rt" else "unknown"
+    return found

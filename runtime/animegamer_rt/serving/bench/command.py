@@ -1,0 +1,122 @@
+"""Runs all measurements of `animegamer-rt bench wire`, prints them beside their goals, writes the record and its plot.
+
+Knows in which order and on which servers; what is measured is `measures`'.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from animegamer_rt.bundle.files import make_folder
+from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.profiling.host import heading, machine, write_record
+from animegamer_rt.serving.wire import CODECS
+
+from . import measures
+from .chart import lines, write_wire_chart
+from .full_size import write_full_size
+from .server_process import Served
+
+CROWDS, REAL_CROWDS = (1, 4, 16), (1, 4)
+GOALS = {
+    "overhead_s": 0.010,
+    "lost": 0.02,
+    "mib_per_session": 1.0,
+    "stalled_ratio": 1.02,
+}
+"""overhead_s: with raw frames on loopback. lost: throughput of 16 sessions against one. The last within noise of 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireBench:
+    """What is measured. turns: samples of each figure; turn_s: seconds of a turn of the engines of fixed cost."""
+
+    bundle: str = "pocket"
+    plan: str | None = None
+    turns: int = 25
+    turn_s: float = 0.2
+    results: Path = Path("benchmarks/results")
+
+
+def bench_wire(options: WireBench) -> int:
+    """Measure, print, and write a record and the plot under `results`. Raises AnimeGamerError."""
+    make_folder(options.results)
+    bundle = open_bundle(options.bundle)
+    plan = options.plan or bundle.default_plan
+    bundle.plan(plan)
+    name = bundle.manifest.name
+    print(f"wire: {name}, plan {plan}, {machine()}")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, zmq.Context() as context:
+        context.linger = 0
+        full = write_full_size(Path(folder) / "bundle", bundle)
+        found = _measure(options, context, (bundle, full), plan, Path(folder))
+    record = {
+        **heading("pyzmq", "msgpack", "onnxruntime", "av"),
+        "kind": "wire",
+        "size": name,
+        "plan": plan,
+        "turns": options.turns,
+        "turn_s": options.turn_s,
+        "goals": GOALS,
+        **found,
+    }
+    for line in lines(record):
+        print(line)
+    path = write_record(options.results, f"{name}-wire", record)
+    print(f"record: {path}")
+    print(f"plot:   {write_wire_chart(options.results / 'wire.svg', record)}")
+    print(json.dumps(record))
+    return 0
+
+
+def _measure(
+    options: WireBench,
+    context: zmq.Context[zmq.Socket[bytes]],
+    bundles: tuple[Bundle, Bundle],
+    plan: str,
+    folder: Path,
+) -> dict[str, Any]:
+    """All figures, a server for each pair of bundle and engines."""
+    turns, fixed = options.turns, f"fixed:{options.turn_s:g}"
+    found: dict[str, Any] = {"overhead": [], "transfer": [], "crowd": [], "memory": []}
+
+    def serve(bundle: Bundle, engines: str) -> Served:
+        name = bundle.manifest.name
+        print(f"  measuring {name}, engines {engines} ...", flush=True)
+        return Served(bundle.folder, engines, folder / f"{name}-{engines.replace(':', '-')}", plan)
+
+    def note(kind: str, bundle: Bundle, engines: str, figures: measures.Figures) -> None:
+        size = bundle.manifest.geometry
+        shape = [size.frames, size.height, size.width]
+        found[kind].append({"size": bundle.manifest.name, "shape": shape, "engines": engines, **figures})
+
+    def crowds(bundle: Bundle, served: Served, counts: tuple[int, ...], turns_of: Callable[[int], int]) -> None:
+        rates = [measures.crowd(context, served, count, turns_of(count)) for count in counts]
+        for figures in rates:
+            lost = 1 - figures["turns_per_s"] / rates[0]["turns_per_s"]
+            note("crowd", bundle, served.engines, {**figures, "lost": round(lost, 4)})
+
+    for bundle in bundles:
+        with serve(bundle, fixed) as served:
+            figures = measures.overhead(context, served, turns)
+            note("overhead", bundle, fixed, figures)
+            if bundle is bundles[0]:
+                crowds(bundle, served, CROWDS, lambda count: max(2, 2 * turns // count))
+            else:
+                figures = measures.stalled(context, served, turns // 2)
+                found["stalled"] = {"size": bundle.manifest.name, "engines": fixed, **figures}
+        with serve(bundle, "fixed:0") as served:
+            for codec in CODECS:
+                note("transfer", bundle, "fixed:0", measures.transfer(context, served, codec, turns))
+            sessions = 8 * turns if bundle is bundles[0] else turns
+            note("memory", bundle, "fixed:0", measures.memory(context, served, sessions))
+    with serve(bundles[0], "onnxruntime") as served:
+        crowds(bundles[0], served, REAL_CROWDS, lambda count: max(2, turns // 2 // count))
+    return found

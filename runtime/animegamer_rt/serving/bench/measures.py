@@ -1,0 +1,154 @@
+"""What is measured, one function each: from a running server to figures with their median, 95th percentile and count.
+
+Knows players and what figures mean; nothing of how servers are started or how figures are shown.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import zmq
+
+from animegamer_rt.profiling.host import percentile
+
+from .played_turn import PlayedTurn
+from .player import Player, play_together
+from .server_process import DROPPED, Served
+
+WINDOW_FULL = 5
+"""Turns after which a game's history is as long as it gets, in the bundles there are."""
+STALLED_ROUNDS = 4
+"""Fewest turns measured beside a reader, and beside one that has stalled."""
+MOST_BUFFERED = 20
+"""Most turns until frames are dropped for a stalled reader: 48 MiB are kept for it, and sockets' buffers hold more."""
+CONNECTIONS = 100
+
+Figures = dict[str, Any]
+
+
+def series(values: Iterable[float]) -> Figures:
+    """Median, 95th percentile and how many there were."""
+    raw = list(values)
+    return {"p50": percentile(raw, 50), "p95": percentile(raw, 95), "n": len(raw)}
+
+
+def overhead(context: zmq.Context[zmq.Socket[bytes]], served: Served, turns: int) -> Figures:
+    """One player with raw frames: what a turn takes beyond its engines, and when its first words come."""
+    with Player(context, served.port) as player:
+        player.open()
+        for _ in range(WINDOW_FULL):
+            player.play()
+        played = [player.play() for _ in range(turns)]
+    return {
+        "overhead_s": series(turn.overhead_s for turn in played),
+        "outside_s": series(turn.outside_s for turn in played),
+        "turn_s": series(turn.turn_s for turn in played),
+        "state_s": series(turn.state_s for turn in played),
+        "state_overhead_s": series(turn.state_overhead_s for turn in played),
+        "first_frame_s": series(turn.first_frame_s for turn in played),
+    }
+
+
+def transfer(context: zmq.Context[zmq.Socket[bytes]], served: Served, codec: str, turns: int) -> Figures:
+    """One player: from the end of denoising to the last byte of the clip; `vae_s` of it is the engine's."""
+    with Player(context, served.port, codec=codec) as player:
+        player.open()
+        player.play()
+        played = [player.play() for _ in range(turns)]
+    return {
+        "codec": codec,
+        "clip_s": series(turn.clip_s for turn in played),
+        "vae_s": series(turn.seconds["vae"] for turn in played),
+        "bytes": round(statistics.median(turn.bytes for turn in played)),
+    }
+
+
+def crowd(context: zmq.Context[zmq.Socket[bytes]], served: Served, sessions: int, turns: int) -> Figures:
+    """So many players that never rest, each with `turns` turns of a game without history, so that all cost the same."""
+    players = [Player(context, served.port) for _ in range(sessions)]
+    try:
+        for player in players:
+            player.open(history_turns=0)
+        players[0].play()
+        played = play_together(players, turns)
+    finally:
+        for player in players:
+            player.socket.close()
+    between = np.diff([turn.done_at for turn in played])
+    engines = statistics.fmean(turn.engines_s for turn in played[1:])
+    return {
+        "sessions": sessions,
+        "interval_s": series(between),
+        "turns_per_s": round(1 / float(between.mean()), 4),
+        "engines_busy": round(engines / float(between.mean()), 4),
+    }
+
+
+def stalled(context: zmq.Context[zmq.Socket[bytes]], served: Served, turns: int) -> Figures:
+    """A player's turns, each behind one of another who reads, and then behind one of another who does not."""
+    rounds = max(STALLED_ROUNDS, turns)
+    with Player(context, served.port) as well, Player(context, served.port) as reader:
+        well.open(history_turns=0)
+        reader.open(history_turns=0)
+        beside_reader = [_behind(well, reader, reads=True) for _ in range(rounds)]
+        with Player(context, served.port, stalled=True) as staller:
+            staller.open(history_turns=0)
+            for _ in range(MOST_BUFFERED):  # what the sockets' own buffers hold comes before the first frame is dropped
+                if served.metric(DROPPED):
+                    break
+                _behind(well, staller, reads=False)
+            beside_stalled = [_behind(well, staller, reads=False) for _ in range(rounds)]
+        dropped = served.metric(DROPPED)
+    times = {
+        "beside_reader_s": series(turn.turn_s for turn in beside_reader),
+        "beside_stalled_s": series(turn.turn_s for turn in beside_stalled),
+    }
+    ratio = times["beside_stalled_s"]["p50"] / times["beside_reader_s"]["p50"]
+    return {**times, "ratio": round(ratio, 4), "frames_dropped": int(dropped or 0)}
+
+
+def memory(context: zmq.Context[zmq.Socket[bytes]], served: Served, sessions: int) -> Figures:
+    """What the front holds for idle sessions with one finished turn each, and for connections that have said hello."""
+    with Player(context, served.port) as player:
+        for _ in range(2 * WINDOW_FULL):
+            player.open()
+            player.play()
+        before = served.resident_mib()
+        for _ in range(sessions):
+            player.open()
+            player.play()
+        after = served.resident_mib()
+    idle = [Player(context, served.port) for _ in range(CONNECTIONS)]
+    connected = served.resident_mib()
+    for player in idle:
+        player.socket.close()
+    figures: Figures = {"sessions": sessions, "connections": CONNECTIONS}
+    if before is None or after is None or connected is None:
+        return figures
+    return figures | {
+        "front_mib_before": round(before, 2),
+        "front_mib_after": round(after, 2),
+        "mib_per_session": round((after - before) / sessions, 4),
+        "mib_per_connection": round((connected - after) / CONNECTIONS, 4),
+    }
+
+
+def _behind(well: Player, other: Player, *, reads: bool) -> PlayedTurn:
+    """A turn of `well` that waits for one of `other`, whose events are read as they come if it reads."""
+    other.begin()
+    well.begin()
+    poller = zmq.Poller()
+    for player in (well, other) if reads else (well,):
+        poller.register(player.socket, zmq.POLLIN)
+    mine: PlayedTurn | None = None
+    theirs = not reads
+    while mine is None or not theirs:
+        ready = dict(poller.poll())
+        if other.socket in ready:
+            theirs = other.take() is not None
+        if well.socket in ready:
+            mine = well.take() or mine
+    return mine

@@ -1,0 +1,78 @@
+"""One turn as a client saw it: when each event came, and the seconds that the engines say they took.
+
+Knows events of a turn; nothing of sockets. Times are of `time.perf_counter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from animegamer_rt.serving.wire import Message
+
+
+@dataclass(slots=True)
+class PlayedTurn:
+    """Filled event by event; all of it is known once `done_at` is set. `bytes` are those of its pictures."""
+
+    asked_at: float
+    state_at: float = 0.0
+    denoised_at: float = 0.0
+    first_picture_at: float = 0.0
+    last_picture_at: float = 0.0
+    done_at: float = 0.0
+    bytes: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def note(self, message: Message, at: float) -> None:
+        """One event, and when it came."""
+        if message.type == "state":
+            self.state_at = at
+        elif message.type == "progress":
+            self.denoised_at = at
+        elif message.type in ("frame", "clip"):
+            self.first_picture_at = self.first_picture_at or at
+            self.last_picture_at = at
+            self.bytes += len(message.buffers[0])
+        elif message.type == "done":
+            self.done_at, self.seconds = at, message.fields["seconds"]
+
+    @property
+    def turn_s(self) -> float:
+        """From the request to `done`."""
+        return self.done_at - self.asked_at
+
+    @property
+    def engines_s(self) -> float:
+        """What predictor, denoiser and vae took of it."""
+        return sum(self.seconds[stage] for stage in ("predictor", "denoiser", "vae"))
+
+    @property
+    def overhead_s(self) -> float:
+        """Everything but the engines."""
+        return self.turn_s - self.engines_s
+
+    @property
+    def outside_s(self) -> float:
+        """What of it is not in the worker's turn: the front, the queue, the commit, the last message's way."""
+        return self.turn_s - self.seconds["total"]
+
+    @property
+    def state_s(self) -> float:
+        """From the request to the game state."""
+        return self.state_at - self.asked_at
+
+    @property
+    def state_overhead_s(self) -> float:
+        """The same without the predictor."""
+        return self.state_s - self.seconds["predictor"]
+
+    @property
+    def first_frame_s(self) -> float:
+        """From the request to the first frame."""
+        return self.first_picture_at - self.asked_at
+
+    @property
+    def clip_s(self) -> float:
+        """From the end of denoising to the last picture: decoding, encoding and transfer, one over the other."""
+        return self.last_picture_at - self.denoised_at

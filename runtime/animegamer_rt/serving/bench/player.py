@@ -1,0 +1,112 @@
+"""A client of plain ZeroMQ that plays turns and times their events; several play at once from one loop.
+
+Knows the protocol as a client does; nothing of what is measured with it.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+import zmq
+
+from animegamer_rt.errors import ServerError
+from animegamer_rt.serving.wire import FROM_SERVER, Message, decode, encode
+
+from .played_turn import PlayedTurn
+
+PATIENCE_S = 120.0
+"""Longest wait for a message; a real bundle's turn on a slow machine gives a sign of life more often."""
+INSTRUCTION = "One waits."
+STALLED_BYTES = 65_536
+
+
+class Player:
+    """One connection with one session at a time. `stalled`: it takes as little from its socket as can be arranged."""
+
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], port: int, *, stalled: bool = False, **hello: Any
+    ) -> None:
+        self.socket = context.socket(zmq.DEALER)
+        self.socket.linger = 0
+        if stalled:
+            self.socket.rcvhwm, self.socket.rcvbuf = 1, STALLED_BYTES
+        self.socket.connect(f"tcp://127.0.0.1:{port}")
+        self._session, self._token = "", ""
+        self._turn: PlayedTurn | None = None
+        self._ask("hello", {"versions": [1], "client": "bench wire", **hello})
+
+    def __enter__(self) -> Player:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.socket.close()
+
+    def open(self, **fields: Any) -> None:
+        """A new session; the one before stays on the server."""
+        opened = self._ask("open", {"seed": 7, **fields})
+        assert opened.session is not None
+        self._session, self._token = opened.session, opened.fields["token"]
+
+    def begin(self) -> None:
+        """Ask for a turn."""
+        fields = {"instruction": INSTRUCTION, "turn_id": uuid.uuid4().hex, "token": self._token}
+        self._turn = PlayedTurn(time.perf_counter())
+        self._send("turn", fields)
+
+    def take(self) -> PlayedTurn | None:
+        """Receive one message; the turn, if that was its end. Raises ServerError for an error or silence."""
+        message = self._receive()
+        assert self._turn is not None
+        self._turn.note(message, time.perf_counter())
+        return self._turn if message.type == "done" else None
+
+    def play(self) -> PlayedTurn:
+        """A whole turn."""
+        self.begin()
+        while True:
+            if (turn := self.take()) is not None:
+                return turn
+
+    def _ask(self, type: str, fields: dict[str, Any]) -> Message:
+        self._send(type, fields)
+        return self._receive()
+
+    def _send(self, type: str, fields: dict[str, Any]) -> None:
+        message = Message(type, fields, uuid.uuid4().hex, session=self._session or None)
+        self.socket.send_multipart(encode(message))
+
+    def _receive(self) -> Message:
+        if not self.socket.poll(int(PATIENCE_S * 1000)):
+            raise ServerError(f"the server said nothing for {PATIENCE_S:g} s")
+        parts = [frame.buffer for frame in self.socket.recv_multipart(copy=False)]
+        message = decode(parts, FROM_SERVER, check=False)
+        if message.type == "error":
+            raise ServerError("the server refused", found=f"{message.fields['code']}: {message.fields['text']}")
+        return message
+
+
+def play_together(players: Sequence[Player], turns: int) -> list[PlayedTurn]:
+    """Each plays so many turns, one after the other, all at once; in the order in which they were done."""
+    poller, played, left = zmq.Poller(), [], dict.fromkeys(players, turns)
+    of_socket = {player.socket: player for player in players}
+    for player in players:
+        poller.register(player.socket, zmq.POLLIN)
+        player.begin()
+    while any(left.values()):
+        ready = poller.poll(int(PATIENCE_S * 1000))
+        if not ready:
+            raise ServerError(f"the server said nothing for {PATIENCE_S:g} s")
+        for socket, _ in ready:
+            player = of_socket[socket]
+            if (turn := player.take()) is not None:
+                played.append(turn)
+                left[player] -= 1
+                if left[player]:
+                    player.begin()
+    return played

@@ -1,0 +1,99 @@
+"""A server in a process of its own for the time of a measurement, and what its metrics page says.
+
+Knows how `animegamer-rt serve` is started and ended; nothing of turns.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from animegamer_rt.errors import ServerError
+
+START_S, END_S, LOOK_S = 300.0, 30.0, 0.05
+MEMORY, DROPPED = "animegamer_process_resident_memory_bytes", "animegamer_frames_dropped_total"
+LIMITS = {"--turns-a-minute": "0", "--sessions": "100000", "--connections": "1000", "--queue": "1000"}
+"""Nothing is to be refused while it is measured."""
+
+
+class Served:
+    """Ready within `with`; a server of its own in the folder `state`."""
+
+    def __init__(self, bundle: Path, engines: str, state: Path, plan: str | None = None) -> None:
+        state.mkdir(parents=True)
+        self.engines = engines
+        self._words = state / "stdout.txt", state / "stderr.txt"
+        options = {"--bundle": str(bundle), "--state": str(state), "--engines": engines, "--port": "0", **LIMITS}
+        options |= {"--plan": plan} if plan else {}
+        command = [sys.executable, "-m", "animegamer_rt", "serve", *(word for pair in options.items() for word in pair)]
+        with self._words[0].open("wb") as output, self._words[1].open("wb") as errors:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, **_own_group()
+            )
+        self.port, self._page = 0, ""
+
+    def __enter__(self) -> Served:
+        try:
+            self.port = int(self._await(0, "ready tcp://").split()[1].rpartition(":")[2])
+            self._page = self._await(1, "metrics on http://").rpartition(" ")[2]
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def metric(self, name: str) -> float | None:
+        """A number of the metrics page that has no labels; None where this system has none."""
+        with urllib.request.urlopen(self._page, timeout=END_S) as answer:
+            lines = answer.read().decode().splitlines()
+        return next((float(line.split()[1]) for line in lines if line.startswith(name + " ")), None)
+
+    def resident_mib(self) -> float | None:
+        """Physical memory of the front process; None where the system does not say."""
+        size = self.metric(MEMORY)
+        return None if size is None else size / 2**20
+
+    def _await(self, stream: int, text: str) -> str:
+        until = time.monotonic() + START_S
+        while time.monotonic() < until:
+            lines = self._words[stream].read_text(encoding="utf-8", errors="replace").split("\n")
+            found = [line for line in lines[:-1] if text in line]
+            if found:
+                return found[0]
+            if self._process.poll() is not None:
+                break
+            time.sleep(LOOK_S)
+        words = self._words[1].read_text(encoding="utf-8", errors="replace").strip()
+        raise ServerError("the server to be measured did not start", found=words[-500:] or "no word from it")
+
+    def _end(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(_end_signal())
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _own_group() -> dict[str, Any]:
+    """On Windows the one signal that ends a server goes to whole groups; elsewhere Ctrl-C is to reach both."""
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    return {}
+
+
+def _end_signal() -> int:
+    if sys.platform == "win32":
+        return signal.CTRL_BREAK_EVENT
+    return signal.SIGTERM

@@ -1,0 +1,161 @@
+"""What the server counts: turns, seconds by stage, errors by code, bytes, restarts; and their page for Prometheus.
+
+Knows numbers; nothing of turns or sockets of clients. The page is served on loopback alone, from a thread of its own
+that reads counters and never waits for the loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from socketserver import TCPServer, ThreadingMixIn
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, make_wsgi_app
+
+from animegamer_rt.errors import ServerError
+from animegamer_rt.serving.wire import STAGES
+
+REMEMBERED_TURNS = 100
+SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0, 30.0, 60.0, 120.0)
+"""Upper bounds of the histogram: from a stage of a fast GPU to the longest turn that the default deadline allows."""
+HOST = "127.0.0.1"
+PREFIX = "animegamer_"
+END_POLL_S = 0.1
+"""How long the page's thread may take to notice that it is to end."""
+
+
+class Metrics:
+    """Counters of one run of the server; medians are of the last 100 turns."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        # The front's own memory, processor time and files, where the system tells them (Linux).
+        ProcessCollector(namespace=PREFIX.rstrip("_"), registry=self.registry)
+        self.turns_done = 0
+        self._seconds: deque[Mapping[str, float]] = deque(maxlen=REMEMBERED_TURNS)
+        self._turns = self._counter("turns", "Turns finished, replays of finished ones included.")
+        self._turn_seconds = Histogram(
+            PREFIX + "turn_seconds",
+            "Seconds of a finished turn, by stage.",
+            ["stage"],
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self._restarts = self._counter("worker_restarts", "Deaths of the worker after which it was started again.")
+        self._bytes = self._counter("bytes_sent", "Bytes handed to clients' sockets.")
+        self._dropped = self._counter("frames_dropped", "Frames and clips not sent, as their client did not read.")
+        self._errors = Counter(PREFIX + "errors", "Errors sent to clients, by code.", ["code"], registry=self.registry)
+        self._up = self._gauge("up", "1 while the server runs.")
+        self._ready = self._gauge("ready", "1 while it takes turns.")
+        self._queue = self._gauge("queue", "Turns that wait.")
+        self._running = self._gauge("running", "Turns that run.")
+        self._sessions = self._gauge("sessions", "Sessions used within the last hour.")
+        self._connections = self._gauge("connections", "Players connected.")
+        self._worker_bytes = self._gauge("worker_resident_bytes", "Memory of the worker process after its last turn.")
+        self._up.set(1)
+        for stage in STAGES:
+            self._turn_seconds.labels(stage)
+
+    def turn_done(self, seconds: Mapping[str, float]) -> None:
+        """A turn, or a replay of one, was finished; `seconds` by stage, with `queue`."""
+        self.turns_done += 1
+        self._seconds.append(dict(seconds))
+        self._turns.inc()
+        for stage in STAGES:
+            self._turn_seconds.labels(stage).observe(seconds.get(stage, 0.0))
+
+    def error(self, code: str) -> None:
+        """An error was sent to a client."""
+        self._errors.labels(code).inc()
+
+    def worker_restarted(self) -> None:
+        """The worker died and will be started again."""
+        self._restarts.inc()
+
+    def sent(self, size: int) -> None:
+        """So many bytes were handed to a client's socket."""
+        self._bytes.inc(size)
+
+    def frames_dropped(self, count: int) -> None:
+        """So many frames were not sent, as their client did not read."""
+        self._dropped.inc(count)
+
+    def load(self, queue: int, running: int, sessions: int, connections: int) -> None:
+        """How full the server is now; told about once a second."""
+        self._queue.set(queue)
+        self._running.set(running)
+        self._sessions.set(sessions)
+        self._connections.set(connections)
+
+    def health(self, ready: bool, worker_mib: float | None) -> None:
+        """Whether turns are taken now, and the worker's memory if it is known; told with `load`."""
+        self._ready.set(ready)
+        self._worker_bytes.set((worker_mib or 0.0) * 2**20)
+
+    def medians(self) -> dict[str, float]:
+        """Median seconds by stage; empty before the first turn."""
+        if not self._seconds:
+            return {}
+        return {stage: statistics.median(turn.get(stage, 0.0) for turn in self._seconds) for stage in STAGES}
+
+    def _counter(self, name: str, about: str) -> Counter:
+        return Counter(PREFIX + name, about, registry=self.registry)
+
+    def _gauge(self, name: str, about: str) -> Gauge:
+        return Gauge(PREFIX + name, about, registry=self.registry)
+
+
+@contextlib.contextmanager
+def page(metrics: Metrics, port: int) -> Iterator[str]:
+    """Within, the metrics are served as Prometheus text; gives the page's address. 0 is any free port.
+
+    Raises ServerError when the port cannot be had.
+    """
+    try:
+        server = _Server((HOST, port), _Handler)
+    except OSError as error:
+        raise ServerError(
+            "the metrics' port cannot be bound",
+            where=f"port {port}",
+            found=error.strerror or str(error),
+            do="choose another with --metrics-port, or 0 for none",
+        ) from error
+    server.set_app(make_wsgi_app(metrics.registry))
+    thread = threading.Thread(target=server.serve_forever, args=(END_POLL_S,), name="metrics", daemon=True)
+    thread.start()
+    try:
+        yield f"http://{HOST}:{server.server_port}/metrics"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    # On Windows this would let two programs have the same port.
+    allow_reuse_address = sys.platform != "win32"
+
+    def server_bind(self) -> None:
+        # Not HTTPServer's own: it asks the network for this machine's name, which can take seconds.
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = HOST, self.server_address[1]
+        self.setup_environ()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A visitor that says nothing or hangs up (a browser's spare connection, a port scan) is no fault of ours."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = 5.0
+    """Seconds that a connection may say nothing."""
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Scrapes are not worth a line."""

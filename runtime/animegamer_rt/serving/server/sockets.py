@@ -1,0 +1,185 @@
+"""The front's sockets: turns, control, the worker's door, and who is let in.
+
+Knows addresses, limits of libzmq and CURVE; nothing of messages. Closed by default: NULL security on loopback only,
+anything else is CURVE with an allow-list. The ZAP handler is one more socket of the same loop: pyzmq's own needs a
+thread with an event loop that Windows does not have.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import random
+import struct
+
+import zmq
+from zmq.utils import z85
+
+from animegamer_rt.errors import ServerError
+from animegamer_rt.serving.wire import FROM_CLIENT, INSIDE
+
+from .curve_keys import load
+from .options import ServeOptions
+
+HIGH_WATER_MESSAGES = 40
+"""A whole turn of 17 frames with its progress fits; beyond it bytes are counted, by the client's outbox."""
+SOCKET_BYTES = 2**20
+MOST_FRAME_BYTES = 2 * FROM_CLIENT.header_bytes
+"""libzmq hangs up on a client that announces a larger frame, before it is allocated; up to here it gets `too_large`."""
+LINGER_MS = 2000
+HANDSHAKE_MS = 5000
+"""A connection that has not said who it is by then is hung up on."""
+_FREE_PORT_TRIES = 50
+_ANY_PORT = range(20_000, 60_000)
+
+
+class Doors:
+    """All sockets, bound. Raises ServerError for an address that cannot or must not be bound."""
+
+    def __init__(self, options: ServeOptions) -> None:
+        host = "127.0.0.1" if options.host == "localhost" else options.host
+        self.keys = (
+            load(options.keys, options.allow, host) if options.keys or options.allow or not is_loopback(host) else None
+        )
+        self._context = zmq.Context()
+        try:
+            self._zap = None if self.keys is None else self._open_zap()
+            self.turns, self.control, self.port = self._bind_pair(host, options.port)
+            self.worker = self._router()
+            self.worker.rcvhwm = self.worker.sndhwm = 1000
+            self.worker.maxmsgsize = INSIDE.buffer_bytes
+            self.worker_address = f"tcp://127.0.0.1:{self.worker.bind_to_random_port('tcp://127.0.0.1')}"
+            self._monitor = self.turns.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
+        except BaseException:
+            self._context.destroy(linger=0)
+            raise
+        self.address = f"tcp://{_bracketed(host)}:{self.port}"
+        self._connected: set[int] = set()
+        self._heard: set[int] = set()
+        self._poller = zmq.Poller()
+        for socket in (self.turns, self.control, self.worker, self._monitor, *([self._zap] if self._zap else [])):
+            self._poller.register(socket, zmq.POLLIN)
+
+    @property
+    def connections(self) -> int:
+        """Players connected to the turn socket now, from their first message on: only those let in can send one."""
+        return len(self._heard)
+
+    def wait(self, milliseconds: int) -> set[zmq.Socket[bytes]]:
+        """The sockets of `turns`, `control` and `worker` that can be read; looks after the others itself."""
+        ready = {socket for socket, _ in self._poller.poll(milliseconds)}
+        if self._zap in ready:
+            self._let_in()
+        if self._monitor in ready:
+            self._count()
+        return ready & {self.turns, self.control, self.worker}
+
+    def receive(self, socket: zmq.Socket[bytes]) -> list[bytes]:
+        """A client's next message, its routing id first. Raises zmq.Again when there is none."""
+        frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
+        self._count()  # a message may be read before the round that would have seen its connection
+        with contextlib.suppress(zmq.ZMQError):  # what does not speak ZMTP 3 comes without a descriptor
+            descriptor = int(frames[-1].get(zmq.SRCFD))
+            if descriptor in self._connected:
+                self._heard.add(descriptor)
+        return [frame.bytes for frame in frames]
+
+    def close(self) -> None:
+        """Close all sockets; what was handed to them may linger for two seconds."""
+        self.turns.disable_monitor()
+        self._context.destroy(linger=LINGER_MS)
+
+    def _router(self) -> zmq.Socket[bytes]:
+        socket = self._context.socket(zmq.ROUTER)
+        socket.router_mandatory = True
+        socket.sndhwm = socket.rcvhwm = HIGH_WATER_MESSAGES
+        socket.linger = LINGER_MS
+        return socket
+
+    def _client_door(self, host: str) -> zmq.Socket[bytes]:
+        socket = self._router()
+        socket.maxmsgsize = MOST_FRAME_BYTES
+        socket.sndbuf = socket.rcvbuf = SOCKET_BYTES
+        socket.ipv6 = ":" in host
+        socket.handshake_ivl = HANDSHAKE_MS
+        # A peer that vanished without a word (a cable, a sleeping laptop) is noticed within a minute: 30 s + 3 x 10 s.
+        socket.tcp_keepalive, socket.tcp_keepalive_idle = 1, 30
+        socket.tcp_keepalive_intvl, socket.tcp_keepalive_cnt = 10, 3
+        if self.keys is not None:
+            socket.curve_server = True
+            socket.curve_publickey, socket.curve_secretkey = self.keys.public, self.keys.secret
+            socket.zap_domain = b"animegamer"
+            # A client that comes back under its own identity takes over from its lost connection.
+            socket.router_handover = True
+        return socket
+
+    def _bind_pair(self, host: str, port: int) -> tuple[zmq.Socket[bytes], zmq.Socket[bytes], int]:
+        candidates = [port] if port else random.sample(_ANY_PORT, _FREE_PORT_TRIES)
+        while True:
+            candidate = candidates.pop()
+            turns, control = self._client_door(host), self._client_door(host)
+            try:
+                _bind(turns, host, candidate)
+                _bind(control, host, candidate + 1)
+                return turns, control, candidate
+            except ServerError:
+                turns.close(0)
+                control.close(0)
+                if not candidates:
+                    raise
+
+    def _open_zap(self) -> zmq.Socket[bytes]:
+        socket = self._context.socket(zmq.REP)
+        socket.bind("inproc://zeromq.zap.01")
+        return socket
+
+    def _let_in(self) -> None:
+        """Answer one ZAP request (RFC 27): 200 for a key on the allow-list, 400 for anything else."""
+        assert self._zap is not None and self.keys is not None
+        version, request, _, _, _, mechanism, *credentials = self._zap.recv_multipart()
+        key = z85.encode(credentials[0]) if mechanism == b"CURVE" and len(credentials) == 1 else b""
+        known = key in self.keys.allowed
+        status, text = (b"200", b"OK") if known else (b"400", b"this key is not on the server's allow-list")
+        self._zap.send_multipart([version, request, status, text, key if known else b"", b""])
+
+    def _count(self) -> None:
+        while self._monitor.poll(0):
+            event, descriptor = struct.unpack("=HI", self._monitor.recv_multipart()[0])
+            self._heard.discard(descriptor)
+            if event == zmq.EVENT_ACCEPTED:
+                self._connected.add(descriptor)
+            else:
+                self._connected.discard(descriptor)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _bind(socket: zmq.Socket[bytes], host: str, port: int) -> None:
+    try:
+        socket.bind(f"tcp://{_bracketed(host)}:{port}")
+    except zmq.ZMQError as error:
+        if error.errno == zmq.EADDRINUSE:
+            raise ServerError(
+                "the port is in use",
+                where=f"port {port}",
+                do="stop the other program, or choose another with --port (PORT is for turns, PORT + 1 for control)",
+            ) from error
+        if error.errno == errno.EACCES:
+            raise ServerError("the port needs rights", where=f"port {port}", do="choose one above 1023") from error
+        raise ServerError(
+            "the address cannot be bound",
+            where=f"--host {host}, port {port}",
+            found=str(error),
+            do="give an address of this machine: 127.0.0.1 for programs on it, 0.0.0.0 for all of its networks",
+        ) from error
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,112 @@
+"""What the server says of itself: the bundle, the limits, what it can do, how it is.
+
+Knows what `welcome` and `status` hold; nothing of who asks.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from animegamer_rt import __version__
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS
+from animegamer_rt.serving.store import Store
+from animegamer_rt.serving.wire import FROM_CLIENT, MAJOR, VERSION
+from animegamer_rt.state.game import MAX_INSTRUCTION_CHARACTERS
+
+from .job_queue import Admission
+from .metrics import Metrics
+from .options import ServeOptions
+from .sockets import Doors
+from .worker_process import Supervisor
+
+CAPABILITIES = ("export", "replay", "branch", "rewind", "clip", "jpeg", "mp4")
+
+
+class Facts:
+    """Reads everything where it is; `draining` is set once, when the server is asked to stop."""
+
+    def __init__(
+        self,
+        options: ServeOptions,
+        bundle: Bundle,
+        doors: Doors,
+        store: Store,
+        admission: Admission,
+        supervisor: Supervisor,
+        metrics: Metrics,
+    ) -> None:
+        self._options, self._doors, self._store, self._admission = options, doors, store, admission
+        self._supervisor, self._metrics = supervisor, metrics
+        self._started = time.monotonic()
+        self.bundle, self.plan = bundle, options.plan or bundle.default_plan
+        self.draining = False
+
+    @property
+    def state(self) -> str:
+        """starting, ready, degraded or draining."""
+        if self.draining:
+            return "draining"
+        if self._supervisor.degraded:
+            return "degraded"
+        return "ready" if self._supervisor.warm else "starting"
+
+    @property
+    def connections(self) -> int:
+        """Players connected now, this one included."""
+        return self._doors.connections
+
+    def welcome(self) -> dict[str, Any]:
+        """The fields of `welcome`."""
+        manifest, options = self.bundle.manifest, self._options
+        size = manifest.geometry
+        return {
+            "version": MAJOR,
+            "server": f"animegamer-rt {__version__}",
+            "protocol": VERSION,
+            "bundle": {
+                "name": manifest.name,
+                "fingerprint": self.bundle.fingerprint,
+                "plan": self.plan,
+                "height": size.height,
+                "width": size.width,
+                "frames": size.frames,
+                "fps": float(size.fps),
+                "random_weights": manifest.origin == RANDOM_WEIGHTS or options.engines.startswith("fixed:"),
+            },
+            "capabilities": list(CAPABILITIES),
+            "limits": {
+                "text_characters": MAX_INSTRUCTION_CHARACTERS,
+                "header_bytes": FROM_CLIENT.header_bytes,
+                "turns_a_minute": options.turns_a_minute,
+                "sessions": options.sessions,
+                "queue": options.queue,
+            },
+            "state": self.state,
+        }
+
+    def status(self) -> dict[str, Any]:
+        """The fields of `status`. Raises StoreError."""
+        worker: dict[str, Any] = {"state": self._supervisor.state, "restarts": self._supervisor.restarts}
+        known = {
+            "pid": self._supervisor.pid,
+            "last_error": self._supervisor.last_error or None,
+            "resident_mib": self._supervisor.facts.get("resident_mib"),
+        }
+        worker |= {name: value for name, value in known.items() if value is not None}
+        return {
+            "version": __version__,
+            "protocol": VERSION,
+            "state": self.state,
+            "bundle": self.bundle.manifest.name,
+            "plan": self.plan,
+            "uptime_s": time.monotonic() - self._started,
+            "turns_done": self._metrics.turns_done,
+            "sessions": self._store.count(),
+            "connections": self.connections,
+            "queue": len(self._admission.waiting),
+            "running": int(self._admission.running is not None),
+            "worker": worker,
+            "seconds": self._metrics.medians(),
+        }

@@ -1,0 +1,41 @@
+"""Every player's game as rows of one SQLite file: sessions, their turns, the shots their next turns need.
+
+Knows rows; nothing of sockets, engines or workers. One process has the file at a time, and one thread of it.
+"""
+
+from __future__ import annotations
+
+from .errors import (
+    BundleMismatchError,
+    NoSuchTurnError,
+    SessionClosedError,
+    StoreFullError,
+    StoreLockedError,
+    UnknownSessionError,
+    WrongTokenError,
+)
+from .records import JobHistory, LogRow, StoredSession, StoredTurn
+from .retention import ALL, WINDOW, KeepShots, Quota, Swept, read_keep_shots
+from .store import FILE, Store
+
+__all__ = [
+    "ALL",
+    "FILE",
+    "WINDOW",
+    "BundleMismatchError",
+    "JobHistory",
+    "KeepShots",
+    "LogRow",
+    "NoSuchTurnError",
+    "Quota",
+    "SessionClosedError",
+    "Store",
+    "StoreFullError",
+    "StoreLockedError",
+    "StoredSession",
+    "StoredTurn",
+    "Swept",
+    "UnknownSessionError",
+    "WrongTokenError",
+    "read_keep_shots",
+]

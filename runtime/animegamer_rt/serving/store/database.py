@@ -1,0 +1,133 @@
+"""One SQLite file, held by one process: opened, locked, brought to our schema, written in whole transactions.
+
+Knows files and transactions; nothing of what the rows mean.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from animegamer_rt.errors import StoreError
+
+from .errors import storage_error
+from .schema import SCHEMA_VERSION, SCRIPTS
+
+WAL_BYTES = 64 * 2**20
+"""What the write-ahead log is cut back to once it is copied into the file."""
+
+
+class Database:
+    """The open file. What `transaction` covers is kept whole or not at all, and is on the disk when it returns.
+
+    Raises StoreError when the folder or file cannot be written, is of a newer version, or another process has it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not path.exists():
+                # Players' texts and tokens' hashes: for this user only.
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            elif not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except OSError as error:
+            raise StoreError(
+                "the state folder cannot be written",
+                where=path.parent,
+                found=error.strerror or str(error),
+                do="make it and its files writable, or start with another folder",
+            ) from error
+        self.connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+        try:
+            self._prepare()
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def rows(self, sql: str, *values: object) -> list[Any]:
+        """The rows that a statement gives, as tuples. Raises StoreError."""
+        try:
+            return self.connection.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise storage_error(error, self.path) from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All statements within, or none: whatever is raised within leaves the file as it was. Raises StoreError."""
+        self.rows("BEGIN IMMEDIATE")
+        try:
+            yield
+            self.rows("COMMIT")
+        except BaseException:
+            # A full disk may have ended the transaction already.
+            if self.connection.in_transaction:
+                self.rows("ROLLBACK")
+            raise
+
+    def used_bytes(self) -> int:
+        """Bytes of the file that hold something."""
+        return self._pragma("page_count") * self._pragma("page_size") - self.reusable_bytes()
+
+    def reusable_bytes(self) -> int:
+        """Bytes of the file that are free: what is written next goes there."""
+        return self._pragma("freelist_count") * self._pragma("page_size")
+
+    def shrink(self, slack: int, most: int) -> None:
+        """Hands free pages back to the disk: at most `most` bytes at once, and `slack` bytes stay."""
+        spare = min(self.reusable_bytes() - slack, most) // self._pragma("page_size")
+        if spare > 0:
+            try:
+                # As a script: SQLite frees one page a step, and `execute` takes a single step of it.
+                self.connection.executescript(f"PRAGMA incremental_vacuum({spare}); PRAGMA wal_checkpoint(TRUNCATE)")
+            except sqlite3.Error as error:
+                raise storage_error(error, self.path) from error
+
+    def close(self) -> None:
+        """Copies the log into the file and lets go of it."""
+        self.connection.close()
+
+    def _pragma(self, name: str) -> int:
+        return int(self.rows(f"PRAGMA {name}")[0][0])
+
+    def _prepare(self) -> None:
+        # Exclusive: the lock is taken with the first read and kept until the process ends, however it ends. On POSIX
+        # it also goes when this process opens and closes the file itself, so nothing here does.
+        self.rows("PRAGMA locking_mode = EXCLUSIVE")
+        version = self._version()
+        if version > SCHEMA_VERSION:
+            raise StoreError(
+                "the sessions were written by a newer version of animegamer-rt",
+                where=self.path,
+                found=f"schema version {version}",
+                expected=f"at most {SCHEMA_VERSION}",
+                do="update animegamer-rt, or start with another state folder; nothing was changed",
+            )
+        self.rows("PRAGMA auto_vacuum = INCREMENTAL")  # takes effect in an empty file only
+        self.rows("PRAGMA journal_mode = WAL")
+        self.rows("PRAGMA synchronous = FULL")  # NORMAL loses the last turns when the power goes
+        self.rows("PRAGMA foreign_keys = ON")
+        self.rows(f"PRAGMA journal_size_limit = {WAL_BYTES}")
+        with self.transaction():
+            for script in SCRIPTS[version:]:
+                for statement in script:
+                    self.rows(statement)
+                self.rows("UPDATE store SET schema_version = schema_version + 1")
+
+    def _version(self) -> int:
+        """The version of the tables; 0 of an empty file. Raises StoreError for tables that are not ours."""
+        tables = {name for (name,) in self.rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not tables:
+            return 0
+        versions = self.rows("SELECT schema_version FROM store") if "store" in tables else []
+        if len(versions) != 1:
+            raise StoreError(
+                "this is no file of sessions", where=self.path, do="move it away, or start with another folder"
+            )
+        return int(versions[0][0])

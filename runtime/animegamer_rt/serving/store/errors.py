@@ -1,0 +1,77 @@
+"""What can go wrong with kept sessions, below StoreError, and SQLite's own errors said in words a user can act on.
+
+Knows SQLite's messages; nothing of tables.
+
+    StoreError                      the file cannot be read or written
+    |-- StoreLockedError            another server has it
+    |-- StoreFullError              the disk or the quota is full
+    |-- UnknownSessionError         no such session
+    |-- WrongTokenError             a session, but another player's
+    |-- SessionClosedError          a session that has been closed
+    |-- NoSuchTurnError             a turn that was not played, or that does not follow the last one
+    `-- BundleMismatchError         a session of another bundle
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from animegamer_rt.errors import StoreError
+
+
+class StoreLockedError(StoreError):
+    """Another server uses the state folder."""
+
+
+class StoreFullError(StoreError):
+    """The disk or the quota has no room for what is to be kept; nothing was changed."""
+
+
+class UnknownSessionError(StoreError):
+    """No session of that id or token: never opened here, or removed for its age or a quota."""
+
+    code = "unknown_session"
+
+
+class WrongTokenError(StoreError):
+    """The token is not this session's."""
+
+    code = "wrong_token"
+
+
+class SessionClosedError(StoreError):
+    """The session has been closed; nothing more can be played in it."""
+
+    code = "session_closed"
+
+
+class NoSuchTurnError(StoreError):
+    """The session has no such turn."""
+
+    code = "no_such_turn"
+
+
+class BundleMismatchError(StoreError):
+    """The session was played with another bundle; its turns cannot be drawn again with this one."""
+
+    code = "bundle_mismatch"
+
+
+_SQLITE: tuple[tuple[str, type[StoreError], str, str], ...] = (
+    ("is locked", StoreLockedError, "another server uses this state folder", "stop it, or start with another folder"),
+    ("is full", StoreFullError, "the disk is full", "make room there; finished turns are kept"),
+    ("readonly", StoreError, "the sessions cannot be written", "make the folder and its files writable"),
+    ("unable to open", StoreError, "the sessions cannot be opened", "make the folder and its files writable"),
+    ("not a database", StoreError, "this is no file of sessions", "move it away, or start with another folder"),
+    ("malformed", StoreError, "the sessions are damaged", "put back a copy, or move the file away to start afresh"),
+)
+"""Part of SQLite's message (sqlite3 names result codes only from Python 3.11 on), and what to say of it."""
+
+
+def storage_error(error: sqlite3.Error, path: Path) -> StoreError:
+    """The StoreError that says what SQLite's error means for the user."""
+    for part, kind, what, do in _SQLITE:
+        if part in str(error):
+            return kind(what, where=path, found=str(error), do=do)
+    return StoreError("the sessions cannot be read or written", where=path, found=str(error), do="check the disk")

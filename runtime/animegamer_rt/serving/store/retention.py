@@ -1,0 +1,174 @@
+"""What is kept and for how long: shots per session by a setting, sessions by a quota of bytes and age.
+
+Knows which rows go first; nothing of why they were written. Shots go before sessions: they can be predicted again from
+the instructions, exactly, so dropping them loses nothing but time.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from animegamer_rt.errors import ConfigError, StoreError
+
+from .database import Database
+from .turns import drop_shots
+
+KeepShots = int | Literal["window", "all"]
+"""Which shots of a session stay: those its next turn needs, at least so many of the newest, or all."""
+
+WINDOW: KeepShots = "window"
+ALL: KeepShots = "all"
+
+CLOCK_STEP_S = 3600.0
+"""A session in use was used within the hour; where its row says otherwise, the clock was set since."""
+SWEEP_SESSIONS = 50
+"""Sessions that one sweep removes or empties at most."""
+SWEEP_BYTES = 8 * 2**20
+"""Bytes freed after which one sweep stops: the front answers nobody meanwhile; 4 MiB took 85 ms on 2 busy cores."""
+SLACK_BYTES = 16 * 2**20
+"""Free pages that stay in the file for the next turns to fill."""
+SHRINK_BYTES = 2**20
+"""Free pages that one sweep hands back to the disk at most; that took up to 95 ms a MiB on 2 busy cores."""
+
+
+def read_keep_shots(text: str) -> KeepShots:
+    """`window`, `all`, or a number of turns. Raises ConfigError."""
+    if text in (WINDOW, ALL):
+        return WINDOW if text == WINDOW else ALL
+    if text.isascii() and text.isdigit():
+        return int(text)
+    raise ConfigError("not a number of shots to keep", found=repr(text), expected="window, all, or a number of turns")
+
+
+def kept_shots(keep: KeepShots, history_turns: int) -> int | None:
+    """How many of the newest shots stay; None is all.
+
+    `window` is one more than the history window, so that the last turn can be drawn again as cheaply as the next one
+    is drawn. A number can only add to that.
+    """
+    window = history_turns + 1 if history_turns else 0
+    if keep == "all":
+        return None
+    return window if keep == "window" else max(keep, window)
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Bounds of the store. Sessions used within the last `recent_s` are never touched.
+
+    `most_bytes`: of the rows of all sessions. `most_age_s`: sessions unused for longer are removed; None keeps them.
+    `least_free_bytes`: free space on the disk that the store leaves to others; to get it, shots are dropped, never
+    sessions.
+    """
+
+    most_bytes: int = 8 * 2**30
+    most_age_s: float | None = None
+    least_free_bytes: int = 256 * 2**20
+    recent_s: float = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep did. `more`: another sweep would go on with it at once."""
+
+    removed: tuple[str, ...]
+    """Ids of the sessions that are gone."""
+    shots_dropped: tuple[str, ...]
+    """Ids of the sessions whose shots are gone."""
+    freed_bytes: int
+    stored_bytes: int
+    more: bool
+
+
+def free_bytes(database: Database) -> int:
+    """Free space on the store's disk. Raises StoreError."""
+    try:
+        return shutil.disk_usage(database.path.parent).free
+    except OSError as error:
+        found, do = error.strerror or str(error), "put it back, or start the server again"
+        raise StoreError("the state folder is gone", where=database.path.parent, found=found, do=do) from error
+
+
+def missing_bytes(database: Database, quota: Quota, wanted: int = 0) -> int:
+    """How many bytes of rows have to go before `wanted` more can be written; 0 or less if they fit."""
+    disk = quota.least_free_bytes - free_bytes(database) - database.reusable_bytes()
+    return wanted + max(disk, database.used_bytes() - quota.most_bytes)
+
+
+def drop_idle_shots(
+    database: Database, quota: Quota, wanted: int, now: float, in_use: Collection[str]
+) -> tuple[str, ...]:
+    """Drops shots, those of the sessions unused for longest first, until `wanted` bytes fit; returns the ids.
+
+    Callers hold the transaction. Stops when one sweep's worth is done.
+    """
+    before, dropped = database.used_bytes(), list[str]()
+    sessions = _idle(
+        database, now - quota.recent_s, in_use, now + quota.recent_s, only="key IN (SELECT session FROM shots)"
+    )
+    for key, session in sessions:
+        if missing_bytes(database, quota, wanted) <= 0 or _enough(database, before, len(dropped)):
+            break
+        drop_shots(database, key)
+        dropped.append(session)
+    return tuple(dropped)
+
+
+def sweep(database: Database, quota: Quota, now: float, in_use: Collection[str]) -> Swept:
+    """Removes the sessions that are too old; then shots, then sessions, until the quota holds. Closed ones go first.
+
+    Setting the clock costs no session in use. A session whose row lies in the future has no age, and goes last.
+    """
+    before, removed = database.used_bytes(), list[str]()
+    too_old = None if quota.most_age_s is None else now - max(quota.most_age_s, quota.recent_s)
+    with database.transaction():
+        _restamp(database, now, in_use)
+        for key, session in [] if too_old is None else _idle(database, too_old, in_use):
+            if _enough(database, before, len(removed)):
+                break
+            _remove(database, key)
+            removed.append(session)
+        enough = _enough(database, before, len(removed))
+        dropped = () if enough else drop_idle_shots(database, quota, 0, now, in_use)
+        for key, session in _idle(database, now - quota.recent_s, in_use, now + quota.recent_s):
+            full = database.used_bytes() > quota.most_bytes
+            if not full or _enough(database, before, len(removed) + len(dropped)):
+                break
+            _remove(database, key)
+            removed.append(session)
+    after = database.used_bytes()
+    more = _enough(database, before, len(removed) + len(dropped))
+    if not more:
+        database.shrink(SLACK_BYTES, SHRINK_BYTES)
+    return Swept(tuple(removed), dropped, before - after, after, more)
+
+
+def _enough(database: Database, before: int, sessions: int) -> bool:
+    """Whether one sweep's worth is done."""
+    return sessions >= SWEEP_SESSIONS or before - database.used_bytes() >= SWEEP_BYTES
+
+
+def _restamp(database: Database, now: float, in_use: Collection[str]) -> None:
+    for session in in_use:
+        sql = "UPDATE sessions SET used = ? WHERE id = ? AND abs(used - ?) > ?"
+        database.rows(sql, now, session, now, CLOCK_STEP_S)
+
+
+def _idle(
+    database: Database,
+    used_before: float,
+    in_use: Collection[str],
+    or_after: float = math.inf,
+    only: str = "TRUE",
+) -> list[tuple[int, str]]:
+    """Key and id of the sessions last used before one time or after the other: closed ones first, then by when."""
+    sql = f"SELECT key, id FROM sessions WHERE (used < ? OR used > ?) AND {only} ORDER BY closed DESC, used"
+    return [(key, session) for key, session in database.rows(sql, used_before, or_after) if session not in in_use]
+
+
+def _remove(database: Database, key: int) -> None:
+    database.rows("DELETE FROM sessions WHERE key = ?", key)

@@ -1,0 +1,275 @@
+"""The store: opens sessions, finds them by token, adds their finished turns, goes back, branches, closes, sweeps.
+
+Knows what a session may do and what is one transaction; the rows of turns are turns.py's, what goes first retention's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from animegamer_rt.state.game import CharacterState, GameState
+
+from . import retention, turns
+from .database import Database
+from .errors import NoSuchTurnError, SessionClosedError, StoreFullError, UnknownSessionError, WrongTokenError
+from .records import JobHistory, StoredSession, StoredTurn
+from .retention import WINDOW, KeepShots, Quota, Swept
+
+FILE = "sessions.sqlite"
+ROW_BYTES = 64 * 2**10
+"""Room that a turn's or a session's own row is sure to fit in, indexes and new pages included."""
+
+_SELECT = """
+    SELECT s.key, s.token_sha256, s.id, s.bundle_name, s.bundle_fingerprint, s.seed, s.history_turns, s.closed,
+        t.turn, t.character_stamina, t.character_social, t.character_entertainment
+    FROM sessions s LEFT JOIN turns t
+        ON t.session = s.key AND t.turn = (SELECT max(turn) FROM turns WHERE session = s.key)
+"""
+
+
+class _Found(NamedTuple):
+    key: int
+    token_sha256: str
+    session: StoredSession
+
+
+class Store:
+    """All sessions in `folder`/sessions.sqlite; one at a time may have the folder. For one thread.
+
+    What a method changes is on the disk when it returns, and nothing is changed if it raises. Every method raises
+    StoreError when the file cannot be read or written, and UnknownSessionError for a session that is not there.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        keep_shots: KeepShots = WINDOW,
+        quota: Quota | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.keep_shots = keep_shots
+        self.quota = quota or Quota()
+        self.database = Database(folder / FILE)
+        self._clock = clock
+
+    def open(
+        self, bundle_name: str, bundle_fingerprint: str, seed: int, history_turns: int
+    ) -> tuple[StoredSession, str]:
+        """A new session and its token, which is kept nowhere. Raises StoreFullError."""
+        self._make_room(ROW_BYTES)
+        with self.database.transaction():
+            session, token = self._insert(bundle_name, bundle_fingerprint, seed, history_turns)
+        return self.get(session), token
+
+    def resume(self, token: str) -> StoredSession:
+        """The session of that token. Raises UnknownSessionError, SessionClosedError."""
+        found = self._find("token_sha256", _hash(token))
+        if found is None:
+            raise UnknownSessionError("no session of that token", do="open a new one")
+        session = _unless_closed(found).session
+        with self.database.transaction():
+            self._touch(found.key)
+        return session
+
+    def get(self, session_id: str) -> StoredSession:
+        """The session, closed or not."""
+        return self._get(session_id).session
+
+    def check(self, session_id: str, token: str) -> StoredSession:
+        """The session, if the token is its own and it can be played. Raises WrongTokenError, SessionClosedError."""
+        found = self._get(session_id)
+        if not hmac.compare_digest(found.token_sha256, _hash(token)):
+            raise WrongTokenError("the token is not this session's", where=f"session {session_id}")
+        return _unless_closed(found).session
+
+    def finish_turn(
+        self,
+        session_id: str,
+        turn: int,
+        turn_id: str,
+        instruction: str,
+        game_state: GameState,
+        character: CharacterState,
+        shots: Mapping[int, bytes],
+    ) -> None:
+        """Adds the next turn in one transaction. `character` is after it; `shots` maps turns to fp16 [226, D].
+
+        Does nothing if just this turn is there already. Raises NoSuchTurnError if it does not follow the last one or
+        its id was another turn's, SessionClosedError, StoreFullError.
+        """
+        key, _, session = self._playable(session_id)
+        known = turns.find_turn(self.database, key, turn_id)
+        if known is not None and known.turn == turn:
+            return
+        if known is not None or turn != session.turns + 1:
+            found = f"turn {turn}" if known is None else f"turn {turn} with the id of turn {known.turn}"
+            raise _no_such_turn(session, "the turn does not follow the last one", found, f"turn {session.turns + 1}")
+        self._make_room(sum(map(len, shots.values())) + ROW_BYTES, session_id)
+        kept = retention.kept_shots(self.keep_shots, session.history_turns)
+        row = StoredTurn(turn, turn_id, instruction, session.seed, game_state, character)
+        with self.database.transaction():
+            turns.insert_turn(self.database, key, row)
+            turns.write_shots(self.database, key, turn, shots, kept)
+            self._touch(key)
+
+    def add_shots(self, session_id: str, shots: Mapping[int, bytes]) -> None:
+        """Keeps shots of finished turns that were predicted again. Raises SessionClosedError, StoreFullError."""
+        key, _, session = self._playable(session_id)
+        self._make_room(sum(map(len, shots.values())), session_id)
+        kept = retention.kept_shots(self.keep_shots, session.history_turns)
+        with self.database.transaction():
+            turns.write_shots(self.database, key, session.turns, shots, kept)
+
+    def find_turn(self, session_id: str, turn_id: str) -> StoredTurn | None:
+        """The finished turn of that id, if there is one."""
+        return turns.find_turn(self.database, self._get(session_id).key, turn_id)
+
+    def turns(self, session_id: str, first: int, last: int) -> list[StoredTurn]:
+        """The turns `first` .. `last` that there are, oldest first."""
+        return turns.read_turns(self.database, self._get(session_id).key, first, last)
+
+    def job_history(self, session_id: str, turn: int) -> JobHistory:
+        """What a job of `turn` needs: a finished turn, or the next one. Raises NoSuchTurnError."""
+        key, _, session = self._get(session_id)
+        if not 1 <= turn <= session.turns + 1:
+            raise _no_such_turn(session, "no such turn", f"turn {turn}", f"1 to {session.turns + 1}")
+        return turns.read_history(self.database, key, turn, session.history_turns)
+
+    def rewind(self, session_id: str, turn: int) -> StoredSession:
+        """Goes back to just after `turn` (0: the start). Raises NoSuchTurnError, SessionClosedError."""
+        key, _, session = self._playable(session_id)
+        _check_played(session, turn)
+        with self.database.transaction():
+            turns.cut_turns(self.database, key, turn)
+            self._touch(key)
+        return self.get(session_id)
+
+    def branch(self, session_id: str, turn: int, seed: int | None = None) -> tuple[StoredSession, str]:
+        """A new session, and its token, with this one's turns up to `turn`; this one stays as it is.
+
+        `seed` draws the branch's next turns; None is this session's. Raises NoSuchTurnError, SessionClosedError,
+        StoreFullError.
+        """
+        key, _, session = self._playable(session_id)
+        _check_played(session, turn)
+        kept = retention.kept_shots(WINDOW, session.history_turns) or 0
+        history = turns.read_history(self.database, key, turn + 1, session.history_turns)
+        self._make_room(sum(map(len, history.shots.values())) + ROW_BYTES * (1 + turn // 100), session_id)
+        with self.database.transaction():
+            new_seed = session.seed if seed is None else seed
+            branch, token = self._insert(
+                session.bundle_name, session.bundle_fingerprint, new_seed, session.history_turns
+            )
+            turns.copy_turns(self.database, key, self._get(branch).key, turn, kept)
+        return self.get(branch), token
+
+    def close(self, session_id: str) -> None:
+        """Ends the session for good: its shots go, its texts stay until a quota wants their room."""
+        key = self._get(session_id).key
+        with self.database.transaction():
+            turns.drop_shots(self.database, key)
+            self.database.rows("UPDATE sessions SET closed = 1 WHERE key = ?", key)
+            self._touch(key)
+
+    def count(self) -> int:
+        """Number of sessions that are not closed."""
+        return int(self.database.rows("SELECT count(*) FROM sessions WHERE NOT closed")[0][0])
+
+    def sweep(self, now: float, in_use: Collection[str] = ()) -> Swept:
+        """Makes the quota hold, a few megabytes at a time; call it again soon if `more`.
+
+        `in_use` are the ids of sessions that must stay as they are: used within the last hour by a clock that nobody
+        can set, or with a job that waits or runs.
+        """
+        return retention.sweep(self.database, self.quota, now, in_use)
+
+    def shut(self) -> None:
+        """Lets go of the file; the store is of no use afterwards."""
+        self.database.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shut()
+
+    def _insert(self, bundle_name: str, bundle_fingerprint: str, seed: int, history_turns: int) -> tuple[str, str]:
+        session, token, now = secrets.token_hex(8), secrets.token_urlsafe(24), self._clock()
+        self.database.rows(
+            "INSERT INTO sessions (id, token_sha256, bundle_name, bundle_fingerprint, seed, history_turns,"
+            " created, used) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            session,
+            _hash(token),
+            bundle_name,
+            bundle_fingerprint,
+            seed,
+            history_turns,
+            now,
+            now,
+        )
+        return session, token
+
+    def _find(self, column: str, value: str) -> _Found | None:
+        rows = self.database.rows(f"{_SELECT} WHERE s.{column} = ?", value)
+        if not rows:
+            return None
+        key, token, session, name, fingerprint, seed, window, closed, turn, *character = rows[0]
+        values = CharacterState() if turn is None else CharacterState(*character)
+        stored = StoredSession(session, name, fingerprint, seed, window, turn or 0, values, bool(closed))
+        return _Found(key, token, stored)
+
+    def _get(self, session_id: str) -> _Found:
+        found = self._find("id", session_id)
+        if found is None:
+            raise UnknownSessionError("no such session", found=repr(session_id), do="open a new one")
+        return found
+
+    def _playable(self, session_id: str) -> _Found:
+        return _unless_closed(self._get(session_id))
+
+    def _touch(self, key: int) -> None:
+        self.database.rows("UPDATE sessions SET used = ? WHERE key = ?", self._clock(), key)
+
+    def _make_room(self, wanted: int, session_id: str | None = None) -> None:
+        """Drops idle sessions' shots if `wanted` bytes do not fit. Raises StoreFullError if that is not enough."""
+        missing = retention.missing_bytes(self.database, self.quota, wanted)
+        if missing > 0:
+            with self.database.transaction():
+                retention.drop_idle_shots(self.database, self.quota, wanted, self._clock(), [session_id or ""])
+            missing = retention.missing_bytes(self.database, self.quota, wanted)
+        if missing > 0:
+            raise StoreFullError(
+                "no room to keep more",
+                where=self.database.path,
+                found=f"{missing / 2**20:.1f} MiB too little",
+                do="make room on the disk, raise the quota, or close sessions; finished turns are kept",
+            )
+
+
+def _unless_closed(found: _Found) -> _Found:
+    if found.session.closed:
+        raise SessionClosedError("the session is closed", where=f"session {found.session.id}", do="open a new one")
+    return found
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _check_played(session: StoredSession, turn: int) -> None:
+    if not 0 <= turn <= session.turns:
+        raise _no_such_turn(session, "no such turn to go back to", f"turn {turn}", f"0 to {session.turns}")
+
+
+def _no_such_turn(session: StoredSession, what: str, found: str, expected: str) -> NoSuchTurnError:
+    return NoSuchTurnError(what, where=f"session {session.id}", found=found, expected=expected)

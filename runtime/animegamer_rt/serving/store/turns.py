@@ -1,0 +1,105 @@
+"""A session's turns and shots as rows: written, read, copied, cut off.
+
+Knows the two tables and the keys of sessions; callers hold the transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from animegamer_rt.state.game import CharacterState, GameState
+
+from .database import Database
+from .records import JobHistory, LogRow, StoredTurn
+
+_STRENGTHS = "motion_level, social, entertainment, stamina"
+_CHARACTER = "character_stamina, character_social, character_entertainment"
+_COLUMNS = f"turn, turn_id, instruction, seed, {_STRENGTHS}, {_CHARACTER}"
+
+
+def insert_turn(database: Database, session: int, turn: StoredTurn) -> None:
+    """Adds a finished turn."""
+    state, character = turn.game_state, turn.character
+    database.rows(
+        f"INSERT INTO turns (session, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        session,
+        turn.turn,
+        turn.turn_id,
+        turn.instruction,
+        turn.seed,
+        state.motion_level,
+        state.social,
+        state.entertainment,
+        state.stamina,
+        character.stamina,
+        character.social,
+        character.entertainment,
+    )
+
+
+def read_turns(database: Database, session: int, first: int, last: int) -> list[StoredTurn]:
+    """The turns `first` .. `last` that there are, oldest first."""
+    sql = f"SELECT {_COLUMNS} FROM turns WHERE session = ? AND turn BETWEEN ? AND ? ORDER BY turn"
+    return [_turn(row) for row in database.rows(sql, session, first, last)]
+
+
+def find_turn(database: Database, session: int, turn_id: str) -> StoredTurn | None:
+    """The turn of that id, if it is finished."""
+    rows = database.rows(f"SELECT {_COLUMNS} FROM turns WHERE session = ? AND turn_id = ?", session, turn_id)
+    return _turn(rows[0]) if rows else None
+
+
+def read_history(database: Database, session: int, turn: int, history_turns: int) -> JobHistory:
+    """What a job of `turn` needs; its cost does not grow with the game while the window's shots are kept."""
+    first = max(0, turn - 1 - history_turns)
+    sql = "SELECT turn, shot FROM shots WHERE session = ? AND turn BETWEEN ? AND ? ORDER BY turn"
+    shots: dict[int, bytes] = dict(database.rows(sql, session, first + 1, turn - 1))
+    if len(shots) < turn - 1 - first:
+        first, shots = 0, {}
+    sql = f"SELECT {_CHARACTER} FROM turns WHERE session = ? AND turn = ?"
+    character = [CharacterState(*row) for row in database.rows(sql, session, turn - 1)]
+    sql = f"SELECT instruction, {_STRENGTHS} FROM turns WHERE session = ? AND turn BETWEEN ? AND ? ORDER BY turn"
+    log = tuple(LogRow(*row) for row in database.rows(sql, session, first + 1, turn - 1))
+    return JobHistory(first, log, shots, character[0] if character else CharacterState())
+
+
+def write_shots(database: Database, session: int, turns: int, shots: Mapping[int, bytes], kept: int | None) -> None:
+    """Keeps the new shots; of a game of `turns` turns only the newest `kept` stay (None: all)."""
+    oldest = 1 if kept is None else turns - kept + 1
+    for turn, shot in shots.items():
+        if turn >= oldest:
+            database.rows("INSERT OR REPLACE INTO shots VALUES (?, ?, ?)", session, turn, shot)
+    database.rows("DELETE FROM shots WHERE session = ? AND turn < ?", session, oldest)
+
+
+def copy_turns(database: Database, source: int, target: int, turn: int, kept: int) -> None:
+    """Gives an empty session all turns of another one up to `turn`, and the newest `kept` of their shots."""
+    database.rows(
+        f"INSERT INTO turns (session, {_COLUMNS}) SELECT ?, {_COLUMNS} FROM turns WHERE session = ? AND turn <= ?",
+        target,
+        source,
+        turn,
+    )
+    database.rows(
+        "INSERT INTO shots SELECT ?, turn, shot FROM shots WHERE session = ? AND turn > ? AND turn <= ?",
+        target,
+        source,
+        turn - kept,
+        turn,
+    )
+
+
+def cut_turns(database: Database, session: int, turn: int) -> None:
+    """Removes all turns after `turn`; their shots go with them."""
+    database.rows("DELETE FROM turns WHERE session = ? AND turn > ?", session, turn)
+
+
+def drop_shots(database: Database, session: int) -> None:
+    """Removes a session's shots. Nothing is lost: they can be predicted again, exactly."""
+    database.rows("DELETE FROM shots WHERE session = ?", session)
+
+
+def _turn(row: tuple[Any, ...]) -> StoredTurn:
+    turn, turn_id, instruction, seed = row[:4]
+    return StoredTurn(turn, turn_id, instruction, seed, GameState(*row[4:8]), CharacterState(*row[8:11]))

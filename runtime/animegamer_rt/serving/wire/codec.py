@@ -1,0 +1,172 @@
+"""Messages <-> frames: the magic, one msgpack header, raw buffers. Sizes are checked before a byte is unpacked.
+
+Knows no socket. Never pickles. Only ProtocolError comes out of `decode`, whatever goes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import msgpack
+
+from animegamer_rt.errors import ProtocolError
+
+from .client_messages import REQUESTS
+from .fields import HEADER, LONGEST_NAME
+from .schema import MessageKind, Sender, bad_field, known_fields
+from .server_messages import ANSWERS
+
+Buffer = bytes | memoryview
+
+MAGIC = b"AGRT"
+MAJOR = 1
+VERSION = "1.0"
+"""Of the protocol, `major.minor`; the package has a version of its own."""
+
+FIRST_FRAME = MAGIC + bytes([MAJOR])
+
+MESSAGES: Mapping[Sender, Mapping[str, MessageKind]] = MappingProxyType(
+    {
+        "client": MappingProxyType({kind.type: kind for kind in REQUESTS}),
+        "server": MappingProxyType({kind.type: kind for kind in ANSWERS}),
+    }
+)
+"""Who sends it -> type -> what it holds. `status` is a request and the answer to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message. `buffers` are the caller's own memory, never copied; received ones live as long as they are held."""
+
+    type: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    id: str | None = None
+    parent: str | None = None
+    session: str | None = None
+    turn: int | None = None
+    seq: int | None = None
+    buffers: tuple[Buffer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a receiver takes from one kind of sender.
+
+    items: longest list or map inside a header. msgpack makes room for a list as soon as it reads its length, and lists
+    may be nested 1024 deep: 8 bytes x items x 1024 is the most memory that a hostile header can claim.
+    """
+
+    sender: Sender
+    header_bytes: int
+    buffer_bytes: int
+    buffers: int
+    items: int
+
+
+FROM_CLIENT = Limits("client", header_bytes=64 * 1024, buffer_bytes=0, buffers=0, items=256)
+FROM_SERVER = Limits("server", header_bytes=256 * 1024, buffer_bytes=64 * 2**20, buffers=1, items=1024)
+INSIDE = Limits("server", header_bytes=64 * 2**20, buffer_bytes=64 * 2**20, buffers=64, items=1_000_000)
+"""Between the front and its own worker, with `check=False`: a job carries the whole log of a game without end."""
+
+WORKER_SECRET = "ANIMEGAMER_WORKER_SECRET"
+"""Environment variable that the front gives its worker: by its value it knows the worker's first messages."""
+
+
+def encode(message: Message) -> list[Buffer]:
+    """The frames of a message, ready for send_multipart; the buffers are the message's own, not copies.
+
+    The fields are not checked: a sender's tests do that. TypeError for a value that msgpack does not know.
+    """
+    header = {
+        key.name: value for key in HEADER if key.name != "fields" and (value := getattr(message, key.name)) is not None
+    }
+    header["fields"] = dict(message.fields)
+    return [FIRST_FRAME, msgpack.packb(header), *message.buffers]
+
+
+def decode(frames: Sequence[Buffer], limits: Limits = FROM_CLIENT, *, check: bool = True) -> Message:
+    """The message in received frames (without routing id). Unknown header keys are left out, and so are unknown fields.
+
+    check: also hold type, fields and buffers to MESSAGES. Without it any type passes with all the fields it has.
+    Raises ProtocolError; its `request` is the message's id where that could be read.
+    """
+    header = _unpacked(frames, limits)
+    known: dict[str, Any] = {}
+    try:
+        known = known_fields(HEADER, header, "header")
+        message = Message(**known, buffers=tuple(frames[2:]))
+        return _checked(message, limits) if check else message
+    except ProtocolError as error:
+        name = header.get("id")
+        error.request = name if isinstance(name, str) and 0 < len(name) <= LONGEST_NAME else None
+        raise
+
+
+def _unpacked(frames: Sequence[Buffer], limits: Limits) -> dict[Any, Any]:
+    if len(frames) < 2:
+        raise ProtocolError("too few frames", found=len(frames), expected="2 or more")
+    if _size(frames[0]) != len(FIRST_FRAME) or bytes(frames[0][: len(MAGIC)]) != MAGIC:
+        raise ProtocolError("no message of this protocol", where="frame 0", expected=f"{MAGIC!r} and the version")
+    if frames[0][len(MAGIC)] != MAJOR:
+        raise ProtocolError(
+            "a protocol version that is not spoken here",
+            code="version",
+            found=frames[0][len(MAGIC)],
+            expected=MAJOR,
+            do="update the older side",
+        )
+    if _size(frames[1]) > limits.header_bytes:
+        raise _too_large("header", _size(frames[1]), f"at most {limits.header_bytes} bytes")
+    if len(frames) - 2 > limits.buffers:
+        raise _too_large("buffers", len(frames) - 2, f"at most {limits.buffers}")
+    for number, buffer in enumerate(frames[2:], 2):
+        if _size(buffer) > limits.buffer_bytes:
+            raise _too_large(f"frame {number}", _size(buffer), f"at most {limits.buffer_bytes} bytes")
+    try:
+        header = msgpack.unpackb(
+            frames[1], raw=False, strict_map_key=True, max_array_len=limits.items, max_map_len=limits.items
+        )
+    except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
+        raise ProtocolError(
+            "the header is not msgpack", where="frame 1", found=str(error) or type(error).__name__
+        ) from error
+    if not isinstance(header, dict):
+        raise ProtocolError("the header is not a map", where="frame 1", found=type(header).__name__)
+    return header
+
+
+def _checked(message: Message, limits: Limits) -> Message:
+    kind = MESSAGES[limits.sender].get(message.type)
+    if kind is None:
+        raise ProtocolError(
+            f"no message of this type comes from a {limits.sender}", code="unknown_type", found=repr(message.type)
+        )
+    if len(message.buffers) != kind.buffers:
+        raise bad_field(f"{kind.type}: buffers", len(message.buffers), str(kind.buffers))
+    for key in kind.header:
+        if getattr(message, key) is None:
+            raise ProtocolError("a field is missing", code="missing_field", where=f"{kind.type}: header.{key}")
+    fields = known_fields(kind.fields, message.fields, kind.type)
+    if kind.type == "frame":
+        _check_picture(fields, _size(message.buffers[0]))
+    return replace(message, fields=fields)
+
+
+def _check_picture(fields: Mapping[str, Any], size: int) -> None:
+    """A raw picture's rows fit its buffer exactly, so that a reader can lay an array over it."""
+    row = fields["width"] * (3 if fields["pixel_format"] == "rgb24" else 4)
+    if fields["codec"] == "raw" and fields["stride"] < row:
+        raise bad_field("frame.stride", fields["stride"], f"at least {row}")
+    if fields["codec"] == "raw" and size != fields["stride"] * fields["height"]:
+        raise bad_field("frame: buffer", f"{size} bytes", f"stride x height, {fields['stride'] * fields['height']}")
+
+
+def _size(buffer: Buffer) -> int:
+    return buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
+
+
+def _too_large(where: str, found: int, expected: str) -> ProtocolError:
+    return ProtocolError("too large", code="too_large", where=where, found=found, expected=expected)

@@ -1,0 +1,112 @@
+"""The words that several messages share: the header's keys, tokens, seeds, strengths, values, the bundle.
+
+Knows no messages and no bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .schema import Field
+
+LONGEST_NAME = 64
+"""Characters of an id, a session id or a turn id."""
+
+MOST_LISTED = 100
+"""Turns in one `listed`; with every character four bytes long they fill 240 KiB of the 256 KiB of a header."""
+
+MOST_FILES = 1000
+"""File names in one `exported`."""
+
+HEADER = (
+    Field("type", "str", "What the message is; says which fields it has.", least=1, most=LONGEST_NAME),
+    Field(
+        "id",
+        "str",
+        "A request's own id, chosen by the client; comes back as `parent` in everything that answers it.",
+        required=False,
+        least=1,
+        most=LONGEST_NAME,
+    ),
+    Field("parent", "str", "The `id` of the request this answers.", required=False, least=1, most=LONGEST_NAME),
+    Field("session", "str", "The session's id, from `opened`.", required=False, least=1, most=LONGEST_NAME),
+    Field("turn", "int", "The turn's number in its session, from 1.", required=False, least=1, most=2**63 - 1),
+    Field(
+        "seq", "int", "Number of this event in its turn, from 0, without gaps.", required=False, least=0, most=2**63 - 1
+    ),
+    Field("fields", "map", "The message's own fields; absent means none.", required=False),
+)
+"""The keys of frame 1."""
+
+TOKEN = Field("token", "str", "The session's secret, from `opened`.", least=1, most=128)
+TURN_ID = Field(
+    "turn_id",
+    "str",
+    "Chosen by the client, unique in the session; the same id twice is one turn.",
+    least=1,
+    most=LONGEST_NAME,
+)
+STRENGTHS = tuple(
+    Field(name, "int", doc, unit="strength", least=-5, most=5)
+    for name, doc in (
+        ("motion_level", "How much the picture moves."),
+        ("social", "Change of the social value."),
+        ("entertainment", "Change of the entertainment value."),
+        ("stamina", "Change of the stamina value."),
+    )
+)
+VALUES = tuple(
+    Field(name, "int", f"The character's {name}.", unit="points", least=0, most=100)
+    for name in ("stamina", "social", "entertainment")
+)
+CHARACTER = Field("character", "map", "The running values.", of=VALUES)
+SEED = Field("seed", "int", "Seed of the game's noise.", least=0, most=2**63 - 1)
+STATE = Field(
+    "state", "str", "What the server can do now.", choices=("starting", "ready", "degraded", "draining"), open=True
+)
+PIXEL_FORMATS = ("rgb24", "rgba32", "bgra32")
+CODECS = ("raw", "jpeg", "mp4")
+BUNDLE = Field(
+    "bundle",
+    "map",
+    "The model that plays.",
+    of=(
+        Field("name", "str", "Its name."),
+        Field("fingerprint", "str", "Hash of its files; sessions belong to one fingerprint."),
+        Field("plan", "str", "The denoise plan in use."),
+        Field("height", "int", "Rows of a frame.", unit="pixels", least=1),
+        Field("width", "int", "Columns of a frame.", unit="pixels", least=1),
+        Field("frames", "int", "Frames of a turn.", unit="frames", least=1),
+        Field("fps", "float", "Frames a second when shown.", unit="1/s", least=0),
+        Field(
+            "random_weights",
+            "bool",
+            "True: for timing only; the pictures are noise (random weights, or engines of a fixed cost).",
+        ),
+    ),
+)
+STAGES = ("queue", "predictor", "denoiser", "vae", "total")
+"""Where a turn's seconds go; `total` is the whole turn without the queue."""
+
+
+def optional(field: Field, doc: str | None = None) -> Field:
+    """The same field where it may be absent, with its meaning there."""
+    return replace(field, required=False, doc=doc or field.doc)
+
+
+def whole(name: str, doc: str, unit: str = "", least: int = 0) -> Field:
+    """A required number without an upper bound but the 63 bits of a signed integer."""
+    return Field(name, "int", doc, unit, least=least, most=2**63 - 1)
+
+
+def text(name: str, doc: str, required: bool = True) -> Field:
+    """A text of any length that a header can hold."""
+    return Field(name, "str", doc, required=required)
+
+
+def seconds(name: str, doc: str, required: bool = True) -> Field:
+    """A duration."""
+    return Field(name, "float", doc, "s", required, least=0)
+
+
+TURNS = whole("turns", "Finished turns of the session.", "turns")

@@ -1,0 +1,133 @@
+"""`python -m animegamer_rt.serving.worker`: opens a bundle, plays a turn to warm up, runs jobs of the front process.
+
+Started by the server's supervisor, which holds the other end of its standard input: when that closes, nobody is left to
+work for, and the worker ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import zmq
+
+from animegamer_rt.backends import registry
+from animegamer_rt.backends.interface import Engines
+from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.errors import AnimeGamerError, ConfigError
+from animegamer_rt.pipeline import Rooms, open_rooms, run_turn
+from animegamer_rt.serving.wire import WORKER_SECRET, Message, encode
+from animegamer_rt.session import Session
+from animegamer_rt.state.game import Instruction
+
+from .engine_trace import Watch
+from .loop import Worker
+from .memory import resident_mib
+
+LINGER_MS = 1000
+"""How long the last messages may take to leave."""
+REFUSED = 2
+
+OpenEngines = Callable[[Bundle], Engines]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Work until told to stop; returns the exit code, 2 when there is nothing to work with."""
+    # Ctrl-C reaches every process of a terminal; what it means for running turns is the front's to decide.
+    for name in ("SIGINT", "SIGBREAK"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    options = _parse(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(name)s: %(levelname)s: %(message)s")
+    try:
+        work(options, os.environ.pop(WORKER_SECRET, ""))
+    except AnimeGamerError as error:
+        logging.getLogger("animegamer_rt.serving.worker").error("%s", error)
+        return REFUSED
+    return 0
+
+
+def work(options: argparse.Namespace, secret: str) -> None:
+    """Opens everything and runs jobs until `stop`. Raises AnimeGamerError: no bundle, no engines, or no device."""
+    open_engines = _engines(options.engines, options.plan, options.threads, registry.TorchOptions.of(options))
+    watch = Watch(options.trace) if options.trace else None
+    _end_with_parent()
+    with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
+        socket.linger, socket.sndhwm = LINGER_MS, 0
+        socket.connect(options.front)
+
+        def say(kind: str, **fields: object) -> None:
+            socket.send_multipart(encode(Message(kind, {"secret": secret, **fields})))
+
+        say("loading")
+        bundle = open_bundle(options.bundle)
+        engines = open_engines(bundle)
+        rooms = open_rooms(bundle, watch.over(engines) if watch else engines, options.plan)
+        say("ready", warmup_s=warm_up(rooms), resident_mib=resident_mib())
+        if watch:
+            watch.begin(f"Served turns: {bundle.manifest.name}, {rooms.plan_name}, engines {options.engines}")
+        Worker(socket, rooms, watch.write if watch else None).run()
+
+
+def warm_up(rooms: Rooms) -> float:
+    """Plays a turn that nobody sees, so that a client's first turn is as fast as the others; the seconds it took."""
+    started = time.perf_counter()
+    for _ in run_turn(rooms, Session.start(rooms.bundle, seed=0), Instruction("One waits.")):
+        pass
+    return time.perf_counter() - started
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("animegamer_rt.serving.worker", description="Run turns for `animegamer-rt serve`.")
+    parser.add_argument("--front", required=True, help="where the front process listens: tcp://127.0.0.1:PORT")
+    parser.add_argument("--bundle", required=True, help="the bundle, by name or folder")
+    parser.add_argument("--plan", help="its denoise plan; by default its own choice")
+    parser.add_argument("--engines", default="onnxruntime", help="onnxruntime, torch, tensorrt or fixed:SECONDS")
+    registry.add_torch_options(parser)
+    parser.add_argument("--threads", type=int, help="threads of onnxruntime; by default one a core")
+    parser.add_argument("--trace", type=Path, help="where to write what the engines did")
+    return parser.parse_args(arguments)
+
+
+def _engines(name: str, plan: str | None, threads: int | None, for_torch: registry.TorchOptions) -> OpenEngines:
+    """What opens the engines; their library is loaded here, so that nobody pays for one that is not used."""
+    for_torch.check(name)
+    kind, _, seconds = name.partition(":")
+    if name == "onnxruntime":
+        from animegamer_rt.backends import onnxruntime
+
+        return lambda bundle: onnxruntime.open_engines(bundle, threads=threads, eight_bit=True)
+    if name in ("torch", "tensorrt"):
+        return lambda bundle: registry.open_engines(bundle, name, for_torch=for_torch)
+    if kind == "fixed" and (cost := re.fullmatch(r"(\d+(?:\.\d+)?)(:overlapping)?", seconds)):
+        from animegamer_rt.backends import simulated
+
+        overlaps = cost[2] is not None
+        return lambda bundle: simulated.open_engines(bundle, float(cost[1]), plan, overlaps=overlaps)
+    raise ConfigError("unknown engines", found=repr(name), expected="onnxruntime, torch, tensorrt or fixed:SECONDS")
+
+
+def _end_with_parent() -> None:
+    if sys.stdin is None:
+        return
+    descriptor = sys.stdin.fileno()
+
+    def watch() -> None:
+        # Not sys.stdin.read: its lock would still be held when the interpreter ends.
+        while os.read(descriptor, 4096):
+            pass
+        os._exit(0)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

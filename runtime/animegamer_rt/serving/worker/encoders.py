@@ -1,0 +1,101 @@
+"""Frames as they travel when not raw: single JPEG pictures, and a clip as a fragmented mp4 in chunks.
+
+Knows frames and codecs; nothing of turns or messages. The same frames give the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+from fractions import Fraction
+
+import av
+import numpy as np
+import numpy.typing as npt
+
+from animegamer_rt.play.video import CRF
+
+Frame = npt.NDArray[np.uint8]
+"""One frame [H, W, C]."""
+
+AV_FORMATS = {"rgb24": "rgb24", "rgba32": "rgba", "bgra32": "bgra"}
+"""Our pixel formats by the codec library's names."""
+
+# Quantisers of the library's MJPEG encoder: 1 (finest) to 31. Its table is that of MPEG-1 times quantiser / 8, in the
+# mean half of the JPEG standard's, which quality 50 uses as it is: hence 15 for quality 50.
+FINEST, STANDARD, COARSEST = 1, 15, 31
+FRAGMENTED = "frag_keyframe+empty_moov+default_base_moof"
+"""A file that can be played while it is written, and that is written without seeking."""
+
+
+class JpegEncoder:
+    """Makes baseline JPEGs of one size and quality, with full colour resolution (flat colours have sharp edges)."""
+
+    def __init__(self, height: int, width: int, quality: int) -> None:
+        codec = av.CodecContext.create("mjpeg", "w")
+        assert isinstance(codec, av.VideoCodecContext)
+        codec.height, codec.width, codec.pix_fmt, codec.time_base = height, width, "yuvj444p", Fraction(1)
+        codec.qmin = codec.qmax = quantiser(quality)
+        codec.thread_count = 1
+        self._codec = codec
+
+    def encode(self, frame: Frame) -> bytes:
+        """One picture of a frame in rgb24."""
+        picture = av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
+        picture = picture.reformat(format="yuvj444p", dst_color_range="JPEG")
+        return b"".join(bytes(packet) for packet in self._codec.encode(picture))
+
+
+def quantiser(quality: int) -> int:
+    """The encoder's quantiser for a JPEG quality of 1..100, by the scale of the JPEG group's own encoder."""
+    scale = 50 / quality if quality < 50 else (100 - quality) / 50
+    return max(FINEST, min(COARSEST, round(STANDARD * scale)))
+
+
+class ClipEncoder:
+    """One clip in the making: every call returns the bytes that the mp4 grew by."""
+
+    def __init__(self, height: int, width: int, fps: int, pixel_format: str) -> None:
+        self._format = AV_FORMATS[pixel_format]
+        self._written = _Pipe()
+        self._container = av.open(self._written, "w", format="mp4", options={"movflags": FRAGMENTED})
+        self._stream = self._container.add_stream("libx264", rate=fps)
+        # 4:2:0 colour needs even sides.
+        self._stream.height, self._stream.width, self._stream.pix_fmt = height // 2 * 2, width // 2 * 2, "yuv420p"
+        self._stream.options = {"preset": "ultrafast", "tune": "zerolatency", "crf": CRF}
+
+    def add(self, frame: Frame) -> bytes:
+        """Encodes one frame in the pixel format given at the start; often nothing is written yet."""
+        picture = av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format=self._format)
+        picture = picture.reformat(self._stream.width, self._stream.height, "yuv420p")
+        self._container.mux(self._stream.encode(picture))
+        return self._written.take()
+
+    def finish(self) -> bytes:
+        """The rest of the file, never empty."""
+        self._container.mux(self._stream.encode(None))
+        self.close()
+        return self._written.take()
+
+    def close(self) -> None:
+        """Ends the encoder of a clip that is given up: its threads and memory would wait for the garbage collector."""
+        self._container.close()
+
+
+class _Pipe(io.RawIOBase):
+    """A write-only file that hands over what was written."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        part = bytes(data)  # type: ignore[call-overload]
+        self._parts.append(part)
+        return len(part)
+
+    def take(self) -> bytes:
+        whole = b"".join(self._parts)
+        self._parts.clear()
+        return whole

@@ -1,0 +1,55 @@
+"""Renders a whole game into a folder, turn by turn from the first, as `animegamer-rt play` would have written it.
+
+Knows the pipeline and the folder; nothing of sockets. Nothing but instructions and seeds is needed: a replay is exact.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import numpy as np
+
+from animegamer_rt.errors import SessionError
+from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted
+from animegamer_rt.pipeline import Rooms, run_turn
+from animegamer_rt.play.game_folder import FinishedTurn, GameFolder
+from animegamer_rt.serving.wire import Message
+from animegamer_rt.session import Session
+from animegamer_rt.state.game import Instruction
+
+from .messages import Answers, ExportJob, read_job
+
+
+def render_game(rooms: Rooms, message: Message) -> Generator[Message, None, None]:
+    """`progress` after every denoise step (its `step` counts whole turns), then `finished`. Raises AnimeGamerError."""
+    job, answers = read_job(ExportJob, message), Answers(message)
+    manifest, size, turns = rooms.bundle.manifest, rooms.bundle.manifest.geometry, len(job.log)
+    if len(job.seeds) != turns:
+        raise SessionError("the job has not one seed a turn", found=len(job.seeds), expected=turns)
+    session = Session.start(rooms.bundle, job.seed, job.history_turns)
+    folder = GameFolder(Path(job.folder), manifest.name, rooms.plan_name, job.seed, size.fps)
+    files, started = [folder.game_path], time.perf_counter()
+
+    def progress(written: int, begun: float = 0.0) -> Message:
+        seconds_left = (time.perf_counter() - started) / (written + begun) * (turns - written - begun)
+        return answers.progress(written, turns, seconds_left)
+
+    for turn, ((text, *_strengths), seed) in enumerate(zip(job.log, job.seeds, strict=True), 1):
+        folder.check_room(size.frames * size.height * size.width * 3)
+        session.seed, frames = seed, []
+        for event in run_turn(rooms, session, Instruction(text)):
+            if isinstance(event, StatePredicted):
+                predicted = event
+            elif isinstance(event, Progress):
+                yield progress(turn - 1, event.step / (event.steps + 1))
+            elif isinstance(event, FrameReady):
+                frames.append(event.frame)
+            elif isinstance(event, Done):
+                seconds = event.seconds
+        files.append(folder.add(FinishedTurn(text, predicted.game_state, predicted.shown, seconds, np.stack(frames))))
+        yield progress(turn)
+    if turns:
+        files.append(folder.sheet_path)
+    yield answers.note("finished", {"files": [path.name for path in files], "turns": turns})

@@ -1,0 +1,118 @@
+"""Shot + motion scope -> latent, by a denoise plan.
+
+Knows plans, noise and the denoiser part; of arithmetic it only sums noise: solver and guidance are inside the part.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from animegamer_rt.backends.interface import DenoiserPart, FloatArray
+from animegamer_rt.bundle.coarse_plan import noise_weights
+from animegamer_rt.bundle.denoise_plan import DenoisePlan
+from animegamer_rt.errors import PlanError
+
+
+@dataclass(frozen=True, slots=True)
+class Denoised:
+    """After step `step` of `steps`: seconds spent in the engine so far; the latent only after the last."""
+
+    step: int
+    steps: int
+    seconds: float
+    last_latent: FloatArray | None
+
+    @property
+    def latent(self) -> FloatArray:
+        """The finished latent, f32 [1, 5, 16, h, w]."""
+        assert self.last_latent is not None, "asked for the latent before the last step"
+        return self.last_latent
+
+    @property
+    def seconds_left(self) -> float:
+        """Estimated from the mean step so far."""
+        return self.seconds / self.step * (self.steps - self.step)
+
+
+class Denoiser:
+    """One bundle's denoiser and one plan. Raises PlanError for a plan that this runtime cannot play."""
+
+    def __init__(self, part: DenoiserPart, plan: DenoisePlan, latent_shape: tuple[int, ...]) -> None:
+        _refuse_blocks(part, plan)
+        self._part = part
+        self._plan = plan
+        self._latent_shape = latent_shape
+
+    def with_plan(self, plan: DenoisePlan) -> Denoiser:
+        """The same part, another plan. Raises PlanError as above."""
+        return Denoiser(self._part, plan, self._latent_shape)
+
+    def denoise(self, shot: FloatArray, motion_scope: float, noise: Iterator[FloatArray]) -> Iterator[Denoised]:
+        """Yields after every step; noise is `draw_noise`'s, its first the start.
+
+        Stop iterating to stop the turn: nothing runs between two steps.
+        """
+        started = time.perf_counter()
+        drawn = next(noise)
+        turn = self._part.begin(drawn, shot, motion_scope)
+        seconds, last = time.perf_counter() - started, len(self._plan)
+        for number, (step, coefficients) in enumerate(zip(self._plan, self._plan.coefficients(), strict=True), start=1):
+            started = time.perf_counter()
+            # The last step needs no noise: its coefficient is zero, so the one before will do.
+            drawn = next(noise) if number < last else drawn
+            turn.step(coefficients, float(step.timestep), step.rows, drawn, step.blocks)
+            latent = turn.latent() if number == last else None
+            seconds += time.perf_counter() - started
+            yield Denoised(number, last, seconds, latent)
+
+    def draw_noise(self, seed: int, turn: int) -> Iterator[FloatArray]:
+        """The start and each step's noise, f32 [1, 5, 16, h, w], from the game's seed and the turn's number alone.
+
+        Another thread begins to draw it now: at full size all of it takes as long as a few steps of a fast GPU.
+        """
+        return _drawn_ahead(self._draw_noise(seed, turn), len(self._plan))
+
+    def _draw_noise(self, seed: int, turn: int) -> Iterator[FloatArray]:
+        generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, turn])))
+        yield generator.standard_normal(self._latent_shape, dtype=np.float32)
+        for weights in noise_weights(self._plan):
+            noise = np.zeros(self._latent_shape, np.float32)
+            for weight in weights:
+                noise += weight * generator.standard_normal(self._latent_shape, dtype=np.float32)
+            yield noise
+
+
+def _refuse_blocks(part: DenoiserPart, plan: DenoisePlan) -> None:
+    last = max((step.blocks.last for step in plan if step.blocks is not None), default=-1)
+    if last < part.skippable_blocks:
+        return
+    if not part.skippable_blocks:
+        raise PlanError(
+            "the plan skips blocks, which these engines cannot",
+            do="use another plan, or PyTorch: --device torch or torch-cpu, serve --engines torch",
+        )
+    expected = f"0 to {part.skippable_blocks - 1}"
+    raise PlanError("the plan skips blocks that the network does not have", found=f"block {last}", expected=expected)
+
+
+def _drawn_ahead(noise: Iterator[FloatArray], count: int) -> Iterator[FloatArray]:
+    """The same arrays, which another thread begins to draw now."""
+    pool = ThreadPoolExecutor(1, "noise")
+    drawn = deque(pool.submit(next, noise) for _ in range(count))
+    pool.shutdown(wait=False)  # the thread ends after the last of them
+    return _taken(drawn)
+
+
+def _taken(drawn: deque[Future[FloatArray]]) -> Iterator[FloatArray]:
+    try:
+        while drawn:
+            yield drawn.popleft().result()
+    finally:  # nobody wants the rest
+        for one in drawn:
+            one.cancel()

@@ -1,0 +1,121 @@
+"""Pictures from disk as a tower reads them: decode, cut to the clip's shape, resize, -1..1.
+
+Knows files and pixels, nothing of networks. The resizing is the reference's own (MODEL.md section 1): a Gaussian blur
+where the picture shrinks, then bicubic with aligned corners. Both are linear and act on rows and columns apart, so each
+axis is one matrix.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import av
+import numpy as np
+import numpy.typing as npt
+
+from animegamer_rt.errors import PictureError
+
+Picture = npt.NDArray[np.uint8]
+"""One RGB picture [H, W, 3]."""
+
+MOST_MEGAPIXELS = 50
+"""A 50-megapixel photograph takes 150 MB decoded and one second to shrink; a small file can claim far more."""
+TEXT = "tty"
+"""FFmpeg's name for files that are called .txt, which it would draw letter by letter."""
+CUBIC = -0.75
+"""The bicubic kernel's parameter in torch (and OpenCV)."""
+
+
+def read_picture(path: Path) -> Picture:
+    """The picture in a file (of a video, its first frame), upright; what is transparent becomes white.
+
+    Raises PictureError when the file is missing, is no picture, or is larger than 50 megapixels.
+    """
+    try:
+        with path.open("rb") as file, av.open(file, "r") as container:
+            if not container.streams.video or container.format.name == TEXT:
+                raise _no_picture(path, "no picture in it")
+            codec = container.streams.video[0].codec_context
+            if codec is None:  # PyAV's annotations do not know it
+                raise _no_picture(path, f"{container.format.name}, which nothing here decodes")
+            if codec.width * codec.height > MOST_MEGAPIXELS * 10**6:
+                raise PictureError(
+                    "the picture is too large",
+                    where=path,
+                    found=f"{codec.width} x {codec.height}",
+                    expected=f"at most {MOST_MEGAPIXELS} megapixels",
+                    do="make it smaller",
+                )
+            frame = next(container.decode(video=0), None)
+    except FileNotFoundError as error:
+        raise PictureError("there is no such picture", where=path, do="give the path of one that exists") from error
+    except (OSError, ValueError, av.FFmpegError) as error:
+        # PyAV's own words begin with a number and end with the name of a function.
+        raise _no_picture(path, (getattr(error, "strerror", None) or str(error)).lower()) from error
+    if frame is None:
+        raise _no_picture(path, "no picture in it")
+    rgba = frame.to_ndarray(format="rgba")
+    alpha = rgba[..., 3:].astype(np.uint16)
+    upright = (rgba[..., :3] * alpha + 255 * (255 - alpha) + 127) // 255
+    return np.ascontiguousarray(np.rot90(upright.astype(np.uint8), frame.rotation // 90))
+
+
+def prepare(picture: Picture, height: int, width: int, aspect: float) -> npt.NDArray[np.float32]:
+    """The middle of a picture in the shape of a clip (aspect = width / height), float32 [1, 3, height, width] in -1..1.
+
+    A picture that has a clip's shape already goes through exactly as the reference's first frame does.
+    """
+    middle = cut(picture, aspect)
+    down, across = axis(middle.shape[0], height), axis(middle.shape[1], width)
+    channels = [down @ middle[..., channel].astype(np.float32) @ across.T for channel in range(3)]
+    prepared: npt.NDArray[np.float32] = (np.stack(channels)[None] / 127.5 - 1.0).astype(np.float32)
+    return prepared
+
+
+def cut(picture: Picture, aspect: float) -> Picture:
+    """The largest part of that aspect around the middle, to the pixel nearest."""
+    height, width = picture.shape[:2]
+    keep_width = min(width, max(1, round(height * aspect)))
+    keep_height = min(height, max(1, round(width / aspect)))
+    top, left = (height - keep_height) // 2, (width - keep_width) // 2
+    return picture[top : top + keep_height, left : left + keep_width]
+
+
+def axis(source: int, target: int) -> npt.NDArray[np.float32]:
+    """What resizes one axis, float32 [target, source]: blur, if it shrinks, then cubic with aligned corners.
+
+    The blur's deviation is (source / target - 1) / 2, its kernel two deviations to each side; the border is mirrored.
+    """
+    step = (source - 1) / (target - 1) if target > 1 else 0.0
+    positions = np.arange(target, dtype=np.float32) * np.float32(step)  # rounded as the reference's are
+    left = np.floor(positions).astype(np.int64)
+    taps, kernel = _blur((source / target - 1) / 2) if source > target else (np.zeros(1, np.int64), np.ones(1))
+    matrix = np.zeros((target, source))
+    for offset in range(-1, 3):
+        nearest = np.clip(left + offset, 0, source - 1)
+        share = _cubic(np.abs(positions.astype(np.float64) - left - offset))
+        for tap, weight in zip(taps, kernel, strict=True):
+            mirrored = np.abs(nearest + tap)
+            column = np.where(mirrored < source, mirrored, 2 * (source - 1) - mirrored)
+            np.add.at(matrix, (np.arange(target), column), share * weight)
+    return matrix.astype(np.float32)
+
+
+def _cubic(distance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    near = ((CUBIC + 2) * distance - (CUBIC + 3)) * distance**2 + 1
+    far = CUBIC * (((distance - 5) * distance + 8) * distance - 4)
+    return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
+
+
+def _blur(deviation: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Offsets and weights of the Gaussian."""
+    reach = max(int(4 * deviation), 3) // 2
+    taps = np.arange(-reach, reach + 1)
+    kernel = np.exp(-(taps**2) / (2 * max(deviation, 0.001) ** 2))
+    return taps, kernel / kernel.sum()
+
+
+def _no_picture(path: Path, found: str) -> PictureError:
+    return PictureError(
+        "not a picture that can be read", where=path, found=found, expected="a PNG, a JPEG, or another common format"
+    )

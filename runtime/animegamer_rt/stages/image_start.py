@@ -1,0 +1,93 @@
+"""A game that starts from a picture: picture and motion text -> towers -> encoder -> a turn 0 that nobody saw.
+
+Knows the order of these rooms. The reference never starts so; its shots of pictures are what the denoiser was trained
+on (MODEL.md sections 0 and 1), and earlier shots are what a prompt carries. So the picture's shot becomes the first
+entry of the history: the turns that follow continue from it as from any turn, and like any turn it leaves the window.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from animegamer_rt.backends.interface import EncoderPart, TowersPart
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.errors import BundleError, ConfigError, InstructionError
+from animegamer_rt.state.game import GameState, Instruction
+
+from .image import Picture, prepare, read_picture
+from .prompt import PastTurn, open_sentencepiece
+
+PARTS = ("text_tower", "image_tower", "encoder")
+
+NEUTRAL = GameState(0, 0, 0, 0)
+"""Turn 0 moves none of the character's values. The reference's history says these four zeros of every turn."""
+
+_MOTION_FIELD = re.compile(r"\bmotion:\s*([^;.]+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a game starts from. `caption` is what history says of turn 0, `motion` what the text tower reads."""
+
+    path: Path
+    picture: Picture
+    caption: str
+    motion: str
+
+
+def read_start(bundle: Bundle, history_turns: int, image: Path, motion: str) -> Start:
+    """Reads and checks everything that needs no engine.
+
+    motion: words ("gently wave"), or a whole caption whose `Motion:` the tower reads and whose rest helps the prompt.
+    Raises BundleError, ConfigError, InstructionError or PictureError.
+    """
+    missing = [part for part in PARTS if part not in bundle.manifest.parts]
+    if missing:
+        raise BundleError(
+            "the bundle cannot start a game from a picture",
+            where=bundle.folder,
+            found=f"no {', '.join(missing)}",
+            expected=", ".join(PARTS),
+            do="export it with its encoder parts, or start without --image",
+        )
+    if history_turns == 0:
+        raise ConfigError(
+            "no turn would see the picture",
+            found="a window of 0 earlier turns",
+            expected="1 or more",
+            do="give --window 1 or more, or start without --image",
+        )
+    text = Instruction.parse(motion).text
+    words = motion_words(text)
+    return Start(image, read_picture(image), text if _MOTION_FIELD.search(text) else f"Motion: {words}.", words)
+
+
+def motion_words(text: str) -> str:
+    """What the text tower reads of a caption (its `Motion:`) or of words. Raises InstructionError."""
+    field = _MOTION_FIELD.search(text)
+    if field is None and ":" in text:
+        raise InstructionError("the caption says no motion", found=repr(text), expected="'Motion: gently wave;' in it")
+    return field[1].strip() if field else text.rstrip(" .")
+
+
+def first_turn(bundle: Bundle, start: Start, towers: TowersPart, encoder: EncoderPart) -> PastTurn:
+    """Turn 0: the shot of the picture and its motion, as the prompt of the turns to come sees it."""
+    size = bundle.manifest.geometry
+    picture = prepare(start.picture, towers.height, towers.width, size.width / size.height)
+    ids = motion_ids(bundle, start.motion, towers.tokens)
+    shot = encoder.encode(towers.text(ids), towers.image(picture))
+    return PastTurn(start.caption, NEUTRAL, shot.astype(np.float16))
+
+
+def motion_ids(bundle: Bundle, motion: str, tokens: int) -> npt.NDArray[np.int64]:
+    """Ids int64 [1, tokens] of a motion text: cut so that the end's id stays, zeros after the end."""
+    tokenizer = bundle.manifest.motion_tokenizer
+    words = list(open_sentencepiece(bundle.path(tokenizer.model), tokenizer.space_first).encode(motion))
+    end = [] if tokenizer.end is None else [tokenizer.end]
+    ids = [*words[: tokens - len(end)], *end]
+    return np.array([ids + [0] * (tokens - len(ids))], np.int64)

@@ -1,0 +1,194 @@
+"""Writes one turn's prompt: token ids, and where earlier shots go in (MODEL.md section 2).
+
+Knows the tokenizer and the template; nothing of the network that reads them, and leaves the rows to `readouts`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import sentencepiece
+
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.manifest import Compatibility
+from animegamer_rt.errors import BundleFileError, InstructionError
+from animegamer_rt.state.game import STRENGTHS, GameState
+
+from .readouts import Prompt, readouts
+
+STATE_TAGS = (("motion_level", "ML"), ("social", "SC"), ("entertainment", "ET"), ("stamina", "ST"))
+"""Order and tags of the four strengths in the prompt."""
+
+REFERENCE_READOUT_SHIFT = 3
+"""Quirk: the reference reads the last 226 positions, which are q3..q225, `</frame>`, `</img>`, `<ML>`."""
+
+_ZEROS = GameState(0, 0, 0, 0)
+
+BUILD_AGAIN = "build the bundle again"
+
+_NO_DUMMY_PREFIX = b"\x1a\x02\x18\x00"
+"""A protobuf tail that merges `normalizer_spec { add_dummy_prefix: false }` into a sentencepiece model.
+
+Text follows <TURN> directly, with no space mark in front (what transformers calls legacy=False)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastTurn:
+    """One earlier turn as the prompt needs it: caption text, strengths, and the shot [226, D] (fp16 as kept)."""
+
+    text: str
+    game_state: GameState
+    shot: npt.NDArray[np.float16]
+
+
+class Prompter:
+    """Turns text and history into prompts with one bundle's tokenizer. Thread-safe, keeps nothing between turns."""
+
+    def __init__(
+        self,
+        model: Path,
+        added_tokens: Path,
+        compatibility: Compatibility,
+        shot_width: int,
+        window_tokens: int,
+        bos: int = 1,
+        shot_tokens: int = 226,
+    ) -> None:
+        self._words = open_sentencepiece(model)
+        self._added = _read_added_tokens(added_tokens, shot_tokens)
+        self._compatibility = compatibility
+        self._shot_width, self._shot_tokens = shot_width, shot_tokens
+        self._window_tokens, self._bos = window_tokens, bos
+        self._first_query = self._added["<frame_00000>"]
+        self._shot_block = [
+            *self._ids("<img>", "<frame>"),
+            *(self._added[f"<frame_{n:05d}>"] for n in range(shot_tokens)),
+            *self._ids("</frame>", "</img>"),
+        ]
+        self.strength_ids = tuple(self._added[f"<Strength_{strength}>"] for strength in STRENGTHS)
+        """Token ids of the eleven strengths, -5 first."""
+        self.between_slots = tuple(
+            tuple(self._ids(f"</{tag}>", f"<{next_tag}>"))
+            for (_, tag), (_, next_tag) in zip(STATE_TAGS, STATE_TAGS[1:], strict=False)
+        )
+        """Fixed tokens between a chosen strength and the next slot, three times."""
+
+    @classmethod
+    def from_bundle(cls, bundle: Bundle) -> Prompter:
+        """The prompter of a bundle. Raises BundleFileError if its tokenizer cannot be read."""
+        manifest, geometry = bundle.manifest, bundle.manifest.geometry
+        return cls(
+            bundle.path(manifest.tokenizer.model),
+            bundle.path(manifest.tokenizer.added_tokens),
+            manifest.compatibility,
+            geometry.shot_width,
+            geometry.window_tokens,
+            manifest.tokenizer.bos,
+            geometry.shot_tokens,
+        )
+
+    def words(self, text: str) -> list[int]:
+        """Ids of plain text. Tags in it are words like any other: a player cannot write control tokens."""
+        return list(self._words.encode(text))
+
+    def write(self, text: str, history: Sequence[PastTurn]) -> Prompt:
+        """The prompt of an instruction after `history` (oldest first).
+
+        The oldest turns are left out until the prompt fits the window; `Prompt.history_turns` says how many stayed.
+        Raises InstructionError when the instruction does not fit even alone.
+        """
+        current = [self._added["<TURN>"], *self.words(text)]
+        tail = [*current, *self._shot_block, self._added["<ML>"]]
+        if 1 + len(tail) > self._window_tokens:
+            raise InstructionError(
+                "the instruction does not fit the model's window",
+                found=f"{1 + len(tail)} tokens",
+                expected=f"at most {self._window_tokens}",
+                do="write it shorter",
+            )
+        blocks = [self._history_block(turn) for turn in history]
+        while 1 + sum(map(len, blocks)) + len(tail) > self._window_tokens:
+            blocks.pop(0)
+        return self._assemble(blocks, history[len(history) - len(blocks) :], tail, len(current) + 2)
+
+    def _assemble(
+        self, blocks: list[list[int]], history: Sequence[PastTurn], tail: list[int], queries_in_tail: int
+    ) -> Prompt:
+        ids = [self._bos]
+        index: list[int] = [-1]
+        for row, block in enumerate(blocks):
+            first, count = row * self._shot_tokens, block.index(self._first_query)
+            index += [-1] * count + list(range(first, first + self._shot_tokens))
+            ids += block
+            index += [-1] * (len(ids) - len(index))
+        before, first_query = len(ids), len(ids) + queries_in_tail
+        ids += tail
+        index += [-1] * len(tail)
+        shots = np.zeros((max(len(history), 1) * self._shot_tokens, self._shot_width), np.float32)
+        for row, turn in enumerate(history):
+            shots[row * self._shot_tokens : (row + 1) * self._shot_tokens] = turn.shot
+
+        alike = self._compatibility.history_embeddings_in_state
+        state_index = index if alike else [-1] * len(ids)
+        shift = REFERENCE_READOUT_SHIFT if self._compatibility.readout == "reference" else 0
+        return readouts(
+            np.array(ids, np.int64),
+            np.array([index, state_index], np.int64),
+            shots,
+            queries=range(first_query, first_query + self._shot_tokens),
+            readout_start=first_query + shift,
+            history_tokens=before if history and alike else 0,
+            history_turns=len(history),
+        )
+
+    def _history_block(self, turn: PastTurn) -> list[int]:
+        zero = self._compatibility.history_strengths == "zero"
+        return [
+            self._added["<TURN>"],
+            *self.words(turn.text),
+            *self._shot_block,
+            *self._state_block(_ZEROS if zero else turn.game_state),
+        ]
+
+    def _state_block(self, game_state: GameState) -> list[int]:
+        tokens: list[str] = []
+        for name, tag in STATE_TAGS:
+            tokens += [f"<{tag}>", f"<Strength_{getattr(game_state, name)}>", f"</{tag}>"]
+        # Quirk: the doubled </ST> is what the published weights were trained with.
+        return self._ids(*tokens, "</ST>", "</TURN>")
+
+    def _ids(self, *tokens: str) -> list[int]:
+        return [self._added[token] for token in tokens]
+
+
+def open_sentencepiece(path: Path, space_first: bool = False) -> sentencepiece.SentencePieceProcessor:
+    """A tokenizer's model; `space_first` puts a space mark before the text. Raises BundleFileError."""
+    try:
+        return sentencepiece.SentencePieceProcessor(
+            model_proto=path.read_bytes() + (b"" if space_first else _NO_DUMMY_PREFIX)
+        )
+    except (OSError, RuntimeError) as error:
+        raise BundleFileError("the tokenizer cannot be read", where=path, found=str(error), do=BUILD_AGAIN) from error
+
+
+def _read_added_tokens(path: Path, shot_tokens: int) -> dict[str, int]:
+    try:
+        added: dict[str, int] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BundleFileError(
+            "the added tokens cannot be read", where=path, found=str(error), do=BUILD_AGAIN
+        ) from error
+    needed = ["<TURN>", "</TURN>", "<img>", "</img>", "<frame>", "</frame>"]
+    needed += [f"<{slash}{tag}>" for _, tag in STATE_TAGS for slash in ("", "/")]
+    needed += [f"<Strength_{strength}>" for strength in STRENGTHS]
+    needed += [f"<frame_{n:05d}>" for n in range(shot_tokens)]
+    missing = [token for token in needed if not isinstance(added.get(token), int)]
+    if missing:
+        found = f"no id for {', '.join(missing[:5])}"
+        raise BundleFileError("added tokens are missing", where=path, found=found, do=BUILD_AGAIN)
+    return added

@@ -1,0 +1,1 @@
+"""What a player says and what a game knows."""

@@ -1,0 +1,77 @@
+"""The paper's story form, `<S>..</S><MD>..</MD><EV>..</EV><ML>..</ML><MA>..</MA>`, turned into the caption form.
+
+Knows tags and captions only. Our reading of the tags (the networks are trained on captions, never on tags):
+S subject (repeat it for two characters), MA motion adverb, MD motion description, EV environment, ML motion level.
+SC, ET and ST are labels of the state: they are the predictor's to say, so they are read and left out of the caption.
+"""
+
+from __future__ import annotations
+
+import re
+
+from animegamer_rt.errors import InstructionError
+
+CAPTION_TAGS = ("S", "MD", "EV", "ML", "MA")
+LABEL_TAGS = ("SC", "ET", "ST")
+
+LEVEL_ADVERBS = {1: "barely", 2: "gently", 3: "smoothly", 4: "quickly", 5: "wildly"}
+"""The adverb that stands for a motion level given as a number without an adverb."""
+
+_ANY_TAG = re.compile(r"</?\s*([A-Za-z_]+)\s*>")
+_ELEMENT = re.compile(r"\s*[,;.]?\s*<([A-Za-z_]+)>([^<>]*)</\1>")
+
+
+def is_story(text: str) -> bool:
+    """Whether the text is written in tags rather than in words."""
+    return _ANY_TAG.match(text.lstrip()) is not None
+
+
+def story_to_caption(text: str) -> str:
+    """`Character: S; Motion: MA MD; Background: EV.` with the parts that the story gives.
+
+    Raises InstructionError for an unknown tag, a tag that is not closed, text between tags, or no motion at all.
+    """
+    values: dict[str, list[str]] = {}
+    position = 0
+    while match := _ELEMENT.match(text, position):
+        tag = match.group(1)
+        if tag not in CAPTION_TAGS + LABEL_TAGS:
+            raise _unknown_tag(tag)
+        values.setdefault(tag, []).append(match.group(2).strip())
+        position = match.end()
+    if rest := text[position:].strip(" .,;"):
+        stray = _ANY_TAG.match(rest)
+        if stray and stray.group(1) not in CAPTION_TAGS + LABEL_TAGS:
+            raise _unknown_tag(stray.group(1))
+        raise InstructionError(
+            "the story form is broken",
+            where=f"character {position + 1}",
+            found=repr(rest[:30]),
+            expected="<TAG>words</TAG> one after another, each closed",
+        )
+    for tag in ("MD", "EV", "ML", "MA"):
+        if len(values.get(tag, ())) > 1:
+            raise InstructionError(f"the tag <{tag}> stands {len(values[tag])} times", expected="once a turn")
+    motion = " ".join(part for part in (_adverb(values), *values.get("MD", ())) if part)
+    if not motion:
+        raise InstructionError("the story form says no motion", expected="<MD>what the character does</MD>")
+    subject = " and ".join(name for name in values.get("S", ()) if name)
+    fields = (("Character", subject), ("Motion", motion), ("Background", " ".join(values.get("EV", ()))))
+    return "; ".join(f"{name}: {value}" for name, value in fields if value) + "."
+
+
+def _adverb(values: dict[str, list[str]]) -> str:
+    adverb = " ".join(values.get("MA", ()))
+    level = " ".join(values.get("ML", ()))
+    if adverb or not level:
+        return adverb
+    if not level.lstrip("-").isdigit():
+        return level
+    if int(level) not in LEVEL_ADVERBS:
+        raise InstructionError("unknown motion level", found=level, expected="1 to 5, or an adverb")
+    return LEVEL_ADVERBS[int(level)]
+
+
+def _unknown_tag(tag: str) -> InstructionError:
+    known = " ".join(f"<{name}>" for name in CAPTION_TAGS + LABEL_TAGS)
+    return InstructionError("unknown story tag", found=f"<{tag}>", expected=f"one of {known}")

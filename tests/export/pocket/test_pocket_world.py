@@ -1,0 +1,131 @@
+"""The pocket world: what a scene renders to, and the facts that follow from a scene."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from animegamer_export.pocket.world.motion import motion_amount
+from animegamer_export.pocket.world.scene import (
+    CHARACTERS,
+    MOTIONS,
+    PAIR_POSITIONS,
+    PLACES,
+    POSITIONS,
+    TRAVELLING,
+    Scene,
+    held_out,
+    held_out_combination,
+    next_start,
+    reach,
+    strengths,
+)
+from animegamer_export.pocket.world.world import render, sample_scene
+
+BASE = Scene(("Mirel",), "walk", 3, "meadow", False, ("everyday",), POSITIONS["left"], seed=5)
+
+
+def test_a_scene_renders_to_the_same_clip_every_time() -> None:
+    first, second = render(BASE), render(BASE)
+    assert first.shape == (17, 96, 144, 3) and first.dtype == np.uint8
+    assert np.array_equal(first, second)
+
+
+def test_the_seed_moves_things_by_a_little_only() -> None:
+    clips = [render(dataclasses.replace(BASE, seed=seed)).astype(int) for seed in range(3)]
+    other_place = render(dataclasses.replace(BASE, place="forest")).astype(int)
+    jitter = max(np.abs(clips[0] - clip).mean() for clip in clips[1:])
+    assert 0 < jitter < 0.3 * np.abs(clips[0] - other_place).mean()
+
+
+@pytest.mark.parametrize("motion", MOTIONS)
+def test_measured_motion_rises_with_every_level(motion: str) -> None:
+    amounts = [
+        motion_amount(render(Scene(("Dovan",), motion, level, "beach", False, ("everyday",), 40, seed=1)))
+        for level in range(1, 6)
+    ]
+    assert amounts == sorted(amounts)
+    assert 3.5 < amounts[4] / amounts[0] < 7
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"characters": ("Tofi",)},
+        {"motion": "sit"},
+        {"place": "city"},
+        {"night": True},
+        {"outfits": ("raincoat",)},
+        {"outfits": ("party",)},
+        {"start_x": 104},
+    ],
+)
+def test_every_part_of_a_scene_is_visible_in_the_first_frame(change: dict[str, Any]) -> None:
+    first = render(BASE)[0].astype(int)
+    changed = render(dataclasses.replace(BASE, **change))[0].astype(int)
+    assert (np.abs(first - changed).max(axis=-1) > 40).mean() > 0.01
+
+
+def test_no_character_leaves_the_picture_while_travelling() -> None:
+    for motion in TRAVELLING:
+        for start_x in range(*reach(1), 8):
+            for level in range(1, 6):
+                low, high = reach(1)
+                assert low <= dataclasses.replace(BASE, motion=motion, start_x=start_x, level=level).end_x <= high
+
+
+def test_travel_goes_to_the_side_with_more_room_and_grows_with_the_level() -> None:
+    ways = [dataclasses.replace(BASE, level=level).travel for level in range(1, 6)]
+    assert ways == [8, 16, 24, 32, 40]
+    assert dataclasses.replace(BASE, start_x=104).end_x == 80
+
+
+def test_who_stays_keeps_the_place_when_a_friend_comes_or_goes() -> None:
+    for name in POSITIONS:
+        alone = dataclasses.replace(BASE, motion="wave", start_x=POSITIONS[name])
+        assert next_start(alone, ("Tofi", "Mirel")) == PAIR_POSITIONS[name]
+        pair = Scene(("Mirel", "Tofi"), "wave", 2, "meadow", False, ("everyday", "everyday"), PAIR_POSITIONS[name])
+        assert next_start(pair, ("Tofi",)) == POSITIONS[name]
+    assert set(PAIR_POSITIONS.values()) <= set(range(reach(2)[0], reach(2)[1] + 1))
+
+
+def test_after_travel_a_turn_begins_at_the_nearest_named_position() -> None:
+    walks = [dataclasses.replace(BASE, motion="walk", level=level) for level in range(1, 6)]
+    assert [next_start(walk, BASE.characters) for walk in walks] == [40, 64, 64, 64, 64]
+
+
+def test_strangers_to_the_last_turn_come_in_at_the_centre() -> None:
+    right = dataclasses.replace(BASE, characters=("Mirel",), motion="wave", start_x=104)
+    assert next_start(right, ("Mirel",)) == 104
+    assert next_start(right, ("Tofi",)) == POSITIONS["centre"]
+    assert next_start(right, ("Tofi", "Bixo")) == PAIR_POSITIONS["centre"]
+
+
+def test_training_scenes_never_hold_a_held_out_combination() -> None:
+    rng = random.Random(3)
+    assert not any(held_out(sample_scene(rng)) for _ in range(600))
+    assert all(held_out(sample_scene(rng, train=False)) for _ in range(20))
+
+
+def test_about_six_percent_of_combinations_are_held_out() -> None:
+    chosen = [
+        held_out_combination(character, motion, place, night)
+        for character in CHARACTERS
+        for motion in MOTIONS
+        for place in PLACES
+        for night in (False, True)
+    ]
+    assert 0.04 < np.mean(chosen) < 0.08
+
+
+def test_states_are_in_range_and_vary() -> None:
+    rng = random.Random(0)
+    states = [strengths(sample_scene(rng)) for _ in range(400)]
+    assert {state[0] for state in states} == {1, 2, 3, 4, 5}
+    for index in (1, 2, 3):
+        values = {state[index] for state in states}
+        assert min(values) >= -5 and max(values) <= 5 and len(values) >= 4

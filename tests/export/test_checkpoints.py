@@ -1,0 +1,450 @@
+"""The published formats are read whole: tiny checkpoints written in those forms, and the full-size key lists."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from animegamer_export.checkpoints import releases
+from animegamer_export.checkpoints.files import TensorFile, open_tensors, open_torch
+from animegamer_export.checkpoints.recipe import Recipe
+from animegamer_export.parity.fixtures import open_folder, vae_weights
+from animegamer_export.parts.streamed.parts import filled
+from animegamer_rt.errors import CheckpointError
+from animegamer_rt.models.denoiser import Denoiser
+from animegamer_rt.models.encoder import Encoder
+from animegamer_rt.models.predictor import Predictor
+from animegamer_rt.models.vae import VaeDecoder, VaeSize
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+QKV = "model.diffusion_model.transformer.layers.0.attention.query_key_value"
+PEFT = "llm.base_model.model."
+MISTRAL_CONFIG = {
+    "model_type": "mistral",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "sliding_window": 4096,
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def golden(name: str) -> dict[str, Tensor]:
+    about = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+    return {key: value for file in about["files"] for key, value in load_file(GOLDEN / file).items()}
+
+
+def full_size(name: str) -> TensorFile:
+    keys = json.loads(gzip.decompress((GOLDEN / "keys" / f"keys_{name}.json.gz").read_bytes()))
+
+    def read(key: str) -> Tensor:
+        return torch.empty(keys[key], device="meta")
+
+    return TensorFile(Path(f"keys_{name}"), {key: tuple(shape) for key, shape in keys.items()}, read)
+
+
+def write_denoiser(path: Path, tensors: dict[str, Tensor]) -> Path:
+    torch.save({"module": tensors}, path)
+    return path
+
+
+def read_tiny_denoiser(path: Path) -> tuple[Denoiser, Encoder, Recipe]:
+    size, encoder_size, recipe = releases.open_denoiser(path, 8, 12)
+    with torch.device("meta"):
+        denoiser, encoder = Denoiser(size), Encoder(encoder_size)
+    return filled(denoiser, recipe, "denoiser."), filled(encoder, recipe, "encoder."), recipe
+
+
+# -- the full-size key lists ---------------------------------------------------------------------------------------
+
+
+def test_every_full_size_denoiser_key_is_used_or_named_as_dead() -> None:
+    file = full_size("dit")
+    size, encoder_size = releases.denoiser_sizes(file, 60, 90)
+    assert (size.hidden, size.layers, size.heads, size.time_width) == (1920, 30, 30, 512)
+    assert (encoder_size.text_width, encoder_size.image_width) == (4096, 768)
+    with torch.device("meta"):
+        denoiser, encoder = Denoiser(size), Encoder(encoder_size)
+    recipe = releases.denoiser_recipe(file, denoiser, encoder)
+    used = {source.weight for source in recipe.sources.values()}
+    used |= {key for source in recipe.sources.values() for pair in source.pairs for key in pair}
+    assert used | set(recipe.dead) == set(file.shapes)
+    assert set(recipe.dead) == {key for key in file.shapes if "output_mix_layer_norm" in key}
+    assert len(recipe.sources["denoiser.blocks.29.attention.qkv.weight"].pairs) == 3
+    assert len(recipe.sources["denoiser.blocks.29.attention.output.weight"].pairs) == 1
+    assert recipe.ranks == [releases.DENOISER_RANK]
+
+
+def test_every_full_size_vae_key_is_used_or_named_as_dead() -> None:
+    file = full_size("vae")
+    size = releases.vae_size(file)
+    assert size == VaeSize()
+    with torch.device("meta"):
+        decoder = VaeDecoder(size)
+    recipe = releases.vae_recipe(file, decoder)
+    assert {source.weight for source in recipe.sources.values()} | set(recipe.dead) == set(file.shapes)
+    assert all(key.startswith("encoder.") for key in recipe.dead)
+    assert round(sum(parameter.numel() for parameter in decoder.parameters()) / 1e6, 1) == 123.4
+
+
+def test_every_full_size_predictor_key_is_used_or_named_as_dead() -> None:
+    file = full_size("mllm")
+    size = releases.predictor_size(MISTRAL_CONFIG, file, Path("config.json"))
+    assert (size.vocabulary, size.shot_width, size.head_width) == (32284, 1920, 128)
+    with torch.device("meta"):
+        predictor = Predictor(size)
+    recipe = releases.predictor_recipe(file, predictor)
+    used = {source.weight for source in recipe.sources.values()}
+    used |= {key for source in recipe.sources.values() for pair in source.pairs for key in pair}
+    assert used | set(recipe.dead) == set(file.shapes)
+    assert all(".original_module." in key for key in recipe.dead)
+    assert recipe.ranks == [releases.PREDICTOR_RANK]
+
+
+# -- the denoiser's file -------------------------------------------------------------------------------------------
+
+
+def test_a_tiny_denoiser_checkpoint_gives_the_recorded_step(tmp_path: Path) -> None:
+    tensors = golden("dit_weights_a")
+    extra = {"first_stage_model.decoder.x": torch.zeros(1), "conditioner.y": torch.zeros(1)}
+    denoiser, encoder, recipe = read_tiny_denoiser(write_denoiser(tmp_path / "denoiser.pt", {**tensors, **extra}))
+    step = golden("dit_step_a")
+    with torch.no_grad():
+        shot = torch.cat([encoder.unconditional()[None], step["aroutput"]])
+        v = denoiser(step["x"], step["timesteps"], step["flow_idx"], shot)
+    assert (v - step["output"]).abs().max() <= 1e-5
+    assert set(extra) <= set(recipe.dead)
+
+
+def test_an_image_width_whose_norm_is_not_known_is_refused(tmp_path: Path) -> None:
+    tensors = golden("dit_weights_a")
+    projection = "model.diffusion_model.mixins.patch_embed.ip_proj.0.weight"
+    tensors[projection] = tensors[projection][:, :512].contiguous()
+    with pytest.raises(CheckpointError, match="512 wide") as caught:
+        read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors))
+    assert len(caught.value.unexpected) == 2
+    without = {key: value for key, value in tensors.items() if "output_mix_layer_norm" not in key}
+    _, encoder, _ = read_tiny_denoiser(write_denoiser(tmp_path / "b.pt", without))
+    assert encoder.size.image_width == 512
+
+
+def test_a_plain_base_weight_is_read_like_an_original_one(tmp_path: Path) -> None:
+    tensors = golden("dit_weights_a")
+    plain = {key.replace(".original.", "."): value for key, value in tensors.items()}
+    first = read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors))[0].state_dict()
+    second = read_tiny_denoiser(write_denoiser(tmp_path / "b.pt", plain))[0].state_dict()
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+def test_lora_of_another_rank_scales_by_its_own_rank(tmp_path: Path) -> None:
+    tensors = golden("dit_weights_a")
+    base = read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors))[0]
+    for key, value in list(tensors.items()):
+        # The same product at twice the rank; alpha / rank halves, so the factors are doubled once.
+        if ".matrix_A." in key:
+            tensors[key] = torch.cat([value, value])
+        elif ".matrix_B." in key:
+            tensors[key] = torch.cat([value, value], dim=1)
+    wide = read_tiny_denoiser(write_denoiser(tmp_path / "b.pt", tensors))[0]
+    name = "blocks.0.attention.qkv.weight"
+    torch.testing.assert_close(base.state_dict()[name], wide.state_dict()[name])
+    assert not torch.equal(wide.state_dict()[name], tensors[f"{QKV}.original.weight"])
+
+
+def test_a_checkpoint_without_lora_is_read_as_it_is(tmp_path: Path) -> None:
+    tensors = {key: value for key, value in golden("dit_weights_a").items() if ".matrix_" not in key}
+    denoiser, _, _ = read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors))
+    assert torch.equal(denoiser.state_dict()["blocks.0.attention.qkv.weight"], tensors[f"{QKV}.original.weight"])
+
+
+def test_half_precision_weights_are_merged_in_float32(tmp_path: Path) -> None:
+    tensors = {key: value.half() for key, value in golden("dit_weights_a").items()}
+    denoiser, _, _ = read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors))
+    merged = denoiser.state_dict()["blocks.0.attention.output.weight"]
+    dense = QKV.replace("query_key_value", "dense")
+    down, up = tensors[f"{dense}.matrix_A.0"].float(), tensors[f"{dense}.matrix_B.0"].float()
+    expected = tensors[f"{dense}.original.weight"].float() + up @ down / len(down)
+    assert merged.dtype == torch.float32
+    torch.testing.assert_close(merged, expected)
+
+
+def test_all_faults_come_in_one_error_with_the_nearest_name(tmp_path: Path) -> None:
+    tensors = golden("dit_weights_a")
+    del tensors["model.diffusion_model.time_embed.0.bias"]
+    tensors["model.diffusion_model.time_embed.0.bais"] = torch.zeros(64)
+    tensors["model.diffusion_model.flow_embed.0.bias"] = torch.zeros(3)
+    del tensors[f"{QKV}.matrix_B.1"]
+    tensors[f"{QKV}.matrix_A.0"] = torch.zeros(4, 5)
+    with pytest.raises(CheckpointError) as caught:
+        read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors))
+    error = caught.value
+    assert "model.diffusion_model.time_embed.0.bias" in error.missing
+    assert any(f"{QKV}.matrix_A.1" in key for key in error.missing)
+    assert error.unexpected == (
+        "model.diffusion_model.time_embed.0.bais (nearest: model.diffusion_model.time_embed.0.bias)",
+    )
+    assert set(error.misshapen) == {"model.diffusion_model.flow_embed.0.bias", f"{QKV}.matrix_A.0"}
+    assert str(tmp_path / "a.pt") in str(error)
+
+
+def test_a_weight_given_twice_is_refused(tmp_path: Path) -> None:
+    tensors = golden("dit_weights_a")
+    tensors[f"{QKV}.weight"] = tensors[f"{QKV}.original.weight"]
+    with pytest.raises(CheckpointError, match="unexpected"):
+        read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors))
+
+
+def test_another_latent_size_is_refused(tmp_path: Path) -> None:
+    path = write_denoiser(tmp_path / "a.pt", golden("dit_weights_a"))
+    with pytest.raises(CheckpointError, match=r"pictures of another size(?s:.*)pos_embedding .*--picture"):
+        releases.open_denoiser(path, 60, 90)
+
+
+def test_weights_that_are_whole_numbers_are_refused(tmp_path: Path) -> None:
+    tensors = golden("dit_weights_a")
+    bias, down = "model.diffusion_model.time_embed.0.bias", f"{QKV}.matrix_A.1"
+    for key in (bias, down):
+        tensors[key] = tensors[key].to(torch.int32)
+    with pytest.raises(CheckpointError, match="found int32, expected floating point") as caught:
+        read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors))
+    assert set(caught.value.misshapen) == {bias, down}
+
+
+def test_positions_on_the_shot_tokens_are_refused(tmp_path: Path) -> None:
+    tensors = golden("dit_weights_a")
+    tensors["model.diffusion_model.mixins.pos_embed.pos_embedding"][0, 3] = 1.0
+    with pytest.raises(CheckpointError, match="not zero"):
+        read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors))
+
+
+# -- files that are not what they should be ------------------------------------------------------------------------
+
+
+class Executes:
+    """A pickle of this would create a folder when loaded carelessly."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return os.mkdir, (self.path,)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pickle_that_runs_code_is_refused_and_not_run(tmp_path: Path, zipped: bool) -> None:
+    proof, path = tmp_path / "ran", tmp_path / "bad.pt"
+    if zipped:
+        torch.save({"module": Executes(proof)}, path)
+    else:
+        path.write_bytes(pickle.dumps({"module": Executes(proof)}, protocol=2))
+    with pytest.raises(CheckpointError, match=r"bad\.pt: .*code to be run .*\((posix|nt)\.mkdir\)") as caught:
+        releases.open_denoiser(path, 60, 90)
+    assert not proof.exists()
+    assert "weights_only" not in str(caught.value), "torch's way to run it all the same is no advice of ours"
+
+
+def test_a_flipped_bit_is_found_by_the_files_checksums(tmp_path: Path) -> None:
+    path = write_denoiser(tmp_path / "flipped.pt", golden("dit_weights_a"))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    path.write_bytes(content)
+    with pytest.raises(
+        CheckpointError, match=r"flipped\.pt: damaged: .*/data/\d+ in it has not its checksum; download"
+    ):
+        open_torch(path, "module")
+
+
+@pytest.mark.parametrize("kept", [0, 10, 100_000, -200])
+def test_a_truncated_file_is_refused_by_name(tmp_path: Path, kept: int) -> None:
+    path = write_denoiser(tmp_path / "short.pt", golden("dit_weights_a"))
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(CheckpointError, match=r"short\.pt"):
+        releases.open_denoiser(path, 60, 90)
+
+
+def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    with pytest.raises(CheckpointError, match="no such file"):
+        releases.open_vae(path)
+    torch.save({"state_dict": {"a": torch.zeros(1)}}, path)
+    with pytest.raises(CheckpointError, match="no entry 'module'; found state_dict"):
+        releases.open_denoiser(path, 60, 90)
+    with pytest.raises(CheckpointError, match=r"decoder\.up\.0"):
+        releases.open_vae(path)
+    for entries in ({"a": 3}, {5: torch.zeros(1)}):
+        torch.save({"module": entries}, path)
+        with pytest.raises(CheckpointError, match="not tensors with a name"):
+            releases.open_denoiser(path, 60, 90)
+    torch.save([1], path)
+    with pytest.raises(CheckpointError, match="list"):
+        open_torch(path)
+
+
+def test_files_are_mapped_and_load_plain_tensors_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+    load = torch.load
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        asked.append(options)
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(torch, "load", watched)
+    open_torch(write_denoiser(tmp_path / "a.pt", golden("dit_weights_a")), "module")
+    assert [(options["mmap"], options["weights_only"]) for options in asked] == [(True, True)]
+
+
+# -- the vae's file ------------------------------------------------------------------------------------------------
+
+
+def test_a_tiny_vae_checkpoint_gives_the_recorded_frames(tmp_path: Path) -> None:
+    folder = open_folder(GOLDEN)
+    tensors = vae_weights(folder, folder.sets["vae_decode_a"])
+    torch.save({"state_dict": {**tensors, "encoder.conv_in.conv.bias": torch.zeros(1)}}, tmp_path / "vae.pt")
+    size, recipe = releases.open_vae(tmp_path / "vae.pt")
+    recorded = golden("vae_decode_a")
+    with torch.no_grad():
+        frames, _ = filled(VaeDecoder(size), recipe)(recorded["latent"][:, :, :3])
+    assert (frames - recorded["output"][:, :, :9]).abs().max() <= 1e-4
+    assert list(recipe.dead) == ["encoder.conv_in.conv.bias"]
+
+
+# -- the predictor's folder and file -------------------------------------------------------------------------------
+
+
+def tiny_predictor(folder: Path, base_in_adapter: bool, form: str) -> tuple[Path, Path]:
+    """A Hugging Face folder (safetensors, bin or sharded) and pytorch_model.bin made of the golden weights."""
+    tensors = golden("mllm_weights_a")
+    base, adapter = {}, {}
+    for key, value in tensors.items():
+        plain = key.removeprefix(PEFT)
+        is_base = ".base_layer." in key or ".original_module." in key
+        if is_base:
+            base[plain.replace(".base_layer", "").replace(".original_module", "")] = value
+        if base_in_adapter or not is_base:
+            adapter[key] = value
+    base["model.embed_tokens.weight"] = torch.zeros(300, 64)
+    base["lm_head.weight"] = torch.zeros(300, 64)
+    base["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.zeros(8)
+    mistral = folder / "mistral"
+    mistral.mkdir()
+    small = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = {**MISTRAL_CONFIG, **small, "intermediate_size": 160}
+    (mistral / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    base = {key: value.contiguous() for key, value in base.items()}
+    if form == "safetensors":
+        save_file(base, mistral / "model.safetensors")
+    elif form == "bin":
+        torch.save(base, mistral / "pytorch_model.bin")
+    else:
+        names = sorted(base)
+        shards = {f"model-0000{n + 1}-of-00002.safetensors": names[n::2] for n in range(2)}
+        for file, keys in shards.items():
+            save_file({key: base[key] for key in keys}, mistral / file)
+        weight_map = {key: file for file, keys in shards.items() for key in keys}
+        (mistral / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}), encoding="utf-8")
+    torch.save(adapter, folder / "pytorch_model.bin")
+    return mistral, folder / "pytorch_model.bin"
+
+
+@pytest.mark.parametrize("base_in_adapter", [True, False])
+@pytest.mark.parametrize("form", ["safetensors", "bin", "shards"])
+def test_a_tiny_predictor_checkpoint_gives_the_recorded_shot(tmp_path: Path, base_in_adapter: bool, form: str) -> None:
+    # The golden weights have alpha = rank = 4.
+    size, recipe = releases.open_predictor(*tiny_predictor(tmp_path, base_in_adapter, form))
+    predictor = filled(Predictor(size), replace(recipe, alpha=4.0))
+    recorded = golden("mllm_1turn_a")
+    ids = recorded["input_ids"]
+    queries = recorded["attention_mask"][0] == -1
+    mask = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril() | (queries[:, None] & queries[None])
+    with torch.no_grad():
+        hidden = predictor(ids, torch.full_like(ids, -1), mask[None], recorded["video_embeds"][0].flatten(0, -2))
+        shot = predictor.output_resampler(hidden[:, queries])
+    assert (shot - recorded["output_at_query_positions"]).abs().max() <= 1e-4
+    assert "model.embed_tokens.weight" in recipe.dead
+    assert any("inv_freq" in key for key in recipe.dead)
+
+
+def test_the_adapters_alpha_counts(tmp_path: Path) -> None:
+    _, recipe = releases.open_predictor(*tiny_predictor(tmp_path, True, "bin"))
+    name = "blocks.0.attention.query.weight"
+    plain, four, published = (
+        recipe.weight(name),
+        *(one.merged(name, torch.float32) for one in (replace(recipe, alpha=4.0), recipe)),
+    )
+    torch.testing.assert_close(published - plain, 8 * (four - plain))
+
+
+def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
+    mistral, adapter = tiny_predictor(tmp_path, False, "safetensors")
+    config = json.loads((mistral / "config.json").read_text(encoding="utf-8"))
+    for change, text in (
+        ({"model_type": "llama"}, "not 'mistral'"),
+        ({"hidden_size": None}, "hidden_size"),
+        ({"num_hidden_layers": 1}, "layers.1."),
+        ({"intermediate_size": 96}, "mlp"),
+        (
+            {"rope_theta": 1e6, "sliding_window": None},
+            r"another Mistral(?s:.*)sliding_window \(found None, expected 4096",
+        ),
+        ({"rms_norm_eps": 1e-6}, r"rms_norm_eps \(found 1e-06, expected 1e-05\)"),
+        ({"rope_theta": None, "rope_parameters": [1]}, r"rope_theta \(found None"),
+    ):
+        (mistral / "config.json").write_text(json.dumps({**config, **change}), encoding="utf-8")
+        with pytest.raises(CheckpointError, match=text):
+            releases.open_predictor(mistral, adapter)
+
+
+def test_missing_pieces_of_the_folder_are_named(tmp_path: Path) -> None:
+    mistral, adapter = tiny_predictor(tmp_path, False, "shards")
+    (mistral / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="model-00002-of-00002.safetensors: no such file"):
+        releases.open_predictor(mistral, adapter)
+    (mistral / "model.safetensors.index.json").unlink()
+    with pytest.raises(CheckpointError, match="neither model.safetensors nor pytorch_model.bin"):
+        releases.open_predictor(mistral, adapter)
+    (mistral / "config.json").write_text("[", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="config.json: not JSON .*; download it again"):
+        releases.open_predictor(mistral, adapter)
+
+
+@pytest.mark.parametrize("name", [5, None, "../pytorch_model.bin", "/etc/passwd", ""])
+def test_an_index_that_names_no_file_beside_it_is_refused(tmp_path: Path, name: object) -> None:
+    mistral, adapter = tiny_predictor(tmp_path, False, "shards")
+    index = {"weight_map": {"model.norm.weight": name}}
+    (mistral / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"index\.json: the index names what is no file beside it"):
+        releases.open_predictor(mistral, adapter)
+
+
+def test_whole_numbers_in_a_safetensors_file_are_refused(tmp_path: Path) -> None:
+    mistral, adapter = tiny_predictor(tmp_path, False, "safetensors")
+    base = load_file(mistral / "model.safetensors")
+    name = "model.layers.0.mlp.up_proj.weight"
+    save_file({**base, name: base[name].to(torch.int8)}, mistral / "model.safetensors")
+    with pytest.raises(CheckpointError, match=rf"{name} \(found I8, expected floating point\)"):
+        releases.open_predictor(mistral, adapter)
+
+
+def test_a_newer_config_that_keeps_rope_apart_is_read() -> None:
+    config: dict[str, Any] = {**MISTRAL_CONFIG, "rope_parameters": {"rope_theta": 10000.0}}
+    del config["rope_theta"]
+    size = releases.predictor_size(config, open_tensors(golden("mllm_weights_a"), Path("x")), Path("config.json"))
+    assert size.rope_theta == 10000.0

@@ -1,0 +1,371 @@
+"""Building TensorRT engines: the typed graphs compute what the parts do, the command's records, refusals."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import onnxruntime
+import pytest
+from project import ROOT
+
+import fakes
+from animegamer_export.evaluate.turns import open_plain
+from animegamer_export.quantize.bundle import quantize_bundle
+from animegamer_export.quantize.scheme import scheme
+from animegamer_export.support import disk
+from animegamer_export.tensorrt import command
+from animegamer_export.tensorrt.builder import RESIDENT, Built, Job, build
+from animegamer_export.tensorrt.graph import rewrite, strongly_typed
+from animegamer_rt import cli
+from animegamer_rt.bench.chart import read_records
+from animegamer_rt.bundle import loader as bundles
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.manifest import Compatibility
+from animegamer_rt.errors import BundleError, ConfigError, OutputError
+from animegamer_rt.profiling import gpu_specs
+from animegamer_rt.stages.prompt import PastTurn, Prompter
+from animegamer_rt.state.game import GameState
+
+NETWORK = """<ir_version: 10, opset_import: ["": 23, "com.microsoft": 1]>
+block (float[1, 4, 8] x, float[1, 4, 8] kept, float[1] angle, float[1] scale)
+   => (float[1, 4, 8] y, float[1, 4, 8] next_kept, uint8[1, 4, 8] bytes)
+<uint8[1, 1, 1] top = {200}, float low = {0.0}, float high = {255.0}>
+{
+    turn = Cos(angle)
+    grown = MatMul(x, weight)
+    query = Mul(grown, turn)
+    mixed = com.microsoft.MultiHeadAttention<num_heads = 2>(query, kept, kept)
+    squares = Mul(mixed, mixed)
+    mean = ReduceMean<keepdims = 1>(squares)
+    root = Sqrt(mean)
+    normed = Div(mixed, root)
+    next_kept = Add(normed, bias)
+    product = MatMul(next_kept, weight)
+    y = Mul(product, scale)
+    shown = Mul(y, high)
+    clipped = Clip(shown, low, high)
+    whole = Cast<to = 2>(clipped)
+    bytes = Min(whole, top)
+}"""
+
+
+def network() -> onnx.ModelProto:
+    model = onnx.parser.parse_model(NETWORK)
+    random = np.random.default_rng(0)
+    for name, shape in (("weight", (8, 8)), ("bias", (8,))):
+        values = random.standard_normal(shape, dtype=np.float32) / 3
+        model.graph.initializer.append(onnx.numpy_helper.from_array(values, name))
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def typed(half: ir.DataType) -> onnx.ModelProto:
+    model = ir.from_proto(network())
+    for node in model.graph:
+        for value in node.outputs:
+            value.dtype = value.dtype or ir.DataType.FLOAT
+    rewrite(model, half, ("kept", "next_kept"))
+    return ir.to_proto(model)
+
+
+def types_of(model: onnx.ModelProto) -> dict[str, str]:
+    values = [*model.graph.input, *model.graph.output, *model.graph.value_info]
+    return {value.name: onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type) for value in values}
+
+
+@pytest.mark.parametrize(("half", "name"), [(ir.DataType.FLOAT16, "FLOAT16"), (ir.DataType.BFLOAT16, "BFLOAT16")])
+def test_products_are_half_and_edges_statistics_and_angles_float(half: ir.DataType, name: str) -> None:
+    types = types_of(typed(half))
+    assert {types[key] for key in ("grown", "query", "mixed", "normed", "product")} == {name}
+    assert {types[key] for key in ("turn", "squares", "mean", "root", "x", "y", "shown")} == {"FLOAT"}
+    assert types["kept"] == types["next_kept"] == name, "caches stay on the GPU, so they are half at the edge too"
+
+
+def test_bytes_appear_at_the_edge_only_and_attention_is_the_standards() -> None:
+    model = typed(ir.DataType.FLOAT16)
+    assert [name for name, kind in types_of(model).items() if kind == "UINT8"] == ["bytes"]
+    assert {node.domain for node in model.graph.node} == {""}
+
+
+def test_typed_graph_computes_what_the_part_does() -> None:
+    random = np.random.default_rng(1)
+    feeds = {name: random.standard_normal((1, 4, 8), dtype=np.float32) for name in ("x", "kept")}
+    feeds |= {"angle": np.array([0.3], np.float32), "scale": np.array([0.5], np.float32)}
+    answers = []
+    for model, kept in ((network(), np.float32), (typed(ir.DataType.FLOAT16), np.float16)):
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        answers.append(session.run(["y", "next_kept", "bytes"], feeds | {"kept": feeds["kept"].astype(kept)}))
+    for whole, half in zip(answers[0][:2], answers[1][:2], strict=True):
+        np.testing.assert_allclose(half, whole, atol=5e-3)
+    assert np.abs(answers[0][2].astype(int) - answers[1][2].astype(int)).max() <= 1
+
+
+def test_weights_stored_in_sixteen_bit_are_used_as_they_lie(tmp_path: Path) -> None:
+    text = """<ir_version: 10, opset_import: ["": 23]>
+    part (float[1, 2] x) => (float[1, 2] y) { weight = Cast<to = 1>(stored)  y = MatMul(x, weight) }"""
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.eye(2, dtype=np.float16), "stored"))
+    onnx.save(onnx.shape_inference.infer_shapes(model), tmp_path / "part.onnx")
+    strongly_typed(tmp_path / "part.onnx", tmp_path / "typed.onnx", "fp16")
+    nodes = onnx.load(tmp_path / "typed.onnx").graph.node
+    product = next(node for node in nodes if node.op_type == "MatMul")
+    assert product.input[1] == "stored" and [node.op_type for node in nodes].count("Cast") == 2
+
+
+def test_scales_of_quantised_weights_stay_constants_and_are_half() -> None:
+    text = """<ir_version: 10, opset_import: ["": 23]>
+    part (float[1, 32] x) => (float[1, 4] y) {
+        read = DequantizeLinear<axis = 0, block_size = 16>(codes, scales)
+        y = MatMul(x, read)
+    }"""
+    model = onnx.parser.parse_model(text)
+    codes = onnx.helper.make_tensor("codes", onnx.TensorProto.INT4, (32, 4), np.arange(128) % 16 - 8)
+    scales = onnx.numpy_helper.from_array(np.full((2, 4), 0.125, np.float32), "scales")
+    model.graph.initializer.extend([codes, scales])
+    model = ir.from_proto(onnx.shape_inference.infer_shapes(model))
+    rewrite(model, ir.DataType.FLOAT16)
+    dequantize = next(node for node in model.graph if node.op_type == "DequantizeLinear")
+    scale = dequantize.inputs[1]
+    assert scale is not None and scale.const_value is not None and scale.dtype == ir.DataType.FLOAT16
+    assert dequantize.outputs[0].dtype == ir.DataType.FLOAT16
+
+
+def test_operators_that_only_onnxruntime_has_are_refused_with_what_to_do() -> None:
+    text = """<ir_version: 10, opset_import: ["": 23, "com.microsoft": 1]>
+    part (float[1, 32] x, uint8[4, 2, 8] codes, float[4, 2] scales) => (float[1, 4] y)
+    { y = com.microsoft.MatMulNBits<K = 32, N = 4, bits = 4, block_size = 16>(x, codes, scales) }"""
+    with pytest.raises(BundleError, match="found MatMulNBits; expected the standard's.*predictor=int4-qdq"):
+        rewrite(ir.from_proto(onnx.parser.parse_model(text)), ir.DataType.FLOAT16)
+
+
+def step_feeds(bundle: Bundle) -> dict[str, np.ndarray]:
+    random, size = np.random.default_rng(2), bundle.manifest.geometry
+    latent = (1, size.latent_frames, size.latent_channels, size.latent_height, size.latent_width)
+    drawn = ("latent", "x0_prev", "noise", "difference")
+    feeds: dict[str, np.ndarray] = {name: random.standard_normal(latent, dtype=np.float32) for name in drawn}
+    feeds["shot"] = random.standard_normal((1, size.shot_tokens, size.shot_width), dtype=np.float32)
+    feeds |= {"coefficients": random.standard_normal(8).astype(np.float32), "rows": np.array([0, 1])}
+    return feeds | {"timestep": np.array([500.0], np.float32), "motion_scope": np.array([10.0], np.float32)}
+
+
+@pytest.mark.parametrize("precision", ["int8-qdq", "int4-qdq"])
+def test_a_weight_only_denoiser_builds_and_its_typed_graph_answers_the_same(precision: str, tmp_path: Path) -> None:
+    pocket = bundles.open_bundle(ROOT / "engines" / "pocket")
+    quantize_bundle(pocket, tmp_path / "b", {"denoiser": scheme(precision)})
+    made = bundles.load(tmp_path / "b")
+    path, typed_path = made.part_path("denoiser"), tmp_path / "b" / "typed.onnx"
+    strongly_typed(path, typed_path, "fp16", RESIDENT)
+    feeds = step_feeds(made)
+    true, tried = (open_plain(file).run(["x0"], feeds)[0] for file in (path, typed_path))
+    # 5.2e-4 for both, and 4.8e-4 with 16-bit weights.
+    assert np.linalg.norm(tried - true) / np.linalg.norm(true) < 2e-3
+    pytest.importorskip("tensorrt_rtx")
+    ranges = command.profiles("denoiser", made)[:1]
+    job = Job(str(path), str(tmp_path / "a.engine"), "tensorrt_rtx", "sm89", "fp16", ranges)
+    built = command._apart(job)
+    assert built.error == "" and 0 < built.bytes == (tmp_path / "a.engine").stat().st_size
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Bundle:
+    return fakes.write_bundle(tmp_path / "tiny")
+
+
+def fake_build(job: Job) -> Built:
+    if "vae_next" in job.source:
+        return Built("1.7.1.116", error="Assertion failed: no such kernel (node Conv_7)")
+    Path(job.target).parent.mkdir(exist_ok=True)
+    Path(job.target).write_bytes(b"engine of " + job.arch.encode())
+    return Built("1.7.1.116", 14, 0.1, 2.5, 300.0)
+
+
+def test_engines_are_recorded_skipped_when_they_fit_and_failures_named(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs: list[Job] = []
+    monkeypatch.setattr(command, "_apart", lambda job: (jobs.append(job), fake_build(job))[1])
+    monkeypatch.setattr(command, "module_version", lambda library: "1.7.1.116")
+    argv = ["--bundle", str(bundle.folder), "--gpu", "sm86,sm89", "--parts", "vae", "--results"]
+    results = tmp_path / "results.json"
+    assert command.main([*argv, str(results)]) == 1
+    assert "not built: vae_next for sm86: Assertion failed: no such kernel" in capsys.readouterr().err
+    written = bundles.load(bundle.folder).manifest
+    assert list(written.engines) == ["vae_first-sm86", "vae_first-sm89"]
+    assert written.engines["vae_first-sm89"].built_for["arch"] == "sm89"
+    builds = json.loads(results.read_text())["builds"]
+    assert read_records(tmp_path) == [], "a build is no turn that the plots could show"
+    assert [(row["part"], row["arch"], bool(row["error"])) for row in builds] == [
+        ("vae_first", "sm86", False),
+        ("vae_first", "sm89", False),
+        ("vae_next", "sm86", True),
+        ("vae_next", "sm89", True),
+    ]
+    jobs.clear()
+    command.main([*argv, str(results)])
+    assert {job.source.rsplit("/", 1)[-1] for job in jobs} == {"vae_next.onnx"}, "what fits is not built again"
+    jobs.clear()
+    command.main([*argv, str(results), "--precision", "bf16"])
+    assert len(jobs) == 4, "another precision is another engine"
+
+
+def test_failure_replaces_no_measured_build_and_is_told_all_the_same(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def rows() -> dict[str, dict[str, object]]:
+        return {row["part"]: row for row in json.loads(results.read_text())["builds"]}
+
+    results = tmp_path / "results.json"
+    argv = ["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "vae", "--results", str(results)]
+    monkeypatch.setattr(command, "module_version", lambda library: "1.7.1.116")
+    monkeypatch.setattr(command, "_apart", fake_build)
+    assert command.main(argv) == 1
+    good, failed = rows()["vae_first"], rows()["vae_next"]
+    assert good["build_seconds"] == 2.5 and failed["error"]
+    monkeypatch.setattr(command, "module_version", lambda library: "1.8.0.1")
+    monkeypatch.setattr(command, "_apart", lambda job: Built(error="tensorrt_rtx is not installed"))
+    assert command.main(argv) == 1
+    told = capsys.readouterr()
+    assert "vae_first for sm89: tensorrt_rtx is not installed" in told.err
+    assert rows()["vae_first"] == good, "seconds and bytes of an earlier run are kept"
+    assert rows()["vae_next"]["error"] == "tensorrt_rtx is not installed", "one failure replaces another"
+    monkeypatch.setattr(command, "_apart", lambda job: fake_build(replace(job, source="vae_first.onnx")))
+    assert command.main(argv) == 0
+    assert not any(row["error"] for row in rows().values()), "a success replaces a failure"
+
+
+def half_built(job: Job) -> None:
+    """What a builder leaves that is stopped while it writes."""
+    Path(job.target).parent.mkdir(exist_ok=True)
+    Path(job.target + ".part").write_bytes(b"half")
+    source = Path(job.source)
+    source.with_name(f".{source.stem}.{job.arch}.{job.precision}.onnx").write_bytes(b"typed")
+
+
+def hidden_or_half(bundle: Bundle) -> list[Path]:
+    return [path for path in bundle.folder.rglob("*") if path.name.startswith(".") or path.suffix == ".part"]
+
+
+def test_without_results_no_record_is_written_and_with_them_its_folder_is_made(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setattr(command, "_apart", fake_build)
+    argv = ["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "denoiser"]
+    assert command.main(argv) == 0
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    monkeypatch.setattr(command, "module_version", lambda library: "1.8.0.1")
+    assert command.main([*argv, "--results", "new/builds.json"]) == 0
+    assert (tmp_path / "elsewhere" / "new" / "builds.json").is_file()
+
+
+def test_ctrl_c_leaves_no_half_engine_and_the_next_run_goes_on(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+
+    def interrupted(job: Job) -> Built:
+        if built:
+            half_built(job)
+            raise KeyboardInterrupt
+        built.append(job.source)
+        return fake_build(job)
+
+    monkeypatch.setattr(command, "_apart", interrupted)
+    argv = ["--bundle", str(bundle.folder), "--gpu", "sm86,sm89", "--parts", "denoiser"]
+    assert cli.main(["export", "tensorrt", *argv]) == 130
+    assert hidden_or_half(bundle) == []
+    assert list(bundles.load(bundle.folder).manifest.engines) == ["denoiser-sm86"]
+    jobs: list[Job] = []
+    monkeypatch.setattr(command, "_apart", lambda job: (jobs.append(job), fake_build(job))[1])
+    assert cli.main(["export", "tensorrt", *argv]) == 0
+    assert [job.arch for job in jobs] == ["sm89"]
+
+
+def test_a_disk_that_fills_up_is_named_with_what_to_do(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(arguments: list[str], input: str, **_: object) -> subprocess.CompletedProcess[str]:
+        half_built(Job(**json.loads(input)))
+        said = "Traceback ..\nOSError: [Errno 28] No space left on device\n"
+        return subprocess.CompletedProcess(arguments, 1, "", said)
+
+    monkeypatch.setattr(command.subprocess, "run", full)
+    assert command.main(["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "denoiser"]) == 1
+    told = capsys.readouterr().err
+    assert "the disk is full" in told and "denoiser-sm89.engine" in told and "make room, and run it again" in told
+    assert hidden_or_half(bundle) == []
+
+
+def test_a_disk_that_is_too_small_is_refused_before_building(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda place: SimpleNamespace(free=disk.SPARE_BYTES))
+    with pytest.raises(OutputError, match="not enough room on this disk.*fewer --parts or for fewer --gpu"):
+        command.main(["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "denoiser"])
+    assert not (bundle.folder / "engines").exists()
+
+
+@pytest.mark.parametrize(("installed", "built_again"), [("1.7.1.116", False), ("1.8.0.1", True), (None, False)])
+def test_an_engine_of_another_version_than_the_installed_one_is_built_again(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: str | None, built_again: bool
+) -> None:
+    jobs: list[Job] = []
+    monkeypatch.setattr(command, "_apart", lambda job: (jobs.append(job), fake_build(job))[1])
+    argv = ["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "denoiser", "--results"]
+    monkeypatch.setattr(command, "module_version", lambda library: None)
+    assert command.main([*argv, str(tmp_path / "results.json")]) == 0
+    jobs.clear()
+    monkeypatch.setattr(command, "module_version", lambda library: installed)
+    assert command.main([*argv, str(tmp_path / "results.json")]) == 0
+    assert bool(jobs) == built_again
+
+
+def test_unknown_gpu_and_part_are_refused(bundle: Bundle) -> None:
+    with pytest.raises(ConfigError, match="--gpu: unknown name; found 'sm70'; expected of sm75"):
+        command.main(["--bundle", str(bundle.folder), "--gpu", "sm70"])
+    with pytest.raises(ConfigError, match="--parts: unknown name; found 'text_tower'"):
+        command.main(["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "text_tower"])
+
+
+def test_profiles_hold_every_prompt_of_the_window(bundle: Bundle) -> None:
+    (prompts,) = command.profiles("predictor", bundle)
+    least, usual, most = prompts["tokens"]
+    assert least <= usual <= most <= bundle.manifest.geometry.window_tokens
+    # Three strengths, each with two tags, follow the longest prompt.
+    cached = prompts["cached_tokens"]
+    assert (
+        cached[:2] == (0, usual - 266)
+        and cached[2] >= most + 9
+        and prompts["rows"][0] == prompts["read_tokens"][0] == 1
+    )
+    past = PastTurn("Mia waves.", GameState(1, 2, 3, 4), np.zeros((226, 8), np.float16))
+    prompt = Prompter.from_bundle(bundle).write("Tobo runs.", [past] * 2)
+    for tokens in (prompt.history, prompt.turn):
+        assert tokens is not None
+        assert tokens.ids.shape[1] <= most and prompts["rows"][0] <= len(tokens.masks) <= prompts["rows"][2]
+        assert prompts["history_tokens"][0] <= len(tokens.history_shots) <= prompts["history_tokens"][2]
+        assert prompts["read_tokens"][0] <= len(tokens.readout) <= prompts["read_tokens"][2]
+    assert [ranges["batch"] for ranges in command.profiles("denoiser", bundle)] == [(2, 2, 2), (1, 1, 1)]
+    with pytest.raises(ConfigError, match="longest prompt is too short"):
+        command.profiles("predictor", bundle, 100)
+
+
+def test_the_memory_arithmetic_has_the_longest_prompt_that_is_built_for(bundle: Bundle) -> None:
+    geometry = replace(bundle.manifest.geometry, shot_tokens=226, window_tokens=4096)
+    manifest = replace(bundle.manifest, geometry=geometry, compatibility=Compatibility())
+    (prompts,) = command.profiles("predictor", replace(bundle, manifest=manifest))
+    assert prompts["cached_tokens"][2] == gpu_specs.LONGEST_PROMPT
+
+
+def test_builder_that_is_killed_is_an_error_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command.sys, "executable", "/bin/false")
+    assert command._apart(Job("a.onnx", "a.engine", "tensorrt_rtx", "sm89", "fp16")).error.startswith("the builder")
+
+
+def test_library_that_is_not_there_is_named_with_how_to_get_it(tmp_path: Path) -> None:
+    job = Job(str(tmp_path / "a.onnx"), str(tmp_path / "a.engine"), "no_such_tensorrt", "sm90", "fp16")
+    built = build(job)
+    assert "no_such_tensorrt is not installed" in built.error and asdict(built)["bytes"] == 0

@@ -1,0 +1,31 @@
+"""Where the project's files are: its root, and the files that belong to it, with git or without."""
+
+from __future__ import annotations
+
+import subprocess
+from fnmatch import fnmatch
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def project_files(root: Path = ROOT) -> list[Path]:
+    """The files of the project: those git knows or would add; without git, all outside the folders of .gitignore."""
+    command = ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    try:
+        names = subprocess.run(command, check=True, capture_output=True).stdout.decode().split("\0")
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        names = _outside_ignored(root)
+    return [root / name for name in names if name and (root / name).is_file()]
+
+
+def _outside_ignored(root: Path) -> list[str]:
+    lines = (root / ".gitignore").read_text(encoding="utf-8").splitlines()
+    folders = [".git/", *(line for line in lines if line.endswith("/") and not line.startswith("!"))]
+
+    def ignored(parts: tuple[str, ...]) -> bool:
+        places = [(folder, parts[:1] if folder.startswith("/") else parts) for folder in folders]
+        return any(fnmatch(part, folder.strip("/")) for folder, where in places for part in where)
+
+    names = (path.relative_to(root) for path in root.rglob("*"))
+    return sorted(str(name) for name in names if not ignored(name.parts))

@@ -1,0 +1,85 @@
+"""A place on the CPU whose graphs are as strict as a GPU's: work is noted, not run, and the host's numbers are frozen.
+
+A capture leaves every buffer as it was; a replay runs the noted operators again on the very same memory. What a CUDA
+graph could not hold is an error: the host reading a value, or a tensor made from the host's numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from animegamer_rt.backends.torch.device import Place, Work
+
+aten = torch.ops.aten
+FORBIDDEN = {
+    aten._local_scalar_dense.default: "the host read a value",
+    aten.lift_fresh.default: "a tensor was made from the host's numbers",
+    aten.nonzero.default: "a shape depends on values",
+}
+
+
+class Tape(TorchDispatchMode):
+    """Notes operators with their arguments and results; undoes what they wrote when it ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Any]] = []
+        self._before: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in FORBIDDEN:
+            raise AssertionError(f"{FORBIDDEN[func]} while work was captured: {func}")
+        kwargs = kwargs or {}
+        for argument, value in zip(func._schema.arguments, args, strict=False):
+            if value is not None and argument.alias_info is not None and argument.alias_info.is_write:
+                self._keep(value)
+        out = func(*args, **kwargs)
+        self.calls.append((func, args, kwargs, out))
+        return out
+
+    def _keep(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self._before:
+            whole = torch.empty(0, dtype=torch.uint8).set_(storage)
+            self._before[storage.data_ptr()] = whole, whole.clone()
+
+    def undo(self) -> None:
+        for whole, before in self._before.values():
+            whole.copy_(before)
+
+    def replay(self) -> None:
+        for func, args, kwargs, out in self.calls:
+            again = func(*args, **kwargs)
+            for noted, fresh in zip(tree_leaves(out), tree_leaves(again), strict=True):
+                if isinstance(noted, Tensor) and noted.data_ptr() != fresh.data_ptr():
+                    # Some operators drop an axis of a result in place after it was noted.
+                    noted.copy_(fresh.reshape(noted.shape))
+
+
+class TapePlace(Place):
+    """The CPU with captures; `captured` counts them and `replayed` their runs."""
+
+    captures = True
+
+    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__(dtype)
+        self.captured = self.replayed = 0
+
+    def capture(self, work: Work) -> Work:
+        tape = Tape()
+        with tape:
+            work()
+        tape.undo()
+        self.captured += 1
+
+        def replay() -> None:
+            self.replayed += 1
+            tape.replay()
+
+        return replay

@@ -1,0 +1,340 @@
+"""The real onnxruntime, on the tiny bundle's real ONNX parts."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import fakes
+from animegamer_rt.backends import onnxruntime as backend
+from animegamer_rt.backends.interface import Engines
+from animegamer_rt.backends.onnxruntime import open_engines
+from animegamer_rt.bundle import loader as bundles
+from animegamer_rt.bundle.denoise_plan import even_plan
+from animegamer_rt.bundle.loader import Bundle, write_manifest
+from animegamer_rt.bundle.manifest import Part
+from animegamer_rt.errors import BackendError, BundleError, BundleFileError
+from animegamer_rt.events import FrameReady
+from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.profiling.host import available_cores
+from animegamer_rt.session import Session
+from animegamer_rt.stages.denoiser import Denoiser
+from animegamer_rt.stages.predictor import read
+from animegamer_rt.stages.prompt import PastTurn, Prompter
+from animegamer_rt.state.game import GameState, Instruction
+
+RANDOM = np.random.default_rng(5)
+SHOT = RANDOM.normal(size=(226, 8)).astype(np.float32)
+
+
+def latent() -> np.ndarray:
+    return RANDOM.normal(size=(1, 5, 16, 2, 3)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return fakes.write_bundle(tmp_path_factory.mktemp("bundles") / "tiny")
+
+
+def test_game_is_the_same_bytes_in_every_run(bundle: Bundle) -> None:
+    def digest() -> str:
+        rooms = open_rooms(bundle, open_engines(bundle))
+        session, sha = Session.start(bundle, 7), hashlib.sha256()
+        for text in ("Mia waves.", "Tobo runs.", "Mia flies."):
+            for event in run_turn(rooms, session, Instruction(text)):
+                if isinstance(event, FrameReady):
+                    sha.update(event.frame.tobytes())
+        return sha.hexdigest()
+
+    assert digest() == digest()
+
+
+def test_denoising_is_the_contracts_arithmetic(bundle: Bundle) -> None:
+    plan, start = even_plan(5, pair_every=2), latent()
+    noises = [latent() for _ in plan.steps]
+    denoising = open_engines(bundle).denoiser.begin(start, SHOT, 10.0)
+    now, x0_prev, difference = start, np.zeros_like(start), np.zeros_like(start)
+    for step, noise in zip(plan, noises, strict=True):
+        denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, noise)
+        c = step.coefficients
+        rows = [np.tanh(now + SHOT.mean()) * (row + 1) / 4 + 0.1 for row in step.rows]
+        difference = rows[-1] - rows[0] + c.reuse * difference
+        x0 = c.signal * now - c.sigma * (rows[-1] + c.guidance_minus_one * difference)
+        now = c.c_latent * now + c.c_x0 * x0 + c.c_x0_prev * x0_prev + c.c_noise * noise
+        x0_prev = x0
+        np.testing.assert_allclose(denoising.latent(), now, atol=1e-4)
+
+
+def test_denoising_leaves_the_callers_noise_and_earlier_latents_alone(bundle: Bundle) -> None:
+    start, noise = latent(), latent()
+    kept = start.copy(), noise.copy()
+    denoising = open_engines(bundle).denoiser.begin(start, SHOT, 10.0)
+    results = []
+    for step in even_plan(4):
+        denoising.step(np.array(step.coefficients, np.float32), 500.0, step.rows, noise)
+        results.append((denoising.latent(), denoising.latent().copy()))
+    assert (start == kept[0]).all() and (noise == kept[1]).all()
+    assert all((held == copied).all() for held, copied in results)
+
+
+def test_a_turn_has_one_binding_and_copies_no_array(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step reads noise and coefficients where they lie, and the latents where the step before wrote them."""
+    made, steps = [], [dict[str, int]()]
+    plan, start = even_plan(5, pair_every=2), latent()
+    noises, coefficients = [latent() for _ in plan.steps], plan.coefficients()
+    denoising = open_engines(bundle, threads=1).denoiser.begin
+    for name in ("bind_ortvalue_input", "bind_ortvalue_output"):
+        bind = getattr(onnxruntime.IOBinding, name)
+
+        def noted(self: object, name: str, value: onnxruntime.OrtValue, bind: Callable[..., None] = bind) -> None:
+            steps[-1][name] = value.data_ptr()
+            bind(self, name, value)
+
+        monkeypatch.setattr(onnxruntime.IOBinding, name, noted)
+    io_binding = onnxruntime.InferenceSession.io_binding
+    monkeypatch.setattr(
+        onnxruntime.InferenceSession, "io_binding", lambda session: made.append(session) or io_binding(session)
+    )
+    turn = denoising(start, SHOT, 10.0)
+    for step, numbers, noise in zip(plan, coefficients, noises, strict=True):
+        steps.append({})
+        turn.step(numbers, float(step.timestep), step.rows, noise)
+    begun, *steps = steps
+    assert len(made) == 1 and begun.keys() >= {"shot", "motion_scope"}
+    assert [step["noise"] for step in steps] == [noise.ctypes.data for noise in noises]
+    assert [step["coefficients"] for step in steps] == [numbers.ctypes.data for numbers in coefficients]
+    for taken, written in (("latent", "next_latent"), ("x0_prev", "x0"), ("difference", "next_difference")):
+        assert [step[taken] for step in steps[1:]] == [step[written] for step in steps[:-1]]
+        assert len({step[taken] for step in steps}) == 2, "two buffers by turns"
+    assert all(not step.keys() & {"shot", "motion_scope"} for step in steps), "what stays is bound once"
+
+
+def test_denoising_hands_on_the_noise_that_was_drawn() -> None:
+    given, noises = [], [latent() for _ in range(4)]
+
+    class Part(fakes.FakeDenoiser):
+        def begin(self, start: np.ndarray, shot: np.ndarray, motion_scope: float) -> Part:
+            given.append(start)
+            return self
+
+        def step(self, coefficients: np.ndarray, timestep: float, rows: tuple, noise: np.ndarray, blocks: None) -> None:
+            given.append(noise)
+
+        def latent(self) -> np.ndarray:
+            return noises[0]
+
+    list(Denoiser(Part(), even_plan(4), (1, 5, 16, 2, 3)).denoise(SHOT, 10.0, iter(noises)))
+    assert [id(array) for array in given] == [id(array) for array in (*noises, noises[-1])]
+
+
+def test_sessions_are_opened_as_they_were_measured_best(bundle: Bundle) -> None:
+    """`_open_session` says why."""
+    for part in ("predictor", "denoiser", "vae_first", "vae_next"):
+        options = backend._open_session(bundle.part_path(part), "cpu", None).get_session_options()
+        assert options.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        assert (options.intra_op_num_threads, options.inter_op_num_threads) == (available_cores(), 1)
+        assert options.use_deterministic_compute and not options.enable_mem_pattern
+        said = {
+            name: options.get_session_config_entry(name)
+            for name in (
+                "session.intra_op.allow_spinning",
+                "session.use_env_allocators",
+                "session.qdq_matmulnbits_accuracy_level",
+            )
+        }
+        assert list(said.values()) == ["0", "1", "1"], said
+    assert backend._open_session(bundle.part_path("denoiser"), "cpu", 1).get_session_options().intra_op_num_threads == 1
+
+
+def test_predictor_extends_the_cache_of_its_prefill(bundle: Bundle) -> None:
+    predictor, prompter = open_engines(bundle).predictor, Prompter.from_bundle(bundle)
+    prompt = prompter.write("Mia waves.", [PastTurn("Tobo runs.", GameState(1, 2, 3, 4), SHOT.astype(np.float16))])
+    prefill = read(predictor, prompt)
+    assert prefill.shot.shape == (226, 8) and prefill.logits.shape == (fakes.vocabulary(),)
+    logits, cache = predictor.extend(np.array([3, 4, 5]), prefill.cache)
+    again, _ = predictor.extend(np.array([3, 4, 5]), prefill.cache)
+    assert (logits == again).all(), "extending must not change the cache it was given"
+    longer, _ = predictor.extend(np.array([6]), cache)
+    assert prompt.history is not None
+    total = 0.5 * SHOT.astype(np.float16).sum(dtype=float) + 3 + 4 + 5 + 6
+    for part in (prompt.history, prompt.turn):
+        total += float(part.ids[0, part.history_index[-1] < 0].sum())
+    np.testing.assert_allclose(longer[:3], np.cos(np.arange(3) * total * 2 * 0.01), atol=0.05)
+
+
+def test_vae_gives_every_pixel_format_and_both_ways_up(bundle: Bundle) -> None:
+    vae, whole = open_engines(bundle).vae, latent()
+    first, caches = vae.first(whole[:, :3], (0, 1, 2), False)
+    rest = vae.next(whole[:, 3:], caches, (0, 1, 2), False)
+    assert first.shape == (9, 16, 24, 3) and rest.shape == (8, 16, 24, 3) and first.dtype == np.uint8
+    bgra, _ = vae.first(whole[:, :3], (2, 1, 0, 3), True)
+    assert (bgra[:, ::-1, :, [2, 1, 0]] == first).all() and (bgra[..., 3] == 255).all()
+
+
+def test_cuda_is_refused_where_there_is_none(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    with pytest.raises(BackendError, match=r"no CUDAExecutionProvider; found CPUExec.*pip install 'onnxruntime-gpu"):
+        open_engines(bundle, device="cuda")
+
+
+def test_silent_fall_back_to_the_cpu_is_refused_with_the_loaders_reason(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, loaded = onnxruntime.InferenceSession, []
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: loaded.append("cuda"), raising=False)
+    monkeypatch.setattr(
+        onnxruntime, "InferenceSession", lambda path, options, providers: real(path, options, ["CPUExecutionProvider"])
+    )
+    backend._load_cuda.cache_clear()
+    said = (
+        r"\.onnx: CUDAExecutionProvider did not start; found CPUExecutionProvider in its place; "
+        r".*onnxruntime_providers_cuda.*; run: pip install 'onnxruntime-gpu\[cuda,cudnn\]'.*or play with --device cpu"
+    )
+    with pytest.raises(BackendError, match=said):
+        open_engines(bundle, device="cuda")
+    assert loaded == ["cuda"], "libraries that came with pip are loaded before the first session"
+    backend._load_cuda.cache_clear()
+
+
+def test_libraries_that_load_leave_the_driver_to_blame(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda path: None)
+    assert "the driver or the GPU does not answer" in backend._why_cuda_fails()
+
+
+def test_sessions_that_start_on_cuda_are_taken_and_hold_their_values_there(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that says it runs on CUDA: every value that passes from one execution to the next is bound there."""
+
+    class Session(onnxruntime.InferenceSession):
+        def __init__(self, path: str, options: onnxruntime.SessionOptions, providers: list[str]) -> None:
+            asked.append(providers)
+            super().__init__(path, options, ["CPUExecutionProvider"])
+
+        def get_providers(self) -> list[str]:
+            return ["CUDAExecutionProvider", "CPUExecutionProvider"]
+
+    class Binding(onnxruntime.IOBinding):
+        def bind_output(self, name: str, device: str = "cpu") -> None:
+            placed[name] = device
+            super().bind_output(name, "cpu")
+
+    class Values:
+        """OrtValue, with what was asked to lie on CUDA put on the CPU."""
+
+        @staticmethod
+        def ortvalue_from_numpy(array: np.ndarray, device: str, number: int) -> onnxruntime.OrtValue:
+            devices.add(device)
+            return real_values.ortvalue_from_numpy(array, "cpu", number)
+
+        @staticmethod
+        def ortvalue_from_shape_and_type(shape: list[int], kind: type, device: str, number: int) -> object:
+            devices.add(device)
+            return real_values.ortvalue_from_shape_and_type(shape, kind, "cpu", number)
+
+    asked: list[list[str]] = []
+    placed: dict[str, str] = {}
+    devices: set[str] = set()
+    real_values = onnxruntime.OrtValue
+    expected = _first_clip(open_engines(bundle, threads=1), Prompter.from_bundle(bundle))
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None, raising=False)
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
+    monkeypatch.setattr(onnxruntime, "OrtValue", Values)
+    monkeypatch.setattr(Session, "io_binding", lambda session: Binding(session))
+    engines = open_engines(bundle, device="cuda", threads=1)
+    assert (_first_clip(engines, Prompter.from_bundle(bundle)) == expected).all()
+    assert asked == [["CUDAExecutionProvider"]] * 4 and "on cuda" in engines.device
+    assert devices == {"cuda"}
+    on_host = {name for name, device in placed.items() if device == "cpu"}
+    assert on_host == {"shot", "logits", "frames"}
+    assert {"next_keys", "next_values", "cache_00"} == placed.keys() - on_host
+
+
+def _first_clip(engines: Engines, prompter: Prompter) -> np.ndarray:
+    """All parts once, from fixed numbers."""
+    random = np.random.default_rng(3)
+    start = random.normal(size=(1, 5, 16, 2, 3)).astype(np.float32)
+    prefill = read(engines.predictor, prompter.write("Mia waves.", []))
+    _, cache = engines.predictor.extend(np.array([3, 4, 5]), prefill.cache)
+    engines.predictor.extend(np.array([6]), cache)
+    denoising = engines.denoiser.begin(start, prefill.shot, 10.0)
+    for step in even_plan(3):
+        denoising.step(np.array(step.coefficients, np.float32), 500.0, step.rows, start)
+    whole = denoising.latent()
+    first, caches = engines.vae.first(whole[:, :3], (0, 1, 2), False)
+    return np.concatenate([first, engines.vae.next(whole[:, 3:], caches, (0, 1, 2), False)])
+
+
+def test_unknown_device_is_refused(bundle: Bundle) -> None:
+    with pytest.raises(BackendError, match="unknown device; found 'gpu'; expected cpu or cuda"):
+        open_engines(bundle, device="gpu")
+
+
+def test_part_with_other_inputs_is_refused_and_named(tmp_path: Path) -> None:
+    bundle = fakes.write_bundle(tmp_path / "tiny")
+    parts = dict(bundle.manifest.parts)
+    parts["denoiser"] = parts["vae_first"]
+    mixed = write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))
+    with pytest.raises(
+        BackendError, match=r"vae_first\.onnx: the part's inputs are not the contract's; found latent, ch"
+    ):
+        open_engines(mixed)
+
+
+def test_part_that_is_no_onnx_file_is_named(tmp_path: Path) -> None:
+    bundle = fakes.write_bundle(tmp_path / "tiny")
+    (bundle.folder / "denoiser.onnx").write_bytes(b"not a graph")
+    with pytest.raises(BackendError, match=r"denoiser\.onnx: the part cannot be loaded"):
+        open_engines(write_manifest(bundle.folder, bundle.manifest))
+
+
+def test_bundle_without_a_part_is_refused(tmp_path: Path) -> None:
+    bundle = fakes.write_bundle(tmp_path / "tiny")
+    parts = {name: part for name, part in bundle.manifest.parts.items() if name != "vae_next"}
+    with pytest.raises(BundleError, match="no part 'vae_next'"):
+        open_engines(write_manifest(bundle.folder, replace(bundle.manifest, parts=parts)))
+
+
+def test_misshapen_input_is_an_error_of_ours(bundle: Bundle) -> None:
+    denoising = open_engines(bundle).denoiser.begin(latent(), SHOT[:, :4], 10.0)
+    with pytest.raises(BackendError, match="a part failed to run"):
+        denoising.step(np.zeros(8, np.float32), 500.0, (1,), latent())
+
+
+def test_playing_imports_no_torch() -> None:
+    code = "import sys, animegamer_rt.backends.onnxruntime, animegamer_rt.pipeline; print('torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
+
+
+def test_weights_in_a_data_file_are_loaded_and_verified(tmp_path: Path) -> None:
+    bundle = fakes.write_bundle(tmp_path / "tiny")
+    path = bundle.part_path("denoiser")
+    model = onnx.load(path)
+    # Only what has raw data moves out: shape arithmetic needs its integers inside the graph.
+    for constant in (constant for constant in model.graph.initializer if constant.float_data):
+        constant.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(constant), constant.name))
+    onnx.save_model(model, path, save_as_external_data=True, location="denoiser.weights", size_threshold=0)
+    parts = dict(bundle.manifest.parts) | {"denoiser": Part("denoiser.onnx", "fp32", ("denoiser.weights",))}
+    apart = write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))
+    start, step, steps = latent(), even_plan(4).steps[0], []
+    for opened in (bundles.load(apart.folder), fakes.write_bundle(tmp_path / "whole")):
+        denoising = open_engines(opened).denoiser.begin(start, SHOT, 2.5)
+        denoising.step(np.array(step.coefficients, np.float32), 999.0, step.rows, start)
+        steps.append(denoising.latent())
+    assert (steps[0] == steps[1]).all()
+    weights = bundle.folder / "denoiser.weights"
+    weights.write_bytes(bytes([weights.read_bytes()[0] ^ 1]) + weights.read_bytes()[1:])
+    with pytest.raises(BundleFileError, match=r"denoiser\.weights"):
+        bundles.load(apart.folder)

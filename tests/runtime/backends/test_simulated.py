@@ -1,0 +1,98 @@
+"""Engines of a fixed cost: whole valid turns that depend on all that a turn depends on."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fakes
+from animegamer_rt.backends import simulated
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.errors import PlanError
+from animegamer_rt.events import FrameReady
+from animegamer_rt.pipeline import Rooms, open_rooms, run_turn
+from animegamer_rt.session import Session
+from animegamer_rt.state.game import Instruction
+
+TEXTS = ["Mia waves.", "Mia runs.", "Tobo runs.", "Tobo flies."]
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def rooms(bundle: Bundle) -> Rooms:
+    return open_rooms(bundle, simulated.open_engines(bundle, 0.0))
+
+
+def frames(rooms: Rooms, session: Session, text: str, **options: object) -> np.ndarray:
+    events = run_turn(rooms, session, Instruction(text), **options)  # type: ignore[arg-type]
+    return np.stack([event.frame for event in events if isinstance(event, FrameReady)])
+
+
+def last(rooms: Rooms, texts: list[str], seed: int = 7) -> np.ndarray:
+    session = Session.start(rooms.bundle, seed)
+    return [frames(rooms, session, text) for text in texts][-1]
+
+
+def test_a_turn_has_frames_of_the_bundles_geometry_no_two_alike(rooms: Rooms) -> None:
+    clip = last(rooms, TEXTS[:1])
+    assert (clip.shape, clip.dtype) == ((17, 16, 24, 3), np.uint8)
+    assert len({frame.tobytes() for frame in clip}) == 17
+    assert clip.std() > 5
+
+
+def test_the_same_game_has_the_same_frames(rooms: Rooms) -> None:
+    assert (last(rooms, TEXTS) == last(rooms, TEXTS)).all()
+
+
+def test_seed_instruction_and_every_turn_of_the_window_show_in_the_frames(rooms: Rooms) -> None:
+    clips = [last(rooms, TEXTS), last(rooms, TEXTS, seed=8)]
+    for number in range(1, 4):
+        clips.append(last(rooms, [*TEXTS[:number], "Mia sleeps.", *TEXTS[number + 1 :]]))
+    assert len({clip.tobytes() for clip in clips}) == len(clips)
+
+
+def test_one_bit_of_an_earlier_shot_shows_in_the_frames(rooms: Rooms) -> None:
+    session = Session.start(rooms.bundle, 7)
+    frames(rooms, session, TEXTS[0])
+    shot = session.shots[1].copy()
+    shot.view(np.uint16)[100, 3] ^= 1
+    predict = rooms.predictor.predict
+    other = Session.resume(rooms.bundle, 7, session.history_turns, session.log, session.character, {1: shot}, predict)
+    assert (frames(rooms, session, TEXTS[1]) != frames(rooms, other, TEXTS[1])).any()
+
+
+def test_flip_and_pixel_format_are_obeyed(rooms: Rooms) -> None:
+    session = Session.start(rooms.bundle, 7)
+    straight = frames(rooms, session, TEXTS[0])
+    session.rewind(0, rooms.predictor.predict)
+    other = frames(rooms, session, TEXTS[0], pixel_format="bgra32", flip=True)
+    assert (other[:, ::-1, :, 2::-1] == straight).all() and (other[..., 3] == 255).all()
+
+
+@pytest.mark.parametrize("plan", ["balanced", "exact"])
+def test_a_turn_takes_the_seconds_it_was_given(bundle: Bundle, plan: str) -> None:
+    rooms = open_rooms(bundle, simulated.open_engines(bundle, 0.3, plan), plan)
+    started = time.perf_counter()
+    last(rooms, TEXTS[:1])
+    # A busy machine may only make it longer.
+    assert time.perf_counter() - started > 0.29
+
+
+def test_unknown_plan_is_refused(bundle: Bundle) -> None:
+    with pytest.raises(PlanError, match="has no plan 'fastest'"):
+        simulated.open_engines(bundle, 0.0, "fastest")
+
+
+def test_a_bundle_of_another_size_has_its_own_frames(tmp_path: Path) -> None:
+    rooms = open_rooms(bundle := fakes.write_bundle(tmp_path / "one"), simulated.open_engines(bundle, 0.0))
+    session = Session.start(bundle, 7)
+    frames(rooms, session, TEXTS[0])
+    size = bundle.manifest.geometry
+    assert session.shots[1].shape == (size.shot_tokens, size.shot_width)

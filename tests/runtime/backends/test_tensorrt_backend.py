@@ -1,0 +1,440 @@
+"""The TensorRT backend on a device of host memory: same numbers as onnxruntime, buffers once, graphs, refusals."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import hashlib
+import os
+import subprocess
+import sys
+import weakref
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from enum import IntEnum
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from fake_device import ALIGNMENT, SCRATCH_BYTES, FakeDevice
+
+import fakes
+from animegamer_rt.backends import onnxruntime as ort_backend
+from animegamer_rt.backends.interface import Engines
+from animegamer_rt.backends.tensorrt import runtime_cache
+from animegamer_rt.backends.tensorrt.engine_id import ENGINE_PARTS, engine_name, library_for
+from animegamer_rt.backends.tensorrt.loader import open_engines
+from animegamer_rt.backends.tensorrt.memory_budget import RESERVE_BYTES, Need, plan
+from animegamer_rt.bundle.denoise_plan import even_plan
+from animegamer_rt.bundle.loader import Bundle, write_manifest
+from animegamer_rt.bundle.manifest import Engine
+from animegamer_rt.errors import BackendError, EngineStaleError
+from animegamer_rt.events import FrameReady, StatePredicted
+from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.session import Session
+from animegamer_rt.stages.predictor import Prediction, read
+from animegamer_rt.stages.prompt import PastTurn, Prompter
+from animegamer_rt.state.game import GameState, Instruction
+
+MOST = {"rows": 2, "tokens": 1600, "history_tokens": 1356, "read_tokens": 226, "cached_tokens": 1600, "longer": 1624}
+MOST |= {"channels": 4, "rows_count": 2}
+RANDOM = np.random.default_rng(0)
+SHOT = RANDOM.standard_normal((226, 8), dtype=np.float32)
+BUILT_FOR = {"library": "tensorrt_rtx", "version": "1.7.1.116", "arch": "sm89"}
+
+
+@pytest.fixture(autouse=True)
+def compiled_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(runtime_cache.FOLDER, str(tmp_path / "cache"))
+
+
+def latent() -> np.ndarray:
+    return RANDOM.standard_normal((1, 5, 16, 2, 3), dtype=np.float32)
+
+
+def with_engines(folder: Path, **changes: str) -> Bundle:
+    bundle = fakes.write_bundle(folder)
+    (folder / "engines").mkdir()
+    engines = {}
+    for part in (part for part in ENGINE_PARTS if part in bundle.manifest.parts):
+        name = engine_name(part, "sm89", "tensorrt_rtx")
+        (folder / f"engines/{name}.engine").write_bytes(part.encode())
+        sources = changes.get("onnx_sha256", bundle.part_sha256(part))
+        built_for = BUILT_FOR | {key: value for key, value in changes.items() if key in BUILT_FOR}
+        engines[name] = Engine(f"engines/{name}.engine", built_for, sources)
+    return write_manifest(folder, replace(bundle.manifest, engines=engines))
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return with_engines(tmp_path_factory.mktemp("bundles") / "tiny")
+
+
+def opened(bundle: Bundle, **options: object) -> tuple[Engines, FakeDevice]:
+    device = FakeDevice(MOST, **options)  # type: ignore[arg-type]
+    return open_engines(bundle, device, tell=lambda _: None), device
+
+
+def frames_of(bundle: Bundle, engines: Engines) -> str:
+    session, sha = Session.start(bundle, 7), hashlib.sha256()
+    for text in ("Mia waves.", "Tobo runs."):
+        for event in run_turn(open_rooms(bundle, engines), session, Instruction(text)):
+            if isinstance(event, FrameReady):
+                sha.update(event.frame.tobytes())
+    return sha.hexdigest()
+
+
+@pytest.mark.parametrize("captures", [True, False])
+def test_game_is_the_one_that_onnxruntime_plays(bundle: Bundle, captures: bool) -> None:
+    engines, _ = opened(bundle, captures=captures)
+    assert frames_of(bundle, engines) == frames_of(bundle, ort_backend.open_engines(bundle, threads=1))
+
+
+def test_all_memory_is_allocated_before_the_first_turn(bundle: Bundle) -> None:
+    engines, device = opened(bundle)
+    before = list(device.blocks)
+    frames_of(bundle, engines)
+    assert list(device.blocks) == before and len(before) == 3, "one block of buffers, two scratches"
+
+
+def test_each_kind_of_step_is_captured_once_and_launched_after(bundle: Bundle) -> None:
+    engines, device = opened(bundle)
+    steps = list(even_plan(9, pair_every=2))
+    denoising = engines.denoiser.begin(latent(), SHOT, 10.0)
+    device.calls.clear()
+    for step in steps:
+        denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, latent())
+    kinds = {step.rows for step in steps}
+    assert kinds == {(0, 1), (1,)}
+    # Each kind runs once plainly and is noted once; from its second step on it is launched.
+    assert device.calls.count("execute") == 2 * len(kinds)
+    assert device.calls.count("launch") == len(steps) - len(kinds)
+
+
+def test_host_values_are_not_overwritten_while_the_gpu_may_read_them(bundle: Bundle) -> None:
+    start, noises = latent(), [latent() for _ in range(6)]
+    results = []
+    for engines in (opened(bundle)[0], ort_backend.open_engines(bundle, threads=1)):
+        denoising = engines.denoiser.begin(start, SHOT, 10.0)
+        for step, noise in zip(even_plan(6, pair_every=2), noises, strict=True):
+            passed = noise.copy()
+            denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, passed)
+            passed[...] = np.nan
+        results.append(denoising.latent())
+    np.testing.assert_array_equal(*results)
+
+
+def test_extending_leaves_the_cache_it_was_given_and_refuses_one_whose_memory_was_taken(bundle: Bundle) -> None:
+    predictor = opened(bundle)[0].predictor
+    prefill = predictor.prefill(Prompter.from_bundle(bundle).write("Mia waves.", ()).turn)
+    logits, longer = predictor.extend(np.array([3, 4, 5]), prefill.cache)
+    again, longer = predictor.extend(np.array([3, 4, 5]), prefill.cache)
+    np.testing.assert_array_equal(logits, again)
+    predictor.extend(np.array([6]), longer)
+    with pytest.raises(BackendError, match="after a later prompt or extend"):
+        predictor.extend(np.array([6]), prefill.cache)
+
+
+def test_turn_that_was_read_leaves_its_history_to_be_read_over_again(bundle: Bundle) -> None:
+    prompter, predictor = Prompter.from_bundle(bundle), opened(bundle)[0].predictor
+    past = [PastTurn("Tobo runs.", GameState(1, 2, 3, 4), SHOT.astype(np.float16))]
+    prompts = [prompter.write(text, past) for text in ("Mia waves.", "Tobo flies on a kite.")]
+    assert prompts[0].history is not None
+    history = predictor.prefill(prompts[0].history).cache
+    over = [predictor.prefill(prompt.turn, history) for prompt in prompts]
+    for found, prompt in zip(over, prompts, strict=True):
+        expected = read(ort_backend.open_engines(bundle, threads=1).predictor, prompt)
+        np.testing.assert_array_equal(found.shot, expected.shot)
+        np.testing.assert_array_equal(found.logits, expected.logits)
+    predictor.extend(np.array([6]), over[1].cache)
+    with pytest.raises(BackendError, match="after a later prompt or extend"):
+        predictor.prefill(prompts[0].turn, history)
+
+
+def test_second_part_of_an_earlier_clip_is_refused(bundle: Bundle) -> None:
+    vae, whole = opened(bundle)[0].vae, latent()
+    _, caches = vae.first(whole[:, :3], (0, 1, 2), False)
+    vae.first(whole[:, :3], (0, 1, 2), False)
+    with pytest.raises(BackendError, match="after another clip had begun"):
+        vae.next(whole[:, 3:], caches, (0, 1, 2), False)
+
+
+def test_earlier_turn_cannot_go_on_in_the_next_ones_buffers(bundle: Bundle) -> None:
+    denoiser = opened(bundle)[0].denoiser
+    earlier = denoiser.begin(latent(), SHOT, 1.0)
+    denoiser.begin(latent(), SHOT, 1.0)
+    with pytest.raises(BackendError, match="after the next turn had begun"):
+        earlier.latent()
+
+
+@pytest.mark.parametrize("axis", ["tokens", "cached_tokens"])
+def test_prompt_longer_than_the_engine_is_refused_with_what_to_do(bundle: Bundle, axis: str) -> None:
+    device = FakeDevice(MOST | {axis: 240})
+    engines = open_engines(bundle, device, tell=lambda _: None)
+    with pytest.raises(BackendError, match="larger than the engine of predictor .*--longest-prompt"):
+        engines.predictor.prefill(Prompter.from_bundle(bundle).write("Mia waves and waves. " * 9, ()).turn)
+
+
+@pytest.mark.parametrize(
+    ("change", "value", "text"),
+    [
+        ("version", "1.6.0", "another version; found 1.6.0; expected 1.7.1.116"),
+        ("arch", "sm86", "another arch; found sm86; expected sm89"),
+        ("onnx_sha256", "81aa" * 16, "built from other weights"),
+    ],
+)
+def test_stale_or_foreign_engine_is_refused_with_the_mending_command(
+    tmp_path: Path, change: str, value: str, text: str
+) -> None:
+    bundle = with_engines(tmp_path / "tiny", **{change: value})
+    with pytest.raises(EngineStaleError, match=rf"{text}.*export tensorrt --bundle .*tiny --gpu sm89"):
+        open_engines(bundle, FakeDevice(MOST))
+
+
+def test_engine_that_was_never_built_is_named_with_the_command(bundle: Bundle) -> None:
+    device = FakeDevice(MOST, arch="sm120")
+    with pytest.raises(BackendError, match=r"no engine of predictor for sm120; found predictor-sm89; .*--gpu sm120"):
+        open_engines(bundle, device)
+
+
+def test_budget_is_told_before_anything_is_placed(bundle: Bundle) -> None:
+    told: list[str] = []
+    device = FakeDevice(MOST)
+    open_engines(bundle, device, tell=lambda text: told.append(f"{len(device.blocks)} {text}"))
+    assert told[0].startswith("0 Fake (sm89), tensorrt_rtx 1.7.1.116")
+    assert "scratch, shared" in told[0] and "of the predictor" in told[0]
+
+
+def test_weights_are_streamed_only_as_far_as_needed_and_the_predictors_first() -> None:
+    needs = {"predictor": Need(1000, 900), "denoiser": Need(500, 500)}
+    whole = plan(needs, 100, (50,), RESERVE_BYTES + 1650)
+    assert whole.fits and whole.streamed_bytes == 0 and whole.on_gpu_bytes == 1650
+    short = plan(needs, 100, (50,), RESERVE_BYTES + 1400)
+    assert short.kept == {"predictor": 650, "denoiser": 500} and short.on_gpu_bytes == 1400
+    least = plan(needs, 100, (50,), RESERVE_BYTES + 250)
+    assert least.kept == {"predictor": 0, "denoiser": 0}
+    least.check()
+    with pytest.raises(BackendError, match="do not fit this GPU"):
+        plan(needs, 100, (50,), RESERVE_BYTES + 249).check()
+
+
+def test_both_scratches_count() -> None:
+    needs = {"predictor": Need(1000, 900), "denoiser": Need(500, 500)}
+    apart = plan(needs, 100, (50, 30), RESERVE_BYTES + 1680)
+    assert apart.overlaps and apart.on_gpu_bytes == 1680 and apart.streamed_bytes == 0
+    assert plan(needs, 100, (50, 30), RESERVE_BYTES + 1679).streamed_bytes == 1
+
+
+def test_predictor_has_its_own_scratch_only_where_no_weights_are_streamed_for_it(bundle: Bundle) -> None:
+    def opened_with(free: int) -> tuple[Engines, FakeDevice, str]:
+        told: list[str] = []
+        device = FakeDevice(MOST, streamable=2**20, free=free)
+        return open_engines(bundle, device, tell=told.append), device, told[0]
+
+    roomy, device, text = opened_with(2**33)
+    buffers, shared, own = (len(block) for block in device.blocks.values())
+    assert (shared, own) == (SCRATCH_BYTES["denoiser"], SCRATCH_BYTES["predictor"])
+    assert roomy.overlaps and len(device.streams) == 2 and "predicted while" in text
+    weights = 2 * 2**20 * len(device.recalled)
+    least = weights + buffers + shared + own + RESERVE_BYTES
+    assert opened_with(least)[0].overlaps
+    for free in (least - 1, weights + buffers + shared + RESERVE_BYTES - 1):
+        short, device, text = opened_with(free)
+        assert not short.overlaps and len(device.streams) == 1 and "predicted after" in text
+        assert len(device.blocks) == 2, "one scratch for all"
+        assert ("streamed" in short.device) == (free < least - 1)
+        assert frames_of(bundle, short) == frames_of(bundle, roomy)
+
+
+def test_nothing_that_holds_the_device_outlives_the_engines(bundle: Bundle) -> None:
+    engines = opened(bundle)[0]
+    frames_of(bundle, engines)
+    held = weakref.ref(engines.denoiser.parts)  # type: ignore[attr-defined]
+    gc.collect()
+    gc.disable()
+    try:
+        del engines
+        assert held() is None, "another bundle's engines may need the memory at once"
+    finally:
+        gc.enable()
+
+
+def test_weights_that_loading_has_placed_are_not_counted_twice(bundle: Bundle) -> None:
+    device = opened(bundle)[1]
+    needed = sum(len(block) for block in device.blocks.values()) + device.placed_bytes + RESERVE_BYTES
+    assert opened(bundle, free=needed)[0].overlaps
+    assert not opened(bundle, free=needed - 1)[0].overlaps
+
+
+def test_cache_in_memory_that_a_failed_run_may_have_written_is_refused(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise BackendError("an engine failed to run")
+
+    predictor = opened(bundle)[0].predictor
+    prefill = predictor.prefill(Prompter.from_bundle(bundle).write("Mia waves.", ()).turn)
+    _, longer = predictor.extend(np.array([3, 4, 5]), prefill.cache)
+    with monkeypatch.context() as patch:
+        patch.setattr(predictor._context, "execute", refuse)  # type: ignore[attr-defined]
+        with pytest.raises(BackendError, match="failed to run"):
+            predictor.extend(np.array([6]), longer)
+    with pytest.raises(BackendError, match="after a later prompt or extend"):
+        predictor.extend(np.array([6]), prefill.cache)
+    predictor.extend(np.array([6]), longer)
+
+
+def two_players(bundle: Bundle, engines: Engines, *, ahead: bool) -> str:
+    """Two games by turns; `ahead`: a turn is predicted in a thread of its own while the one before it is denoised."""
+    rooms, sha = open_rooms(bundle, engines), hashlib.sha256()
+    mia, tobo = Session.start(bundle, 7), Session.start(bundle, 8)
+    waiting = [(mia, "Mia waves."), (tobo, "Tobo runs."), (mia, "Mia flies on a kite."), (tobo, "Tobo sleeps.")]
+    prediction: Future[Prediction] | None = None
+    with ThreadPoolExecutor(1) as thread:
+        while waiting:
+            session, text = waiting.pop(0)
+            made = prediction.result() if prediction else None
+            prediction = None
+            for event in run_turn(rooms, session, Instruction(text), prediction=made):
+                if isinstance(event, StatePredicted) and waiting and ahead:
+                    follower, text = waiting[0]
+                    prediction = thread.submit(rooms.predictor.predict, follower.history, Instruction(text))
+                elif isinstance(event, FrameReady):
+                    sha.update(event.frame.tobytes())
+    return sha.hexdigest()
+
+
+@pytest.mark.parametrize("captures", [True, False])
+def test_game_with_turns_predicted_ahead_is_the_one_without(bundle: Bundle, captures: bool) -> None:
+    engines = opened(bundle, captures=captures)[0]
+    assert engines.overlaps
+    expected = two_players(bundle, ort_backend.open_engines(bundle, threads=1), ahead=False)
+    assert [two_players(bundle, engines, ahead=ahead) for ahead in (True, False, True)] == [expected] * 3
+
+
+def test_prediction_neither_waits_for_the_denoising_nor_disturbs_it(bundle: Bundle) -> None:
+    engines, device = opened(bundle)
+    prompt = Prompter.from_bundle(bundle).write("Mia waves.", ()).turn
+    start, noise, latents = latent(), latent(), []
+    for between in (lambda: None, lambda: engines.predictor.prefill(prompt)):
+        denoising = engines.denoiser.begin(start, SHOT, 10.0)
+        for step in even_plan(4, pair_every=2):
+            denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, noise)
+            queued = [list(stream.queue) for stream in device.streams]
+            between()
+            assert queued[0] and [stream.queue for stream in device.streams] == queued
+        latents.append(denoising.latent())
+    np.testing.assert_array_equal(*latents)
+
+
+def test_two_streams_on_one_memory_with_nothing_between_them_are_found_out(bundle: Bundle) -> None:
+    engines, device = opened(bundle)
+    one, other = device.streams
+    address = device.allocate(ALIGNMENT)
+    one.copy_in(address, np.ones(4, np.float32))
+    with pytest.raises(AssertionError, match="nothing orders them"):
+        other.copy_out(np.empty(4, np.float32), address)
+    one.synchronize()
+    other.copy_out(np.empty(4, np.float32), address)
+    contexts = engines.denoiser.contexts  # type: ignore[attr-defined]
+    engines.predictor._context.scratch = contexts[0, 1].scratch  # type: ignore[attr-defined]
+    step = next(iter(even_plan(4)))
+    denoising = engines.denoiser.begin(latent(), SHOT, 10.0)
+    denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, latent())
+    with pytest.raises(AssertionError, match="nothing orders them"):
+        engines.predictor.prefill(Prompter.from_bundle(bundle).write("Mia waves.", ()).turn)
+
+
+def test_capture_that_fails_leaves_the_stream_usable(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    engines, device = opened(bundle)
+    coefficients = [np.array(step.coefficients, np.float32) for step in even_plan(4)]
+    start, noise = latent(), latent()
+
+    def denoised() -> np.ndarray:
+        denoising = engines.denoiser.begin(start, SHOT, 10.0)
+        for row in coefficients[:3]:
+            denoising.step(row, 500.0, (0, 1), noise)
+        return denoising.latent()
+
+    def refuse() -> None:
+        raise BackendError("an engine failed to run")
+
+    with monkeypatch.context() as patch:
+        denoising = engines.denoiser.begin(start, SHOT, 10.0)
+        denoising.step(coefficients[0], 500.0, (0, 1), noise)
+        patch.setattr(engines.denoiser.contexts[0, 1], "execute", refuse)  # type: ignore[attr-defined]
+        with pytest.raises(BackendError, match="failed to run"):
+            denoising.step(coefficients[1], 500.0, (0, 1), noise)
+    after = denoised()
+    assert "launch" in device.calls
+    engines, device = opened(bundle)
+    np.testing.assert_array_equal(after, denoised())
+
+
+def test_game_is_the_same_with_streamed_weights_and_their_larger_scratch(bundle: Bundle) -> None:
+    device = FakeDevice(MOST, streamable=10**9, free=3 * 10**9)
+    device.streamed_scratch = 5000
+    engines = open_engines(bundle, device, tell=lambda _: None)
+    assert "streamed" in engines.device
+    assert frames_of(bundle, engines) == frames_of(bundle, opened(bundle)[0])
+
+
+def test_memory_is_given_back_when_opening_fails(bundle: Bundle) -> None:
+    device = FakeDevice(MOST, free=2**20)
+    with pytest.raises(BackendError, match="do not fit"):
+        open_engines(bundle, device)
+    assert device.closed
+
+
+def test_what_was_compiled_is_kept_once_after_the_first_turn_and_given_to_the_next_start(bundle: Bundle) -> None:
+    engines, first = opened(bundle)
+    frames_of(bundle, engines)
+    parts = [part for part in ENGINE_PARTS if part in bundle.manifest.parts]
+    assert sorted(call for call in first.calls if call.startswith("compiled")) == sorted(
+        f"compiled {part}" for part in parts
+    )
+    second = opened(bundle)[1]
+    assert set(first.recalled.values()) == {None}
+    assert second.recalled == {f"{part}-sm89": f"kernels of {part}".encode() for part in parts}
+
+
+@pytest.mark.parametrize("trouble", ["the folder is a file", "the disk is full"])
+def test_disk_that_takes_nothing_is_told_once_and_the_game_goes_on(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, trouble: str
+) -> None:
+    expected, cache = frames_of(bundle, opened(bundle)[0]), tmp_path / "compiled"
+    monkeypatch.setenv(runtime_cache.FOLDER, str(cache))
+    if trouble == "the disk is full":
+
+        def write_bytes(path: Path, content: bytes) -> int:
+            path.open("wb").close()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(Path, "write_bytes", write_bytes)
+    else:
+        cache.touch()
+    assert frames_of(bundle, opened(bundle)[0]) == expected
+    (told,) = (record.getMessage() for record in caplog.records)
+    assert "cannot be written" in told and runtime_cache.FOLDER in told
+    assert cache.is_file() or list(cache.iterdir()) == [], "nothing half-written is left"
+
+
+def test_each_gpu_has_its_library() -> None:
+    assert library_for("sm89") == "tensorrt_rtx" and library_for("sm90") == "tensorrt"
+
+
+def test_machine_without_a_gpu_is_told_so(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoDriver(IntEnum):
+        cudaErrorInsufficientDriver = 35
+
+    runtime = SimpleNamespace(cudaGetDeviceCount=lambda: (NoDriver.cudaErrorInsufficientDriver, None))
+    monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", runtime)
+    monkeypatch.setitem(sys.modules, "cuda.bindings.utils", SimpleNamespace())
+    with pytest.raises(BackendError, match="no NVIDIA GPU that can be used; found cudaErrorInsufficientDriver; check"):
+        open_engines(bundle)
+
+
+def test_backend_imports_no_torch_and_no_gpu_library() -> None:
+    code = "import sys, animegamer_rt.backends.tensorrt.loader as _; print({'torch', 'cuda'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"

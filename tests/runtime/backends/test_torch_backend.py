@@ -1,0 +1,278 @@
+"""The PyTorch backend on the shipped bundle: numbers, states and frames of onnxruntime; and what it refuses."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+
+import fakes
+from animegamer_export.evaluate.fidelity import psnr
+from animegamer_kernels.library import OFF, PATH_VARIABLE
+from animegamer_rt import cli
+from animegamer_rt.backends import onnxruntime, registry
+from animegamer_rt.backends.interface import Engines, Frames
+from animegamer_rt.backends.registry import TorchOptions
+from animegamer_rt.backends.torch import loader as torch_backend
+from animegamer_rt.backends.torch.attention import Wanted
+from animegamer_rt.bench import command as bench
+from animegamer_rt.bundle.denoise_plan import even_plan
+from animegamer_rt.bundle.loader import Bundle, open_bundle, write_manifest
+from animegamer_rt.bundle.manifest import Part
+from animegamer_rt.diagnose import selftest
+from animegamer_rt.errors import BackendError, ConfigError
+from animegamer_rt.events import Event, FrameReady, StatePredicted
+from animegamer_rt.pipeline import Rooms, open_rooms, run_turn
+from animegamer_rt.play import command as play
+from animegamer_rt.play.command import PlayOptions
+from animegamer_rt.serving.worker import __main__ as worker
+from animegamer_rt.session import Session
+from animegamer_rt.state.game import Instruction
+from benchmarks import precision
+
+ROOT = Path(__file__).resolve().parents[3]
+PSNR_DB = 45.0
+TOLERANCES = {"predictor": 1e-5, "denoiser": 1e-4}
+"""Largest errors, MODEL.md section 7 (four steps of the sampler), as shares of values above 1, such as logits. Frames
+may differ by one of 255."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def bundle() -> Bundle:
+    return open_bundle("pocket")
+
+
+@pytest.fixture(scope="module")
+def both(bundle: Bundle) -> tuple[Engines, Engines]:
+    """PyTorch's engines and onnxruntime's."""
+    return registry.open_engines(bundle, "torch-cpu"), onnxruntime.open_engines(bundle, threads=1)
+
+
+def test_every_part_answers_as_onnxruntime_does(bundle: Bundle, both: tuple[Engines, Engines]) -> None:
+    found, expected = (list(selftest.answers(bundle, engines)) for engines in both)
+    assert [name for name, _, _ in found] == [name for name, _, _ in expected] and len(found) == 7
+    for (name, ours, _), (_, theirs, _) in zip(found, expected, strict=True):
+        assert ours.shape == theirs.shape and ours.dtype == theirs.dtype and ours.std() > 0
+        error, largest = float(np.abs(ours.astype(np.float64) - theirs).max()), float(np.abs(theirs).max())
+        tolerance = TOLERANCES.get(name.partition(".")[0])
+        assert error <= (1.0 if tolerance is None else tolerance * max(1.0, largest)), name
+
+
+def test_precisions_cost_what_the_docs_say() -> None:
+    """On one turn; their table is of several, on which an error is up to a half more or less."""
+    docs = (ROOT / "docs" / "TORCH.md").read_text(encoding="utf-8")
+    for name, error, decibels, _ in precision.rows("pocket", "fast", turns=1):
+        said = re.search(rf"\| {name} \| ([\d.]+) \| ([\d.]+) \|", docs)
+        assert said is not None, name
+        do = "run: python benchmarks/precision.py, and put its table into docs/TORCH.md"
+        assert float(said[1]) / 1.5 <= float(error) <= 1.5 * float(said[1]), f"{name}: {error}; {do}"
+        assert abs(float(said[2]) - float(decibels)) <= 4.0, f"{name}: {decibels} dB; {do}"
+
+
+def test_encoder_answers_as_onnxruntime_does(bundle: Bundle, both: tuple[Engines, Engines]) -> None:
+    random, size = np.random.default_rng(5), bundle.manifest.sizes["encoder"]
+    text = random.standard_normal((1, size["text_tokens"], size["text_width"]), dtype=np.float32)
+    image = random.standard_normal((1, size["image_tokens"], size["image_width"]), dtype=np.float32)
+    shots = [engines.encoder.encode(text, image) for engines in both if engines.encoder is not None]
+    assert len(shots) == 2 and np.abs(shots[0] - shots[1]).max() <= 1e-5
+
+
+def test_game_of_two_turns_looks_as_onnxruntime_paints_it(bundle: Bundle, both: tuple[Engines, Engines]) -> None:
+    (ours, our_states), (theirs, their_states) = (played(short_rooms(bundle, engines)) for engines in both)
+    assert our_states == their_states
+    assert ours.shape == theirs.shape == (34, 96, 144, 3)
+    assert psnr(ours, theirs) > PSNR_DB
+
+
+def short_rooms(bundle: Bundle, engines: Engines) -> Rooms:
+    """Rooms with a plan of three steps, whose timesteps are in none of the bundle's plans."""
+    rooms = open_rooms(bundle, engines)
+    rooms.denoiser._plan = even_plan(3, pair_every=2)
+    return rooms
+
+
+def played(rooms: Rooms) -> tuple[Frames, list[object]]:
+    session, events = Session.start(rooms.bundle, seed=7), list[Event]()
+    for text in rooms.bundle.manifest.world.examples[:2]:
+        events += run_turn(rooms, session, Instruction.parse(text))
+    states: list[object] = [event.game_state for event in events if isinstance(event, StatePredicted)]
+    return np.stack([event.frame for event in events if isinstance(event, FrameReady)]), states
+
+
+def test_engines_say_what_runs_them(both: tuple[Engines, Engines]) -> None:
+    assert both[0].device == f"torch {torch.__version__} in float32 on CPU, 1 threads, plain operators"
+
+
+def test_machine_without_a_gpu_is_told_so(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(BackendError, match=r"PyTorch finds no NVIDIA GPU; found torch .*; check the driver"):
+        registry.open_engines(bundle, "torch")
+
+
+def test_unknown_device_and_precision_are_refused(bundle: Bundle) -> None:
+    with pytest.raises(BackendError, match="unknown device; found 'tpu'; expected cpu or cuda"):
+        torch_backend.open_engines(bundle, "tpu")
+    with pytest.raises(BackendError, match="unknown precision; found 'int3'; expected fp32, bf16, fp16, fp8, int8"):
+        torch_backend.open_engines(bundle, "cpu", "int3")
+
+
+def test_why_a_fresh_process_cannot_play_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(PATH_VARIABLE, OFF)
+    asked = ["bench", "--device", "torch-cpu", "--attention", "int8", "--results", str(tmp_path)]
+    assert cli.main(asked) == 2
+    said = capsys.readouterr().err
+    assert "cannot play this bundle; found attention is chosen with the kernels" in said and said.count("\n") == 1
+
+
+def test_bundle_that_is_no_network_of_ours_is_refused(tmp_path: Path) -> None:
+    bundle = fakes.write_bundle(tmp_path / "tiny")
+    with pytest.raises(BackendError, match="does not say the sizes of its predictor"):
+        torch_backend.open_engines(bundle, "cpu")
+    parts = {**bundle.manifest.parts, "denoiser": Part("denoiser.onnx", "int8-qdq")}
+    quantised = write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))
+    with pytest.raises(BackendError, match=r"weights of denoiser are quantised.*found int8-qdq; .*predictor=int4-qdq"):
+        torch_backend.open_engines(quantised, "cpu")
+
+
+def test_torch_that_is_not_there_is_named(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("animegamer_rt.backends.torch.loader")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr("animegamer_rt.backends.torch.loader")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(BackendError, match=r"PyTorch is not installed; run: pip install 'torch>=2\.9'"):
+        registry.open_engines(bundle, "torch-cpu")
+
+
+@pytest.mark.parametrize("name", ["torch", "tensorrt"])
+def test_a_server_can_be_told_to_run_them(bundle: Bundle, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(registry, "open_engines", lambda *given, for_torch: asked.append((*given, for_torch)))
+    told = TorchOptions("fp8", "flash") if name == "torch" else TorchOptions()
+    worker._engines(name, None, None, told)(bundle)
+    assert asked == [(bundle, name, told)]
+    with pytest.raises(ConfigError, match="chosen for PyTorch alone; found --precision fp8 for onnxruntime"):
+        worker._engines("onnxruntime", None, None, TorchOptions("fp8"))
+
+
+COMMANDS = {
+    "play": (["--instructions", "{file}"], "animegamer_rt.play.command"),
+    "bench": (["--results", "{folder}"], "animegamer_rt.bench.command"),
+    "selftest": (["--out", "{folder}/report.json"], "animegamer_rt.diagnose.selftest"),
+    "calibrate": (["pocket", "--dry-run", "--results", "{folder}"], "animegamer_export.plan_search.command"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_is_asked_of_pytorch_reaches_its_engines(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "turns.txt").write_text("Mia waves.")
+    arguments, module = COMMANDS[name]
+
+    def opened(*given: object, for_torch: TorchOptions | None = None) -> Engines:
+        raise BackendError(f"asked {given[1]} {for_torch or given[3]}")
+
+    monkeypatch.setattr(f"{module}.open_engines", opened)
+    monkeypatch.setattr(bench, "_fresh_process", lambda *given: {})
+    words = [word.format(file=tmp_path / "turns.txt", folder=tmp_path) for word in arguments]
+    assert cli.main([name, *words, "--device", "torch-cpu", "--precision", "fp16", "--attention", "int8"]) == 2
+    assert f"asked torch-cpu {TorchOptions('fp16', 'int8')}" in capsys.readouterr().err
+
+
+def test_what_is_asked_of_pytorch_reaches_the_processes_that_bench_starts(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+    games: list[PlayOptions] = []
+    monkeypatch.setattr(bench, "_run", commands.append)
+    monkeypatch.setattr(play, "open_game", lambda options, bundle: games.append(options))
+    monkeypatch.setattr(play, "play", games.append)
+    for told in (TorchOptions("bf16", "flash"), TorchOptions(attention="int8"), TorchOptions()):
+        bench._fresh_process(bundle, "fast", bench.Bench(device="torch-cpu", for_torch=told))
+        ready, played = commands[-2:]
+        play.get_ready(*ready[3:])
+        cli.main(played[3:])
+        assert [(game.device, game.for_torch, game.plan) for game in games[-2:]] == [("torch-cpu", told, "fast")] * 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["play", "--precision", "fp8"],
+        ["bench", "--device", "tensorrt", "--precision", "int8"],
+        ["selftest", "--device", "cuda", "--precision", "bf16"],
+        ["serve", "--engines", "fixed:1", "--precision", "fp16"],
+        ["calibrate", "pocket", "--dry-run", "--device", "cpu-fp32", "--precision", "fp16"],
+        ["play", "--attention", "torch"],
+        ["bench", "wire", "--attention", "fastest"],
+        ["selftest", "--device", "cuda", "--attention", "int8"],
+        ["serve", "--engines", "onnxruntime", "--attention", "flash"],
+        ["calibrate", "pocket", "--dry-run", "--device", "tensorrt", "--attention", "cudnn"],
+    ],
+    ids=lambda command: f"{command[0]}{command[-2]}",
+)
+def test_precision_and_attention_are_refused_where_nobody_can_be_told_them(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(command) == 2
+    said = capsys.readouterr().err
+    assert f"can be chosen for PyTorch alone; found {' '.join(command[-2:])} for " in said and said.count("\n") == 1
+
+
+def test_every_attention_of_the_backend_can_be_asked_for() -> None:
+    assert tuple(registry.ATTENTIONS) == get_args(Wanted)
+
+
+def test_an_attention_without_the_kernels_is_refused_before_weights_are_read(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PATH_VARIABLE, OFF)
+    monkeypatch.delattr(torch_backend, "read_networks")
+    for name in registry.ATTENTIONS.keys() - {"torch"}:
+        with pytest.raises(BackendError, match=f"not built or are off; found --attention {name}; .*make kernels.*or l"):
+            registry.open_engines(bundle, "torch-cpu", for_torch=TorchOptions(attention=name))
+    with pytest.raises(BackendError, match="unknown attention; found 'quick'; expected torch, cudnn, flash"):
+        torch_backend.open_engines(bundle, "cpu", attention="quick")
+
+
+def test_precision_that_was_asked_for_is_what_opens_and_what_records_say(bundle: Bundle) -> None:
+    engines = registry.open_engines(bundle, "torch-cpu", for_torch=TorchOptions("int8"))
+    assert " in bfloat16 and INT8 on " in engines.device
+    bf16 = dict.fromkeys(("predictor", "vae_first", "vae_next"), "bf16")
+    assert engines.precision == {**bf16, "denoiser": "int8"}
+    recorded = bench._precision(bundle.manifest.parts, engines, "torch-cpu")
+    assert recorded == {**recorded, **engines.precision} and recorded["encoder"] == "fp16"
+    values = {name: found for name, found, _ in selftest.answers(bundle, engines)}
+    expected, _ = selftest._expected(bundle)
+    for name, found in values.items():
+        error = selftest.compare(selftest._sample(found), expected[name])
+        assert 1e-4 < error <= selftest._allowed(bundle, "torch-cpu", "int8", name), name
+
+
+def test_playing_on_a_cpu_imports_no_torch() -> None:
+    script = (
+        "import sys, animegamer_rt.cli, animegamer_rt.play.command, animegamer_rt.diagnose.selftest;"
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "False"

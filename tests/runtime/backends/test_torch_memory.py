@@ -1,0 +1,234 @@
+"""What the PyTorch backend holds at full size, counted on tensors that have shapes and no numbers: docs/TORCH.md.
+
+No figure here is of a GPU: libraries take workspaces, and a driver has memory of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from benchmarks.gpu.turns import pack
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from animegamer_export.build.sizes import FULL
+from animegamer_export.parts.predictor import example_prompt
+from animegamer_rt.backends.torch import vae_decoder
+from animegamer_rt.backends.torch.device import Place
+from animegamer_rt.backends.torch.loader import Networks, assemble, settled
+from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, RowwiseLinear
+from animegamer_rt.bundle.denoise_plan import build_plan, even_timesteps
+from animegamer_rt.models.denoiser import Denoiser
+from animegamer_rt.models.predictor import Predictor
+from animegamer_rt.models.vae import VaeDecoder
+from animegamer_rt.stages.predictor import read
+
+ROOT = Path(__file__).resolve().parents[3]
+GIB = 2**30
+DRIVER_AND_LIBRARIES = 0.6 * GIB
+"""What a card's driver and CUDA's libraries may take for themselves; assumed, not measured."""
+WINDOW = 4096
+"""Tokens of the predictor's history window in a bundle that does not say another."""
+HISTORY_TURNS, WORDS = 4, 36
+"""The longest history of a bundle that does not say another, and 266 tokens a turn (`cards.LONGEST_PROMPT`)."""
+SMALL, ROUNDED_TO = 2**20, 512
+"""Bytes: what PyTorch's allocator cuts from blocks of 2 MiB of its own, and what it rounds up to."""
+PLAN = build_plan(even_timesteps(50))
+
+
+class Block:
+    """One block of memory, cut as PyTorch's caching allocator does: the smallest hole that is large enough, from its
+    beginning; holes that touch become one (c10/cuda/CUDACachingAllocator.cpp). `over`: bytes that found no hole."""
+
+    def __init__(self, size: int) -> None:
+        self.over, self._holes, self._taken = 0, {0: size}, dict[int, tuple[int, int]]()
+
+    def take(self, name: int, size: int) -> None:
+        size = -(-size // ROUNDED_TO) * ROUNDED_TO
+        fitting = [(hole, start) for start, hole in self._holes.items() if hole >= size]
+        if not fitting:
+            self.over += size
+            return
+        hole, start = min(fitting)
+        del self._holes[start]
+        if hole > size:
+            self._holes[start + size] = hole - size
+        self._taken[name] = start, size
+
+    def give(self, name: int) -> None:
+        start, size = self._taken.pop(name, (0, 0))
+        size += self._holes.pop(start + size, 0) if size else 0
+        before = [at for at, hole in self._holes.items() if size and at + hole == start]
+        for at in before:
+            start, size = at, self._holes[at] + size
+        if size:
+            self._holes[start] = size
+
+
+class Counted(TorchDispatchMode):
+    """Bytes of all storages made inside that are alive, and the most that ever were. `block`: they are cut from it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live = self.peak = 0
+        self.block = Block(0)
+        self._seen: dict[int, int] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._note((args, kwargs), made_here=False)
+        out = func(*args, **(kwargs or {}))
+        self._note(out, made_here=True)
+        return out
+
+    def _note(self, tensors: Any, made_here: bool) -> None:
+        for tensor in (leaf for leaf in tree_leaves(tensors) if isinstance(leaf, Tensor)):
+            storage = tensor.untyped_storage()
+            if storage._cdata not in self._seen:
+                size = self._seen[storage._cdata] = storage.nbytes() if made_here else 0
+                self.live += size
+                self.peak = max(self.peak, self.live)
+                if size > SMALL:
+                    self.block.take(storage._cdata, size)
+                weakref.finalize(storage, self._gone, storage._cdata)
+
+    def _gone(self, which: int) -> None:
+        self.live -= self._seen.pop(which, 0)
+        self.block.give(which)
+
+
+class CountedPlace(Place):
+    """A card of so many bytes, whose tensors have no numbers; it notes what it is asked for beside them."""
+
+    def __init__(self, card: float, counted: Counted) -> None:
+        super().__init__(torch.bfloat16)
+        self.card, self.counted, self.host, self.block = card, counted, 0, 0
+
+    def free_bytes(self) -> float:
+        return self.card - DRIVER_AND_LIBRARIES - (self.counted.live - self.host)
+
+    def reserve(self, size: int) -> None:
+        self.block = max(self.block, size)
+
+    def staged(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        self.host += math.prod(shape) * dtype.itemsize
+        return super().staged(shape, dtype)
+
+    def receive(self, tensor: Tensor) -> Any:
+        return SimpleNamespace(numpy=lambda: np.zeros(tensor.shape, np.float32))
+
+
+def channels_last(x: Tensor, weight: Tensor, bias: Tensor, padding: Any) -> Tensor:
+    """A convolution's result in the layout of what it was given, as cuDNN makes it; the CPU's would be turned back."""
+    frames = (x.shape[2] - 2,) if x.ndim == 5 else ()
+    made = x.new_empty((len(x), *frames, *x.shape[-2:], len(weight)))
+    return made.movedim(-1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Bytes that a turn at full size holds. host: in pinned memory; over: what did not fit into the block."""
+
+    words: str
+    weights: dict[str, int]
+    kept: int
+    host: int
+    block: int
+    over: int
+    running: dict[str, int]
+
+    @property
+    def together(self) -> int:
+        """A prompt may be read while the denoiser or the vae runs."""
+        return self.kept + self.running["predictor"] + self.block
+
+
+def held(card: float, products: torch.dtype | None) -> Held:
+    """A predictor in 4 bits, a denoiser with these products and the vae, opened on such a card for a turn."""
+    size, running, over = FULL.denoiser, {}, 0
+    with FakeTensorMode(allow_non_fake_inputs=True), Counted() as counted:
+        place, constant = CountedPlace(card, counted), torch.empty(size.shot_tokens, size.hidden, dtype=torch.bfloat16)
+        networks = Networks(Predictor(FULL.predictor), Denoiser(size), VaeDecoder(FULL.vae), constant)
+        pack(networks.predictor)
+        by_name = {"predictor": networks.predictor, "denoiser": networks.denoiser, "vae": networks.decoder}
+        for network in by_name.values():
+            settled(network, place.dtype)
+        parts = assemble(place, networks, FULL.geometry(WINDOW), [PLAN], rowwise=products)
+        kept, host = counted.live - place.host, place.host
+
+        def prompt() -> None:
+            read(parts.predictor, example_prompt(networks.predictor, HISTORY_TURNS, WORDS))
+
+        def denoise() -> None:
+            latent = np.zeros((1, 5, 16, 60, 90), np.float32)
+            denoising = parts.denoiser.begin(latent, np.zeros(constant.shape, np.float32), 10.0)
+            denoising.step(PLAN.coefficients()[0], float(PLAN.steps[0].timestep), (0, 1), latent)
+            denoising.latent()
+
+        def paint() -> None:
+            latent = np.zeros((1, 3, 16, 60, 90), np.float32)
+            _, caches = parts.vae.first(latent, (0, 1, 2), False)
+            parts.vae.next(latent[:, :2], caches, (0, 1, 2), False)
+
+        for name, work in (("predictor", prompt), ("denoiser", denoise), ("vae", paint)):
+            counted.peak, before, counted.block = counted.live, counted.live, Block(place.block)
+            work()
+            running[name] = counted.peak - before
+            over += counted.block.over if name != "predictor" else 0
+        weights = {
+            name: sum(weight.nbytes for weight in (*network.parameters(), *network.buffers()))
+            for name, network in by_name.items()
+        }
+    return Held(parts.device, weights, kept, host, place.block, over, running)
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU's libraries make of tensors and the CPU's do not."""
+    plain, by_int8 = torch.nn.functional, RowwiseLinear.product
+
+    def product(layer: RowwiseLinear, rows: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
+        if layer.dtype == INT8:
+            return by_int8(layer, rows, scale, dtype)
+        return rows.new_empty((len(rows), len(layer.weight)), dtype=dtype)
+
+    stand_ins = SimpleNamespace(conv2d=channels_last, conv3d=channels_last, silu=plain.silu, linear=plain.linear)
+    monkeypatch.setattr(vae_decoder, "functional", stand_ins)
+    monkeypatch.setattr(RowwiseLinear, "product", product)
+    monkeypatch.setattr(nn.Linear, "reset_parameters", lambda layer: None)  # numbers that nobody sees take most time
+
+
+IN_PARTS, ON_HOST = ", vae in parts", ", vae in parts, its caches in host memory"
+CARDS = [
+    (12, "int8", INT8, ON_HOST),
+    (16, "fp8", FP8, IN_PARTS),
+    (24, "bf16", None, ""),
+]
+
+
+@pytest.mark.parametrize(("gb", "name", "products", "words"), CARDS, ids=[f"{gb}-gb" for gb, *_ in CARDS])
+def test_card_holds_a_turn_at_full_size_as_the_table_says(
+    gb: int, name: str, products: torch.dtype | None, words: str, as_on_a_gpu: None
+) -> None:
+    turn = held(gb * 1e9, products)
+    assert turn.words.partition(" threads")[2] == words
+    assert turn.over == 0, "graphs would take more than the block that is reserved for them"
+    assert turn.together <= gb * 1e9 - DRIVER_AND_LIBRARIES
+    parts = ("predictor", "in `int4-qdq`"), ("denoiser", f"in `{name}`"), ("vae", "in parts" if words else "whole")
+    rows = [
+        f"| {part} {how} | {turn.weights[part] / GIB:.1f} | {turn.running[part] / GIB:.1f} |" for part, how in parts
+    ]
+    card = turn.kept, turn.running["predictor"], turn.block, turn.together, turn.host
+    rows.append(f"| {gb} GB | `{name}` | " + " | ".join(f"{size / GIB:.1f}" for size in card) + " |")
+    table = (ROOT / "docs" / "TORCH.md").read_text()
+    assert [row for row in rows if row not in table] == []

@@ -1,0 +1,125 @@
+"""A predictor in 4 and 8 bits by PyTorch: the very weights that onnxruntime makes of them, and its answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from torch_tape import TapePlace
+
+from animegamer_export.quantize.bundle import quantize_bundle
+from animegamer_export.quantize.scheme import scheme
+from animegamer_rt.backends import onnxruntime as ort_backend
+from animegamer_rt.backends.torch import loader as torch_backend
+from animegamer_rt.backends.torch import weight_names
+from animegamer_rt.backends.torch.device import Place
+from animegamer_rt.backends.torch.onnx_reader import Weight, read_weights
+from animegamer_rt.backends.torch.packed_linear import PackedLinear
+from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
+from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.diagnose import selftest
+from animegamer_rt.errors import BackendError
+from animegamer_rt.stages.predictor import read
+from animegamer_rt.stages.prompt import Prompter
+
+BYTES_A_WEIGHT = {"int4-qdq": 0.5 + 4 / 64, "int8-qdq": 1.0}
+"""Codes, and a scale in float32 for each block of 64 or for each output."""
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module", params=list(BYTES_A_WEIGHT))
+def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    folder = tmp_path_factory.mktemp(request.param) / "pocket"
+    quantize_bundle(open_bundle("pocket"), folder, {"predictor": scheme(request.param)})
+    return open_bundle(str(folder))
+
+
+def layers(bundle: Bundle, place: Place | None = None) -> dict[str, PackedLinear]:
+    network = torch_backend.read_networks(bundle, place or Place()).predictor
+    return {name: layer for name, layer in network.named_modules() if isinstance(layer, PackedLinear)}
+
+
+def dequantized(bundle: Bundle) -> list[np.ndarray]:
+    """What onnxruntime's DequantizeLinear makes of each weight, [in, out], in the order in which they are used."""
+    model = onnx.load(str(bundle.part_path("predictor")))
+    made = {node.output[0]: node for node in model.graph.node if node.op_type == "DequantizeLinear"}
+    order = [name for node in model.graph.node for name in node.input if name in made]
+    read_by_them = {name for node in made.values() for name in node.input}
+    outputs = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in order]
+    held = [tensor for tensor in model.graph.initializer if tensor.name in read_by_them]
+    graph = onnx.helper.make_graph([made[name] for name in order], "weights", [], outputs, held)
+    alone = onnx.helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(alone.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return [np.asarray(found) for found in session.run(order, {})]
+
+
+def test_weights_are_bit_by_bit_those_of_onnxruntime(bundle: Bundle) -> None:
+    found, expected = list(layers(bundle).values()), dequantized(bundle)
+    assert len(found) == len(expected) == 28
+    for layer, weight in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(layer.weight(torch.float32).numpy(), weight.T)
+        rounded = torch.from_numpy(weight.T.copy()).bfloat16()
+        assert torch.equal(layer.weight(torch.bfloat16), rounded)
+
+
+def test_answers_are_those_of_onnxruntime(bundle: Bundle) -> None:
+    (ours, theirs) = torch_backend.open_engines(bundle, "cpu"), ort_backend.open_engines(bundle, threads=1)
+    assert "predictor" not in ours.precision and ours.precision["denoiser"] == "fp32"
+    answers = [{name: found for name, found, _ in selftest.answers(bundle, each)} for each in (ours, theirs)]
+    for name in ("predictor.shot", "predictor.logits", "predictor.next_logits"):
+        np.testing.assert_allclose(answers[0][name], answers[1][name], atol=2e-5, rtol=0)
+
+
+def test_weights_stay_packed_and_keep_their_type_in_16_bits(bundle: Bundle) -> None:
+    place = Place(torch.bfloat16)
+    network = torch_backend.settled(torch_backend.read_networks(bundle, place).predictor, place.dtype)
+    packed = [layer for layer in network.modules() if isinstance(layer, PackedLinear)]
+    held = sum(buffer.nbytes for layer in packed for buffer in layer.buffers())
+    weights = sum(layer.shape[0] * layer.shape[1] for layer in packed)
+    assert held / weights == pytest.approx(BYTES_A_WEIGHT[bundle.manifest.parts["predictor"].precision], rel=0.02)
+    assert {layer.codes.dtype for layer in packed} == {torch.int8}
+    assert {layer.scales.dtype for layer in packed} == {torch.float32}
+    assert network.head.weight.dtype == torch.bfloat16
+
+
+def test_graphs_hold_the_packed_layers(bundle: Bundle) -> None:
+    prompt = Prompter.from_bundle(bundle).write("One waits.", [])
+    place, answers = TapePlace(), []
+    for where in (place, Place()):
+        network = torch_backend.settled(torch_backend.read_networks(bundle, where).predictor, torch.float32)
+        part = PredictorPart(where, network, bundle.manifest.geometry.window_tokens)
+        cache = read(part, prompt).cache
+        for tokens in ([1, 2, 3], [4, 5, 6], [7, 8, 9]):
+            logits, cache = part.extend(np.array(tokens, np.int64), cache)
+            answers.append(logits)
+    assert place.captured == 1
+    for found, expected in zip(answers[:3], answers[3:], strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_scales_that_do_not_fit_their_codes_are_refused(bundle: Bundle) -> None:
+    weights = read_weights(bundle.part_path("predictor"))
+    use = next(use for use in weights.uses if use.weight.scales is not None)
+    wrong = Weight("wrong", (5,), 1, memoryview(np.ones(5, np.float32).tobytes()))
+    found = weight_names._Found(str(weights.path), {}, (), torch.Tensor.float)
+    with pytest.raises(BackendError, match=r"the scales of blocks\.\d.* are not those that export writes"):
+        weight_names._packed(replace(use.weight, scales=wrong, axis=1), found)
+
+
+@pytest.mark.parametrize("four_bits", [True, False])
+def test_codes_come_back_whatever_their_sign(four_bits: bool) -> None:
+    low, high = (-8, 8) if four_bits else (-128, 128)
+    codes = torch.arange(low, high, dtype=torch.int16).to(torch.int8).repeat(2, 4)
+    layer = PackedLinear.pack(codes, torch.ones(2, 2), four_bits)
+    assert layer.shape == tuple(codes.shape)
+    assert torch.equal(layer.weight(torch.float32), codes.float())

@@ -1,0 +1,713 @@
+"""The PyTorch parts on the CPU: equal to the networks they run, to the recorded reference, and under graphs."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import torch_engines
+from torch import Tensor, nn
+from torch.nn import functional
+from torch_tape import TapePlace
+
+from animegamer_export.parity import decoding, diffusion
+from animegamer_export.parity.fixtures import open_folder
+from animegamer_export.parts.predictor import example_prompt
+from animegamer_rt.backends.interface import Engines, Frames
+from animegamer_rt.backends.torch.custom_ops import Kernels
+from animegamer_rt.backends.torch.denoiser import Denoiser as DenoiserPart
+from animegamer_rt.backends.torch.device import CudaPlace, Place, Replays
+from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
+from animegamer_rt.backends.torch.loader import Encoder as EncoderPart
+from animegamer_rt.backends.torch.loader import settled
+from animegamer_rt.backends.torch.predictor import ANSWER_TOKENS
+from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
+from animegamer_rt.backends.torch.rowwise_linear import (
+    FP8,
+    INT8,
+    LARGEST,
+    RowwiseLinear,
+    by_row,
+    check_products,
+    use_rowwise,
+)
+from animegamer_rt.backends.torch.transformer import Transformer, unpatchified
+from animegamer_rt.backends.torch.vae import FILL, FRAMES_AT_ONCE, SPARE_BYTES, Vae
+from animegamer_rt.backends.torch.vae_decoder import cache_shapes, decode, room
+from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan, build_plan, even_timesteps
+from animegamer_rt.errors import BackendError
+from animegamer_rt.models.denoiser import Block, Denoiser, DenoiserSize
+from animegamer_rt.models.encoder import Encoder, EncoderSize
+from animegamer_rt.models.predictor import Predictor, PredictorSize
+from animegamer_rt.models.vae import VaeDecoder, VaeSize
+from animegamer_rt.stages.predictor import read
+from animegamer_rt.stages.readouts import Prompt
+from animegamer_rt.state.game import MOTION_TABLES
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+PREDICTOR = PredictorSize(
+    hidden=32, layers=2, heads=4, kv_heads=2, mlp=48, vocabulary=90, shot_width=32, sliding_window=250
+)
+DENOISER = DenoiserSize(hidden=32, layers=2, heads=2, time_width=16, latent_height=4, latent_width=6)
+VAE = VaeSize(channels=8, multipliers=(1, 1, 2), res_blocks=0, norm_groups=2, scale=1.3)
+WINDOW, SHAPE = 720, (1, 5, 16, 4, 6)
+PLAN = build_plan(even_timesteps(6), branches=["pair", "reuse", "conditional", "pair", "reuse", "conditional"])
+TOLERANCE = 2e-5
+"""float32 in another order of operations, over a few layers."""
+
+RANDOM = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def scattered(module: nn.Module, seed: int) -> nn.Module:
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.add_(0.1 * torch.randn(weight.shape, generator=random))
+    return module.eval()
+
+
+def networks() -> tuple[Predictor, Denoiser, Encoder, VaeDecoder]:
+    torch.manual_seed(0)
+    made = Predictor(PREDICTOR), Denoiser(DENOISER), Encoder(EncoderSize(16, 24, 32)), VaeDecoder(VAE)
+    for seed, module in enumerate(made):
+        scattered(module, seed)
+    return made
+
+
+def reference() -> Engines:
+    return torch_engines.torch_engines(*networks())
+
+
+def engines(
+    place: Place | None = None,
+    whole_turns: int = 0,
+    plan: DenoisePlan = PLAN,
+    rowwise: torch.dtype | None = None,
+    kernels: Kernels | None = None,
+) -> Engines:
+    place = place or Place()
+    with place.use():
+        predictor, denoiser, encoder, decoder = (settled(net.to(place.device), place.dtype) for net in networks())
+        unconditional = networks()[2].unconditional()
+        if rowwise is not None:
+            use_rowwise(denoiser, rowwise)
+        transformer = (
+            Transformer(denoiser, place.dtype) if kernels is None else FusedTransformer(denoiser, place.dtype, kernels)
+        )
+        return Engines(
+            PredictorPart(place.beside(), predictor, WINDOW),
+            DenoiserPart(place, transformer, unconditional, [step.timestep for step in plan], whole_turns),
+            Vae(place, decoder, 4, 6, kernels),
+            EncoderPart(place, encoder),
+        )
+
+
+def prompt(history_turns: int, words: int = 5, seed: int = 0) -> Prompt:
+    with torch.device("meta"):
+        network = Predictor(PREDICTOR)
+    return example_prompt(network, history_turns, words, seed)
+
+
+def noise(*shape: int) -> np.ndarray:
+    return RANDOM.standard_normal(shape, dtype=np.float32)
+
+
+def answers(part: Engines, given: Prompt, feeds: Sequence[list[int]] = ((5, 6, 7), (8, 9, 10), (11, 12, 13))) -> list:
+    """Shot and all four logits."""
+    prefill = read(part.predictor, given)
+    found, cache = [prefill.shot, prefill.logits], prefill.cache
+    for tokens in feeds:
+        logits, cache = part.predictor.extend(np.array(tokens, np.int64), cache)
+        found.append(logits)
+    return found
+
+
+class Turn:
+    """Everything a turn's denoising is given."""
+
+    def __init__(self, scope: float = 10.0, plan: DenoisePlan = PLAN) -> None:
+        self.plan, self.scope = plan, scope
+        self.start, self.shot = noise(*SHAPE), noise(226, 32)
+        self.noises = [noise(*SHAPE) for _ in plan]
+
+    def latents(self, part: Engines, at: Sequence[int] = ()) -> list[np.ndarray]:
+        """The latents after the steps numbered in `at`, and the last."""
+        denoising, found = part.denoiser.begin(self.start, self.shot, self.scope), []
+        steps = zip(self.plan, self.plan.coefficients(), self.noises, strict=True)
+        for number, (step, coefficients, drawn) in enumerate(steps):
+            denoising.step(coefficients, float(step.timestep), step.rows, drawn, step.blocks)
+            if number in at:
+                found.append(denoising.latent())
+        return [*found, denoising.latent()]
+
+
+def frames(part: Engines, latent: np.ndarray, order: tuple[int, ...] = (0, 1, 2), flip: bool = False) -> Frames:
+    first, caches = part.vae.first(latent[:, :3].copy(), order, flip)
+    return np.concatenate([first, part.vae.next(latent[:, 3:].copy(), caches, order, flip)])
+
+
+def close(found: np.ndarray, expected: np.ndarray, tolerance: float = TOLERANCE) -> None:
+    np.testing.assert_allclose(found, expected, atol=tolerance * max(1.0, float(np.abs(expected).max())), rtol=0)
+
+
+@pytest.mark.parametrize("history_turns", [0, 2])
+def test_predictor_answers_as_its_network_does(history_turns: int) -> None:
+    given = prompt(history_turns)
+    for found, expected in zip(answers(engines(), given), answers(reference(), given), strict=True):
+        close(found, expected)
+
+
+def test_one_part_answers_prompts_of_any_length_one_after_the_other() -> None:
+    part = engines()
+    for history_turns, words in ((2, 5), (0, 3), (1, 9)):
+        given = prompt(history_turns, words, seed=words)
+        for found, expected in zip(answers(part, given), answers(reference(), given), strict=True):
+            close(found, expected)
+
+
+def test_prompts_are_read_without_cudnn_which_denoising_beside_it_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    # On a GPU cuDNN makes a plan for each length of a prompt; what may be taken is said to all threads at once.
+    seen, attend = [], functional.scaled_dot_product_attention
+
+    def spy(*given: Tensor, **options: Tensor) -> Tensor:
+        time.sleep(0.001)
+        seen.append(("attn_mask" in options, torch.backends.cuda.cudnn_sdp_enabled()))
+        return attend(*given, **options)
+
+    part, turn, given = engines(), Turn(), prompt(2)
+    monkeypatch.setattr(functional, "scaled_dot_product_attention", spy)
+    with ThreadPoolExecutor(1) as ahead:
+        reading = ahead.submit(lambda: [answers(part, given) for _ in range(4)])
+        turn.latents(part)
+        reading.result()
+    assert set(seen) == {(True, False), (False, True)}
+
+
+def test_older_cache_can_be_gone_on_from_until_it_is_written_over() -> None:
+    part = engines().predictor
+    prefill = part.prefill(prompt(0).turn)
+    tokens, others = np.array([1, 2, 3]), np.array([4, 5, 6])
+    first, after_first = part.extend(tokens, prefill.cache)
+    part.extend(others, after_first)
+    again, _ = part.extend(tokens, prefill.cache)
+    np.testing.assert_array_equal(again, first)
+    with pytest.raises(BackendError, match="used after a later prompt or extend had taken its memory"):
+        part.extend(others, after_first)
+    part.prefill(prompt(0, seed=1).turn)
+    with pytest.raises(BackendError, match="used after a later prompt"):
+        part.extend(tokens, prefill.cache)
+
+
+def test_history_that_was_read_once_can_be_gone_on_from_by_one_turn_after_the_other() -> None:
+    part, given, other = engines().predictor, prompt(2), prompt(2, seed=1)
+    assert given.history is not None
+    past = part.prefill(given.history).cache
+    first, between, again = (part.prefill(turn, past) for turn in (given.turn, other.turn, given.turn))
+    np.testing.assert_array_equal(again.logits, first.logits)
+    assert not np.array_equal(between.logits, first.logits)
+
+
+def test_prompt_or_answer_beyond_the_cache_is_refused() -> None:
+    part = engines().predictor
+    with pytest.raises(BackendError, match=r"more tokens than the cache has places; found 940; expected at most 784"):
+        read(part, prompt(3))
+    cache = part.prefill(prompt(0).turn).cache
+    with pytest.raises(BackendError, match="too many tokens at once; found 65; expected at most 64"):
+        part.extend(np.zeros(ANSWER_TOKENS + 1, np.int64), cache)
+
+
+def test_denoiser_goes_the_way_of_its_network_step_by_step() -> None:
+    turn = Turn()
+    every = range(len(PLAN) - 1)
+    for found, expected in zip(turn.latents(engines(), every), turn.latents(reference(), every), strict=True):
+        close(found, expected)
+
+
+def test_timesteps_that_no_plan_names_cost_a_row_and_change_nothing() -> None:
+    turn, other = Turn(), build_plan(even_timesteps(4))
+    close(turn.latents(engines(plan=other))[0], turn.latents(reference())[0])
+
+
+@pytest.mark.parametrize(
+    "scope", sorted({scope for table in MOTION_TABLES.values() for scope in table.values()} | {40.0})
+)
+def test_table_holds_the_modulations_that_each_step_would_compute(scope: float) -> None:
+    denoiser = networks()[1]
+    with torch.no_grad():
+        table = Transformer(denoiser, torch.float32).modulations(
+            torch.tensor([float(step.timestep) for step in PLAN]), torch.tensor([scope])
+        )
+        for row, step in zip(table, PLAN, strict=True):
+            embedding = denoiser.time(torch.tensor([float(step.timestep)])) + denoiser.motion(torch.tensor([scope]))
+            layers = [block.modulation for block in denoiser.blocks if isinstance(block, Block)]
+            layers.append(denoiser.head.modulation)
+            expected = torch.cat([layer(nn.functional.silu(embedding)) for layer in layers], dim=1)[0]
+            close(row.numpy(), expected.numpy(), 1e-6)
+
+
+def test_table_in_half_precision_is_that_of_the_same_timesteps() -> None:
+    # In 16 bits 999 is 1000: numbers are embedded in float32.
+    given, exact = (torch.tensor([999.0, 979.0, 659.0, 333.0, 19.0]), torch.tensor([15.0])), networks()[1]
+    half = settled(networks()[1], torch.bfloat16)
+    embedded = [weight for name, weight in half.named_parameters() if name.startswith(("time.", "motion."))]
+    assert {weight.dtype for weight in embedded} == {torch.float32}
+    with torch.no_grad():
+        found = Transformer(half, torch.bfloat16).modulations(*given).float()
+        expected = Transformer(exact, torch.float32).modulations(*given)
+    assert 0 < float(((found - expected).norm(dim=1) / expected.norm(dim=1)).max()) < 1e-2
+
+
+def test_difference_of_guidance_is_taken_in_float32() -> None:
+    size = networks()[1].size
+    assert unpatchified(torch.zeros(2, 5 * 2 * 3, 64, dtype=torch.bfloat16), size).dtype == torch.float32
+
+
+def test_whole_turn_is_the_same_turn() -> None:
+    turns = [Turn(scope) for scope in (0.5, 40.0)]
+    part, steps = engines(whole_turns=len(PLAN)), engines()
+    for turn in turns:
+        np.testing.assert_array_equal(turn.latents(part)[0], turn.latents(steps)[0])
+    # Asked half way, it has gone half way.
+    for found, expected in zip(turns[0].latents(part, at=(2,)), turns[0].latents(steps, at=(2,)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+SKIPPING = build_plan(
+    even_timesteps(6),
+    branches=["pair", "pair", "conditional", "reuse", "pair", "conditional"],
+    skip_blocks=[(), (1, 1), (), (1, 1), (1, 1), ()],
+)
+"""Step 4 takes row 0's last block from step 0, and row 1's from step 2."""
+
+
+def x0(
+    part: Engines, turn: Turn, steps: Sequence[tuple[float, tuple[int, ...], BlockCache | None]], row: int = 1
+) -> np.ndarray:
+    """What the last of the steps (timestep, rows, blocks) sees in the turn's first latent by one of its rows."""
+    denoising = part.denoiser.begin(turn.start, turn.shot, turn.scope)
+    for number, (timestep, rows, blocks) in enumerate(steps, start=1):
+        # The next latent is the latent: every step sees the same. Guidance 1 is the last row, 0 the first.
+        ends = (0.0, 1.0) if number == len(steps) else (1.0, 0.0)
+        coefficients = np.array([0.5, 0.8, row - 1, 0.0, *ends, 0.0, 0.0], np.float32)
+        denoising.step(coefficients, timestep, rows, turn.noises[0], blocks)
+    return denoising.latent()
+
+
+@pytest.mark.parametrize("span", [(0, 0), (1, 1), (0, 1)])
+def test_skipped_blocks_add_what_they_added_to_the_same_row_before(span: tuple[int, int]) -> None:
+    part, turn = engines(), Turn()
+    keep, reuse = BlockCache(*span, reused=False), BlockCache(*span, reused=True)
+    pair, alone, early, late = (0, 1), (1,), 999.0, 659.0
+    for rows in (pair, alone):
+        full = x0(part, turn, [(early, rows, None)])
+        np.testing.assert_array_equal(x0(part, turn, [(early, rows, keep)]), full)
+        # The same input again: what the blocks would add is what they have added.
+        close(x0(part, turn, [(early, rows, keep), (early, rows, reuse)]), full)
+    # Row 1 is renewed, row 0 is not.
+    steps = [(early, pair, keep), (late, alone, keep), (late, pair, reuse)]
+    close(x0(part, turn, steps, row=1), x0(part, turn, [(late, pair, None)], row=1))
+    old = x0(part, turn, [(early, pair, keep), (late, pair, reuse)], row=0)
+    close(x0(part, turn, steps, row=0), old)
+    assert np.abs(old - x0(part, turn, [(late, pair, None)], row=0)).max() > 100 * TOLERANCE
+
+
+def test_plan_that_skips_blocks_is_one_graph_a_kind_or_a_turn() -> None:
+    turns, plain = [Turn(scope, SKIPPING) for scope in (2.5, 40.0, 2.5)], engines(plan=SKIPPING)
+    steps, whole = TapePlace(), TapePlace()
+    parts = engines(steps, plan=SKIPPING), engines(whole, len(SKIPPING), plan=SKIPPING)
+    every = build_plan(even_timesteps(6), branches=[step.branch for step in SKIPPING])
+    for turn in turns:
+        expected = turn.latents(plain)[0]
+        for part in parts:
+            np.testing.assert_array_equal(turn.latents(part)[0], expected)
+        turn.plan = every
+        assert not np.array_equal(turn.latents(plain)[0], expected), "it skips nothing"
+    # A pair that keeps, that reuses; a single row that keeps, that reuses, that does neither.
+    assert (steps.captured, whole.captured, whole.replayed) == (5, 1, 2)
+
+
+def test_plan_that_skips_nothing_has_no_cache() -> None:
+    part, turn = engines(), Turn()
+    turn.latents(part)
+    assert isinstance(part.denoiser, DenoiserPart) and part.denoiser.changes is None
+
+
+def test_steps_that_cannot_be_are_refused() -> None:
+    turn, part = Turn(), engines(whole_turns=2)
+    denoising = part.denoiser.begin(turn.start, turn.shot, 10.0)
+    given = (PLAN.coefficients()[0], float(PLAN.steps[0].timestep))
+    with pytest.raises(BackendError, match=r"a step of another kind; found \(0,\)"):
+        denoising.step(*given, (0,), turn.noises[0])
+    with pytest.raises(BackendError, match="a timestep that is in none of the bundle's plans; found 7.0"):
+        denoising.step(given[0], 7.0, (1,), turn.noises[0])
+    for _ in range(2):
+        denoising.step(*given, (0, 1), turn.noises[0])
+    with pytest.raises(BackendError, match="more steps than a whole turn's graph has room for; expected 2"):
+        denoising.step(*given, (0, 1), turn.noises[0])
+    part.denoiser.begin(turn.start, turn.shot, 10.0)
+    for late in (denoising.latent, lambda: denoising.step(*given, (0, 1), turn.noises[0])):
+        with pytest.raises(BackendError, match="went on after the next turn had begun"):
+            late()
+    with pytest.raises(BackendError, match="latent or shot are not the network's"):
+        part.denoiser.begin(turn.start[:, :3], turn.shot, 10.0)
+
+
+@pytest.mark.parametrize(("order", "flip"), [((0, 1, 2), False), ((2, 1, 0, 3), True), ((0, 1, 2, 3), False)])
+def test_vae_paints_what_its_network_does(order: tuple[int, ...], flip: bool) -> None:
+    part, expected = engines(), reference()
+    for _ in range(2):
+        latent = 2 * noise(*SHAPE)
+        found, wanted = frames(part, latent, order, flip), frames(expected, latent, order, flip)
+        assert found.shape == wanted.shape == (17, 16, 24, len(order)) and found.std() > 5
+        assert np.abs(found.astype(np.int16) - wanted).max() <= 1
+        assert (found != wanted).mean() < 1e-3  # a value beside a whole number may fall on its other side
+
+
+def test_second_chunk_leaves_the_caches_of_the_first_as_they_are() -> None:
+    part, latent = engines().vae, noise(*SHAPE)
+    _, caches = part.first(latent[:, :3].copy(), (0, 1, 2), False)
+    once, again = (part.next(latent[:, 3:].copy(), caches, (0, 1, 2), False) for _ in range(2))
+    np.testing.assert_array_equal(once, again)
+
+
+def test_second_chunk_needs_the_first_of_its_own_clip() -> None:
+    part, latent = engines().vae, noise(*SHAPE)
+    _, caches = part.first(latent[:, :3].copy(), (0, 1, 2), False)
+    part.first(latent[:, :3].copy(), (0, 1, 2), False)
+    with pytest.raises(BackendError, match="second part was asked for after another clip had begun"):
+        part.next(latent[:, 3:].copy(), caches, (0, 1, 2), False)
+    with pytest.raises(BackendError, match=r"not a chunk of this vae's latent; found \(1, 2, 16, 4, 6\)"):
+        part.first(latent[:, 3:].copy(), (0, 1, 2), False)
+
+
+class SmallPlace(TapePlace):
+    """A place with graphs that has so much memory left; what is staged there is noted."""
+
+    def __init__(self, free: float) -> None:
+        super().__init__()
+        self.free, self.on_host = free, list[Tensor]()
+
+    def free_bytes(self) -> float:
+        return self.free
+
+    def staged(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        self.on_host.append(super().staged(shape, dtype))
+        return self.on_host[-1]
+
+
+def small_vae(free: float, kernels: Kernels | None = None, network: VaeDecoder | None = None) -> tuple[SmallPlace, Vae]:
+    place = SmallPlace(free)
+    return place, Vae(place, settled(network or networks()[3], place.dtype), 4, 6, kernels)
+
+
+def test_vae_short_of_memory_paints_the_same_from_caches_on_the_host() -> None:
+    (place, part), plain = small_vae(free=0), reference()
+    shapes = cache_shapes(networks()[3], 4, 6)
+    assert [tuple(cache.shape) for cache in place.on_host] == shapes
+    for _ in range(3):
+        latent = 2 * noise(*SHAPE)
+        found, wanted = frames(Engines(None, None, part), latent), frames(plain, latent)  # type: ignore[arg-type]
+        assert found.std() > 5 and np.abs(found.astype(np.int16) - wanted).max() <= 1
+        assert (found != wanted).mean() < 1e-3
+        assert all(bool(cache.any()) for cache in place.on_host)
+    assert (place.captured, place.replayed) == (2, 4)
+
+
+def narrowing() -> VaeDecoder:
+    """A decoder whose last stage has half the channels of what comes to it, as that of full size."""
+    network = VaeDecoder(VaeSize(channels=8, multipliers=(1, 2, 2), res_blocks=1, norm_groups=2))
+    scattered(network, 5)
+    return network
+
+
+@pytest.mark.parametrize("frames_at_once", [2, 3, 4])
+def test_frames_decoded_in_parts_are_those_decoded_whole(frames_at_once: int) -> None:
+    network = narrowing()
+    caches: dict[int | None, list[Tensor] | None] = {None: None, frames_at_once: None}
+    for chunk in (3, 2):
+        found, latent = [], torch.from_numpy(noise(chunk, 4, 6, 16))
+        for at_once, before in caches.items():
+            kept: list[Tensor] = []
+            with torch.no_grad():
+                keep = lambda cache, kept=kept: kept.append(cache.clone())  # noqa: E731
+                found.append(decode(network, latent, before, keep, None, at_once))
+            caches[at_once] = kept
+        whole, in_parts = (frames.numpy() for frames in found)
+        assert whole.std() > 0.1
+        close(in_parts, whole)
+        for one, other in zip(*caches.values(), strict=True):
+            close(one.numpy(), other.numpy())
+
+
+def test_vae_goes_by_the_memory_that_is_left() -> None:
+    network = narrowing()
+    caches = sum(4 * math.prod(shape) for shape in cache_shapes(network, 4, 6))
+    whole, in_parts = (int(4 * 16 * 24 * room(network, 9, at_once) / FILL) for at_once in (None, FRAMES_AT_ONCE))
+    assert in_parts < whole
+    for free, words in (
+        (math.inf, ""),
+        (SPARE_BYTES + caches + whole, ""),
+        (SPARE_BYTES + caches + whole - 1, "vae in parts"),
+        (SPARE_BYTES + caches + in_parts, "vae in parts"),
+        (SPARE_BYTES + caches + in_parts - 1, "vae in parts, its caches in host memory"),
+    ):
+        assert small_vae(free, network=network)[1].words == words
+
+
+def test_encoder_answers_as_its_network_does() -> None:
+    part, encoder = engines().encoder, networks()[2]
+    assert part is not None
+    text, image = noise(1, 30, 16), noise(1, 196, 24)
+    with torch.no_grad():
+        expected = encoder(torch.from_numpy(text), torch.from_numpy(image))[0].numpy()
+    close(part.encode(text, image), expected, 1e-6)
+
+
+def test_recorded_step_of_the_reference_is_met() -> None:
+    folder = open_folder(GOLDEN)
+    fixture = folder.sets["dit_step_a"]
+    denoiser, encoder = diffusion.networks(folder, fixture)
+    network = Transformer(denoiser, torch.float32)
+    with torch.no_grad():
+        shots = torch.cat([encoder.unconditional()[None], fixture.tensor("aroutput")])
+        assert torch.equal(fixture.tensor("x")[0], fixture.tensor("x")[1])
+        row = network.modulations(fixture.tensor("timesteps")[:1], fixture.tensor("flow_idx")[:1])
+        v = network.v(fixture.tensor("x")[:1], shots, row)
+    assert float((v - fixture.tensor("output")).abs().max()) <= 1e-5
+
+
+def test_recorded_clip_of_the_reference_is_met() -> None:
+    folder = open_folder(GOLDEN)
+    fixture = folder.sets["vae_decode_a"]
+    network, found = decoding.decoder(folder, fixture), []
+    caches: list[Tensor] | None = None
+    with torch.no_grad():
+        for start, end in fixture.entry("chunks", list):
+            kept: list[Tensor] = []
+            chunk = fixture.tensor("latent")[0, :, start:end].permute(1, 2, 3, 0).contiguous()
+            found.append(decode(network, chunk, caches, lambda cache, kept=kept: kept.append(cache.clone())))
+            caches = kept
+    recorded = fixture.tensor("output")[0].permute(1, 2, 3, 0)
+    assert float((torch.cat(found) - recorded).abs().max()) <= 1e-4
+
+
+def test_graphs_give_the_same_turns_as_running_plainly() -> None:
+    place = TapePlace()
+    part, plain = engines(place), engines()
+    for scope in (2.5, 15.0, 2.5):
+        turn, given, latent = Turn(scope), prompt(int(scope) % 2, seed=3), noise(*SHAPE)
+        np.testing.assert_array_equal(turn.latents(part)[0], turn.latents(plain)[0])
+        for found, expected in zip(answers(part, given), answers(plain, given), strict=True):
+            np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(frames(part, latent), frames(plain, latent))
+    # A pair, a single row, an extend of three tokens, two chunks.
+    assert place.captured == 5
+    # All steps of the first turn, and the first extend and chunks, run plainly.
+    assert place.replayed == 3 * (len(PLAN) + 3 + 2) - len(PLAN) - 3
+
+
+def test_first_turn_leaves_the_memory_of_graphs_to_its_vae() -> None:
+    place = TapePlace()
+    part, turn = engines(place), Turn()
+    first = turn.latents(part)[0]
+    assert place.captured == 0, "a capture takes memory that what runs plainly cannot use"
+    np.testing.assert_array_equal(turn.latents(part)[0], first)
+    assert place.captured == 2
+
+
+def test_whole_turn_is_one_replay() -> None:
+    place = TapePlace()
+    part, plain = engines(place, whole_turns=len(PLAN)), engines()
+    for scope in (2.5, 15.0, 40.0, 0.5):
+        turn = Turn(scope)
+        np.testing.assert_array_equal(turn.latents(part)[0], turn.latents(plain)[0])
+    assert (place.captured, place.replayed) == (1, 3)
+
+
+def test_capture_refuses_what_no_graph_could_hold() -> None:
+    place, numbers = TapePlace(), torch.arange(3.0)
+    for work, what in (
+        (lambda: numbers.add_(float(numbers[1])), "the host read a value"),
+        (lambda: numbers.add_(torch.tensor([1.0, 2.0, 3.0])), "made from the host's numbers"),
+    ):
+        replays = Replays(place)
+        replays.run("work", work)
+        with pytest.raises(AssertionError, match=what):
+            replays.run("work", work)
+    with pytest.raises(BackendError, match="captures no work"):
+        Place().capture(lambda: None)
+
+
+def test_only_a_thread_that_has_run_the_work_captures_it_and_any_replays() -> None:
+    place, total = TapePlace(), torch.zeros(1)
+    replays = Replays(place)
+
+    def run() -> tuple[int, int]:
+        replays.run("work", lambda: total.add_(1.0))
+        return place.captured, place.replayed
+
+    with ThreadPoolExecutor(1) as other:
+        assert run() == (0, 0)
+        assert other.submit(run).result() == (0, 0), "captured in a thread whose libraries were not set up"
+        assert other.submit(run).result() == (1, 1)
+        assert run() == (1, 2)
+    assert total.item() == 4
+
+
+class KeptPlace(CudaPlace):
+    """What receives on a GPU, with the CPU's memory in the place of pinned."""
+
+    def __init__(self) -> None:
+        Place.__init__(self)
+        self.stream = SimpleNamespace(synchronize=lambda: None)  # type: ignore[assignment]
+        self._staging, self._receiving, self.made = {}, threading.Lock(), 0
+        self._pool, self._capturing, self._to_reserve = (0, 0), threading.Lock(), 0
+
+    def staged(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        self.made += 1
+        return Place.staged(self, shape, dtype)
+
+
+def test_what_is_received_is_memory_of_its_own_by_way_of_staging_that_is_kept() -> None:
+    place, sent = KeptPlace(), [torch.randn(3, 5), torch.randn(5, 3), torch.randn(2).bfloat16()]
+    received = [place.receive(tensor) for tensor in sent]
+    place.receive(torch.zeros(15))
+    assert place.made == 2
+    for found, expected in zip(received, sent, strict=True):
+        assert found.dtype == expected.dtype and torch.equal(found, expected)
+
+
+def test_memory_that_is_free_is_the_gpus_within_the_limit_that_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = KeptPlace()
+    for name, value in (
+        ("mem_get_info", (9000, 24000)),
+        ("memory_reserved", 6000),
+        ("memory_allocated", 5000),
+        ("get_per_process_memory_fraction", 1.0),
+    ):
+        monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
+    assert place.free_bytes() == 9000 + 1000
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 0.5)
+    assert place.free_bytes() == 12000 - 5000
+
+
+def test_first_capture_takes_in_one_block_what_graphs_will_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    place, taken = KeptPlace(), list[object]()
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=None))
+    monkeypatch.setattr(torch.cuda, "graph", lambda *given, **how: contextlib.nullcontext())
+    monkeypatch.setattr(torch, "empty", lambda size, **how: taken.append(size))
+    place.reserve(7)
+    place.reserve(5)
+    for _ in range(2):
+        place.capture(lambda: taken.append("work"))
+    assert taken == [7, "work", "work"]
+
+
+def test_host_without_pinned_memory_is_not_a_lost_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*shape: object, **how: object) -> Tensor:
+        assert how["pin_memory"]
+        raise torch.AcceleratorError("CUDA error: out of memory")
+
+    place = KeptPlace()
+    monkeypatch.setattr(torch, "zeros", refuse)
+    with pytest.raises(BackendError, match="no pinned memory left.*found 3 MiB asked for"):
+        CudaPlace.staged(place, (3, 2**20), torch.uint8)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 4e-2), (torch.float16, 5e-3)])
+def test_half_precision_stays_near(dtype: torch.dtype, tolerance: float) -> None:
+    part, exact, turn, given = engines(Place(dtype)), engines(), Turn(), prompt(1)
+    pairs = [(turn.latents(part)[0], turn.latents(exact)[0])]
+    pairs += zip(answers(part, given), answers(exact, given), strict=True)
+    latent = noise(*SHAPE)
+    pairs.append((frames(part, latent).astype(np.float32), frames(exact, latent).astype(np.float32)))
+    for found, expected in pairs:
+        assert 0 < np.linalg.norm(found - expected) < tolerance * np.linalg.norm(expected)
+
+
+def test_compiled_blocks_are_one_graph_each_and_the_same_network() -> None:
+    turn, (_, denoiser, encoder, _) = Turn(), networks()
+    place = Place()
+    network = Transformer(settled(denoiser, place.dtype), place.dtype)
+    network.compile(backend="aot_eager")
+    with torch.no_grad():
+        unconditional = encoder.unconditional()
+    part = DenoiserPart(place, network, unconditional, [step.timestep for step in PLAN])
+    close(turn.latents(Engines(None, part, None))[0], turn.latents(engines())[0])  # type: ignore[arg-type]
+
+
+def test_rows_are_rounded_to_what_fp8_holds() -> None:
+    # Three bits of mantissa, scaled so that the largest is 448: sixteenths of a power of two are a tie at most.
+    rows, scales = by_row(torch.tensor([[448.0, -17.0, 0.5], [0.0, 0.0, 0.0], [-0.896, 0.448, 0.001]]), FP8)
+    assert rows.float().tolist() == [[448.0, -16.0, 0.5], [0.0, 0.0, 0.0], [-448.0, 224.0, 0.5]]
+    assert scales[0, 0] == 1.0 and scales[2, 0] == pytest.approx(0.002)
+    assert torch.isfinite(by_row(torch.full((1, 4), 3e38), FP8)[0].float()).all() and LARGEST[FP8] == 448.0
+
+
+def test_product_in_fp8_is_that_of_pytorch() -> None:
+    random = torch.Generator().manual_seed(0)
+    linear = nn.Linear(64, 48)
+    x = torch.randn(32, 64, generator=random)
+    layer = RowwiseLinear(linear, FP8)
+    rows, scale = by_row(x, FP8)
+    expected = torch._scaled_mm(
+        rows, layer.weight.t(), scale_a=scale, scale_b=layer.scale.t(), out_dtype=torch.bfloat16
+    ).float()
+    with torch.no_grad():
+        found = layer(x[None])[0]
+        assert found.shape == (32, 48) and float((found - linear.bias - expected).abs().max()) < 0.02
+        assert 0 < float((found - linear(x)).norm() / linear(x).norm()) < 0.05
+
+
+def test_gpus_whose_8_bit_products_cannot_be_trusted_are_refused() -> None:
+    for dtype, capability, version in ((FP8, (8, 9), "2.12.0+cu130"), (FP8, (9, 0), "2.9.1"), (INT8, (8, 0), "2.9.1")):
+        check_products(dtype, capability, version)
+    with pytest.raises(BackendError, match=r"no FP8 products; found sm_86; .* sm_89 or later; use bf16, fp16 or"):
+        check_products(FP8, (8, 6), "2.13.0")
+    with pytest.raises(BackendError, match=r"no INT8 products .*; found sm_75; expected sm_80 or later; use fp16"):
+        check_products(INT8, (7, 5), "2.13.0")
+    with pytest.raises(BackendError, match=r"no bfloat16 products; found sm_75"):
+        check_products(torch.bfloat16, (7, 5), "2.13.0")
+    check_products(torch.float16, (7, 5), "2.13.0")
+    with pytest.raises(BackendError, match=r"can hang on this GPU; found torch 2\.11\.0\+cu128 on sm_89; .* >= 2\.12"):
+        check_products(FP8, (8, 9), "2.11.0+cu128")
+
+
+def test_product_in_int8_has_exact_sums() -> None:
+    random = torch.Generator().manual_seed(0)
+    # Sums beyond what float32 counts in ones.
+    linear, x = nn.Linear(2048, 8), 1 + torch.rand(20, 2048, generator=random)
+    with torch.no_grad():
+        linear.weight.copy_(1 + torch.rand(8, 2048, generator=random))
+        layer, (rows, scale) = RowwiseLinear(linear, INT8), by_row(x, INT8)
+        assert rows.dtype == torch.int8 and rows.abs().amax(1).tolist() == [127] * 20
+        sums = rows.double() @ layer.weight.double().t()
+        assert float(sums.max()) > 2**24
+        expected = sums * scale.double() * layer.scale.double().t() + linear.bias.double()
+        torch.testing.assert_close(layer(x[None])[0].double(), expected, rtol=1e-6, atol=1e-6)
+        assert 0 < float((layer(x) - linear(x)).norm() / linear(x).norm()) < 0.01
+
+
+@pytest.mark.parametrize("rowwise", [FP8, INT8], ids=["fp8", "int8"])
+def test_denoising_in_8_bits_stays_near_and_runs_as_a_graph(rowwise: torch.dtype) -> None:
+    turn, place = Turn(), TapePlace()
+    exact, found = turn.latents(engines())[0], turn.latents(engines(rowwise=rowwise))[0]
+    assert 0 < np.linalg.norm(found - exact) < 0.1 * np.linalg.norm(exact)
+    part = engines(place, rowwise=rowwise)
+    for _ in range(2):
+        np.testing.assert_array_equal(turn.latents(part)[0], found)
+    assert place.captured == 2

@@ -1,0 +1,143 @@
+"""Every weight of every network comes back from its ONNX files, whichever road wrote them; other files are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from animegamer_export.parts.denoiser import export_denoiser
+from animegamer_export.parts.encoder import export_encoder
+from animegamer_export.parts.predictor import export_predictor
+from animegamer_export.parts.streamed.parts import LargePart, denoiser_part, encoder_part, predictor_part, vae_part
+from animegamer_export.parts.streamed.write import write_large
+from animegamer_export.parts.vae import export_vae
+from animegamer_rt.backends.torch import weight_names
+from animegamer_rt.backends.torch.onnx_reader import Weight, read_weights
+from animegamer_rt.errors import BackendError
+from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
+from animegamer_rt.models.encoder import Encoder, EncoderSize
+from animegamer_rt.models.predictor import Predictor, PredictorSize
+from animegamer_rt.models.vae import VaeDecoder, VaeSize
+
+PREDICTOR = PredictorSize(hidden=32, layers=2, heads=2, kv_heads=2, mlp=32, vocabulary=100, shot_width=32)
+DENOISER = DenoiserSize(hidden=32, layers=2, heads=2, time_width=16, latent_height=4, latent_width=6)
+ENCODER = EncoderSize(text_width=32, image_width=32, hidden=32)
+VAE = VaeSize(channels=8, multipliers=(1, 1, 2), res_blocks=0, norm_groups=2)
+PARTS = {"predictor": "predictor", "denoiser": "denoiser", "encoder": "encoder", "vae": "vae_first"}
+MAKE: dict[str, Callable[[], nn.Module]] = {
+    "predictor": lambda: Predictor(PREDICTOR),
+    "denoiser": lambda: Denoiser(DENOISER),
+    "encoder": lambda: Encoder(ENCODER),
+    "vae": lambda: VaeDecoder(VAE),
+}
+"""Sizes at which as many matrices as possible have the same shape, so that a mistaken one is not found by its shape."""
+
+
+class Held:
+    """The weights of networks that are there, as the road without the model asks for them."""
+
+    def __init__(self, **networks: nn.Module) -> None:
+        self.state = {
+            f"{name}.{key}": value for name, net in networks.items() for key, value in net.state_dict().items()
+        }
+
+    def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
+        found = next(value for key, value in self.state.items() if key in (parameter, f"alone.{parameter}"))
+        return found.detach().to(dtype, copy=True)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def scattered(name: str) -> nn.Module:
+    """A network in which no two numbers are equal by design, every matrix one that float16 holds exactly."""
+    network, random = MAKE[name](), torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.add_(0.1 * torch.randn(weight.shape, generator=random))
+            if weight.ndim > 1:
+                weight.copy_(weight.half().float())
+    return network.eval()
+
+
+def write(name: str, network: nn.Module, encoder: Encoder, folder: Path, road: str) -> None:
+    if road == "whole":
+        {
+            "predictor": lambda: export_predictor(network, folder),
+            "denoiser": lambda: export_denoiser(network, encoder.unconditional(), folder),
+            "encoder": lambda: export_encoder(network, folder),
+            "vae": lambda: export_vae(network, folder, 4, 6),
+        }[name]()
+        return
+    parts: dict[str, Callable[[], LargePart]] = {
+        "predictor": lambda: predictor_part(PREDICTOR, Held(alone=network)),
+        "denoiser": lambda: denoiser_part(DENOISER, ENCODER, Held(denoiser=network, encoder=encoder)),
+        "encoder": lambda: encoder_part(ENCODER, Held(encoder=network)),
+        "vae": lambda: vae_part(VAE, Held(alone=network), 4, 6),
+    }
+    write_large(folder, parts[name](), "bf16" if road == "large bf16" else "fp16")
+
+
+def load(name: str, folder: Path) -> tuple[nn.Module, Tensor | None]:
+    with torch.device("meta"):
+        network = MAKE[name]()
+    weights = read_weights(folder / f"{PARTS[name]}.onnx")
+    return network, getattr(weight_names, f"load_{name}")(network, weights, Tensor.float)
+
+
+@pytest.mark.parametrize("road", ["whole", "large"])
+@pytest.mark.parametrize("name", list(MAKE))
+def test_every_weight_comes_back_bit_by_bit(name: str, road: str, tmp_path: Path) -> None:
+    network, encoder = scattered(name), scattered("encoder")
+    assert isinstance(encoder, Encoder)
+    write(name, network, encoder, tmp_path, road)
+    found, unconditional = load(name, tmp_path)
+    for key, expected in network.state_dict().items():
+        assert torch.equal(found.state_dict()[key], expected), key
+    if name == "denoiser":
+        assert unconditional is not None
+        torch.testing.assert_close(unconditional, encoder.unconditional(), atol=2e-3, rtol=0)
+
+
+def test_weights_stored_as_bfloat16_come_back(tmp_path: Path) -> None:
+    network, encoder = scattered("encoder"), scattered("encoder")
+    assert isinstance(encoder, Encoder)
+    write("encoder", network, encoder, tmp_path, "large bf16")
+    found, _ = load("encoder", tmp_path)
+    for key, expected in network.state_dict().items():
+        rounded = expected.bfloat16().float() if expected.ndim > 1 else expected
+        assert torch.equal(found.state_dict()[key], rounded), key
+
+
+def test_part_of_another_size_is_refused_by_the_weight_that_does_not_fit(tmp_path: Path) -> None:
+    network = scattered("encoder")
+    export_encoder(network, tmp_path)
+    with torch.device("meta"):
+        wider = Encoder(EncoderSize(text_width=48, image_width=32, hidden=32))
+    with pytest.raises(BackendError, match=r"not the network's: text_projection.0.weight .*\(32, 32\); .*\(32, 48\)"):
+        weight_names.load_encoder(wider, read_weights(tmp_path / "encoder.onnx"), Tensor.float)
+    with torch.device("meta"):
+        predictor = Predictor(PREDICTOR)
+    with pytest.raises(BackendError, match=r"not one that export writes; found 4 weights without a name; expected 29:"):
+        weight_names.load_predictor(predictor, read_weights(tmp_path / "encoder.onnx"), Tensor.float)
+
+
+@pytest.mark.parametrize("content", [b"", b"not onnx at all", b"\x3a\x7f\x0a"])
+def test_file_that_is_no_onnx_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "part.onnx").write_bytes(content)
+    with pytest.raises(BackendError, match=r"part\.onnx: the part cannot be read as ONNX"):
+        read_weights(tmp_path / "part.onnx")
+
+
+def test_data_file_that_is_cut_short_is_named(tmp_path: Path) -> None:
+    data = tmp_path / "some.weights"
+    data.write_bytes(bytes(100))
+    weight = Weight("a.weight", (8, 8), 1, memoryview(b""), data, 0, 256)
+    with pytest.raises(BackendError, match=r"some\.weights: .* not all there; found a\.weight: 100 bytes; .* 256 b"):
+        weight.tensor()

@@ -1,0 +1,203 @@
+"""What `animegamer-rt bench` makes of turns whose every second is known: percentiles, ratios, energy, and the trace."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fakes
+from animegamer_rt.bench import command as bench
+from animegamer_rt.bench import roofline
+from animegamer_rt.bench.command import Bench
+from animegamer_rt.bench.presets import Preset
+from animegamer_rt.bench.roofline import Floor
+from animegamer_rt.bundle.denoise_plan import even_plan
+from animegamer_rt.bundle.loader import Bundle, write_manifest
+from animegamer_rt.bundle.manifest import Part, PlanEntry
+from animegamer_rt.errors import PlanError
+from animegamer_rt.events import Done, FrameReady, Progress, StageSeconds, StatePredicted
+from animegamer_rt.pipeline import open_rooms
+from animegamer_rt.profiling import energy
+from animegamer_rt.profiling.energy import Meter
+from animegamer_rt.profiling.host import percentile
+from animegamer_rt.profiling.trace import Span, TimedTurn, write_queue, write_trace
+from animegamer_rt.state.game import CharacterState, GameState
+
+STEPS, FRAMES = 6, 17
+NUMBERS = list(range(1, 20))
+
+
+def timed(number: int) -> TimedTurn:
+    """A turn of `number` seconds: a tenth of them to the state, four tenths of steps, then a chunk; and a chunk."""
+    stamp, shot = ("game", number), np.zeros((226, 8), np.float32)
+    marks: list[Any] = [
+        (0.1 * number, StatePredicted(*stamp, 0, GameState(1, 2, 3, 4), *[CharacterState()] * 2, 10.0, 2, shot))
+    ]
+    for step in range(1, STEPS + 1):
+        marks.append((number * (0.1 + 0.4 * step / STEPS), Progress(*stamp, step, step, STEPS, 0.0)))
+    for index in range(FRAMES):
+        marks.append((number * (0.7 if index < 9 else 1.0), FrameReady(*stamp, 7 + index, index, np.empty((0, 0, 3)))))
+    marks.append((float(number), Done(*stamp, 24, StageSeconds(0.1 * number, 0.4 * number, 0.3 * number, number))))
+    return TimedTurn(marks)
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Bundle:
+    """Its plans have figures of their own."""
+    written = fakes.write_bundle(tmp_path / "tiny")
+    plans = {
+        name: PlanEntry(even_plan(steps).to_dict(), {"ssim": steps / 100}, default=name == "balanced")
+        for name, steps in {"exact": STEPS, "balanced": 3}.items()
+    }
+    return write_manifest(written.folder, replace(written.manifest, plans=plans))
+
+
+class Counts(Meter):
+    """So many joules whatever was done, of a counter that says whether it counts."""
+
+    def __init__(self) -> None:
+        super().__init__(None, "a counter")
+        self.counts = False
+
+    def __enter__(self) -> Counts:
+        self.counts = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.counts, self.joules = False, 190.0
+
+
+def measured(bundle: Bundle, monkeypatch: pytest.MonkeyPatch, **options: Any) -> dict[str, Any]:
+    """The record of the plan `exact` on turns of 1 to 19 seconds, out of order."""
+    order = [*NUMBERS[10:], *NUMBERS[:10]]
+
+    def played(rooms: object, turns: int, meter: Meter) -> list[TimedTurn]:
+        with meter:
+            return [timed(number) for number in order]
+
+    monkeypatch.setattr(bench, "measure_turns", played)
+    monkeypatch.setattr(energy, "of_processors", Counts)
+    monkeypatch.setattr(bench, "on_processor", lambda bundle, branches: Floor(branches / 10, "a rate"))
+    told = Bench(settings=Preset(turns=len(order)), **options)
+    rooms = open_rooms(bundle, fakes.fake_engines(), "exact")
+    return bench._measure(told, fakes.fake_engines(), rooms, {"host_memory_peak_mib": 300.0, "first_prompt_seconds": 1})
+
+
+def test_record_is_of_what_was_measured(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = measured(bundle, monkeypatch)
+    assert (record["seconds_per_turn_p50"], record["seconds_per_turn_p95"]) == (10.0, 18.1)
+    assert record["stages"] == {
+        "predictor": {"p50": 1.0, "p95": 1.81},
+        "denoiser": {"p50": 4.0, "p95": 7.24},
+        "vae": {"p50": 3.0, "p95": 5.43},
+    }
+    assert record["seconds_to_state_p50"] == 1.0
+    assert record["seconds_to_first_frame_p50"] == 7.0
+    assert (record["fps"], record["real_time_factor"]) == (1.7, round(17 / 8 / 10, 3))
+    assert (record["steps"], record["branches"]) == (STEPS, 2 * STEPS)
+    assert record["denoiser_floor_seconds"] == 1.2 and record["ratio_to_floor"] == round(4.0 / 1.2, 3)
+    assert record["energy_j_per_turn"] == 10.0
+    assert record["fidelity"] == {"ssim": 0.06}
+    assert (record["memory_peak_mib"], record["n"]) == (300.0, 19)
+
+
+def test_trace_is_of_the_turn_in_the_middle_and_in_microseconds(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured(bundle, monkeypatch, trace=tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    lanes = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    work = [(lanes[one["tid"]], one["ts"] / 1e6, one["dur"] / 1e6) for one in events if one["ph"] == "X"]
+    steps = [("denoiser", 1 + 4 * step / STEPS, 4 / STEPS) for step in range(STEPS)]
+    expected = [("predictor", 0.0, 1.0), *steps, ("vae", 5.0, 2.0), ("vae", 7.0, 3.0)]
+    assert [lane for lane, *_ in work] == [lane for lane, *_ in expected]
+    np.testing.assert_allclose([when for _, *when in work], [when for _, *when in expected], atol=1e-6)
+    frames = [(lanes[one["tid"]], one["ts"] / 1e6) for one in events if one["ph"] == "i"]
+    assert frames == [("frames", 7.0)] * 9 + [("frames", 10.0)] * 8
+
+
+def test_picture_of_a_turn_is_to_scale(bundle: Bundle, tmp_path: Path) -> None:
+    plan = open_rooms(bundle, fakes.fake_engines(), "exact").plan
+    bars = []
+    for number in (1, 10):
+        _, picture = write_trace(tmp_path / "turn.json", timed(number), plan, "a turn")
+        bars.append([line.partition(" fill=")[0] for line in picture.read_text().splitlines() if 'height="30"' in line])
+    assert bars[0] == bars[1] and len(set(bars[0])) == 1 + STEPS + 2
+
+
+def test_trace_of_a_queue_begins_with_its_first_work(tmp_path: Path) -> None:
+    spans = [Span("denoiser", "begin", 1000.5, 2.0), Span("ahead", "turn: 9 tokens", 1001.0, 0.25)]
+    path, _ = write_queue(tmp_path / "queue.json", spans, "a queue")
+    work = [one for one in json.loads(path.read_text())["traceEvents"] if one["ph"] == "X"]
+    assert [(one["ts"], one["dur"]) for one in work] == [(0.0, 2e6), (0.5e6, 0.25e6)]
+
+
+def test_turns_are_measured_with_a_full_window_and_metered_alone(bundle: Bundle) -> None:
+    counter, noted = Counts(), list[bool]()
+
+    class Noting(fakes.FakeDenoiser):
+        def begin(self, *given: Any) -> fakes.FakeDenoising:
+            noted.append(counter.counts)
+            return super().begin(*given)
+
+    rooms = open_rooms(bundle, fakes.fake_engines(denoiser=Noting()))
+    turns = bench.measure_turns(rooms, 4, counter)
+    states = [event for turn in turns for _, event in turn.marks if isinstance(event, StatePredicted)]
+    window = bundle.manifest.compatibility.history_turns
+    assert [state.history_turns for state in states] == [window] * 4
+    # One more before them than the window holds, so that none is the first of its length.
+    assert noted == [False] * (window + 1) + [True] * 4
+
+
+def test_slow_turns_are_at_the_far_end_of_percentiles() -> None:
+    assert (percentile([3.0, 1.0, 2.0], 50), percentile([*range(101)], 95), percentile([*range(101)], 5)) == (2, 95, 5)
+
+
+def test_floor_of_a_processor_has_products_and_attention(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roofline, "work", lambda bundle: roofline.Work(products=3e9, attention=1e9))
+    monkeypatch.setattr(roofline, "_matmul_rate", lambda: 1e9)
+    found = roofline.on_processor(bundle, 10)
+    assert found is not None and found.seconds == 40.0
+
+
+def test_floor_of_a_card_is_asked_for_the_denoisers_own_precision(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(bench, "on_card", lambda *given: asked.append(given[1:]))
+    monkeypatch.setattr(bench, "measure_turns", lambda *given: [timed(1)])
+    engines = replace(fakes.fake_engines(), precision={"denoiser": "fp8", "predictor": "bf16"}, attention="int8")
+    card: Any = type("Card", (), {"facts": lambda self: {"name": "a card"}, "used_bytes": lambda self: 2**30})()
+    monkeypatch.setattr(bench.nvml, "open_card", lambda: (card, ""))
+    monkeypatch.setattr(energy, "of_card", lambda *given: Counts())
+    rooms = open_rooms(bundle, engines, "exact")
+    fresh = {"host_memory_peak_mib": 300.0, "first_prompt_seconds": 1.0}
+    record = bench._measure(Bench(device="torch"), engines, rooms, fresh)
+    assert asked == [(2.0 * STEPS, "a card", "fp8", "int8")]
+    assert record["gpu"] == {"name": "a card"} and record["attention"] == "int8" and record["ratio_to_floor"] is None
+
+
+def test_denoiser_in_8_bits_is_recorded_for_the_device_that_plays_it_so() -> None:
+    parts = {"denoiser": Part("denoiser.onnx", "fp16", int8_file="denoiser-int8.onnx"), "vae_next": Part("a", "fp16")}
+    said = {device: bench._precision(parts, fakes.fake_engines(), device) for device in ("cpu", "cpu-fp32", "cuda")}
+    assert {device: found["denoiser"] for device, found in said.items()} == {
+        "cpu": "int8",
+        "cpu-fp32": "fp16",
+        "cuda": "fp16",
+    }
+    assert {found["vae_next"] for found in said.values()} == {"fp16"}
+
+
+def test_plan_that_there_is_not_is_said_before_the_work(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "_fresh_process", pytest.fail)
+    told = Bench(settings=Preset(str(bundle.folder), plans=("exact", "fastest")), results=bundle.folder.parent)
+    with pytest.raises(PlanError, match="fastest"):
+        bench.bench(told)

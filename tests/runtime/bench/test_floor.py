@@ -1,0 +1,107 @@
+"""The floor of a plan's denoising: counted work of full size, published rates, and what is not known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fakes
+from animegamer_rt.backends.interface import DeviceMemory
+from animegamer_rt.bench import command as bench
+from animegamer_rt.bench import roofline
+from animegamer_rt.bench.presets import Preset
+from animegamer_rt.bundle.denoise_plan import build_plan
+from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.bundle.manifest import Geometry
+from animegamer_rt.pipeline import open_rooms
+from animegamer_rt.profiling.gpu_specs import RATES
+from animegamer_rt.stages.prompt import PastTurn, Prompter
+from animegamer_rt.state.game import GameState
+from benchmarks import predict
+
+FULL = {"hidden": 1920, "layers": 30, "patch": 2}
+H100, RTX_3060 = "NVIDIA H100 80GB HBM3", "NVIDIA GeForce RTX 3060"
+
+
+@pytest.fixture
+def full(tmp_path: Path) -> Bundle:
+    """A bundle that says full size of itself."""
+    bundle = fakes.write_bundle(tmp_path / "tiny")
+    sizes = {"latent_height": 60, "latent_width": 90, "shot_width": 1920}
+    geometry = replace(bundle.manifest.geometry, height=480, width=720, shot_tokens=226, **sizes)
+    assert isinstance(geometry, Geometry)
+    return replace(bundle, manifest=replace(bundle.manifest, geometry=geometry, sizes={"denoiser": FULL}))
+
+
+def test_work_of_full_size_is_what_the_prediction_counts(full: Bundle) -> None:
+    work = roofline.work(full)
+    assert work is not None
+    assert work.products / 1e12 == pytest.approx(predict.GEMM_TFLOP, abs=0.05)
+    assert work.attention / 1e12 == pytest.approx(predict.ATTENTION_TFLOP, abs=0.05)
+
+
+def test_floor_of_a_card_is_of_its_own_rates(full: Bundle) -> None:
+    found = roofline.on_card(full, 100, H100, "bf16")
+    assert found is not None and found.seconds == pytest.approx(100 * 29.7 / 989.4, rel=5e-3)
+    assert found.source == "published peak of H100 SXM, products in fp16, attention in fp16"
+    eight = roofline.on_card(full, 100, H100, "fp8")
+    assert eight is not None and eight.seconds == pytest.approx(100 * (18.5 / 1978.7 + 11.2 / 989.4), rel=5e-3)
+    assert roofline.on_card(full, 100, RTX_3060, "fp8") is None
+    ampere = roofline.on_card(full, 1, RTX_3060, "int8")
+    assert ampere is not None and ampere.seconds == pytest.approx(18.5 / 101.9 + 11.2 / 25.5, rel=5e-3)
+    scores = roofline.on_card(full, 1, RTX_3060, "int8", "int8")
+    assert scores is not None and scores.source.endswith("products in int8, attention in int8")
+    assert scores.seconds == pytest.approx(18.5 / 101.9 + 5.6 / 101.9 + 5.6 / 50.9, rel=5e-3)
+    hopper = roofline.on_card(full, 1, H100, "bf16", "int8")
+    assert hopper is not None and hopper.seconds == pytest.approx(18.5 / 989.4 + 5.6 / 1978.7 + 5.6 / 989.4, rel=5e-3)
+
+
+def test_floor_that_is_not_known_is_none(full: Bundle) -> None:
+    assert roofline.on_card(full, 100, "NVIDIA GeForce RTX 4090 Laptop GPU", "bf16") is None
+    assert roofline.on_card(full, 100, H100, "fp32") is None
+    without = replace(full, manifest=replace(full.manifest, sizes={}))
+    assert roofline.on_processor(without, 100) is None and roofline.on_card(without, 100, H100, "bf16") is None
+
+
+def test_floor_of_a_plan_that_skips_blocks_is_of_those_it_computes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    bundle, engines = fakes.write_bundle(tmp_path / "tiny"), fakes.fake_engines()
+    engines.denoiser.skippable_blocks = 6
+    plan = build_plan([999, 500, 20], skip_blocks=[(), (0, 2), ()])
+    monkeypatch.setattr(bench, "on_processor", lambda _, rows: asked.append(rows))
+    rooms = replace(open_rooms(bundle, engines), plan=plan)
+    record = bench._measure(bench.Bench(Preset(turns=1)), engines, rooms, {"host_memory_peak_mib": None})
+    assert asked == [record["cost_rows"]] == [2 + 1 + 2], "of the second step's pair half is skipped"
+    assert record["branches"] == 6
+
+
+def test_prompt_is_as_long_as_the_prompter_writes_it() -> None:
+    bundle = open_bundle("pocket")
+    prompter, texts = Prompter.from_bundle(bundle), bundle.manifest.world.examples
+    shot = np.zeros((226, bundle.manifest.geometry.shot_width), np.float16)
+    prompt = prompter.write(texts[4], [PastTurn(text, GameState(1, 2, 3, 4), shot) for text in texts[:4]])
+    assert prompt.history is not None
+    written = prompt.history.ids.shape[1], prompt.turn.ids.shape[1]
+    assert predict.prompt_tokens([len(prompter.words(text)) for text in texts[:5]]) == written
+
+
+def test_every_card_is_predicted_in_each_type_that_it_has() -> None:
+    lines = predict.table({"exact": 98, "fast": 11}).splitlines()
+    assert len(lines) == 2 + sum(5 if card.fp8 else 3 for card in RATES.values())
+    assert sum("| RTX 3060 12 GB | fp8" in line for line in lines) == 0
+    assert any(line.startswith("| H200 SXM | fp8 | int8 |") for line in lines)
+
+
+def test_memory_is_the_devices_where_the_engines_say_it() -> None:
+    said = DeviceMemory(3 * 2**30, "reserved by PyTorch", 2**30)
+    engines = replace(fakes.fake_engines(), memory=lambda: said)
+    found = bench._memory("torch", engines, None, 700.0)
+    assert (found["memory_peak_mib"], found["memory_allocated_peak_mib"]) == (3072.0, 1024.0)
+    assert bench._memory("torch-cpu", engines, None, 700.0)["memory_peak_mib"] == 700.0
+    unknown = bench._memory("cuda", fakes.fake_engines(), None, 700.0)
+    assert unknown["memory_peak_mib"] is None and unknown["memory_source"].startswith("not measured")

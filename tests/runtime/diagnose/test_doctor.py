@@ -1,0 +1,257 @@
+"""The doctor finds what is there and what is not, says what mends it, and fails only where playing cannot work."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import av
+import pytest
+from project import ROOT
+
+import fakes
+from animegamer_rt.backends.tensorrt.engine_id import NEEDED_PARTS, RTX, engine_name
+from animegamer_rt.bundle import loader as bundles
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.manifest import Engine
+from animegamer_rt.cli import main
+from animegamer_rt.diagnose import doctor
+from animegamer_rt.diagnose.doctor import Finding, examine, gpus
+from animegamer_rt.profiling import gpu_specs
+
+
+class Usage(NamedTuple):
+    free: int
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Bundle:
+    return fakes.write_bundle(tmp_path / "tiny")
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+def put_driver(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """An nvidia-smi that does this, found before any other."""
+    command = folder / "bin" / "nvidia-smi"
+    command.parent.mkdir()
+    command.write_text(f"#!/bin/sh\n{script}\n")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(command.parent) + os.pathsep + os.environ["PATH"])
+
+
+def put_card(folder: Path, monkeypatch: pytest.MonkeyPatch, total_mib: int = 12282) -> None:
+    put_driver(folder, monkeypatch, f"echo 'NVIDIA GeForce RTX 4070, {total_mib}, 11000, 580.65, 8.9'")
+
+
+def found(bundle: Bundle, what: str) -> Finding:
+    (finding,) = (finding for finding in examine(str(bundle.folder)) if finding.what == what)
+    return finding
+
+
+def with_engines(bundle: Bundle, sources: str = "", version: str = "1.7.1") -> Bundle:
+    """The bundle with an engine of every part for sm89, built from its files or from others."""
+    (bundle.folder / "engines").mkdir()
+    engines = {}
+    for part in NEEDED_PARTS:
+        name = engine_name(part, "sm89", RTX)
+        (bundle.folder / "engines" / f"{name}.engine").write_bytes(part.encode())
+        built_for = {"library": RTX, "arch": "sm89", "version": version}
+        engines[name] = Engine(f"engines/{name}.engine", built_for, sources or bundle.part_sha256(part))
+    return bundles.write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_machine_without_a_gpu_plays(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--bundle", str(bundle.folder)]) == 0
+    said = capsys.readouterr().out
+    assert "without  gpu" in said and "no NVIDIA driver" in said
+    assert "playing works" in said and "BROKEN" not in said
+    assert max(map(len, said.replace(str(bundle.folder), "").splitlines())) <= 120 and said.count("\n") < 30
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_json_holds_every_finding(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--bundle", str(bundle.folder), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["can_play"] is True
+    names = [finding["what"] for finding in record["findings"]]
+    first = ["python", "gpu", "onnxruntime", "tensorrt", "torch", "kernels", "export", "sockets", "video"]
+    assert names == [*first, "bundle", "parts", "disk"]
+    assert [fit["card_gib"] for fit in record["full_size_by_card"]] == list(gpu_specs.CARDS_GIB)
+
+
+def test_a_damaged_bundle_cannot_be_played(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = bundle.folder / "tokenizer.model"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    assert main(["doctor", "--bundle", str(bundle.folder)]) == doctor.CANNOT_PLAY
+    said = capsys.readouterr().out
+    assert "BROKEN   bundle" in said and "tokenizer.model" in said and "restore the file" in said
+
+
+def test_a_bundle_without_a_part_that_play_needs_is_broken(bundle: Bundle) -> None:
+    parts = {name: part for name, part in bundle.manifest.parts.items() if name != "denoiser"}
+    bundles.write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))
+    finding = found(bundle, "bundle")
+    assert finding.state == "broken" and "no denoiser" in finding.found
+
+
+def test_a_video_library_without_the_codec_is_broken(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(av, "codecs_available", {"png"})
+    finding = found(bundle, "video")
+    assert finding.state == "broken" and finding.found.endswith("without libx264")
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [("off", "switched off: --device torch runs plain operators"), ("gone.so", "gone.so: the kernels' library is not")],
+)
+def test_kernels_that_are_not_there_stop_nothing(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch, named: str, said: str
+) -> None:
+    monkeypatch.setenv("ANIMEGAMER_KERNELS", named)
+    finding = found(bundle, "kernels")
+    assert finding.state == "without" and said in finding.found
+
+
+def test_a_full_disk_is_named_and_stops_nothing(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda place: Usage(10_000_000))
+    finding = found(bundle, "disk")
+    assert finding.state == "without" and finding.found.startswith("0.0 GB free") and "free some space" in finding.do
+
+
+def test_a_card_is_described_and_its_missing_provider_and_engines_are(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_card(tmp_path, monkeypatch)
+    monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
+    assert found(bundle, "gpu").found == "NVIDIA GeForce RTX 4070 (sm89), 10.7 of 12.0 GiB free, driver 580.65"
+    assert "pip install 'onnxruntime-gpu[cuda,cudnn]'" in found(bundle, "onnxruntime").do
+    engines = found(bundle, "engines")
+    everything = "no engine of predictor, denoiser, vae_first, vae_next for sm89"
+    assert engines.state == "without" and engines.found == everything
+    assert engines.do == f"run: animegamer-rt export tensorrt --bundle {bundle.folder} --gpu sm89"
+    assert found(bundle, "memory").state == "ok"
+
+
+def test_a_bundle_that_is_too_large_for_the_card_is_told(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_card(tmp_path, monkeypatch, total_mib=1)
+    finding = found(bundle, "memory")
+    assert finding.state == "without" and "smaller precision" in finding.do
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("echo 'NVIDIA-SMI has failed: no driver' >&2; exit 9", "NVIDIA-SMI has failed: no driver"),
+        ("exit 3", "exit code 3"),
+        ("echo 'GPU, [N/A], [N/A], 1, 8.9'", "[N/A]"),
+    ],
+)
+def test_a_driver_that_does_not_answer_is_no_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, why: str
+) -> None:
+    put_driver(tmp_path, monkeypatch, script)
+    none, said = gpus()
+    assert none == [] and why in said
+
+
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.parametrize(("sources", "state"), [("", "ok"), ("0" * 64, "without")])
+def test_engines_are_held_against_the_bundles_weights(bundle: Bundle, sources: str, state: str) -> None:
+    finding = found(with_engines(bundle, sources), "engines")
+    assert finding.state == state
+    if state == "ok":
+        assert finding.found == "4 for sm89, tensorrt_rtx 1.7.1"
+    else:
+        for part in NEEDED_PARTS:
+            assert f"{part}: the engine was built from other weights" in finding.found
+        assert "--gpu sm89" in finding.do
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_missing_and_stale_engines_are_told_together(bundle: Bundle) -> None:
+    bundle = with_engines(bundle, "0" * 64)
+    engines = {name: engine for name, engine in bundle.manifest.engines.items() if not name.startswith("vae_")}
+    bundles.write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
+    said = found(bundle, "engines").found
+    assert said.startswith("no engine of vae_first, vae_next for sm89; predictor: the engine was built from other")
+    assert "; denoiser: the engine was built from other weights" in said
+
+
+def test_a_bundle_that_is_not_there_comes_with_the_command_that_makes_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--bundle", "nowhere"]) == doctor.CANNOT_PLAY
+    said = capsys.readouterr().out
+    assert "no bundle 'nowhere'" in said and "run: animegamer-rt export --checkpoints DIR --out BUNDLE" in said
+
+
+def test_a_builder_without_what_runs_engines_says_what_is_missing(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "module_version", lambda name: None if name == "cuda" else "1.7.1")
+    finding = found(bundle, "tensorrt")
+    assert finding.found == "tensorrt_rtx 1.7.1: builds engines"
+    assert finding.do.startswith("to run them: pip install 'cuda-python>=13'")
+
+
+def test_torch_and_the_libraries_of_export_are_named_where_missing(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(name: str) -> str:
+        raise doctor.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor.metadata, "version", absent)
+    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None if name == "onnx" else object())
+    assert found(bundle, "torch").found.startswith("no torch")
+    finding = found(bundle, "export")
+    assert finding.state == "without" and finding.found.startswith("no onnx:") and ".[export]" in finding.do
+
+
+def test_sizes_are_told_by_part_and_the_disk_is_held_against_them(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = found(bundle, "parts").found
+    assert [entry.split()[0] for entry in said.split(", ")] == ["predictor", "denoiser", "vae"]
+    monkeypatch.setattr(doctor, "_part_bytes", lambda bundle: [("predictor", 9 * 10**9)])
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda place: Usage(15 * 10**9))
+    finding = found(bundle, "disk")
+    assert finding.state == "without" and "exporting this size takes 18.0 GB" in finding.found
+
+
+def test_the_best_precision_of_a_card_fits_it() -> None:
+    room = gpu_specs.room_bytes(480, 720, gpu_specs.FULL_PREDICTOR)
+    assert 6.4 * 2**30 < room < 6.6 * 2**30
+    for gib in gpu_specs.CARDS_GIB:
+        fit = gpu_specs.fits(gib)
+        assert fit.weights_bytes - fit.streamed_bytes + room <= gib * 2**30
+    assert gpu_specs.fits(12).streamed_bytes > 0 and gpu_specs.fits(16).streamed_bytes == 0
+    sizes = [gpu_specs.weights_bytes(precision) for precision in gpu_specs.LADDER]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_the_guides_table_is_the_doctors() -> None:
+    guide = (ROOT / "docs" / "EXPORT.md").read_text(encoding="utf-8")
+    for gib in (8, 12, 16, 24):
+        fit = gpu_specs.fits(gib)
+        streamed = f", {fit.streamed_bytes / 2**30:.1f} of them streamed" if fit.streamed_bytes else ""
+        precision = " | ".join(fit.precision[part] for part in ("predictor", "denoiser", "vae"))
+        card = "24 GB and more" if gib == 24 else f"{gib} GB"
+        assert f"| {card} | {precision} | {fit.weights_bytes / 2**30:.1f} GiB{streamed} |" in guide
+
+
+def test_the_caches_between_the_halves_of_a_clip_are_counted(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = replace(bundle.manifest, geometry=replace(bundle.manifest.geometry, height=480, width=720))
+    bundles.write_manifest(bundle.folder, full)
+    put_card(tmp_path, monkeypatch, total_mib=6 * 1024)
+    finding = found(bundle, "memory")
+    assert finding.state == "without" and "about 6.5 GiB in all" in finding.found

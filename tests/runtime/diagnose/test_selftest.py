@@ -1,0 +1,193 @@
+"""`animegamer-rt selftest`: passes on sound engines, names the part that is wrong, leaves a report in every case."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_towers
+
+import fakes
+from animegamer_rt import cli
+from animegamer_rt.backends import onnxruntime
+from animegamer_rt.backends.interface import Engines
+from animegamer_rt.bundle.loader import Bundle, open_bundle, write_manifest
+from animegamer_rt.diagnose import selftest
+from animegamer_rt.errors import BackendError, ConfigError
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Bundle:
+    return fakes.write_bundle(tmp_path / "tiny")
+
+
+def report(path: Path) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(path.read_text())
+    return data
+
+
+def test_sound_engines_pass_and_the_report_has_parts_turns_and_machine(
+    bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "report.json"
+    assert cli.main(["selftest", "--bundle", str(bundle.folder), "--out", str(out)]) == 0
+    written = report(out)
+    assert written["passed"] and written["machine"] and written["bundle"]["fingerprint"] == bundle.fingerprint
+    assert [row["output"].split(".")[0] for row in written["parts"]] == [
+        "predictor",
+        "predictor",
+        "predictor",
+        "denoiser",
+        "vae_first",
+        "vae_next",
+    ]
+    assert [turn["frames"] for turn in written["turns"]] == [17, 17]
+    assert written["answers"] == "made now by onnxruntime on the CPU"
+    assert "compared with themselves" in capsys.readouterr().out
+
+
+def test_encoder_and_towers_are_held_to_their_record_too(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = tiny_towers.add_towers(bundle)
+    assert selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json", record=True) == 0
+    assert selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json") == 0
+    rows = [row["output"] for row in report(tmp_path / "r.json")["parts"]]
+    assert rows[-3:] == ["encoder.shot", "text_tower.text_features", "image_tower.image_features"]
+
+    class Darker:
+        def __init__(self, towers: Any) -> None:
+            self.text, self.whole = towers.text, towers
+            self.tokens, self.height, self.width = towers.tokens, towers.height, towers.width
+
+        def image(self, picture: Any) -> Any:
+            return self.whole.image(picture) + 0.1
+
+    plain = selftest.open_towers
+    monkeypatch.setattr(selftest, "open_towers", lambda *given: Darker(plain(*given)))
+    assert selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json") == 1
+    wrong = [row["output"] for row in report(tmp_path / "r.json")["parts"] if not row["passed"]]
+    assert wrong == ["image_tower.image_features"]
+
+
+def test_part_that_answers_otherwise_is_named_and_fails(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json", record=True)
+
+    class Duller:
+        def __init__(self, vae: Any) -> None:
+            self.first, self.whole = vae.first, vae
+
+        def next(self, *given: Any) -> Any:
+            return self.whole.next(*given) // 2
+
+    def opened(bundle: Bundle, device: str, for_torch: object = None) -> Engines:
+        engines = onnxruntime.open_engines(bundle, device, 1)
+        return replace(engines, vae=Duller(engines.vae))
+
+    monkeypatch.setattr(selftest, "open_engines", opened)
+    assert selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json") == 1
+    written = report(tmp_path / "r.json")
+    assert [row["output"] for row in written["parts"] if not row["passed"]] == ["vae_next.frames"]
+    assert written["answers"] == "recorded beside the bundle" and not written["passed"]
+    assert "vae_next.frames                 WRONG" in capsys.readouterr().out
+
+
+def test_more_is_allowed_of_a_part_in_8_bits_on_the_cpu_alone(bundle: Bundle) -> None:
+    parts = dict(bundle.manifest.parts)
+    parts["denoiser"] = replace(parts["denoiser"], int8_file="denoiser_int8.onnx")
+    bundle = replace(bundle, manifest=replace(bundle.manifest, parts=parts))
+    devices = ("cpu", "cpu-fp32", "torch")
+    allowed = {device: selftest._allowed(bundle, device, None, "denoiser.latent") for device in devices}
+    assert allowed == {"cpu": 0.1, "cpu-fp32": 1e-3, "torch": 2e-2}
+    assert selftest._allowed(bundle, "cpu", None, "predictor.shot") == 1e-3
+
+
+def test_record_of_other_weights_is_not_used(bundle: Bundle, tmp_path: Path) -> None:
+    np.savez(bundle.folder / selftest.RECORD, bundle=np.array("another"), **{"denoiser.latent": np.zeros(3)})
+    assert selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json") == 0
+    assert report(tmp_path / "r.json")["answers"] == "made now by onnxruntime on the CPU"
+
+
+def test_another_default_plan_leaves_the_record_in_use(bundle: Bundle) -> None:
+    selftest.write_record(bundle)
+    other = next(name for name in bundle.manifest.plans if name != bundle.default_plan)
+    plans = {name: replace(entry, default=name == other) for name, entry in bundle.manifest.plans.items()}
+    calibrated = write_manifest(bundle.folder, replace(bundle.manifest, plans=plans))
+    assert selftest._expected(calibrated)[1] == "recorded beside the bundle"
+
+
+def test_the_shipped_bundle_has_answers_recorded_for_it() -> None:
+    _, said = selftest._expected(open_bundle("pocket"))
+    assert said == "recorded beside the bundle", "the bundle or its prompts changed: selftest --record"
+
+
+def test_damaged_record_is_named(bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (bundle.folder / selftest.RECORD).write_bytes(b"PK\x03\x04 no archive")
+    out = tmp_path / "r.json"
+    assert cli.main(["selftest", "--bundle", str(bundle.folder), "--out", str(out)]) == 2
+    assert "selftest.npz: the recorded answers cannot be read" in capsys.readouterr().err
+
+
+def test_a_record_with_any_byte_changed_is_named_or_reads_as_before(bundle: Bundle) -> None:
+    path = selftest.write_record(bundle)
+    whole, (recorded, _) = path.read_bytes(), selftest._expected(bundle)
+    named = 0
+    for place in range(0, len(whole), len(whole) // 300):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x15]) + whole[place + 1 :])
+        try:
+            found, _ = selftest._expected(bundle)
+        except ConfigError:
+            named += 1
+        else:
+            assert all(np.array_equal(found[name], recorded[name]) for name in found.keys() & recorded.keys())
+    assert named > 200
+
+
+def test_an_answer_that_an_older_record_lacks_is_named(bundle: Bundle, tmp_path: Path) -> None:
+    path = selftest.write_record(bundle)
+    with np.load(path) as held:
+        np.savez(path, **{name: held[name] for name in held.files if name != "predictor.next_logits"})
+    with pytest.raises(
+        ConfigError, match=r"selftest\.npz: an answer was not recorded; found no predictor\.next_logits"
+    ):
+        selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json")
+
+
+def test_a_report_that_cannot_be_written_is_said_before_the_work(
+    bundle: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["selftest", "--bundle", str(bundle.folder), "--out", str(tmp_path / "no" / "r.json")]) == 2
+    printed = capsys.readouterr()
+    assert "r.json: cannot be written; found no such file or directory" in printed.err
+    assert printed.out == ""
+
+
+def test_engines_that_do_not_open_leave_a_report_too(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(bundle: Bundle, device: str, for_torch: object = None) -> Engines:
+        if device == selftest.RECORDED_ON:
+            return onnxruntime.open_engines(bundle, "cpu", 1)
+        raise BackendError("no NVIDIA GPU that can be used")
+
+    monkeypatch.setattr(selftest, "open_engines", refuse)
+    with pytest.raises(BackendError):
+        selftest.selftest(str(bundle.folder), "tensorrt", tmp_path / "r.json")
+    assert report(tmp_path / "r.json")["error"] == "BackendError: no NVIDIA GPU that can be used"
+
+
+def test_numbers_that_are_none_or_of_another_shape_fail() -> None:
+    assert not selftest.Check("a", selftest.compare(np.full(3, np.nan, np.float32), np.ones(3, np.float32)), 1.0).passed
+    assert selftest.compare(np.ones(2, np.float32), np.ones(3, np.float32)) == float("inf")
+
+
+def test_answers_are_recorded_on_the_cpu_only(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["selftest", "--bundle", str(bundle.folder), "--device", "cuda", "--record"]
+    assert cli.main(argv) == 2
+    assert "answers are recorded in float32; found cuda" in capsys.readouterr().err

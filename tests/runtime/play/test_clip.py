@@ -1,0 +1,98 @@
+"""Clips, sheets and files: what is written can be read back, and a failure leaves nothing half done."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+from animegamer_rt.bundle.files import make_folder, write_file
+from animegamer_rt.errors import OutputError
+from animegamer_rt.play.video import SHEET_FRAMES, clip_scale, sheet_row, write_clip, write_sheet
+
+
+def moving_square(frames: int = 17, height: int = 96, width: int = 144) -> np.ndarray:
+    clip = np.full((frames, height, width, 3), (60, 160, 80), np.uint8)
+    for t in range(frames):
+        clip[t, 20:60, 2 * t : 2 * t + 40] = (250, 80, 80)
+    return clip
+
+
+def decode(path: Path) -> tuple[np.ndarray, float]:
+    with av.open(str(path)) as container:
+        stream = container.streams.video[0]
+        frames = np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(stream)])
+        return frames, float(stream.average_rate)
+
+
+def test_clip_shows_the_frames_enlarged_at_the_asked_rate(tmp_path: Path) -> None:
+    clip = moving_square()
+    write_clip(tmp_path / "turn.mp4", clip, fps=8)
+    frames, rate = decode(tmp_path / "turn.mp4")
+    assert frames.shape == (17, 384, 576, 3)
+    assert rate == 8
+    assert np.abs(frames[:, 2::4, 2::4].astype(int) - clip).mean() < 4
+
+
+def test_full_size_is_not_enlarged_and_odd_sides_are_made_even(tmp_path: Path) -> None:
+    assert clip_scale(480) == 1
+    assert clip_scale(96) == 4
+    write_clip(tmp_path / "odd.mp4", moving_square(3, 95, 143), fps=10, scale=1)
+    assert decode(tmp_path / "odd.mp4")[0].shape == (3, 94, 142, 3)
+
+
+def test_sheet_has_a_row_a_turn(tmp_path: Path) -> None:
+    row = sheet_row(moving_square())
+    assert row.shape == (96, SHEET_FRAMES * 144 + (SHEET_FRAMES - 1) * 4, 3)
+    assert (row[:, :144] == moving_square()[0]).all()
+    write_sheet(tmp_path / "sheet.png", [row, row, row])
+    assert decode_png(tmp_path / "sheet.png").shape == (3 * 96 + 2 * 4, row.shape[1], 3)
+    assert (decode_png(tmp_path / "sheet.png")[:96] == row).all()
+
+
+def test_full_size_frames_are_thinned_on_the_sheet() -> None:
+    assert sheet_row(moving_square(17, 480, 720)).shape[:2] == (96, SHEET_FRAMES * 144 + (SHEET_FRAMES - 1) * 4)
+
+
+def decode_png(path: Path) -> np.ndarray:
+    with av.open(str(path)) as container:
+        return next(container.decode(video=0)).to_ndarray(format="rgb24")
+
+
+def test_failed_write_names_the_file_and_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    missing = tmp_path / "missing"
+    for write in (
+        lambda: write_clip(missing / "turn.mp4", moving_square(), 8),
+        lambda: write_file(missing / "game.json", b"{}"),
+        lambda: make_folder(tmp_path / "file" / "game"),
+    ):
+        with pytest.raises(OutputError, match="cannot be written"):
+            write()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_read_only_disk_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *_: object, **__: object) -> None:
+        # Such a disk does not even look whether the file is there.
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    for name in ("write_bytes", "unlink"):
+        monkeypatch.setattr(Path, name, refuse)
+    with pytest.raises(OutputError, match=r"game\.json: cannot be written; found read-only file system"):
+        write_file(tmp_path / "game.json", b"{}")
+    with pytest.raises(OutputError, match=r"turn\.mp4: cannot be written"):
+        write_clip(tmp_path / "missing" / "turn.mp4", moving_square(), 8)
+
+
+def test_failed_encoding_keeps_the_earlier_clip(tmp_path: Path) -> None:
+    path = tmp_path / "turn.mp4"
+    write_clip(path, moving_square(), 8)
+    before = path.read_bytes()
+    with pytest.raises(ValueError):
+        write_clip(path, moving_square()[..., :2], 8)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["turn.mp4"]

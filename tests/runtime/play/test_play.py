@@ -1,0 +1,228 @@
+"""`animegamer-rt play` with lines of text: what is written, what repeats, what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+
+import animegamer_rt.play.command
+import fakes
+from animegamer_rt.cli import main
+from animegamer_rt.errors import BackendError
+from animegamer_rt.events import FrameReady
+from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.session import Session
+from animegamer_rt.state.game import Instruction
+
+LINES = ["Character: Mia; Motion: gently wave; Background: day town.", "Tobo runs to the forest.", "ミアは森へ走る"]
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "story.txt"
+    path.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    return path
+
+
+def play(bundle: Path, script: Path, out: Path, *options: str) -> tuple[int, dict[str, Any]]:
+    command = ["play", "--bundle", str(bundle), "--instructions", str(script), "--out", str(out), *options]
+    code = main(command)
+    return code, json.loads((out / "game.json").read_text(encoding="utf-8"))
+
+
+def test_every_turn_is_a_clip_a_row_and_a_record(bundle: Path, script: Path, tmp_path: Path) -> None:
+    code, game = play(bundle, script, tmp_path / "out", "--seed", "7")
+    assert code == 0
+    assert (game["bundle"], game["plan"], game["seed"]) == ("tiny", "balanced", 7)
+    assert [turn["instruction"] for turn in game["turns"]] == LINES
+    assert [turn["turn"] for turn in game["turns"]] == [1, 2, 3]
+    for turn in game["turns"]:
+        assert (turn["frames"], turn["height"], turn["width"], turn["fps"]) == (17, 16, 24, 8)
+        assert set(turn["seconds"]) == {"predictor", "denoiser", "vae", "total"}
+        with av.open(str(tmp_path / "out" / f"turn-{turn['turn']:03d}.mp4")) as clip:
+            assert len(list(clip.decode(video=0))) == 17
+    with av.open(str(tmp_path / "out" / "contact-sheet.png")) as sheet:
+        assert next(sheet.decode(video=0)).height == 3 * 16 + 2 * 4
+
+
+def test_recorded_hash_is_of_the_rgb_frames_in_order(bundle: Path, script: Path, tmp_path: Path) -> None:
+    _, game = play(bundle, script, tmp_path / "out", "--seed", "7")
+    opened = animegamer_rt.play.command.open_bundle(bundle)
+    rooms = open_rooms(opened, animegamer_rt.play.command.open_engines(opened))
+    session = Session.start(opened, seed=7)
+    for text, turn in zip(LINES, game["turns"], strict=True):
+        events = list(run_turn(rooms, session, Instruction.parse(text)))
+        frames = np.stack([event.frame for event in events if isinstance(event, FrameReady)])
+        assert turn["frames_sha256"] == hashlib.sha256(frames.tobytes()).hexdigest()
+
+
+def test_same_seed_same_frames_and_another_seed_others(bundle: Path, script: Path, tmp_path: Path) -> None:
+    hashes = []
+    for name, seed in (("a", "7"), ("b", "7"), ("c", "8")):
+        _, game = play(bundle, script, tmp_path / name, "--seed", seed)
+        hashes.append([turn["frames_sha256"] for turn in game["turns"]])
+    assert hashes[0] == hashes[1]
+    assert not set(hashes[0]) & set(hashes[2])
+
+
+def test_options_reach_the_game(bundle: Path, script: Path, tmp_path: Path) -> None:
+    options = ["--plan", "exact", "--fps", "12", "--window", "0", "--scale", "2"]
+    _, game = play(bundle, script, tmp_path / "out", *options)
+    assert game["plan"] == "exact"
+    assert {turn["fps"] for turn in game["turns"]} == {12}
+    assert 0 <= game["seed"] < 2**31
+    with av.open(str(tmp_path / "out" / "turn-001.mp4")) as clip:
+        stream = clip.streams.video[0]
+        assert (float(stream.average_rate), stream.height, stream.width) == (12, 32, 48)
+
+
+def test_playing_imports_neither_torch_nor_export(bundle: Path, script: Path, tmp_path: Path) -> None:
+    command = ["play", "--bundle", str(bundle), "--instructions", str(script), "--out", str(tmp_path / "out")]
+    code = f"import sys; from animegamer_rt.cli import main; assert main({command!r}) == 0; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "onnxruntime" in loaded
+    assert not {"torch", "animegamer_export", "animegamer_rt.models"} & loaded
+
+
+def test_without_terminal_or_file_the_bundles_example_is_played(bundle: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "animegamer_rt", "play", "--bundle", str(bundle)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, cwd=tmp_path, capture_output=True, text=True, check=True)
+    game = json.loads((tmp_path / "games" / "game-001" / "game.json").read_text())
+    assert [turn["instruction"] for turn in game["turns"]] == list(fakes.WORLD.examples)
+    for name in ("game.json", "contact-sheet.png", "turn-002.mp4"):
+        assert str(Path("games") / "game-001" / name) in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def closed(stream: int, *command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """`animegamer-rt play` by a program that has closed one of its streams."""
+    line = [sys.executable, "-m", "animegamer_rt", "play", *command]
+    shell = ["sh", "-c", f'exec "$0" "$@" {stream}>&-', *line]
+    return subprocess.run(shell, stdin=subprocess.DEVNULL, cwd=cwd, capture_output=True, text=True)
+
+
+def test_a_closed_stream_holds_nothing_and_stops_nothing(bundle: Path, script: Path, tmp_path: Path) -> None:
+    done = closed(0, "--bundle", str(bundle), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads((tmp_path / "games" / "game-001" / "game.json").read_text())["turns"]
+    done = closed(0, "--bundle", str(bundle), "--instructions", "-", cwd=tmp_path)
+    assert done.returncode == 2 and "standard input: there are no instructions" in done.stderr
+    done = closed(1, "--bundle", str(bundle), "--instructions", str(script), "--out", "mute", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(json.loads((tmp_path / "mute" / "game.json").read_text())["turns"]) == len(LINES)
+
+
+def test_a_game_that_cannot_begin_leaves_the_one_in_its_folder(
+    bundle: Path, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, before = play(bundle, script, tmp_path / "out")
+
+    def refuse(*_: object) -> None:
+        raise BackendError("this onnxruntime has no CUDAExecutionProvider")
+
+    monkeypatch.setattr(animegamer_rt.play.command, "open_engines", refuse)
+    assert play(bundle, script, tmp_path / "out") == (2, before)
+    assert "no CUDAExecutionProvider" in capsys.readouterr().err
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"turn-001.mp4", "turn-003.mp4", "contact-sheet.png"}
+
+
+def test_a_game_that_cannot_begin_leaves_no_empty_folder(
+    bundle: Path, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise BackendError("PyTorch is not installed")
+
+    monkeypatch.setattr(animegamer_rt.play.command, "open_engines", refuse)
+    monkeypatch.chdir(tmp_path)
+    command = ["play", "--bundle", str(bundle), "--instructions", str(script)]
+    assert main(command) == 2
+    assert not list((tmp_path / "games").iterdir())
+    (tmp_path / "mine").mkdir()  # the player's own stays
+    assert main([*command, "--out", "mine"]) == 2
+    assert not list((tmp_path / "mine").iterdir())
+
+
+def test_piped_lines_are_played(bundle: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "animegamer_rt", "play", "--bundle", str(bundle), "--out", "piped"]
+    text = "\n".join(LINES).encode()
+    subprocess.run(command, input=text, cwd=tmp_path, stdout=subprocess.PIPE, check=True)
+    game = json.loads((tmp_path / "piped" / "game.json").read_text(encoding="utf-8"))
+    assert [turn["instruction"] for turn in game["turns"]] == LINES
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--plan", "balance"], "has no plan 'balance'.*did you mean 'balanced'"),
+        (["--bundle", "no-such-bundle"], "no bundle 'no-such-bundle'"),
+        (["--instructions", "no-such-file"], "no-such-file: the instructions cannot be read"),
+    ],
+)
+def test_what_the_user_can_mend_is_one_line_and_code_2(
+    bundle: Path, script: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], options: list[str], said: str
+) -> None:
+    command = ["play", "--bundle", str(bundle), "--instructions", str(script), "--out", str(tmp_path / "out"), *options]
+    assert main(command) == 2
+    error = capfd.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1
+    assert re.search(said, error)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("options", [["--seed", "-1"], ["--seed", "x"], ["--fps", "0"], ["--window", "-1"]])
+def test_a_number_out_of_range_is_refused(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["play", *options])
+    assert stopped.value.code == 2
+    assert "is not a whole number from" in capsys.readouterr().err
+
+
+def test_unwritable_folder_is_refused_before_any_turn(
+    bundle: Path, script: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["play", "--bundle", str(bundle), "--instructions", str(script), "--out", str(script / "inside")]
+    assert main(command) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_disk_that_fills_up_keeps_finished_turns(
+    bundle: Path, script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    free = iter([10**9, 10**9, 1000])
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1, 1, next(free)))
+    code, game = play(bundle, script, tmp_path / "out")
+    assert code == 2
+    assert [turn["turn"] for turn in game["turns"]] == [1, 2]
+    assert "too little free space" in capsys.readouterr().err
+
+
+def test_clip_that_cannot_be_written_is_an_error_that_names_it(bundle: Path, script: Path, tmp_path: Path) -> None:
+    code = (
+        "import resource, sys; from animegamer_rt.cli import main; import animegamer_rt.play.command;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500)); sys.exit(main(sys.argv[1:]))"
+    )
+    out = tmp_path / "out"
+    options = ["play", "--bundle", str(bundle), "--instructions", str(script), "--out", str(out)]
+    done = subprocess.run([sys.executable, "-c", code, *options], capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert "turn-001.mp4: cannot be written; found file too large" in done.stderr
+    assert json.loads((out / "game.json").read_text())["turns"] == []
+    assert [path.name for path in out.iterdir()] == ["game.json"]

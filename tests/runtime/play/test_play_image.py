@@ -1,0 +1,101 @@
+"""`animegamer-rt play --image start.png --motion ..`: the game continues from the picture, or says why it cannot."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_towers import add_towers
+
+import fakes
+from animegamer_rt.cli import main
+from animegamer_rt.play.video import write_png
+
+LINES = "Mia waves.\nTobo runs.\nMia flies.\n"
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return add_towers(fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny")).folder
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    write_png(tmp_path / "start.png", np.full((20, 30, 3), 200, np.uint8))
+    return tmp_path / "start.png"
+
+
+def play(bundle: Path, out: Path, *options: str) -> tuple[int, dict[str, Any]]:
+    (out.parent / "story.txt").write_text(LINES)
+    common = ["--bundle", str(bundle), "--seed", "7", "--instructions", str(out.parent / "story.txt")]
+    code = main(["play", *common, "--out", str(out), *options])
+    return code, json.loads((out / "game.json").read_text()) if (out / "game.json").exists() else {}
+
+
+def hashes(game: dict[str, Any]) -> list[str]:
+    return [turn["frames_sha256"] for turn in game["turns"]]
+
+
+def test_turns_continue_from_the_picture_and_it_is_no_turn_of_its_own(
+    bundle: Path, image: Path, tmp_path: Path
+) -> None:
+    options = ["--image", str(image), "--motion", "gently wave"]
+    code, begun = play(bundle, tmp_path / "begun", *options)
+    assert code == 0 and [turn["turn"] for turn in begun["turns"]] == [1, 2, 3]
+    assert begun["start"] == {"image": "start.png", "caption": "Motion: gently wave."}
+    _, again = play(bundle, tmp_path / "again", *options)
+    _, plain = play(bundle, tmp_path / "plain")
+    _, other = play(bundle, tmp_path / "other", "--image", str(image), "--motion", "quickly run")
+    assert "start" not in plain
+    assert hashes(begun) == hashes(again)
+    assert hashes(begun)[0] not in (hashes(plain)[0], hashes(other)[0])
+
+
+def test_another_picture_is_another_game(bundle: Path, image: Path, tmp_path: Path) -> None:
+    write_png(tmp_path / "dark.png", np.zeros((20, 30, 3), np.uint8))
+    games = [
+        play(bundle, tmp_path / path.stem, "--image", str(path), "--motion", "gently wave")[1]
+        for path in (image, tmp_path / "dark.png")
+    ]
+    assert hashes(games[0])[0] != hashes(games[1])[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--image", "IMAGE"], "--image needs --motion beside it"),
+        (["--motion", "gently wave"], "--motion needs --image beside it"),
+        (["--image", "IMAGE", "--motion", ""], "the instruction is empty"),
+        (["--image", "none.png", "--motion", "gently wave"], "none.png: there is no such picture"),
+        (["--image", "STORY", "--motion", "gently wave"], "story.txt: not a picture that can be read"),
+        (["--image", "IMAGE", "--motion", "gently wave", "--window", "0"], "no turn would see the picture"),
+    ],
+)
+def test_what_cannot_start_is_one_line_and_leaves_no_folder(
+    bundle: Path, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], said: str
+) -> None:
+    names = {"IMAGE": str(image), "STORY": str(tmp_path / "story.txt")}
+    code, _ = play(bundle, tmp_path / "out", *(names.get(option, option) for option in options))
+    error = capsys.readouterr().err
+    assert code == 2 and error.startswith("error: ") and error.count("\n") == 1
+    assert said in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_bundle_without_towers_says_so(tmp_path: Path, image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = fakes.write_bundle(tmp_path / "plain").folder
+    code, _ = play(bundle, tmp_path / "out", "--image", str(image), "--motion", "gently wave")
+    assert code == 2
+    assert "cannot start a game from a picture; found no text_tower, image_tower, encoder" in capsys.readouterr().err
+
+
+def test_device_that_is_not_there_is_refused(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
+    code, game = play(bundle, tmp_path / "out", "--device", "cuda")
+    assert code == 2 and not game
+    assert "no CUDAExecutionProvider" in capsys.readouterr().err

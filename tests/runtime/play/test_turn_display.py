@@ -1,0 +1,94 @@
+"""What a game looks like on terminals that lack colours or letters, and while a turn runs."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import fakes
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.events import Progress, StageSeconds, StatePredicted
+from animegamer_rt.play.terminal import Terminal
+from animegamer_rt.state.game import CharacterState, GameState
+
+FRAMES = np.zeros((2, 16, 24, 3), np.uint8)
+SECONDS = StageSeconds(predictor=0.1, denoiser=2.0, vae=0.5, total=2.6)
+
+
+class Screen:
+    """A terminal that keeps what it was shown."""
+
+    def __init__(self, encoding: str = "utf-8", no_color: bool = False) -> None:
+        self._kept = io.BytesIO()
+        self._file = io.TextIOWrapper(self._kept, encoding=encoding, errors="replace")
+        self.console = Console(
+            file=self._file, force_terminal=True, color_system="truecolor", no_color=no_color, width=100, soft_wrap=True
+        )
+
+    @property
+    def text(self) -> str:
+        self._file.flush()
+        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self._kept.getvalue().decode(self._file.encoding))
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny")
+
+
+def finish_turn(terminal: Terminal) -> None:
+    for frame in FRAMES:
+        terminal.keep_frame(frame)
+    terminal.finished(Path("turn-001.mp4"), SECONDS, playback_seconds=0.01)
+
+
+@pytest.mark.parametrize(
+    ("screen", "pictures"),
+    [(Screen(), True), (Screen(no_color=True), False), (Screen("ascii"), False), (Screen("latin-1"), False)],
+    ids=["all", "no colours", "ascii", "latin-1"],
+)
+def test_clips_are_shown_only_where_colours_and_blocks_are(bundle: Bundle, screen: Screen, pictures: bool) -> None:
+    finish_turn(Terminal(bundle, preview=True, console=screen.console))
+    assert ("▀" in screen.text) == pictures
+    assert "?" not in screen.text and "turn-001.mp4" in screen.text
+
+
+@pytest.mark.parametrize(("encoding", "bar"), [("utf-8", "█" * 5 + "░" * 15), ("ascii", "#" * 5 + "." * 15)])
+def test_state_bars_are_of_letters_that_the_terminal_has(bundle: Bundle, encoding: str, bar: str) -> None:
+    screen = Screen(encoding)
+    state = CharacterState(stamina=25)
+    event = StatePredicted(
+        "game",
+        1,
+        0,
+        GameState(motion_level=1, social=0, entertainment=0, stamina=0),
+        state,
+        state,
+        0.0,
+        0,
+        np.zeros((226, 4), np.float32),
+    )
+    Terminal(bundle, preview=False, console=screen.console).state(event)
+    assert bar in screen.text and "?" not in screen.text
+
+
+def last_progress(terminal: Terminal, screen: Screen, step: int, seconds_left: float) -> str:
+    with terminal.turn() as view:
+        view.show(Progress("game", 1, 0, step, 10, seconds_left))
+    return next(line for line in reversed(screen.text.splitlines()) if re.search("thinking|drawing|decoding", line))
+
+
+def test_after_the_last_step_the_time_left_is_that_of_decoding_if_it_is_known(bundle: Bundle) -> None:
+    screen = Screen()
+    terminal = Terminal(bundle, preview=False, console=screen.console)
+    assert re.search(r"drawing .* 1\.8 s left", last_progress(terminal, screen, 1, 1.8))
+    first = last_progress(terminal, screen, 10, 0.0)
+    assert "decoding" in first and "left" not in first
+    finish_turn(terminal)
+    assert re.search(r"drawing .* 2\.3 s left", last_progress(terminal, screen, 1, 1.8))
+    assert re.search(r"decoding .* 0\.5 s left", last_progress(terminal, screen, 10, 0.0))

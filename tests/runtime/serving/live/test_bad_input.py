@@ -1,0 +1,212 @@
+"""Whatever a client sends, it gets a code, the server lives, and other players notice nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import uuid
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+from live_server import LiveServer, RawClient, error_code, frames, patience
+
+from animegamer_rt.serving.wire import FIRST_FRAME, Message, encode
+
+
+def receive(line: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size and (piece := line.recv(size - len(data))):
+        data += piece
+    return data
+
+
+HELLO = {"versions": [1], "client": "test"}
+
+
+def packed(**header: Any) -> bytes:
+    data: bytes = msgpack.packb(header)
+    return data
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        ([b"\x00\xff garbage"], "protocol"),
+        ([b"GET / HTTP/1.1", packed(type="ping")], "protocol"),
+        ([b"XGRT\x01", packed(type="ping")], "protocol"),
+        ([FIRST_FRAME, b"\xc1\xc1\xc1"], "protocol"),
+        ([FIRST_FRAME, packed(type="ping")[:-1]], "protocol"),
+        ([b"AGRT\x02", packed(type="ping")], "version"),
+        ([FIRST_FRAME, packed(type="fly")], "unknown_type"),
+        ([FIRST_FRAME, packed(type="cancel", session="s", fields={"token": "t"})], "unknown_type"),
+        ([FIRST_FRAME, packed(type="turn", session="s", fields={"turn_id": "t", "token": "t"})], "missing_field"),
+        (
+            [FIRST_FRAME, packed(type="turn", fields={"turn_id": "t", "token": "t", "instruction": "x"})],
+            "missing_field",
+        ),
+        ([FIRST_FRAME, packed(type="open", fields={"seed": -1})], "bad_field"),
+        ([FIRST_FRAME, packed(type="open", fields={"seed": "three"})], "bad_field"),
+        ([FIRST_FRAME, packed(type="ping", fields={"filler": "x" * 70_000})], "too_large"),
+        ([FIRST_FRAME, packed(type="ping"), b"a buffer"], "too_large"),
+    ],
+)
+def test_what_is_no_request_is_refused_with_its_code(player: RawClient, sent: list[bytes], code: str) -> None:
+    player.send_raw(sent)
+    assert error_code(player.receive()) == code
+    assert frames(player.play(player.open())), "and the same connection still plays"
+
+
+def test_a_refusal_names_the_request_it_answers(player: RawClient) -> None:
+    player.send_raw([FIRST_FRAME, packed(type="turn", id="mine", session="s", fields={})])
+    assert player.receive().parent == "mine"
+
+
+def test_unknown_keys_and_fields_are_ignored(player: RawClient) -> None:
+    player.send_raw([FIRST_FRAME, packed(type="ping", id="1", later={"a": 1}, fields={"mood": "good"})])
+    assert player.receive().type == "pong"
+
+
+def test_a_frame_announced_as_a_gigabyte_is_hung_up_on(server: LiveServer, player: RawClient) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as line:
+        line.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\x00") + bytes(32))
+        assert receive(line, 64).startswith(b"\xff")
+        ready = b"\x05READY\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER"
+        line.sendall(b"\x04" + bytes([len(ready)]) + ready)
+        assert b"ROUTER" in receive(line, 2 + len(ready))
+        line.sendall(b"\x02" + struct.pack(">Q", 2**30) + b"x" * 1000)
+        with contextlib.suppress(ConnectionResetError):
+            while line.recv(4096):  # until the server hangs up; a time-out fails the test
+                pass
+    assert frames(player.play(player.open()))
+
+
+def test_a_port_scanner_changes_nothing(server: LiveServer, player: RawClient) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as line:
+        line.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 10)
+    assert frames(player.play(player.open()))
+
+
+def test_hello_comes_first_and_must_speak_our_version(server: LiveServer) -> None:
+    with RawClient(server.port) as client:
+        assert error_code(client.ask("ping")) == "hello_first"
+        assert error_code(client.ask("hello", {"versions": [2, 3], "client": "later"})) == "version"
+        welcome = client.ask("hello", HELLO | {"versions": [1, 2]}, answer="welcome").fields
+        assert welcome["version"] == 1 and welcome["bundle"]["frames"] == 17 and welcome["state"] == "ready"
+        assert client.ask("ping").type == "pong"
+        assert client.ask("ping", control=True).type == "pong", "control needs no hello"
+
+
+def test_sessions_are_opened_by_their_own_token_only(player: RawClient) -> None:
+    game, other = player.open(), player.open()
+    turn = {"instruction": "Mia waves.", "turn_id": "t", "token": other.token}
+    assert error_code(player.ask("turn", turn, session=game.session)) == "wrong_token"
+    assert error_code(player.ask("turn", turn, session="nobody")) == "unknown_session"
+    assert error_code(player.ask("open", {"token": "made-up"})) == "unknown_session"
+    assert error_code(player.ask("cancel", {"token": "x"}, session=game.session, control=True)) == "wrong_token"
+    assert error_code(player.ask("replay", {"token": game.token}, session=game.session, turn=1)) == "no_such_turn"
+    assert error_code(player.ask("rewind", {"token": game.token, "turn": 1}, session=game.session)) == "no_such_turn"
+    assert player.open(token=game.token).opened.fields["turns"] == 0
+
+
+def test_a_closed_session_plays_no_more(player: RawClient) -> None:
+    game = player.open()
+    player.play(game)
+    player.ask("close", {"token": game.token}, session=game.session, answer="closed")
+    assert error_code(player.play(game)) == "session_closed"
+    assert error_code(player.ask("open", {"token": game.token})) == "session_closed"
+
+
+@pytest.mark.parametrize("text", ["", " \t\n", "\u0007\u202e", "?!.", "x" * 10_000, "Mia waves. " * 60])
+def test_text_that_cannot_be_played_is_refused(player: RawClient, text: str) -> None:
+    game = player.open()
+    refused = player.play(game, text)
+    assert error_code(refused) == "instruction" and len(refused) == 1
+    assert frames(player.play(game)), "the game is as before"
+
+
+@pytest.mark.parametrize("text", ["Mia is NAKED.", "Tobo will chop  off it.", "ｎａｋｅｄ Mia"])
+def test_blocked_words_are_found_in_any_spelling(player: RawClient, text: str) -> None:
+    assert error_code(player.play(player.open(), text)) == "blocked"
+
+
+def test_words_that_only_hold_a_blocked_one_are_played(player: RawClient) -> None:
+    assert frames(player.play(player.open(), "Mia snakedances, Tobo chops offal."))
+
+
+def test_a_second_turn_while_one_runs_is_refused(player: RawClient) -> None:
+    game = player.open()
+    first, second = player.begin(game), player.begin(game, "Tobo runs.")
+    events = []
+    while len(events) < 24:
+        events.append(player.receive())
+    assert error_code([event for event in events if event.parent == second]) == "turn_running"
+    assert frames([event for event in events if event.parent == first])
+
+
+def test_the_queue_the_rate_and_the_sessions_are_bounded(bundle: Path, tmp_path: Path) -> None:
+    limits = ("--queue", "1", "--turns-a-minute", "2", "--sessions", "4", "--connections", "2")
+    with LiveServer(bundle, tmp_path / "state", *limits, engines="fixed:0.5") as server:
+        with server.ready().client() as player:
+            games = [player.open() for _ in range(4)]
+            assert error_code(player.ask("open")) == "too_many_sessions"
+            turns = [player.begin(game) for game in games]
+            answers = [player.receive()]
+            while sum(answer.type in ("done", "error") for answer in answers) < 4:
+                answers.append(player.receive())
+            codes = {answer.parent: answer.fields["code"] for answer in answers if answer.type == "error"}
+            assert codes == {turns[2]: "busy", turns[3]: "busy"}
+            assert frames(player.play(games[0], "Tobo runs."))
+            assert error_code(player.play(games[0], "Mia sleeps.")) == "rate_limited"
+            assert frames(player.play(games[1], "Tobo runs.")), "of one session, not of all"
+            player.ask("close", {"token": games[0].token}, session=games[0].session, answer="closed")
+            player.open()
+            with server.client(), RawClient(server.port) as third:
+                assert error_code(third.ask("hello", HELLO)) == "too_many_sessions"
+                assert frames(player.play(games[2])), "those who are in play on"
+
+
+def test_an_identity_that_is_taken_is_not_given_away(server: LiveServer) -> None:
+    with RawClient(server.port, routing=b"kiosk") as first:
+        first.ask("hello", HELLO, answer="welcome")
+        game = first.open()
+        with RawClient(server.port, routing=b"kiosk") as second:
+            second.send("hello", HELLO)
+            assert second.silent(300), "the second of the same name is not heard"
+            assert frames(first.play(game)), "and the first goes on"
+            with server.client() as other:
+                assert frames(other.play(other.open()))
+
+
+def test_a_flood_of_nonsense_does_not_keep_others_waiting(server: LiveServer, player: RawClient) -> None:
+    with RawClient(server.port) as noisy:
+        for _ in range(3000):
+            noisy.send_raw([b"nonsense"])
+        assert frames(player.play(player.open()))
+        assert server.status()["state"] == "ready"
+
+
+FAULT = """
+from animegamer_rt.serving.server.status import Facts
+def status(self):
+    raise ZeroDivisionError("nobody thought of this")
+Facts.status = status
+"""
+
+
+def test_a_fault_in_the_server_is_answered_logged_and_ends_nothing(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", code=FAULT) as server, RawClient(server.listening().port) as player:
+        assert error_code(player.ask("status", control=True)) == "internal"
+        assert player.ask("ping", control=True).type == "pong"
+        for _ in patience():
+            if any("ZeroDivisionError: nobody thought of this" in line for line in server.said):
+                break
+        assert any("Traceback" in line for line in server.said)
+        assert any("a fault while answering 'status'" in line for line in server.said)
+
+
+def test_a_message_of_many_parts_is_refused(player: RawClient) -> None:
+    player.send_raw([*encode(Message("ping", id=uuid.uuid4().hex)), *[b"x"] * 1000])
+    assert error_code(player.receive()) == "too_large"

@@ -1,0 +1,156 @@
+"""The page for Prometheus says what the live server did, and hurts nobody: not its loop, not its start, not its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zmq
+from live_server import LiveServer, error_code, frames, patience, refusal
+from prometheus_client.parser import text_string_to_metric_families
+
+from animegamer_rt.errors import ServerError
+from animegamer_rt.serving.server.metrics import Metrics, _Handler, page
+from animegamer_rt.serving.server.send_queue import Outbox
+from animegamer_rt.serving.wire import Message
+
+Numbers = dict[tuple[str, ...], float]
+
+
+def read(address: str) -> Numbers:
+    """Sample name and label values -> value."""
+    with urllib.request.urlopen(address, timeout=10) as answer:
+        text = answer.read().decode()
+    families = text_string_to_metric_families(text)
+    return {(sample.name, *sample.labels.values()): sample.value for family in families for sample in family.samples}
+
+
+def address(server: LiveServer) -> str:
+    return next(line.rpartition(" ")[2] for line in server.said if "metrics on http://127.0.0.1:" in line)
+
+
+@pytest.fixture(scope="module")
+def own_server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with LiveServer(bundle, tmp_path_factory.mktemp("counted"), engines="fixed:0.02") as server:
+        yield server.ready()
+
+
+def test_turns_errors_and_bytes_are_counted(own_server: LiveServer) -> None:
+    before = read(address(own_server))
+    with own_server.client() as player:
+        game = player.open()
+        pictures = [picture for _ in range(2) for picture in frames(player.play(game))]
+        assert error_code(player.play(game, " ")) == "instruction"
+        after = read(address(own_server))
+        for _ in patience():
+            now = read(address(own_server))
+            # Told once a second, so what was told last may be of the middle of a turn.
+            if now["animegamer_sessions",] == now["animegamer_ready",] == 1 and now["animegamer_running",] == 0:
+                break
+        else:
+            raise AssertionError(f"how full it is was never told: {now}")
+        assert now["animegamer_connections",] >= 1
+        assert now["animegamer_queue",] == 0
+    assert after["animegamer_turns_total",] - before["animegamer_turns_total",] == 2
+    for stage in ("queue", "predictor", "denoiser", "vae", "total"):
+        name = ("animegamer_turn_seconds_count", stage)
+        assert after[name] - before[name] == 2
+    seconds = after["animegamer_turn_seconds_sum", "total"] - before["animegamer_turn_seconds_sum", "total"]
+    assert seconds >= 2 * 0.02
+    sent = after["animegamer_bytes_sent_total",] - before["animegamer_bytes_sent_total",]
+    assert sent > sum(map(len, pictures))
+    assert after["animegamer_errors_total", "instruction"] == 1
+    assert after["animegamer_frames_dropped_total",] == 0
+    assert now["animegamer_worker_resident_bytes",] > 2**20
+    assert now["animegamer_up",] == 1
+
+
+def test_deaths_of_the_worker_are_counted(own_server: LiveServer) -> None:
+    before = read(address(own_server))["animegamer_worker_restarts_total",]
+    os.kill(own_server.status()["worker"]["pid"], signal.SIGTERM)
+    own_server.await_status(lambda status: status["worker"]["restarts"] and status["worker"]["state"] == "ready")
+    assert read(address(own_server))["animegamer_worker_restarts_total",] == before + 1
+
+
+def test_page_is_beside_the_servers_ports_and_a_taken_port_is_said(bundle: Path, tmp_path: Path) -> None:
+    with socket.socket() as holder:
+        for _ in patience():
+            with socket.socket() as first, socket.socket() as second:
+                first.bind(("127.0.0.1", 0))
+                port = first.getsockname()[1]
+                try:
+                    second.bind(("127.0.0.1", port + 1))
+                    holder.bind(("127.0.0.1", port + 2))
+                except (OSError, OverflowError):
+                    continue
+                break
+        holder.listen()
+        code, said = refusal(bundle, tmp_path, "--port", str(port))
+    assert code == 2
+    assert f"error: port {port + 2}: the metrics' port cannot be bound" in said and "--metrics-port" in said
+
+
+def test_no_page_is_served_when_none_is_wanted(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path, "--metrics-port", "0") as server:
+        server.listening()
+        assert not [line for line in server.said if "metrics" in line]
+
+
+def test_frames_that_a_stalled_reader_misses_are_counted() -> None:
+    metrics = Metrics()
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as server, context.socket(zmq.DEALER) as client:
+        server.linger = client.linger = 0
+        server.router_mandatory, server.sndhwm, client.rcvhwm, client.routing_id = True, 1, 1, b"one"
+        server.bind("inproc://stalled")
+        client.connect("inproc://stalled")
+        client.send(b"here")
+        server.recv_multipart()
+        outbox = Outbox(server, b"one", 10_000, metrics)
+        for _ in range(30):
+            outbox.send(Message("frame", buffers=(bytes(1000),)), "a turn")
+        outbox.send(Message("done"), "a turn")
+        read_frames = 0
+        while True:
+            outbox.retry()
+            if not client.poll(100):
+                break
+            read_frames += len(client.recv_multipart()) == 3
+    with page(metrics, 0) as served:
+        numbers = read(served)
+    assert 0 < read_frames < 30
+    assert numbers["animegamer_frames_dropped_total",] == 30 - read_frames
+
+
+def test_a_silent_visitor_does_not_keep_the_page_from_others_nor_from_ending() -> None:
+    with page(Metrics(), 0) as served:
+        port = int(served.split(":")[2].split("/")[0])
+        with socket.create_connection(("127.0.0.1", port)):
+            assert read(served)["animegamer_up",] == 1
+    assert "metrics" not in {thread.name for thread in threading.enumerate()}
+    with pytest.raises(urllib.error.URLError):
+        read(served)
+
+
+def test_a_taken_port_is_an_error_of_ours() -> None:
+    with page(Metrics(), 0) as served:
+        port = int(served.split(":")[2].split("/")[0])
+        with pytest.raises(ServerError, match=f"port {port}.*--metrics-port"), page(Metrics(), port):
+            raise AssertionError("two pages on one port")
+
+
+def test_a_visitor_that_says_nothing_leaves_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_Handler, "timeout", 0.05)
+    with page(Metrics(), 0) as served:
+        with socket.create_connection(("127.0.0.1", int(served.split(":")[2].split("/")[0]))) as visitor:
+            assert visitor.recv(1) == b""  # hung up on
+        assert read(served)["animegamer_up",] == 1
+    assert capfd.readouterr().err == ""

@@ -1,0 +1,118 @@
+"""Clients that vanish or stop reading cost nobody but themselves, and lose nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import zmq
+from live_server import LiveServer, frames
+
+import fakes
+from animegamer_rt.bundle.loader import write_manifest
+from animegamer_rt.serving.server.metrics import Metrics
+from animegamer_rt.serving.server.send_queue import Outbox
+from animegamer_rt.serving.wire import INSIDE, Message, decode
+
+
+def full_size(folder: Path, height: int = 480, width: int = 720) -> Path:
+    """A bundle that says its frames are 480 x 720, 1.4 MB each; engines of fixed cost paint them."""
+    tiny = fakes.write_bundle(folder)
+    geometry = replace(tiny.manifest.geometry, height=height, width=width)
+    return write_manifest(folder, replace(tiny.manifest, geometry=geometry)).folder
+
+
+def stalled(socket: Any) -> None:
+    socket.rcvhwm, socket.rcvbuf = 1, 65536
+
+
+class Closed:
+    """A socket whose peer does not read until it is told to: what it takes then, as types and numbers."""
+
+    def __init__(self) -> None:
+        self.reads, self.taken = False, list[tuple[str, int | None]]()
+
+    def send_multipart(self, parts: list[Any], *_: object, **__: object) -> None:
+        if not self.reads:
+            raise zmq.Again
+        message = decode(parts[1:], INSIDE, check=False)
+        self.taken.append((message.type, message.seq))
+
+
+def test_a_turn_that_lost_frames_to_another_message_sends_no_more_of_them() -> None:
+    socket = Closed()
+    outbox = Outbox(socket, b"client", 4096, Metrics())  # type: ignore[arg-type]
+    for seq in (1, 2, 3):
+        outbox.send(Message("frame", seq=seq, buffers=(bytes(1000),)), "turn")
+    outbox.send(Message("pong", {"long": "x" * 2000}))
+    outbox.send(Message("frame", seq=4, buffers=(bytes(1000),)), "turn")
+    outbox.send(Message("done", seq=5), "turn")
+    outbox.send(Message("frame", seq=1, buffers=(bytes(1000),)), "another")
+    socket.reads = True
+    outbox.retry()
+    assert socket.taken == [("pong", None), ("done", 5), ("frame", 1)]
+
+
+def test_a_client_that_vanishes_finds_its_turn_played(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", engines="fixed:0.5") as server:
+        with server.ready().client() as first:
+            plain = frames(first.play(first.open(seed=6)))
+            game = first.open(seed=6)
+            begun = first.begin(game, turn_id="lost")
+            seen = first.until(begun, "progress")
+        with server.client() as other:
+            assert frames(other.play(other.open())), "others play on"
+            server.await_status(lambda status: not status["running"])
+            assert other.open(token=game.token).opened.fields["turns"] == 1
+            replay = {"token": game.token, "after_seq": seen[-1].seq}
+            seen += other.rest(other.send("replay", replay, session=game.session, turn=1))
+            assert frames(seen) == plain
+
+
+def test_a_client_that_does_not_read_hurts_nobody_and_can_replay(tmp_path: Path) -> None:
+    bundle = full_size(tmp_path / "full")
+    limits = ("--outbox-mib", "8", "--queue", "32", "--turns-a-minute", "0")
+    with LiveServer(bundle, tmp_path / "state", *limits, engines="fixed:0.02") as server:
+        with server.ready().client(configure=stalled) as sleeper, server.client() as reader:
+            other = reader.open(seed=1)
+            plain = reader.play(other)
+            games = [sleeper.open(seed=2) for _ in range(6)]
+            turns = [sleeper.begin(game) for game in games]
+            mine = [frames(reader.play(reader.open(seed=1))) for _ in range(3)]
+            assert mine == [frames(plain)] * 3, "the reader gets all of its frames"
+            server.await_status(lambda status: not status["running"] and not status["queue"])
+            assert server.status()["turns_done"] >= 10, "and the worker waited for nobody"
+
+            # The sleeper wakes up: some of its frames were dropped, which the numbers tell, and replay brings them.
+            received = {turn: sleeper.rest(turn) for turn in turns[:1]}
+            for turn in turns[1:]:
+                received[turn] = []
+            while not all(events and events[-1].type == "done" for events in received.values()):
+                message = sleeper.receive()
+                assert message.parent is not None
+                received[message.parent].append(message)
+            gaps = [turn for turn, events in received.items() if len(events) <= (events[-1].seq or 0)]
+            assert gaps, "6 turns of 23 MB do not fit into what is kept for a client"
+            missed = received[gaps[-1]]
+            have = next(n for n, message in enumerate([*missed, missed[-1]]) if message.seq != n) - 1
+            game = games[turns.index(gaps[-1])]
+            rest = sleeper.rest(
+                sleeper.send("replay", {"token": game.token, "after_seq": have}, session=game.session, turn=1)
+            )
+            assert len(frames([*missed[: have + 1], *rest])) == 17
+
+
+def test_a_turn_too_large_to_keep_is_rendered_again_for_who_comes_back(tmp_path: Path) -> None:
+    bundle = full_size(tmp_path / "large", 1280, 1280)
+    with LiveServer(bundle, tmp_path / "state", engines="fixed:2") as server:
+        with server.ready().client() as first, server.client() as second:
+            game = first.open()
+            begun = first.begin(game)
+            seen = first.until(begun, "frame")
+            while seen[-1].fields.get("index") != 8:
+                seen.append(first.receive())
+            replay = {"token": game.token, "after_seq": seen[-1].seq}
+            rest = second.rest(second.send("replay", replay, session=game.session, turn=1))
+            assert len(frames([*seen, *rest])) == 17
+            assert second.open(token=game.token).opened.fields["turns"] == 1

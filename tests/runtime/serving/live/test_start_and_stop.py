@@ -1,0 +1,186 @@
+"""The server starts or says what to do about it, ends without cutting a turn short, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from live_server import LiveServer, error_code, frames, patience, refusal
+
+from animegamer_rt.errors import ServerError
+from animegamer_rt.serving.server.curve_keys import new
+from animegamer_rt.serving.store import FILE, Store
+
+NO_RIGHTS = """
+import ctypes, os
+if hasattr(os, "geteuid") and os.geteuid() == 0:  # root may write anywhere, until it gives that up
+    header, none = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    assert ctypes.CDLL(None).capset(header, none) == 0
+"""
+SMALL_DISK = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))"
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.is_file() and stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_the_front_imports_no_engine() -> None:
+    code = """
+import sys
+import animegamer_rt.serving.server.server, animegamer_rt.cli
+banned = {"onnxruntime", "torch", "av", "sentencepiece", "onnx"}
+banned |= {f"animegamer_rt.{room}" for room in ("pipeline", "backends", "models", "worker", "session", "predictor")}
+names = {"animegamer_rt.backends", "animegamer_rt.backends.registry"}  # of devices, for the command's help
+found = {name for name in sys.modules if any(name == b or name.startswith(b + ".") for b in banned)}
+print(sorted(found - names))
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_until_the_worker_is_warm_only_turns_are_refused(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", engines="fixed:2") as server, server.listening().client() as player:
+        assert server.status()["state"] == "starting"
+        game = player.open()
+        assert error_code(player.play(game)) == "starting"
+        assert player.ask("ping").type == "pong"
+        assert not any(line.startswith("ready ") for line in server.said)
+        server.ready()
+        assert server.status()["state"] == "ready"
+
+
+def test_sigterm_lets_accepted_turns_finish_and_refuses_new_ones(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", engines="fixed:1") as server:
+        with server.ready().client() as one, server.client() as two, server.client() as three:
+            first, second, third = one.open(), two.open(), three.open()
+            runs = one.begin(first)
+            events = one.until(runs, "state")
+            waits = two.begin(second)
+            waited = two.until(waits, "accepted")
+            worker = server.status()["worker"]["pid"]
+            server.process.send_signal(signal.SIGTERM)
+            server.await_status(lambda status: status["state"] == "draining")
+            assert error_code(three.play(third)) == "draining"
+            assert frames([*events, *one.rest(runs)])
+            assert frames([*waited, *two.rest(waits)])
+        assert server.process.wait(60) == 0
+        assert gone(worker)
+    with Store(tmp_path / "state") as store:
+        assert [store.get(game.session).turns for game in (first, second, third)] == [1, 1, 0]
+
+
+def test_a_second_ctrl_c_ends_at_once(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", engines="fixed:60") as server:
+        server.listening()
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(60) == 0, "nothing runs, so the first is enough"
+    with LiveServer(bundle, tmp_path / "state", engines="fixed:1.5") as server, server.ready().client() as player:
+        game = player.open()
+        turn = player.begin(game)
+        player.until(turn, "state")
+        server.process.send_signal(signal.SIGINT)
+        server.await_status(lambda status: status["state"] == "draining")
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(60) == 130
+    with Store(tmp_path / "state") as store:
+        assert store.get(game.session).turns == 0
+
+
+def test_a_worker_does_not_outlive_a_front_that_was_killed(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state") as server:
+        worker = server.ready().status()["worker"]["pid"]
+        server.process.kill()
+        for _ in patience():
+            if gone(worker):
+                return
+        raise AssertionError("the worker still runs")
+
+
+def test_a_port_in_use_is_named(bundle: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        code, said = refusal(bundle, tmp_path / "state", "--port", str(port))
+        assert code == 2 and f"port {port}" in said and "--port" in said and "Traceback" not in said
+
+
+def test_other_addresses_need_keys_and_an_allow_list(bundle: Path, tmp_path: Path) -> None:
+    state, keys = tmp_path / "state", tmp_path / "keys"
+    code, said = refusal(bundle, state, "--host", "0.0.0.0")
+    assert code == 2 and "animegamer-rt keys new server" in said and "--allow" in said
+    new("server", keys)
+    code, said = refusal(bundle, state, "--host", "0.0.0.0", "--keys", str(keys), "--allow", str(tmp_path / "none"))
+    assert code == 2 and "--allow" in said
+    (keys / "server.key_secret").chmod(0o644)
+    new("mia", tmp_path / "allow")
+    allow = ("--allow", str(tmp_path / "allow"))
+    code, said = refusal(bundle, state, "--host", "0.0.0.0", "--keys", str(keys), *allow)
+    assert code == 2 and "chmod 600" in said
+
+
+def test_a_state_folder_that_cannot_be_written_is_named(bundle: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o500)
+    code, said = refusal(bundle, state, code=NO_RIGHTS)
+    assert code == 2 and str(state) in said and "writable" in said and "Traceback" not in said
+
+
+def test_a_trace_that_cannot_be_written_is_refused_at_the_start(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for trace in (tmp_path, tmp_path / "file" / "trace.json", tmp_path / "trace.svg"):
+        code, said = refusal(bundle, tmp_path / "state", "--trace", str(trace))
+        assert code == 2 and str(tmp_path) in said and "Traceback" not in said
+
+
+def test_a_database_of_a_newer_version_is_left_alone(bundle: Path, tmp_path: Path) -> None:
+    Store(tmp_path).shut()
+    database = sqlite3.connect(tmp_path / FILE)
+    database.execute("UPDATE store SET schema_version = 99")
+    database.commit()
+    database.close()
+    code, said = refusal(bundle, tmp_path)
+    assert code == 2 and "newer" in said and "update animegamer-rt" in said
+
+
+def test_two_servers_do_not_share_a_state_folder(bundle: Path, server: LiveServer) -> None:
+    code, said = refusal(bundle, server.state)
+    assert code == 2 and "another server" in said
+
+
+def test_a_full_disk_costs_the_turn_and_nothing_that_was_kept(bundle: Path, tmp_path: Path) -> None:
+    played: list[list[bytes]] = []
+    with LiveServer(bundle, tmp_path / "state", "--turns-a-minute", "0", engines="fixed:0", code=SMALL_DISK) as server:
+        with server.ready().client() as player:
+            game = player.open()
+            while (events := player.play(game, f"Mia waves {len(played)}."))[-1].type == "done":
+                played.append(frames(events))
+            assert error_code(events) == "storage" and played
+            assert "do" in events[-1].fields
+            status = server.status()
+            assert status["state"] == "ready" and status["worker"]["restarts"] == 0
+    with LiveServer(bundle, tmp_path / "state", engines="fixed:0") as server, server.ready().client() as player:
+        assert player.open(token=game.token).opened.fields["turns"] == len(played)
+        last = player.send("replay", {"token": game.token}, session=game.session, turn=len(played))
+        assert frames(player.rest(last)) == played[-1]
+        assert frames(player.play(game))
+
+
+def test_keys_are_the_owners_alone_and_never_overwritten(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "animegamer_rt", "keys", "new", "server", "--keys", str(tmp_path)]
+    subprocess.run(command, check=True, capture_output=True)
+    secret = tmp_path / "server.key_secret"
+    assert secret.stat().st_mode & 0o077 == 0
+    before = secret.read_bytes()
+    with pytest.raises(ServerError, match="keys of that name"):
+        new("server", tmp_path)
+    assert secret.read_bytes() == before

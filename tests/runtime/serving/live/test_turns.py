@@ -1,0 +1,191 @@
+"""What a player relies on: a turn's events, the same turn again, rewind, branch, resume, cancel, deadline, export."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from live_server import LiveServer, RawClient, error_code, frames
+
+STORY = ("Mia waves.", "Tobo runs to the forest.", "Mia sleeps.", "Tobo flies on a kite.")
+
+
+@pytest.fixture(scope="module")
+def slow(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with LiveServer(bundle, tmp_path_factory.mktemp("slow"), engines="fixed:2") as server:
+        yield server.ready()
+
+
+def test_a_turn_tells_its_state_first_then_frames_then_done(player: RawClient) -> None:
+    game = player.open(seed=5)
+    events = player.play(game, "  Mia\twaves\u0007. ", turn_id="first")
+    kinds = [event.type for event in events]
+    assert kinds == ["accepted", "state", *["progress"] * 3, *["frame"] * 17, "done"]
+    assert {event.session for event in events} == {game.session}
+    assert {event.turn for event in events} == {1}
+    frames(events)
+    assert events[0].fields["instruction"] == "Mia waves."
+    assert events[0].fields["place"] == 0 and not events[0].fields["replayed"]
+    picture = events[5].fields
+    assert (picture["pixel_format"], picture["codec"], picture["stride"]) == ("rgba32", "raw", 24 * 4)
+    assert events[-1].fields["turns"] == 1
+    assert player.open(token=game.token).opened.fields["character"] == events[1].fields["character"]
+
+
+def test_the_same_turn_id_is_the_same_turn(player: RawClient) -> None:
+    game = player.open()
+    first = player.play(game, STORY[0], turn_id="once")
+    again = player.play(game, "something else", turn_id="once")
+    assert frames(again) == frames(first)
+    assert again[0].fields["replayed"] and again[0].fields["instruction"] == STORY[0]
+    assert again[1].fields == first[1].fields
+    assert again[-1].fields["turns"] == 1
+
+
+def test_replay_sends_what_comes_after_a_sequence_number(player: RawClient) -> None:
+    game = player.open()
+    first = player.play(game)
+    player.play(game, STORY[1])
+    rest = player.rest(player.send("replay", {"token": game.token, "after_seq": 10}, session=game.session, turn=1))
+    assert [event.seq for event in rest] == list(range(11, 23))
+    assert [bytes(event.buffers[0]) for event in rest[:-1]] == frames(first)[6:]
+    assert rest[-1].fields["turns"] == 2
+    (end,) = player.rest(player.send("replay", {"token": game.token, "after_seq": 99}, session=game.session, turn=1))
+    assert (end.type, end.seq) == ("done", 22), "every request is answered"
+
+
+def test_rewinding_and_branching_play_on_bit_equal(player: RawClient) -> None:
+    straight = player.open(seed=11)
+    plain = [frames(player.play(straight, text)) for text in STORY]
+    game = player.open(seed=11)
+    for text in (*STORY[:2], "Mia gets lost.", "Tobo is sad."):
+        player.play(game, text)
+    branch = player.ask("branch", {"token": game.token, "turn": 2}, session=game.session, answer="opened")
+    assert branch.fields["turns"] == 2 and branch.fields["seed"] == 11
+    rewound = player.ask("rewind", {"token": game.token, "turn": 1}, session=game.session, answer="rewound")
+    assert rewound.fields["turns"] == 1
+    for number, text in enumerate(STORY[1:], 1):
+        assert frames(player.play(game, text)) == plain[number]
+    other = player.open(token=branch.fields["token"])
+    assert other.session != game.session
+    for number, text in enumerate(STORY[2:], 2):
+        assert frames(player.play(other, text)) == plain[number]
+
+
+def test_a_branch_with_a_seed_of_its_own_looks_different_from_there_on(player: RawClient) -> None:
+    game = player.open(seed=11)
+    played = [frames(player.play(game, text)) for text in STORY[:2]]
+    branch = player.ask("branch", {"token": game.token, "turn": 1, "seed": 12}, session=game.session, answer="opened")
+    other = player.open(token=branch.fields["token"])
+    assert frames(player.play(other, STORY[1])) != played[1]
+    again = player.rest(player.send("replay", {"token": other.token}, session=other.session, turn=1))
+    assert frames(again) == played[0], "a shared turn looks as it did in the game it comes from"
+
+
+def test_two_players_do_not_see_each_other(server: LiveServer) -> None:
+    with server.client() as one, server.client() as two:
+        first, second = one.open(seed=1), two.open(seed=2)
+        turns = one.begin(first), two.begin(second)
+        events = [*one.rest(turns[0]), *two.rest(turns[1])]
+        assert {event.session for event in events[:23]} == {first.session}
+        assert {event.session for event in events[23:]} == {second.session}
+        assert two.open(token=second.token).opened.fields["turns"] == 1
+
+
+def test_list_pages_through_a_long_game(player: RawClient) -> None:
+    game = player.open()
+    for number in range(3):
+        player.play(game, f"Mia waves {number}.", turn_id=f"t{number}")
+    listed = player.ask("list", {"token": game.token}, session=game.session, answer="listed").fields
+    assert [turn["turn_id"] for turn in listed["turns"]] == ["t0", "t1", "t2"] and not listed["more"]
+    listed = player.ask("list", {"token": game.token, "before": 3}, session=game.session, answer="listed").fields
+    assert [turn["instruction"] for turn in listed["turns"]] == ["Mia waves 0.", "Mia waves 1."]
+
+
+def test_export_writes_the_whole_game(player: RawClient) -> None:
+    game = player.open(seed=4)
+    for text in STORY[:2]:
+        player.play(game, text)
+    events = player.rest(player.send("export", {"token": game.token}, session=game.session))
+    written = [event.fields["step"] for event in events[:-1]]
+    assert written == sorted(written) and written[-1] == 2
+    assert all(event.parent == events[0].parent and event.session == game.session for event in events)
+    folder = Path(events[-1].fields["folder"])
+    assert set(events[-1].fields["files"]) == {path.name for path in folder.iterdir()}
+    record = json.loads((folder / "game.json").read_text(encoding="utf-8"))
+    assert [turn["instruction"] for turn in record["turns"]] == list(STORY[:2]) and record["seed"] == 4
+    assert (folder / "turn-002.mp4").stat().st_size > 100
+
+
+def test_an_mp4_client_gets_the_clip_in_pieces(server: LiveServer) -> None:
+    with server.client(codec="mp4") as player:
+        events = player.play(player.open())
+        pieces = [event for event in events if event.type == "clip"]
+        assert not any(event.type == "frame" for event in events)
+        assert [piece.fields["last"] for piece in pieces] == [False] * (len(pieces) - 1) + [True]
+        assert b"".join(bytes(piece.buffers[0]) for piece in pieces)[4:8] == b"ftyp"
+
+
+def test_cancel_ends_the_turn_and_leaves_the_game_as_it_was(slow: LiveServer) -> None:
+    with slow.client() as player:
+        game = player.open()
+        turn = player.begin(game, turn_id="again")
+        player.until(turn, "progress")
+        cancel = {"token": game.token}
+        assert player.ask("cancel", cancel, session=game.session, control=True).fields == {"running": True}
+        ended = player.rest(turn)
+        assert error_code(ended) == "cancelled"
+        assert sum(event.type == "progress" for event in ended) <= 1, "within a step"
+        assert player.ask("cancel", cancel, session=game.session, control=True).fields == {"running": False}
+        assert player.open(token=game.token).opened.fields["turns"] == 0
+        assert frames(player.play(game, turn_id="again")), "the engine is free again"
+
+
+def test_a_turn_past_its_deadline_is_ended_whether_it_runs_or_waits(slow: LiveServer) -> None:
+    with slow.client() as one, slow.client() as two, slow.client() as three:
+        games = [client.open() for client in (one, two, three)]
+        runs = one.begin(games[0])
+        accepted = one.until(runs, "accepted")
+        waits = two.begin(games[1], deadline_s=0.2)
+        place = two.until(waits, "accepted")[0].fields
+        assert (accepted[0].fields["place"], place["place"]) == (0, 1)
+        assert place["estimate_s"] > 0
+        assert error_code(two.rest(waits)) == "deadline"
+        one.ask("cancel", {"token": games[0].token}, session=games[0].session, control=True)
+        assert error_code(one.rest(runs)) == "cancelled"
+        late = three.rest(three.begin(games[2], deadline_s=0.5))
+        assert error_code(late) == "deadline" and late[0].fields["place"] == 0
+
+
+def test_a_running_turn_goes_on_at_another_connection(slow: LiveServer) -> None:
+    with slow.client() as first, slow.client() as second, slow.client() as third:
+        game = first.open()
+        begun = first.begin(game, turn_id="moving")
+        seen = first.until(begun, "state")
+        moved = second.open(token=game.token)
+        assert moved.opened.fields["running"] == {"turn": 1, "turn_id": "moving"}
+        replay = {"token": game.token, "after_seq": seen[-1].seq}
+        seen += second.until(second.send("replay", replay, session=game.session, turn=1), "progress")
+        rest = third.rest(third.begin(moved, "ignored", turn_id="moving"))
+        assert frames(rest)
+        assert [event.seq for event in seen[:3]] == [0, 1, 2]
+        assert rest[1].fields == seen[1].fields
+
+
+def test_a_game_goes_on_bit_equal_after_the_server_was_started_again(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state") as server, server.ready().client() as player:
+        plain = player.open(seed=8)
+        expected = [frames(player.play(plain, text)) for text in STORY]
+        game = player.open(seed=8)
+        for text in STORY[:2]:
+            player.play(game, text)
+        assert server.end() == 0
+    with LiveServer(bundle, tmp_path / "state") as server, server.ready().client() as player:
+        resumed = player.open(token=game.token)
+        assert resumed.session == game.session and resumed.opened.fields["turns"] == 2
+        for number, text in enumerate(STORY[2:], 2):
+            assert frames(player.play(resumed, text)) == expected[number]
+        again = player.rest(player.send("replay", {"token": game.token}, session=game.session, turn=1))
+        assert frames(again) == expected[0]

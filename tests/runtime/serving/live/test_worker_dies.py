@@ -1,0 +1,119 @@
+"""The worker is killed, hangs, or never comes up: players get their frames, or a clear error, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from live_server import LiveServer, error_code, frames
+
+SOON = ("--backoff-s", "0.05")
+TRIES = 8
+"""A turn may be over before the kill comes, on a busy machine; another one is tried then."""
+
+
+@pytest.fixture(scope="module")
+def mortal(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with LiveServer(bundle, tmp_path_factory.mktemp("mortal"), "--stall-s", "4", *SOON, engines="fixed:0.5") as server:
+        yield server.ready()
+
+
+def kill(pid: int, name: str = "SIGKILL") -> None:
+    os.kill(pid, getattr(signal, name, signal.SIGTERM))
+
+
+@pytest.mark.parametrize("stage", ["accepted", "progress", "frame"])
+def test_a_worker_killed_at_any_stage_costs_time_only(mortal: LiveServer, stage: str) -> None:
+    with mortal.client() as player:
+        plain = player.open(seed=21)
+        expected = [frames(player.play(plain, text)) for text in ("Mia waves.", "Tobo runs.")]
+        for _ in range(TRIES):
+            game = player.open(seed=21)
+            assert frames(player.play(game, "Mia waves.")) == expected[0]
+            pid = mortal.status()["worker"]["pid"]
+            turn = player.begin(game, "Tobo runs.")
+            events = player.until(turn, stage)
+            kill(pid)
+            events += player.rest(turn)
+            assert frames(events) == expected[1], "bit-equal, numbered on, nothing twice"
+            assert player.open(token=game.token).opened.fields["turns"] == 2
+            restarts = [event for event in events if event.type == "restarting"]
+            if restarts:
+                break
+        assert restarts[0].fields["attempt"] == 1 and restarts[0].turn == 2
+        assert str(-signal.SIGKILL) in mortal.status()["worker"]["last_error"]
+
+
+def test_a_turn_that_waits_is_played_by_the_next_worker(mortal: LiveServer) -> None:
+    with mortal.client() as one, mortal.client() as two:
+        games = one.open(seed=1), two.open(seed=2)
+        first = one.begin(games[0])
+        one.until(first, "accepted")
+        second = two.begin(games[1])
+        waited = two.until(second, "accepted")
+        kill(mortal.status()["worker"]["pid"])
+        assert one.rest(first)[-1].type == "done"
+        assert frames([*waited, *two.rest(second)]), "and it is not told of a restart that is not its own"
+
+
+def test_a_worker_that_hangs_is_replaced(mortal: LiveServer) -> None:
+    with mortal.client() as player:
+        game = player.open()
+        turn = player.begin(game)
+        events = player.until(turn, "state")
+        kill(mortal.status()["worker"]["pid"], "SIGSTOP")
+        events += player.rest(turn)
+        assert frames(events)
+        assert "restarting" in {event.type for event in events}
+        assert "said nothing" in mortal.status()["worker"]["last_error"]
+
+
+def test_a_cancelled_turn_whose_worker_dies_is_not_begun_again(mortal: LiveServer) -> None:
+    with mortal.client() as player:
+        game = player.open()
+        turn = player.begin(game)
+        player.until(turn, "accepted")
+        pid = mortal.await_status(lambda status: status["worker"]["state"] == "busy")["worker"]["pid"]
+        kill(pid, "SIGSTOP")
+        player.ask("cancel", {"token": game.token}, session=game.session, control=True)
+        kill(pid)
+        assert error_code(player.rest(turn)) == "cancelled"
+        mortal.await_status(lambda status: status["worker"]["state"] == "ready")
+
+
+def test_a_worker_that_always_dies_costs_the_turn_then_the_server_says_degraded(bundle: Path, tmp_path: Path) -> None:
+    with (
+        LiveServer(bundle, tmp_path / "state", *SOON, engines="fixed:0.8") as server,
+        server.ready().client() as player,
+    ):
+        game = player.open()
+        assert frames(player.play(game, "Mia waves.", turn_id="kept"))
+        turn = player.begin(game, "Tobo runs.")
+        killed = {0}
+        for _ in range(3):
+            worker = server.await_status(
+                lambda status: status["worker"]["state"] == "busy" and status["worker"]["pid"] not in killed
+            )["worker"]
+            kill(worker["pid"])
+            killed.add(worker["pid"])
+        events = player.rest(turn)
+        assert error_code(events) == "worker_failed"
+        assert [event.fields["attempt"] for event in events if event.type == "restarting"] == [1, 2]
+        server.await_status(lambda status: status["state"] == "degraded")
+
+        # It cannot even come up: everything that needs no engine still works.
+        worker = server.await_status(lambda status: status["worker"].get("pid", 0) not in killed)["worker"]
+        kill(worker["pid"])
+        status = server.await_status(lambda status: status["worker"]["restarts"] == 4)
+        assert status["state"] == "degraded" and status["worker"]["state"] == "failed"
+        assert error_code(player.play(game, "Mia sleeps.")) == "degraded"
+        assert player.open(token=game.token).opened.fields["turns"] == 1
+        assert player.ask("ping").type == "pong"
+
+        # It goes on trying, and nothing was lost.
+        server.await_status(lambda status: status["state"] == "ready")
+        assert frames(player.play(game, "Tobo runs."))
+        assert player.play(game, "x", turn_id="kept")[0].fields["replayed"]

@@ -1,0 +1,51 @@
+"""Who is let in: the queue, the turns of a minute and the sessions of an hour are bounded as the options say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from animegamer_rt.errors import ProtocolError
+from animegamer_rt.serving.server.clients import Pictures
+from animegamer_rt.serving.server.job_queue import SESSION_IN_USE_S, Admission
+from animegamer_rt.serving.server.jobs import Job, Listener
+from animegamer_rt.serving.server.options import ServeOptions
+
+
+def job(session: str) -> Job:
+    nobody: Any = None
+    return Job("turn", session, Listener(nobody, None), Pictures(), 0.0, 100.0)
+
+
+def admitted(admission: Admission, tries: int) -> int:
+    """How many of so many jobs are let in."""
+    for number in range(tries):
+        try:
+            admission.check_room()
+        except ProtocolError as error:
+            assert error.code == "busy"
+            return number
+        admission.add(job(f"s{number}"))
+    return tries
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_the_queue_is_bounded_whether_a_job_runs_or_the_worker_is_away(runs: bool) -> None:
+    admission = Admission(ServeOptions(queue=2))
+    if runs:
+        admission.add(job("runs"))
+        assert admission.next() is not None
+    assert admitted(admission, 10) == (2 if runs else 3), "without a worker the first is the one that will run"
+
+
+def test_a_session_is_in_use_for_an_hour() -> None:
+    admission = Admission(ServeOptions(sessions=2))
+    admission.use_session("early", 0.0)
+    admission.use_session("late", 10.0)
+    with pytest.raises(ProtocolError, match="too many sessions"):
+        admission.check_sessions(20.0)
+    assert admission.in_use(20.0) == {"early", "late"}
+    assert admission.in_use(SESSION_IN_USE_S + 5.0) == {"late"} and admission.sessions(SESSION_IN_USE_S + 5.0) == 1
+    admission.leave("late")
+    assert admission.in_use(20.0) == set()

@@ -1,0 +1,154 @@
+"""`bench wire`: a whole run on a tiny bundle, its figures, and how they are shown. No figure of time is judged here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+from project import ROOT
+
+import fakes
+from animegamer_rt.bench.chart import read_records
+from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.errors import ServerError
+from animegamer_rt.serving.bench import command as run
+from animegamer_rt.serving.bench import measures
+from animegamer_rt.serving.bench.chart import rows, write_wire_chart
+from animegamer_rt.serving.bench.command import WireBench, bench_wire
+from animegamer_rt.serving.bench.full_size import write_full_size
+from animegamer_rt.serving.bench.played_turn import PlayedTurn
+from animegamer_rt.serving.bench.server_process import Served
+from animegamer_rt.serving.wire import Message
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder
+
+
+@pytest.fixture(scope="module")
+def results(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one run leaves, as small as it can be."""
+    folder = tmp_path_factory.mktemp("results")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "CROWDS", (1, 3))
+        patch.setattr(run, "REAL_CROWDS", (1, 2))
+        patch.setattr(measures, "CONNECTIONS", 5)
+        patch.setattr(measures, "WINDOW_FULL", 1)
+        assert bench_wire(WireBench(str(bundle), "exact", turns=1, turn_s=0.01, results=folder)) == 0
+    return folder
+
+
+@pytest.fixture
+def record(results: Path) -> dict[str, Any]:
+    (found,) = read_records(results, "wire")
+    return found
+
+
+def test_record_says_where_and_of_what_it_is(record: dict[str, Any], results: Path) -> None:
+    assert (record["kind"], record["size"], record["plan"], record["turns"]) == ("wire", "tiny", "exact", 1)
+    assert record["machine"] and record["commit"] and record["date"].endswith("+00:00")
+    assert {"python", "animegamer-rt", "pyzmq", "msgpack", "numpy"} <= set(record["software"])
+    assert read_records(results) == [], "a record of the wire is taken for one of turns"
+
+
+def test_every_figure_is_there_with_its_samples(record: dict[str, Any]) -> None:
+    sizes = [("tiny", [17, 16, 24]), ("full-size", [17, 480, 720])]
+    assert [(entry["size"], entry["shape"]) for entry in record["overhead"]] == sizes
+    assert all(entry["overhead_s"]["n"] == 1 for entry in record["overhead"])
+    assert all(entry["first_frame_s"]["p50"] > entry["state_s"]["p50"] > 0 for entry in record["overhead"])
+    codecs = [(entry["size"], entry["codec"]) for entry in record["transfer"]]
+    assert codecs == [(size, codec) for size, _ in sizes for codec in ("raw", "jpeg", "mp4")]
+    crowds = [(entry["engines"], entry["sessions"], entry["interval_s"]["n"]) for entry in record["crowd"]]
+    assert crowds == [("fixed:0.01", 1, 1), ("fixed:0.01", 3, 5), ("onnxruntime", 1, 1), ("onnxruntime", 2, 3)]
+    assert [entry["sessions"] for entry in record["memory"]] == [8, 1]
+
+
+def test_clips_are_as_large_as_their_codec_makes_them(record: dict[str, Any]) -> None:
+    size = {(entry["size"], entry["codec"]): entry["bytes"] for entry in record["transfer"]}
+    assert size["full-size", "raw"] == 17 * 480 * 720 * 4 and size["tiny", "raw"] == 17 * 16 * 24 * 4
+    assert 0 < size["full-size", "jpeg"] < size["full-size", "raw"] / 10
+    assert 0 < size["full-size", "mp4"] < size["full-size", "raw"] / 10
+
+
+def test_stalled_reader_really_stalled(record: dict[str, Any]) -> None:
+    assert record["stalled"]["frames_dropped"] > 0
+    assert record["stalled"]["beside_stalled_s"]["n"] == measures.STALLED_ROUNDS
+
+
+def test_goals_stand_beside_the_figures(record: dict[str, Any]) -> None:
+    record["overhead"][0]["overhead_s"]["p50"], record["overhead"][1]["overhead_s"]["p50"] = 0.0099, 0.0101
+    record["crowd"][1]["lost"], record["crowd"][3]["lost"] = 0.021, -0.5
+    record["stalled"]["ratio"] = 1.5
+    shown = [(row.median, row.goal, row.reached) for row in rows(record) if row.goal]
+    assert shown[:5] == [
+        ("9.9 ms", "<= 10.0 ms", True),
+        ("10.1 ms", "<= 10.0 ms", False),
+        ("2.1%", "< 2%", False),
+        ("-50.0%", "< 2%", True),
+        ("50.0%", "< 2%", False),
+    ]
+
+
+def test_plot_is_well_formed_and_to_scale(record: dict[str, Any], tmp_path: Path) -> None:
+    record["machine"] = "A & B <CPU>"
+    for entry, seconds in zip(record["overhead"], (0.004, 0.012), strict=True):
+        entry["overhead_s"] = {"p50": seconds, "p95": 2 * seconds, "n": 9}
+    text = write_wire_chart(tmp_path / "wire.svg", record).read_text()
+    bars = [
+        float(bar.get("width", 0))
+        for bar in ElementTree.fromstring(text).iter(f"{SVG}rect")
+        if bar.get("height") == "17"
+    ]
+    assert bars[1] / bars[0] == pytest.approx(3.0, abs=0.01)
+    assert "12 ms (p95 24)" in text and "goal 10 ms" in text
+
+
+def test_page_has_the_newest_table_of_a_machine(results: Path) -> None:
+    code = "import pathlib, sys; sys.path.insert(0, 'benchmarks'); import table; "
+    code += "print(table.wire_table(table.read_records(pathlib.Path(sys.argv[1]), 'wire')))"
+    command = [sys.executable, "-c", code, str(results)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "| a turn beyond its engines, raw frames | full-size, fixed:0.01 |" in done.stdout
+    assert "results/wire.svg" in done.stdout
+
+
+def test_a_turns_figures_are_between_its_events() -> None:
+    turn = PlayedTurn(10.0)
+    seconds = {"queue": 0.1, "predictor": 0.5, "denoiser": 1.0, "vae": 0.25, "total": 1.9}
+    events = [("state", 10.6, ()), ("progress", 11.0, ()), ("progress", 11.7, ())]
+    events += [("frame", 11.9, (bytes(10),)), ("frame", 12.0, (bytes(10),)), ("done", 12.1, ())]
+    for type, at, buffers in events:
+        turn.note(Message(type, {"seconds": seconds} if type == "done" else {}, buffers=buffers), at)
+    assert turn.bytes == 20
+    figures = (turn.turn_s, turn.engines_s, turn.overhead_s, turn.outside_s, turn.state_s, turn.state_overhead_s)
+    assert figures == pytest.approx((2.1, 1.75, 0.35, 0.2, 0.6, 0.1))
+    assert (turn.first_frame_s, turn.clip_s) == pytest.approx((1.9, 0.3))
+
+
+def test_full_size_bundle_has_the_published_sizes(bundle: Path, tmp_path: Path) -> None:
+    full = write_full_size(tmp_path / "full", open_bundle(str(bundle)))
+    again = open_bundle(str(full.folder))
+    size = again.manifest.geometry
+    assert (size.frames, size.height, size.width, size.shot_tokens * size.shot_width * 2) == (17, 480, 720, 867_840)
+    assert again.plan("exact") == open_bundle(str(bundle)).plan("exact")
+
+
+def test_server_that_cannot_start_is_said(tmp_path: Path) -> None:
+    served = Served(tmp_path / "no-bundle", "fixed:0", tmp_path / "state")
+    with pytest.raises(ServerError, match="did not start.*no bundle"), served:
+        raise AssertionError("it started")
+
+
+def test_record_is_printed_last_as_one_line(results: Path) -> None:
+    (path,) = results.glob("*.json")
+    assert json.loads(path.read_text())["kind"] == "wire" and path.name.endswith("-tiny-wire.json")
+    assert (results / "wire.svg").read_text().startswith("<svg")

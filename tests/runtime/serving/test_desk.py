@@ -1,0 +1,159 @@
+"""What requests are answered, with a worker that does what the test says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from test_turns import Server
+
+from animegamer_rt.serving.server.clients import Pictures
+from animegamer_rt.serving.server.handlers import CONTROL, TURNS, Desk
+from animegamer_rt.serving.server.instruction_filter import Words
+from animegamer_rt.serving.server.options import ServeOptions
+from animegamer_rt.serving.server.scheduler import KEPT_EXPORTS
+from animegamer_rt.serving.store import Store
+from animegamer_rt.serving.wire import Message, encode
+
+
+class Guest:
+    """A connection that has said hello: the last answer is what it heard last."""
+
+    def __init__(self) -> None:
+        self.pictures: Pictures | None = Pictures()
+        self.heard: list[Message] = []
+
+    def send(self, message: Message, delivery: str | None = None) -> None:
+        self.heard.append(message)
+
+    def refuse(self, error: Any, *about: object) -> None:
+        self.heard.append(Message("error", {"code": error.code, "text": error.text, "do": error.do}))
+
+
+class Front:
+    """A desk before the jobs of `Server`, and one guest with one game."""
+
+    def __init__(self, server: Server, **options: Any) -> None:
+        self.server, self.guest = server, Guest()
+        manifest = SimpleNamespace(name="tiny", compatibility=SimpleNamespace(history_turns=2))
+        self.facts: Any = SimpleNamespace(
+            bundle=SimpleNamespace(manifest=manifest, fingerprint="f"), state="ready", connections=1, welcome=dict
+        )
+        rooms: tuple[Any, ...] = (self.facts, server.store, server.admission, server.worker, server.turns, Words())
+        self.desk = Desk(ServeOptions(**options), *rooms)
+        opened = self.ask("open", seed=7)
+        self.session, self.token = opened.session, opened.fields["token"]
+
+    def ask(self, type: str, socket: str = TURNS, **fields: Any) -> Message:
+        """What is heard last after a request."""
+        session = None
+        if type not in ("open", "hello", "ping"):
+            session, fields["token"] = self.session, self.token
+        guest: Any = self.guest
+        self.desk.answer(guest, socket, encode(Message(type, fields, id="1", session=session)))
+        return self.guest.heard[-1]
+
+    def play(self, turn_id: str, text: str = "Mia waves.") -> Any:
+        """Ask for a turn; its job, which is at the worker."""
+        assert self.ask("turn", instruction=text, turn_id=turn_id).type == "accepted"
+        return self.server.admission.running
+
+    def code(self, *request: Any, **fields: Any) -> str:
+        """The code that a request is refused with."""
+        return str(self.ask(*request, **fields).fields["code"])
+
+
+@pytest.fixture
+def front(tmp_path: Path) -> Iterator[Front]:
+    with Store(tmp_path / "state") as store:
+        yield Front(Server(store, tmp_path))
+
+
+def test_a_turn_that_is_written_down_is_not_seen_before_it_is_done(front: Front) -> None:
+    first = front.play("one")
+    front.server.finish(first)
+    before = front.ask("open", token=front.token).fields
+    second = front.play("two")
+    front.server.settle(second, social=3)
+    assert front.server.kept(second) == 2
+    opened = front.ask("open", token=front.token).fields
+    assert opened == {**before, "running": {"turn": 2, "turn_id": "two"}} and opened["turns"] == 1
+    assert [turn["turn_id"] for turn in front.ask("list").fields["turns"]] == ["one"]
+    assert front.code("branch", turn=2) == "no_such_turn"
+    assert front.ask("branch", turn=1).fields["turns"] == 1
+    front.server.say(second, "finished", seconds={})
+    opened = front.ask("open", token=front.token).fields
+    assert opened["turns"] == 2 and opened["character"] != before["character"]
+    assert front.ask("branch", turn=2).fields["turns"] == 2
+
+
+def test_before_the_first_turn_is_done_the_character_is_as_at_the_start(front: Front) -> None:
+    before = front.ask("open", token=front.token).fields
+    front.server.settle(front.play("one"), social=3)
+    opened = front.ask("open", token=front.token).fields
+    assert (opened["turns"], opened["character"]) == (0, before["character"])
+    assert front.ask("list").fields == {"turns": [], "more": False}
+    assert front.ask("cancel", CONTROL).fields == {"running": True}
+
+
+def test_a_request_on_the_wrong_socket_is_told_the_right_port(front: Front) -> None:
+    for request, socket, port in (("open", CONTROL, "below"), ("cancel", TURNS, "above")):
+        answer = front.ask(request, socket)
+        assert answer.fields["code"] == "unknown_type" and port in answer.fields["do"]
+
+
+def test_exports_count_like_turns(tmp_path: Path) -> None:
+    with Store(tmp_path / "state") as store:
+        front = Front(Server(store, tmp_path, turns_a_minute=2), turns_a_minute=2)
+        front.server.finish(front.play("one"))
+        front.ask("export")
+        front.server.say(front.server.admission.running, "finished", files=[])
+        assert front.code("export") == "rate_limited"
+
+
+def test_an_export_that_is_stopped_is_not_called_a_turn(front: Front) -> None:
+    front.server.finish(front.play("one"))
+    for stop, text in (("cancel", "the export was cancelled"), ("deadline", "the export did not finish in time")):
+        front.ask("export")
+        if stop == "cancel":
+            front.ask("cancel", CONTROL)
+        else:
+            front.server.turns.watch_deadlines(1e12)
+        front.server.say(front.server.admission.running, "failed", code="cancelled", text="stopped")
+        assert front.guest.heard[-1].fields["text"] == text
+
+
+def test_a_session_keeps_its_newest_exports(front: Front) -> None:
+    front.server.finish(front.play("one"))
+    folders = []
+    for _ in range(KEPT_EXPORTS + 2):
+        front.ask("export")
+        job: Any = front.server.admission.running
+        job.folder.mkdir(parents=True)
+        folders.append(job.folder)
+        front.server.say(job, "finished", files=[])
+    assert len({*folders}) == len(folders)
+    assert [folder for folder in folders if folder.is_dir()] == folders[-KEPT_EXPORTS:]
+
+
+def test_half_an_export_does_not_stay_and_a_whole_one_stays_as_long_as_its_session(front: Front) -> None:
+    def export() -> Any:
+        front.ask("export")
+        job: Any = front.server.admission.running
+        job.folder.mkdir(parents=True)
+        (job.folder / "game.json").write_text("{}")
+        return job
+
+    front.server.finish(front.play("one"))
+    whole = export()
+    front.server.say(whole, "finished", files=["game.json"])
+    half = export()
+    front.server.say(half, "failed", code="cancelled", text="stopped")
+    assert whole.folder.is_dir() and not half.folder.exists() and whole.folder != half.folder
+    front.server.turns.drop_exports(["another"])
+    assert whole.folder.is_dir()
+    front.server.turns.drop_exports([front.session])
+    assert not whole.folder.exists()

@@ -1,0 +1,122 @@
+"""PROTOCOL.md, schema and vectors are made from the table of messages, are current, and agree with each other."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import golden_messages as golden
+import msgpack
+from jsonschema import Draft202012Validator
+
+from animegamer_rt.serving import wire
+
+CLIENT = golden.ROOT / "client"
+PROTOCOL = (CLIENT / "PROTOCOL.md").read_text(encoding="utf-8")
+SCHEMA = json.loads((CLIENT / "schema" / "messages.json").read_text(encoding="utf-8"))
+
+
+def _make(client: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(client / "vectors" / "make.py"), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_made_files_are_current() -> None:
+    found = _make(CLIENT, "--check")
+    assert found.returncode == 0, found.stderr
+
+
+def test_an_old_file_is_named_and_made_again(tmp_path: Path) -> None:
+    copy = tmp_path / "client"
+    for part in ("vectors", "schema"):
+        shutil.copytree(CLIENT / part, copy / part)
+    (copy / "PROTOCOL.md").write_text(PROTOCOL.replace("| `after_seq` |", "| `after` |"), encoding="utf-8")
+    (copy / "schema" / "messages.json").unlink()
+    found = _make(copy, "--check")
+    assert found.returncode == 1
+    assert "PROTOCOL.md is not current" in found.stderr and "messages.json is not current" in found.stderr
+    assert "vectors.json" not in found.stderr
+    assert _make(copy).returncode == 0
+    assert (copy / "PROTOCOL.md").read_text(encoding="utf-8") == PROTOCOL
+    assert _make(copy, "--check").returncode == 0
+
+
+def test_vectors_name_the_command_that_made_them() -> None:
+    assert golden.VECTORS["made_by"] == "python client/vectors/make.py"
+    assert golden.VECTORS["protocol"] == wire.VERSION
+
+
+def test_golden_headers_satisfy_the_schema() -> None:
+    for vector in golden.MESSAGES:
+        kind = f"{vector['sender']}.{vector['header']['type']}"
+        errors = list(Draft202012Validator(SCHEMA["$defs"][kind]).iter_errors(vector["header"]))
+        assert not errors, (vector["name"], errors[0].message)
+
+
+def test_schema_refuses_what_the_table_refuses() -> None:
+    """Bytes, buffers and NaN are beyond a JSON Schema; everything else in the fields is not."""
+    checked = 0
+    for vector in golden.REFUSED:
+        frames = golden.frames(vector)
+        if vector["layer"] != "fields" or vector["code"] == "unknown_type" or "deadline that" in vector["name"]:
+            continue
+        header = msgpack.unpackb(frames[1])
+        kind = f"{vector['sender']}.{header['type']}"
+        if "frame" in kind and vector["code"] == "bad_field":
+            continue
+        assert list(Draft202012Validator(SCHEMA["$defs"][kind]).iter_errors(header)), vector["name"]
+        checked += 1
+    assert checked >= 10
+
+
+def test_schema_itself_is_valid_and_has_every_message() -> None:
+    for definition in SCHEMA["$defs"].values():
+        Draft202012Validator.check_schema(definition)
+    assert set(SCHEMA["$defs"]) == {f"{sender}.{kind}" for sender, kinds in wire.MESSAGES.items() for kind in kinds}
+
+
+def test_protocol_describes_every_message_field_and_code() -> None:
+    for sender, kinds in wire.MESSAGES.items():
+        part = PROTOCOL.split(f"## Messages from the {sender}")[1]
+        for kind in kinds.values():
+            section = part.split(f"\n### {kind.type}\n")[1].split("\n### ")[0]
+            assert all(f"| `{field.name}` |" in section for field in kind.fields), kind.type
+            assert f"since {kind.since}" in section
+    assert all(f"| `{code}` |" in PROTOCOL for code in wire.CODES)
+
+
+def test_requests_are_answered_by_messages_that_exist() -> None:
+    for kind in wire.MESSAGES["client"].values():
+        assert kind.answers and set(kind.answers) <= set(wire.MESSAGES["server"])
+
+
+def test_bytes_shown_in_the_protocol_are_a_message() -> None:
+    rows = re.search(r"```\nframe 0, 5 bytes\n(.*?)```", PROTOCOL, re.DOTALL)
+    assert rows is not None
+    frames: list[bytes] = [b""]
+    for line in rows[1].splitlines():
+        if line.startswith("frame"):
+            frames.append(b"")
+        else:
+            frames[-1] += bytes.fromhex(line[8:55])
+    assert wire.decode(frames).type == "turn"
+
+
+def test_every_code_that_the_server_may_send_is_in_the_table() -> None:
+    sources = [
+        path
+        for room in ("server", "store", "worker")
+        for path in (golden.ROOT / "runtime" / "animegamer_rt" / room).glob("*.py")
+    ]
+    used = {
+        code
+        for path in sources
+        for code in re.findall(r'code="(\w+)"|\bcode = "(\w+)"', path.read_text("utf-8"))
+        for code in code
+        if code
+    }
+    assert used and used <= set(wire.CODES)

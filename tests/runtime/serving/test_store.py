@@ -1,0 +1,310 @@
+"""Sessions live on in the store: found by token, played on, gone back, branched, closed, always exactly."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from animegamer_rt.serving.store import (
+    BundleMismatchError,
+    JobHistory,
+    KeepShots,
+    LogRow,
+    NoSuchTurnError,
+    Quota,
+    SessionClosedError,
+    Store,
+    StoredSession,
+    UnknownSessionError,
+    WrongTokenError,
+)
+from animegamer_rt.state.game import CharacterState, GameState
+
+WINDOW_TURNS = 3
+
+
+def shot_of(text: str, window: list[bytes]) -> bytes:
+    """Stands in for the predictor: depends on the instruction and on the window's shots, as a real one does."""
+    return hashlib.sha256(text.encode() + b"".join(window)).digest()
+
+
+def state_of(text: str) -> GameState:
+    """Stands in for the read-out: four strengths that depend on the instruction."""
+    return GameState(*(byte % 11 - 5 for byte in hashlib.sha256(text.encode()).digest()[:4]))
+
+
+def work(history: JobHistory, turn: int, text: str, window_turns: int) -> tuple[Mapping[int, bytes], GameState]:
+    """What a worker does with a job: the shots of this turn and of any that it had to predict again, and the state."""
+    shots, again = dict(history.shots), {}
+    if history.first == 0 and len(shots) < len(history.log):
+        for number, row in enumerate(history.log, 1):
+            window = [again[past] for past in range(max(1, number - window_turns), number)]
+            again[number] = shot_of(row.text, window)
+        shots = again
+    window = [shots[past] for past in range(max(1, turn - window_turns), turn)]
+    needed = {number: shot for number, shot in again.items() if number >= turn - window_turns}
+    return {**needed, turn: shot_of(text, window)}, state_of(text)
+
+
+def play(store: Store, session_id: str, texts: list[str]) -> list[bytes]:
+    """Plays a turn for each text, as the front does; returns the shots."""
+    played = []
+    for text in texts:
+        session = store.get(session_id)
+        turn = session.turns + 1
+        history = store.job_history(session_id, turn)
+        shots, state = work(history, turn, text, session.history_turns)
+        after = history.character.after(state)
+        store.finish_turn(session_id, turn, f"id-{turn}-{text}", text, state, after, shots)
+        played.append(shots[turn])
+    return played
+
+
+def game(store: Store, seed: int = 7) -> tuple[StoredSession, str]:
+    """A new session of three turns' window."""
+    return store.open("tiny", "f00d", seed, WINDOW_TURNS)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "state", quota=Quota(least_free_bytes=0)) as opened:
+        yield opened
+
+
+def test_a_new_session_is_found_by_its_token_after_a_restart(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        session, token = game(store, seed=2**63 - 1)
+        play(store, session.id, ["a", "b"])
+        kept = store.get(session.id)
+    with Store(tmp_path) as store:
+        resumed = store.resume(token)
+        assert (resumed.id, resumed.seed, resumed.turns) == (session.id, 2**63 - 1, 2)
+        assert resumed.character == kept.character == CharacterState().after(state_of("a")).after(state_of("b"))
+        assert (resumed.bundle_name, resumed.bundle_fingerprint, resumed.history_turns) == ("tiny", "f00d", 3)
+        assert store.check(session.id, token).turns == 2
+
+
+def test_the_token_is_nowhere_in_the_files(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        _, token = game(store)
+        written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    written += b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert hashlib.sha256(token.encode()).hexdigest().encode() in written
+    assert token.encode() not in written
+
+
+def test_unknown_sessions_and_wrong_tokens_are_told_apart(store: Store) -> None:
+    session, _ = game(store)
+    _, other = game(store)
+    with pytest.raises(UnknownSessionError) as unknown:
+        store.check("nobody", other)
+    with pytest.raises(WrongTokenError) as wrong:
+        store.check(session.id, other)
+    with pytest.raises(UnknownSessionError):
+        store.resume("guessed")
+    assert (unknown.value.code, wrong.value.code) == ("unknown_session", "wrong_token")
+
+
+def test_a_session_of_another_bundle_is_refused_by_name(store: Store) -> None:
+    session, _ = game(store)
+    session.require_bundle("renamed", "f00d")
+    with pytest.raises(BundleMismatchError, match=r"found tiny \(f00d\); expected full \(beef\)") as error:
+        session.require_bundle("full", "beef")
+    assert error.value.code == "bundle_mismatch"
+
+
+def test_a_closed_session_can_be_read_and_never_played(store: Store) -> None:
+    session, token = game(store)
+    play(store, session.id, ["a"])
+    store.close(session.id)
+    closed = store.get(session.id)
+    assert closed.closed and closed.turns == 1 and store.count() == 0
+    assert [turn.instruction for turn in store.turns(session.id, 1, 9)] == ["a"]
+    attempts = (
+        lambda: store.resume(token),
+        lambda: store.check(session.id, token),
+        lambda: store.rewind(session.id, 0),
+        lambda: store.branch(session.id, 1),
+        lambda: play(store, session.id, ["b"]),
+    )
+    for attempt in attempts:
+        with pytest.raises(SessionClosedError) as error:
+            attempt()
+        assert error.value.code == "session_closed"
+    assert store.get(session.id) == closed
+    with pytest.raises(WrongTokenError):
+        store.check(session.id, "guessed")
+
+
+def test_a_turn_is_kept_with_all_that_belongs_to_it(store: Store) -> None:
+    session, _ = game(store)
+    state, after = GameState(-5, 5, 0, 1), CharacterState(55, 75, 50)
+    store.finish_turn(session.id, 1, "x", "Grüße 🎈", state, after, {1: b"s"})
+    turn = store.find_turn(session.id, "x")
+    assert turn is not None
+    assert (turn.turn, turn.turn_id, turn.instruction, turn.seed) == (1, "x", "Grüße 🎈", 7)
+    assert (turn.game_state, turn.character) == (state, after)
+    assert store.find_turn(session.id, "y") is None
+
+
+def test_a_turn_id_counts_once_in_its_session(store: Store) -> None:
+    session, _ = game(store)
+    other, _ = game(store)
+    state, character = GameState(1, 1, 1, 1), CharacterState()
+    for owner in (session, other):
+        store.finish_turn(owner.id, 1, "same", "a", state, character, {1: b"1"})
+    store.finish_turn(session.id, 1, "same", "a", state, character, {1: b"1"})
+    assert store.get(session.id).turns == store.get(other.id).turns == 1
+    with pytest.raises(NoSuchTurnError, match="turn 2 with the id of turn 1"):
+        store.finish_turn(session.id, 2, "same", "b", state, character, {2: b"2"})
+    assert store.get(session.id).turns == 1
+
+
+@pytest.mark.parametrize("turn", [0, 1, 3, -1])
+def test_a_turn_that_does_not_follow_the_last_one_is_refused(store: Store, turn: int) -> None:
+    session, _ = game(store)
+    play(store, session.id, ["a"])
+    with pytest.raises(NoSuchTurnError, match="expected turn 2") as error:
+        store.finish_turn(session.id, turn, "z", "b", GameState(1, 1, 1, 1), CharacterState(), {})
+    assert error.value.code == "no_such_turn" and store.get(session.id).turns == 1
+
+
+def test_turns_are_listed_in_pages(store: Store) -> None:
+    session, _ = game(store)
+    play(store, session.id, [str(number) for number in range(1, 26)])
+    pages, before = [], store.get(session.id).turns + 1
+    while before > 1:
+        page = store.turns(session.id, before - 10, before - 1)
+        pages.append([turn.turn for turn in page])
+        before = page[0].turn
+    assert pages == [list(range(16, 26)), list(range(6, 16)), list(range(1, 6))]
+    assert store.turns(session.id, 26, 40) == []
+    assert store.job_history(session.id, 3).log == (LogRow("1", *_strengths("1")), LogRow("2", *_strengths("2")))
+
+
+def test_a_rewound_game_goes_on_as_if_the_later_turns_had_never_been(store: Store) -> None:
+    straight, _ = game(store)
+    expected = play(store, straight.id, ["a", "b", "c", "d"])
+    session, _ = game(store)
+    play(store, session.id, ["a", "b", "x", "y", "z"])
+    rewound = store.rewind(session.id, 2)
+    assert rewound.turns == 2
+    assert rewound.character == CharacterState().after(state_of("a")).after(state_of("b"))
+    assert store.find_turn(session.id, "id-3-x") is None
+    assert play(store, session.id, ["c", "d"]) == expected[2:]
+    assert store.rewind(session.id, 0).character == CharacterState()
+    assert play(store, session.id, ["a"]) == expected[:1]
+
+
+@pytest.mark.parametrize("turn", [-1, 3])
+def test_going_back_to_a_turn_that_was_not_played_is_refused(store: Store, turn: int) -> None:
+    session, _ = game(store)
+    play(store, session.id, ["a", "b"])
+    for go in (store.rewind, store.branch):
+        with pytest.raises(NoSuchTurnError, match=r"expected 0 to 2"):
+            go(session.id, turn)
+    with pytest.raises(NoSuchTurnError):
+        store.job_history(session.id, 4)
+    assert store.get(session.id).turns == 2 and store.count() == 1
+
+
+def test_a_branch_goes_its_own_way_and_its_past_keeps_its_seed(store: Store) -> None:
+    session, token = game(store, seed=1)
+    play(store, session.id, ["a", "b", "c"])
+    branch, branch_token = store.branch(session.id, 2, seed=9)
+    assert branch_token != token and branch.id != session.id and branch.turns == 2 and branch.seed == 9
+    expected = play(store, session.id, ["d"])
+    assert play(store, branch.id, ["c", "d"])[1] == expected[0]
+    assert [turn.seed for turn in store.turns(branch.id, 1, 4)] == [1, 1, 9, 9]
+    assert [turn.instruction for turn in store.turns(session.id, 1, 9)] == ["a", "b", "c", "d"]
+    same, _ = store.branch(session.id, 0)
+    assert (same.turns, same.seed, same.character) == (0, 1, CharacterState())
+    assert store.resume(branch_token).id == branch.id
+
+
+def test_sessions_do_not_touch_each_other(store: Store) -> None:
+    first, _ = game(store)
+    second, _ = game(store)
+    for text in "abc":
+        play(store, first.id, [text])
+        play(store, second.id, [text.upper()])
+    assert [turn.instruction for turn in store.turns(second.id, 1, 3)] == ["A", "B", "C"]
+    assert store.get(first.id).character != store.get(second.id).character
+    store.rewind(first.id, 0)
+    assert store.get(second.id).turns == 3
+    assert len(store.job_history(second.id, 4).shots) == 3
+
+
+@pytest.mark.parametrize("window_turns", [0, 1, 3])
+@pytest.mark.parametrize("keep", ["window", 5, "all"])
+def test_any_order_of_moves_gives_the_game_of_a_straight_run(
+    tmp_path: Path, window_turns: int, keep: KeepShots
+) -> None:
+    moves, games = random.Random(f"{window_turns} {keep}"), dict[str, _Remembered]()
+    store = Store(tmp_path, keep_shots=keep)
+    for _ in range(80):
+        move = moves.choice(["open", "play", "play", "play", "play", "rewind", "branch", "again", "restart"])
+        if move == "open" or not games:
+            session, token = store.open("tiny", "f00d", 1, window_turns)
+            games[session.id] = _Remembered(token)
+            continue
+        name = moves.choice(sorted(games))
+        known = games[name]
+        turn = moves.randint(0, len(known.texts))
+        if move == "play":
+            text = f"say {moves.randint(0, 999)}"
+            known.texts.append(text)
+            known.shots += play(store, name, [text])
+        elif move == "rewind":
+            del known.texts[turn:], known.shots[turn:]
+            store.rewind(name, turn)
+        elif move == "branch":
+            branch, token = store.branch(name, turn)
+            games[branch.id] = _Remembered(token, known.texts[:turn], known.shots[:turn])
+        elif move == "again" and turn:
+            history = store.job_history(name, turn)
+            shots, _ = work(history, turn, known.texts[turn - 1], window_turns)
+            assert shots[turn] == known.shots[turn - 1]
+        elif move == "restart":
+            store.shut()
+            store = Store(tmp_path, keep_shots=keep)
+    for name, known in games.items():
+        straight = list[bytes]()
+        for text in known.texts:
+            straight.append(shot_of(text, straight[-window_turns:] if window_turns else []))
+        session = store.resume(known.token)
+        assert session.id == name and known.shots == straight
+        assert [turn.instruction for turn in store.turns(name, 1, 999)] == known.texts
+        character = CharacterState()
+        for text in known.texts:
+            character = character.after(state_of(text))
+        assert session.character == character
+    store.shut()
+
+
+def test_the_store_pulls_in_no_engine() -> None:
+    code = "import sys, animegamer_rt.serving.store; print(*sorted(sys.modules))"
+    environment = {"PYTHONPATH": str(Path(__file__).parents[3] / "runtime")}
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    names = loaded.stdout.split()
+    foreign = [name for name in names if name.startswith(("animegamer_rt.backends", "numpy", "zmq", "onnxruntime"))]
+    assert "animegamer_rt.serving.store.store" in names and foreign == []
+
+
+@dataclass
+class _Remembered:
+    token: str
+    texts: list[str] = field(default_factory=list)
+    shots: list[bytes] = field(default_factory=list)
+
+
+def _strengths(text: str) -> tuple[int, int, int, int]:
+    state = state_of(text)
+    return state.motion_level, state.social, state.entertainment, state.stamina

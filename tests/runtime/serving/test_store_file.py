@@ -1,0 +1,204 @@
+"""The store's file: one server has it, a newer one is left alone, and what cannot be written is said, not lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from test_store import game, play
+
+from animegamer_rt.errors import StoreError
+from animegamer_rt.serving.store import FILE, Quota, Store, StoreFullError, StoreLockedError, database
+from animegamer_rt.serving.store.schema import SCHEMA_VERSION, SCRIPTS
+from animegamer_rt.state.game import CharacterState, GameState
+
+RUNTIME = str(Path(__file__).parents[3] / "runtime")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """The files of a folder and what is in them."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_a_finished_turn_survives_a_power_cut(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        (mode,) = store.database.rows("PRAGMA journal_mode")[0]
+        (synchronous,) = store.database.rows("PRAGMA synchronous")[0]
+    assert mode == "wal"
+    assert synchronous == 2, "FULL: each transaction is synced before the player hears that the turn is done"
+
+
+def test_a_second_server_is_told_that_the_folder_is_taken(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        session, _ = game(store)
+        with pytest.raises(StoreLockedError, match="another server uses this state folder.*start with another folder"):
+            Store(tmp_path)
+        other = f"import pathlib, animegamer_rt.serving.store as s; s.Store(pathlib.Path({str(tmp_path)!r}))"
+        process = subprocess.run(
+            [sys.executable, "-c", other], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": RUNTIME}
+        )
+        assert process.returncode == 1 and "another server uses this state folder" in process.stderr
+        play(store, session.id, ["a"])
+    with Store(tmp_path) as store:
+        assert store.get(session.id).turns == 1
+
+
+def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        session, _ = game(store)
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as newer, newer:
+        newer.execute("UPDATE store SET schema_version = 99")
+        newer.execute("CREATE TABLE inventions (what TEXT)")
+    before = content(tmp_path)
+    with pytest.raises(StoreError, match="newer version.*found schema version 99; expected at most.*update") as error:
+        Store(tmp_path)
+    assert error.value.code == "storage"
+    assert content(tmp_path) == before
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as newer, newer:
+        newer.execute("UPDATE store SET schema_version = ?", [SCHEMA_VERSION])
+    with Store(tmp_path) as store:
+        assert store.get(session.id).turns == 0
+
+
+def test_an_older_schema_is_brought_up_to_date_or_left_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store(tmp_path) as store:
+        session, _ = game(store)
+        play(store, session.id, ["a"])
+    add, fail = "ALTER TABLE sessions ADD COLUMN note TEXT", "INSERT INTO nowhere VALUES (1)"
+    monkeypatch.setattr(database, "SCHEMA_VERSION", SCHEMA_VERSION + 1)
+    monkeypatch.setattr(database, "SCRIPTS", (*SCRIPTS, (add, fail)))
+    with pytest.raises(StoreError, match="no such table: nowhere"):
+        Store(tmp_path)
+    monkeypatch.setattr(database, "SCRIPTS", (*SCRIPTS, (add,)))
+    for _ in range(2):
+        with Store(tmp_path) as store:
+            assert store.database.rows("SELECT schema_version FROM store") == [(SCHEMA_VERSION + 1,)]
+            assert store.database.rows("SELECT note FROM sessions") == [(None,)]
+            assert [turn.instruction for turn in store.turns(session.id, 1, 9)] == ["a"]
+
+
+def test_a_game_of_the_first_schema_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as first:
+        first.setattr(database, "SCHEMA_VERSION", 1)
+        first.setattr(database, "SCRIPTS", SCRIPTS[:1])
+        with Store(tmp_path) as store:
+            session, _ = game(store)
+            store.database.rows("INSERT INTO turns VALUES (1, 1, 'x', 'a', 7, 1, 2, 3, 4, 5, 6, 7, '{\"total\": 1.0}')")
+    with Store(tmp_path) as store:
+        assert [turn.instruction for turn in store.turns(session.id, 1, 9)] == ["a"]
+        assert store.get(session.id).character == CharacterState(5, 6, 7)
+        play(store, session.id, ["b"])
+        assert store.get(session.id).turns == 2
+
+
+@pytest.mark.parametrize("case", ["text", "someone else's tables", "cut short"])
+def test_a_file_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path: Path, case: str) -> None:
+    path = tmp_path / FILE
+    if case == "text":
+        path.write_bytes(b"dear diary, " * 1000)
+    elif case == "cut short":
+        with Store(tmp_path) as store:
+            session, _ = game(store)
+            play(store, session.id, ["a"] * 40)
+        path.write_bytes(path.read_bytes()[: 3 * 4096])
+    else:
+        with contextlib.closing(sqlite3.connect(path)) as foreign, foreign:
+            foreign.execute("CREATE TABLE recipes (name TEXT)")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"sessions\.sqlite: .*(no file of sessions|damaged).*move"):
+        Store(tmp_path)
+    assert path.read_bytes() == before
+
+
+# Windows has no read-only folders.
+@pytest.mark.parametrize("played", [True] if os.name == "nt" else [True, False])
+def test_a_folder_that_cannot_be_written_is_said_and_left_as_it_is(tmp_path: Path, played: bool) -> None:
+    if played:
+        with Store(tmp_path) as store:
+            play(store, game(store)[0].id, ["a"])
+    with unwritable(tmp_path) as folder:
+        before = content(folder)
+        with pytest.raises(StoreError, match="state folder cannot be written.*make it and its files writable") as error:
+            Store(folder)
+        assert error.value.code == "storage" and content(folder) == before
+
+
+def test_a_file_where_the_folder_should_be_is_said(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("not a folder")
+    for folder in (tmp_path / "state", tmp_path / "state" / "below"):
+        with pytest.raises(StoreError, match="state folder cannot be written"):
+            Store(folder)
+
+
+def test_a_full_disk_fails_the_turn_and_nothing_else(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        session, token = game(store)
+        play(store, session.id, ["a", "b"])
+        (pages,) = store.database.rows("PRAGMA page_count")[0]
+        store.database.rows(f"PRAGMA max_page_count = {pages}")
+        before = store.get(session.id)
+        with pytest.raises(StoreFullError, match="disk is full.*make room there; finished turns are kept") as error:
+            _finish(store, session.id, 3, bytes(100_000))
+        assert error.value.code == "storage"
+        assert store.resume(token).turns == before.turns == 2 and store.find_turn(session.id, "turn-3") is None
+        store.database.rows("PRAGMA max_page_count = 1000000")
+        _finish(store, session.id, 3, bytes(100_000))
+    with Store(tmp_path) as store:
+        assert store.get(session.id).turns == 3
+        assert store.database.rows("PRAGMA integrity_check") == [("ok",)]
+
+
+def test_too_little_free_space_is_found_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(tmp_path, quota=Quota(least_free_bytes=10**6)) as store:
+        session, _ = game(store)
+        play(store, session.id, ["a"])
+        monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1_100_000))
+        with pytest.raises(StoreFullError, match="MiB too little.*make room on the disk"):
+            _finish(store, session.id, 2, bytes(200_000))
+        monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10**6))
+        for attempt in (lambda: game(store), lambda: store.branch(session.id, 1)):
+            with pytest.raises(StoreFullError):
+                attempt()
+        assert store.get(session.id).turns == store.count() == 1
+        monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10**9))
+        _finish(store, session.id, 2, bytes(200_000))
+        assert store.get(session.id).turns == 2
+
+
+@contextlib.contextmanager
+def unwritable(original: Path) -> Iterator[Path]:
+    """A copy of the folder that this process may read and not write, also when the administrator runs the test."""
+    folder = Path(tempfile.mkdtemp())
+    shutil.copytree(original, folder, dirs_exist_ok=True)
+    paths = [*folder.iterdir(), folder]
+    try:
+        for path in paths:
+            path.chmod(0o555)
+        administrator = os.name != "nt" and os.geteuid() == 0
+        if administrator:
+            os.seteuid(65534)
+        try:
+            yield folder
+        finally:
+            if administrator:
+                os.seteuid(0)
+            for path in paths:
+                path.chmod(0o755)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _finish(store: Store, session_id: str, turn: int, shot: bytes) -> None:
+    state = GameState(1, 1, 1, 1)
+    store.finish_turn(session_id, turn, f"turn-{turn}", "say it", state, CharacterState(), {turn: shot})

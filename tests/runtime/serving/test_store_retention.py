@@ -1,0 +1,302 @@
+"""What old turns keep is bounded, what the store keeps is bounded, and dropping shots never changes a game."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from test_store import game, play
+
+from animegamer_rt.errors import ConfigError
+from animegamer_rt.serving.store import (
+    ALL,
+    KeepShots,
+    Quota,
+    Store,
+    StoreFullError,
+    UnknownSessionError,
+    read_keep_shots,
+)
+from animegamer_rt.state.game import CharacterState, GameState
+
+SHOT_BYTES = 100_000
+TEXTS = [f"turn {number}" for number in range(1, 11)]
+
+
+class Clock:
+    """Time as the test says."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def kept(store: Store, session_id: str) -> list[int]:
+    """The turns whose shots are kept."""
+    sql = "SELECT turn FROM shots JOIN sessions ON key = session WHERE id = ? ORDER BY turn"
+    return [turn for (turn,) in store.database.rows(sql, session_id)]
+
+
+def heavy(store: Store, turns: int = 2) -> str:
+    """A session whose every shot has 100 000 bytes; returns its id."""
+    session, _ = game(store)
+    for turn in range(1, turns + 1):
+        store.finish_turn(
+            session.id, turn, f"{turn}", "a", GameState(1, 1, 1, 1), CharacterState(), {turn: bytes(SHOT_BYTES)}
+        )
+    return session.id
+
+
+def copy_last_turn(store: Store, turn: int) -> None:
+    """Adds `turn` to the first session, a copy of the turn before."""
+    store.database.rows(
+        "INSERT INTO turns SELECT session, turn + 1, ?, instruction, seed, motion_level, social, entertainment,"
+        " stamina, character_stamina, character_social, character_entertainment FROM turns"
+        " WHERE session = 1 AND turn = ?",
+        f"id-{turn}",
+        turn - 1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("keep", "shots"), [("window", [7, 8, 9, 10]), (2, [7, 8, 9, 10]), (6, [5, 6, 7, 8, 9, 10]), ("all", range(1, 11))]
+)
+def test_the_setting_says_which_shots_stay_and_never_less_than_the_next_turn_needs(
+    tmp_path: Path, keep: KeepShots, shots: list[int]
+) -> None:
+    with Store(tmp_path, keep_shots=keep) as store:
+        session, _ = game(store)
+        play(store, session.id, TEXTS)
+        assert kept(store, session.id) == list(shots)
+        assert list(store.job_history(session.id, 11).shots) == [8, 9, 10]
+
+
+def test_a_game_without_a_window_keeps_no_shots(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        session, _ = store.open("tiny", "f00d", 1, 0)
+        play(store, session.id, TEXTS)
+        assert kept(store, session.id) == []
+        history = store.job_history(session.id, 11)
+        assert (history.first, history.log, dict(history.shots)) == (10, (), {})
+
+
+def test_the_last_turn_can_be_drawn_again_from_its_window_alone(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        session, _ = game(store)
+        play(store, session.id, TEXTS)
+        again = store.job_history(session.id, 10)
+        assert again.first == 6 and list(again.shots) == [7, 8, 9]
+        assert [row.text for row in again.log] == TEXTS[6:9]
+        assert again.character == store.turns(session.id, 9, 9)[0].character
+
+
+def test_going_back_beyond_the_window_asks_for_the_whole_game_again_and_then_keeps_its_shots(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        session, _ = game(store)
+        play(store, session.id, TEXTS)
+        character = store.rewind(session.id, 5).character
+        history = store.job_history(session.id, 6)
+        assert history.first == 0 and dict(history.shots) == {} and history.character == character
+        assert [row.text for row in history.log] == TEXTS[:5]
+        play(store, session.id, ["another way"])
+        assert kept(store, session.id) == [3, 4, 5, 6]
+        assert store.job_history(session.id, 7).first == 3
+
+
+def test_a_branch_far_back_of_a_store_that_keeps_all_shots_needs_no_prediction(tmp_path: Path) -> None:
+    with Store(tmp_path, keep_shots=ALL) as store:
+        session, _ = game(store)
+        play(store, session.id, TEXTS)
+        branch, _ = store.branch(session.id, 5)
+        assert kept(store, branch.id) == [2, 3, 4, 5]
+        assert list(store.job_history(branch.id, 6).shots) == [3, 4, 5]
+
+
+def test_a_turn_of_a_long_game_costs_what_a_turn_of_a_short_one_costs(tmp_path: Path) -> None:
+    def steps(session_id: str, turn: int) -> int:
+        """SQLite's own instructions, in tens, that it takes to find out what the turn needs."""
+        counted = 0
+
+        def count() -> int:
+            nonlocal counted
+            counted += 1
+            return 0
+
+        store.database.connection.set_progress_handler(count, 10)
+        history = store.job_history(session_id, turn)
+        store.get(session_id)
+        store.database.connection.set_progress_handler(None, 10)
+        assert len(history.log) == len(history.shots) == 3
+        return counted
+
+    with Store(tmp_path) as store:
+        session, _ = game(store)
+        play(store, session.id, TEXTS)
+        short = steps(session.id, 11)
+        with store.database.transaction():  # what finish_turn does 4990 times, in one go
+            for turn in range(11, 5001):
+                copy_last_turn(store, turn)
+        for turn in (4998, 4999, 5000):
+            store.database.rows("INSERT INTO shots VALUES (1, ?, x'00')", turn)
+        assert store.get(session.id).turns == 5000
+        assert steps(session.id, 5001) <= 2 * short
+        play(store, session.id, ["the five thousand and first"])
+        assert store.get(session.id).turns == 5001
+
+
+def test_a_sweep_removes_what_is_too_old_and_says_so(tmp_path: Path) -> None:
+    clock = Clock()
+    with Store(tmp_path, clock=clock, quota=Quota(most_age_s=100, recent_s=10)) as store:
+        old, used, playing = heavy(store), heavy(store), heavy(store)
+        clock.now += 95
+        play(store, used, [])
+        store.rewind(used, 1)
+        swept = store.sweep(clock.now + 20, in_use=[playing])
+        assert swept.removed == (old,) and not swept.more
+        assert swept.freed_bytes >= 2 * SHOT_BYTES
+        with pytest.raises(UnknownSessionError):
+            store.get(old)
+        assert store.get(used).turns == 1 and store.get(playing).turns == 2
+        assert store.database.rows("SELECT count(*) FROM turns") == [(3,)]
+        assert store.sweep(clock.now + 20, in_use=[playing]).removed == ()
+
+
+def test_over_the_quota_the_shots_of_the_longest_unused_go_first_and_no_game_with_them(tmp_path: Path) -> None:
+    clock = Clock()
+    with Store(tmp_path, clock=clock, quota=Quota(recent_s=10)) as store:
+        names = []
+        for _ in range(4):
+            names.append(heavy(store))
+            clock.now += 100
+        store.quota = Quota(most_bytes=store.database.used_bytes() - SHOT_BYTES, recent_s=150)
+        swept = store.sweep(clock.now)
+        assert swept.shots_dropped == (names[0],) and swept.removed == ()
+        assert swept.stored_bytes <= store.quota.most_bytes
+        assert store.job_history(names[0], 3).first == 0 and len(store.job_history(names[0], 3).log) == 2
+        assert kept(store, names[1]) == [1, 2]
+        assert store.sweep(clock.now).shots_dropped == ()
+        # A quota that cannot be kept still spares the recent one: names[3] was used 100 s ago.
+        store.quota = Quota(most_bytes=1, recent_s=150)
+        swept = store.sweep(clock.now, in_use=[names[1]])
+        assert swept.shots_dropped == (names[2],)
+        assert swept.removed == (names[0], names[2])
+        assert kept(store, names[1]) == kept(store, names[3]) == [1, 2]
+
+
+def test_closed_sessions_go_before_those_that_may_be_played_again(tmp_path: Path) -> None:
+    clock = Clock()
+    with Store(tmp_path, clock=clock, quota=Quota(recent_s=10)) as store:
+        first, second = heavy(store), heavy(store)
+        play(store, second, [f"{turn} is a long story" * 200 for turn in range(8)])
+        clock.now += 50
+        store.close(second)
+        assert kept(store, second) == []
+        store.rewind(first, 0)
+        clock.now += 50
+        store.quota = Quota(most_bytes=store.database.used_bytes() - 1, recent_s=10)
+        assert store.sweep(clock.now).removed == (second,)
+
+
+def test_a_sweep_of_very_much_stops_halfway_and_asks_to_be_called_again(tmp_path: Path) -> None:
+    clock = Clock()
+    with Store(tmp_path, clock=clock, quota=Quota(most_age_s=100)) as store:
+        for _ in range(70):
+            game(store)
+        swept = store.sweep(clock.now + 10_000)
+        assert len(swept.removed) == 50 and swept.more and store.count() == 20
+        for _ in range(3):
+            session, _ = game(store)
+            play(store, session.id, ["a"])
+        store.database.rows("UPDATE shots SET shot = zeroblob(5000000)")
+        sweeps = [store.sweep(clock.now + 10_000) for _ in range(3)]
+        assert [len(swept.removed) for swept in sweeps] == [22, 1, 0]
+        assert [swept.more for swept in sweeps] == [True, False, False] and store.count() == 0
+
+
+def test_a_finished_turn_finds_room_among_idle_sessions_shots_before_it_fails(tmp_path: Path) -> None:
+    clock = Clock()
+    with Store(tmp_path, clock=clock, quota=Quota(recent_s=10)) as store:
+        idle = heavy(store, 4)
+        clock.now += 100
+        store.quota = Quota(most_bytes=store.database.used_bytes() + SHOT_BYTES, recent_s=10)
+        busy = heavy(store, 3)
+        assert kept(store, idle) == [] and store.get(idle).turns == 4
+        assert kept(store, busy) == [1, 2, 3]
+        with pytest.raises(StoreFullError, match="raise the quota"):
+            heavy(store, 9)
+        assert kept(store, busy) == [1, 2, 3]
+
+
+def test_a_disk_that_others_filled_costs_shots_and_no_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    with Store(tmp_path, clock=clock, quota=Quota(recent_s=10, least_free_bytes=10**9)) as store:
+        name = heavy(store)
+        monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
+        swept = store.sweep(clock.now + 100)
+        assert (swept.shots_dropped, swept.removed) == ((name,), ())
+        assert store.get(name).turns == 2
+
+
+def test_room_that_fell_free_goes_back_to_the_disk(tmp_path: Path) -> None:
+    clock = Clock()
+    with Store(tmp_path, clock=clock, quota=Quota(most_age_s=100)) as store:
+        session, _ = game(store)
+        play(store, session.id, ["a"])
+        store.database.rows("UPDATE shots SET shot = zeroblob(20000000)")
+        while store.sweep(clock.now + 10_000).more:
+            pass
+        sizes = []
+        for _ in range(4):
+            store.sweep(clock.now + 10_000)
+            sizes.append(sum(path.stat().st_size for path in tmp_path.iterdir()))
+        assert 16 * 2**20 < sizes[-1] < 18 * 2**20, "what the next turns will fill stays"
+        assert sizes == sorted(sizes, reverse=True)
+        play(store, game(store)[0].id, ["b"])
+        assert store.database.rows("PRAGMA integrity_check") == [("ok",)]
+
+
+@pytest.mark.parametrize(("text", "keep"), [("window", "window"), ("all", "all"), ("0", 0), ("12", 12)])
+def test_the_setting_is_read_from_text(text: str, keep: KeepShots) -> None:
+    assert read_keep_shots(text) == keep
+
+
+@pytest.mark.parametrize("text", ["", "-1", "some", "1.5", "²"])
+def test_another_text_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="expected window, all, or a number of turns"):
+        read_keep_shots(text)
+
+
+def test_a_clock_that_was_set_costs_no_session_in_use(tmp_path: Path) -> None:
+    clock, day = Clock(), 86_400.0
+    with Store(tmp_path, clock=clock, quota=Quota(most_age_s=day, recent_s=10)) as store:
+        played, left = heavy(store), heavy(store)
+        for step in (2 * day, -3 * day, 5 * day):
+            clock.now += step
+            store.sweep(clock.now, in_use=[played])
+            assert store.database.rows("SELECT used FROM sessions WHERE id = ?", played) == [(clock.now,)]
+        with pytest.raises(UnknownSessionError):
+            store.get(left)
+        clock.now += day - 60
+        assert store.sweep(clock.now).removed == (), "it ages from then on"
+        clock.now += 120
+        assert store.sweep(clock.now).removed == (played,)
+
+
+def test_sessions_of_a_time_to_come_go_last_and_the_quota_holds(tmp_path: Path) -> None:
+    clock = Clock()
+    with Store(tmp_path, clock=clock, quota=Quota(most_age_s=100, recent_s=10)) as store:
+        clock.now += 10**9
+        ahead = heavy(store)
+        clock.now -= 10**9
+        old = heavy(store)
+        clock.now += 50
+        assert store.sweep(clock.now).removed == ()
+        store.quota = Quota(most_bytes=store.database.used_bytes() - 1, recent_s=10)
+        assert store.sweep(clock.now).shots_dropped == (old,)
+        store.quota = Quota(most_bytes=1, recent_s=10)
+        swept = store.sweep(clock.now)
+        assert (swept.shots_dropped, swept.removed) == ((ahead,), (old, ahead))

@@ -1,0 +1,117 @@
+"""The supervisor outlives a machine that cannot start a process, and a worker that cannot be ended."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+
+import fakes
+from animegamer_rt.serving.server import worker_process as supervising
+from animegamer_rt.serving.server.options import ServeOptions
+from animegamer_rt.serving.server.worker_process import MOST_BACKOFF_S, Supervisor
+from animegamer_rt.serving.worker import __main__ as worker
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
+    bundle = fakes.write_bundle(tmp_path / "tiny")
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as door:
+        yield Supervisor(ServeOptions(state=tmp_path, backoff_s=1.0), bundle, door, "tcp://127.0.0.1:1")
+
+
+@pytest.fixture
+def no_memory(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Starts that were tried; none succeeds."""
+    started: list[Any] = []
+
+    def start(*arguments: Any, **named: Any) -> None:
+        started.append(arguments)
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    return started
+
+
+class Stuck:
+    """A worker in a system call that does not return: it can be killed, and does not die."""
+
+    made: list[Stuck] = []
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self.stdin, self.killed, self.code = io.BytesIO(), False, None
+        self.pid = 1000 + len(self.made)
+        self.made.append(self)
+
+    def poll(self) -> int | None:
+        return self.code
+
+    def kill(self) -> None:
+        self.killed = True
+
+    def wait(self, timeout: float | None = None) -> int:
+        assert timeout is not None, "nobody may wait for it without an end"
+        raise subprocess.TimeoutExpired("worker", timeout)
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> list[Stuck]:
+    """The workers that were started, none of which can be ended."""
+    monkeypatch.setattr(subprocess, "Popen", Stuck)
+    monkeypatch.setattr(Stuck, "made", [])
+    return Stuck.made
+
+
+def test_a_worker_that_cannot_be_started_is_tried_again_later(supervisor: Supervisor, no_memory: list[Any]) -> None:
+    reason = supervisor.watch(100.0)
+    assert reason is not None and "could not be started: Cannot allocate memory" in reason
+    assert (supervisor.state, supervisor.pid, supervisor.degraded) == ("restarting", None, False)
+    assert supervisor.watch(100.5) is None and len(no_memory) == 1
+    assert supervisor.watch(101.5) is not None and supervisor.watch(104.0) is not None
+    assert len(no_memory) == 3 and supervisor.degraded and supervisor.last_error == reason
+    supervisor.stop()
+
+
+def test_it_goes_on_trying_however_often_that_failed(supervisor: Supervisor, no_memory: list[Any]) -> None:
+    for failure in range(1100):
+        assert supervisor.watch(failure * MOST_BACKOFF_S) is not None
+    assert len(no_memory) == 1100 and supervisor.retry_in_s(1099 * MOST_BACKOFF_S) == MOST_BACKOFF_S
+
+
+def test_a_worker_that_does_not_die_keeps_nobody_waiting(supervisor: Supervisor, stuck: list[Stuck]) -> None:
+    supervisor.watch(0.0)
+    reason = supervisor.watch(1000.0)
+    assert reason is not None and "said nothing" in reason
+    assert stuck[0].killed and stuck[0].stdin.closed and supervisor.pid is None
+    supervisor.watch(1002.0)
+    assert supervisor.pid == stuck[1].pid, "another takes its place"
+    supervisor.stop()
+    assert stuck[1].killed and supervisor.pid is None
+
+
+def test_a_long_log_is_begun_anew_with_the_next_worker(
+    supervisor: Supervisor, stuck: list[Stuck], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervising, "MOST_LOG_BYTES", 10)
+    log = tmp_path / "worker.log"
+    log.write_bytes(b"x" * 10)
+    supervisor.watch(0.0)
+    assert log.stat().st_size == 10
+    log.write_bytes(b"x" * 11)
+    supervisor.watch(1000.0)
+    supervisor.watch(1002.0)
+    assert log.stat().st_size == 0
+
+
+def test_a_worker_is_told_the_precision_and_the_attention_that_were_asked_for(tmp_path: Path) -> None:
+    options = ServeOptions(state=tmp_path, engines="torch", precision="fp8", attention="int8")
+    bundle = fakes.write_bundle(tmp_path / "tiny")
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as door:
+        command = Supervisor(options, bundle, door, "tcp://127.0.0.1:1")._command
+    told = worker._parse(command[command.index("--front") :])
+    assert (told.engines, told.precision, told.attention) == ("torch", "fp8", "int8")

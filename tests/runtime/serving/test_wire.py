@@ -1,0 +1,184 @@
+"""The wire: golden bytes both ways, what is ignored, what is refused with which code, and what it costs in memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import golden_messages as golden
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from animegamer_rt.errors import ProtocolError
+from animegamer_rt.serving import wire
+from animegamer_rt.serving.wire import FIRST_FRAME, FROM_CLIENT, FROM_SERVER, INSIDE, Message, decode, encode
+
+LIMITS = {"client": FROM_CLIENT, "server": FROM_SERVER}
+KINDS = [kind for kinds in wire.MESSAGES.values() for kind in kinds.values()]
+
+
+@pytest.mark.parametrize("vector", golden.MESSAGES, ids=golden.names(golden.MESSAGES))
+def test_golden_message_is_read_and_written_to_the_byte(vector: dict[str, Any]) -> None:
+    frames = golden.frames(vector)
+    message = decode(frames, LIMITS[vector["sender"]])
+    assert golden.header(message) == vector["header"]
+    assert list(message.buffers) == frames[2:]
+    if vector["canonical"]:
+        assert encode(message) == frames
+
+
+@pytest.mark.parametrize("vector", golden.REFUSED, ids=golden.names(golden.REFUSED))
+def test_broken_message_is_refused_with_its_code(vector: dict[str, Any]) -> None:
+    with pytest.raises(ProtocolError) as refusal:
+        decode(golden.frames(vector), LIMITS[vector["sender"]])
+    assert refusal.value.code == vector["code"]
+    assert refusal.value.code in wire.CODES
+
+
+def test_every_kind_of_message_has_a_golden_one() -> None:
+    there = {(vector["sender"], vector["header"]["type"]) for vector in golden.MESSAGES}
+    assert there == {(kind.sender, kind.type) for kind in KINDS}
+
+
+def _values(field: wire.Field) -> st.SearchStrategy[Any]:
+    least = None if field.least is None else int(field.least)
+    if field.kind == "str":
+        most = 40 if field.most is None else int(field.most)
+        text = st.text(st.characters(exclude_categories=["Cs"]), min_size=least or 0, max_size=min(most, 40))
+        return st.sampled_from(field.choices) if field.choices else text
+    if field.kind == "int":
+        return st.integers(least, None if field.most is None else int(field.most))
+    if field.kind == "float":
+        low, high = field.least, field.most
+        return st.floats(low, high, allow_nan=False, allow_infinity=False) | st.integers(1, 2**40)
+    if field.kind == "bool":
+        return st.booleans()
+    if field.kind == "list":
+        return st.lists(_values(field.of[0]), min_size=least or 0, max_size=5)
+    return _fields(field.of)
+
+
+def _fields(fields: tuple[wire.Field, ...]) -> st.SearchStrategy[dict[str, Any]]:
+    required = {field.name: _values(field) for field in fields if field.required}
+    return st.fixed_dictionaries(
+        required, optional={field.name: _values(field) for field in fields if not field.required}
+    )
+
+
+def _pictures() -> st.SearchStrategy[tuple[dict[str, int], tuple[bytes, ...]]]:
+    """Sizes of raw pictures with buffers that fit them."""
+    sizes = st.tuples(st.integers(1, 8), st.integers(1, 8), st.integers(32, 40))
+    return sizes.map(lambda s: ({"width": s[0], "height": s[1], "stride": s[2]}, (bytes(s[1] * s[2]),)))
+
+
+def _messages(kind: wire.MessageKind) -> st.SearchStrategy[tuple[str, Message]]:
+    keys = {key.name: _values(key) for key in wire.HEADER if key.name not in ("type", "fields")}
+    headers = st.fixed_dictionaries(
+        {key: value for key, value in keys.items() if key in kind.header},
+        optional={key: value for key, value in keys.items() if key not in kind.header},
+    )
+    buffers = st.tuples(*[st.binary(max_size=64)] * kind.buffers)
+    pictures = _pictures() if kind.type == "frame" else buffers.map(lambda these: ({}, these))
+    return st.builds(
+        lambda header, fields, picture: (
+            kind.sender,
+            Message(kind.type, {**fields, **picture[0]}, buffers=picture[1], **header),
+        ),
+        headers,
+        _fields(kind.fields),
+        pictures,
+    )
+
+
+@settings(max_examples=300, deadline=None, database=None, derandomize=True)
+@given(st.one_of([_messages(kind) for kind in KINDS]))
+def test_any_message_of_the_table_comes_back_as_it_was_sent(sent: tuple[str, Message]) -> None:
+    sender, message = sent
+    assert decode(encode(message), LIMITS[sender]) == message
+
+
+def test_buffers_are_not_copied() -> None:
+    pixels = bytearray(16)
+    fields = next(vector for vector in golden.MESSAGES if vector["name"] == "frame, raw")["header"]["fields"]
+    frames = encode(Message("frame", fields, session="s", turn=1, seq=3, buffers=(memoryview(pixels),)))
+    received = decode(frames, FROM_SERVER).buffers[0]
+    pixels[5] = 77
+    assert received[5] == 77
+
+
+def test_without_check_other_types_pass_with_all_their_fields() -> None:
+    job = Message("job", {"kind": "turn", "log": [["a", 1, 0, 0, -1]]}, id="j", buffers=(b"12", b"34"))
+    assert decode(encode(job), INSIDE, check=False) == job
+    assert decode(encode(Message("ping", {"x": 1})), check=False).fields == {"x": 1}
+    assert decode(encode(Message("ping", {"x": 1}))).fields == {}
+
+
+def test_a_game_without_end_fits_a_job() -> None:
+    log = [["Character: Mia; Motion: gently wave; Background: day town.", 2, 1, 0, -1]] * 100_000
+    job = Message("job", {"log": log}, buffers=(bytes(1000),) * 16)
+    assert decode(encode(job), INSIDE, check=False) == job
+
+
+def test_a_full_page_of_the_longest_turns_fits_its_header() -> None:
+    strengths = dict.fromkeys(("motion_level", "social", "entertainment", "stamina"), -5)
+    turn = {"turn": 2**62, "turn_id": "\U0001f600" * 64, "instruction": "\U0001f600" * 500, **strengths}
+    page = Message("listed", {"turns": [turn] * wire.MOST_LISTED, "more": True}, session="s")
+    assert decode(encode(page), FROM_SERVER) == page
+    with pytest.raises(ProtocolError, match="at most 100 items"):
+        decode(encode(Message("listed", {"turns": [turn] * 101, "more": True}, session="s")), FROM_SERVER)
+
+
+@pytest.mark.parametrize("limits", [FROM_CLIENT, FROM_SERVER])
+def test_sizes_are_checked_before_anything_is_unpacked(monkeypatch: pytest.MonkeyPatch, limits: wire.Limits) -> None:
+    def unpackb(*_: object, **__: object) -> None:
+        raise AssertionError("msgpack was asked")
+
+    monkeypatch.setattr(msgpack, "unpackb", unpackb)
+    good = encode(Message("ping"))
+    buffer = memoryview(bytes(limits.buffer_bytes + 1))
+    for frames in ([FIRST_FRAME, bytes(limits.header_bytes + 1)], [*good, *[b""] * 6], [*good, buffer]):
+        with pytest.raises(ProtocolError) as refusal:
+            decode(frames, limits)
+        assert refusal.value.code == "too_large"
+
+
+HUGE = [vector for vector in golden.REFUSED if "declared" in vector["name"] or "nested" in vector["name"]]
+
+
+@pytest.mark.parametrize("vector", HUGE, ids=golden.names(HUGE))
+@pytest.mark.parametrize("limits", [FROM_CLIENT, FROM_SERVER])
+def test_declared_sizes_take_no_memory(vector: dict[str, Any], limits: wire.Limits) -> None:
+    frames = golden.frames(vector)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError):
+            decode(frames, limits)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak <= 8 * limits.items * 1024 + 2**20
+
+
+def test_refusal_names_the_request_and_the_place_and_stays_short() -> None:
+    fields = {"instruction": "x" * 5000, "turn_id": ["deep", ["deeper"]] * 50, "token": "t"}
+    with pytest.raises(ProtocolError) as refusal:
+        decode(encode(Message("turn", fields, id="r7", session="s")))
+    assert (refusal.value.code, refusal.value.request) == ("bad_field", "r7")
+    assert str(refusal.value).startswith("turn.turn_id: ") and len(str(refusal.value)) < 300
+    with pytest.raises(ProtocolError) as refusal:
+        decode([FIRST_FRAME, b"\xc1"])
+    assert refusal.value.request is None and refusal.value.found
+
+
+def test_a_list_names_the_item_at_fault() -> None:
+    turn = {"turn": 1, "turn_id": "a", "instruction": "x"}
+    with pytest.raises(ProtocolError, match=r"listed\.turns\[0\]\.motion_level: a field is missing"):
+        decode(encode(Message("listed", {"turns": [turn], "more": False}, session="s")), FROM_SERVER)
+
+
+def test_open_choices_let_a_newer_server_say_more() -> None:
+    vector = next(vector for vector in golden.MESSAGES if vector["name"] == "welcome")
+    fields = {**vector["header"]["fields"], "state": "dreaming"}
+    assert decode(encode(Message("welcome", fields)), FROM_SERVER).fields["state"] == "dreaming"

@@ -1,0 +1,275 @@
+"""What the worker does before a turn's time has come, and that nobody can tell from the turn."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+
+import fakes
+from animegamer_rt.backends.interface import Prefill
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.pipeline import open_rooms
+from animegamer_rt.serving.wire import INSIDE, Message, decode, encode
+from animegamer_rt.serving.worker.engine_trace import Watch
+from animegamer_rt.serving.worker.loop import Worker
+from animegamer_rt.stages.readouts import Tokens
+from animegamer_rt.state.game import CharacterState
+
+PATIENCE_S = 60
+"""How long to wait for what must happen; only a broken worker makes a test wait so long."""
+
+
+class Predictor(fakes.FakePredictor):
+    """Notes in which thread each prompt was read; can be told to fail ahead of a turn, or at the prompt of a number."""
+
+    def __init__(self, fails_ahead: bool = False) -> None:
+        super().__init__()
+        self.threads: list[str] = []
+        self.read_ahead, self.fails_ahead = threading.Event(), fails_ahead
+        self.fails_at = 0
+        self.changed = threading.Condition()
+
+    def reads(self, count: int) -> bool:
+        """Whether so many prompts have been read, now or soon."""
+        with self.changed:
+            return self.changed.wait_for(lambda: len(self.threads) >= count, PATIENCE_S)
+
+    def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
+        name = threading.current_thread().name
+        with self.changed:
+            self.threads.append(name)
+            self.changed.notify()
+        if len(self.threads) == self.fails_at:
+            raise MemoryError("not now")
+        if name.startswith("ahead"):
+            self.read_ahead.set()
+            if self.fails_ahead:
+                raise MemoryError("not now")
+        return super().prefill(tokens, past)
+
+
+class Play:
+    """A worker in a thread of this process, its parts, and the front's end of its socket."""
+
+    def __init__(self, socket: zmq.Socket[bytes], predictor: Predictor, denoiser: fakes.HeldDenoiser) -> None:
+        self.socket, self.predictor, self.denoiser = socket, predictor, denoiser
+
+    def send(self, *messages: Message) -> None:
+        for message in messages:
+            self.socket.send_multipart(encode(message))
+
+    def answers(self) -> list[Message]:
+        """What is said of one job, up to its end."""
+        messages: list[Message] = []
+        while not messages or messages[-1].type not in ("finished", "failed"):
+            assert self.socket.poll(1000 * PATIENCE_S), "the worker says nothing"
+            messages.append(decode(self.socket.recv_multipart(), INSIDE, check=False))
+        return messages
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny")
+
+
+@contextlib.contextmanager
+def playing(bundle: Bundle, *, overlaps: bool, fails_ahead: bool = False, watch: Watch | None = None) -> Iterator[Play]:
+    predictor, denoiser = Predictor(fails_ahead), fakes.HeldDenoiser(2, PATIENCE_S)
+    engines = replace(fakes.fake_engines(predictor=predictor, denoiser=denoiser), overlaps=overlaps)
+    with zmq.Context() as context, context.socket(zmq.DEALER) as ours, context.socket(zmq.DEALER) as theirs:
+        ours.bind("inproc://worker")
+        theirs.connect("inproc://worker")
+        worker = Worker(
+            theirs, open_rooms(bundle, watch.over(engines) if watch else engines), watch.write if watch else None
+        )
+        thread = threading.Thread(target=worker.run, name="worker")
+        thread.start()
+        play = Play(ours, predictor, denoiser)
+        try:
+            yield play
+        finally:
+            denoiser.let_go.set()
+            play.send(Message("stop"))
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive()
+
+
+def job(session: str, text: str = "Mia waves.", turn: int = 1, **changes: Any) -> Message:
+    fields: dict[str, Any] = {"kind": "turn", "instruction": text, "seed": 7, "history_turns": 2, "first": 0}
+    fields |= {"log": [], "shots": [], "character": asdict(CharacterState())}
+    return Message("job", fields | changes, id=f"job of {session}", session=session, turn=turn)
+
+
+def content(messages: list[Message]) -> list[Any]:
+    """All of a turn that does not depend on the clock."""
+    return [(message.type, message.seq, message.session, *map(bytes, message.buffers)) for message in messages]
+
+
+@pytest.fixture(scope="module")
+def expected(bundle: Bundle) -> list[Any]:
+    with playing(bundle, overlaps=False) as play:
+        play.denoiser.let_go.set()
+        play.send(job("b", "Tobo runs."))
+        return content(play.answers())
+
+
+def test_a_waiting_turn_is_predicted_while_the_running_one_is_denoised(bundle: Bundle, expected: list[Any]) -> None:
+    with playing(bundle, overlaps=True) as play:
+        play.send(job("a"), job("b", "Tobo runs."))
+        assert play.denoiser.reached.wait(PATIENCE_S) and play.predictor.read_ahead.wait(PATIENCE_S)
+        assert len(play.denoiser.steps) == 2, "the running turn is still in its last step"
+        play.denoiser.let_go.set()
+        assert {message.session for message in play.answers()} == {"a"}
+        assert content(play.answers()) == expected
+        assert play.predictor.threads == ["worker", "ahead_0"], "and is not predicted again"
+
+
+def test_nothing_is_predicted_ahead_where_engines_do_not_overlap(bundle: Bundle, expected: list[Any]) -> None:
+    with playing(bundle, overlaps=False) as play:
+        play.send(job("a"), job("b", "Tobo runs."))
+        assert play.denoiser.reached.wait(PATIENCE_S)
+        play.denoiser.let_go.set()
+        play.answers()
+        assert content(play.answers()) == expected
+        assert play.predictor.threads == ["worker", "worker"]
+
+
+def test_what_fails_ahead_is_tried_again_in_its_turn(bundle: Bundle, expected: list[Any]) -> None:
+    with playing(bundle, overlaps=True, fails_ahead=True) as play:
+        play.send(job("a"), job("b", "Tobo runs."))
+        assert play.predictor.read_ahead.wait(PATIENCE_S)
+        play.denoiser.let_go.set()
+        assert play.answers()[-1].type == "finished"
+        assert content(play.answers()) == expected
+        assert play.predictor.threads == ["worker", "ahead_0", "worker"]
+
+
+def test_a_turn_whose_shots_are_missing_waits_for_its_time(bundle: Bundle) -> None:
+    with playing(bundle, overlaps=True) as play:
+        play.send(job("a"), job("b", turn=2, log=[["Tobo runs.", 1, 0, 0, 0]]))
+        assert play.denoiser.reached.wait(PATIENCE_S)
+        play.denoiser.let_go.set()
+        play.answers()
+        assert play.answers()[-1].type == "finished"
+        assert set(play.predictor.threads) == {"worker"}
+
+
+def test_a_cancelled_turn_that_was_predicted_ahead_is_not_played(bundle: Bundle) -> None:
+    with playing(bundle, overlaps=True) as play:
+        play.send(job("a"), job("b", "Tobo runs."))
+        assert play.predictor.read_ahead.wait(PATIENCE_S) and play.denoiser.reached.wait(PATIENCE_S)
+        play.send(Message("cancel", id="job of b"), job("c"))
+        play.denoiser.let_go.set()
+        assert play.answers()[-1].type == "finished"
+        (failed,) = play.answers()
+        assert (failed.session, failed.fields["code"]) == ("b", "cancelled")
+        assert {message.session for message in play.answers()} == {"c"}
+
+
+def traced(path: Path) -> list[dict[str, Any]]:
+    """The work in a trace, if it was written yet."""
+    events = json.loads(path.read_text())["traceEvents"] if path.is_file() else []
+    return [event for event in events if event["ph"] == "X"]
+
+
+def test_the_trace_shows_what_was_done_ahead_beside_what_ran(bundle: Bundle, tmp_path: Path) -> None:
+    path = tmp_path / "traces" / "queue.json"
+    with playing(bundle, overlaps=True, watch=Watch(path)) as play:
+        play.send(job("a"), job("b", "Tobo runs."))
+        assert play.predictor.read_ahead.wait(PATIENCE_S)
+        play.denoiser.let_go.set()
+        play.answers()
+        play.answers()
+        game = Game(play, "c")  # who then plays alone, so that the next history is read at rest
+        game.turn("Mia waves.")
+        game.turn("Tobo runs.")
+        until = time.monotonic() + PATIENCE_S
+        while not any(event["name"][:7] == "history" and event["cat"] == "ahead" for event in traced(path)):
+            assert time.monotonic() < until, "no trace at rest"
+            time.sleep(0.01)
+    work = [(event["cat"], event["name"], event["ts"], event["ts"] + event["dur"]) for event in traced(path)]
+    assert {lane for lane, *_ in work} == {"predictor", "denoiser", "vae", "ahead"}
+    latent = next(span for span in work if span[1] == "latent")
+    turn, *choices, history = (span for span in work if span[0] == "ahead")
+    assert turn[1].startswith("turn: ") and [name for _, name, _, _ in choices] == ["choice"] * 3
+    assert work[0][3] < turn[2] < latent[3], "not between the first turn's prediction and its latent"
+    assert history[1].startswith("history: ") and history[2] >= max(span[3] for span in work if span != history)
+    assert path.with_suffix(".svg").is_file()
+
+
+def test_a_trace_that_cannot_be_written_does_not_end_the_worker(bundle: Bundle, tmp_path: Path) -> None:
+    tried = threading.Event()
+
+    class Tried(Watch):
+        def write(self) -> None:
+            tried.set()
+            super().write()
+
+    watch = Tried(tmp_path / "traces" / "queue.json")
+    (tmp_path / "traces").rmdir()
+    with playing(bundle, overlaps=False, watch=watch) as play:
+        play.denoiser.let_go.set()
+        for session in ("a", "b"):
+            play.send(job(session))
+            assert play.answers()[-1].type == "finished"
+            assert tried.wait(PATIENCE_S)
+
+
+class Game:
+    """One session, played a turn at a time as the front does it."""
+
+    def __init__(self, play: Play, session: str) -> None:
+        self.play, self.session = play, session
+        self.log: list[list[Any]] = []
+        self.shots: list[bytes] = []
+
+    def job(self, text: str) -> Message:
+        turn, numbers = len(self.log) + 1, list(range(1, len(self.shots) + 1))
+        message = job(self.session, text, turn, log=list(self.log), shots=numbers)
+        return replace(message, buffers=tuple(self.shots))
+
+    def turn(self, text: str) -> list[Message]:
+        self.play.send(self.job(text))
+        messages = self.play.answers()
+        (settled,) = (message for message in messages if message.type == "settled")
+        strengths = ("motion_level", "social", "entertainment", "stamina")
+        self.log.append([text, *(settled.fields[name] for name in strengths)])
+        self.shots.append(bytes(settled.buffers[-1]))
+        return messages
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_history_of_a_player_alone_is_read_when_idle(bundle: Bundle, fails: bool) -> None:
+    with playing(bundle, overlaps=False) as play:
+        play.denoiser.let_go.set()
+        play.predictor.fails_at = 4 if fails else 0
+        game = Game(play, "a")
+        game.turn("Mia waves.")
+        game.turn("Tobo runs.")
+        assert play.predictor.reads(4), "the first turn, its history and the second, the longer history"
+        third = game.job("Mia sleeps.")
+        found = content(game.turn("Mia sleeps."))
+        assert play.predictor.reads(7 if fails else 6), "the third, after its history only if that had failed"
+    with playing(bundle, overlaps=False) as fresh:
+        fresh.denoiser.let_go.set()
+        fresh.send(third)
+        assert content(fresh.answers()) == found
+
+
+def test_no_history_is_read_ahead_while_players_take_turns(bundle: Bundle) -> None:
+    with playing(bundle, overlaps=False) as play:
+        play.denoiser.let_go.set()
+        games = Game(play, "a"), Game(play, "b")
+        for text in ("Mia waves.", "Tobo runs."):
+            for game in games:
+                game.turn(text)
+        assert len(play.predictor.threads) == 6, "a turn each, then a history and a turn each"

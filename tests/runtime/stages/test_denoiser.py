@@ -1,0 +1,123 @@
+"""The denoiser runs its plan, step by step, on noise that the seed and the turn number decide."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+import pytest
+
+import fakes
+from animegamer_rt.bundle.denoise_plan import build_plan, even_plan
+from animegamer_rt.errors import PlanError
+from animegamer_rt.stages import denoiser as denoiser_module
+from animegamer_rt.stages.denoiser import Denoiser
+
+LATENT = (1, 5, 16, 2, 3)
+SHOT = np.zeros((226, 8), np.float32)
+
+
+def test_every_step_of_the_plan_is_run_in_order() -> None:
+    plan = build_plan([999, 500, 100], branches=["pair", "reuse", "conditional"])
+    part = fakes.FakeDenoiser()
+    denoiser = Denoiser(part, plan, LATENT)
+    done = list(denoiser.denoise(SHOT, 2.5, denoiser.draw_noise(7, 1)))
+    assert [step.step for step in done] == [1, 2, 3] and done[0].steps == 3
+    assert [timestep for _, timestep, _ in part.steps] == [999.0, 500.0, 100.0]
+    assert [rows for _, _, rows in part.steps] == [(0, 1), (1,), (1,)]
+    assert [given for given, _, _ in part.steps] == [tuple(row) for row in plan.coefficients().tolist()]
+    assert part.motion_scopes == [2.5]
+    assert done[-1].latent.shape == LATENT and done[-1].seconds_left == 0
+
+
+def test_time_that_is_left_is_that_of_as_many_steps_as_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter(range(100))
+    monkeypatch.setattr(denoiser_module.time, "perf_counter", lambda: float(next(ticks)))
+    denoiser = Denoiser(fakes.FakeDenoiser(), even_plan(4), LATENT)
+    done = list(denoiser.denoise(SHOT, 2.5, denoiser.draw_noise(7, 1)))
+    # A second to begin with, and one for every step.
+    assert [step.seconds for step in done] == [2.0, 3.0, 4.0, 5.0]
+    assert [step.seconds_left for step in done] == [6.0, 3.0, pytest.approx(4 / 3), 0.0]
+
+
+def test_latent_before_the_last_step_is_our_own_mistake() -> None:
+    denoiser = Denoiser(fakes.FakeDenoiser(), even_plan(3), LATENT)
+    first = next(iter(denoiser.denoise(SHOT, 0.0, denoiser.draw_noise(7, 1))))
+    with pytest.raises(AssertionError):
+        _ = first.latent
+
+
+def test_noise_depends_on_seed_and_turn_alone() -> None:
+    one, other = (Denoiser(fakes.FakeDenoiser(), even_plan(steps), LATENT) for steps in (3, 9))
+    drawn = [list(islice(one.draw_noise(seed, turn), 3)) for seed, turn in ((7, 2), (7, 3), (8, 2))]
+    assert np.array_equal(drawn[0], list(islice(other.draw_noise(7, 2), 3)))
+    assert drawn[0][0].shape == LATENT and drawn[0][0].dtype == np.float32
+    everything = np.stack([noise for turn in drawn for noise in turn]).reshape(9, -1)
+    assert len(np.unique(everything, axis=0)) == 9
+
+
+def test_nothing_runs_after_the_caller_stops_asking() -> None:
+    part = fakes.FakeDenoiser()
+    denoiser = Denoiser(part, even_plan(6), LATENT)
+    steps = denoiser.denoise(SHOT, 0.0, denoiser.draw_noise(7, 1))
+    next(steps)
+    next(steps)
+    assert len(part.steps) == 2
+
+
+def noise_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("noise")]
+
+
+def test_noise_is_drawn_from_the_moment_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_drawn = threading.Event()
+
+    def draws(self: Denoiser, seed: int, turn: int) -> Iterator[np.ndarray]:
+        for number in range(3):
+            if number == 2:
+                all_drawn.set()
+            yield np.full(LATENT, number, np.float32)
+
+    monkeypatch.setattr(Denoiser, "_draw_noise", draws)
+    part = fakes.FakeDenoiser()
+    denoiser = Denoiser(part, even_plan(3), LATENT)
+    noise = denoiser.draw_noise(7, 1)
+    assert all_drawn.wait(10), "the last step's noise waits for a step"
+    for thread in noise_threads():
+        thread.join(10)
+    assert not noise_threads() and not part.steps
+    assert [int(drawn.flat[0]) for drawn in noise] == [0, 1, 2]
+
+
+def test_a_turn_that_is_broken_off_draws_no_more_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, broken_off = list[int](), threading.Event()
+
+    def draws(self: Denoiser, seed: int, turn: int) -> Iterator[np.ndarray]:
+        for number in range(6):
+            if number == 3:
+                broken_off.wait(10)
+            drawn.append(number)
+            yield np.full(LATENT, number, np.float32)
+
+    monkeypatch.setattr(Denoiser, "_draw_noise", draws)
+    denoiser = Denoiser(fakes.FakeDenoiser(), even_plan(6), LATENT)
+    steps = denoiser.denoise(SHOT, 0.0, denoiser.draw_noise(7, 1))
+    next(steps)
+    steps.close()
+    broken_off.set()
+    for thread in noise_threads():
+        thread.join(10)
+    assert not noise_threads() and drawn == [0, 1, 2, 3]
+
+
+def test_plan_that_skips_blocks_is_refused_where_engines_or_network_have_none() -> None:
+    plan, part = build_plan([999, 500], skip_blocks=[(), (1, 2)]), fakes.FakeDenoiser()
+    with pytest.raises(PlanError, match="which these engines cannot; use another plan, or PyTorch: --device torch"):
+        Denoiser(part, plan, LATENT)
+    part.skippable_blocks = 2
+    with pytest.raises(PlanError, match="the network does not have; found block 2; expected 0 to 1"):
+        Denoiser(part, plan, LATENT)
+    part.skippable_blocks = 3
+    Denoiser(part, plan, LATENT)

@@ -1,0 +1,163 @@
+"""Pictures from disk: what is read, how it is cut and resized (as the reference resizes), what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+
+from animegamer_rt.errors import PictureError
+from animegamer_rt.stages.image import axis, cut, prepare, read_picture
+
+RANDOM = np.random.default_rng(11)
+
+
+def picture(height: int, width: int) -> np.ndarray:
+    return RANDOM.integers(0, 256, (height, width, 3), np.uint8)
+
+
+def reference(pixels: torch.Tensor, height: int, width: int) -> torch.Tensor:
+    """The reference's resize, by torch: kornia's Gaussian blur (mirrored borders), then bicubic, corners aligned."""
+    for dimension, target in ((2, height), (3, width)):
+        factor = pixels.shape[dimension] / target
+        sigma = max((factor - 1) / 2, 0.001)
+        size = int(max(4 * sigma, 3)) // 2 * 2 + 1
+        taps = torch.arange(size) - size // 2
+        kernel = torch.exp(-(taps**2) / (2 * sigma**2))
+        kernel = (kernel / kernel.sum()).expand(3, 1, -1)
+        lying = dimension == 3
+        pad = (size // 2, size // 2, 0, 0) if lying else (0, 0, size // 2, size // 2)
+        weight = kernel[:, :, None] if lying else kernel[..., None]
+        pixels = F.conv2d(F.pad(pixels, pad, mode="reflect"), weight, groups=3)
+    return F.interpolate(pixels, (height, width), mode="bicubic", align_corners=True)
+
+
+@pytest.mark.parametrize("sides", [(480, 720, 224, 224), (96, 144, 112, 112), (60, 90, 224, 224), (301, 97, 32, 48)])
+def test_resizing_is_the_references(sides: tuple[int, int, int, int]) -> None:
+    source_height, source_width, height, width = sides
+    source = picture(source_height, source_width)
+    found = prepare(source, height, width, source_width / source_height)
+    expected = reference(torch.from_numpy(source).permute(2, 0, 1)[None].float() / 127.5 - 1, height, width)
+    assert found.shape == (1, 3, height, width) and found.dtype == np.float32
+    np.testing.assert_allclose(found, expected.numpy(), atol=2e-5)
+
+
+def test_picture_of_the_right_size_goes_through_untouched() -> None:
+    source = picture(16, 24)
+    assert (axis(16, 16) == np.eye(16)).all()
+    expected = source.transpose(2, 0, 1)[None] / np.float32(127.5) - np.float32(1)
+    np.testing.assert_allclose(prepare(source, 16, 24, 1.5), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("sides", "kept"), [((40, 100), (40, 60)), ((100, 60), (40, 60)), ((1, 5000), (1, 2))])
+def test_middle_of_the_clips_shape_is_cut_out(sides: tuple[int, int], kept: tuple[int, int]) -> None:
+    source = picture(*sides)
+    part = cut(source, 1.5)
+    assert part.shape[:2] == kept
+    top, left = (sides[0] - kept[0]) // 2, (sides[1] - kept[1]) // 2
+    assert (part == source[top : top + kept[0], left : left + kept[1]]).all()
+
+
+def test_png_is_read_exactly_and_what_is_transparent_is_white(tmp_path: Path) -> None:
+    source = picture(9, 13)
+    Image.fromarray(source).save(tmp_path / "a.png")
+    assert (read_picture(tmp_path / "a.png") == source).all()
+    alpha = np.zeros((9, 13, 1), np.uint8)
+    alpha[:4] = 255
+    Image.fromarray(np.concatenate([source, alpha], axis=2)).save(tmp_path / "b.png")
+    found = read_picture(tmp_path / "b.png")
+    assert (found[:4] == source[:4]).all() and (found[4:] == 255).all()
+
+
+def test_jpeg_is_read_the_way_up_that_its_camera_says(tmp_path: Path) -> None:
+    source = np.zeros((32, 64, 3), np.uint8)
+    source[:, :32] = (250, 20, 20)
+    Image.fromarray(source).save(tmp_path / "plain.jpg", quality=95)
+    found = read_picture(tmp_path / "plain.jpg").astype(int)
+    assert found.shape == (32, 64, 3) and abs(found[16, 8] - (250, 20, 20)).max() < 8 and found[16, 56].max() < 8
+    exif = Image.Exif()
+    exif[0x0112] = 6  # shown right when turned a quarter clockwise
+    Image.fromarray(source).save(tmp_path / "turned.jpg", quality=95, exif=exif)
+    turned = read_picture(tmp_path / "turned.jpg").astype(int)
+    assert turned.shape == (64, 32, 3) and abs(turned[8, 16] - (250, 20, 20)).max() < 8 and turned[56, 16].max() < 8
+
+
+def test_grey_and_palette_pictures_are_read(tmp_path: Path) -> None:
+    grey = picture(8, 8)[..., 0]
+    Image.fromarray(grey).save(tmp_path / "grey.png")
+    assert (read_picture(tmp_path / "grey.png") == grey[..., None]).all()
+    Image.fromarray(picture(8, 8)).quantize(16).save(tmp_path / "palette.gif")
+    assert read_picture(tmp_path / "palette.gif").shape == (8, 8, 3)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"these are words, and no picture at all\n" * 50, "not a picture that can be read"),
+        (b"", "not a picture that can be read"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(100), "not a picture that can be read"),
+    ],
+)
+def test_file_that_is_no_picture_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+    (tmp_path / "start.png").write_bytes(content)
+    with pytest.raises(PictureError, match=rf"start\.png: {said}.*expected a PNG"):
+        read_picture(tmp_path / "start.png")
+
+
+def test_text_is_refused_and_not_drawn(tmp_path: Path) -> None:
+    (tmp_path / "story.txt").write_text("Tofi waves gently in the meadow.\n" * 20)
+    with pytest.raises(PictureError, match=r"story\.txt: not a picture that can be read; found no picture in it"):
+        read_picture(tmp_path / "story.txt")
+
+
+def test_drawing_that_nothing_decodes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "start.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="8" height="8"/>')
+    with pytest.raises(
+        PictureError, match=r"start\.svg: not a picture that can be read; found svg_pipe, which nothing"
+    ):
+        read_picture(tmp_path / "start.svg")
+
+
+def test_picture_cut_short_is_refused_or_whole(tmp_path: Path) -> None:
+    Image.fromarray(picture(64, 64)).save(tmp_path / "whole.png")
+    content = (tmp_path / "whole.png").read_bytes()
+    (tmp_path / "short.png").write_bytes(content[: len(content) // 2])
+    with pytest.raises(PictureError, match=r"short\.png"):
+        read_picture(tmp_path / "short.png")
+
+
+def test_damaged_picture_is_refused_in_plain_words(tmp_path: Path) -> None:
+    Image.fromarray(picture(64, 64)).save(tmp_path / "flip.png")
+    content = bytearray((tmp_path / "flip.png").read_bytes())
+    content[len(content) // 2] ^= 0x10
+    (tmp_path / "flip.png").write_bytes(content)
+    with pytest.raises(PictureError, match=r"flip\.png: not a picture that can be read; found [^\[(]+; expected a PNG"):
+        read_picture(tmp_path / "flip.png")
+
+
+def test_missing_file_and_folder_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(PictureError, match=r"none\.png: there is no such picture"):
+        read_picture(tmp_path / "none.png")
+    with pytest.raises(PictureError, match="not a picture that can be read"):
+        read_picture(tmp_path)
+
+
+def test_huge_picture_is_refused_before_it_is_decoded(tmp_path: Path) -> None:
+    Image.new("1", (10_000, 5_001)).save(tmp_path / "huge.png")
+    assert (tmp_path / "huge.png").stat().st_size < 100_000
+    with pytest.raises(
+        PictureError, match=r"huge\.png: the picture is too large; found 10000 x 5001; .* 50 megapixels"
+    ):
+        read_picture(tmp_path / "huge.png")
+
+
+def test_sound_without_a_picture_is_refused(tmp_path: Path) -> None:
+    header = b"RIFF" + (36 + 800).to_bytes(4, "little") + b"WAVEfmt " + (16).to_bytes(4, "little")
+    header += b"\x01\x00\x01\x00" + (8000).to_bytes(4, "little") + (8000).to_bytes(4, "little") + b"\x01\x00\x08\x00"
+    (tmp_path / "sound.wav").write_bytes(header + b"data" + (800).to_bytes(4, "little") + bytes(800))
+    with pytest.raises(PictureError, match=r"sound\.wav: not a picture that can be read; found no picture in it"):
+        read_picture(tmp_path / "sound.wav")

@@ -1,0 +1,141 @@
+"""A game that starts from a picture: the turn 0 it makes, how long it counts, what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_towers import add_towers
+
+import fakes
+from animegamer_rt.backends.onnxruntime import open_engines, open_towers
+from animegamer_rt.bundle.loader import Bundle, write_manifest
+from animegamer_rt.bundle.manifest import MotionTokenizer
+from animegamer_rt.errors import AnimeGamerError, BundleError, ConfigError, InstructionError, PictureError
+from animegamer_rt.pipeline import open_rooms
+from animegamer_rt.play.video import write_png
+from animegamer_rt.session import Session
+from animegamer_rt.stages.image_start import NEUTRAL, first_turn, motion_ids, read_start
+from animegamer_rt.stages.prompt import PastTurn, Prompter
+from animegamer_rt.state.game import CharacterState, Instruction
+
+CAPTION = "Character: Mia; Motion: gently wave; Background: day town."
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return add_towers(fakes.write_bundle(tmp_path_factory.mktemp("bundles") / "tiny"))
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pictures") / "start.png"
+    write_png(path, np.full((32, 48, 3), 204, np.uint8))
+    return path
+
+
+def opening(bundle: Bundle, image: Path, motion: str = "gently wave") -> PastTurn:
+    encoder = open_engines(bundle, threads=1).encoder
+    assert encoder is not None
+    return first_turn(bundle, read_start(bundle, 2, image, motion), open_towers(bundle, threads=1), encoder)
+
+
+def test_turn_zero_is_the_encoders_shot_of_picture_and_motion(bundle: Bundle, image: Path) -> None:
+    turn = opening(bundle, image)
+    assert (turn.text, turn.game_state) == ("Motion: gently wave.", NEUTRAL)
+    assert turn.shot.shape == (226, 8) and turn.shot.dtype == np.float16
+    words = Prompter.from_bundle(bundle).words("gently wave")
+    np.testing.assert_allclose(turn.shot[: len(words), 0], np.array(words) / 1000, rtol=1e-3)
+    assert (turn.shot[len(words) : 30] == 0).all()
+    np.testing.assert_allclose(turn.shot[30:], 204 / 127.5 - 1, rtol=1e-3)
+
+
+def test_whole_caption_tells_the_prompt_more_and_the_tower_only_the_motion(bundle: Bundle, image: Path) -> None:
+    start = read_start(bundle, 2, image, f"  {CAPTION} ")
+    assert (start.caption, start.motion) == (CAPTION, "gently wave")
+    assert (opening(bundle, image, CAPTION).shot == opening(bundle, image).shot).all()
+    assert read_start(bundle, 2, image, "gently wave.").caption == "Motion: gently wave."
+
+
+def test_next_turns_continue_from_the_picture_until_it_leaves_the_window(bundle: Bundle, image: Path) -> None:
+    predictor = open_rooms(bundle, open_engines(bundle, threads=1)).predictor
+    begun, plain = Session.start(bundle, seed=7), Session.start(bundle, seed=7)
+    assert begun.history_turns == 2
+    begun.opening = opening(bundle, image)
+    shots = []
+    for turn in range(1, 4):
+        instruction = Instruction(f"Mia waves {turn} times.")
+        seen = [past.text for past in begun.history]
+        assert seen == ["Motion: gently wave.", *(f"Mia waves {n} times." for n in (1, 2))][max(0, turn - 2) :][:turn]
+        shots.append((predictor.predict(begun.history, instruction), predictor.predict(plain.history, instruction)))
+        begun.keep(instruction, shots[-1][0])
+        plain.keep(instruction, shots[-1][1])
+    assert begun.turns == 3
+    assert (shots[0][0].shot != shots[0][1].shot).any(), "the first turn sees the picture"
+    character = CharacterState()
+    for played in begun.log:
+        character = character.after(played.game_state)
+    assert begun.character == character, "turn 0 moves none of the character's values"
+    begun.rewind(0, predictor.predict)
+    assert [past.text for past in begun.history] == ["Motion: gently wave."]
+
+
+def test_rewound_game_predicts_the_same_shots_again_behind_the_picture(bundle: Bundle, image: Path) -> None:
+    predictor = open_rooms(bundle, open_engines(bundle, threads=1)).predictor
+    game = Session.start(bundle, seed=7)
+    game.opening = opening(bundle, image)
+    for turn in range(1, 6):
+        instruction = Instruction(f"Mia waves {turn} times.")
+        game.keep(instruction, predictor.predict(game.history, instruction))
+        if turn == 2:
+            kept = game.shots
+    other = game.branch(2, predictor.predict)
+    assert other.shots.keys() == kept.keys() == {1, 2}
+    assert all((other.shots[number] == kept[number]).all() for number in kept)
+    assert other.opening is game.opening
+
+
+def test_text_is_cut_so_that_its_end_stays(bundle: Bundle) -> None:
+    words = Prompter.from_bundle(bundle).words("wave " * 40)
+    assert motion_ids(bundle, "wave " * 40, 30).tolist() == [words[:30]]
+    closed = replace(bundle.manifest, motion_tokenizer=MotionTokenizer(space_first=True, end=2))
+    ids = motion_ids(Bundle(bundle.folder, closed), "wave " * 40, 30)
+    assert ids.shape == (1, 30) and ids[0, -1] == 2
+    short = motion_ids(Bundle(bundle.folder, closed), "wave", 30)[0].tolist()
+    assert short[-1] == 0 and 2 in short
+    assert short[: short.index(2)] != Prompter.from_bundle(bundle).words("wave"), "a space mark goes first"
+
+
+def test_bundle_without_the_parts_says_which(tmp_path: Path, image: Path) -> None:
+    plain = fakes.write_bundle(tmp_path / "plain")
+    with pytest.raises(BundleError, match=r"plain: the bundle cannot start a game.*no text_tower, image_tower, enc"):
+        read_start(plain, 2, image, "gently wave")
+    whole = add_towers(plain)
+    parts = {name: part for name, part in whole.manifest.parts.items() if name != "image_tower"}
+    with pytest.raises(BundleError, match="found no image_tower; expected text_tower, image_tower, encoder"):
+        read_start(write_manifest(whole.folder, replace(whole.manifest, parts=parts)), 2, image, "gently wave")
+
+
+@pytest.mark.parametrize(
+    ("motion", "window", "kind", "said"),
+    [
+        ("", 2, InstructionError, "empty"),
+        (" ... ", 2, InstructionError, "empty"),
+        ("Character: Mia.", 2, InstructionError, "the caption says no motion"),
+        ("wave\x07", 2, InstructionError, "control character"),
+        ("w" * 600, 2, InstructionError, "too long"),
+        ("gently wave", 0, ConfigError, "no turn would see the picture.*--window 1"),
+    ],
+)
+def test_what_cannot_start_a_game_is_refused(
+    bundle: Bundle, image: Path, motion: str, window: int, kind: type[AnimeGamerError], said: str
+) -> None:
+    with pytest.raises(kind, match=said):
+        read_start(bundle, window, image, motion)
+
+
+def test_picture_that_is_not_there_is_refused(bundle: Bundle, tmp_path: Path) -> None:
+    with pytest.raises(PictureError, match=r"none\.png: there is no such picture"):
+        read_start(bundle, 2, tmp_path / "none.png", "gently wave")

@@ -1,0 +1,342 @@
+"""The command: help, errors as one line, subcommands of other packages, a bundle explained, a machine measured."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+import pytest
+from fake_nvml import FakeNvml
+
+import animegamer_rt.bench.command
+import animegamer_rt.bundle.loader
+import animegamer_rt.cli
+import fakes
+from animegamer_rt import __version__
+from animegamer_rt.backends import onnxruntime
+from animegamer_rt.bench.command import summary
+from animegamer_rt.bench.presets import Preset
+from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.cli import main
+from animegamer_rt.errors import BundleFileError
+from animegamer_rt.events import StageSeconds
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder)
+
+
+def add_command(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    point = EntryPoint("extra", value, animegamer_rt.cli.COMMAND_GROUP)
+    monkeypatch.setattr(animegamer_rt.cli, "entry_points", lambda group: [point])
+
+
+def echo(arguments: list[str]) -> int:
+    print("got", *arguments)
+    return 5
+
+
+def test_no_command_and_help_show_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"    {command} " in shown for command in ("play", "bench", "info"))
+
+
+def test_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--version"])
+    assert stopped.value.code == 0
+    assert __version__ in capsys.readouterr().out
+
+
+def test_command_of_another_package_gets_its_arguments(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "extra_commands", sys.modules[__name__])
+    add_command(monkeypatch, "extra_commands:echo")
+    assert main(["extra", "DIR", "--fast"]) == 5
+    assert capsys.readouterr().out == "got DIR --fast\n"
+    main([])
+    assert "further commands, with help of their own:\n  extra\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", sorted(animegamer_rt.cli.ADDED))
+def test_each_command_of_the_export_is_explained_in_one_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert set(animegamer_rt.cli.ADDED) == {point.name for point in entry_points(group=animegamer_rt.cli.COMMAND_GROUP)}
+    main([])
+    assert f"\n  {command:<10}{animegamer_rt.cli.ADDED[command]}\n" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: animegamer-rt {command} ")
+    assert "The command" not in shown
+
+
+def test_a_slip_in_a_commands_name_lists_those_of_other_packages_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_command(monkeypatch, "extra_commands:echo")
+    with pytest.raises(SystemExit) as stopped:
+        main(["exrta"])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert "'exrta'" in error and "extra" in error.partition("choose from")[2]
+
+
+def test_an_unknown_option_shows_those_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["play", "--sed", "3"])
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and "play: error: unrecognized arguments: --sed 3" in said and "[--seed SEED]" in said
+
+
+def test_new_keys_say_who_gets_which_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, public, secret in (("server", "every player", "stays"), ("mia", "--allow folder", "mia alone")):
+        assert main(["keys", "new", name, "--keys", str(tmp_path / "keys")]) == 0
+        first, second = capsys.readouterr().out.splitlines()
+        assert first.startswith(str(tmp_path / "keys" / f"{name}.key: ")) and public in first
+        assert second.startswith(str(tmp_path / "keys" / f"{name}.key_secret: ")) and secret in second
+    (tmp_path / "file").touch()
+    assert main(["keys", "new", "bo", "--keys", str(tmp_path / "file")]) == 2
+    assert "cannot be written" in (said := capsys.readouterr().err) and "--keys" in said
+
+
+@pytest.mark.parametrize("options", [["info", "--json"], ["info"]])
+def test_a_reader_that_has_enough_ends_the_command_quietly(bundle: str, options: list[str]) -> None:
+    command = [sys.executable, "-m", "animegamer_rt", *options, bundle]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.communicate()[1] == ""
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize("options", [["info", "--json"], ["doctor", "--bundle"]])
+def test_output_that_cannot_be_written_is_one_line(bundle: str, options: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "animegamer_rt", *options, bundle]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (
+        done.stderr
+        == "error: the output cannot be written; found no space left on device; make room, or send it elsewhere\n"
+    )
+    assert done.returncode == 2
+
+
+def test_command_whose_library_is_missing_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_command(monkeypatch, "no_such_package.parity:main")
+    assert main(["extra"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: the command 'extra' lacks a library") and "pip install '.[export]'" in error
+
+
+def test_damaged_bundle_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    part = fakes.write_bundle(tmp_path / "tiny").part_path("denoiser")
+    content = bytearray(part.read_bytes())
+    content[len(content) // 2] ^= 1
+    part.write_bytes(content)
+    for command in (["info", str(tmp_path / "tiny")], ["play", "--bundle", str(tmp_path / "tiny")]):
+        assert main(command) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("error: ") and "denoiser.onnx" in error and error.count("\n") == 1
+    with pytest.raises(BundleFileError):
+        animegamer_rt.bundle.loader.load(tmp_path / "tiny")
+
+
+def test_module_and_script_are_the_same_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "animegamer_rt", "--version"], capture_output=True, text=True)
+    assert done.stdout.strip() == f"animegamer-rt {__version__}"
+    project = Path(__file__).resolve().parents[2] / "pyproject.toml"
+    assert 'animegamer-rt = "animegamer_rt.__main__:main"' in project.read_text(encoding="utf-8")
+
+
+def test_an_interrupt_while_the_command_is_imported_is_one_line() -> None:
+    code = """
+import runpy, sys
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "animegamer_rt.cli":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting())
+runpy.run_module("animegamer_rt", run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "stopped\n")
+
+
+def test_bundle_is_explained(bundle: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", bundle]) == 0
+    shown = capsys.readouterr().out
+    for word in ("random weights", "17 frames of 16 x 24", "denoiser", "balanced (default)", "40", "Mia, Tobo"):
+        assert word in shown
+
+
+def test_square_brackets_are_shown_and_not_obeyed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ANIMEGAMER_BUNDLES", str(tmp_path / "[old]"))
+    written = fakes.write_bundle(tmp_path / "[old]" / "[red]")
+    animegamer_rt.bundle.loader.write_manifest(written.folder, replace(written.manifest, description="a [/b]undle"))
+    for options, words in (
+        (["info", str(written.folder)], ["[old]/[red]", "a[/b]undle"]),
+        (["info", "--list"], ["[red]"]),
+    ):
+        assert main(options) == 0
+        shown = "".join(capsys.readouterr().out.split())
+        assert all(word in shown for word in words)
+
+
+def test_exact_is_the_measure_of_the_other_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = fakes.write_bundle(tmp_path / "tiny")
+    plans = {name: replace(entry, fidelity={}) for name, entry in written.manifest.plans.items()}
+    animegamer_rt.bundle.loader.write_manifest(written.folder, replace(written.manifest, plans=plans))
+    assert main(["info", str(written.folder)]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"exact .*the measure", shown) and re.search(r"balanced .*not measured", shown)
+
+
+def test_bundle_is_explained_to_programs(bundle: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", bundle, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["name"], told["folder"]) == ("tiny", bundle)
+
+
+def test_bundles_are_listed(monkeypatch: pytest.MonkeyPatch, bundle: str, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("ANIMEGAMER_BUNDLES", str(Path(bundle).parent))
+    assert main(["info", "--list"]) == 0
+    assert "tiny" in capsys.readouterr().out
+
+
+def test_machine_is_measured(bundle: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = tmp_path / "results"
+    assert main(["bench", "--bundle", bundle, "--plan", "exact", "--turns", "3", "--results", str(results)]) == 0
+    (path,) = results.glob("*.json")
+    record = json.loads(path.read_text())
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == record
+    assert (record["size"], record["plan"], record["n"], record["peer"]) == ("tiny", "exact", 3, None)
+    assert set(record["stages"]) == {"predictor", "denoiser", "vae"}
+    assert record["seconds_per_turn_p95"] >= record["seconds_per_turn_p50"] > 0
+    assert record["memory_peak_mib"] > 20 and record["first_prompt_seconds"] > 0
+    assert record["host_memory_peak_mib"] == record["memory_peak_mib"]
+    assert record["fps"] == pytest.approx(17 / record["seconds_per_turn_p50"], rel=1e-2)
+    assert record["machine"] and record["commit"] and record["date"].endswith("+00:00")
+    assert record["fingerprint"] is None  # of random weights it would say nothing
+    assert (results / "turn.svg").read_text().startswith("<svg")
+
+
+def test_a_record_says_which_bundle_was_played(tmp_path: Path) -> None:
+    trained = fakes.write_bundle(tmp_path / "tiny").folder
+    manifest = trained / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"random weights"', '"trained"'))
+    results = tmp_path / "results"
+    assert main(["bench", "--bundle", str(trained), "--plan", "exact", "--turns", "1", "--results", str(results)]) == 0
+    (path,) = results.glob("*.json")
+    assert json.loads(path.read_text())["fingerprint"] == open_bundle(str(trained)).fingerprint
+
+
+def test_a_preset_is_measured_plan_by_plan_and_named_while_nothing_of_it_is_changed(
+    bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(animegamer_rt.cli, "PRESETS", {"standard": Preset(bundle, ("exact", "balanced"), turns=1)})
+    assert main(["bench", "--preset", "standard", "--results", str(tmp_path / "all")]) == 0
+    records = [json.loads(path.read_text()) for path in sorted((tmp_path / "all").glob("*.json"))]
+    assert {(record["plan"], record["n"], record["preset"]) for record in records} == {
+        ("exact", 1, "standard"),
+        ("balanced", 1, "standard"),
+    }
+    for record in records:
+        assert record["gpu"] is None
+        assert (record["energy_j_per_turn"] is None) == record["energy_source"].startswith("not measured: ")
+    changed = ["--plan", "exact", "--turns", "2", "--results", str(tmp_path / "one")]
+    assert main(["bench", "--preset", "standard", *changed]) == 0
+    (path,) = (tmp_path / "one").glob("*.json")
+    record = json.loads(path.read_text())
+    assert (record["plan"], record["n"], record["preset"]) == ("exact", 2, None)
+
+
+def test_a_preset_without_its_bundle_names_the_command_that_makes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", "--preset", "full-size"]) == 2
+    assert "run: animegamer-rt export --random-weights 0 --out bundles/full-random" in capsys.readouterr().err
+    assert main(["bench", "--preset", "standard", "--trace", "turn.json"]) == 2
+    assert "a trace is of one plan; found exact, balanced, fast; give --plan" in capsys.readouterr().err
+    for of_turns in (["--preset", "quick"], ["--trace", "turn.json"], ["--device", "cuda"]):
+        assert main(["bench", "wire", "--bundle", "none", *of_turns]) == 2
+        assert "not of `bench wire`" in capsys.readouterr().err
+
+
+def test_a_gpus_record_says_card_clocks_limit_and_energy(
+    bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    opened = lambda bundle, device, for_torch: replace(onnxruntime.open_engines(bundle), attention="flash")  # noqa: E731
+    monkeypatch.setattr(animegamer_rt.bench.command, "open_engines", opened)
+    fresh = {"first_prompt_seconds": 1.0, "host_memory_peak_mib": 321.0}
+    monkeypatch.setattr(animegamer_rt.bench.command, "_fresh_process", lambda bundle, plan, options: fresh)
+    assert main(["bench", "--bundle", bundle, "--device", "cuda", "--turns", "2", "--results", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("*.json")
+    record = json.loads(path.read_text())
+    assert record["machine"].startswith("Card GPU-a, ") and record["device"] == "cuda"
+    assert record["attention"] == "flash"
+    assert (record["gpu"]["driver"], record["gpu"]["sm_clock_mhz"], record["gpu"]["power_limit_w"]) == (
+        "590.48",
+        1980,
+        700.0,
+    )
+    assert (record["energy_j_per_turn"], record["denoiser_floor_seconds"]) == (2.5, None)
+    assert "energy counter of the card" in record["energy_source"]
+    assert (record["memory_peak_mib"], record["host_memory_peak_mib"]) == (3 * 1024, 321.0)
+    assert record["memory_source"].startswith("in use on the card")
+    assert "cuda" in (tmp_path / "turn.svg").read_text()
+
+
+def test_percentiles_are_of_the_turns() -> None:
+    turns = [StageSeconds(0.1 * n, 1.0 * n, 0.2 * n, 1.3 * n) for n in range(1, 12)]
+    figures = summary(turns)
+    assert figures["seconds_per_turn_p50"] == pytest.approx(1.3 * 6)
+    assert figures["stages"]["denoiser"] == pytest.approx({"p50": 6.0, "p95": 10.5})
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("old.json", [], "old.json: the record cannot be read"),
+        ("trace/inside", ["--trace", "trace"], "--trace: not a file for a trace; found trace"),
+        ("inside", ["--trace", "turn.svg"], "--trace: not a file for a trace; found turn.svg"),
+    ],
+)
+def test_what_would_spoil_the_end_of_a_measurement_is_said_before_it(
+    bundle: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    options: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).parent.mkdir(exist_ok=True)
+    Path(name).write_text('{"cut')
+    assert main(["bench", "--bundle", bundle, "--results", ".", *options]) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err and printed.out == ""
+
+
+def test_results_that_cannot_be_written_are_said_before_measuring(
+    bundle: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["bench", "--bundle", bundle, "--results", str(tmp_path / "file")]) == 2
+    assert "cannot be written" in capsys.readouterr().err

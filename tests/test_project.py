@@ -1,0 +1,55 @@
+"""What holds for the project as a whole: who may import whom, and what no file says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from project import ROOT, project_files
+
+# Assembled from pieces, so that this file does not say what it forbids.
+MACHINE_PATH = re.compile(
+    r"(?<![\w.}*/])/(?:" + "|".join(("wo" + "rk", "ro" + "ot", "ho" + "me", "Us" + "ers")) + r")/\w"
+)
+UNFINISHED = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "NotImplemented" + "Error")) + r")\b")
+TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".json", ".yml", ".sh", ".cu", ".cuh", ".cpp", ".h", ".cs", ""}
+MAX_BUNDLE_MIB = 24.0
+
+
+def lines_that_match(pattern: re.Pattern[str]) -> list[str]:
+    """`file:line` of every line of the project that matches."""
+    found = []
+    for path in project_files():
+        if path.suffix in TEXT_SUFFIXES and path.stat().st_size < 500_000:
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            found += [f"{path.relative_to(ROOT)}:{n}" for n, line in enumerate(lines, 1) if pattern.search(line)]
+    return found
+
+
+def test_every_import_goes_down_the_layers() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as main; main()", "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
+
+
+def test_no_file_names_a_path_of_one_machine_or_unfinished_work() -> None:
+    assert lines_that_match(MACHINE_PATH) == []
+    assert lines_that_match(UNFINISHED) == []
+
+
+def test_the_shipped_bundle_keeps_within_its_size() -> None:
+    folder = ROOT / "engines" / "pocket"
+    mib = sum(path.stat().st_size for path in project_files() if Path(path).is_relative_to(folder)) / 2**20
+    assert mib <= MAX_BUNDLE_MIB
+
+
+def test_importing_the_command_imports_no_torch() -> None:
+    code = "import sys, animegamer_rt.cli, animegamer_rt.bench.command; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
