@@ -1,17 +1,24 @@
-"""The project's own CUDA operators, called through their C interface.
+"""The project's CUDA operators, called through their C interface.
 
-Knows no tensor library: arrays are told apart by `data_ptr`, `shape`, `stride`, `dtype` and `device`, as PyTorch's have
-them. docs/KERNELS.md says what each operator computes and how to build the library.
+Imports the standard library only. An array is anything with `data_ptr`, `shape`, `stride`, `dtype` and `device`; a
+torch.Tensor has them. docs/KERNELS.md lists what each operator computes and how to build the library.
+
+Three rules hold for every operator:
+
+- Arrays on a CUDA device go to the kernel. It is queued on `stream` (a cudaStream_t as an integer, 0 for the default
+  stream) and the call returns at once; the caller keeps the arrays alive until the stream has run it.
+- Arrays in host memory go to the plain reference, which has finished when the call returns. `stream` is not used.
+- Arrays of the wrong shape, dtype, strides or device, and sizes that the kernel is not written for, raise KernelError.
 """
 
 from __future__ import annotations
 
-from .attention import Products, attention_int8
+from .attention import MmaKind, attention_int8
 from .errors import KernelError
 from .heads import Heads, Int8Outputs, head_norm, head_norm_int8, int8_workspace
 from .library import Library, open_library
 from .packed import FEW_ROWS, Packed, packed_product, unpack
-from .rows import Norm, Sums, epilogue, gate_residual, norm_modulate
+from .rows import Int32Sums, Norm, epilogue, gate_residual, norm_modulate
 from .step import StepOutputs, guided_step
 from .vae import SpatialNorm, pixels, spatial_norm, spatial_norm_workspace
 
@@ -19,14 +26,14 @@ __all__ = [
     "FEW_ROWS",
     "Heads",
     "Int8Outputs",
+    "Int32Sums",
     "KernelError",
     "Library",
+    "MmaKind",
     "Norm",
     "Packed",
-    "Products",
     "SpatialNorm",
     "StepOutputs",
-    "Sums",
     "attention_int8",
     "epilogue",
     "gate_residual",

@@ -1,6 +1,6 @@
-"""Arrays as the kernels see them: an address, a dtype's code and sizes that fit.
+"""Checks arrays and returns their addresses for the argument structs.
 
-It does not know who owns the memory or keeps it alive while a stream works: the caller does.
+It does not own memory. The caller keeps arrays alive until the stream has run the kernel.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .errors import KernelError
 
 
 class Dtype(IntEnum):
-    """enum agk_dtype; U8 (pixels, working memory) and I32 (sums) are of arrays whose dtype an operator knows."""
+    """enum agk_dtype. U8 and I32 are not in the C enum: the C interface fixes the dtype of such arrays."""
 
     F32 = 0
     F16 = 1
@@ -36,42 +36,42 @@ DTYPES = {
 
 
 class Array(Protocol):
-    """What is asked of an array; a torch.Tensor has it."""
+    """What an operator reads of an array. A torch.Tensor has all of it."""
 
     @property
     def shape(self) -> Sequence[int]:
-        """Its sizes."""
+        """Size of each axis."""
         ...
 
     @property
     def dtype(self) -> Any:
-        """Its dtype, whose name ends as in DTYPES."""
+        """Its dtype; str() of it is a key of DTYPES, with or without "torch."."""
         ...
 
     @property
     def device(self) -> Any:
-        """Where it is; `device.type` is "cpu" or "cuda"."""
+        """Its device; `device.type` is "cpu" or "cuda"."""
         ...
 
     def data_ptr(self) -> int:
-        """Its address."""
+        """Address of the first element."""
         ...
 
     def stride(self) -> Sequence[int]:
-        """Elements from one index to the next, for every axis."""
+        """Stride of each axis, in elements."""
         ...
 
 
 def dtype_of(array: Array) -> Dtype:
-    """Raises KernelError for a dtype that no operator takes."""
+    """The Dtype of an array. Raises KernelError for a dtype that no operator takes."""
     name = str(array.dtype).removeprefix("torch.")
     if name not in DTYPES:
         raise KernelError("a dtype that no kernel takes", found=name, expected=", ".join(DTYPES))
     return DTYPES[name]
 
 
-def dense(array: Array) -> bool:
-    """Whether the elements lie one after the other, the last axis innermost."""
+def is_contiguous(array: Array) -> bool:
+    """Whether the array is contiguous in row-major order. Strides of axes of size 1 do not matter."""
     expected = 1
     for size, stride in zip(reversed(array.shape), reversed(array.stride()), strict=True):
         if size != 1 and stride != expected:
@@ -80,28 +80,33 @@ def dense(array: Array) -> bool:
     return True
 
 
-class Room:
-    """The device of a call's first array, which all its others must be on."""
+class SameDevice:
+    """Checks that all arrays of a call are on the device of the first one."""
 
     def __init__(self, first: Array) -> None:
         self.device = first.device
 
     def stream(self, stream: int) -> int | None:
-        """The stream for Library.run: None, and so the reference, for host memory."""
+        """The stream to pass to Library.run: None, which selects the reference, if the arrays are in host memory."""
         return stream if self.device.type == "cuda" else None
 
     def address(self, what: str, array: Array | None, shape: Sequence[int], *dtypes: Dtype) -> int | None:
-        """Of a dense array of that shape and one of those dtypes; None for None. Raises KernelError otherwise."""
+        """Address of a contiguous array of this shape and one of these dtypes; None if `array` is None.
+
+        Raises KernelError, which names the argument `what`, for any other array.
+        """
         if array is None:
             return None
         self._check(what, array, dtypes)
-        if tuple(array.shape) != tuple(shape) or not dense(array):
+        if tuple(array.shape) != tuple(shape) or not is_contiguous(array):
             found = f"{tuple(array.shape)}, strides {tuple(array.stride())}"
-            raise KernelError("an array of another shape", where=what, found=found, expected=f"{tuple(shape)}, dense")
+            raise KernelError(
+                "an array of another shape", where=what, found=found, expected=f"{tuple(shape)}, contiguous"
+            )
         return array.data_ptr()
 
-    def strided(self, what: str, array: Array | None, shape: Sequence[int], dtype: Dtype) -> int | None:
-        """As `address`, with whatever strides the array has."""
+    def strided_address(self, what: str, array: Array | None, shape: Sequence[int], dtype: Dtype) -> int | None:
+        """As `address`, for an array with any strides."""
         if array is None:
             return None
         self._check(what, array, (dtype,))
@@ -109,8 +114,11 @@ class Room:
             raise KernelError("an array of another shape", where=what, found=tuple(array.shape), expected=tuple(shape))
         return array.data_ptr()
 
-    def rows(self, what: str, array: Array | None, batch: int, width: int) -> tuple[int | None, int]:
-        """Address of a float32 vector [width] or [batch, width], and the elements between batch entries (0 for one)."""
+    def row_address(self, what: str, array: Array | None, batch: int, width: int) -> tuple[int | None, int]:
+        """Address of a float32 array [width] or [batch, width], and its batch stride in elements.
+
+        The stride is 0 if all batch entries share one row. The last axis must be contiguous. Raises KernelError.
+        """
         if array is None:
             return None, 0
         self._check(what, array, (Dtype.F32,))

@@ -1,4 +1,4 @@
-"""Attention whose scores are products of INT8 queries and keys, from what `head_norm_int8` writes.
+"""Attention with INT8 queries and keys, as `head_norm_int8` writes them.
 
 Source: MODEL.md section 4; kernels/csrc/animegamer_kernels.h has the contract.
 """
@@ -8,17 +8,21 @@ from __future__ import annotations
 import ctypes
 from enum import IntEnum
 
-from .arrays import Array, Dtype, Room, dtype_of
+from .arrays import Array, Dtype, SameDevice, dtype_of
 from .errors import KernelError
 from .heads import Int8Outputs
 from .library import Arguments, Library
 
-HEAD_WIDTH, KEYS_A_TIME = 64, 64
-"""What it is written for: `head_norm_int8` has to have given a scale to a multiple of so many keys."""
+HEAD_WIDTH = 64
+"""The only head width that the kernel is written for."""
 
 
-class Products(IntEnum):
-    """By which instructions, enum agk_products: any GPU's; any GPU's with sums in float16; those of sm_90 alone."""
+class MmaKind(IntEnum):
+    """The tensor core instructions to use, enum agk_products.
+
+    WARPS: mma.sync with float32 accumulators, on any GPU. HALF_SUMS: mma.sync with float16 accumulators for P V, on any
+    GPU. WARPGROUPS: wgmma, on sm_90 only.
+    """
 
     WARPS = 0
     HALF_SUMS = 1
@@ -48,17 +52,19 @@ def attention_int8(
     out: Array,
     query_group: int,
     key_group: int,
-    products: Products = Products.WARPS,
+    mma: MmaKind = MmaKind.WARPS,
     stream: int = 0,
 ) -> None:
-    """softmax(query key^T / 8) value over all tokens into out [B, S, heads, 64], float16 or bfloat16 as value is.
+    """softmax(query key^T / 8) value over all tokens, into out [B, S, heads, 64] of value's dtype.
 
-    heads: as `head_norm_int8` wrote them with these groups; key_group a multiple of 64. value [B, S, heads, 64] with
-    any strides of whole 16 bytes, a head's elements together: the product's own [B, S, 3, heads, 64][:, :, 2] will do.
-    A NaN scale makes NaN of what it reaches. products: HALF_SUMS has weights, values and sums of 64 keys in float16, at
-    twice the rate on GeForce. Raises KernelError. Streams: norm_modulate.
+    heads: what `head_norm_int8` wrote with the same groups; key_group must be a multiple of 64.
+    value: float16 or bfloat16 [B, S, heads, 64]. The last axis must be contiguous, the other strides a multiple of 16
+    bytes, so a view qkv[:, :, 2] of [B, S, 3, heads, 64] is accepted.
+    mma: HALF_SUMS keeps the weights, the values and the sums of each 64 keys in float16. GeForce GPUs multiply at twice
+    the rate then.
+    A NaN scale makes every result that depends on it NaN. Raises KernelError.
     """
-    room, sizes, strides = Room(value), tuple(value.shape), tuple(value.stride())
+    device, sizes, strides = SameDevice(value), tuple(value.shape), tuple(value.stride())
     if len(sizes) != 4 or strides[-1] != 1:
         raise KernelError(
             "an array of another shape",
@@ -76,15 +82,15 @@ def attention_int8(
         tokens,
         count,
         width,
-        room.address("query", heads.query, (*rows, tokens, width), Dtype.I8),
-        room.address("key", heads.key, (*rows, tokens, width), Dtype.I8),
-        room.address("query_scales", heads.query_scales, (*rows, groups[0]), Dtype.F32),
-        room.address("key_scales", heads.key_scales, (*rows, groups[1]), Dtype.F32),
+        device.address("query", heads.query, (*rows, tokens, width), Dtype.I8),
+        device.address("key", heads.key, (*rows, tokens, width), Dtype.I8),
+        device.address("query_scales", heads.query_scales, (*rows, groups[0]), Dtype.F32),
+        device.address("key_scales", heads.key_scales, (*rows, groups[1]), Dtype.F32),
         query_group,
         key_group,
-        room.strided("value", value, sizes, dtype),
+        device.strided_address("value", value, sizes, dtype),
         *strides[:-1],
-        room.address("out", out, sizes, dtype),
-        products,
+        device.address("out", out, sizes, dtype),
+        mma,
     )
-    library.run("attention_int8", arguments, room.stream(stream))
+    library.run("attention_int8", arguments, device.stream(stream))

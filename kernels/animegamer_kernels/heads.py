@@ -1,4 +1,4 @@
-"""LayerNorm of every head of queries and keys with the layout of attention, in the activations' dtype or INT8.
+"""LayerNorm of every head of queries and keys, written in the activations' dtype or in INT8 for attention.
 
 It does not know attention. Source: MODEL.md section 4; kernels/csrc/animegamer_kernels.h has the contract.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
-from .arrays import Array, Dtype, Room, dtype_of
+from .arrays import Array, Dtype, SameDevice, dtype_of
 from .errors import KernelError
 from .library import Arguments, Library
 
@@ -48,7 +48,10 @@ class HeadNormInt8Arguments(Arguments):
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """qkv [B, S, 3, heads, width] and the two LayerNorms over `width`, float32 [width] each."""
+    """qkv [B, S, 3, heads, width] and the LayerNorms of queries and keys over `width`.
+
+    Weights and biases are float32 [width].
+    """
 
     qkv: Array
     query_weight: Array
@@ -57,8 +60,8 @@ class Heads:
     key_bias: Array
     epsilon: float
 
-    def struct(self, room: Room) -> HeadsStruct:
-        """Raises KernelError if the arrays do not fit each other."""
+    def struct(self, device: SameDevice) -> HeadsStruct:
+        """The C struct. Raises KernelError if the arrays do not fit each other."""
         sizes = tuple(self.qkv.shape)
         if len(sizes) != 5 or sizes[2] != 3:
             raise KernelError("an array of another shape", where="qkv", found=sizes, expected="[B, S, 3, heads, width]")
@@ -70,37 +73,39 @@ class Heads:
             tokens,
             heads,
             width,
-            room.address("qkv", self.qkv, sizes, dtype),
-            *(room.address(name, getattr(self, name), (width,), Dtype.F32) for name in vectors),
+            device.address("qkv", self.qkv, sizes, dtype),
+            *(device.address(name, getattr(self, name), (width,), Dtype.F32) for name in vectors),
             self.epsilon,
             dtype,
         )
 
 
 def head_norm(
-    library: Library, given: Heads, query: Array, key: Array, value: Array | None = None, stream: int = 0
+    library: Library, heads: Heads, query: Array, key: Array, value: Array | None = None, stream: int = 0
 ) -> None:
-    """Normalised queries and keys, and the values as they are if asked, to [B, S, heads, width] of any one stride.
+    """Writes normalised queries and keys, and if `value` is heads a copy of the values, as [B, S, heads, width].
 
-    A head's elements lie together; the other strides are free and the same for all, so a transposed [B, heads, S,
-    width] will do, and so will qkv[:, :, 0] and qkv[:, :, 1] themselves. Raises KernelError. Streams: norm_modulate.
+    All outputs have the same strides, and the last axis is contiguous; the other strides are free. So an output may be
+    a transposed [B, heads, S, width], or qkv[:, :, 0] and qkv[:, :, 1] themselves. Raises KernelError.
     """
-    room = Room(given.qkv)
-    shape = given.struct(room)
+    device = SameDevice(heads.qkv)
+    shape = heads.struct(device)
     sizes, strides = (shape.batch, shape.tokens, shape.heads, shape.head_width), tuple(query.stride())
     addresses = []
     for name, array in (("query", query), ("key", key), ("value", value)):
         if array is not None and (tuple(array.stride()) != strides or strides[-1] != 1):
             raise KernelError("strides that differ", where=name, found=array.stride(), expected=(*strides[:-1], 1))
-        addresses.append(room.strided(name, array, sizes, dtype_of(given.qkv)))
-    library.run("head_norm", HeadNormArguments(0, shape, *addresses, *strides[:-1]), room.stream(stream))
+        addresses.append(device.strided_address(name, array, sizes, dtype_of(heads.qkv)))
+    library.run("head_norm", HeadNormArguments(0, shape, *addresses, *strides[:-1]), device.stream(stream))
 
 
 @dataclass(frozen=True, slots=True)
 class Int8Outputs:
-    """int8 [B, heads, S, width] and float32 scales [B, heads, groups], one for ceil(S / groups) tokens or fewer.
+    """Outputs of `head_norm_int8`.
 
-    key_mean float32 [B, heads, width] is what was taken off the keys. workspace: bytes, as `int8_workspace` says.
+    query, key: int8 [B, heads, S, width]. query_scales, key_scales: float32 [B, heads, ceil(S / group)], one scale for
+    `group` consecutive tokens. key_mean: float32 [B, heads, width], the mean over the tokens that was subtracted from
+    the keys. workspace: uint8 [`int8_workspace(..)`], scratch memory.
     """
 
     query: Array
@@ -111,33 +116,33 @@ class Int8Outputs:
     workspace: Array
 
 
-def int8_workspace(library: Library, given: Heads) -> int:
-    """Bytes of working memory of `head_norm_int8`."""
-    return library.workspace("head_norm_int8", given.struct(Room(given.qkv)))
+def int8_workspace(library: Library, heads: Heads) -> int:
+    """Size of the workspace of `head_norm_int8`, in bytes."""
+    return library.workspace("head_norm_int8", heads.struct(SameDevice(heads.qkv)))
 
 
 def head_norm_int8(
-    library: Library, given: Heads, out: Int8Outputs, query_group: int, key_group: int, stream: int = 0
+    library: Library, heads: Heads, out: Int8Outputs, query_group: int, key_group: int, stream: int = 0
 ) -> None:
-    """Normalised queries, and keys less their mean, in INT8 with a scale for so many tokens of a head.
+    """Writes normalised queries and keys in INT8: value = int8 * scale, one scale for `group` tokens of a head.
 
-    value = int8 * scale. Raises KernelError. Streams: norm_modulate.
+    The mean of the keys over the tokens is subtracted first; softmax does not depend on it. Raises KernelError.
     """
-    room = Room(given.qkv)
-    shape = given.struct(room)
+    device = SameDevice(heads.qkv)
+    shape = heads.struct(device)
     rows = (shape.batch, shape.heads)
     codes, mean = (*rows, shape.tokens, shape.head_width), (*rows, shape.head_width)
     arguments = HeadNormInt8Arguments(
         0,
         shape,
-        room.address("query", out.query, codes, Dtype.I8),
-        room.address("key", out.key, codes, Dtype.I8),
-        room.address("query_scales", out.query_scales, (*rows, -(-shape.tokens // query_group)), Dtype.F32),
-        room.address("key_scales", out.key_scales, (*rows, -(-shape.tokens // key_group)), Dtype.F32),
-        room.address("key_mean", out.key_mean, mean, Dtype.F32),
-        room.address("workspace", out.workspace, tuple(out.workspace.shape), Dtype.U8),
+        device.address("query", out.query, codes, Dtype.I8),
+        device.address("key", out.key, codes, Dtype.I8),
+        device.address("query_scales", out.query_scales, (*rows, -(-shape.tokens // query_group)), Dtype.F32),
+        device.address("key_scales", out.key_scales, (*rows, -(-shape.tokens // key_group)), Dtype.F32),
+        device.address("key_mean", out.key_mean, mean, Dtype.F32),
+        device.address("workspace", out.workspace, tuple(out.workspace.shape), Dtype.U8),
         out.workspace.shape[0],
         query_group,
         key_group,
     )
-    library.run("head_norm_int8", arguments, room.stream(stream))
+    library.run("head_norm_int8", arguments, device.stream(stream))

@@ -1,6 +1,6 @@
-"""The shared library of the kernels: found, opened, and called with one argument struct.
+"""Finds, opens and calls the shared library of the kernels, which `make kernels` builds.
 
-It does not know what an operator computes. The library is what `make kernels` builds.
+It does not know what an operator computes: a call has a name and one argument struct.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .errors import KernelError
 
 PATH_VARIABLE = "ANIMEGAMER_KERNELS"
 OFF = "off"
-"""What that variable says where no library shall be found."""
+"""Value of ANIMEGAMER_KERNELS that turns the kernels off."""
 FILE_NAME = "animegamer_kernels.dll" if sys.platform == "win32" else "libanimegamer_kernels.so"
 OPERATORS = (
     "norm_modulate",
@@ -32,8 +32,8 @@ OPERATORS = (
 )
 
 
-class Code(IntEnum):
-    """What an operator returns; from CUDA_ERROR on, the CUDA runtime's own code is added. animegamer_kernels.h."""
+class Status(IntEnum):
+    """What an operator returns, enum agk_code. CUDA_ERROR + n is error n of the CUDA runtime."""
 
     OK = 0
     BAD_STRUCT = 1
@@ -50,16 +50,16 @@ class Code(IntEnum):
 
 
 class Arguments(ctypes.Structure):
-    """Base of every operator's argument struct: it begins with its own size, which the library checks."""
+    """Base of the operators' argument structs. The first field is the struct's size in bytes; the library checks it."""
 
     struct_bytes: int
 
 
 class Library:
-    """An open library. Calls are safe from several threads; an error's text belongs to the thread of the call."""
+    """An open library. Threads may call it at the same time; `last_error` is per thread."""
 
     def __init__(self, path: Path) -> None:
-        """Raises KernelError if the file is no library of ours."""
+        """Raises KernelError if the file is not a library of these kernels."""
         try:
             self._library = ctypes.CDLL(str(path))
             self._functions = {
@@ -78,52 +78,55 @@ class Library:
 
     @property
     def has_cuda(self) -> bool:
-        """Whether the operators for CUDA are inside, or only their references."""
+        """Whether the library was built with the CUDA kernels. Without them it has the references only."""
         return bool(self._library.agk_has_cuda())
 
     @property
     def runs_here(self) -> bool:
-        """Whether they run on the current CUDA device: built for it, and its driver is new enough."""
+        """Whether the kernels run on the current CUDA device: they were built for it and its driver is new enough."""
         return bool(self._library.agk_runs_here())
 
     def error_text(self, code: int) -> str:
-        """What a code means."""
+        """What a status code means, in words."""
         text: bytes = self._error_text(code)
         return text.decode()
 
     def call(self, name: str, arguments: Arguments, stream: int | None) -> int:
-        """Queues the operator on a CUDA stream, or with `stream` None runs its reference on host memory; its code."""
-        arguments.struct_bytes = ctypes.sizeof(arguments)
-        return self.call_as_is(name, arguments, stream)
+        """Sets the struct's size, then queues the kernel on `stream`, or runs the reference if `stream` is None.
 
-    def call_as_is(self, name: str, arguments: Arguments, stream: int | None) -> int:
-        """As `call`, with the struct's size as it was set."""
+        Returns the status code.
+        """
+        arguments.struct_bytes = ctypes.sizeof(arguments)
+        return self.call_unchecked(name, arguments, stream)
+
+    def call_unchecked(self, name: str, arguments: Arguments, stream: int | None) -> int:
+        """As `call`, but leaves the struct's size as the caller set it."""
         device, host = self._functions[name]
         at = ctypes.addressof(arguments)
         return int(host(at) if stream is None else device(at, stream))
 
     def run(self, name: str, arguments: Arguments, stream: int | None) -> None:
-        """As `call`. Raises KernelError with the library's words if the operator refuses or cannot be launched."""
+        """As `call`. Raises KernelError with the library's text if the status is not OK."""
         code = self.call(name, arguments, stream)
-        if code != Code.OK:
+        if code != Status.OK:
             raise KernelError(self.last_error(), where=self.path.name, found=f"code {code}: {self.error_text(code)}")
 
     def workspace(self, name: str, arguments: ctypes.Structure) -> int:
-        """Bytes of working memory that an operator wants for such arguments."""
+        """Size of the workspace that an operator needs for these arguments, in bytes."""
         function = getattr(self._library, f"agk_{name}_workspace")
         function.argtypes, function.restype = (ctypes.c_void_p,), ctypes.c_int64
         return int(function(ctypes.addressof(arguments)))
 
     def last_error(self) -> str:
-        """The words of this thread's last failing call."""
+        """What was wrong with this thread's last failed call."""
         words: bytes = self._last_error()
         return words.decode()
 
 
 def find_library() -> Path | None:
-    """The library's file where ANIMEGAMER_KERNELS says, there or not; else beside this package or in build/kernels.
+    """Path of the library: ANIMEGAMER_KERNELS if set, else a file in this package's folder or in build/kernels.
 
-    None if there is none, or the variable says `off`.
+    None if there is no such file or ANIMEGAMER_KERNELS is `off`. A path from ANIMEGAMER_KERNELS may not exist.
     """
     named = os.environ.get(PATH_VARIABLE)
     if named:
@@ -134,7 +137,7 @@ def find_library() -> Path | None:
 
 
 def open_library(path: Path | None = None) -> Library:
-    """The library at `path`, or else the one that is found. Raises KernelError if there is none."""
+    """Opens the library at `path`, by default the one that `find_library` finds. Raises KernelError."""
     chosen = path or find_library()
     if chosen is None or not chosen.is_file():
         where = chosen or (PATH_VARIABLE if os.environ.get(PATH_VARIABLE) else FILE_NAME)

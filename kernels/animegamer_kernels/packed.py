@@ -1,6 +1,6 @@
-"""Weights in 4 and 8 bits: made whole, or multiplied as they lie by a few tokens, as calls on arrays.
+"""Weights in 4 or 8 bits: dequantised to a full matrix, or multiplied by a few tokens without that.
 
-It does not know layers. Source: kernels/csrc/animegamer_kernels.h has the layout, and the contract.
+It does not know layers. Source: kernels/csrc/animegamer_kernels.h has the layout and the contract.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
-from .arrays import Array, Dtype, Room, dtype_of
+from .arrays import Array, Dtype, SameDevice, dtype_of
 from .errors import KernelError
 from .library import Arguments, Library
 
 FEW_ROWS = 4
-"""The most tokens that `packed_product` takes. Source: AGK_FEW_ROWS."""
+"""The largest number of tokens that `packed_product` takes. Source: AGK_FEW_ROWS."""
 
 
 class PackedStruct(ctypes.Structure):
@@ -51,10 +51,10 @@ class PackedProductArguments(Arguments):
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A weight [N, K] in blocks of b inputs that share a scale: code * scale.
+    """A quantised weight [N, K]: weight = code * scale, one scale for each block of b inputs.
 
-    codes int8 [N, K / b, b] in 8 bits, [N, K / b, b / 2] in 4, where a byte's low half is of the block's first half and
-    its high half of the second; scales float32 [N, K / b].
+    codes: int8 [N, K / b, b] in 8 bits, int8 [N, K / b, b / 2] in 4 bits. A byte of two 4-bit codes holds element i of
+    the block in its low half and element i + b / 2 in its high half. scales: float32 [N, K / b].
     """
 
     codes: Array
@@ -62,36 +62,36 @@ class Packed:
     bits: int
 
     def sizes(self) -> tuple[int, int, int]:
-        """N, K and b."""
+        """N, K and b, as in the class's docstring."""
         outputs, blocks, held = self.codes.shape
         block = held * 8 // self.bits
         return outputs, blocks * block, block
 
-    def struct(self, room: Room) -> PackedStruct:
-        """With the addresses of arrays that fit. Raises KernelError."""
+    def struct(self, device: SameDevice) -> PackedStruct:
+        """The C struct. Raises KernelError if the arrays do not fit each other."""
         if len(self.codes.shape) != 3:
             raise KernelError(
                 "an array of another shape", where="codes", found=tuple(self.codes.shape), expected="3 axes"
             )
-        codes = room.address("codes", self.codes, self.codes.shape, Dtype.I8)
-        scales = room.address("scales", self.scales, self.codes.shape[:2], Dtype.F32)
+        codes = device.address("codes", self.codes, self.codes.shape, Dtype.I8)
+        scales = device.address("scales", self.scales, self.codes.shape[:2], Dtype.F32)
         return PackedStruct(*self.sizes(), self.bits, codes, scales)
 
 
 def unpack(library: Library, weight: Packed, out: Array, stream: int = 0) -> None:
-    """The weight as numbers, each rounded once, into out [N, K]. Raises KernelError. Streams as for norm_modulate."""
-    room, dtype = Room(out), dtype_of(out)
-    packed = weight.struct(room)
-    address = room.address("out", out, weight.sizes()[:2], dtype)
-    library.run("unpack", UnpackArguments(0, dtype, packed, address), room.stream(stream))
+    """Writes the dequantised weight to out [N, K], rounded to out's dtype. Raises KernelError."""
+    device, dtype = SameDevice(out), dtype_of(out)
+    packed = weight.struct(device)
+    address = device.address("out", out, weight.sizes()[:2], dtype)
+    library.run("unpack", UnpackArguments(0, dtype, packed, address), device.stream(stream))
 
 
 def packed_product(library: Library, weight: Packed, x: Array, out: Array, stream: int = 0) -> None:
-    """x [R, K] times the weight's transpose into out [R, N] of x's dtype, R at most FEW_ROWS. Raises KernelError."""
+    """out [R, N] = x [R, K] weight^T, in x's dtype; R is 1 to FEW_ROWS. Raises KernelError."""
     if len(x.shape) != 2:
         raise KernelError("an array of another shape", where="x", found=tuple(x.shape), expected="[R, K]")
-    room, dtype, rows = Room(x), dtype_of(x), x.shape[0]
-    packed = weight.struct(room)
+    device, dtype, rows = SameDevice(x), dtype_of(x), x.shape[0]
+    packed = weight.struct(device)
     outputs, inputs, _ = weight.sizes()
-    arrays = room.address("x", x, (rows, inputs), dtype), room.address("out", out, (rows, outputs), dtype)
-    library.run("packed_product", PackedProductArguments(0, dtype, packed, rows, *arrays), room.stream(stream))
+    arrays = device.address("x", x, (rows, inputs), dtype), device.address("out", out, (rows, outputs), dtype)
+    library.run("packed_product", PackedProductArguments(0, dtype, packed, rows, *arrays), device.stream(stream))

@@ -1,4 +1,4 @@
-"""What happens to rows of tokens between products: norms, gates, GELU and roundings, as calls on arrays.
+"""Row-wise operators between the matrix products of a block: norm, modulation, gate, GELU, quantisation.
 
 It does not know blocks or the denoiser. Source: MODEL.md section 4; kernels/csrc/animegamer_kernels.h has the contract.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
-from .arrays import Array, Dtype, Room, dtype_of
+from .arrays import Array, Dtype, SameDevice, dtype_of
 from .errors import KernelError
 from .library import Arguments, Library
 
@@ -69,10 +69,11 @@ class EpilogueArguments(Arguments):
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """LayerNorm(row) * weight + bias, then * (1 + scale) + shift by the row's kind, into `out`.
+    """y = LayerNorm(row) * weight + bias, then y * (1 + scale) + shift, written to `out`.
 
-    out [B, S, D] in the rows' dtype, or float8_e4m3fn or int8 with out_scales float32 [B, S]: value = out * out_scales.
-    weight, bias float32 [D]; shifts and scales float32 [D] for all of the batch or [B, D], whose rows may lie apart.
+    A token's scale and shift are the shot's or the image's, by its position.
+    out: [B, S, D] in the input's dtype; or float8_e4m3fn or int8 with out_scales float32 [B, S], value = out * scale.
+    weight, bias: float32 [D], both or none. Shifts and scales: float32 [D], or [B, D] with any batch stride.
     """
 
     out: Array
@@ -87,10 +88,10 @@ class Norm:
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
-    """What an INT8 product's sums int32 [R, D] stand for: sums * row_scales * column_scales + bias.
+class Int32Sums:
+    """How to dequantise the int32 result [R, D] of an INT8 product: sum * row_scale * column_scale + bias.
 
-    row_scales float32 [R]; column_scales and bias float32 [D].
+    row_scales: float32 [R]. column_scales, bias: float32 [D].
     """
 
     row_scales: Array
@@ -102,7 +103,7 @@ QUANTISED = (Dtype.E4M3, Dtype.I8)
 
 
 class _Rows:
-    """The sizes of x [B, S, D], and the one stride between batch entries that all modulations share."""
+    """Sizes of x [B, S, D], and the batch stride that all shifts, scales and gates of a call must share."""
 
     def __init__(self, x: Array, shot_tokens: int) -> None:
         if len(x.shape) != 3:
@@ -111,29 +112,29 @@ class _Rows:
         self.batch, self.tokens, self.width = self.sizes
         self.shot_tokens = shot_tokens
         self.dtype = dtype_of(x)
-        self.room = Room(x)
+        self.device = SameDevice(x)
         self.strides: set[int] = set()
 
     def tensor(self, what: str, array: Array | None) -> int | None:
-        return self.room.address(what, array, self.sizes, self.dtype)
+        return self.device.address(what, array, self.sizes, self.dtype)
 
     def vector(self, what: str, array: Array | None) -> int | None:
-        address, stride = self.room.rows(what, array, self.batch, self.width)
+        address, stride = self.device.row_address(what, array, self.batch, self.width)
         if array is not None:
             self.strides.add(stride)
         return address
 
     def norm(self, norm: Norm) -> NormStruct:
-        room, one = self.room, (self.width,)
+        device, one = self.device, (self.width,)
         return NormStruct(
-            room.address("weight", norm.weight, one, Dtype.F32),
-            room.address("bias", norm.bias, one, Dtype.F32),
+            device.address("weight", norm.weight, one, Dtype.F32),
+            device.address("bias", norm.bias, one, Dtype.F32),
             self.vector("image_shift", norm.image_shift),
             self.vector("image_scale", norm.image_scale),
             self.vector("shot_shift", norm.shot_shift),
             self.vector("shot_scale", norm.shot_scale),
-            room.address("out", norm.out, self.sizes, self.dtype, *QUANTISED),
-            room.address("out_scales", norm.out_scales, self.sizes[:2], Dtype.F32),
+            device.address("out", norm.out, self.sizes, self.dtype, *QUANTISED),
+            device.address("out_scales", norm.out_scales, self.sizes[:2], Dtype.F32),
             norm.epsilon,
             dtype_of(norm.out),
         )
@@ -150,13 +151,13 @@ class _Rows:
 
 
 def norm_modulate(library: Library, x: Array, norm: Norm, shot_tokens: int, stream: int = 0) -> None:
-    """x [B, S, D], its first `shot_tokens` tokens the shot's, into norm.out. Raises KernelError.
+    """Normalises and modulates x [B, S, D] into norm.out; the first `shot_tokens` tokens are the shot's.
 
-    On a CUDA device it is queued on `stream` (a cudaStream_t as a number); arrays of the host go to the reference.
+    Raises KernelError.
     """
     rows = _Rows(x, shot_tokens)
     address, normed = rows.tensor("x", x), rows.norm(norm)
-    library.run("norm_modulate", NormModulateArguments(0, rows.struct(), address, normed), rows.room.stream(stream))
+    library.run("norm_modulate", NormModulateArguments(0, rows.struct(), address, normed), rows.device.stream(stream))
 
 
 def gate_residual(
@@ -170,9 +171,10 @@ def gate_residual(
     norm: Norm | None = None,
     stream: int = 0,
 ) -> None:
-    """x_next = x + gate * branch, all [B, S, D], then its norm if there is one. x_next may be x. Raises KernelError.
+    """x_next = x + gate * branch, all [B, S, D]; then, if `norm` is given, the norm of x_next into norm.out.
 
-    Gates float32 [D] or [B, D], by the token's kind. Streams as for norm_modulate.
+    Gates: float32 [D] or [B, D]; the first `shot_tokens` tokens use shot_gate, the others image_gate. x_next may be x.
+    Raises KernelError.
     """
     rows = _Rows(x, shot_tokens)
     arrays = (
@@ -183,7 +185,7 @@ def gate_residual(
         rows.tensor("x_next", x_next),
     )
     normed = NormStruct() if norm is None else rows.norm(norm)
-    library.run("gate_residual", GateResidualArguments(0, rows.struct(), *arrays, normed), rows.room.stream(stream))
+    library.run("gate_residual", GateResidualArguments(0, rows.struct(), *arrays, normed), rows.device.stream(stream))
 
 
 def epilogue(
@@ -191,29 +193,33 @@ def epilogue(
     x: Array,
     out: Array,
     out_scales: Array | None = None,
-    sums: Sums | None = None,
+    sums: Int32Sums | None = None,
     gelu: bool = False,
     stream: int = 0,
 ) -> None:
-    """What follows a product and goes before the next: x [R, D], GELU (by tanh) if asked, into out [R, D].
+    """The epilogue of a matrix product: dequantises x [R, D], applies GELU, and writes out [R, D].
 
-    x: activations, or with `sums` int32. out: the activations' dtype, which may then be x itself, or float8_e4m3fn or
-    int8 with out_scales float32 [R]: value = out * out_scales. Raises KernelError. Streams as for norm_modulate.
+    x: activations; or int32 with `sums`, which says how to dequantise it. gelu: the tanh approximation.
+    out: the activations' dtype, and may then be x itself; or float8_e4m3fn or int8 with out_scales float32 [R],
+    value = out * scale. Raises KernelError.
     """
     if len(x.shape) != 2:
         raise KernelError("an array of another shape", where="x", found=tuple(x.shape), expected="[R, D]")
-    room, sizes, dtype = Room(x), tuple(x.shape), dtype_of(x)
+    device, sizes, dtype = SameDevice(x), tuple(x.shape), dtype_of(x)
     rows, columns = sizes[:1], sizes[1:]
-    address = room.address("x", x, sizes, dtype if sums is None else Dtype.I32)
+    address = device.address("x", x, sizes, dtype if sums is None else Dtype.I32)
     scales: tuple[int | None, ...] = (None, None, None)
     if sums is not None:
-        # Sums that are rounded again are held as halves would be.
+        # The output is quantised, so `out` does not say a dtype of activations: bfloat16.
         dtype = Dtype.BF16 if dtype_of(out) in QUANTISED else dtype_of(out)
         scales = (
-            room.address("row_scales", sums.row_scales, rows, Dtype.F32),
-            room.address("column_scales", sums.column_scales, columns, Dtype.F32),
-            room.address("bias", sums.bias, columns, Dtype.F32),
+            device.address("row_scales", sums.row_scales, rows, Dtype.F32),
+            device.address("column_scales", sums.column_scales, columns, Dtype.F32),
+            device.address("bias", sums.bias, columns, Dtype.F32),
         )
-    into = room.address("out", out, sizes, dtype, *QUANTISED), room.address("out_scales", out_scales, rows, Dtype.F32)
+    into = (
+        device.address("out", out, sizes, dtype, *QUANTISED),
+        device.address("out_scales", out_scales, rows, Dtype.F32),
+    )
     arguments = EpilogueArguments(0, dtype, *sizes, address, *scales, *into, dtype_of(out), gelu)
-    library.run("epilogue", arguments, room.stream(stream))
+    library.run("epilogue", arguments, device.stream(stream))

@@ -1,4 +1,4 @@
-"""Unpatchify, guidance and solver update of one denoising step, as a call on arrays.
+"""Unpatchify, guidance and solver update of one denoising step.
 
 It does not know the schedule: the eight coefficients come in as an array. Source: MODEL.md section 5, models/step.py.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
-from .arrays import Array, Dtype, Room, dtype_of
+from .arrays import Array, Dtype, SameDevice, dtype_of
 from .errors import KernelError
 from .library import Arguments, Library
 
@@ -30,7 +30,11 @@ class GuidedStepArguments(Arguments):
 
 @dataclass(frozen=True, slots=True)
 class StepOutputs:
-    """Where a step's results go; latents as the inputs, which they may be. next_patches [1, P, C * 4] or None."""
+    """Outputs of `guided_step`.
+
+    next_latent, x0, next_difference: float32 [1, F, C, h, w]; each may be the input of the same meaning.
+    next_patches: [1, P, C * 4] in the dtype of the input patches, or None.
+    """
 
     next_latent: Array
     x0: Array
@@ -49,11 +53,11 @@ def guided_step(
     out: StepOutputs,
     stream: int = 0,
 ) -> None:
-    """patches [B, P, C * 4] of the denoiser's head (B 1, or 2 with the unconditional row first) -> out. KernelError.
+    """One step of guidance and solver from the denoiser's output `patches` [B, P, C * 4] to `out`.
 
-    Latents float32 [1, frames, C, h, w]; coefficients float32 [8], on the same device and read when the kernel runs.
-    `next_patches` is next_latent in the patches' order and dtype: what the next step's patch embedding multiplies.
-    Streams as for norm_modulate.
+    B is 1 (conditional row only) or 2 (unconditional row first). latent, x0_prev, noise, difference: float32
+    [1, F, C, h, w]. coefficients: float32 [8] on the same device, read when the kernel runs; their order is in
+    animegamer_kernels.h. out.next_patches, if given, is next_latent as patches for the next step. Raises KernelError.
     """
     if len(latent.shape) != 5 or latent.shape[0] != 1:
         raise KernelError(
@@ -63,25 +67,25 @@ def guided_step(
     _, frames, channels, height, width = sizes
     dtype = dtype_of(patches)
     flat = (frames * (height // PATCH) * (width // PATCH), channels * PATCH * PATCH)
-    room = Room(latent)
+    device = SameDevice(latent)
 
     def picture(what: str, array: Array) -> int | None:
-        return room.address(what, array, sizes, Dtype.F32)
+        return device.address(what, array, sizes, Dtype.F32)
 
     arguments = GuidedStepArguments(
         0,
         dtype,
         patches.shape[0],
         *sizes[1:],
-        room.address("patches", patches, (patches.shape[0], *flat), dtype),
+        device.address("patches", patches, (patches.shape[0], *flat), dtype),
         picture("latent", latent),
         picture("x0_prev", x0_prev),
         picture("noise", noise),
         picture("difference", difference),
-        room.address("coefficients", coefficients, (COEFFICIENTS,), Dtype.F32),
+        device.address("coefficients", coefficients, (COEFFICIENTS,), Dtype.F32),
         picture("next_latent", out.next_latent),
         picture("x0", out.x0),
         picture("next_difference", out.next_difference),
-        room.address("next_patches", out.next_patches, (1, *flat), dtype),
+        device.address("next_patches", out.next_patches, (1, *flat), dtype),
     )
-    library.run("guided_step", arguments, room.stream(stream))
+    library.run("guided_step", arguments, device.stream(stream))

@@ -1,4 +1,4 @@
-"""The vae's spatial norm with its activation, and decoded frames to bytes, as calls on arrays.
+"""The VAE decoder's spatial norm with SiLU, and the conversion of decoded frames to bytes.
 
 It does not know the decoder. Source: MODEL.md section 6; kernels/csrc/animegamer_kernels.h has the contract.
 """
@@ -9,11 +9,11 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .arrays import Array, Dtype, Room, dtype_of
+from .arrays import Array, Dtype, SameDevice, dtype_of
 from .errors import KernelError
 from .library import Arguments, Library
 
-COLOURS = 3
+RGB_CHANNELS = 3
 
 
 class PixelsArguments(Arguments):
@@ -47,38 +47,39 @@ class SpatialNormArguments(Arguments):
 def pixels(
     library: Library, x: Array, out: Array, order: Sequence[int], flip: bool, interleaved: bool, stream: int = 0
 ) -> None:
-    """Frames about -1..1 to uint8 `out` [T, H, W, C], cut off, not rounded; C is 3 or 4, W a multiple of 8.
+    """Converts frames of values about -1..1 to uint8 `out` [T, H, W, C], truncated, not rounded.
 
-    x is [3, T, H, W], or interleaved [T, H, W, 3]. order: for each of C, which of R, G, B, A (255) it is, as in
-    contract.PIXEL_FORMATS; flip: bottom row first. Raises KernelError. Streams: norm_modulate.
+    x: [3, T, H, W]; or [T, H, W, 3] if `interleaved`. W must be a multiple of 8. order: which channel each of the C = 3
+    or 4 bytes of a pixel is: 0 R, 1 G, 2 B, 3 A (always 255). flip: bottom row first. Raises KernelError.
     """
     sizes = tuple(x.shape)
-    if len(sizes) != 4 or sizes[-1 if interleaved else 0] != COLOURS:
+    if len(sizes) != 4 or sizes[-1 if interleaved else 0] != RGB_CHANNELS:
         expected = "[T, H, W, 3]" if interleaved else "[3, T, H, W]"
         raise KernelError("an array of another shape", where="x", found=sizes, expected=expected)
     frames, height, width = sizes[:3] if interleaved else sizes[1:]
-    room = Room(x)
+    device = SameDevice(x)
     arguments = PixelsArguments(
         0,
         dtype_of(x),
         frames,
         height,
         width,
-        room.address("x", x, sizes, dtype_of(x)),
-        room.address("out", out, (frames, height, width, len(order)), Dtype.U8),
+        device.address("x", x, sizes, dtype_of(x)),
+        device.address("out", out, (frames, height, width, len(order)), Dtype.U8),
         interleaved,
         flip,
         len(order),
         (ctypes.c_int32 * 4)(*order),
     )
-    library.run("pixels", arguments, room.stream(stream))
+    library.run("pixels", arguments, device.stream(stream))
 
 
 @dataclass(frozen=True, slots=True)
 class SpatialNorm:
-    """x [T, H, W, C] and out the same; scale, shift [t, h, w, C] are the latent's projections, all of one dtype.
+    """Arguments of `spatial_norm`.
 
-    weight, bias float32 [C] of the GroupNorm; workspace: bytes, as `spatial_norm_workspace` says.
+    x, out: [T, H, W, C]. scale, shift: [t, h, w, C], the projections of the latent. All four have one dtype.
+    weight, bias: float32 [C] of the GroupNorm. workspace: uint8 [`spatial_norm_workspace(..)`], scratch memory.
     """
 
     x: Array
@@ -91,8 +92,8 @@ class SpatialNorm:
     epsilon: float
     workspace: Array | None = None
 
-    def arguments(self, room: Room) -> SpatialNormArguments:
-        """Raises KernelError if the arrays do not fit each other."""
+    def arguments(self, device: SameDevice) -> SpatialNormArguments:
+        """The C struct. Raises KernelError if the arrays do not fit each other."""
         sizes, latent = tuple(self.x.shape), tuple(self.scale.shape)
         if len(sizes) != 4 or len(latent) != 4 or latent[3] != sizes[3]:
             raise KernelError(
@@ -106,27 +107,24 @@ class SpatialNorm:
             *sizes,
             self.groups,
             *latent[:3],
-            room.address("x", self.x, sizes, dtype),
-            room.address("scale", self.scale, latent, dtype),
-            room.address("shift", self.shift, latent, dtype),
-            room.address("weight", self.weight, vector, Dtype.F32),
-            room.address("bias", self.bias, vector, Dtype.F32),
-            room.address("out", self.out, sizes, dtype),
-            None if workspace is None else room.address("workspace", workspace, tuple(workspace.shape), Dtype.U8),
+            device.address("x", self.x, sizes, dtype),
+            device.address("scale", self.scale, latent, dtype),
+            device.address("shift", self.shift, latent, dtype),
+            device.address("weight", self.weight, vector, Dtype.F32),
+            device.address("bias", self.bias, vector, Dtype.F32),
+            device.address("out", self.out, sizes, dtype),
+            None if workspace is None else device.address("workspace", workspace, tuple(workspace.shape), Dtype.U8),
             0 if workspace is None else workspace.shape[0],
             self.epsilon,
         )
 
 
-def spatial_norm_workspace(library: Library, given: SpatialNorm) -> int:
-    """Bytes of working memory of `spatial_norm`."""
-    return library.workspace("spatial_norm", given.arguments(Room(given.x)))
+def spatial_norm_workspace(library: Library, norm: SpatialNorm) -> int:
+    """Size of the workspace of `spatial_norm`, in bytes."""
+    return library.workspace("spatial_norm", norm.arguments(SameDevice(norm.x)))
 
 
-def spatial_norm(library: Library, given: SpatialNorm, stream: int = 0) -> None:
-    """silu(GroupNorm(x) * scale + shift) into out, which may be x; statistics over all of x. Raises KernelError.
-
-    Streams: norm_modulate.
-    """
-    room = Room(given.x)
-    library.run("spatial_norm", given.arguments(room), room.stream(stream))
+def spatial_norm(library: Library, norm: SpatialNorm, stream: int = 0) -> None:
+    """out = silu(GroupNorm(x) * scale + shift), with statistics over all frames. out may be x. Raises KernelError."""
+    device = SameDevice(norm.x)
+    library.run("spatial_norm", norm.arguments(device), device.stream(stream))

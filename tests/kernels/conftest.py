@@ -112,8 +112,8 @@ def library() -> Library:
 class Emulated(Library):
     """The kernels themselves on host memory: where a reference would be called, the kernel's own code is."""
 
-    def call_as_is(self, name: str, arguments: Arguments, stream: int | None) -> int:
-        return super().call_as_is(name, arguments, stream or 0)
+    def call_unchecked(self, name: str, arguments: Arguments, stream: int | None) -> int:
+        return super().call_unchecked(name, arguments, stream or 0)
 
 
 def build_emulated(folder: Path, *options: str) -> Path:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from animegamer_kernels import Heads, Int8Outputs, KernelError, Products, attention_int8, head_norm_int8, int8_workspace
+from animegamer_kernels import Heads, Int8Outputs, KernelError, MmaKind, attention_int8, head_norm_int8, int8_workspace
 from animegamer_rt.models.denoiser import HEAD_NORM_EPSILON
 from kernel_results import Kernels, Outputs, assert_close
 
@@ -27,7 +27,7 @@ class Case:
     key_group: int = 64
     outlier: float = 1.0
     """How much larger one channel of the keys is than the others."""
-    products: Products = Products.WARPS
+    products: MmaKind = MmaKind.WARPS
 
     def __str__(self) -> str:
         sizes = "x".join(map(str, (self.batch, self.tokens, self.heads)))
@@ -37,7 +37,7 @@ class Case:
     @property
     def half_sums(self) -> bool:
         """Whether sums are of the type that half the bits are enough for."""
-        return self.products is Products.HALF_SUMS
+        return self.products is MmaKind.HALF_SUMS
 
 
 CASES = (
@@ -49,14 +49,14 @@ CASES = (
     Case(1, 128, 1, torch.float16, 128, 128),
     Case(2, 129, 2, outlier=20.0),
     Case(1, 226 + 17, 2, torch.float16, 32, 192, outlier=20.0),
-    Case(1, 1, 1, products=Products.HALF_SUMS),
-    Case(2, 129, 2, torch.float16, products=Products.HALF_SUMS),
-    Case(2, 226 + 17, 2, products=Products.HALF_SUMS),
-    Case(1, 1, 1, torch.float16, products=Products.WARPGROUPS),
-    Case(1, 64, 2, products=Products.WARPGROUPS),
-    Case(2, 129, 2, outlier=20.0, products=Products.WARPGROUPS),
-    Case(1, 193, 1, torch.float16, 7, 128, products=Products.WARPGROUPS),
-    Case(1, 2 * 192 + 5, 1, torch.float16, 32, 192, outlier=20.0, products=Products.WARPGROUPS),
+    Case(1, 1, 1, products=MmaKind.HALF_SUMS),
+    Case(2, 129, 2, torch.float16, products=MmaKind.HALF_SUMS),
+    Case(2, 226 + 17, 2, products=MmaKind.HALF_SUMS),
+    Case(1, 1, 1, torch.float16, products=MmaKind.WARPGROUPS),
+    Case(1, 64, 2, products=MmaKind.WARPGROUPS),
+    Case(2, 129, 2, outlier=20.0, products=MmaKind.WARPGROUPS),
+    Case(1, 193, 1, torch.float16, 7, 128, products=MmaKind.WARPGROUPS),
+    Case(1, 2 * 192 + 5, 1, torch.float16, 32, 192, outlier=20.0, products=MmaKind.WARPGROUPS),
 )
 FULL = Case(2, 6976, 30)
 
@@ -188,7 +188,7 @@ def test_heads_of_zeros_are_the_mean_of_the_values(operators: Kernels) -> None:
     assert_as_weights_are_rounded(case, found, expected, value.cpu())
 
 
-def extreme(operators: Kernels, products: Products, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+def extreme(operators: Kernels, products: MmaKind, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     """Results and values of one head by queries and keys of these codes [S]; the weight of 127 by 127 is 2^300."""
     case = Case(1, len(keys), 1, torch.float16, 32, 64, products=products)
     heads, value = quantised(case, operators)
@@ -199,8 +199,8 @@ def extreme(operators: Kernels, products: Products, queries: Tensor, keys: Tenso
     return run(case, operators, heads, value), value.cpu()
 
 
-@pytest.mark.parametrize("products", [Products.WARPS, Products.WARPGROUPS], ids=lambda products: products.name.lower())
-def test_one_key_far_above_all_others_is_the_answer(kernels: Kernels, products: Products) -> None:
+@pytest.mark.parametrize("products", [MmaKind.WARPS, MmaKind.WARPGROUPS], ids=lambda products: products.name.lower())
+def test_one_key_far_above_all_others_is_the_answer(kernels: Kernels, products: MmaKind) -> None:
     # A thread has rows of the upper eight and of the lower eight of sixteen: each is asked for beside indifferent ones.
     upper = torch.arange(70) // 8 % 2 == 0
     for largest, rows in ((0, upper), (1, ~upper), (5, upper), (10, ~upper), (34, upper), (63, ~upper), (69, upper)):
@@ -211,8 +211,8 @@ def test_one_key_far_above_all_others_is_the_answer(kernels: Kernels, products: 
         assert torch.equal(found, value[:, largest : largest + 1].expand_as(found)), largest
 
 
-@pytest.mark.parametrize("products", [Products.WARPS, Products.WARPGROUPS], ids=lambda products: products.name.lower())
-def test_keys_far_below_those_that_are_not_there_are_weighed_alike(kernels: Kernels, products: Products) -> None:
+@pytest.mark.parametrize("products", [MmaKind.WARPS, MmaKind.WARPGROUPS], ids=lambda products: products.name.lower())
+def test_keys_far_below_those_that_are_not_there_are_weighed_alike(kernels: Kernels, products: MmaKind) -> None:
     codes = torch.full((70,), 127, dtype=torch.int8)
     found, value = extreme(kernels, products, codes, -codes)
     expected = value.double().mean(dim=1, keepdim=True)
@@ -232,14 +232,14 @@ def test_arrays_that_do_not_fit_are_refused_by_name(reference: Kernels) -> None:
     refused("query: an array of another dtype", query=heads.query.float())
     refused("value: an array of another shape", value=value.flatten(2))
     refused("out: an array of another dtype", out=out.bfloat16())
-    refused("out: an array of another shape.*dense", out=out.transpose(1, 2).contiguous().transpose(1, 2))
+    refused("out: an array of another shape.*contiguous", out=out.transpose(1, 2).contiguous().transpose(1, 2))
     refused("query: an array of another shape", value=value[..., :32])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("size", [2.0**15, 1.0, 2.0**-10])
 def test_half_sums_of_large_and_small_values_are_their_mean(kernels: Kernels, dtype: torch.dtype, size: float) -> None:
-    case = Case(1, 70, 1, dtype, products=Products.HALF_SUMS)
+    case = Case(1, 70, 1, dtype, products=MmaKind.HALF_SUMS)
     heads, value = quantised(case, kernels)
     for array in (heads.query, heads.key):
         array.zero_()
@@ -248,8 +248,8 @@ def test_half_sums_of_large_and_small_values_are_their_mean(kernels: Kernels, dt
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("products", Products, ids=lambda products: products.name.lower())
-def test_full_size_kernel_agrees_with_pytorch_head_by_head(gpu: Kernels, products: Products) -> None:
+@pytest.mark.parametrize("products", MmaKind, ids=lambda products: products.name.lower())
+def test_full_size_kernel_agrees_with_pytorch_head_by_head(gpu: Kernels, products: MmaKind) -> None:
     full = replace(FULL, products=products)
     heads, value = quantised(full, gpu)
     found = run(full, gpu, heads, value)

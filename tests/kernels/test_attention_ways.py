@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch_tape import TapePlace
 
-from animegamer_kernels import Library, Products
+from animegamer_kernels import Library, MmaKind
 from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
 from animegamer_rt.backends import registry
 from animegamer_rt.backends.interface import Engines
@@ -144,9 +144,9 @@ def test_products_are_those_that_a_gpu_has_and_is_fastest_with(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     card, geforce = torch.device("cuda"), capability in ((8, 6), (8, 9), (12, 0))
-    assert backend._products(card, False) is (Products.HALF_SUMS if geforce else Products.WARPS)
-    assert backend._products(card, True) is Products.WARPGROUPS
-    assert backend._products(torch.device("cpu"), False) is Products.WARPS
+    assert backend._products(card, False) is (MmaKind.HALF_SUMS if geforce else MmaKind.WARPS)
+    assert backend._products(card, True) is MmaKind.WARPGROUPS
+    assert backend._products(torch.device("cpu"), False) is MmaKind.WARPS
     assert backend.has_warpgroups(card) is (capability == (9, 0)) and not backend.has_warpgroups(torch.device("cpu"))
 
 

@@ -26,7 +26,7 @@ from test_torch_parts import (
 from torch_tape import TapePlace
 
 from animegamer_kernels import Library
-from animegamer_kernels.arrays import Room
+from animegamer_kernels.arrays import SameDevice
 from animegamer_kernels.library import FILE_NAME, OPERATORS, PATH_VARIABLE
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.torch import custom_ops as kernels_module
@@ -172,10 +172,10 @@ def test_every_kernel_is_queued_on_the_current_stream(kernels: Kernels, monkeypa
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=77))
     on_gpu = SimpleNamespace(is_cuda=True, device=torch.device("cuda"))
     assert kernels_module._stream(on_gpu) == 77 and kernels_module._stream(torch.zeros(1)) == 0  # type: ignore[arg-type]
-    room = Room(SimpleNamespace(device=torch.device("cuda")))  # type: ignore[arg-type]
-    assert room.stream(77) == 77 and room.stream(0) == 0, "the default stream, and not the reference"
+    device = SameDevice(SimpleNamespace(device=torch.device("cuda")))  # type: ignore[arg-type]
+    assert device.stream(77) == 77 and device.stream(0) == 0, "the default stream, and not the reference"
     monkeypatch.setattr(kernels_module, "_stream", lambda x: 77)
-    monkeypatch.setattr(Room, "stream", lambda room, stream: stream)
+    monkeypatch.setattr(SameDevice, "stream", lambda device, stream: stream)
     monkeypatch.setattr(Library, "run", noted)
     for rowwise in (FP8, INT8):
         Turn().latents(engines(rowwise=rowwise, kernels=kernels))

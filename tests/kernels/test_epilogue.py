@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from animegamer_kernels import KernelError, Sums, epilogue
+from animegamer_kernels import Int32Sums, KernelError, epilogue
 from kernel_results import LARGEST, Kernels, Outputs, assert_same
 
 F16, BF16, F32, F8, I8 = torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn, torch.int8
@@ -75,7 +75,7 @@ def inputs(case: Case) -> tuple[Tensor, tuple[Tensor, ...]]:
 
 def run(case: Case, operators: Kernels) -> dict[str, Tensor]:
     (x, factors), out, device = inputs(case), Outputs(operators.device), operators.device
-    sums = Sums(*(part.to(device) for part in factors)) if factors else None
+    sums = Int32Sums(*(part.to(device) for part in factors)) if factors else None
     written = out.new("out", x.shape, case.out or case.dtype)
     scales = None if case.out is None else out.new("out_scales", x.shape[:1], F32)
     epilogue(operators.library, x.to(device), written, scales, sums, case.gelu)
@@ -143,7 +143,7 @@ def test_rows_of_zeros_and_of_nans_have_their_scales(operators: Kernels, dtype: 
 def test_arrays_that_do_not_fit_are_refused_by_name(reference: Kernels) -> None:
     library, case = reference.library, Case(2, 8, sums=True)
     x, factors = inputs(case)
-    sums = Sums(*factors)
+    sums = Int32Sums(*factors)
     out, rows = torch.empty(2, 8), torch.zeros(2)
     with pytest.raises(KernelError, match="x: an array of another shape"):
         epilogue(library, x[None], out)

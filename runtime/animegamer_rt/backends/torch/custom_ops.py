@@ -302,7 +302,7 @@ def _epilogue_of_sums(
     out: Tensor,
     scales: Tensor | None,
 ) -> None:
-    sums = operators.Sums(row_scales.flatten(), column_scales, bias)
+    sums = operators.Int32Sums(row_scales.flatten(), column_scales, bias)
     operators.epilogue(_opened(library), *_flat(x, out, scales), sums, gelu, _stream(x))
 
 
@@ -358,12 +358,12 @@ def has_warpgroups(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) == HOPPER
 
 
-def _products(device: torch.device, warpgroups: bool) -> operators.Products:
+def _products(device: torch.device, warpgroups: bool) -> operators.MmaKind:
     """Sums of values in float16 where a GPU's products are then twice as fast."""
     if warpgroups:
-        return operators.Products.WARPGROUPS
+        return operators.MmaKind.WARPGROUPS
     halves = device.type == "cuda" and torch.cuda.get_device_capability(device) in GEFORCE
-    return operators.Products.HALF_SUMS if halves else operators.Products.WARPS
+    return operators.MmaKind.HALF_SUMS if halves else operators.MmaKind.WARPS
 
 
 @_operator(
