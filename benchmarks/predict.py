@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from animegamer_rt.profiling.gpu_specs import RATES, Rates
+from animegamer_rt.profiling.gpu_specs import GPU_SPECS, GpuSpecs
 
 GEMM_TFLOP, ATTENTION_TFLOP = 18.5, 11.2
 """Of one branch of one denoise step at 480 x 720: 6976 tokens, 30 layers of width 1920 (MODEL.md section 4)."""
@@ -41,7 +41,7 @@ FULL_PROMPT = prompt_tokens([CAPTION_TOKENS] * (HISTORY_TURNS + 1))
 """Of a full history and of the turn: what is predicted here, and what gpu.py has this project and its peers read."""
 
 
-def seconds(card: Rates, rows: int, products: str, attention: str, share: float) -> float:
+def seconds(card: GpuSpecs, rows: int, products: str, attention: str, share: float) -> float:
     """A turn's seconds: predictor, denoiser and vae one after another, each bound by its products or its memory."""
     peak = card.tops(products)
     assert peak is not None, f"{card.name} has no {products}"
@@ -59,7 +59,7 @@ def table(rows_by_plan: Mapping[str, int]) -> str:
     """Markdown: each card, type of products and of attention, a column a plan with both shares of the peak."""
     plans = [f"{plan}, {rows} rows" for plan, rows in rows_by_plan.items()]
     lines = [_line([*COLUMNS, *plans]), _line(["---"] * (len(COLUMNS) + len(plans)))]
-    for card in RATES.values():
+    for card in GPU_SPECS.values():
         for products in (kind for kind in ATTENTION if card.tops(kind) is not None):
             for attention in ATTENTION[products]:
                 shown = [

@@ -50,12 +50,12 @@ def measure(name: str, fp32: Path | None, instructions: int, turns: int) -> Reco
     from animegamer_export.quantize import bundle as quantized
     from animegamer_export.quantize.scheme import scheme
     from animegamer_export.verify import bitsandbytes
-    from animegamer_export.verify.command import Amount, compare, part_bytes
+    from animegamer_export.verify.command import SampleCounts, compare, part_bytes
     from animegamer_rt.bundle.loader import load, open_bundle
 
     shipped, rows = open_bundle(name), []
     source = shipped if fp32 is None else in_float(shipped, open_bundle(fp32))
-    amount = Amount(instructions, turns)
+    amount = SampleCounts(instructions, turns)
     for part, names in TRIED.items():
         wide: Record = {"bytes_before": part_bytes(shipped, part)} if fp32 else {}
         for precision in names:
@@ -112,15 +112,15 @@ def example_runs(source: Any, part: str) -> list[Any]:
     from animegamer_rt.backends.onnxruntime import open_engines
     from animegamer_rt.models.predictor import PredictorSize
     from animegamer_rt.pipeline import open_rooms
-    from animegamer_rt.stages.prompt import Prompter
-    from animegamer_rt.stages.readouts import Tokens
+    from animegamer_rt.stages.prompt import PromptBuilder
+    from animegamer_rt.stages.readouts import TokenBatch
 
     texts = instructions(source.manifest.world, 4, 7)
     if part == "predictor":
         size = PredictorSize(**source.manifest.sizes["predictor"])
         nothing = np.zeros((size.layers, 1, size.kv_heads, 0, size.head_width), np.float32)
-        turns = [Prompter.from_bundle(source).write(text, ()).turn for text in texts]
-        given = [{name: getattr(turn, name) for name in Tokens.__slots__} for turn in turns]
+        turns = [PromptBuilder.from_bundle(source).write(text, ()).turn for text in texts]
+        given = [{name: getattr(turn, name) for name in TokenBatch.__slots__} for turn in turns]
         return [{**feeds, "keys": nothing, "values": nothing} for feeds in given]
     recorded = RecordedDenoiser(source.part_path(part))
     rooms = open_rooms(source, replace(open_engines(source), denoiser=recorded))

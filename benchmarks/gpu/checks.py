@@ -24,13 +24,13 @@ from animegamer_rt.backends.torch import loader as backend
 from animegamer_rt.backends.torch.attention import Wanted
 from animegamer_rt.backends.torch.custom_ops import Kernels
 from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
-from animegamer_rt.backends.torch.rowwise_linear import use_rowwise
+from animegamer_rt.backends.torch.rowwise_linear import convert_to_rowwise
 from animegamer_rt.backends.torch.transformer import Transformer
 from animegamer_rt.backends.torch.vae_decoder import decode
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.stages.predictor import read
-from animegamer_rt.stages.prompt import PastTurn, Prompter
+from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
 
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden"
@@ -52,7 +52,7 @@ Entry = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class BackendVariant:
     """One way to run the parts: `kernels` is their library, None for plain operators; attention is the denoiser's."""
 
     device: str
@@ -68,7 +68,7 @@ class Way:
         )
 
 
-Group = Callable[[Way], Iterator[Entry]]
+Group = Callable[[BackendVariant], Iterator[Entry]]
 
 
 def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
@@ -81,7 +81,7 @@ def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
         assert library is not None
         yield from gpu_kernels.checks(library, asked["family"], device)
         return
-    bundle, way = open_bundle(asked["bundle"]), Way(device, asked["precision"], library, asked["attention"])
+    bundle, way = open_bundle(asked["bundle"]), BackendVariant(device, asked["precision"], library, asked["attention"])
     for what, group in groups(bundle, way).items():
         try:
             yield from group(way)
@@ -89,7 +89,7 @@ def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
             yield {**entry(what, way, math.inf), "broken": gpu_rates.told(error)}
 
 
-def groups(bundle: Bundle, way: Way) -> dict[str, Group]:
+def groups(bundle: Bundle, way: BackendVariant) -> dict[str, Group]:
     """What is checked of a way: where only its attention is another, no more than what that can change."""
     graphs: dict[str, Group] = {}
     # Plain operators so in bf16 alone; "fastest" may take another way each time.
@@ -106,7 +106,7 @@ def groups(bundle: Bundle, way: Way) -> dict[str, Group]:
     return recorded | parts | graphs
 
 
-def recorded_step(way: Way) -> Iterator[Entry]:
+def recorded_step(way: BackendVariant) -> Iterator[Entry]:
     """A guided pair of the reference, as recorded in tests/golden."""
     # Export's libraries are imported here, so that where they are missing the other checks go on.
     from animegamer_export.parity import diffusion
@@ -117,9 +117,9 @@ def recorded_step(way: Way) -> Iterator[Entry]:
     denoiser, encoder = diffusion.networks(folder, step)
     with place.use():
         shots = torch.cat([encoder.unconditional()[None], step.tensor("aroutput")]).to(place.device, place.dtype)
-        backend.settled(denoiser.to(place.device), place.dtype)
+        backend.cast_for_inference(denoiser.to(place.device), place.dtype)
         if way.precision in backend.ROWWISE:
-            use_rowwise(denoiser, backend.ROWWISE[way.precision])
+            convert_to_rowwise(denoiser, backend.ROWWISE[way.precision])
         network = Transformer(denoiser, place.dtype)
         if way.kernels is not None:
             network = FusedTransformer(denoiser, place.dtype, Kernels(str(way.kernels)))
@@ -128,7 +128,7 @@ def recorded_step(way: Way) -> Iterator[Entry]:
     yield entry("recorded step", way, relative(v.numpy(), step.tensor("output").numpy()))
 
 
-def recorded_clip(way: Way) -> Iterator[Entry]:
+def recorded_clip(way: BackendVariant) -> Iterator[Entry]:
     """A clip of the reference's decoder, chunk by chunk, as recorded in tests/golden."""
     from animegamer_export.parity import decoding
     from animegamer_export.parity.fixtures import open_folder
@@ -136,7 +136,7 @@ def recorded_clip(way: Way) -> Iterator[Entry]:
     place, folder = backend.open_place(way.device, way.precision, False), open_folder(GOLDEN)
     clip = folder.sets["vae_decode_a"]
     with place.use():
-        network = backend.settled(decoding.decoder(folder, clip).to(place.device), place.dtype)
+        network = backend.cast_for_inference(decoding.decoder(folder, clip).to(place.device), place.dtype)
         latent = clip.tensor("latent")[0].permute(1, 2, 3, 0).to(place.device, place.dtype)
         frames: list[torch.Tensor] = []
         caches: list[torch.Tensor] | None = None
@@ -153,7 +153,7 @@ def keep(kept: list[torch.Tensor], cache: torch.Tensor) -> None:
     kept.append(cache.clone())
 
 
-def against(bundle: Bundle, way: Way) -> Iterator[Entry]:
+def against(bundle: Bundle, way: BackendVariant) -> Iterator[Entry]:
     """Every output of every part of the bundle."""
     expected, source = answers_elsewhere(bundle)
     engines = way.open(bundle)
@@ -169,8 +169,8 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, Array]]:
     geometry, random = bundle.manifest.geometry, np.random.default_rng(SEED)
     shape = geometry.latent_shape
     shot = random.standard_normal((geometry.shot_tokens, geometry.shot_width), dtype=np.float32)
-    prompter, text = Prompter.from_bundle(bundle), bundle.manifest.world.examples[0]
-    prompt = prompter.write(text, [PastTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
+    prompter, text = PromptBuilder.from_bundle(bundle), bundle.manifest.world.examples[0]
+    prompt = prompter.write(text, [HistoryTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
     prefill = read(engines.predictor, prompt)
     yield "predictor.shot", prefill.shot
     yield "predictor.logits", prefill.logits
@@ -209,7 +209,7 @@ def answers_elsewhere(bundle: Bundle) -> tuple[dict[str, Array], str]:
     return ours | dict(answers(bundle, onnxruntime.open_engines(bundle))), "onnxruntime on the CPU"
 
 
-def same_under_graphs(bundle: Bundle, way: Way) -> Iterator[Entry]:
+def same_under_graphs(bundle: Bundle, way: BackendVariant) -> Iterator[Entry]:
     """Running eagerly, graphs of steps and graphs of turns: the same bytes."""
     eager = dict(answers(bundle, way.open(bundle, "off")))
     modes: tuple[backend.Graphs, ...] = ("step", "turn")
@@ -221,13 +221,13 @@ def same_under_graphs(bundle: Bundle, way: Way) -> Iterator[Entry]:
         yield entry(f"graphs of a {mode} against running eagerly", way, worst, EXACT)
 
 
-def opens(bundle: Bundle, way: Way) -> Iterator[Entry]:
+def opens(bundle: Bundle, way: BackendVariant) -> Iterator[Entry]:
     """The engines open; their words say which attention was taken and what was measured for it."""
     runs_on = way.open(bundle).device
     yield {**entry("an attention was taken", way, EXACT, EXACT), "runs_on": runs_on}
 
 
-def no_waiting(bundle: Bundle, way: Way) -> Iterator[Entry]:
+def no_waiting(bundle: Bundle, way: BackendVariant) -> Iterator[Entry]:
     """Steps of a turn under torch's own alarm for host synchronisation."""
     engines, geometry = way.open(bundle), bundle.manifest.geometry
     plan = DenoisePlan.from_dict(bundle.plan("balanced"))
@@ -255,12 +255,12 @@ def relative(found: Array, expected: Array) -> float:
     return float(np.linalg.norm(found - exact) / max(float(np.linalg.norm(exact)), 1e-12))
 
 
-def allowed_of(way: Way) -> float:
+def allowed_of(way: BackendVariant) -> float:
     """What its precision and its scores are allowed."""
     return (ALLOWED if way.attention == "torch" else SCORES_ALLOWED)[way.precision]
 
 
-def entry(what: str, way: Way, error: float, allowed: float | None = None) -> Entry:
+def entry(what: str, way: BackendVariant, error: float, allowed: float | None = None) -> Entry:
     """One check, by default within what its precision is allowed; an error that is no number is null, and fails."""
     allowed = allowed_of(way) if allowed is None else allowed
     about = {"check": what, "precision": way.precision, "kernels": way.kernels is not None, "attention": way.attention}

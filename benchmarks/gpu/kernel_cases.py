@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from animegamer_rt.backends.torch.custom_ops import Kernels, Modulation, Normed, RowNorm, has_warpgroups
 from animegamer_rt.backends.torch.packed_linear import PackedLinear
-from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, by_row
+from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, quantize_rows
 from animegamer_rt.backends.torch.transformer import gate, modulate, unpatchified
 from animegamer_rt.backends.torch.vae import painted
 from animegamer_rt.backends.torch.vae_decoder import norm_silu, pointwise
@@ -91,7 +91,7 @@ def row_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:
             affine, of_x = vectors.to(x.dtype), factors.to(x.dtype)
             y = functional.layer_norm(x, x.shape[2:], affine[0], affine[1], EPSILON)
             y = modulate(y, of_x[:2], of_x[2:4], shot_tokens)
-            return (y,) if out == x.dtype else by_row(y.flatten(0, 1), out)
+            return (y,) if out == x.dtype else quantize_rows(y.flatten(0, 1), out)
 
         def gated(x: Tensor, branch: Tensor, vectors: Tensor, factors: Tensor, out: torch.dtype = out) -> Results:
             given = RowNorm(vectors[0], vectors[1], EPSILON), Modulation(factors[:2], factors[2:4])
@@ -122,7 +122,7 @@ def product_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]
             name,
             (x,),
             lambda x, out=out: whole(kernels.epilogue(x, out, gelu=True)),
-            lambda x, out=out: by_row(gelu(x).flatten(0, 1), out),
+            lambda x, out=out: quantize_rows(gelu(x).flatten(0, 1), out),
         )
 
     def sums(width: int) -> tuple[Tensor, ...]:
@@ -141,7 +141,7 @@ def product_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]
         "int8",
         sums(4 * width),
         partial(of_sums, out=INT8),
-        lambda *given: by_row(gelu(numbers(*given)).flatten(0, 1), INT8),
+        lambda *given: quantize_rows(gelu(numbers(*given)).flatten(0, 1), INT8),
     )
     yield Case(
         f"epilogue of sums to {label}",

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from animegamer_rt.backends.torch import attention
 from animegamer_rt.backends.torch.custom_ops import Kernels
-from animegamer_rt.backends.torch.device import CudaPlace, Place
+from animegamer_rt.backends.torch.device import CudaTorchDevice, TorchDevice
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8
 from animegamer_rt.errors import AnimeGamerError
 
@@ -82,7 +82,7 @@ def timings(path: Path, family: str, device: str) -> Iterator[Entry]:
     """
     on_gpu = device == "cuda"
     if family == "attention":
-        place = CudaPlace(torch.bfloat16) if on_gpu else Place(torch.bfloat16)
+        place = CudaTorchDevice(torch.bfloat16) if on_gpu else TorchDevice(torch.bfloat16)
         size = FULL.denoiser if on_gpu else SMALL.denoiser
         yield from attention_timings(attention.measured(place, Kernels(str(path)), size), on_gpu)
         return

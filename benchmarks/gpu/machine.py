@@ -15,7 +15,7 @@ import torch
 
 from animegamer_rt import __version__
 from animegamer_rt.profiling import nvml
-from animegamer_rt.profiling.host import machine
+from animegamer_rt.profiling.host import describe_host
 
 FIELDS: Mapping[str, str] = {
     "name": "name",
@@ -25,7 +25,7 @@ FIELDS: Mapping[str, str] = {
     "temperature_c": "temperature.gpu",
     "power_limit_w": "power.limit",
 }
-"""As nvml.Card.facts names them -> as nvidia-smi does."""
+"""As nvml.NvmlDevice.facts names them -> as nvidia-smi does."""
 
 
 def entries(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -34,10 +34,10 @@ def entries(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     software = {"python": platform.python_version(), "animegamer-rt": __version__}
     software |= {"torch": torch.__version__, "cuda": torch.version.cuda or "none", "numpy": np.__version__}
     software["cudnn"] = str(torch.backends.cudnn.version() or "none") if on_gpu else "none"
-    found: dict[str, Any] = {"machine": machine(), "software": software, "gpu": None}
+    found: dict[str, Any] = {"machine": describe_host(), "software": software, "gpu": None}
     if on_gpu:
         properties = torch.cuda.get_device_properties(0)
-        found["machine"] = f"{properties.name}, {machine()}"
+        found["machine"] = f"{properties.name}, {describe_host()}"
         about = {"memory_gib": round(properties.total_memory / 2**30, 1), "sm": f"{properties.major}{properties.minor}"}
         found["gpu"] = {**(facts() or {}), "name": properties.name, **about}
         torch.ones(1, device="cuda").add_(1).item()  # whether it runs anything at all
@@ -47,7 +47,7 @@ def entries(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def facts() -> dict[str, Any] | None:
     """The card as it is now; None where nothing tells."""
     known = uuid()
-    card, _ = nvml.open_card(known)
+    card, _ = nvml.open_nvml(known)
     return card.facts() if card is not None else _by_smi(known)
 
 

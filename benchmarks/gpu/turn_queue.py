@@ -19,8 +19,8 @@ from benchmarks.gpu.jobs import Variant
 
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.profiling.host import percentile
-from animegamer_rt.profiling.trace import AHEAD
-from animegamer_rt.serving.worker.engine_trace import Watch
+from animegamer_rt.profiling.trace import PREFETCH
+from animegamer_rt.serving.worker.engine_trace import EngineTracer
 from animegamer_rt.stages.denoiser import Denoiser
 from animegamer_rt.stages.vae import Vae
 
@@ -30,7 +30,7 @@ TURNS = 2
 def entries(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """One entry: seconds of the queue with its turns one after the other and overlapping, and the trace's file."""
     variant, name = Variant(**asked["variant"]), asked["plan"]
-    watch = Watch(Path(asked["results"]) / f"trace-queue-{asked['name']}.json")
+    watch = EngineTracer(Path(asked["results"]) / f"trace-queue-{asked['name']}.json")
     parts = gpu_turns.open_parts(asked, variant)
     engines = watch.over(parts.engines)
     parts, plan = replace(parts, engines=engines, vae=Vae(engines.vae)), parts.plans[name]
@@ -60,7 +60,7 @@ def queue(parts: gpu_turns.Parts, plan: DenoisePlan, overlaps: bool) -> float:
     given, geometry = [gpu_turns.prompt(parts.geometry) for _ in range(TURNS)], parts.geometry
     denoiser = Denoiser(parts.engines.denoiser, plan, geometry.latent_shape)
     started = time.perf_counter()
-    with ThreadPoolExecutor(1, AHEAD) as ahead:
+    with ThreadPoolExecutor(1, PREFETCH) as ahead:
         shot = gpu_turns.predict(parts, given[0])
         for turn, follower in enumerate([*given[1:], None], start=1):
             begun = ahead.submit(gpu_turns.predict, parts, follower) if overlaps and follower else None

@@ -24,7 +24,7 @@ from animegamer_export.plan_search.skipping import skipping
 from animegamer_rt.backends.interface import Engines, FloatArray
 from animegamer_rt.backends.torch import loader as backend
 from animegamer_rt.backends.torch.custom_ops import open_kernels
-from animegamer_rt.backends.torch.device import Place
+from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.backends.torch.packed_linear import PackedLinear
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle, open_bundle
@@ -38,7 +38,7 @@ from animegamer_rt.profiling import energy, nvml
 from animegamer_rt.profiling.host import percentile
 from animegamer_rt.stages.denoiser import Denoiser
 from animegamer_rt.stages.predictor import read
-from animegamer_rt.stages.readouts import Prompt, readouts
+from animegamer_rt.stages.readouts import Prompt, build_readouts
 from animegamer_rt.stages.vae import Vae
 
 Entry = dict[str, Any]
@@ -120,7 +120,7 @@ def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
             play(parts, plan)
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
-        with energy.of_card(*nvml.open_card(gpu_machine.uuid())) if on_gpu else energy.of_processors() as meter:
+        with energy.gpu_energy(*nvml.open_nvml(gpu_machine.uuid())) if on_gpu else energy.cpu_energy() as meter:
             measured = [play(parts, plan) for _ in range(asked["turns"])]
         playback = parts.geometry.frames / parts.geometry.fps
         yield {
@@ -216,13 +216,13 @@ def open_parts(asked: Mapping[str, Any], variant: Variant) -> Parts:
     place = backend.open_place(asked["device"], variant.precision, variant.graphs != "off")
     with place.use():
         packed = variant.int4_predictor
-        networks = backend.read_networks(bundle, place) if size is None else random_networks(size, place, packed)
+        networks = backend.load_models(bundle, place) if size is None else random_networks(size, place, packed)
     kernels, words = open_kernels(Path(asked["library"]) if variant.kernels else False, place.device)
     geometry = bundle.manifest.geometry if size is None else size.geometry
     graphs: Any = variant.graphs
     rowwise = backend.ROWWISE.get(variant.precision)
     steps, which = list(plans.values()), variant.attention
-    engines = backend.assemble(place, networks, geometry, steps, graphs, variant.compiled, rowwise, kernels, which)
+    engines = backend.build_engines(place, networks, geometry, steps, graphs, variant.compiled, rowwise, kernels, which)
     around = SHORT[place.dtype]
     return Parts(
         bundle.manifest.name if size is None else asked["size"],
@@ -275,7 +275,7 @@ def prompt(geometry: Geometry) -> Prompt:
     for past in range(HISTORY_TURNS):
         index[:, past * block + BEFORE_SHOT :][:, :shot] = np.arange(past * shot, (past + 1) * shot)
     first = history + BEFORE_SHOT
-    return readouts(
+    return build_readouts(
         RANDOM.integers(5, 300, history + turn),
         index,
         RANDOM.standard_normal((HISTORY_TURNS * shot, geometry.shot_width), dtype=np.float32),
@@ -286,7 +286,7 @@ def prompt(geometry: Geometry) -> Prompt:
     )
 
 
-def random_networks(size: Size, place: Place, int4_predictor: bool = False) -> backend.Networks:
+def random_networks(size: Size, place: TorchDevice, int4_predictor: bool = False) -> backend.Models:
     """Networks with weights drawn on the device in its own type: nothing passes through the host."""
     with torch.device("meta"):
         predictor, denoiser = PredictorNetwork(size.predictor), DenoiserNetwork(size.denoiser)
@@ -294,7 +294,7 @@ def random_networks(size: Size, place: Place, int4_predictor: bool = False) -> b
         if int4_predictor:
             pack(predictor)
     for network in (predictor, denoiser, decoder):
-        backend.settled(network, place.dtype).to_empty(device=place.device)
+        backend.cast_for_inference(network, place.dtype).to_empty(device=place.device)
         for name, tensor in (*network.named_parameters(), *network.named_buffers()):
             if name.endswith(".codes"):
                 tensor.random_(-128, 128)
@@ -303,7 +303,7 @@ def random_networks(size: Size, place: Place, int4_predictor: bool = False) -> b
             else:
                 tensor.normal_(0.0, DEVIATION) if tensor.ndim > 1 else tensor.fill_(1.0)
     constant = torch.randn(size.denoiser.shot_tokens, size.denoiser.hidden, device=place.device)
-    return backend.Networks(predictor, denoiser, decoder, constant)
+    return backend.Models(predictor, denoiser, decoder, constant)
 
 
 def pack(predictor: PredictorNetwork) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgpack
 
-from animegamer_rt.serving.wire import FIRST_FRAME, FROM_CLIENT, FROM_SERVER, Message, Sender
+from animegamer_rt.serving.wire import CLIENT_LIMITS, FIRST_FRAME, SERVER_LIMITS, Message, Sender
 
 TOKEN = "N1vQ0hJ3tqkHk2bXgq3V0mZ9aYwXr5uE"
 SESSION = "5f2c9a7be1d04c38"
@@ -294,12 +294,12 @@ BROKEN = (
     _header("a map of 2^30 declared", "protocol", b"\xdf\x40\0\0\0"),
     _header("lists nested 60 000 deep", "protocol", (b"\x91", 60_000)),
     _header("lists of 256 nested 20 000 deep", "protocol", (b"\xdc\x01\x00", 20_000)),
-    _header("a header over its limit", "too_large", (b"\xc0", FROM_CLIENT.header_bytes + 1)),
-    _header("an answer's header over its limit", "too_large", (b"\xc0", FROM_SERVER.header_bytes + 1), "server"),
+    _header("a header over its limit", "too_large", (b"\xc0", CLIENT_LIMITS.header_bytes + 1)),
+    _header("an answer's header over its limit", "too_large", (b"\xc0", SERVER_LIMITS.header_bytes + 1), "server"),
     _frames("a buffer in a request", "too_large", FIRST_FRAME, _PING, b""),
     _frames("two buffers", "too_large", *_picture(bytes(16), b""), sender="server"),
     _frames(
-        "a buffer over its limit", "too_large", *_picture(), (b"\0", FROM_SERVER.buffer_bytes + 1), sender="server"
+        "a buffer over its limit", "too_large", *_picture(), (b"\0", SERVER_LIMITS.buffer_bytes + 1), sender="server"
     ),
     _frames("no type", "missing_field", *_packed(fields={})),
     _frames("type that is nil", "bad_field", *_packed(type=None)),

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from animegamer_rt.serving.wire import CODES, FROM_CLIENT, FROM_SERVER, HEADER, MESSAGES, VERSION, Field, MessageKind
+from animegamer_rt.serving.wire import (
+    CLIENT_LIMITS,
+    CODES,
+    HEADER,
+    MESSAGES,
+    SERVER_LIMITS,
+    VERSION,
+    Field,
+    MessageType,
+)
 
 _TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean", "map": "object", "list": "array"}
 _BOUNDS = {
@@ -31,7 +40,7 @@ def schema() -> dict[str, Any]:
                 "buffers": limits.buffers,
                 "items": limits.items,
             }
-            for limits in (FROM_CLIENT, FROM_SERVER)
+            for limits in (CLIENT_LIMITS, SERVER_LIMITS)
         },
         "x-codes": {code: {"meaning": meaning, "do": do} for code, (meaning, do) in CODES.items()},
         "$defs": {
@@ -40,7 +49,7 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _message(kind: MessageKind) -> dict[str, Any]:
+def _message(kind: MessageType) -> dict[str, Any]:
     properties = {key.name: _value(key) for key in HEADER}
     properties["type"] = {"const": kind.type}
     properties["fields"] = _fields(kind.fields)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from animegamer_rt.serving.wire import (
+    CLIENT_LIMITS,
     CODES,
-    FROM_CLIENT,
-    FROM_SERVER,
     HEADER,
     MESSAGES,
+    SERVER_LIMITS,
     Field,
-    MessageKind,
+    MessageType,
     Sender,
     allowed,
     encode,
@@ -65,7 +65,7 @@ def _messages(sender: Sender) -> str:
     return "\n\n".join(_message(kind) for kind in MESSAGES[sender].values())
 
 
-def _message(kind: MessageKind) -> str:
+def _message(kind: MessageType) -> str:
     about = [f"Socket: {_SOCKETS[kind.sockets]}", f"since {kind.since}"]
     if kind.header:
         about.append("header: " + ", ".join(f"`{key}`" for key in kind.header))
@@ -85,7 +85,7 @@ def _codes() -> str:
 def _limits() -> str:
     rows = [
         (f"from the {limits.sender}", *(f"{number:,}" for number in numbers))
-        for limits in (FROM_CLIENT, FROM_SERVER)
+        for limits in (CLIENT_LIMITS, SERVER_LIMITS)
         for numbers in [(limits.header_bytes, limits.buffers, limits.buffer_bytes, limits.items)]
     ]
     return _table(("Message", "Header, bytes", "Buffers", "One buffer, bytes", "Items of a list or map"), rows)

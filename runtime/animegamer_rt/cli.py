@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from . import __version__
-from .backends.registry import DEVICES, TorchOptions, add_torch_options
+from .backends.registry import DEVICES, EngineConfig, add_torch_options
 from .bench.presets import PRESETS, Preset
 from .errors import INTERRUPTED, AnimeGamerError, ConfigError, OutputError
 
@@ -69,7 +69,7 @@ def _run(arguments: list[str]) -> int:
         return 0
     if "precision" in options:
         device = options.device if "device" in options else options.engines
-        TorchOptions.of(options).check(device)
+        EngineConfig.of(options).check(device)
     code: int = options.run(options)
     return code
 
@@ -240,7 +240,7 @@ def _play(options: argparse.Namespace) -> int:
             instructions=options.instructions,
             preview=not options.no_preview,
             device=options.device,
-            for_torch=TorchOptions.of(options),
+            for_torch=EngineConfig.of(options),
             image=options.image,
             motion=options.motion,
         )
@@ -255,13 +255,13 @@ def _bench(options: argparse.Namespace) -> int:
     if options.records:
         raise ConfigError("only `bench compare` takes records", found=str(options.records[0]), do="leave them out")
     if options.what == "wire":
-        from .serving.bench.command import WireBench, bench_wire
+        from .serving.bench.command import ServeBench, bench_serve
 
         if options.preset or options.trace or options.device != "cpu":
             raise ConfigError("--preset, --trace and --device are of turns, not of `bench wire`", do="leave them out")
         bundle = options.bundle or "pocket"
-        return bench_wire(WireBench(bundle, options.plan, options.turns or 25, results=options.results))
-    from .bench.command import Bench, bench
+        return bench_serve(ServeBench(bundle, options.plan, options.turns or 25, results=options.results))
+    from .bench.command import BenchOptions, bench
 
     preset = PRESETS.get(options.preset, Preset())
     settings = replace(
@@ -272,14 +272,14 @@ def _bench(options: argparse.Namespace) -> int:
         made_by=None if options.bundle else preset.made_by,
     )
     name = options.preset if settings == preset else None
-    for_torch = TorchOptions.of(options)
-    return bench(Bench(settings, name, options.device, for_torch, options.results, options.trace))
+    for_torch = EngineConfig.of(options)
+    return bench(BenchOptions(settings, name, options.device, for_torch, options.results, options.trace))
 
 
 def _selftest(options: argparse.Namespace) -> int:
     from .diagnose.selftest import selftest
 
-    for_torch = TorchOptions.of(options)
+    for_torch = EngineConfig.of(options)
     return selftest(options.bundle, options.device, options.out, options.record, for_torch)
 
 
@@ -320,7 +320,7 @@ def _info(options: argparse.Namespace) -> int:
     elif options.json:
         print(bundle_info.as_json(bundle.open_bundle(options.bundle)))
     else:
-        bundle_info.explain(bundle.open_bundle(options.bundle), Console())
+        bundle_info.print_bundle(bundle.open_bundle(options.bundle), Console())
     return 0
 
 

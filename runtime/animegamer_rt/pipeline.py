@@ -19,13 +19,13 @@ from .events import Done, Event, FrameReady, Progress, StageSeconds, StatePredic
 from .session import Session
 from .stages.denoiser import Denoiser
 from .stages.predictor import Prediction, Predictor
-from .stages.prompt import Prompter
+from .stages.prompt import PromptBuilder
 from .stages.vae import Vae
 from .state.game import Instruction, motion_scope
 
 
 @dataclass(frozen=True, slots=True)
-class Rooms:
+class Pipeline:
     """What turns need, loaded once for any number of sessions; one turn runs at a time."""
 
     bundle: Bundle
@@ -38,17 +38,17 @@ class Rooms:
     """Whether a turn may be predicted while another one is denoised."""
 
 
-def open_rooms(bundle: Bundle, engines: Engines, plan: str | None = None) -> Rooms:
+def open_rooms(bundle: Bundle, engines: Engines, plan: str | None = None) -> Pipeline:
     """The rooms of a bundle, with one of its plans (None = its default). Raises PlanError for an unknown one."""
     name = plan or bundle.default_plan
     denoise_plan = DenoisePlan.from_dict(bundle.plan(name))
-    predictor = Predictor(engines.predictor, Prompter.from_bundle(bundle))
+    predictor = Predictor(engines.predictor, PromptBuilder.from_bundle(bundle))
     denoiser = Denoiser(engines.denoiser, denoise_plan, bundle.manifest.geometry.latent_shape)
-    return Rooms(bundle, name, denoise_plan, predictor, denoiser, Vae(engines.vae), engines.overlaps)
+    return Pipeline(bundle, name, denoise_plan, predictor, denoiser, Vae(engines.vae), engines.overlaps)
 
 
 def run_turn(
-    rooms: Rooms,
+    rooms: Pipeline,
     session: Session,
     instruction: Instruction,
     *,

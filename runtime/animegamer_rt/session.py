@@ -17,15 +17,15 @@ import numpy.typing as npt
 from .bundle.loader import Bundle
 from .errors import SessionError
 from .stages.predictor import Prediction
-from .stages.prompt import PastTurn
+from .stages.prompt import HistoryTurn
 from .state.game import CharacterState, GameState, Instruction
 
-Predict = Callable[[Sequence[PastTurn], Instruction], Prediction]
+Predict = Callable[[Sequence[HistoryTurn], Instruction], Prediction]
 """`Predictor.predict`."""
 
 
 @dataclass(frozen=True, slots=True)
-class PlayedTurn:
+class TurnRecord:
     """One finished turn: the instruction's text and what the predictor said of it."""
 
     text: str
@@ -46,12 +46,12 @@ class Session:
     seed: int
     history_turns: int
     id: str = field(default_factory=lambda: secrets.token_hex(8))
-    log: tuple[PlayedTurn, ...] = ()
+    log: tuple[TurnRecord, ...] = ()
     character: CharacterState = field(default_factory=CharacterState)
     _shots: dict[int, npt.NDArray[np.float16]] = field(default_factory=dict)
     """Turn number -> shot fp16 [226, D]; the last `history_turns` turns only."""
     first: int = 0
-    opening: PastTurn | None = None
+    opening: HistoryTurn | None = None
 
     @classmethod
     def start(cls, bundle: Bundle, seed: int, history_turns: int | None = None) -> Session:
@@ -66,7 +66,7 @@ class Session:
         bundle: Bundle,
         seed: int,
         history_turns: int,
-        log: Sequence[PlayedTurn],
+        log: Sequence[TurnRecord],
         character: CharacterState,
         shots: Mapping[int, npt.NDArray[np.float16]],
         predict: Predict,
@@ -90,7 +90,7 @@ class Session:
         return self.first + len(self.log)
 
     @property
-    def history(self) -> tuple[PastTurn, ...]:
+    def history(self) -> tuple[HistoryTurn, ...]:
         """The turns that the next prompt sees, oldest first."""
         return self._window(self.turns)
 
@@ -101,7 +101,7 @@ class Session:
 
     def keep(self, instruction: Instruction, prediction: Prediction) -> None:
         """Makes a finished turn part of the game. Called once a turn, after its last frame."""
-        self.log += (PlayedTurn(instruction.text, prediction.game_state),)
+        self.log += (TurnRecord(instruction.text, prediction.game_state),)
         self.character = self.character.after(prediction.game_state)
         self._shots[self.turns] = prediction.shot.astype(np.float16)
         self._forget()
@@ -156,11 +156,13 @@ class Session:
             shots.pop(number - self.history_turns, None)
         return shots
 
-    def _window(self, turns: int, shots: dict[int, npt.NDArray[np.float16]] | None = None) -> tuple[PastTurn, ...]:
+    def _window(self, turns: int, shots: dict[int, npt.NDArray[np.float16]] | None = None) -> tuple[HistoryTurn, ...]:
         shots = self._shots if shots is None else shots
         oldest = max(1, turns - self.history_turns + 1)
         window = self.log[oldest - 1 - self.first : turns - self.first]
-        past = tuple(PastTurn(turn.text, turn.game_state, shots[number]) for number, turn in enumerate(window, oldest))
+        past = tuple(
+            HistoryTurn(turn.text, turn.game_state, shots[number]) for number, turn in enumerate(window, oldest)
+        )
         return (self.opening, *past) if self.opening is not None and turns < self.history_turns else past
 
     def _forget(self) -> None:

@@ -26,7 +26,7 @@ torch.set_num_threads(1)  # tiny work, and other tests run beside it
 """
 GRAPHS = f"""{BEGUN}
 from animegamer_rt.bundle.loader import open_bundle
-bundle, way = open_bundle("pocket"), gpu_checks.Way("cuda", sys.argv[1])
+bundle, way = open_bundle("pocket"), gpu_checks.BackendVariant("cuda", sys.argv[1])
 print(json.dumps([*gpu_checks.same_under_graphs(bundle, way), *gpu_checks.no_waiting(bundle, way)]))
 """
 REHEARSAL = f"""{BEGUN}

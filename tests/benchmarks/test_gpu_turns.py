@@ -15,7 +15,7 @@ from project import ROOT
 import fakes
 from animegamer_rt.backends.torch.rowwise_linear import FP8
 from animegamer_rt.bundle.denoise_plan import even_plan
-from animegamer_rt.profiling.energy import Meter
+from animegamer_rt.profiling.energy import EnergyMeter
 from animegamer_rt.stages.vae import Vae
 
 
@@ -88,7 +88,7 @@ def test_turns_are_counted_after_one_that_runs_plainly_and_one_that_captures(
 ) -> None:
     done: list[Any] = []
 
-    class Counts(Meter):
+    class Counts(EnergyMeter):
         def __init__(self) -> None:
             super().__init__(None, "a counter")
 

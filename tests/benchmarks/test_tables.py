@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from project import ROOT
 
-from animegamer_rt.profiling.gpu_specs import Rates
+from animegamer_rt.profiling.gpu_specs import GpuSpecs
 from benchmarks import predict
 
-CARD = Rates("a card", 1000, 1.0, 1000.0, fp16=100, fp16_sums=200, fp8=200, int8=400)
+CARD = GpuSpecs("a card", 1000, 1.0, 1000.0, fp16=100, fp16_sums=200, fp8=200, int8=400)
 """100, 200 and 400 tera-operations a second, a terabyte a second."""
 
 

@@ -39,7 +39,7 @@ def test_broken_frames_are_refused_with_their_code(vector: dict[str, Any]) -> No
 
 def test_limits_are_those_of_the_protocol() -> None:
     for field in ("header_bytes", "buffer_bytes", "buffers"):
-        assert getattr(codec.FROM_SERVER, field) == getattr(wire.FROM_SERVER, field)
+        assert getattr(codec.FROM_SERVER, field) == getattr(wire.SERVER_LIMITS, field)
 
 
 def test_sizes_are_checked_before_anything_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,11 @@ import fakes
 from animegamer_export.evaluate.fidelity import Clip, draw, first_turns
 from animegamer_export.plan_search import command, measuring, search, trajectory
 from animegamer_export.plan_search.curve import write_curve
-from animegamer_export.plan_search.measuring import Budget, Point, _nearer, _Played
+from animegamer_export.plan_search.measuring import PlanResult, SearchBudget, _nearer, _Played
 from animegamer_export.plan_search.reusing import guided_to_its_end, reusing
 from animegamer_export.plan_search.skipping import skipping
 from animegamer_export.quantize.blocks import relative_error
-from animegamer_rt.backends.interface import DenoiserPart, Denoising, Engines, FloatArray
+from animegamer_rt.backends.interface import DenoiserEngine, DenoiseRun, Engines, FloatArray
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle.denoise_plan import BlockCache, Branch, DenoisePlan, build_plan, even_timesteps, exact_plan
 from animegamer_rt.bundle.loader import Bundle, load, write_manifest
@@ -82,7 +82,7 @@ def test_a_pair_is_spared_where_the_difference_before_it_will_do() -> None:
 
 def test_plans_that_reuse_guidance_are_chosen_where_they_are_nearer(bundle: Bundle) -> None:
     points = measuring.curve(
-        bundle, open_engines(bundle), fakes.WORLD.examples, Budget(rows=(38, 39), turns=1), lambda line: None
+        bundle, open_engines(bundle), fakes.WORLD.examples, SearchBudget(rows=(38, 39), turns=1), lambda line: None
     )
     assert [point.rows for point in points] == [38, 39]
     assert any(step.branch == "reuse" for point in points for step in point.plan)
@@ -102,7 +102,7 @@ def test_the_recorded_path_is_the_plans_own(bundle: Bundle) -> None:
 
 def test_a_searched_plan_is_nearer_the_more_it_may_cost(bundle: Bundle) -> None:
     engines = open_engines(bundle)
-    budget = Budget(rows=(6, 16, 38), turns=2)
+    budget = SearchBudget(rows=(6, 16, 38), turns=2)
     points = measuring.curve(bundle, engines, fakes.WORLD.examples, budget, lambda line: None)
     ends = [points[0], points[len(points) // 2], points[-1]]
     errors = [point.fidelity["latent_relative_error"] for point in ends]
@@ -128,7 +128,7 @@ class Even:
 
 
 def test_a_scorer_judges_the_plans_clips_and_exacts_of_the_same_turns(bundle: Bundle) -> None:
-    scorer, budget = Even(), Budget(rows=(30, 38), turns=2)
+    scorer, budget = Even(), SearchBudget(rows=(30, 38), turns=2)
     texts = ["Mia waves.", "Tobo runs.", "Mia runs.", "Tobo waves."]
     said: list[str] = []
     *_, point = measuring.curve(bundle, open_engines(bundle), texts, budget, said.append, scorer)
@@ -148,8 +148,8 @@ def test_a_number_of_turns_that_is_none_is_told(turns: str, capsys: pytest.Captu
 
 
 def test_the_cheapest_plan_that_is_near_enough_is_chosen() -> None:
-    def point(rows: int, ssim: float) -> Point:
-        return Point(rows, rows, exact_plan(3), 0.1, {"ssim": ssim})
+    def point(rows: int, ssim: float) -> PlanResult:
+        return PlanResult(rows, rows, exact_plan(3), 0.1, {"ssim": ssim})
 
     curve = [point(10, 0.8), point(20, 0.9), point(30, 0.96), point(40, 0.99)]
     chosen = measuring.choose(curve, {"balanced": 0.95, "fast": 0.85})
@@ -159,9 +159,9 @@ def test_the_cheapest_plan_that_is_near_enough_is_chosen() -> None:
 
 
 def test_a_plan_whose_clips_show_less_of_what_was_asked_is_not_chosen() -> None:
-    def point(rows: int, score: float | None) -> Point:
+    def point(rows: int, score: float | None) -> PlanResult:
         judged = {"instruction_score": score, "instruction_score_exact": None if score is None else 0.95}
-        return Point(rows, rows, exact_plan(3), 0.1, {"ssim": 0.99, **judged})
+        return PlanResult(rows, rows, exact_plan(3), 0.1, {"ssim": 0.99, **judged})
 
     goals = {"balanced": 0.95}
     assert measuring.choose([point(10, 0.9), point(20, 0.95)], goals)["balanced"].rows == 20
@@ -170,7 +170,7 @@ def test_a_plan_whose_clips_show_less_of_what_was_asked_is_not_chosen() -> None:
 
 def test_quality_goes_with_the_plan_that_it_was_measured_of(bundle: Bundle) -> None:
     quality = {"vae": {"psnr_db": 30.0}, "balanced": {"place": 1.0}, "fast": {"place": 0.9}}
-    chosen = {name: Point(9, 9, exact_plan(9), 0.1, {"ssim": 0.98}) for name in ("balanced", "fast")}
+    chosen = {name: PlanResult(9, 9, exact_plan(9), 0.1, {"ssim": 0.98}) for name in ("balanced", "fast")}
     plans = {
         **bundle.manifest.plans,
         "fast": PlanEntry(exact_plan(9).to_dict()),
@@ -187,13 +187,15 @@ def test_a_plan_that_is_not_exact_is_no_yardstick(bundle: Bundle) -> None:
     entry.plan["steps"][3]["branch"] = "conditional"  # type: ignore[index]
     spared = write_manifest(bundle.folder, replace(bundle.manifest, plans={"exact": entry}))
     with pytest.raises(PlanError, match="not the reference's own sampling"):
-        measuring.curve(spared, open_engines(spared), ["Mia waves."], Budget(rows=(8,), turns=1), lambda line: None)
+        measuring.curve(
+            spared, open_engines(spared), ["Mia waves."], SearchBudget(rows=(8,), turns=1), lambda line: None
+        )
 
 
 def test_the_command_writes_plans_figures_record_and_picture(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "Budget", lambda turns=1: Budget(rows=(10, 24, 38), turns=turns))
+    monkeypatch.setattr(command, "SearchBudget", lambda turns=1: SearchBudget(rows=(10, 24, 38), turns=turns))
     arguments = [str(bundle.folder), "--turns", "1", "--results", str(tmp_path / "results")]
     mine = PlanEntry(exact_plan(3).to_dict())
     write_manifest(bundle.folder, replace(bundle.manifest, plans={**bundle.manifest.plans, "mine": mine}))
@@ -237,12 +239,12 @@ def test_a_bundle_that_cannot_be_written_is_said_before_the_work(
 class Skips:
     """A denoiser as if of `skippable_blocks` blocks; a step that skips adds `harm` times its noise, and is counted."""
 
-    part: DenoiserPart
+    part: DenoiserEngine
     harm: float
     skippable_blocks: int = 6
     skipped: int = 0
 
-    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> Denoising:
+    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> DenoiseRun:
         turn = self.part.begin(latent, shot, motion_scope)
         plain = turn.step
 
@@ -266,10 +268,10 @@ def skipping_engines(bundle: Bundle, harm: float) -> Engines:
     return replace(engines, denoiser=Skips(engines.denoiser, harm))
 
 
-BUDGET = Budget(rows=(10, 24, 38), turns=1)
+BUDGET = SearchBudget(rows=(10, 24, 38), turns=1)
 
 
-def found(bundle: Bundle, engines: Engines) -> list[Point]:
+def found(bundle: Bundle, engines: Engines) -> list[PlanResult]:
     return measuring.curve(bundle, engines, fakes.WORLD.examples, BUDGET, lambda line: None)
 
 
@@ -330,7 +332,7 @@ def test_network_without_blocks_to_skip_has_no_plans_that_do() -> None:
 def test_calibration_leaves_a_default_that_every_engine_plays(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "Budget", lambda turns=1: BUDGET)
+    monkeypatch.setattr(command, "SearchBudget", lambda turns=1: BUDGET)
     arguments = [str(bundle.folder), "--turns", "1", "--results", str(tmp_path)]
     monkeypatch.setattr(command, "open_engines", lambda *_, **__: skipping_engines(bundle, 0.0))
     assert command.main(arguments) == 0

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from animegamer_export.checkpoints import releases
 from animegamer_export.checkpoints.files import TensorFile, open_tensors, open_torch
-from animegamer_export.checkpoints.recipe import Recipe
+from animegamer_export.checkpoints.recipe import WeightMap
 from animegamer_export.parity.fixtures import open_folder, vae_weights
 from animegamer_export.parts.streamed.parts import filled
 from animegamer_rt.errors import CheckpointError
@@ -66,7 +66,7 @@ def write_denoiser(path: Path, tensors: dict[str, Tensor]) -> Path:
     return path
 
 
-def read_tiny_denoiser(path: Path) -> tuple[Denoiser, Encoder, Recipe]:
+def read_tiny_denoiser(path: Path) -> tuple[Denoiser, Encoder, WeightMap]:
     size, encoder_size, recipe = releases.open_denoiser(path, 8, 12)
     with torch.device("meta"):
         denoiser, encoder = Denoiser(size), Encoder(encoder_size)

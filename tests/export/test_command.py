@@ -25,7 +25,7 @@ from watching import FP16, BreaksOff, Watching
 
 from animegamer_export.build.command import main, precisions
 from animegamer_export.build.sizes import FULL, TINY
-from animegamer_export.build.state_file import Journal
+from animegamer_export.build.state_file import ExportState
 from animegamer_export.build.steps import Request, export, quantiser
 from animegamer_export.build.weight_source import TOWER_PARTS, RandomWeights, Source, from_seed
 from animegamer_export.quantize.exclusions import keep_rule
@@ -42,7 +42,7 @@ from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.play.video import write_png
 from animegamer_rt.profiling.gpu_specs import FULL_PREDICTOR, FULL_WEIGHTS, VAE_CACHES_BYTES
 from animegamer_rt.session import Session
-from animegamer_rt.stages.image_start import first_turn, motion_ids, read_start
+from animegamer_rt.stages.image_start import encode_image_start, motion_ids, read_image_start
 from animegamer_rt.state.game import Instruction
 
 
@@ -71,7 +71,9 @@ def test_random_weights_have_towers_too_and_start_a_game_from_a_picture(
     write_png(tmp_path / "start.png", np.random.default_rng(3).integers(0, 256, (56, 84, 3), np.uint8))
     towers, encoder = open_towers(bundle, threads=1), open_engines(bundle, threads=1).encoder
     assert encoder is not None and (towers.tokens, towers.height, towers.width) == (30, 56, 56)
-    turn = first_turn(bundle, read_start(bundle, 2, tmp_path / "start.png", "gently wave"), towers, encoder)
+    turn = encode_image_start(
+        bundle, read_image_start(bundle, 2, tmp_path / "start.png", "gently wave"), towers, encoder
+    )
     assert np.isfinite(turn.shot).all() and turn.shot.std() > 0.01
     assert source.towers is not None
     size, weights = source.towers.text
@@ -135,7 +137,7 @@ def test_a_part_that_is_made_again_is_verified_again(tmp_path: Path, source: Sou
     weights.write_bytes(weights.read_bytes()[:-1])
     with pytest.raises(BreaksOff):
         export(source, asked, Watching("encoder"))
-    assert "encoder verified" not in Journal.open(tmp_path / "b").steps
+    assert "encoder verified" not in ExportState.open(tmp_path / "b").steps
     again = Watching()
     export(source, asked, again)
     assert again.steps == ["encoder", "encoder verified"]

@@ -30,7 +30,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Compatibility
 from animegamer_rt.errors import BundleError, ConfigError, OutputError
 from animegamer_rt.profiling import gpu_specs
-from animegamer_rt.stages.prompt import PastTurn, Prompter
+from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
 
 NETWORK = """<ir_version: 10, opset_import: ["": 23, "com.microsoft": 1]>
@@ -341,8 +341,8 @@ def test_profiles_hold_every_prompt_of_the_window(bundle: Bundle) -> None:
         and cached[2] >= most + 9
         and prompts["rows"][0] == prompts["read_tokens"][0] == 1
     )
-    past = PastTurn("Mia waves.", GameState(1, 2, 3, 4), np.zeros((226, 8), np.float16))
-    prompt = Prompter.from_bundle(bundle).write("Tobo runs.", [past] * 2)
+    past = HistoryTurn("Mia waves.", GameState(1, 2, 3, 4), np.zeros((226, 8), np.float16))
+    prompt = PromptBuilder.from_bundle(bundle).write("Tobo runs.", [past] * 2)
     for tokens in (prompt.history, prompt.turn):
         assert tokens is not None
         assert tokens.ids.shape[1] <= most and prompts["rows"][0] <= len(tokens.masks) <= prompts["rows"][2]

@@ -14,12 +14,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from animegamer_export.onnx_io.write import Written
+from animegamer_export.onnx_io.write import ExportResult
 from animegamer_export.parts.denoiser import export_denoiser
 from animegamer_export.parts.encoder import export_encoder
 from animegamer_export.parts.predictor import export_predictor
 from animegamer_export.parts.streamed.parts import (
-    LargePart,
+    StreamedPart,
     denoiser_part,
     encoder_part,
     predictor_part,
@@ -69,7 +69,7 @@ def scattered(module: nn.Module, seed: int = 0) -> nn.Module:
     return module.eval()
 
 
-def roads(name: str) -> tuple[Callable[[Path], Written], LargePart]:
+def roads(name: str) -> tuple[Callable[[Path], ExportResult], StreamedPart]:
     """The ordinary export of a part, and the same part with its weights still to be made."""
     if name == "predictor":
         predictor = scattered(Predictor(PREDICTOR))

@@ -26,12 +26,12 @@ from animegamer_export.support import disk
 from animegamer_export.verify import command as verify
 from animegamer_rt import cli
 from animegamer_rt.backends import onnxruntime as onnxruntime_backend
-from animegamer_rt.bundle.files import alone_in
+from animegamer_rt.bundle.files import lock_folder
 from animegamer_rt.bundle.loader import Bundle, load, open_bundle
 from animegamer_rt.bundle.manifest import World
 from animegamer_rt.errors import BundleError, ConfigError, OutputError
 
-FEW = verify.Amount(instructions=4, turns=1, plan="fast")
+FEW = verify.SampleCounts(instructions=4, turns=1, plan="fast")
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_a_folder_that_another_process_quantises_into_is_refused_and_left_alone(
     under_way = tmp_path / ".new.quantize"
     under_way.mkdir()
     (under_way / "predictor.onnx").write_bytes(b"half of it")
-    with alone_in(under_way), pytest.raises(OutputError, match="another process is writing here"):
+    with lock_folder(under_way), pytest.raises(OutputError, match="another process is writing here"):
         quantize_bundle(pocket, tmp_path / "new", INT4)
     assert (under_way / "predictor.onnx").read_bytes() == b"half of it" and not (tmp_path / "new").exists()
 

@@ -22,7 +22,7 @@ from watching import Watching
 from animegamer_export.build.checkpoint_folders import find_release
 from animegamer_export.build.command import main
 from animegamer_export.build.sizes import PARTS
-from animegamer_export.build.state_file import Journal
+from animegamer_export.build.state_file import ExportState
 from animegamer_export.build.steps import Request, export
 from animegamer_export.build.weight_source import TOWER_PARTS, from_checkpoints
 from animegamer_export.parts.streamed.parts import filled, whole_encoder
@@ -37,7 +37,7 @@ from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.play.video import write_png
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image import prepare
-from animegamer_rt.stages.image_start import first_turn, motion_ids, read_start
+from animegamer_rt.stages.image_start import encode_image_start, motion_ids, read_image_start
 from animegamer_rt.state.game import Instruction
 
 SAT = "AnimeGamer/VDM_Decoder-Qiqi/1/mp_rank_00_model_states.pt"
@@ -92,7 +92,9 @@ def test_a_game_starts_from_a_picture_with_the_towers_of_the_checkpoints(
     write_png(tmp_path / "start.png", source)
     towers, encoder = open_towers(bundle, threads=1), open_engines(bundle, threads=1).encoder
     assert encoder is not None and (towers.tokens, towers.height, towers.width) == (30, 56, 56)
-    turn = first_turn(bundle, read_start(bundle, 2, tmp_path / "start.png", "gently wave"), towers, encoder)
+    turn = encode_image_start(
+        bundle, read_image_start(bundle, 2, tmp_path / "start.png", "gently wave"), towers, encoder
+    )
 
     ids = motion_ids(bundle, "gently wave", 30)
     assert ids[0].tolist().index(1) > 0 and ids[0, -1] == 0  # the text is closed as T5 closes it, then padded
@@ -119,7 +121,7 @@ def test_towers_that_come_later_are_all_that_is_made(release: Path, tmp_path: Pa
     encoder = (out / "encoder.weights").stat().st_mtime_ns
     (tmp_path / CLIP).rename(tmp_path / "given" / CLIP)
     assert main([*arguments, "--out", str(out)]) == 0
-    steps = Journal.open(out).steps
+    steps = ExportState.open(out).steps
     assert {"text_tower verified", "image_tower verified", "motion tokenizer"} < set(steps)
     assert (out / "encoder.weights").stat().st_mtime_ns == encoder and (out / "motion.model").is_file()
 

@@ -21,7 +21,7 @@ from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.scheme import scheme
 from animegamer_export.tensorrt.graph import strongly_typed
 from animegamer_rt.backends import onnxruntime
-from animegamer_rt.backends.interface import Engines, Loaded
+from animegamer_rt.backends.interface import Engines, PartCache
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.diagnose.bundle_info import size_words
 from animegamer_rt.errors import BundleError
@@ -146,7 +146,7 @@ def test_the_next_character_loads_only_what_differs(
 
     monkeypatch.setattr(onnxruntime, "_open_session", counted)
     qiqi, ponyo = both
-    loaded: Loaded = {}
+    loaded: PartCache = {}
     onnxruntime.open_engines(qiqi, threads=1, loaded=loaded)
     assert len(opened) == len(loaded) == 5
     opened.clear()

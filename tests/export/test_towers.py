@@ -20,7 +20,7 @@ from transformers import T5ForConditionalGeneration
 
 from animegamer_export.build.steps import Request, export
 from animegamer_export.build.weight_source import from_seed
-from animegamer_export.parts.streamed.parts import LargePart
+from animegamer_export.parts.streamed.parts import StreamedPart
 from animegamer_export.parts.streamed.write import write_large
 from animegamer_export.support.progress import Progress
 from animegamer_export.towers import open_towers
@@ -40,7 +40,7 @@ def whole(module: nn.Module, merged: Callable[[str, torch.dtype], Tensor]) -> nn
     return module.eval()
 
 
-def run(folder: Path, part: LargePart, inputs: dict[str, np.ndarray], precision: str = "fp32") -> np.ndarray:
+def run(folder: Path, part: StreamedPart, inputs: dict[str, np.ndarray], precision: str = "fp32") -> np.ndarray:
     """The part's answer in onnxruntime, written as a full-size export writes it."""
     (name,) = write_large(folder, part, precision)
     return answer(folder / f"{name}.onnx", inputs)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
-from animegamer_rt.backends.tensorrt.device import Array, Facts, Shape, Tensor
+from animegamer_rt.backends.tensorrt.device import Array, GpuInfo, Shape, Tensor
 
 ITEM = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(bool)": np.bool_, "tensor(uint8)": np.uint8}
 ALIGNMENT = 256
@@ -64,9 +64,9 @@ class FakeDevice:
         self.recalled: dict[str, bytes | None] = {}
         self.closed = False
 
-    def facts(self) -> Facts:
+    def facts(self) -> GpuInfo:
         free = self.free_bytes - self.placed_bytes
-        return Facts("Fake", self.arch, free, "tensorrt_rtx", "1.7.1.116")
+        return GpuInfo("Fake", self.arch, free, "tensorrt_rtx", "1.7.1.116")
 
     def use(self) -> None:
         self.threads.used = True

@@ -26,7 +26,7 @@ from animegamer_rt.bundle import denoise_plan
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.loader import Bundle, write_manifest
 from animegamer_rt.bundle.manifest import Compatibility, Geometry, Manifest, Part, PlanEntry, World
-from animegamer_rt.stages.readouts import Tokens
+from animegamer_rt.stages.readouts import TokenBatch
 from animegamer_rt.state.game import STRENGTHS
 
 GEOMETRY = Geometry(height=16, width=24, latent_height=2, latent_width=3, shot_width=8, window_tokens=2048)
@@ -114,10 +114,10 @@ class FakePredictor:
 
     strengths: tuple[int, int, int, int] = (3, 1, 0, -2)
     answer: Callable[[int], FloatArray] | None = None
-    read: list[Tokens] = field(default_factory=list)
+    read: list[TokenBatch] = field(default_factory=list)
     extended: list[list[int]] = field(default_factory=list)
 
-    def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
+    def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
         assert past is None or isinstance(past, tuple)
         self.read.append(tokens)
         shots = tokens.history_shots.mean(0) * len(tokens.history_shots)

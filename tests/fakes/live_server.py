@@ -21,7 +21,7 @@ from typing import Any
 
 import zmq
 
-from animegamer_rt.serving.wire import FROM_SERVER, Message, decode, encode
+from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
 
 PATIENCE_S = 60.0
 """Longest wait for anything; only a failing test waits for so long."""
@@ -200,7 +200,7 @@ class RawClient:
         """The next message; fails the test when none comes or it breaks the protocol."""
         socket = self.control if control else self.turns
         assert socket.poll(int(PATIENCE_S * 1000)), "no answer"
-        return decode(socket.recv_multipart(), FROM_SERVER)
+        return decode(socket.recv_multipart(), SERVER_LIMITS)
 
     def silent(self, milliseconds: int) -> bool:
         """Whether nothing comes for so long."""

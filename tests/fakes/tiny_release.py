@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from animegamer_export.checkpoints.added_tokens import added_tokens
-from animegamer_export.checkpoints.names import DENOISER, PEFT, PREDICTOR, Naming, vae_naming
+from animegamer_export.checkpoints.names import DENOISER, PEFT, PREDICTOR, KeyNaming, vae_naming
 from animegamer_export.pocket.tokenizer import train_tokenizer
 from animegamer_export.pocket.world.captions import sample_game
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
@@ -115,7 +115,7 @@ def _write_denoiser(folder: Path) -> None:
     torch.save({"module": tensors}, where / "mp_rank_00_model_states.pt")
 
 
-def _renamed(module: nn.Module, naming: Naming, prefix: str = "") -> dict[str, Tensor]:
+def _renamed(module: nn.Module, naming: KeyNaming, prefix: str = "") -> dict[str, Tensor]:
     """The module's weights, a little off their starting values, under the published names."""
     state = {name: value.clone() for name, value in module.state_dict().items()}
     for name, value in state.items():

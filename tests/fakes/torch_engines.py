@@ -16,7 +16,7 @@ from animegamer_rt.models.denoiser_step import DenoiserStep
 from animegamer_rt.models.encoder import Encoder
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
-from animegamer_rt.stages.readouts import Tokens
+from animegamer_rt.stages.readouts import TokenBatch
 
 
 def torch_engines(predictor: Predictor, denoiser: Denoiser, encoder: Encoder, decoder: VaeDecoder) -> Engines:
@@ -30,7 +30,7 @@ class _Predictor:
     def __init__(self, model: Predictor) -> None:
         self.model = model
 
-    def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
+    def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
         past = no_past(self.model) if past is None else past
         assert isinstance(past, tuple)
         shot, logits, *cache = self.model.answer(**feeds(tokens, past))
@@ -38,7 +38,7 @@ class _Predictor:
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
         assert isinstance(cache, tuple)
-        after = self.prefill(Tokens.text(tokens, self.model.size.shot_width), cache)
+        after = self.prefill(TokenBatch.text(tokens, self.model.size.shot_width), cache)
         return after.logits, after.cache
 
 

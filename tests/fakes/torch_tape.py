@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from animegamer_rt.backends.torch.device import Place, Work
+from animegamer_rt.backends.torch.device import TorchDevice, Work
 
 aten = torch.ops.aten
 FORBIDDEN = {
@@ -62,7 +62,7 @@ class Tape(TorchDispatchMode):
                     noted.copy_(fresh.reshape(noted.shape))
 
 
-class TapePlace(Place):
+class TapePlace(TorchDevice):
     """The CPU with captures; `captured` counts them and `replayed` their runs."""
 
     captures = True

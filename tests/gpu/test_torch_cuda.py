@@ -13,7 +13,7 @@ import torch
 from test_torch_parts import PLAN, SHAPE, SKIPPING, Turn, answers, engines, frames, noise, prompt
 
 from animegamer_rt.backends.torch.custom_ops import open_kernels
-from animegamer_rt.backends.torch.device import CudaPlace
+from animegamer_rt.backends.torch.device import CudaTorchDevice
 
 # PyTorch warns once of its own checks, and cuDNN of plans that it tries in vain.
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
@@ -23,7 +23,7 @@ ALLOWED = {torch.float32: 1e-3, torch.bfloat16: 4e-2, torch.float16: 5e-3}
 
 @pytest.mark.parametrize("dtype", list(ALLOWED))
 def test_parts_answer_as_on_the_cpu(dtype: torch.dtype) -> None:
-    part, exact, turn, given, latent = engines(CudaPlace(dtype)), engines(), Turn(), prompt(2), noise(*SHAPE)
+    part, exact, turn, given, latent = engines(CudaTorchDevice(dtype)), engines(), Turn(), prompt(2), noise(*SHAPE)
     for _ in range(3):
         pairs = [(turn.latents(part)[0], turn.latents(exact)[0]), (frames(part, latent), frames(exact, latent))]
         pairs += zip(answers(part, given), answers(exact, given), strict=True)
@@ -34,7 +34,10 @@ def test_parts_answer_as_on_the_cpu(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("whole_turns", [0, len(PLAN)])
 def test_graphs_give_the_bytes_of_running_eagerly(whole_turns: int) -> None:
-    graphs, eager = engines(CudaPlace(torch.bfloat16), whole_turns), engines(CudaPlace(torch.bfloat16, captures=False))
+    graphs, eager = (
+        engines(CudaTorchDevice(torch.bfloat16), whole_turns),
+        engines(CudaTorchDevice(torch.bfloat16, captures=False)),
+    )
     for scope in (0.5, 10.0, 40.0, 2.5):
         turn, given, latent = Turn(scope), prompt(1, seed=int(scope)), noise(*SHAPE)
         np.testing.assert_array_equal(turn.latents(graphs)[0], turn.latents(eager)[0])
@@ -45,8 +48,8 @@ def test_graphs_give_the_bytes_of_running_eagerly(whole_turns: int) -> None:
 
 @pytest.mark.parametrize("whole_turns", [0, len(SKIPPING)])
 def test_skipped_blocks_are_near_the_cpu_and_the_same_under_graphs(whole_turns: int) -> None:
-    graphs = engines(CudaPlace(torch.bfloat16), whole_turns, plan=SKIPPING)
-    eager, exact = engines(CudaPlace(torch.bfloat16, captures=False), plan=SKIPPING), engines(plan=SKIPPING)
+    graphs = engines(CudaTorchDevice(torch.bfloat16), whole_turns, plan=SKIPPING)
+    eager, exact = engines(CudaTorchDevice(torch.bfloat16, captures=False), plan=SKIPPING), engines(plan=SKIPPING)
     for scope in (0.5, 10.0, 40.0):
         turn = Turn(scope, SKIPPING)
         found, expected = turn.latents(graphs)[0], turn.latents(exact)[0].astype(np.float64)
@@ -56,8 +59,8 @@ def test_skipped_blocks_are_near_the_cpu_and_the_same_under_graphs(whole_turns: 
 
 def test_vae_in_parts_with_its_caches_on_the_host_is_held_by_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = engines()
-    monkeypatch.setattr(CudaPlace, "free_bytes", lambda place: 0)
-    graphs, eager = (engines(CudaPlace(torch.bfloat16, captures)) for captures in (True, False))
+    monkeypatch.setattr(CudaTorchDevice, "free_bytes", lambda place: 0)
+    graphs, eager = (engines(CudaTorchDevice(torch.bfloat16, captures)) for captures in (True, False))
     for _ in range(4):
         latent = noise(*SHAPE)
         found, expected = frames(graphs, latent), frames(exact, latent).astype(np.float64)
@@ -66,7 +69,12 @@ def test_vae_in_parts_with_its_caches_on_the_host_is_held_by_graphs(monkeypatch:
 
 
 def test_a_prompt_read_in_another_thread_while_a_turn_is_denoised_changes_neither() -> None:
-    alone, part, turn, given = engines(CudaPlace(torch.bfloat16)), engines(CudaPlace(torch.bfloat16)), Turn(), prompt(1)
+    alone, part, turn, given = (
+        engines(CudaTorchDevice(torch.bfloat16)),
+        engines(CudaTorchDevice(torch.bfloat16)),
+        Turn(),
+        prompt(1),
+    )
     expected = turn.latents(alone)[0], answers(alone, given)
     with ThreadPoolExecutor(1) as ahead:
         for _ in range(4):
@@ -79,8 +87,8 @@ def test_a_prompt_read_in_another_thread_while_a_turn_is_denoised_changes_neithe
 def test_kernels_play_the_plain_turn_and_are_held_by_graphs() -> None:
     kernels, words = open_kernels(None, torch.device("cuda"))
     assert kernels is not None, words
-    graphs, exact = engines(CudaPlace(torch.bfloat16), kernels=kernels), engines()
-    eager = engines(CudaPlace(torch.bfloat16, captures=False), kernels=kernels)
+    graphs, exact = engines(CudaTorchDevice(torch.bfloat16), kernels=kernels), engines()
+    eager = engines(CudaTorchDevice(torch.bfloat16, captures=False), kernels=kernels)
     for scope in (0.5, 10.0, 40.0):
         turn, latent = Turn(scope), noise(*SHAPE)
         for part in (lambda one, turn=turn: turn.latents(one)[0], lambda one, latent=latent: frames(one, latent)):
@@ -90,7 +98,7 @@ def test_kernels_play_the_plain_turn_and_are_held_by_graphs() -> None:
 
 
 def test_no_step_of_a_turn_waits_for_the_gpu() -> None:
-    part, turn = engines(CudaPlace(torch.bfloat16)), Turn()
+    part, turn = engines(CudaTorchDevice(torch.bfloat16)), Turn()
     for _ in range(2):
         turn.latents(part)
     denoising = part.denoiser.begin(turn.start, turn.shot, turn.scope)

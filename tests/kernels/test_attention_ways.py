@@ -16,15 +16,15 @@ from animegamer_kernels import Library, MmaKind
 from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
 from animegamer_rt.backends import registry
 from animegamer_rt.backends.interface import Engines
-from animegamer_rt.backends.registry import TorchOptions
+from animegamer_rt.backends.registry import EngineConfig
 from animegamer_rt.backends.torch import attention
 from animegamer_rt.backends.torch import custom_ops as backend
-from animegamer_rt.backends.torch.attention import WAYS, Attention, Measured, chosen, measured
+from animegamer_rt.backends.torch.attention import WAYS, Attention, Measured, measured, select_attention
 from animegamer_rt.backends.torch.custom_ops import Kernels, RowNorm
 from animegamer_rt.backends.torch.denoiser import Denoiser
-from animegamer_rt.backends.torch.device import CudaPlace, Place
+from animegamer_rt.backends.torch.device import CudaTorchDevice, TorchDevice
 from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
-from animegamer_rt.backends.torch.loader import settled
+from animegamer_rt.backends.torch.loader import cast_for_inference
 from animegamer_rt.bundle.denoise_plan import DenoisePlan, build_plan, even_timesteps
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import BackendError
@@ -57,13 +57,13 @@ def turn(plan: DenoisePlan) -> Turn:
 
 
 def latent(
-    given: Turn, kernels: Kernels, way: Attention, place: Place, compiled: bool = False, turns: int = 1
+    given: Turn, kernels: Kernels, way: Attention, place: TorchDevice, compiled: bool = False, turns: int = 1
 ) -> np.ndarray:
     """Of the last of so many turns alike: graphs are captured in the second."""
     torch.manual_seed(0)
     with place.use():
         network = scattered(DenoiserNetwork(SIZE), 1).to(place.device)
-        transformer = FusedTransformer(settled(network, place.dtype), place.dtype, kernels, way)  # type: ignore[type-var]
+        transformer = FusedTransformer(cast_for_inference(network, place.dtype), place.dtype, kernels, way)  # type: ignore[type-var]
         unconditional = torch.randn(226, SIZE.hidden, generator=torch.Generator().manual_seed(2)).to(place.device)
     if compiled:
         transformer.compile(backend="aot_eager")
@@ -76,7 +76,7 @@ def apart(found: np.ndarray, expected: np.ndarray) -> float:
 
 
 def test_turn_with_int8_scores_stays_near(both: Kernels) -> None:
-    given, place = turn(SHORT), Place(torch.float16)
+    given, place = turn(SHORT), TorchDevice(torch.float16)
     assert 0 < apart(latent(given, both, "int8", place), latent(given, both, "torch", place)) < NEAR[place.dtype]
 
 
@@ -89,16 +89,16 @@ def test_products_of_warpgroups_give_the_same_answer(both: Kernels) -> None:
 
 def test_graphs_and_compiled_blocks_hold_int8_scores(kernels: Kernels) -> None:
     given, place = turn(TWICE), TapePlace(torch.bfloat16)
-    plain = latent(given, kernels, "int8", Place(torch.bfloat16))
-    assert 0 < apart(plain, latent(given, kernels, "torch", Place(torch.bfloat16))) < NEAR[torch.bfloat16]
+    plain = latent(given, kernels, "int8", TorchDevice(torch.bfloat16))
+    assert 0 < apart(plain, latent(given, kernels, "torch", TorchDevice(torch.bfloat16))) < NEAR[torch.bfloat16]
     np.testing.assert_array_equal(latent(given, kernels, "int8", place, turns=2), plain)
     assert place.captured == 2
-    compiled = latent(given, kernels, "int8", Place(torch.bfloat16), compiled=True)
+    compiled = latent(given, kernels, "int8", TorchDevice(torch.bfloat16), compiled=True)
     assert apart(compiled, plain) < NEAR[torch.bfloat16]
 
 
 def test_ways_are_measured_and_those_that_cannot_run_say_why(kernels: Kernels) -> None:
-    found = {one.way: one for one in measured(Place(torch.bfloat16), kernels, SIZE)}
+    found = {one.way: one for one in measured(TorchDevice(torch.bfloat16), kernels, SIZE)}
     assert found.keys() == {"torch", "cudnn", "flash", "efficient", "int8"}
     assert found["torch"].right and found["int8"].right
     assert 0 < found["torch"].error < found["int8"].error
@@ -106,7 +106,7 @@ def test_ways_are_measured_and_those_that_cannot_run_say_why(kernels: Kernels) -
     assert not found["cudnn"].right and found["cudnn"].refused
 
 
-class Clock(Place):
+class Clock(TorchDevice):
     """A CPU on which each way takes the time that it is given."""
 
     def __init__(self, dtype: torch.dtype, milliseconds: Mapping[str, float]) -> None:
@@ -129,7 +129,7 @@ def test_way_by_name_is_that_library_and_no_other(kernels: Kernels, monkeypatch:
     monkeypatch.setattr(functional, "scaled_dot_product_attention", spy)
     norm = RowNorm(torch.ones(64), torch.zeros(64), 1e-6)
     for way in ("torch", "cudnn", "flash", "efficient"):
-        attention.attended(way, kernels, torch.ones(1, 2, 3, 1, 64), norm, norm)
+        attention.run_attention(way, kernels, torch.ones(1, 2, 3, 1, 64), norm, norm)
     assert taken == {
         "torch": [True] * 4,
         "cudnn": [True, False, False, False],
@@ -153,7 +153,7 @@ def test_products_are_those_that_a_gpu_has_and_is_fastest_with(
 def test_fastest_is_the_fastest_that_is_right(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
     # Of PyTorch's libraries a CPU has flash.
     times = {"torch": 3.0, "flash": 2.0, "int8": 1.0}
-    way, words = chosen("fastest", Clock(torch.bfloat16, times), kernels, SIZE)
+    way, words = select_attention("fastest", Clock(torch.bfloat16, times), kernels, SIZE)
     assert way == "int8" and words.startswith("int8 attention as the fastest of int8 1.000 ms, flash 2.000 ms, torch")
     assert "cudnn not right" in words
 
@@ -161,16 +161,16 @@ def test_fastest_is_the_fastest_that_is_right(kernels: Kernels, monkeypatch: pyt
         return qkv[:, :, 2] * 1.03
 
     monkeypatch.setattr(Kernels, "attention_int8", wrong)
-    way, words = chosen("fastest", Clock(torch.bfloat16, times), kernels, SIZE)
+    way, words = select_attention("fastest", Clock(torch.bfloat16, times), kernels, SIZE)
     assert way == "flash" and "int8 not right" in words
     with pytest.raises(BackendError, match=r"is not right; found int8 not right \(relative error \d"):
-        chosen("int8", Clock(torch.bfloat16, times), kernels, SIZE)
+        select_attention("int8", Clock(torch.bfloat16, times), kernels, SIZE)
 
 
 def test_warpgroups_are_chosen_where_a_gpu_has_them(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
-    place, asked = Place(torch.bfloat16), list[bool]()
+    place, asked = TorchDevice(torch.bfloat16), list[bool]()
     with pytest.raises(BackendError, match=r"only GPUs of sm_90 have.*found CPU.*choose int8"):
-        chosen("int8-wgmma", place, kernels, SIZE)
+        select_attention("int8-wgmma", place, kernels, SIZE)
     monkeypatch.setattr(attention, "has_warpgroups", lambda device: True)
     plain = Kernels.attention_int8
 
@@ -179,9 +179,9 @@ def test_warpgroups_are_chosen_where_a_gpu_has_them(kernels: Kernels, monkeypatc
         return plain(self, qkv, query, key, warpgroups)
 
     monkeypatch.setattr(Kernels, "attention_int8", noted)
-    assert chosen("int8-wgmma", place, kernels, SIZE) == ("int8-wgmma", "int8-wgmma attention") and all(asked)
+    assert select_attention("int8-wgmma", place, kernels, SIZE) == ("int8-wgmma", "int8-wgmma attention") and all(asked)
     times = {"torch": 3.0, "flash": 3.0, "int8": 2.0, "int8-wgmma": 1.0}
-    way, words = chosen("fastest", Clock(torch.bfloat16, times), kernels, SIZE)
+    way, words = select_attention("fastest", Clock(torch.bfloat16, times), kernels, SIZE)
     assert way == "int8-wgmma" and "int8-wgmma 1.000 ms, int8 2.000 ms" in words
 
 
@@ -191,7 +191,7 @@ def test_gpu_that_is_lost_while_ways_are_measured_is_said(kernels: Kernels, monk
 
     monkeypatch.setattr(Kernels, "attention_int8", lost)
     with pytest.raises(torch.AcceleratorError, match="illegal memory access"):
-        chosen("fastest", Place(torch.bfloat16), kernels, SIZE)
+        select_attention("fastest", TorchDevice(torch.bfloat16), kernels, SIZE)
 
 
 def test_command_names_every_way() -> None:
@@ -203,29 +203,29 @@ def test_attention_that_is_no_number_is_not_right() -> None:
 
 
 def test_int8_scores_are_taken_only_where_asked_for_and_possible(kernels: Kernels) -> None:
-    half = Place(torch.bfloat16)
-    assert chosen("torch", half, None, SIZE) == ("torch", "")
-    assert chosen("int8", half, kernels, SIZE) == ("int8", "int8 attention")
+    half = TorchDevice(torch.bfloat16)
+    assert select_attention("torch", half, None, SIZE) == ("torch", "")
+    assert select_attention("int8", half, kernels, SIZE) == ("int8", "int8 attention")
     with pytest.raises(BackendError, match="chosen with the kernels"):
-        chosen("int8", half, None, SIZE)
+        select_attention("int8", half, None, SIZE)
     with pytest.raises(BackendError, match="heads of 64 in torch.float32"):
-        chosen("int8", Place(), kernels, SIZE)
+        select_attention("int8", TorchDevice(), kernels, SIZE)
     narrow = DenoiserSize(hidden=32, layers=2, heads=2, time_width=16, latent_height=4, latent_width=6)
     with pytest.raises(BackendError, match="heads of 16"):
-        chosen("int8", half, kernels, narrow)
-    way, words = chosen("fastest", Clock(torch.float32, {"torch": 2.0, "flash": 1.0}), kernels, SIZE)
+        select_attention("int8", half, kernels, narrow)
+    way, words = select_attention("fastest", Clock(torch.float32, {"torch": 2.0, "flash": 1.0}), kernels, SIZE)
     assert way == "flash" and "int8 not right" in words
 
 
 def test_attention_that_the_command_asks_for_is_what_opens(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PATH_VARIABLE, str(library.path))
     bundle = open_bundle("pocket")
-    engines = registry.open_engines(bundle, "torch-cpu", for_torch=TorchOptions("bf16", "int8"))
+    engines = registry.open_engines(bundle, "torch-cpu", for_torch=EngineConfig("bf16", "int8"))
     assert engines.attention == "int8"
     assert engines.device.endswith(f"int8 attention, references of {FILE_NAME}")
     for told, said in (
-        (TorchOptions(attention="int8"), "found heads of 64 in torch.float32; .* or --precision bf16"),
-        (TorchOptions("bf16", "cudnn"), r"found cudnn not right \(RuntimeError: .*\); choose another, or leave it out"),
+        (EngineConfig(attention="int8"), "found heads of 64 in torch.float32; .* or --precision bf16"),
+        (EngineConfig("bf16", "cudnn"), r"found cudnn not right \(RuntimeError: .*\); choose another, or leave it out"),
     ):
         with pytest.raises(BackendError, match=said):
             registry.open_engines(bundle, "torch-cpu", for_torch=told)
@@ -234,13 +234,13 @@ def test_attention_that_the_command_asks_for_is_what_opens(library: Library, mon
 @pytest.mark.gpu
 def test_turn_with_int8_scores_is_the_same_in_graphs_and_near_the_plain_one(kernels: Kernels) -> None:
     given, dtype = turn(TWICE), torch.bfloat16
-    eager = latent(given, kernels, "int8", CudaPlace(dtype, captures=False))
-    np.testing.assert_array_equal(latent(given, kernels, "int8", CudaPlace(dtype), turns=3), eager)
-    assert 0 < apart(eager, latent(given, kernels, "torch", CudaPlace(dtype))) < NEAR[dtype]
-    assert apart(eager, latent(given, kernels, "int8", Place(dtype))) < NEAR[dtype]
+    eager = latent(given, kernels, "int8", CudaTorchDevice(dtype, captures=False))
+    np.testing.assert_array_equal(latent(given, kernels, "int8", CudaTorchDevice(dtype), turns=3), eager)
+    assert 0 < apart(eager, latent(given, kernels, "torch", CudaTorchDevice(dtype))) < NEAR[dtype]
+    assert apart(eager, latent(given, kernels, "int8", TorchDevice(dtype))) < NEAR[dtype]
 
 
 @pytest.mark.gpu
 def test_fastest_attention_of_a_gpu_is_right(kernels: Kernels) -> None:
-    found = {one.way: one for one in measured(CudaPlace(torch.bfloat16), kernels, SIZE)}
+    found = {one.way: one for one in measured(CudaTorchDevice(torch.bfloat16), kernels, SIZE)}
     assert found["torch"].right and found["int8"].right, found

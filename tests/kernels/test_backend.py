@@ -34,12 +34,12 @@ from animegamer_rt.backends.torch import fused_transformer
 from animegamer_rt.backends.torch import loader as torch_backend
 from animegamer_rt.backends.torch.custom_ops import Kernels, open_kernels
 from animegamer_rt.backends.torch.denoiser import Denoiser
-from animegamer_rt.backends.torch.device import Place
+from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
-from animegamer_rt.backends.torch.loader import settled
+from animegamer_rt.backends.torch.loader import cast_for_inference
 from animegamer_rt.backends.torch.packed_linear import PackedLinear, use_kernels
 from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
-from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, use_rowwise
+from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, convert_to_rowwise
 from animegamer_rt.bundle.denoise_plan import DenoisePlan, build_plan, even_timesteps
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import BackendError
@@ -79,7 +79,11 @@ def test_turn_by_kernels_is_the_plain_turn_step_by_step(both: Kernels, plan: Den
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_turn_by_kernels_in_half_precision_stays_near(kernels: Kernels, dtype: torch.dtype) -> None:
     turn = Turn()
-    assert 0 < apart(turn.latents(engines(Place(dtype), kernels=kernels))[0], turn.latents(engines())[0]) < NEAR[dtype]
+    assert (
+        0
+        < apart(turn.latents(engines(TorchDevice(dtype), kernels=kernels))[0], turn.latents(engines())[0])
+        < NEAR[dtype]
+    )
 
 
 @pytest.mark.parametrize("rowwise", [FP8, INT8], ids=["fp8", "int8"])
@@ -148,10 +152,10 @@ def test_graphs_hold_the_kernels(kernels: Kernels) -> None:
 
 @pytest.mark.parametrize("rowwise", [None, FP8, INT8], ids=["fp32", "fp8", "int8"])
 def test_compiled_block_holds_the_kernels(kernels: Kernels, rowwise: torch.dtype | None) -> None:
-    turn, (_, denoiser, encoder, _), place = Turn(), networks(), Place()
-    denoiser = settled(denoiser, place.dtype)
+    turn, (_, denoiser, encoder, _), place = Turn(), networks(), TorchDevice()
+    denoiser = cast_for_inference(denoiser, place.dtype)
     if rowwise is not None:
-        use_rowwise(denoiser, rowwise)
+        convert_to_rowwise(denoiser, rowwise)
     network = FusedTransformer(denoiser, place.dtype, kernels)
     torch._dynamo.reset()  # what other types were compiled to counts against a limit
     network.compile(backend="aot_eager")
@@ -182,7 +186,7 @@ def test_every_kernel_is_queued_on_the_current_stream(kernels: Kernels, monkeypa
     frames(engines(kernels=kernels), noise(*SHAPE))
     network = packed_predictor(four_bits=True)
     use_kernels(network, kernels)
-    answers(Engines(PredictorPart(Place(), network.eval(), 720), None, None), prompt(0))  # type: ignore[arg-type]
+    answers(Engines(PredictorPart(TorchDevice(), network.eval(), 720), None, None), prompt(0))  # type: ignore[arg-type]
     norm = kernels_module.RowNorm(torch.ones(64), torch.zeros(64), 1e-6)
     kernels.attention_int8(torch.ones(1, 70, 3, 1, 64).half(), norm, norm)
     assert asked == dict.fromkeys(OPERATORS, 77)
@@ -216,7 +220,7 @@ def test_packed_predictor_by_kernels_answers_as_without(both: Kernels, four_bits
     use_kernels(ours, both)
     layers = [layer for layer in ours.modules() if isinstance(layer, PackedLinear)]
     assert len(layers) == 14 and all(layer.kernels is both for layer in layers)
-    parts = (PredictorPart(where, network.eval(), 720) for where, network in ((place, ours), (Place(), plain)))
+    parts = (PredictorPart(where, network.eval(), 720) for where, network in ((place, ours), (TorchDevice(), plain)))
     found, expected = (answers(Engines(part, None, None), given) for part in parts)  # type: ignore[arg-type]
     for one, other in zip(found, expected, strict=True):
         assert one.std() > 0.01

@@ -13,7 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from animegamer_export.onnx_io.read import open_graph
-from animegamer_export.parts.streamed.parts import LargePart
+from animegamer_export.parts.streamed.parts import StreamedPart
 from animegamer_export.parts.streamed.write import made_again
 from animegamer_rt.errors import BundleError
 
@@ -21,7 +21,7 @@ COMPARED = 8
 """Weights of each graph that are made again, spread over it."""
 
 
-def check_part(folder: Path, part: LargePart, precision: str | None) -> int:
+def check_part(folder: Path, part: StreamedPart, precision: str | None) -> int:
     """Checks the part's files; returns how many weights were compared. precision None compares none (quantised).
 
     Raises BundleError naming the file.

@@ -14,14 +14,14 @@ from rich.console import Console
 
 from animegamer_export.parts.streamed.write import STORED
 from animegamer_export.support.progress import Progress
-from animegamer_rt.bundle.config import nearest
+from animegamer_rt.bundle.config import suggest
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.profiling.host import heading, write_record
 
 from .checkpoint_folders import TREE
 from .sizes import PARTS, RANDOM_SIZES
-from .state_file import Journal
+from .state_file import ExportState
 from .steps import Request, export, quantiser
 from .weight_source import TOWER_PARTS, Source, from_checkpoints, from_seed
 
@@ -74,7 +74,7 @@ def _record(source: Source, options: argparse.Namespace) -> Path:
             "seconds": record["seconds"],
             "process_peak_memory_gib": record["process_peak_memory_gib"],
         }
-        for name, record in Journal.open(options.out).steps.items()
+        for name, record in ExportState.open(options.out).steps.items()
     }
     record = {**heading("torch", "onnx", "onnxscript"), "kind": "export", "of": source.description, "steps": steps}
     return write_record(options.results, f"export-{options.out.name}", record)
@@ -97,7 +97,7 @@ def precisions(parts: str, given: Sequence[str]) -> dict[str, str]:
 
 def _known(part: str, parts: Sequence[str], where: str) -> str:
     if part not in parts:
-        raise ConfigError(f"unknown part {part!r}", where=where, do=nearest(part, parts))
+        raise ConfigError(f"unknown part {part!r}", where=where, do=suggest(part, parts))
     return part
 
 

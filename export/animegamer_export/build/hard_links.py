@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from animegamer_rt.bundle.loader import Bundle, neighbours, sha256
+from animegamer_rt.bundle.loader import Bundle, sha256, sibling_bundles
 
 PARTIAL = ".link"
 
@@ -20,7 +20,7 @@ def share(bundle: Bundle) -> dict[str, list[str]]:
     A twin is believed by its own bytes, not by its manifest. Where the disk has no links, the files stay copies.
     """
     linked: dict[str, list[str]] = {}
-    for neighbour in neighbours(bundle.folder).values():
+    for neighbour in sibling_bundles(bundle.folder).values():
         twins = {record.sha256: neighbour.path(name) for name, record in neighbour.manifest.files.items()}
         for name, record in bundle.manifest.files.items():
             twin = twins.get(record.sha256)

@@ -23,7 +23,7 @@ FORMAT = FORMAT_VERSION
 
 
 @dataclass(slots=True)
-class Journal:
+class ExportState:
     """The records by step: its key, its files with their bytes and their sha256, and what it found."""
 
     folder: Path
@@ -33,7 +33,7 @@ class Journal:
     """Whether a whole bundle was there when it was opened."""
 
     @classmethod
-    def open(cls, folder: Path) -> Journal:
+    def open(cls, folder: Path) -> ExportState:
         """The journal of a folder: of an export under way, of the whole bundle that is there, or a new one."""
         whole = (folder / MANIFEST).is_file() and not (folder / UNFINISHED).is_file()
         for name, place in ((UNFINISHED, ()), (MANIFEST, ("provenance", "export"))):

@@ -25,8 +25,8 @@ from animegamer_export.support.disk import require_space, told_when_full
 from animegamer_export.support.peak_memory import peak_mib
 from animegamer_export.support.progress import Progress
 from animegamer_export.towers import MOTION_MODEL, TEXT, Towers
-from animegamer_rt.bundle.config import read_record, similar, write_record
-from animegamer_rt.bundle.files import alone_in, make_folder
+from animegamer_rt.bundle.config import read_record, suggest_only, write_record
+from animegamer_rt.bundle.files import lock_folder, make_folder
 from animegamer_rt.bundle.loader import Bundle, write_manifest
 from animegamer_rt.bundle.manifest import Manifest, MotionTokenizer, Part
 from animegamer_rt.errors import ConfigError
@@ -35,7 +35,7 @@ from . import default_plans
 from .carry_over import with_kept
 from .check_part import check_part
 from .hard_links import share
-from .state_file import Journal, key_of
+from .state_file import ExportState, key_of
 from .weight_source import NEEDED_TO_PLAY, Source
 
 WORK = ".export"
@@ -75,7 +75,7 @@ def export(source: Source, request: Request, progress: Progress) -> Bundle | Non
     Raises OutputError before anything is written if the disk is too small or another process exports to the same
     folder, and when the disk is full all the same, and ConfigError if a bundle that is whole would no longer be.
     """
-    journal = Journal.open(request.out)
+    journal = ExportState.open(request.out)
     with progress.busy("what is there already is read"):
         steps = list(_steps(source, request, journal))
     lacking = _lacking(source, request, journal)
@@ -88,11 +88,13 @@ def export(source: Source, request: Request, progress: Progress) -> Bundle | Non
         )
     require_space(request.out, sum(step.bytes for step in steps), NO_ROOM)
     make_folder(request.out)
-    with alone_in(request.out):
+    with lock_folder(request.out):
         return _go(steps, lacking, journal, source, progress)
 
 
-def _go(steps: list[Step], lacking: list[str], journal: Journal, source: Source, progress: Progress) -> Bundle | None:
+def _go(
+    steps: list[Step], lacking: list[str], journal: ExportState, source: Source, progress: Progress
+) -> Bundle | None:
     """The steps one after another, and the manifest if nothing is lacking."""
     for step in steps:
         # Its files are not what the record says as soon as the first of them is replaced.
@@ -113,13 +115,13 @@ def _go(steps: list[Step], lacking: list[str], journal: Journal, source: Source,
     return bundle
 
 
-def _lacking(source: Source, request: Request, journal: Journal) -> list[str]:
+def _lacking(source: Source, request: Request, journal: ExportState) -> list[str]:
     """Parts that play needs and that neither this export nor an earlier one of the same checkpoints made."""
     there = _there(source, journal)
     return [part for part in NEEDED_TO_PLAY if part not in request.precision and part not in there]
 
 
-def _there(source: Source, journal: Journal) -> set[str]:
+def _there(source: Source, journal: ExportState) -> set[str]:
     """The parts that were made of what the source is made of, and verified."""
     parts = [
         step for step, record in journal.steps.items() if "parts" in record and f"{step} verified" in journal.steps
@@ -128,7 +130,7 @@ def _there(source: Source, journal: Journal) -> set[str]:
     return {part for part in parts if made_of.get(part) in (None, journal.steps[part].get("made_of", ""))}
 
 
-def _steps(source: Source, request: Request, journal: Journal) -> Iterator[Step]:
+def _steps(source: Source, request: Request, journal: ExportState) -> Iterator[Step]:
     """What is not done yet. A part that is made again is verified again: `verified` has no files that could tell."""
     for part, precision in request.precision.items():
         made_of = key_of(source.made_of[part])
@@ -144,7 +146,7 @@ def _steps(source: Source, request: Request, journal: Journal) -> Iterator[Step]
     yield from (Step(name, key, key, 0, make) for name, key, make in others if not journal.done(name, key))
 
 
-def _making(source: Source, request: Request, journal: Journal, part: str) -> Iterator[Step]:
+def _making(source: Source, request: Request, journal: ExportState, part: str) -> Iterator[Step]:
     precision, made_of = request.precision[part], key_of(source.made_of[part])
     key, base_key = key_of(made_of, part, precision), key_of(made_of, part, BASE)
     if precision in STORED:
@@ -165,7 +167,7 @@ def quantiser(part: str, precision: str) -> Scheme:
             f"unknown precision {precision!r}",
             where=f"--precision {part}={precision}",
             expected=", ".join(known),
-            do=similar(precision, known),
+            do=suggest_only(precision, known),
         )
     chosen = scheme(precision)
     if chosen.calibrated:
@@ -183,7 +185,7 @@ def quantiser(part: str, precision: str) -> Scheme:
     return chosen
 
 
-def _do(step: Step, journal: Journal, progress: Progress) -> None:
+def _do(step: Step, journal: ExportState, progress: Progress) -> None:
     target, work = journal.folder / step.into, journal.folder / WORK / "now"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -213,7 +215,7 @@ def _write(source: Source, part: str, precision: str) -> Make:
     return make
 
 
-def _quantise(part: str, chosen: Scheme, base: Path, journal: Journal) -> Make:
+def _quantise(part: str, chosen: Scheme, base: Path, journal: ExportState) -> Make:
     def make(work: Path, advance: Callable[[int], None]) -> Mapping[str, Any]:
         written: dict[str, Any] = journal.steps[f"{part} in {BASE}"]["parts"]
         sources = [base / entry["file"] for entry in written.values()]
@@ -252,7 +254,7 @@ def _motion_tokenizer(towers: Towers) -> Make:
     return make
 
 
-def _manifest(source: Source, journal: Journal) -> Manifest:
+def _manifest(source: Source, journal: ExportState) -> Manifest:
     there = _there(source, journal)
     parts = {
         name: read_record(Part, entry, f"{journal.folder}: {step}")

@@ -20,7 +20,7 @@ from animegamer_export.checkpoints import releases
 from animegamer_export.checkpoints.added_tokens import added_tokens
 from animegamer_export.checkpoints.files import Shape, count_pieces
 from animegamer_export.parts.streamed.parts import (
-    LargePart,
+    StreamedPart,
     Weights,
     denoiser_part,
     encoder_part,
@@ -65,7 +65,7 @@ class Source:
         """Name and shape of every weight of a part."""
         return self.towers.shapes(name) if self.towers and name in TOWER_PARTS else self.sizes.shapes(name)
 
-    def part(self, name: str) -> LargePart:
+    def part(self, name: str) -> StreamedPart:
         """The part's graphs and weights to be made."""
         if self.towers and name in TOWER_PARTS:
             return self.towers.part(name)

@@ -18,7 +18,7 @@ Role = Literal["base", "copy", "down", "up"]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class CheckpointKey:
     """One key of a checkpoint: the weight (in the checkpoint's words) it belongs to, and as what."""
 
     weight: str
@@ -27,7 +27,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Naming:
+class KeyNaming:
     """How one checkpoint format names things.
 
     `ours`: (pattern of our names, their name), first match wins. `pieces`: (pattern of their keys, weight, role); the
@@ -46,13 +46,13 @@ class Naming:
                 return match.expand(replacement)
         raise KeyError(name)
 
-    def piece(self, key: str) -> Piece:
+    def piece(self, key: str) -> CheckpointKey:
         """What a key of a checkpoint holds; a plain name holds the weight itself."""
         for pattern, weight, role in self.pieces:
             match = re.fullmatch(pattern, key)
             if match:
-                return Piece(match.expand(weight), role, int(match.groupdict().get("index") or 0))
-        return Piece(key, "base")
+                return CheckpointKey(match.expand(weight), role, int(match.groupdict().get("index") or 0))
+        return CheckpointKey(key, "base")
 
     def why_dead(self, key: str) -> str | None:
         """Why the key is never used, or None if nothing is known against it."""
@@ -66,7 +66,7 @@ def _under(prefix: str, table: Iterable[tuple[str, str]]) -> tuple[tuple[str, st
 _BLOCK = r"denoiser\.blocks\.(\d+)\."
 _LAYER = r"transformer.layers.\1."
 # Both networks live in one file: ours are told apart by the prefixes "denoiser." and "encoder.".
-DENOISER = Naming(
+DENOISER = KeyNaming(
     ours=_under(
         DIFFUSION,
         (
@@ -109,7 +109,7 @@ DENOISER = Naming(
 )
 
 
-def vae_naming(levels: int) -> Naming:
+def vae_naming(levels: int) -> KeyNaming:
     """The names of a 3D-VAE checkpoint of so many levels, which count from full resolution; ours from the deepest."""
     table = [
         *_vae_block(r"middle\.0\.", "decoder.mid.block_1.", 1),
@@ -125,7 +125,7 @@ def vae_naming(levels: int) -> Naming:
         (r"norm_out\.scale\.(.*)", r"decoder.norm_out.conv_y.conv.\1"),
         (r"norm_out\.shift\.(.*)", r"decoder.norm_out.conv_b.conv.\1"),
     ]
-    return Naming(
+    return KeyNaming(
         ours=tuple(table),
         dead=(
             (r"encoder\..*", "the vae's own encoder is not needed to play"),
@@ -165,7 +165,7 @@ _MISTRAL = (
 )
 _COMPUTED = (r".*\.rotary_emb\.inv_freq", "computed from the positions")
 # The adapter's file holds the language model under PEFT's names and, beside it, the two resamplers.
-PREDICTOR = Naming(
+PREDICTOR = KeyNaming(
     ours=(
         (r"(input|output)_resampler\.(.*)", r"\1_resampler.proj.\2"),
         *_under(PEFT, _MISTRAL),

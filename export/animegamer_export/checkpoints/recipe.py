@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from animegamer_export.checkpoints.files import Shape, TensorFile
-from animegamer_export.checkpoints.names import Naming
+from animegamer_export.checkpoints.names import KeyNaming
 from animegamer_rt.errors import CheckpointError
 
 # Nearest names are looked up for this many unexpected keys: the search is slow, and a foreign file has thousands.
@@ -60,7 +60,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class WeightMap:
     """How to make each of our parameters from a checkpoint, and which of its keys are dead and why."""
 
     file: TensorFile
@@ -100,7 +100,7 @@ class Recipe:
         return (weight.float() + added).to(dtype)
 
 
-def overlay(adapter: TensorFile, base: TensorFile, naming: Naming, prefix: str) -> tuple[TensorFile, dict[str, str]]:
+def overlay(adapter: TensorFile, base: TensorFile, naming: KeyNaming, prefix: str) -> tuple[TensorFile, dict[str, str]]:
     """One file view of an adapter over a base model whose keys lack `prefix`; with the base's keys that are dead."""
     held = {naming.piece(key).weight for key in adapter.shapes if naming.piece(key).role in ("base", "copy")}
     shapes = dict(adapter.shapes)
@@ -123,12 +123,12 @@ def overlay(adapter: TensorFile, base: TensorFile, naming: Naming, prefix: str) 
 def make_recipe(
     file: TensorFile,
     wanted: Mapping[str, Shape],
-    naming: Naming,
+    naming: KeyNaming,
     *,
     alpha: float = 1.0,
     shot_tokens: int = 226,
     what: str = "checkpoint",
-) -> Recipe:
+) -> WeightMap:
     """Match a checkpoint's keys to the parameters we want (name -> shape).
 
     Raises one CheckpointError that lists every missing, unexpected (with the nearest known name) and misshapen key.
@@ -165,7 +165,7 @@ def make_recipe(
             misshapen=misshapen,
             do="check that the file and the sizes given belong together",
         )
-    return Recipe(file, sources, keys.dead, alpha, shot_tokens)
+    return WeightMap(file, sources, keys.dead, alpha, shot_tokens)
 
 
 @dataclass(slots=True)
@@ -180,7 +180,7 @@ class _Keys:
     unexpected: list[str] = field(default_factory=list)
 
 
-def _sorted_keys(file: TensorFile, known: Mapping[str, str], naming: Naming) -> _Keys:
+def _sorted_keys(file: TensorFile, known: Mapping[str, str], naming: KeyNaming) -> _Keys:
     """known: the checkpoint's name of each parameter -> ours."""
     keys = _Keys()
     for key in file.shapes:

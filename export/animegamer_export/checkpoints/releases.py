@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from animegamer_export.checkpoints.files import AGAIN, Shape, TensorFile, open_hugging_face, open_torch, read_json
-from animegamer_export.checkpoints.names import DENOISER, DIFFUSION, PEFT, PREDICTOR, Naming, vae_naming
-from animegamer_export.checkpoints.recipe import Recipe, make_recipe, overlay, wanted_shapes
+from animegamer_export.checkpoints.names import DENOISER, DIFFUSION, PEFT, PREDICTOR, KeyNaming, vae_naming
+from animegamer_export.checkpoints.recipe import WeightMap, make_recipe, overlay, wanted_shapes
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
 from animegamer_rt.models.encoder import Encoder, EncoderSize
@@ -33,7 +33,7 @@ WIDTH_WITHOUT_MIX_NORM = 768
 """MODEL.md section 1: with image features of this width `output_mix_layer_norm` lies in the file and is not used."""
 
 
-def open_denoiser(path: Path, latent_height: int, latent_width: int) -> tuple[DenoiserSize, EncoderSize, Recipe]:
+def open_denoiser(path: Path, latent_height: int, latent_width: int) -> tuple[DenoiserSize, EncoderSize, WeightMap]:
     """Sizes of a SAT checkpoint and the recipe of its "denoiser.*" and "encoder.*"; no weight is read yet."""
     file = open_torch(path, "module")
     size, encoder_size = denoiser_sizes(file, latent_height, latent_width)
@@ -43,7 +43,7 @@ def open_denoiser(path: Path, latent_height: int, latent_width: int) -> tuple[De
     return size, encoder_size, denoiser_recipe(file, denoiser, encoder)
 
 
-def open_vae(path: Path) -> tuple[VaeSize, Recipe]:
+def open_vae(path: Path) -> tuple[VaeSize, WeightMap]:
     """Size of a 3D-VAE checkpoint's decoder and its recipe; no weight is read yet."""
     file = open_torch(path, "state_dict")
     size = vae_size(file)
@@ -52,7 +52,7 @@ def open_vae(path: Path) -> tuple[VaeSize, Recipe]:
     return size, vae_recipe(file, decoder)
 
 
-def open_predictor(mistral: Path, adapter: Path) -> tuple[PredictorSize, Recipe]:
+def open_predictor(mistral: Path, adapter: Path) -> tuple[PredictorSize, WeightMap]:
     """Size of a Mistral folder with the adapter's file over it, and the recipe; no weight is read yet.
 
     The adapter's file may hold the base weights too; those of the folder are then dead.
@@ -66,7 +66,7 @@ def open_predictor(mistral: Path, adapter: Path) -> tuple[PredictorSize, Recipe]
     return size, replace(recipe, dead={**recipe.dead, **replaced})
 
 
-def require_rank(recipe: Recipe, rank: int) -> None:
+def require_rank(recipe: WeightMap, rank: int) -> None:
     """Raises CheckpointError unless all low-rank additions have this rank: their scale is alpha over it."""
     if recipe.ranks != [rank]:
         found = " and ".join(map(str, recipe.ranks)) if recipe.ranks else "no low-rank additions"
@@ -78,20 +78,20 @@ def require_rank(recipe: Recipe, rank: int) -> None:
         )
 
 
-def denoiser_recipe(file: TensorFile, denoiser: Denoiser, encoder: Encoder, alpha: float = DENOISER_ALPHA) -> Recipe:
+def denoiser_recipe(file: TensorFile, denoiser: Denoiser, encoder: Encoder, alpha: float = DENOISER_ALPHA) -> WeightMap:
     """The recipe of both networks; `alpha` over the file's rank is the scale of the low-rank additions."""
     wanted = wanted_shapes({"denoiser.": denoiser, "encoder.": encoder})
     shot_tokens = denoiser.size.shot_tokens
     return make_recipe(file, wanted, DENOISER, alpha=alpha, shot_tokens=shot_tokens, what="denoiser checkpoint")
 
 
-def vae_recipe(file: TensorFile, decoder: VaeDecoder) -> Recipe:
+def vae_recipe(file: TensorFile, decoder: VaeDecoder) -> WeightMap:
     """The recipe of the decoder."""
     naming = vae_naming(len(decoder.size.multipliers))
     return make_recipe(file, wanted_shapes({"": decoder}), naming, what="vae checkpoint")
 
 
-def predictor_recipe(file: TensorFile, predictor: Predictor, alpha: float = PREDICTOR_ALPHA) -> Recipe:
+def predictor_recipe(file: TensorFile, predictor: Predictor, alpha: float = PREDICTOR_ALPHA) -> WeightMap:
     """The recipe of the predictor; `alpha` over the file's rank is the scale of the low-rank additions."""
     return make_recipe(file, wanted_shapes({"": predictor}), PREDICTOR, alpha=alpha, what="predictor checkpoint")
 
@@ -140,7 +140,7 @@ def _check_positions(file: TensorFile, size: DenoiserSize) -> None:
 
 def vae_size(file: TensorFile) -> VaeSize:
     """Sizes of the decoder from the shapes of a 3D-VAE checkpoint, but for the norm groups, which show in no shape."""
-    shape = _Shapes(file, "vae checkpoint", Naming(()))
+    shape = _Shapes(file, "vae checkpoint", KeyNaming(()))
     levels = shape.count("decoder.up.{}.block.0.conv1.conv.weight")
     widths = [shape(f"decoder.up.{level}.block.0.conv1.conv.weight", 5)[0] for level in range(levels)]
     return VaeSize(
@@ -192,7 +192,7 @@ class _Shapes:
 
     file: TensorFile
     what: str
-    naming: Naming
+    naming: KeyNaming
 
     def held(self) -> dict[str, Shape]:
         pieces = ((self.naming.piece(key), shape) for key, shape in self.file.shapes.items())

@@ -1,7 +1,7 @@
 """How near a plan's clips are to the exact plan's: the same seed, instruction and shot, two plans, five figures.
 
 Knows the runtime's rooms and nothing of any world; whether a clip still shows what was asked is the business of a
-`Scorer`, which comes with a world. Source of SSIM: Wang et al. 2004 (11-pixel Gaussian window, sigma 1.5).
+`ClipScorer`, which comes with a world. Source of SSIM: Wang et al. 2004 (11-pixel Gaussian window, sigma 1.5).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from animegamer_export.quantize.blocks import relative_error
 from animegamer_rt.backends.interface import FloatArray
-from animegamer_rt.pipeline import Rooms
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.stages.denoiser import Denoiser
 from animegamer_rt.state.game import Instruction, motion_scope
 
@@ -27,7 +27,7 @@ Clip = npt.NDArray[np.uint8]
 NO_JUDGE = "none: no judge of this bundle's world was given"
 
 
-class Scorer(Protocol):
+class ClipScorer(Protocol):
     """Says whether clips show what was asked. `words` says who judges, and what."""
 
     @property
@@ -39,7 +39,7 @@ class Scorer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TurnInput:
     """What a first turn's denoising starts from: shot float32 [226, D], motion scope, and the seed of its noise."""
 
     shot: FloatArray
@@ -48,7 +48,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Rendered:
+class TurnOutput:
     """What came of it: the latent float32 [1, 5, 16, h, w] and the frames uint8 [17, H, W, 3]."""
 
     latent: FloatArray
@@ -56,21 +56,23 @@ class Rendered:
 
 
 @dataclass(frozen=True, slots=True)
-class Yardstick:
+class PlanEvaluator:
     """First turns as the plan of `rooms` plays them: what other plans are measured against.
 
     `score` is what the scorer gives these clips, None without one.
     """
 
-    rooms: Rooms
-    asked: Sequence[Asked]
-    rendered: Sequence[Rendered]
+    rooms: Pipeline
+    asked: Sequence[TurnInput]
+    rendered: Sequence[TurnOutput]
     instructions: Sequence[str]
-    scorer: Scorer | None
+    scorer: ClipScorer | None
     score: float | None
 
     @classmethod
-    def play(cls, rooms: Rooms, instructions: Sequence[str], seed: int, scorer: Scorer | None = None) -> Yardstick:
+    def play(
+        cls, rooms: Pipeline, instructions: Sequence[str], seed: int, scorer: ClipScorer | None = None
+    ) -> PlanEvaluator:
         """Turn k of the instructions has the noise of `seed` + k."""
         asked = first_turns(rooms, instructions, seed)
         rendered = [render(rooms, rooms.denoiser, turn) for turn in asked]
@@ -107,26 +109,26 @@ class Yardstick:
         }
 
 
-def first_turns(rooms: Rooms, instructions: Sequence[str], seed: int) -> list[Asked]:
+def first_turns(rooms: Pipeline, instructions: Sequence[str], seed: int) -> list[TurnInput]:
     """Predicts a first turn of each instruction; turn k has the noise of `seed` + k."""
     rules, asked = rooms.bundle.manifest.compatibility, []
     for number, text in enumerate(instructions):
         prediction = rooms.predictor.predict((), Instruction.parse(text))
         scope = motion_scope(prediction.game_state, rules.motion_table, rules.motion_source)
-        asked.append(Asked(prediction.shot, scope, seed + number))
+        asked.append(TurnInput(prediction.shot, scope, seed + number))
     return asked
 
 
-def draw(denoiser: Denoiser, turn: Asked) -> FloatArray:
+def draw(denoiser: Denoiser, turn: TurnInput) -> FloatArray:
     """The latent that a denoiser's plan ends with."""
     *_, last = denoiser.denoise(turn.shot, turn.motion_scope, denoiser.draw_noise(turn.seed, 1))
     return last.latent
 
 
-def render(rooms: Rooms, denoiser: Denoiser, turn: Asked) -> Rendered:
+def render(rooms: Pipeline, denoiser: Denoiser, turn: TurnInput) -> TurnOutput:
     """Latent and frames."""
     latent = draw(denoiser, turn)
-    return Rendered(latent, np.stack(list(rooms.vae.decode(latent))))
+    return TurnOutput(latent, np.stack(list(rooms.vae.decode(latent))))
 
 
 def psnr(found: npt.NDArray[Any], true: Clip) -> float:
@@ -145,7 +147,7 @@ def ssim(first: Clip, second: Clip) -> float:
     return float(np.mean(top / ((mean_a**2 + mean_b**2 + _C1) * (var_a + var_b + _C2))))
 
 
-def _score(scorer: Scorer | None, clips: Sequence[Clip], instructions: Sequence[str]) -> float | None:
+def _score(scorer: ClipScorer | None, clips: Sequence[Clip], instructions: Sequence[str]) -> float | None:
     return None if scorer is None else round(scorer.score(clips, instructions), 4)
 
 

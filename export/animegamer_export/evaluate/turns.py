@@ -19,7 +19,7 @@ from animegamer_rt.backends.interface import FloatArray
 from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import World
-from animegamer_rt.pipeline import Rooms
+from animegamer_rt.pipeline import Pipeline
 
 RELEASE = World(
     characters=("Qiqi", "Ponyo"),
@@ -103,7 +103,7 @@ def open_plain(path: Path, device: str = "cpu") -> onnxruntime.InferenceSession:
     return open_session(str(path), plain_options(), device)
 
 
-def by_plan(rooms: Rooms, of: Bundle, name: str | None) -> Rooms:
+def by_plan(rooms: Pipeline, of: Bundle, name: str | None) -> Pipeline:
     """The rooms with a plan of a bundle (None: its default), measured or not: to compare weights, both sides play it.
 
     Raises PlanError for an unknown one.

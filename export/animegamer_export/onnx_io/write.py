@@ -62,7 +62,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ExportResult:
     """The manifest's entries of the parts written, and the largest absolute error of each check in onnxruntime."""
 
     parts: Mapping[str, Part]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from animegamer_export.checkpoints.added_tokens import added_tokens
 from animegamer_export.checkpoints.files import open_tensors
-from animegamer_export.checkpoints.recipe import Recipe
+from animegamer_export.checkpoints.recipe import WeightMap
 from animegamer_export.checkpoints.releases import predictor_recipe
 from animegamer_export.parity.checks import PREDICTOR, PREDICTOR_MERGED, SCHEDULE, Check, compare, count_differences
 from animegamer_export.parity.fixtures import FixtureSet, Folder
@@ -22,7 +22,7 @@ from animegamer_export.parts.predictor import Answer, feeds, no_past, read
 from animegamer_export.parts.streamed.parts import filled
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.predictor import Predictor, PredictorSize
-from animegamer_rt.stages.readouts import Prompt, Tokens, readouts
+from animegamer_rt.stages.readouts import Prompt, TokenBatch, build_readouts
 
 # Added tokens follow the 32000 pieces (MODEL.md section 2); a fixture's vocabulary is squeezed to the ids in use.
 ORIGINAL_IDS = {token: 32000 + number for number, token in enumerate(added_tokens())}
@@ -75,7 +75,7 @@ def predictors(folder: Folder, fixture: FixtureSet) -> dict[str, Predictor]:
     return made
 
 
-def _take_apart(predictor: Predictor, recipe: Recipe) -> None:
+def _take_apart(predictor: Predictor, recipe: WeightMap) -> None:
     """Replace every merged linear layer by its weight and its factors."""
     for name in recipe.sources:
         for down, up, scale in recipe.low_rank(name):
@@ -187,7 +187,7 @@ def _greedy(
     while len(text) < count:
         if text:
             _, _, keys, values = answer
-            following = Tokens.text(np.array([last]), predictor.size.shot_width)
+            following = TokenBatch.text(np.array([last]), predictor.size.shot_width)
             answer = predictor.answer(**feeds(following, (keys, values)))
         scored = scores.apply(answer[1], last)
         last = int(scored.argmax())
@@ -217,9 +217,9 @@ class _Prompt:
         self.shots = fixture.tensor("video_embeds")[0].flatten(0, -2)
         self.history_tokens = int(history.nonzero()[-1]) + 1 if history.any() else 0
 
-    def row(self, history_index: Tensor, mask: Tensor, readout_start: int) -> Tokens:
+    def row(self, history_index: Tensor, mask: Tensor, readout_start: int) -> TokenBatch:
         """One read-out alone."""
-        plain = Tokens.text(self.ids[0].numpy(), self.shots.shape[-1])
+        plain = TokenBatch.text(self.ids[0].numpy(), self.shots.shape[-1])
         return replace(
             plain,
             history_index=history_index[None].numpy(),
@@ -230,7 +230,7 @@ class _Prompt:
 
     def played(self, state_index: Tensor, readout_start: int) -> Prompt:
         """Both read-outs as they are played: the history apart where the state sees what the shot sees."""
-        return readouts(
+        return build_readouts(
             self.ids[0].numpy(),
             torch.stack([self.history_index, state_index]).numpy(),
             self.shots.numpy(),

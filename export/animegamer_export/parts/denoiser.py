@@ -18,7 +18,7 @@ from torch.nn import functional
 from torch.onnx.ops import attention as attention_node
 from torch.onnx.ops import symbolic, symbolic_multi_out
 
-from animegamer_export.onnx_io.write import Case, Graph, Precision, Written, check, prepared, write
+from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check, prepared, write
 from animegamer_rt.models.denoiser import MODULATIONS_A_BLOCK, Block, Denoiser
 from animegamer_rt.models.denoiser_step import DenoiserStep, advance
 
@@ -60,7 +60,7 @@ def export_denoiser(
     precision: Precision = "fp16",
     attention: AttentionForm = "onnx",
     eight_bit: bool = False,
-) -> Written:
+) -> ExportResult:
     """Writes denoiser.onnx and its weights; unconditional [226, D] is the constant of row 0 (Encoder.unconditional).
 
     With `eight_bit`, denoiser_int8.onnx too: products of 8-bit integers, made of the same weights at load, for
@@ -80,7 +80,7 @@ def export_denoiser(
         if eight_bit:
             errors |= check(folder, [(EIGHT_BIT, case) for case in cases], EIGHT_BIT_TOLERANCE)
             parts = {"denoiser": replace(parts["denoiser"], int8_file=parts[EIGHT_BIT].file)}
-        return Written(parts, errors)
+        return ExportResult(parts, errors)
 
 
 def denoiser_graph(step: StepGraph, name: str = "denoiser") -> Graph:

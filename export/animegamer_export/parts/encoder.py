@@ -11,13 +11,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from animegamer_export.onnx_io.write import Case, Graph, Precision, Written, check, prepared, write
+from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check, prepared, write
 from animegamer_rt.models.encoder import Encoder
 
 TOLERANCE = 1e-4
 
 
-def export_encoder(encoder: Encoder, folder: Path, precision: Precision = "fp16") -> Written:
+def export_encoder(encoder: Encoder, folder: Path, precision: Precision = "fp16") -> ExportResult:
     """Writes encoder.onnx: text_features [1, 30, C], image_features [1, 196, C] -> shot [1, 226, D]."""
     return _export("encoder", encoder, encoder_graph(encoder).inputs, "shot", folder, precision)
 
@@ -32,7 +32,7 @@ def encoder_graph(encoder: Encoder) -> Graph:
     return Graph("encoder", encoder, inputs, ("shot",))
 
 
-def export_text_tower(tower: nn.Module, folder: Path, tokens: int, precision: Precision = "fp16") -> Written:
+def export_text_tower(tower: nn.Module, folder: Path, tokens: int, precision: Precision = "fp16") -> ExportResult:
     """Writes text_tower.onnx: ids int64 [1, tokens] (0 = nothing) -> text_features [1, tokens, C]."""
     ids = torch.zeros(1, tokens, dtype=torch.int64)
     ids[0, : tokens // 2] = torch.arange(1, tokens // 2 + 1)
@@ -41,7 +41,7 @@ def export_text_tower(tower: nn.Module, folder: Path, tokens: int, precision: Pr
 
 def export_image_tower(
     tower: nn.Module, folder: Path, height: int, width: int, precision: Precision = "fp16"
-) -> Written:
+) -> ExportResult:
     """Writes image_tower.onnx: picture [1, 3, height, width] in -1..1 -> image_features [1, 196, C]."""
     picture = torch.rand(1, 3, height, width, generator=_random()) * 2 - 1
     return _export("image_tower", tower, {"picture": picture}, "image_features", folder, precision)
@@ -53,10 +53,10 @@ def _random() -> torch.Generator:
 
 def _export(
     name: str, module: nn.Module, inputs: Mapping[str, Tensor], output: str, folder: Path, precision: Precision
-) -> Written:
+) -> ExportResult:
     module = prepared(module, precision)
     with torch.no_grad():
         weights = f"{name}.weights"
         parts = write(folder, [Graph(name, module, inputs, (output,))], weights, precision)
         case = Case("random inputs", inputs, {output: module(*inputs.values())})
-        return Written(parts, check(folder, [(name, case)], TOLERANCE))
+        return ExportResult(parts, check(folder, [(name, case)], TOLERANCE))

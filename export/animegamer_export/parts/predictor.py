@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from animegamer_export.onnx_io.write import Case, Graph, Precision, Written, check, prepared, write
+from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check, prepared, write
 from animegamer_rt.models.predictor import Predictor
-from animegamer_rt.stages.readouts import Prompt, Tokens, readouts
+from animegamer_rt.stages.readouts import Prompt, TokenBatch, build_readouts
 
 WEIGHTS = "predictor.weights"
 TOLERANCE = 1e-3
@@ -56,7 +56,7 @@ class _Answer(nn.Module):
         return self.predictor.answer(ids, history_index, masks, history_shots, readout, keys, values)
 
 
-def export_predictor(predictor: Predictor, folder: Path, precision: Precision = "fp16") -> Written:
+def export_predictor(predictor: Predictor, folder: Path, precision: Precision = "fp16") -> ExportResult:
     """Writes predictor.onnx and its weights; checked on prompts with and without history, and on text after them.
 
     Raises BundleError when onnxruntime does not answer as torch does.
@@ -64,7 +64,7 @@ def export_predictor(predictor: Predictor, folder: Path, precision: Precision = 
     predictor = prepared(predictor, precision)
     with torch.no_grad():
         parts = write(folder, [predictor_graph(predictor)], WEIGHTS, precision)
-        return Written(parts, check(folder, list(_cases(predictor)), TOLERANCE))
+        return ExportResult(parts, check(folder, list(_cases(predictor)), TOLERANCE))
 
 
 def predictor_graph(predictor: Predictor) -> Graph:
@@ -77,9 +77,9 @@ def predictor_graph(predictor: Predictor) -> Graph:
     return Graph("predictor", _Answer(predictor), inputs, OUTPUTS, _AXES)
 
 
-def feeds(tokens: Tokens, past: Past) -> dict[str, Tensor]:
+def feeds(tokens: TokenBatch, past: Past) -> dict[str, Tensor]:
     """What `Predictor.answer` is given, in its order, where the past lies."""
-    arrays = {name: np.ascontiguousarray(getattr(tokens, name)) for name in Tokens.__slots__}
+    arrays = {name: np.ascontiguousarray(getattr(tokens, name)) for name in TokenBatch.__slots__}
     given = {name: torch.from_numpy(array).to(past[0].device) for name, array in arrays.items()}
     given["history_shots"] = given["history_shots"].to(past[0].dtype)
     return {**given, "keys": past[0], "values": past[1]}
@@ -110,7 +110,7 @@ def example_prompt(predictor: Predictor, history_turns: int, words: int = 5, see
     for turn in range(history_turns):
         start, row = turn * block + words, turn * size.shot_tokens
         index[:, start : start + size.shot_tokens] = np.arange(row, row + size.shot_tokens)
-    return readouts(
+    return build_readouts(
         random.integers(size.vocabulary, size=length),
         index,
         random.standard_normal((max(history_turns, 1) * size.shot_tokens, size.shot_width), np.float32),
@@ -129,7 +129,7 @@ def _cases(predictor: Predictor) -> Iterator[tuple[str, Case]]:
         random = np.random.default_rng(history_turns)
         for step, count in enumerate((1, 3, 3)):
             text = random.integers(predictor.size.vocabulary, size=count)
-            runs.append((f"extend {step + 1}", Tokens.text(text, predictor.size.shot_width)))
+            runs.append((f"extend {step + 1}", TokenBatch.text(text, predictor.size.shot_width)))
         past = no_past(predictor)
         for name, tokens in runs:
             inputs = feeds(tokens, past)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
-from animegamer_export.onnx_io.write import Case, Graph, Precision, Written, check, prepared, write
+from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check, prepared, write
 from animegamer_rt.models.vae import (
     CACHE_FRAMES,
     CHUNKS,
@@ -55,7 +55,7 @@ def pixels(frames: Tensor, channel_order: Tensor, flip: Tensor) -> Tensor:
 
 def export_vae(
     decoder: VaeDecoder, folder: Path, latent_height: int, latent_width: int, precision: Precision = "fp16"
-) -> Written:
+) -> ExportResult:
     """Writes vae_first.onnx, vae_next.onnx and their weights; checked on both chunks in two pixel formats.
 
     Raises BundleError when onnxruntime does not answer as the decoder in torch does.
@@ -66,7 +66,7 @@ def export_vae(
         latents = [graph.inputs["latent"] for graph in graphs]
         parts = write(folder, graphs, WEIGHTS, precision)
         cases = list(_cases(decoder, latents, _cache_names(decoder.cache_count)))
-        return Written(parts, check(folder, cases, CACHE_TOLERANCE))
+        return ExportResult(parts, check(folder, cases, CACHE_TOLERANCE))
 
 
 def vae_graphs(graph: VaeGraph, latent_channels: int, latent_height: int, latent_width: int) -> list[Graph]:

@@ -9,8 +9,8 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from animegamer_export.evaluate.fidelity import Scorer
-from animegamer_rt.backends.registry import DEVICES, TorchOptions, add_torch_options, open_engines
+from animegamer_export.evaluate.fidelity import ClipScorer
+from animegamer_rt.backends.registry import DEVICES, EngineConfig, add_torch_options, open_engines
 from animegamer_rt.bench.command import LIBRARIES
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.files import make_folder
@@ -20,7 +20,7 @@ from animegamer_rt.play.instructions_file import example_script, read_script
 from animegamer_rt.profiling import host as machine
 
 from .curve import write_curve
-from .measuring import SKIPPING, Budget, Point, choose, curve
+from .measuring import SKIPPING, PlanResult, SearchBudget, choose, curve
 
 WHAT = "Find cheaper plans for a bundle, and write them with their measured fidelity into its manifest."
 DEFAULT = "balanced"
@@ -35,7 +35,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--device", choices=tuple(DEVICES), default="cpu", help="where to play (default: cpu)")
     add_torch_options(parser)
     parser.add_argument("--instructions", metavar="FILE", help="a line a turn (default: the bundle's own examples)")
-    parser.add_argument("--turns", type=_turns, default=Budget().turns, help="for the search, and again for the check")
+    parser.add_argument(
+        "--turns", type=_turns, default=SearchBudget().turns, help="for the search, and again for the check"
+    )
     parser.add_argument(
         "--judge",
         type=Path,
@@ -57,8 +59,8 @@ def main(arguments: Sequence[str]) -> int:
         make_folder(bundle.folder)  # where it cannot be written, that is said before the work
     texts = read_script(options.instructions) if options.instructions else example_script(bundle.manifest.world)
     scorer = _scorer(options.judge)
-    engines = open_engines(bundle, options.device, for_torch=TorchOptions.of(options))
-    points = curve(bundle, engines, texts, Budget(turns=options.turns), _say, scorer)
+    engines = open_engines(bundle, options.device, for_torch=EngineConfig.of(options))
+    points = curve(bundle, engines, texts, SearchBudget(turns=options.turns), _say, scorer)
     chosen = choose(points)
     record = {
         **machine.heading(LIBRARIES.get(options.device, "onnxruntime")),
@@ -78,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def write_plans(bundle: Bundle, chosen: dict[str, Point]) -> Bundle:
+def write_plans(bundle: Bundle, chosen: dict[str, PlanResult]) -> Bundle:
     """The bundle with these plans and their figures, `balanced` its default. Its parts and its other plans stay.
 
     An earlier calibration's plans that skip blocks do not: they were found beside another `balanced` and `fast`. Nor
@@ -95,7 +97,7 @@ def write_plans(bundle: Bundle, chosen: dict[str, Point]) -> Bundle:
     return write_manifest(bundle.folder, replace(bundle.manifest, plans=entries, quality=quality), changed=())
 
 
-def describe(bundle: Bundle, points: Sequence[Point], chosen: dict[str, Point]) -> dict[str, Any]:
+def describe(bundle: Bundle, points: Sequence[PlanResult], chosen: dict[str, PlanResult]) -> dict[str, Any]:
     """What a calibration found, as plain data: a chosen plan by its cost, that of its rows if it skips no blocks."""
     return {
         "kind": "calibrate",
@@ -118,7 +120,7 @@ def describe(bundle: Bundle, points: Sequence[Point], chosen: dict[str, Point]) 
     }
 
 
-def _scorer(judge: Path | None) -> Scorer | None:
+def _scorer(judge: Path | None) -> ClipScorer | None:
     if judge is None:
         return None
     from animegamer_export.pocket.score import open_scorer  # torch is for those who have a judge
@@ -126,7 +128,7 @@ def _scorer(judge: Path | None) -> Scorer | None:
     return open_scorer(judge)
 
 
-def _instruction(point: Point) -> str:
+def _instruction(point: PlanResult) -> str:
     score, exact = point.fidelity["instruction_score"], point.fidelity["instruction_score_exact"]
     judge = point.fidelity["instruction_judge"]
     if score is None:

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from animegamer_export.evaluate.fidelity import Asked, Scorer, Yardstick, draw, first_turns
+from animegamer_export.evaluate.fidelity import ClipScorer, PlanEvaluator, TurnInput, draw, first_turns
 from animegamer_export.quantize.blocks import relative_error
 from animegamer_rt.backends.interface import Engines, FloatArray
 from animegamer_rt.bundle.denoise_plan import DenoisePlan, exact_plan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import EXACT
 from animegamer_rt.errors import PlanError
-from animegamer_rt.pipeline import Rooms, open_rooms
+from animegamer_rt.pipeline import Pipeline, open_rooms
 
 from . import search, trajectory
 from .reusing import guided_to_its_end, reusing
@@ -39,7 +39,7 @@ SEARCH_SEED, CHECK_SEED = 500, 100
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class SearchBudget:
     """How much is measured: the costs tried, in network rows of a turn, the cheapest first until `ENOUGH` plans reach
     every goal; and the turns of search and of check.
     """
@@ -49,7 +49,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class PlanResult:
     """One plan of the curve: its network rows and their cost, the median seconds of its denoising here, its figures.
 
     cost: `DenoisePlan.cost`, as many as its rows if it skips no blocks.
@@ -88,10 +88,10 @@ def curve(
     bundle: Bundle,
     engines: Engines,
     instructions: Sequence[str],
-    budget: Budget,
+    budget: SearchBudget,
     say: Callable[[str], object] = print,
-    scorer: Scorer | None = None,
-) -> list[Point]:
+    scorer: ClipScorer | None = None,
+) -> list[PlanResult]:
     """The best plan found at each cost, the cheapest first; with a scorer, what it says of its clips.
 
     Raises PlanError if the bundle's `exact` is not.
@@ -105,12 +105,12 @@ def curve(
     found = {emphasis: search.plans(gram, emphasis, max(budget.rows)) for emphasis in EMPHASES}
     true = [draw(rooms.denoiser, turn) for turn in asked]
     say(f"playing {len(texts) - len(asked)} other turns exactly")
-    yardstick = Yardstick.play(rooms, texts[budget.turns :], CHECK_SEED, scorer)
+    yardstick = PlanEvaluator.play(rooms, texts[budget.turns :], CHECK_SEED, scorer)
     blocks = engines.denoiser.skippable_blocks
 
-    def measured(one: _Played) -> Point:
+    def measured(one: _Played) -> PlanResult:
         fidelity = {**yardstick.fidelity(rooms.denoiser.with_plan(one.plan)), "runs_on": engines.device}
-        point = Point(one.plan.network_rows, one.plan.cost(blocks), one.plan, one.seconds, fidelity)
+        point = PlanResult(one.plan.network_rows, one.plan.cost(blocks), one.plan, one.seconds, fidelity)
         say(f"{point.words}: {one.seconds:.2f} s, SSIM {point.ssim}, {fidelity['psnr_db']} dB")
         return point
 
@@ -119,7 +119,7 @@ def curve(
         return min(played, key=lambda one: one.error, default=None)
 
     best: dict[int, _Played] = {}
-    by_rows: dict[int, Point] = {}
+    by_rows: dict[int, PlanResult] = {}
     for rows in budget.rows:
         if one := nearest(_within(found, rows)):
             best[rows], by_rows[rows] = one, measured(one)
@@ -157,7 +157,7 @@ def _require_exact(plan: DenoisePlan) -> None:
         )
 
 
-def choose(points: Sequence[Point], goals: Mapping[str, float] = GOALS) -> dict[str, Point]:
+def choose(points: Sequence[PlanResult], goals: Mapping[str, float] = GOALS) -> dict[str, PlanResult]:
     """The cheapest point that reaches each goal and skips no blocks; as its name + SKIPPING a cheaper one that does.
 
     Where a judge was asked, its clips show no less of what was asked than those of exact. Raises PlanError, naming the
@@ -176,7 +176,7 @@ def choose(points: Sequence[Point], goals: Mapping[str, float] = GOALS) -> dict[
     return chosen
 
 
-def _cheaper(points: Sequence[Point], blocks: int) -> list[DenoisePlan]:
+def _cheaper(points: Sequence[PlanResult], blocks: int) -> list[DenoisePlan]:
     """Plans that skip blocks and may reach a goal for less than the points do; each once, and none for 0 blocks.
 
     Skipping brings a plan hardly nearer to the exact one, so it is tried on those that reach the goal themselves.
@@ -223,7 +223,7 @@ class _Played:
     seconds: float
 
 
-def _play(rooms: Rooms, plan: DenoisePlan, asked: Sequence[Asked], true: Sequence[FloatArray]) -> _Played:
+def _play(rooms: Pipeline, plan: DenoisePlan, asked: Sequence[TurnInput], true: Sequence[FloatArray]) -> _Played:
     denoiser, errors, seconds = rooms.denoiser.with_plan(plan), [], []
     for turn, latent in zip(asked, true, strict=True):
         started = time.perf_counter()

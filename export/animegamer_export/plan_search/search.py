@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from animegamer_rt.bundle.coarse_plan import plan_through, span_guidance
+from animegamer_rt.bundle.coarse_plan import mean_guidance, plan_from_steps
 from animegamer_rt.bundle.denoise_plan import (
     Branch,
     DenoisePlan,
@@ -99,7 +99,7 @@ def _plan(reached: list[dict[_At, dict[int, _Best]]], last: _At, rows: int, step
         places.append(at.place)
         branches.append("pair" if at.guided else "conditional")
         step = reached[at.place][at][cost].came
-    return plan_through(places[::-1], branches[::-1], steps)
+    return plan_from_steps(places[::-1], branches[::-1], steps)
 
 
 class _LocalErrors:
@@ -117,7 +117,7 @@ class _LocalErrors:
             added = np.zeros(2 * self.steps)
             for end in range(start + 1, min(self.steps, start + LONGEST_STEP + 1)):
                 added = self._exact_step(added, end - 1)
-                self.added[start, end], self.guidance[start, end] = added, span_guidance(start, end, self.steps)
+                self.added[start, end], self.guidance[start, end] = added, mean_guidance(start, end, self.steps)
 
     def of(self, at: _At, end: int) -> float:
         """Of the step from `at` to the place `end`, weighted."""

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from animegamer_export.evaluate.fidelity import Asked
-from animegamer_rt.backends.interface import DenoiserPart, FloatArray
+from animegamer_export.evaluate.fidelity import TurnInput
+from animegamer_rt.backends.interface import DenoiserEngine, FloatArray
 from animegamer_rt.bundle.denoise_plan import Coefficients, DenoisePlan
 from animegamer_rt.stages.denoiser import Denoiser
 
 Gram = npt.NDArray[np.float64]
 
 
-def gram(part: DenoiserPart, denoiser: Denoiser, plan: DenoisePlan, turns: Sequence[Asked]) -> Gram:
+def gram(part: DenoiserEngine, denoiser: Denoiser, plan: DenoisePlan, turns: Sequence[TurnInput]) -> Gram:
     """Inner products, a latent's element and a turn, of all pictures of the path: float64 [2n, 2n] for n steps.
 
     Row k is step k's unguided x0; row n + k is what guidance 2 adds to it (guidance g adds g - 1 times as much).
@@ -32,7 +32,7 @@ def gram(part: DenoiserPart, denoiser: Denoiser, plan: DenoisePlan, turns: Seque
     return total / len(turns)
 
 
-def _pictures(part: DenoiserPart, denoiser: Denoiser, plan: DenoisePlan, turn: Asked) -> list[FloatArray]:
+def _pictures(part: DenoiserEngine, denoiser: Denoiser, plan: DenoisePlan, turn: TurnInput) -> list[FloatArray]:
     """The rows of `gram` for one turn. Plays the plan step by step, each twice: unguided, and guided by 2."""
     noise = denoiser.draw_noise(turn.seed, 1)
     latent = next(noise)
@@ -53,7 +53,7 @@ def _pictures(part: DenoiserPart, denoiser: Denoiser, plan: DenoisePlan, turn: A
 
 
 def _picture(
-    part: DenoiserPart, turn: Asked, latent: FloatArray, timestep: float, c: Coefficients, rows: tuple[int, ...]
+    part: DenoiserEngine, turn: TurnInput, latent: FloatArray, timestep: float, c: Coefficients, rows: tuple[int, ...]
 ) -> FloatArray:
     """x0 as the network sees it in `latent`: a step that keeps nothing else."""
     guidance = c.guidance_minus_one if len(rows) == 2 else 0.0

@@ -14,7 +14,7 @@ import torch
 from animegamer_export.pocket.build import PHASES, write_networks
 
 from .config import RECIPES
-from .context import Workshop
+from .context import BuildContext
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--fp32", type=Path, metavar="DIR", help="write the trained networks there in float32, no more")
     chosen = parser.parse_args(argv)
     torch.set_num_threads(chosen.threads)
-    workshop = Workshop(RECIPES[chosen.recipe], chosen.work, chosen.out, chosen.device)
+    workshop = BuildContext(RECIPES[chosen.recipe], chosen.work, chosen.out, chosen.device)
     if chosen.fp32 is not None:
         write_networks(workshop, chosen.fp32, "fp32")
         return 0

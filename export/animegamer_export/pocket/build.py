@@ -21,7 +21,7 @@ from animegamer_export.build.default_plans import COMPATIBILITY
 from animegamer_export.onnx_io.write import Precision
 from animegamer_export.plan_search import measuring
 from animegamer_export.plan_search.command import write_plans
-from animegamer_export.plan_search.measuring import Budget
+from animegamer_export.plan_search.measuring import SearchBudget
 from animegamer_export.pocket.score import open_scorer
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle.coarse_plan import coarse_plan
@@ -32,7 +32,7 @@ from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.stages.vae import Vae
 
 from . import bundle, quality
-from .context import Workshop
+from .context import BuildContext
 from .training import autoencoder, diffusion, judge_training, prediction
 from .training import loop as training
 from .training.dataset import render_many
@@ -44,13 +44,13 @@ DRAWN_AS_PREDICTED = 1 / 3
 """Of the clips that the decoder sees as drawn: by the predicted shot, the others by the true one."""
 
 
-def make_corpus(shop: Workshop) -> None:
+def make_corpus(shop: BuildContext) -> None:
     """Render the games and train the tokenizer."""
     print(f"{len(shop.corpus.clips)} clips, {len(shop.held.clips)} held out, {len(shop.stories.clips)} first frames")
     print(f"vocabulary of {shop.vocabulary} tokens")
 
 
-def train_frames(shop: Workshop) -> None:
+def train_frames(shop: BuildContext) -> None:
     """Encoder and decoder on single frames; leaves frames.pt."""
     if shop.at("frames").exists():
         return
@@ -62,7 +62,7 @@ def train_frames(shop: Workshop) -> None:
     training.save(shop.at("frames"), ("encoder", encoder), ("decoder", decoder))
 
 
-def train_autoencoder(shop: Workshop) -> None:
+def train_autoencoder(shop: BuildContext) -> None:
     """Encoder and decoder on whole clips; leaves autoencoder.pt with the latent scale."""
     if shop.at("autoencoder").exists():
         return
@@ -76,7 +76,7 @@ def train_autoencoder(shop: Workshop) -> None:
     training.save(shop.at("autoencoder"), ("encoder", encoder), ("decoder", decoder), scale=1.0 / spread)
 
 
-def train_decoder(shop: Workshop) -> None:
+def train_decoder(shop: BuildContext) -> None:
     """The decoder alone on frozen latents; leaves decoder.pt."""
     if shop.at("decoder").exists():
         return
@@ -92,7 +92,7 @@ def train_decoder(shop: Workshop) -> None:
     print("held-out psnr", decibels.mean())
 
 
-def train_denoiser(shop: Workshop) -> None:
+def train_denoiser(shop: BuildContext) -> None:
     """Phase one: encoder and denoiser; leaves denoiser.pt."""
     if shop.at("denoiser").exists():
         return
@@ -110,7 +110,7 @@ def train_denoiser(shop: Workshop) -> None:
     print("held-out v loss", diffusion.held_out_loss(drawer, shots, held))
 
 
-def train_predictor(shop: Workshop) -> None:
+def train_predictor(shop: BuildContext) -> None:
     """Phase two: the predictor on true shots, then on games of its own; leaves predictor.pt."""
     if shop.at("predictor").exists():
         return
@@ -133,7 +133,7 @@ def train_predictor(shop: Workshop) -> None:
     training.save(shop.at("predictor"), ("predictor", ema.module))
 
 
-def adapt_denoiser(shop: Workshop) -> None:
+def adapt_denoiser(shop: BuildContext) -> None:
     """Phase three: the denoiser learns to draw from the predictor's shots; leaves adapted.pt."""
     if shop.at("adapted").exists():
         return
@@ -146,7 +146,7 @@ def adapt_denoiser(shop: Workshop) -> None:
     training.save(shop.at("adapted"), ("both", ema.module))
 
 
-def adapt_decoder(shop: Workshop) -> None:
+def adapt_decoder(shop: BuildContext) -> None:
     """The decoder learns to read what the adapted denoiser draws; leaves adapted_decoder.pt."""
     if shop.at("adapted_decoder").exists():
         return
@@ -172,12 +172,12 @@ def adapt_decoder(shop: Workshop) -> None:
     training.save(shop.at("adapted_decoder"), ("decoder", ema.module))
 
 
-def make_bundle(shop: Workshop) -> None:
+def make_bundle(shop: BuildContext) -> None:
     """Export every network into the bundle, with the plans not measured yet."""
     write_networks(shop, shop.out)
 
 
-def write_networks(shop: Workshop, out: Path, precision: Precision = "fp16") -> None:
+def write_networks(shop: BuildContext, out: Path, precision: Precision = "fp16") -> None:
     """The trained networks as a bundle in that folder; fp32 is what precisions are measured against."""
     denoiser, shot_encoder = shop.load_denoiser("adapted")
     bundle.write_bundle(
@@ -196,12 +196,12 @@ def write_networks(shop: Workshop, out: Path, precision: Precision = "fp16") -> 
     )
 
 
-def record_answers(shop: Workshop) -> None:
+def record_answers(shop: BuildContext) -> None:
     """What each part answers, beside the bundle: `animegamer-rt selftest` holds other machines against it."""
     write_record(load(shop.out))
 
 
-def make_judge(shop: Workshop) -> None:
+def make_judge(shop: BuildContext) -> None:
     """Train the judge on rendered clips; leaves judge.pt."""
     if shop.at("judge").exists():
         return
@@ -210,17 +210,17 @@ def make_judge(shop: Workshop) -> None:
     save_judge(judge, shop.at("judge"))
 
 
-def calibrate_plans(shop: Workshop) -> None:
+def calibrate_plans(shop: BuildContext) -> None:
     """Search plans on held-out instructions, and write them with their figures, the judge's too, into the manifest."""
     recipe, written = shop.recipe, load(shop.out)
     held = [caption(scene) for scene in shop.held.scenes[:: shop.held.turns][: 2 * recipe.plan_turns]]
     scorer = open_scorer(shop.at("judge"))
-    budget = Budget(recipe.plan_rows, recipe.plan_turns)
+    budget = SearchBudget(recipe.plan_rows, recipe.plan_turns)
     points = measuring.curve(written, open_engines(written, eight_bit=True), held, budget, scorer=scorer)
     write_plans(written, measuring.choose(points))
 
 
-def measure_quality(shop: Workshop) -> None:
+def measure_quality(shop: BuildContext) -> None:
     """Measure the bundle as it is played: figures into its manifest, contact sheets into the work folder."""
     recipe, judge = shop.recipe, load_judge(shop.at("judge"))
     encoder, decoder = shop.new_autoencoder()
@@ -249,7 +249,7 @@ def measure_quality(shop: Workshop) -> None:
     print(json.dumps(figures, indent=1))
 
 
-PHASES: dict[str, Callable[[Workshop], None]] = {
+PHASES: dict[str, Callable[[BuildContext], None]] = {
     "corpus": make_corpus,
     "frames": train_frames,
     "autoencoder": train_autoencoder,

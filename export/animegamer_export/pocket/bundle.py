@@ -13,7 +13,7 @@ from typing import Any
 
 from animegamer_export.build.default_plans import COMPATIBILITY, WINDOW_TOKENS, default_plans, plan_entries
 from animegamer_export.build.sizes import Sizes
-from animegamer_export.onnx_io.write import Precision, Written
+from animegamer_export.onnx_io.write import ExportResult, Precision
 from animegamer_export.parts.denoiser import export_denoiser
 from animegamer_export.parts.encoder import export_encoder, export_image_tower, export_text_tower
 from animegamer_export.parts.predictor import export_predictor
@@ -112,7 +112,7 @@ def update_bundle(folder: Path, quality: Mapping[str, Any]) -> Bundle:
 
 def _export_all(folder: Path, networks: Networks, geometry: Geometry, kind: Precision) -> dict[str, Part]:
     unconditional, eight_bit = networks.encoder.unconditional().detach(), kind == "fp16"
-    written: list[Written] = [
+    written: list[ExportResult] = [
         export_predictor(networks.predictor, folder, kind),
         export_denoiser(networks.denoiser, unconditional, folder, kind, attention="onnxruntime", eight_bit=eight_bit),
         export_vae(networks.decoder, folder, geometry.latent_height, geometry.latent_width, kind),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from animegamer_export.plan_search.measuring import Budget
+from animegamer_export.plan_search.measuring import SearchBudget
 from animegamer_rt.models.denoiser import DenoiserSize
 from animegamer_rt.models.encoder import EncoderSize
 from animegamer_rt.models.predictor import PredictorSize
@@ -109,7 +109,7 @@ FULL = Recipe(
     judged_turns=40,
     judged_games=8,
     judged_plans=("balanced", "fast"),
-    plan_rows=tuple(Budget().rows),
+    plan_rows=tuple(SearchBudget().rows),
     plan_turns=8,
     vocabulary_pieces=400,
     text_width=64,

@@ -18,7 +18,7 @@ from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.encoder import Encoder
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
-from animegamer_rt.stages.prompt import Prompter
+from animegamer_rt.stages.prompt import PromptBuilder
 from animegamer_rt.state.game import GameState, motion_scope
 
 from .config import Recipe
@@ -35,7 +35,7 @@ SHIFTED_WEIGHT = 2.0
 """How much more often a turn is learned from that starts elsewhere than the one before."""
 
 
-class Workshop:
+class BuildContext:
     """The work folder of one build: what has been made, loaded when asked for."""
 
     def __init__(self, recipe: Recipe, work: Path, out: Path, device: str = "cpu") -> None:
@@ -69,12 +69,14 @@ class Workshop:
         return train_tokenizer(self.corpus.instructions, self.recipe.vocabulary_pieces, self.work / "tokenizer")
 
     @cached_property
-    def prompter(self) -> Prompter:
+    def prompter(self) -> PromptBuilder:
         """The runtime's own prompt writer over the pocket tokenizer."""
         assert self.vocabulary
         files = self.work / "tokenizer"
         width = self.recipe.denoiser.hidden
-        return Prompter(files / "tokenizer.model", files / "added_tokens.json", COMPATIBILITY, width, WINDOW_TOKENS)
+        return PromptBuilder(
+            files / "tokenizer.model", files / "added_tokens.json", COMPATIBILITY, width, WINDOW_TOKENS
+        )
 
     def new_autoencoder(self) -> tuple[FrameEncoder, VaeDecoder]:
         """Fresh encoder and decoder, in the memory layout that convolutions like."""

@@ -23,8 +23,8 @@ from animegamer_export.quantize.smooth import ranges
 from animegamer_export.quantize.weights import Keep, Report, expected_bytes, rewrite_together, weight_of
 from animegamer_export.support.disk import require_space, told_when_full
 from animegamer_rt.backends.onnxruntime import check_device, open_engines
-from animegamer_rt.bundle.config import nearest
-from animegamer_rt.bundle.files import alone_in, make_folder, unwritable
+from animegamer_rt.bundle.config import suggest
+from animegamer_rt.bundle.files import lock_folder, make_folder, write_error
 from animegamer_rt.bundle.loader import MANIFEST, Bundle, write_manifest
 from animegamer_rt.bundle.manifest import unmeasured
 from animegamer_rt.errors import BundleError, ConfigError
@@ -53,7 +53,7 @@ def part_names(bundle: Bundle, name: str) -> list[str]:
     found = [part for part in bundle.manifest.parts if part == name or part.startswith(name + "_")]
     if not found:
         words = sorted({part.partition("_")[0] for part in bundle.manifest.parts})
-        raise ConfigError(f"the bundle has no part {name!r}", where=bundle.folder, do=nearest(name, words))
+        raise ConfigError(f"the bundle has no part {name!r}", where=bundle.folder, do=suggest(name, words))
     return found
 
 
@@ -86,7 +86,7 @@ def quantize_bundle(
     require_space(out, sum(sizes.values()) + sum(bundle.manifest.files[name].bytes for name in copied), NO_ROOM)
     work = out.with_name(f".{out.name}.quantize")
     make_folder(work)
-    with alone_in(work), _emptied(work), told_when_full(out, "it begins anew"):
+    with lock_folder(work), _emptied(work), told_when_full(out, "it begins anew"):
         _copy(bundle, copied, work, step)
         reports = {}
         for name, scheme in precisions.items():
@@ -145,7 +145,7 @@ def _name(work: Path, out: Path) -> None:
             out.rmdir()  # it is empty; not every system replaces a folder by another
         os.replace(work, out)
     except OSError as error:
-        raise unwritable(out, error) from error
+        raise write_error(out, error) from error
 
 
 def calibrated(

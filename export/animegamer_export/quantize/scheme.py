@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
-from animegamer_rt.bundle.config import similar
+from animegamer_rt.bundle.config import suggest_only
 from animegamer_rt.errors import ConfigError
 
 BLOCK = 64
@@ -69,7 +69,7 @@ int8-dynamic are onnxruntime's own."""
 def scheme(name: str, block: int | None = None) -> Scheme:
     """The scheme of that name, with another block size if given. Raises ConfigError."""
     if name not in SCHEMES:
-        raise ConfigError(f"unknown precision {name!r}", expected=", ".join(SCHEMES), do=similar(name, SCHEMES))
+        raise ConfigError(f"unknown precision {name!r}", expected=", ".join(SCHEMES), do=suggest_only(name, SCHEMES))
     found = SCHEMES[name]
     if block is None:
         return found

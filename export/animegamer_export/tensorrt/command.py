@@ -20,7 +20,7 @@ from animegamer_export.support.disk import require_space
 from animegamer_export.tensorrt.builder import Built, Job, Ranges
 from animegamer_export.tensorrt.graph import HALVES
 from animegamer_rt.backends.tensorrt.engine_id import ENGINE_PARTS, RTX_ARCHES, engine_name, library_for
-from animegamer_rt.bundle.files import alone_in, make_folder, write_file
+from animegamer_rt.bundle.files import lock_folder, make_folder, write_file
 from animegamer_rt.bundle.loader import Bundle, open_bundle, write_manifest
 from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.errors import ConfigError
@@ -65,7 +65,7 @@ def run(options: Options) -> int:
     ]
     require_space(bundle.folder, sum(_part_bytes(bundle, one.part) for one in wanted if not one.kept), NO_ROOM)
     rows: list[dict[str, Any]] = []
-    with alone_in(bundle.folder):
+    with lock_folder(bundle.folder):
         for one in wanted:
             row, bundle = _one(bundle, one, options)
             rows.append(row)

@@ -23,8 +23,8 @@ from animegamer_export.checkpoints.files import (
     open_torch,
     read_json,
 )
-from animegamer_export.checkpoints.names import Naming
-from animegamer_export.checkpoints.recipe import Recipe, make_recipe, wanted_shapes
+from animegamer_export.checkpoints.names import KeyNaming
+from animegamer_export.checkpoints.recipe import WeightMap, make_recipe, wanted_shapes
 from animegamer_export.towers.image import COLOURS, ImageTower, ImageTowerSize
 from animegamer_export.towers.text import TextTower, TextTowerSize, relative_bias
 from animegamer_rt.errors import CheckpointError
@@ -67,7 +67,7 @@ _IMAGE_NAMES = (
 class TowerWeights:
     """A tower's weights by our names: those of its file, and those that are made of something else."""
 
-    recipe: Recipe
+    recipe: WeightMap
     made: Mapping[str, Callable[[], Tensor]]
 
     def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
@@ -124,9 +124,9 @@ def open_image_tower(folder: Path) -> tuple[ImageTowerSize, TowerWeights]:
     return size, TowerWeights(recipe, COLOURS)
 
 
-def _text_naming(tied: bool) -> Naming:
+def _text_naming(tied: bool) -> KeyNaming:
     names = _TEXT_NAMES if tied else ((r"embedding\.weight", r"encoder.embed_tokens.weight"), *_TEXT_NAMES[1:])
-    return Naming(
+    return KeyNaming(
         ours=names,
         dead=(
             (r"decoder\..*|lm_head\..*", "only the encoder is run"),
@@ -135,8 +135,8 @@ def _text_naming(tied: bool) -> Naming:
     )
 
 
-def _image_naming(layers: int) -> Naming:
-    return Naming(
+def _image_naming(layers: int) -> KeyNaming:
+    return KeyNaming(
         ours=_IMAGE_NAMES,
         dead=(
             (rf"visual\.transformer\.resblocks\.{layers - 1}\..*", "the last block is not run"),

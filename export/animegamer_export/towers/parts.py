@@ -14,7 +14,7 @@ import torch
 from animegamer_export.checkpoints.files import AGAIN, Shape, count_pieces, read_json
 from animegamer_export.checkpoints.recipe import wanted_shapes
 from animegamer_export.onnx_io.write import Graph
-from animegamer_export.parts.streamed.parts import LargePart, Weights, stand_in
+from animegamer_export.parts.streamed.parts import StreamedPart, Weights, stand_in
 from animegamer_export.towers.files import open_image_tower, open_text_tower
 from animegamer_export.towers.image import ImageTower, ImageTowerSize
 from animegamer_export.towers.text import TextTower, TextTowerSize
@@ -42,7 +42,7 @@ class Towers:
     end: int = 1
     stamps: tuple[tuple[str, int, int], ...] = ()
 
-    def part(self, name: str) -> LargePart:
+    def part(self, name: str) -> StreamedPart:
         """The part to write."""
         return text_tower_part(*self.text) if name == TEXT else image_tower_part(*self.image)
 
@@ -90,13 +90,13 @@ def tower_shapes(size: TextTowerSize | ImageTowerSize) -> dict[str, Shape]:
         return wanted_shapes({"": TextTower(size) if isinstance(size, TextTowerSize) else ImageTower(size)})
 
 
-def text_tower_part(size: TextTowerSize, weights: Weights) -> LargePart:
+def text_tower_part(size: TextTowerSize, weights: Weights) -> StreamedPart:
     """The text tower to be written: ids int64 [1, 30] -> text_features [1, 30, C]. Nothing is held."""
     ids = torch.arange(size.tokens)[None] % size.vocabulary
     return _part(TEXT, stand_in(lambda: TextTower(size)), {"ids": ids}, weights, ("relative_bias",))
 
 
-def image_tower_part(size: ImageTowerSize, weights: Weights) -> LargePart:
+def image_tower_part(size: ImageTowerSize, weights: Weights) -> StreamedPart:
     """The image tower to be written: picture [1, 3, side, side] in -1..1 -> image_features [1, 196, C]."""
     picture = torch.rand(1, 3, size.side, size.side, generator=torch.Generator().manual_seed(0)) * 2 - 1
     return _part(IMAGE, stand_in(lambda: ImageTower(size)), {"picture": picture}, weights, ("mean", "deviation"))
@@ -108,9 +108,9 @@ def _part(
     inputs: Mapping[str, torch.Tensor],
     weights: Weights,
     exact: tuple[str, ...],
-) -> LargePart:
+) -> StreamedPart:
     graph = Graph(name, module, inputs, (name.replace("tower", "features"),))
-    return LargePart([graph], f"{name}.weights", lambda key: weights.merged(key, torch.float32), exact)
+    return StreamedPart([graph], f"{name}.weights", lambda key: weights.merged(key, torch.float32), exact)
 
 
 def _check_fit(folder: Path, what: str, found: tuple[int, int], expected: tuple[int, int]) -> None:

@@ -47,8 +47,8 @@ from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.denoiser_step import DenoiserStep
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
-from animegamer_rt.stages.prompt import PastTurn, Prompter
-from animegamer_rt.stages.readouts import Tokens
+from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
+from animegamer_rt.stages.readouts import TokenBatch
 from animegamer_rt.state.game import GameState
 
 from .command import COSTS, PARTS, Figures, too_far
@@ -161,13 +161,13 @@ def _predictor(compared: _Compared) -> Figures:
     The part reads it as a game does, each run over the cache of the one before; torch reads it in one.
     """
     bundle, source = compared.bundle, compared.source
-    prompter, size, random = Prompter.from_bundle(bundle), bundle.manifest.geometry, np.random.default_rng(SEED)
+    prompter, size, random = PromptBuilder.from_bundle(bundle), bundle.manifest.geometry, np.random.default_rng(SEED)
     (text,) = instructions(bundle.manifest.world, 1, SEED)
     shot = random.standard_normal((size.shot_tokens, size.shot_width)).astype(np.float16)
-    prompt = prompter.write(text, [PastTurn(text, GameState(1, 2, 3, 4), shot)])
+    prompt = prompter.write(text, [HistoryTurn(text, GameState(1, 2, 3, 4), shot)])
     strengths = list(prompter.strength_ids)
     texts = [np.array([random.choice(strengths), *fixed], np.int64) for fixed in prompter.between_slots]
-    runs = [*prompt.runs, *(Tokens.text(ids, size.shot_width) for ids in texts)]
+    runs = [*prompt.runs, *(TokenBatch.text(ids, size.shot_width) for ids in texts)]
     true = {}
     for kind, weights in compared.weights("predictor", predictor_parameter).items():
         model = streamed(lambda: Predictor(source.sizes.predictor), weights, say=compared.say)
@@ -190,7 +190,7 @@ def _predictor(compared: _Compared) -> Figures:
     return figures
 
 
-def _read_in_one(model: Predictor, runs: Sequence[Tokens], prompts: int) -> tuple[Array, Array]:
+def _read_in_one(model: Predictor, runs: Sequence[TokenBatch], prompts: int) -> tuple[Array, Array]:
     """The shot of the last of the `prompts`, and logits [1 + texts, V] after it and each text. Makes weights once."""
     ends = np.cumsum([tokens.ids.shape[1] for tokens in runs])
     count, first_shot = int(ends[-1]), 0

@@ -21,7 +21,7 @@ from animegamer_rt.backends.torch.predictor import Predictor
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.pipeline import open_rooms
 
-from .command import Amount, predictor_figures
+from .command import SampleCounts, predictor_figures
 
 OUTLIER = 6.0
 """Inputs with a larger magnitude are multiplied at 16 bits: LLM.int8()'s threshold (Dettmers et al. 2022)."""
@@ -45,7 +45,7 @@ def rows(bundle: Bundle, instructions: int) -> Iterator[dict[str, Any]]:
         engines = open_engines(bundle, "cpu")
         errors = exchange(cast(Predictor, engines.predictor).network, layer)
         tried = replace(true, predictor=open_rooms(bundle, engines).predictor)
-        figures = predictor_figures(tried, true, Amount(instructions))
+        figures = predictor_figures(tried, true, SampleCounts(instructions))
         yield {"precision": name, "weight_error": float(np.mean(errors)), "layers": len(errors), **figures}
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from animegamer_export.evaluate.fidelity import Asked, draw, first_turns, psnr
+from animegamer_export.evaluate.fidelity import TurnInput, draw, first_turns, psnr
 from animegamer_export.evaluate.turns import RecordedDenoiser, by_plan, instructions, open_plain
 from animegamer_export.onnx_io.part_session import PartSession
 from animegamer_export.quantize.blocks import relative_error
@@ -26,10 +26,10 @@ from animegamer_rt.backends.interface import Engines, FloatArray, Frames
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.errors import BundleError
-from animegamer_rt.pipeline import Rooms, open_rooms
+from animegamer_rt.pipeline import Pipeline, open_rooms
 from animegamer_rt.profiling import host as machine
-from animegamer_rt.stages.image_start import motion_ids, motion_words
-from animegamer_rt.stages.prompt import PastTurn
+from animegamer_rt.stages.image_start import motion_ids, motion_text
+from animegamer_rt.stages.prompt import HistoryTurn
 from animegamer_rt.state.game import Instruction
 
 PARTS, STARTING = ("predictor", "denoiser", "vae"), ("encoder", "text_tower", "image_tower")
@@ -46,7 +46,7 @@ Figures = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class SampleCounts:
     """How much is compared: instructions for the predictor, turns of `plan` (None: the default) for the others."""
 
     instructions: int = 200
@@ -59,14 +59,14 @@ class Amount:
 class _Pair:
     """The bundle that is tried and the one it is compared with, both loaded."""
 
-    tried: Rooms
-    true: Rooms
+    tried: Pipeline
+    true: Pipeline
     tried_bundle: Bundle
     true_bundle: Bundle
     true_engines: Engines
 
 
-def compare(bundle: Bundle, against: Bundle, amount: Amount, parts: Sequence[str] = ()) -> dict[str, Figures]:
+def compare(bundle: Bundle, against: Bundle, amount: SampleCounts, parts: Sequence[str] = ()) -> dict[str, Figures]:
     """Figures of each part that differs (or of the `parts` named): errors, bytes, memory to load.
 
     Raises BundleError when the two are not of one geometry, or when nothing differs.
@@ -99,7 +99,7 @@ def compare(bundle: Bundle, against: Bundle, amount: Amount, parts: Sequence[str
     }
 
 
-def _open_pair(bundle: Bundle, against: Bundle, amount: Amount, parts: Sequence[str]) -> _Pair:
+def _open_pair(bundle: Bundle, against: Bundle, amount: SampleCounts, parts: Sequence[str]) -> _Pair:
     engines = open_engines(against)
     tried = engines if tuple(parts) == ("denoiser",) else open_engines(bundle)
     if "denoiser" in parts:
@@ -132,14 +132,14 @@ def _files(bundle: Bundle, name: str) -> dict[str, str]:
     return {file: bundle.manifest.files[file].sha256 for file in files}
 
 
-def _predictor(pair: _Pair, amount: Amount) -> Figures:
+def _predictor(pair: _Pair, amount: SampleCounts) -> Figures:
     return predictor_figures(pair.tried, pair.true, amount)
 
 
-def predictor_figures(tried_rooms: Rooms, true_rooms: Rooms, amount: Amount) -> Figures:
+def predictor_figures(tried_rooms: Pipeline, true_rooms: Pipeline, amount: SampleCounts) -> Figures:
     """Shots and strengths of the same prompts; earlier shots are the reference's."""
     errors, same, slots = [], 0, 0
-    history: list[PastTurn] = []
+    history: list[HistoryTurn] = []
     world = true_rooms.bundle.manifest.world
     for number, text in enumerate(instructions(world, amount.instructions, amount.seed)):
         if number % GAME_TURNS == 0:
@@ -153,7 +153,7 @@ def predictor_figures(tried_rooms: Rooms, true_rooms: Rooms, amount: Amount) -> 
             getattr(tried.game_state, name) == getattr(true.game_state, name)
             for name in ("motion_level", "social", "entertainment", "stamina")
         )
-        history.append(PastTurn(text, true.game_state, true.shot.astype(np.float16)))
+        history.append(HistoryTurn(text, true.game_state, true.shot.astype(np.float16)))
     return {
         "instructions": amount.instructions,
         "shot_relative_error": _mean(errors),
@@ -163,7 +163,7 @@ def predictor_figures(tried_rooms: Rooms, true_rooms: Rooms, amount: Amount) -> 
     }
 
 
-def _denoiser(pair: _Pair, amount: Amount) -> Figures:
+def _denoiser(pair: _Pair, amount: SampleCounts) -> Figures:
     """Single steps from the reference's states (x0), and whole turns, where errors add up; frames by its own vae."""
     recorded = RecordedDenoiser(pair.true_bundle.part_path("denoiser"))
     rooms = open_rooms(pair.true_bundle, replace(pair.true_engines, denoiser=recorded))
@@ -185,7 +185,7 @@ def _denoiser(pair: _Pair, amount: Amount) -> Figures:
     }
 
 
-def _vae(pair: _Pair, amount: Amount) -> Figures:
+def _vae(pair: _Pair, amount: SampleCounts) -> Figures:
     """Frames of the reference's latents."""
     decibels, largest = [], 0
     for turn in _turns(pair.true, amount):
@@ -201,7 +201,7 @@ def _vae(pair: _Pair, amount: Amount) -> Figures:
     }
 
 
-def _starting(part: str, bundle: Bundle, against: Bundle, amount: Amount) -> Figures:
+def _starting(part: str, bundle: Bundle, against: Bundle, amount: SampleCounts) -> Figures:
     """Features of texts and of pictures of noise, and shots of the reference's features: one a turn."""
     feeds = list(_starting_feeds(part, against, amount))
     true, tried = _answers(against, part, feeds), _answers(bundle, part, feeds)
@@ -211,7 +211,7 @@ def _starting(part: str, bundle: Bundle, against: Bundle, amount: Amount) -> Fig
     return {"inputs": len(feeds), f"{output}_relative_error": _mean(errors), **worst}
 
 
-def _starting_feeds(part: str, against: Bundle, amount: Amount) -> Iterator[dict[str, npt.NDArray[Any]]]:
+def _starting_feeds(part: str, against: Bundle, amount: SampleCounts) -> Iterator[dict[str, npt.NDArray[Any]]]:
     if part == "encoder":
         names = {"text_features": "text_tower", "image_features": "image_tower"}
         features = (_answers(against, tower, _starting_feeds(tower, against, amount)) for tower in names.values())
@@ -220,7 +220,7 @@ def _starting_feeds(part: str, against: Bundle, amount: Amount) -> Iterator[dict
     for number, text in enumerate(instructions(against.manifest.world, amount.turns, amount.seed)):
         if part == "text_tower":
             tokens = against.manifest.parts[part].inputs["ids"]["shape"][1]
-            yield {"ids": motion_ids(against, motion_words(text), tokens)}
+            yield {"ids": motion_ids(against, motion_text(text), tokens)}
         else:
             random = np.random.default_rng(amount.seed + number)
             shape = against.manifest.parts[part].inputs["picture"]["shape"]
@@ -232,11 +232,11 @@ def _answers(bundle: Bundle, part: str, feeds: Iterable[Mapping[str, npt.NDArray
     return [session.run(session.outputs, given)[0] for given in feeds]
 
 
-def _turns(rooms: Rooms, amount: Amount) -> list[Asked]:
+def _turns(rooms: Pipeline, amount: SampleCounts) -> list[TurnInput]:
     return first_turns(rooms, instructions(rooms.bundle.manifest.world, amount.turns, amount.seed), amount.seed)
 
 
-def _decode(rooms: Rooms, latent: FloatArray) -> Frames:
+def _decode(rooms: Pipeline, latent: FloatArray) -> Frames:
     return np.stack(list(rooms.vae.decode(latent)))
 
 
@@ -279,7 +279,7 @@ def main(arguments: Sequence[str]) -> int:
     bundle = open_bundle(options.bundle)
     if options.against:
         against = open_bundle(options.against)
-        figures = compare(bundle, against, Amount(options.instructions, options.turns, options.plan), parts)
+        figures = compare(bundle, against, SampleCounts(options.instructions, options.turns, options.plan), parts)
         made_of, wrong = against.fingerprint, too_far(figures)
     else:
         from . import against_torch

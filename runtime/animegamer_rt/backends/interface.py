@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from animegamer_rt.bundle.denoise_plan import BlockCache
-from animegamer_rt.stages.readouts import Tokens
+from animegamer_rt.stages.readouts import TokenBatch
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 Frames = npt.NDArray[np.uint8]
 
-Loaded = dict[str, Any]
+PartCache = dict[str, Any]
 """Parts that are loaded, by the hash of their files: kept from one bundle to the next, on one device."""
 
 PIXEL_FORMATS: Mapping[str, tuple[int, ...]] = MappingProxyType(
@@ -39,10 +39,10 @@ class Prefill:
     cache: object
 
 
-class PredictorPart(Protocol):
+class PredictorEngine(Protocol):
     """Prompt -> shot and state logits."""
 
-    def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
+    def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
         """Reads tokens after a past, in one run: a history, or a turn in a row for each of its read-outs.
 
         past: an earlier call's cache, or None for none. A call without a past may take the memory of every cache
@@ -55,7 +55,7 @@ class PredictorPart(Protocol):
         ...
 
 
-class Denoising(Protocol):
+class DenoiseRun(Protocol):
     """One turn's denoising under way; latent, last x0 and last difference stay where the engine runs."""
 
     def step(
@@ -79,7 +79,7 @@ class Denoising(Protocol):
         ...
 
 
-class DenoiserPart(Protocol):
+class DenoiserEngine(Protocol):
     """Noise + shot + motion scope -> latent.
 
     skippable_blocks: how many blocks of its transformer can be taken from a cache; 0 where it keeps none.
@@ -87,12 +87,12 @@ class DenoiserPart(Protocol):
 
     skippable_blocks: int
 
-    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> Denoising:
+    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> DenoiseRun:
         """Starts from a latent of pure noise f32 [1, T', 16, h, w] and a shot f32 [226, D]."""
         ...
 
 
-class VaePart(Protocol):
+class VaeEngine(Protocol):
     """Latent -> frames u8 [n, H, W, C]; `channel_order` as in PIXEL_FORMATS, `flip` = bottom row first."""
 
     def first(self, latent: FloatArray, channel_order: tuple[int, ...], flip: bool) -> tuple[Frames, object]:
@@ -104,7 +104,7 @@ class VaePart(Protocol):
         ...
 
 
-class EncoderPart(Protocol):
+class EncoderEngine(Protocol):
     """Text features f32 [1, 30, C] and image features f32 [1, 196, C] -> shot f32 [226, D]. Not needed to play."""
 
     def encode(self, text_features: FloatArray, image_features: FloatArray) -> FloatArray:
@@ -112,7 +112,7 @@ class EncoderPart(Protocol):
         ...
 
 
-class TowersPart(Protocol):
+class TowerEngines(Protocol):
     """What makes the encoder's features: used once, to start a game from a picture, and never to play on.
 
     tokens: length of the motion's ids; height, width: of the picture.
@@ -154,10 +154,10 @@ class Engines:
     parts share no memory that is written to, and one does not lose the time that the other gains.
     """
 
-    predictor: PredictorPart
-    denoiser: DenoiserPart
-    vae: VaePart
-    encoder: EncoderPart | None = None
+    predictor: PredictorEngine
+    denoiser: DenoiserEngine
+    vae: VaeEngine
+    encoder: EncoderEngine | None = None
     device: str = "CPU"
     overlaps: bool = False
     precision: Mapping[str, str] = field(default_factory=dict)

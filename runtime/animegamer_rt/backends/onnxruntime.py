@@ -22,10 +22,10 @@ import onnxruntime
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.profiling.host import available_cores
-from animegamer_rt.stages.readouts import Tokens
+from animegamer_rt.stages.readouts import TokenBatch
 
 from ..errors import BackendError
-from .interface import Engines, FloatArray, Frames, IntArray, Loaded, Prefill, TowersPart
+from .interface import Engines, FloatArray, Frames, IntArray, PartCache, Prefill, TowerEngines
 
 INSTALL_CUDA = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
 CUDA_LIBRARIES: Mapping[str, str] = {
@@ -53,7 +53,7 @@ def open_engines(
     bundle: Bundle,
     device: str = "cpu",
     threads: int | None = None,
-    loaded: Loaded | None = None,
+    loaded: PartCache | None = None,
     eight_bit: bool = False,
 ) -> Engines:
     """Loads the parts of a bundle, side by side. `threads` None is one for each core this process may use.
@@ -87,7 +87,7 @@ def open_engines(
     )
 
 
-def open_towers(bundle: Bundle, device: str = "cpu", threads: int | None = None) -> TowersPart:
+def open_towers(bundle: Bundle, device: str = "cpu", threads: int | None = None) -> TowerEngines:
     """The text and image towers of a bundle that has them; drop what is returned and their memory is free again.
 
     Raises BundleError when it has none, BackendError as `open_engines` does.
@@ -163,17 +163,17 @@ class _Predictor:
         nothing = np.zeros([length if axis != 3 else 0 for axis, length in enumerate(shapes["keys"])], np.float32)
         self._nothing = part.value(nothing), part.value(nothing)
 
-    def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
+    def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
         past = self._nothing if past is None else past
         assert isinstance(past, tuple)
         keys, values = past
-        inputs = {name: self._part.value(getattr(tokens, name)) for name in Tokens.__slots__}
+        inputs = {name: self._part.value(getattr(tokens, name)) for name in TokenBatch.__slots__}
         out = self._part.run(self._part.bind({**inputs, "keys": keys, "values": values}, on_cpu=("shot", "logits")))
         return Prefill(out["shot"].numpy()[0], out["logits"].numpy()[0], (out["next_keys"], out["next_values"]))
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
         assert isinstance(cache, tuple)
-        longer = self.prefill(Tokens.text(tokens, self._shot_width), cache)
+        longer = self.prefill(TokenBatch.text(tokens, self._shot_width), cache)
         return longer.logits, longer.cache
 
 

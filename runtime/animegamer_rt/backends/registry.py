@@ -13,7 +13,7 @@ from animegamer_rt.errors import BackendError, ConfigError
 if TYPE_CHECKING:
     from animegamer_rt.bundle.loader import Bundle
 
-    from .interface import Engines, Loaded
+    from .interface import Engines, PartCache
 
 DEVICES: Mapping[str, str] = MappingProxyType(
     {
@@ -27,7 +27,7 @@ DEVICES: Mapping[str, str] = MappingProxyType(
 )
 TORCH: Mapping[str, str] = MappingProxyType({"torch": "cuda", "torch-cpu": "cpu"})
 
-IN_EIGHT_BITS = ("cpu",)
+INT8_DEVICES = ("cpu",)
 """Devices on which a part is played by its `int8_file`, if it has one."""
 
 PRECISIONS: Mapping[str, str] = MappingProxyType(
@@ -55,7 +55,7 @@ ATTENTIONS: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class TorchOptions:
+class EngineConfig:
     """What PyTorch alone can be told: one of PRECISIONS, one of ATTENTIONS, each by the name of its option.
 
     None is PyTorch's own choice.
@@ -65,7 +65,7 @@ class TorchOptions:
     attention: str | None = None
 
     @classmethod
-    def of(cls, arguments: argparse.Namespace) -> TorchOptions:
+    def of(cls, arguments: argparse.Namespace) -> EngineConfig:
         """What was asked with the options of `add_torch_options`."""
         return cls(arguments.precision, arguments.attention)
 
@@ -84,11 +84,11 @@ class TorchOptions:
             )
 
 
-OWN_CHOICE = TorchOptions()
+DEFAULT_CONFIG = EngineConfig()
 
 
 def add_torch_options(command: argparse.ArgumentParser) -> None:
-    """The options of every command that opens engines; `TorchOptions.check` says where they make sense."""
+    """The options of every command that opens engines; `EngineConfig.check` says where they make sense."""
     precisions, attentions = (
         "; ".join(f"{name}: {words}" for name, words in choices.items()) for choices in (PRECISIONS, ATTENTIONS)
     )
@@ -100,7 +100,7 @@ def add_torch_options(command: argparse.ArgumentParser) -> None:
 
 
 def open_engines(
-    bundle: Bundle, device: str = "cpu", loaded: Loaded | None = None, for_torch: TorchOptions = OWN_CHOICE
+    bundle: Bundle, device: str = "cpu", loaded: PartCache | None = None, for_torch: EngineConfig = DEFAULT_CONFIG
 ) -> Engines:
     """The engines of one of DEVICES. Raises BackendError when library, device or memory is not there.
 
@@ -123,5 +123,5 @@ def open_engines(
     from . import onnxruntime
 
     return onnxruntime.open_engines(
-        bundle, device.removesuffix("-fp32"), loaded=loaded, eight_bit=device in IN_EIGHT_BITS
+        bundle, device.removesuffix("-fp32"), loaded=loaded, eight_bit=device in INT8_DEVICES
     )

@@ -15,7 +15,7 @@ import numpy as np
 from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Geometry
-from animegamer_rt.stages.readouts import Tokens
+from animegamer_rt.stages.readouts import TokenBatch
 
 from .interface import Engines, FloatArray, Frames, IntArray, Prefill
 
@@ -53,7 +53,7 @@ class _Predictor:
         self._shape = (geometry.shot_tokens, geometry.shot_width)
         self._vocabulary, self._seconds = vocabulary, seconds
 
-    def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
+    def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
         started = time.perf_counter()
         assert past is None or isinstance(past, int)
         key = zlib.crc32(tokens.history_shots.tobytes(), zlib.crc32(tokens.ids.tobytes(), past or 0))

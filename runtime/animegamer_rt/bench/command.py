@@ -19,28 +19,28 @@ from types import MappingProxyType
 from typing import Any
 
 from animegamer_rt.backends.interface import Engines
-from animegamer_rt.backends.registry import IN_EIGHT_BITS, OWN_CHOICE, TorchOptions, open_engines
+from animegamer_rt.backends.registry import DEFAULT_CONFIG, INT8_DEVICES, EngineConfig, open_engines
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, Geometry, Part
 from animegamer_rt.errors import BackendError, BundleNotFoundError, ConfigError
 from animegamer_rt.events import StageSeconds
-from animegamer_rt.pipeline import Rooms, open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline, open_rooms, run_turn
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling import energy, nvml
-from animegamer_rt.profiling.energy import Meter
-from animegamer_rt.profiling.host import heading, machine, percentile, write_record
-from animegamer_rt.profiling.trace import TimedTurn, check_trace, watch, write_trace
+from animegamer_rt.profiling.energy import EnergyMeter
+from animegamer_rt.profiling.host import describe_host, heading, percentile, write_record
+from animegamer_rt.profiling.trace import TurnTrace, check_trace, trace_turn, write_trace
 from animegamer_rt.session import Session
 from animegamer_rt.state.game import Instruction
 
 from .chart import read_records, write_chart
 from .presets import Preset
-from .roofline import on_card, on_processor
+from .roofline import cpu_roofline, gpu_roofline
 
 STAGES = ("predictor", "denoiser", "vae")
 SEED = 7
-READY = "import sys; from animegamer_rt.play.command import get_ready; sys.exit(get_ready(*sys.argv[1:]))"
+READY = "import sys; from animegamer_rt.play.command import warm_start; sys.exit(warm_start(*sys.argv[1:]))"
 """What a fresh process runs to be measured from its start to the first prompt."""
 LIBRARIES: Mapping[str, str] = MappingProxyType(
     {"cuda": "onnxruntime-gpu", "tensorrt": "tensorrt-rtx-cu13", "torch": "torch", "torch-cpu": "torch"}
@@ -50,18 +50,18 @@ ON_CPU = ("cpu", "cpu-fp32", "torch-cpu")
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class BenchOptions:
     """What is measured, and where. preset: whose settings these are, None when one of them was changed."""
 
     settings: Preset = Preset()
     preset: str | None = None
     device: str = "cpu"
-    for_torch: TorchOptions = OWN_CHOICE
+    for_torch: EngineConfig = DEFAULT_CONFIG
     results: Path = Path("benchmarks/results")
     trace: Path | None = None
 
 
-def bench(options: Bench) -> int:
+def bench(options: BenchOptions) -> int:
     """Measure every plan of the settings, print, and write a record of each and the plot of all records, and the median
     turn's trace. Raises AnimeGamerError.
     """
@@ -97,20 +97,22 @@ def _open(settings: Preset) -> Bundle:
         raise BundleNotFoundError(error.what, found=error.found, do=f"run: {settings.made_by}") from error
 
 
-def _measure(options: Bench, engines: Engines, rooms: Rooms, fresh: Mapping[str, float | None]) -> dict[str, Any]:
+def _measure(
+    options: BenchOptions, engines: Engines, rooms: Pipeline, fresh: Mapping[str, float | None]
+) -> dict[str, Any]:
     """The record of one plan; `fresh` is what a process of its own was measured at."""
     manifest, turns = rooms.bundle.manifest, options.settings.turns
     playback = manifest.geometry.frames / manifest.geometry.fps
     precision = _precision(manifest.parts, engines, options.device)
     cost = rooms.plan.cost(engines.denoiser.skippable_blocks)
     if options.device in ON_CPU:
-        card, meter, where = None, energy.of_processors(), machine()
-        floor = on_processor(rooms.bundle, cost)
+        card, meter, where = None, energy.cpu_energy(), describe_host()
+        floor = cpu_roofline(rooms.bundle, cost)
     else:
-        card, why_not = nvml.open_card()
+        card, why_not = nvml.open_nvml()
         name = str(card.facts()["name"]) if card is not None else engines.device
-        meter, where = energy.of_card(card, why_not), f"{name}, {machine()}"
-        floor = on_card(rooms.bundle, cost, name, precision["denoiser"], engines.attention)
+        meter, where = energy.gpu_energy(card, why_not), f"{name}, {describe_host()}"
+        floor = gpu_roofline(rooms.bundle, cost, name, precision["denoiser"], engines.attention)
     print(f"{manifest.name}, plan {rooms.plan_name}, {where}")
     least = f"; the denoiser's floor is {floor.seconds:.2f} s ({floor.source})" if floor else ""
     print(f"a clip plays {playback:.2f} s{least}")
@@ -154,13 +156,13 @@ def _measure(options: Bench, engines: Engines, rooms: Rooms, fresh: Mapping[str,
     }
 
 
-def measure_turns(rooms: Rooms, turns: int, meter: Meter) -> list[TimedTurn]:
+def measure_turns(rooms: Pipeline, turns: int, meter: EnergyMeter) -> list[TurnTrace]:
     """`turns` turns of a game of the bundle's example instructions, metered, after its history window is full."""
     session = Session.start(rooms.bundle, seed=SEED)
     texts = cycle(example_script(rooms.bundle.manifest.world))
 
-    def play(text: str) -> TimedTurn:
-        return watch(run_turn(rooms, session, Instruction.parse(text)))
+    def play(text: str) -> TurnTrace:
+        return trace_turn(run_turn(rooms, session, Instruction.parse(text)))
 
     for text in islice(texts, session.history_turns + 1):
         play(text)
@@ -168,7 +170,7 @@ def measure_turns(rooms: Rooms, turns: int, meter: Meter) -> list[TimedTurn]:
         return [play(text) for text in islice(texts, turns)]
 
 
-def waits(measured: Sequence[TimedTurn], geometry: Geometry) -> dict[str, Any]:
+def waits(measured: Sequence[TurnTrace], geometry: Geometry) -> dict[str, Any]:
     """What a player waits for: seconds to the state and to the first frame; frames a second, also as a share of what
     playback needs.
     """
@@ -197,12 +199,12 @@ def summary(measured: list[StageSeconds]) -> dict[str, Any]:
 def _precision(parts: Mapping[str, Part], engines: Engines, device: str) -> dict[str, str]:
     """What each part computes in, where the engines say it, and else what its weights are."""
     in_bundle = {
-        name: "int8" if part.int8_file and device in IN_EIGHT_BITS else part.precision for name, part in parts.items()
+        name: "int8" if part.int8_file and device in INT8_DEVICES else part.precision for name, part in parts.items()
     }
     return {**in_bundle, **engines.precision}
 
 
-def _memory(device: str, engines: Engines, card: nvml.Card | None, host_mib: float | None) -> dict[str, Any]:
+def _memory(device: str, engines: Engines, card: nvml.NvmlDevice | None, host_mib: float | None) -> dict[str, Any]:
     """The peak memory of what runs the parts, and by whose count."""
     if device in ON_CPU:
         return {"memory_peak_mib": host_mib, "memory_source": "resident in the process that plays"}
@@ -224,7 +226,7 @@ def _mib(count: int) -> float:
     return round(count / 2**20, 1)
 
 
-def _fresh_process(bundle: Bundle, plan: str, options: Bench) -> dict[str, float | None]:
+def _fresh_process(bundle: Bundle, plan: str, options: BenchOptions) -> dict[str, float | None]:
     """Start to first prompt, and the peak host memory of a process that plays two turns and writes their clips."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()

@@ -39,17 +39,17 @@ def coarse_plan(
         raise PlanError("number of steps out of range", found=steps, expected=f"2 to {fine_steps}")
     places = [round(place) for place in np.linspace(0, fine_steps - 1, steps)]
     branches = choose_branches(_guidance(places, fine_steps), conditional_below, pair_every)
-    return plan_through(places, branches, fine_steps)
+    return plan_from_steps(places, branches, fine_steps)
 
 
-def plan_through(places: Sequence[int], branches: Sequence[Branch], fine_steps: int = 50) -> DenoisePlan:
+def plan_from_steps(places: Sequence[int], branches: Sequence[Branch], fine_steps: int = 50) -> DenoisePlan:
     """A plan of the fine plan's steps at these ascending places, 0 and `fine_steps` - 1 among them."""
     fine = even_timesteps(fine_steps)
     timesteps = [fine[place] for place in places]
     return build_plan(timesteps, guidance=_guidance(places, fine_steps), branches=branches, noise_steps=fine_steps)
 
 
-def span_guidance(place: int, end: int, fine_steps: int = 50) -> float:
+def mean_guidance(place: int, end: int, fine_steps: int = 50) -> float:
     """The guidance of one step from `place` to `end`: the mean of the fine steps', weighted by what each adds."""
     fine = even_timesteps(fine_steps)
     curve = np.array([wave_guidance(timestep, fine_steps) for timestep in fine[place:end]])
@@ -58,7 +58,7 @@ def span_guidance(place: int, end: int, fine_steps: int = 50) -> float:
 
 
 def _guidance(places: Sequence[int], fine_steps: int) -> list[float]:
-    return [span_guidance(place, end, fine_steps) for place, end in zip(places, [*places[1:], fine_steps], strict=True)]
+    return [mean_guidance(place, end, fine_steps) for place, end in zip(places, [*places[1:], fine_steps], strict=True)]
 
 
 def noise_weights(plan: DenoisePlan) -> list[NDArray[np.float32]]:

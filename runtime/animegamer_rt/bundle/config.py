@@ -28,7 +28,7 @@ def read_record(kind: type[T], data: object, where: str) -> T:
     fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for key in data:
         if key not in fields:
-            raise ConfigError(f"unknown key {key!r}", where=where, do=nearest(str(key), fields))
+            raise ConfigError(f"unknown key {key!r}", where=where, do=suggest(str(key), fields))
     values = {key: _read_value(hints[key], value, f"{where}: {key}") for key, value in data.items()}
     for name, field in fields.items():
         optional = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
@@ -48,22 +48,22 @@ def write_record(record: object) -> Any:
     return record
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, known: Iterable[str]) -> str:
     """What to tell someone who wrote `name`: the nearest known name, else all of them."""
     names = sorted(known)
-    return similar(name, names) or f"known: {', '.join(names) or 'none'}"
+    return suggest_only(name, names) or f"known: {', '.join(names) or 'none'}"
 
 
-def similar(name: str, known: Iterable[str]) -> str | None:
+def suggest_only(name: str, known: Iterable[str]) -> str | None:
     """The nearest known name, as a question; for an error that lists all of them anyway."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else None
 
 
-def one_of(value: str, allowed: tuple[str, ...], where: str) -> str:
+def check_choice(value: str, allowed: tuple[str, ...], where: str) -> str:
     """`value` if it is one of `allowed`. Raises ConfigError with the nearest otherwise."""
     if value not in allowed:
-        raise ConfigError("not a known value", where=where, found=repr(value), do=nearest(value, allowed))
+        raise ConfigError("not a known value", where=where, found=repr(value), do=suggest(value, allowed))
     return value
 
 

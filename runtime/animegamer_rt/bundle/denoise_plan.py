@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from animegamer_rt.errors import PlanError
 
-from .config import nearest
+from .config import suggest
 
 Branch = Literal["pair", "conditional", "reuse"]
 
@@ -333,7 +333,7 @@ def _fields(data: object, where: str, required: tuple[str, ...], optional: tuple
     known = (*required, *optional)
     for key in data:
         if key not in known:
-            raise PlanError(f"unknown key {key!r}", where=where, do=nearest(str(key), known))
+            raise PlanError(f"unknown key {key!r}", where=where, do=suggest(str(key), known))
     for key in required:
         if key not in data:
             raise PlanError(f"missing key {key!r}", where=where)

@@ -22,7 +22,7 @@ def write_file(path: Path, content: bytes) -> None:
         part.write_bytes(content)
         os.replace(part, path)
     except OSError as error:
-        raise unwritable(path, error) from error
+        raise write_error(path, error) from error
     finally:
         remove(part)
 
@@ -40,11 +40,11 @@ def make_folder(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"\0")
     except OSError as error:
-        raise unwritable(folder, error) from error
+        raise write_error(folder, error) from error
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """While it is open no other process that asks for the same gets it. Raises OutputError when another one has it.
 
     It ends with the process, however that ends. Windows locks no folders: there all get it.
@@ -68,7 +68,7 @@ def alone_in(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def unwritable(path: Path, error: OSError) -> OutputError:
+def write_error(path: Path, error: OSError) -> OutputError:
     """The error for a file or folder that the system does not let us write."""
     return OutputError(
         "cannot be written",

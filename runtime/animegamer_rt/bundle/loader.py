@@ -25,7 +25,7 @@ from animegamer_rt.errors import (
     PlanError,
 )
 
-from .config import nearest, read_record, similar, write_record
+from .config import read_record, suggest, suggest_only, write_record
 from .denoise_plan import DenoisePlan
 from .manifest import EXACT, FORMAT_NAME, FORMAT_VERSION, RANDOM_WEIGHTS, FileRecord, Manifest
 
@@ -55,7 +55,7 @@ class Bundle:
         """
         if part not in self.manifest.parts:
             raise BundleError(
-                f"the bundle has no part {part!r}", where=self.folder, do=nearest(part, self.manifest.parts)
+                f"the bundle has no part {part!r}", where=self.folder, do=suggest(part, self.manifest.parts)
             )
         record = self.manifest.parts[part]
         return self.folder / ((eight_bit and record.int8_file) or record.file)
@@ -114,7 +114,7 @@ class Bundle:
             raise PlanError(
                 f"the bundle {self.manifest.name!r} has no plan {name!r}",
                 expected=f"one of {plans}",
-                do=similar(name, self.manifest.plans),
+                do=suggest_only(name, self.manifest.plans),
             )
         if name in self.unmeasured_plans:
             raise PlanError(
@@ -186,7 +186,7 @@ def open_bundle(name_or_path: str | Path = "pocket") -> Bundle:
     return load(find(name_or_path))
 
 
-def available() -> dict[str, Path]:
+def list_bundles() -> dict[str, Path]:
     """All bundles that `find` knows by name, nearest place first."""
     bundles: dict[str, Path] = {}
     for root in _roots():
@@ -196,7 +196,7 @@ def available() -> dict[str, Path]:
     return bundles
 
 
-def neighbours(folder: str | Path) -> dict[str, Bundle]:
+def sibling_bundles(folder: str | Path) -> dict[str, Bundle]:
     """The whole bundles beside the one in `folder`, by folder name, not verified; what cannot be read is left out."""
     folder = Path(folder).absolute()
     found = {}

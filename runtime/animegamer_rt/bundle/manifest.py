@@ -11,7 +11,7 @@ from typing import Any
 
 from animegamer_rt.state.game import MOTION_SOURCES, MOTION_TABLES
 
-from .config import one_of
+from .config import check_choice
 
 FORMAT_NAME = "animegamer-bundle"
 FORMAT_VERSION = 2
@@ -89,10 +89,10 @@ class Compatibility:
     history_turns: int = 4
 
     def __post_init__(self) -> None:
-        one_of(self.readout, ("aligned", "reference"), "compatibility: readout")
-        one_of(self.history_strengths, ("predicted", "zero"), "compatibility: history_strengths")
-        one_of(self.motion_table, tuple(MOTION_TABLES), "compatibility: motion_table")
-        one_of(self.motion_source, MOTION_SOURCES, "compatibility: motion_source")
+        check_choice(self.readout, ("aligned", "reference"), "compatibility: readout")
+        check_choice(self.history_strengths, ("predicted", "zero"), "compatibility: history_strengths")
+        check_choice(self.motion_table, tuple(MOTION_TABLES), "compatibility: motion_table")
+        check_choice(self.motion_source, MOTION_SOURCES, "compatibility: motion_source")
 
 
 REFERENCE = Compatibility(
@@ -196,4 +196,4 @@ class Manifest:
     licence: str = ""
 
     def __post_init__(self) -> None:
-        one_of(self.origin, ORIGINS, "origin")
+        check_choice(self.origin, ORIGINS, "origin")

@@ -28,7 +28,7 @@ ROOMS = {
 }
 
 
-def explain(bundle: Bundle, console: Console) -> None:
+def print_bundle(bundle: Bundle, console: Console) -> None:
     """Print what the bundle is, holds, can do and was measured at."""
     manifest, geometry = bundle.manifest, bundle.manifest.geometry
     console.print(Text.assemble((manifest.name, "bold"), f"  {manifest.description}"))
@@ -78,7 +78,7 @@ def size_words(bundle: Bundle) -> str:
 
 def list_bundles(console: Console) -> None:
     """Print the bundles that are found by name."""
-    rows = [(name, str(folder)) for name, folder in bundles.available().items()]
+    rows = [(name, str(folder)) for name, folder in bundles.list_bundles().items()]
     console.print(_table("Bundles found by name", ("name", "folder"), rows))
 
 

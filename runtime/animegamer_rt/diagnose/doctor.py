@@ -56,7 +56,7 @@ State = Literal["ok", "without", "broken"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One line: what was looked at, what was found, and what to do about it."""
 
     what: str
@@ -78,9 +78,9 @@ class Gpu:
 
 def doctor(bundle_name: str, as_json: bool, console: Console) -> int:
     """Print what was found; 1 when playing cannot work, else 0."""
-    findings = list(examine(bundle_name))
+    findings = list(run_checks(bundle_name))
     broken = any(finding.state == "broken" for finding in findings)
-    table = [gpu_specs.fits(gib) for gib in gpu_specs.CARDS_GIB]
+    table = [gpu_specs.best_precisions(gib) for gib in gpu_specs.CARDS_GIB]
     if as_json:
         record = {"can_play": not broken, "findings": findings, "full_size_by_card": table}
         print(json.dumps(record, indent=1, default=_plain))
@@ -96,11 +96,11 @@ def doctor(bundle_name: str, as_json: bool, console: Console) -> int:
     return CANNOT_PLAY if broken else 0
 
 
-def examine(bundle_name: str) -> Iterator[Finding]:
+def run_checks(bundle_name: str) -> Iterator[CheckResult]:
     """Every finding, in the order in which a person would ask."""
     version = platform.python_version()
     enough = sys.version_info >= OLDEST_PYTHON
-    yield Finding("python", "ok" if enough else "broken", version, "" if enough else "install Python 3.10 or newer")
+    yield CheckResult("python", "ok" if enough else "broken", version, "" if enough else "install Python 3.10 or newer")
     cards_here, why = gpus()
     yield from _gpu(cards_here, why)
     yield _library("onnxruntime", lambda: _onnxruntime(bool(cards_here)))
@@ -116,14 +116,16 @@ def examine(bundle_name: str) -> Iterator[Finding]:
         if absent:
             raise BundleError(f"no {', '.join(absent)}", where=bundle.folder, do="export the parts that play needs")
     except AnimeGamerError as error:
-        yield Finding("bundle", "broken", str(error), MAKE_BUNDLE if isinstance(error, BundleNotFoundError) else "")
+        yield CheckResult("bundle", "broken", str(error), MAKE_BUNDLE if isinstance(error, BundleNotFoundError) else "")
         yield _disk(None)
         return
-    yield Finding("bundle", "ok", f"{bundle.manifest.name}: {size_words(bundle)}")
+    yield CheckResult("bundle", "ok", f"{bundle.manifest.name}: {size_words(bundle)}")
     if bundle.unmeasured_plans:
         names, do = ", ".join(bundle.unmeasured_plans), f"run: animegamer-rt calibrate {bundle.folder}"
-        yield Finding("plans", "without", f"{names}: not measured against {EXACT}, and not played until they are", do)
-    yield Finding("parts", "ok", _parts(bundle))
+        yield CheckResult(
+            "plans", "without", f"{names}: not measured against {EXACT}, and not played until they are", do
+        )
+    yield CheckResult("parts", "ok", _parts(bundle))
     yield _disk(bundle)
     yield from _memory(bundle, cards_here)
     yield from _engines(bundle, cards_here)
@@ -149,107 +151,115 @@ def gpus() -> tuple[list[Gpu], str]:
     return found, "" if found else f"nvidia-smi names none: {said[0]}"
 
 
-def _gpu(found: Sequence[Gpu], why: str) -> Iterator[Finding]:
+def _gpu(found: Sequence[Gpu], why: str) -> Iterator[CheckResult]:
     if not found:
-        yield Finding("gpu", "without", f"{why}; playing runs on the CPU")
+        yield CheckResult("gpu", "without", f"{why}; playing runs on the CPU")
     for card in found:
         memory = f"{card.free_mib / 1024:.1f} of {card.total_mib / 1024:.1f} GiB free"
-        yield Finding("gpu", "ok", f"{card.name} ({card.arch}), {memory}, driver {card.driver}")
+        yield CheckResult("gpu", "ok", f"{card.name} ({card.arch}), {memory}, driver {card.driver}")
 
 
-def _library(what: str, look: Callable[[], Finding]) -> Finding:
+def _library(what: str, look: Callable[[], CheckResult]) -> CheckResult:
     try:
         return look()
     except (ImportError, OSError) as error:
-        return Finding(what, "broken", str(error), "install it again; in the checkout: pip install --force-reinstall .")
+        return CheckResult(
+            what, "broken", str(error), "install it again; in the checkout: pip install --force-reinstall ."
+        )
 
 
-def _onnxruntime(gpu_here: bool) -> Finding:
+def _onnxruntime(gpu_here: bool) -> CheckResult:
     import onnxruntime
 
     providers = onnxruntime.get_available_providers()
     cuda = "CUDAExecutionProvider" in providers
     found = f"{onnxruntime.__version__} with {', '.join(providers)}"
-    return Finding("onnxruntime", "ok", found, INSTALL_GPU if gpu_here and not cuda else "")
+    return CheckResult("onnxruntime", "ok", found, INSTALL_GPU if gpu_here and not cuda else "")
 
 
-def _tensorrt(found: Sequence[Gpu]) -> Finding:
+def _tensorrt(found: Sequence[Gpu]) -> CheckResult:
     library = library_for(found[0].arch if found else RTX_ARCHES[0])
     versions = {name: module_version(name) for name in (library, "cuda")}
     absent = [name for name, version in versions.items() if version is None]
     if library in absent:
         install = "tensorrt-rtx-cu13" if library == RTX else "tensorrt"
         do = f"run: pip install {install} 'cuda-python>=13'" if found else ""
-        return Finding("tensorrt", "without", f"no {' and no '.join(absent)}", do)
+        return CheckResult("tensorrt", "without", f"no {' and no '.join(absent)}", do)
     builds = f"{library} {versions[library]}"
     if absent:
         do = "to run them: pip install 'cuda-python>=13'" + ("" if found else ", on a machine with a GPU")
-        return Finding("tensorrt", "without" if found else "ok", f"{builds}: builds engines", do)
-    return Finding("tensorrt", "ok", builds if found else f"{builds}: builds engines, runs none without a GPU")
+        return CheckResult("tensorrt", "without" if found else "ok", f"{builds}: builds engines", do)
+    return CheckResult("tensorrt", "ok", builds if found else f"{builds}: builds engines, runs none without a GPU")
 
 
-def _torch(gpu_here: bool) -> Finding:
+def _torch(gpu_here: bool) -> CheckResult:
     """For `--device torch` and exporting; found by its metadata, as importing it takes seconds."""
     install = "run: pip install 'torch>=2.9'"
     try:
         version = metadata.version("torch")
     except metadata.PackageNotFoundError:
-        return Finding("torch", "without", "no torch: neither --device torch nor export", install if gpu_here else "")
+        return CheckResult(
+            "torch", "without", "no torch: neither --device torch nor export", install if gpu_here else ""
+        )
     if gpu_here and version.endswith("+cpu"):
-        return Finding("torch", "without", f"torch {version} has no CUDA: --device torch-cpu alone", install)
-    return Finding("torch", "ok", f"torch {version}")
+        return CheckResult("torch", "without", f"torch {version} has no CUDA: --device torch-cpu alone", install)
+    return CheckResult("torch", "ok", f"torch {version}")
 
 
-def _export() -> Finding:
+def _export() -> CheckResult:
     """What `export`, `quantize`, `verify` and `calibrate` import."""
     absent = [name for name in EXPORT_MODULES if importlib.util.find_spec(name) is None]
     if absent:
         found = f"no {', no '.join(absent)}: plays, but makes no bundles"
-        return Finding("export", "without", found, "in the checkout: pip install '.[export]'")
-    return Finding("export", "ok", f"the libraries of export are here: {', '.join(EXPORT_MODULES[1:])}")
+        return CheckResult("export", "without", found, "in the checkout: pip install '.[export]'")
+    return CheckResult("export", "ok", f"the libraries of export are here: {', '.join(EXPORT_MODULES[1:])}")
 
 
-def _kernels(gpu_here: bool) -> Finding:
+def _kernels(gpu_here: bool) -> CheckResult:
     """What `--device torch` runs between its products."""
     build = "to build them: make kernels" if gpu_here else ""
     if find_library() is None:
-        return Finding("kernels", "without", "none built, or switched off: --device torch runs plain operators", build)
+        return CheckResult(
+            "kernels", "without", "none built, or switched off: --device torch runs plain operators", build
+        )
     try:
         library = open_library()
     except KernelError as error:
-        return Finding("kernels", "without", f"{error.where}: {error.what}", error.do or "")
+        return CheckResult("kernels", "without", f"{error.where}: {error.what}", error.do or "")
     if not library.has_cuda:
-        return Finding("kernels", "without", f"{library.path} was built without CUDA: references alone", build)
-    return Finding("kernels", "ok", str(library.path))
+        return CheckResult("kernels", "without", f"{library.path} was built without CUDA: references alone", build)
+    return CheckResult("kernels", "ok", str(library.path))
 
 
-def _sockets() -> Finding:
+def _sockets() -> CheckResult:
     # By name, as it opens no socket: it only asks whether servers and clients could.
     zmq = importlib.import_module("zmq")
     curve = bool(zmq.has("curve"))
     do = "" if curve else "serving beyond this machine needs it; run: pip install --force-reinstall pyzmq"
     found = f"libzmq {zmq.zmq_version()} {'with' if curve else 'without'} CURVE"
-    return Finding("sockets", "ok" if curve else "without", found, do)
+    return CheckResult("sockets", "ok" if curve else "without", found, do)
 
 
-def _video() -> Finding:
+def _video() -> CheckResult:
     import av
 
     absent = [name for name in ("libx264", "png") if name not in av.codecs_available]
     if absent:
-        return Finding("video", "broken", f"PyAV {av.__version__} without {', '.join(absent)}", "run: pip install av")
-    return Finding("video", "ok", f"PyAV {av.__version__} with libx264 and PNG")
+        return CheckResult(
+            "video", "broken", f"PyAV {av.__version__} without {', '.join(absent)}", "run: pip install av"
+        )
+    return CheckResult("video", "ok", f"PyAV {av.__version__} with libx264 and PNG")
 
 
-def _disk(bundle: Bundle | None) -> Finding:
+def _disk(bundle: Bundle | None) -> CheckResult:
     """Room for games, and for a bundle as large as this one with its engines beside the one that is there."""
     free = shutil.disk_usage(Path.cwd()).free
-    full = f"{gpu_specs.weights_bytes(gpu_specs.LADDER[0]) / 1e9:.1f} GB"
+    full = f"{gpu_specs.weights_bytes(gpu_specs.PRECISIONS_BY_SIZE[0]) / 1e9:.1f} GB"
     again = 0 if bundle is None else 2 * sum(size for _, size in _part_bytes(bundle))
     needs = f"exporting this size takes {again / 1e9:.1f} GB, " if bundle else ""
     do = "free some space: games and bundles are written here" if free < again + SPARE_BYTES else ""
     found = f"{free / 1e9:.1f} GB free in {Path.cwd()}; {needs}the full {full} and more"
-    return Finding("disk", "without" if do else "ok", found, do)
+    return CheckResult("disk", "without" if do else "ok", found, do)
 
 
 def _part_bytes(bundle: Bundle) -> Iterator[tuple[str, int]]:
@@ -266,7 +276,7 @@ def _parts(bundle: Bundle) -> str:
     return ", ".join(f"{room} {precision[room].precision} {size / 1e6:.1f} MB" for room, size in _part_bytes(bundle))
 
 
-def _memory(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[Finding]:
+def _memory(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[CheckResult]:
     """Whether the bundle's own weights fit on each card, with the room that its pictures and prompts need."""
     parts = [part for name, part in bundle.manifest.parts.items() if name in NEEDED_PARTS]
     files = {file for part in parts for file in (part.file, *part.data_files)}
@@ -278,10 +288,10 @@ def _memory(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[Finding]:
         enough = needed <= card.total_mib * 2**20
         do = "" if enough else "export it at a smaller precision (the table below); TensorRT streams what does not fit"
         said = f"{weights / 2**30:.1f} GiB of weights, about {needed / 2**30:.1f} GiB in all, on {card.name}"
-        yield Finding("memory", "ok" if enough else "without", said, do)
+        yield CheckResult("memory", "ok" if enough else "without", said, do)
 
 
-def _engines(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[Finding]:
+def _engines(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[CheckResult]:
     """All missing and stale engines: for the cards that are here, or else for all that were built."""
     built = {engine.built_for.get("arch", ""): engine.built_for for engine in bundle.manifest.engines.values()}
     for arch in dict.fromkeys([card.arch for card in found] or built):
@@ -293,12 +303,12 @@ def _engines(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[Finding]:
         missing = [part for part in wrong if not isinstance(seen[part], EngineStaleError)]
         if wrong:
             absent = [f"no engine of {', '.join(missing)} for {arch}"] if missing else []
-            yield Finding("engines", "without", "; ".join([*absent, *stale]), mending_command(bundle, arch))
+            yield CheckResult("engines", "without", "; ".join([*absent, *stale]), mending_command(bundle, arch))
         else:
-            yield Finding("engines", "ok", f"{sum(map(bool, seen.values()))} for {arch}, {library} {version}")
+            yield CheckResult("engines", "ok", f"{sum(map(bool, seen.values()))} for {arch}, {library} {version}")
 
 
-def _cards(table: Sequence[gpu_specs.Fit]) -> Table:
+def _cards(table: Sequence[gpu_specs.PrecisionFit]) -> Table:
     shown = Table(
         title="full size by card: the best that fits (arithmetic, not measured)", title_justify="left", box=None
     )

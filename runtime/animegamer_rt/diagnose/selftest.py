@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.onnxruntime import PROVIDERS, open_towers
-from animegamer_rt.backends.registry import IN_EIGHT_BITS, OWN_CHOICE, TorchOptions, open_engines
+from animegamer_rt.backends.registry import DEFAULT_CONFIG, INT8_DEVICES, EngineConfig, open_engines
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.files import write_file
 from animegamer_rt.bundle.loader import Bundle, open_bundle
@@ -36,7 +36,7 @@ from animegamer_rt.profiling.host import heading
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import motion_ids
 from animegamer_rt.stages.predictor import read
-from animegamer_rt.stages.prompt import PastTurn, Prompter
+from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState, Instruction
 
 RECORD = "selftest.npz"
@@ -82,7 +82,7 @@ class Check:
 
 
 def selftest(
-    bundle_name: str, device: str, out: Path, record: bool = False, for_torch: TorchOptions = OWN_CHOICE
+    bundle_name: str, device: str, out: Path, record: bool = False, for_torch: EngineConfig = DEFAULT_CONFIG
 ) -> int:
     """Run, print and write `out`; 0 when every part agrees. With `record`, write the answers beside the bundle instead.
 
@@ -127,9 +127,9 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray
     shot = noise(geometry.shot_tokens, geometry.shot_width)
     latent = geometry.latent_shape
 
-    prompter = Prompter.from_bundle(bundle)
+    prompter = PromptBuilder.from_bundle(bundle)
     text = example_script(bundle.manifest.world)[0]
-    prompt = prompter.write(text, [PastTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
+    prompt = prompter.write(text, [HistoryTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
     started = time.perf_counter()
     prefill = read(engines.predictor, prompt)
     yield "predictor.shot", prefill.shot, time.perf_counter() - started
@@ -181,7 +181,7 @@ def compare(found: npt.NDArray[np.float32], expected: npt.NDArray[np.float32]) -
     return float(np.linalg.norm(found - expected) / max(float(np.linalg.norm(expected)), 1e-12))
 
 
-def _run(bundle: Bundle, device: str, for_torch: TorchOptions, report: dict[str, Any]) -> bool:
+def _run(bundle: Bundle, device: str, for_torch: EngineConfig, report: dict[str, Any]) -> bool:
     expected, report["answers"] = _expected(bundle)
     started = time.perf_counter()
     engines = open_engines(bundle, device, for_torch=for_torch)
@@ -211,7 +211,7 @@ def _run(bundle: Bundle, device: str, for_torch: TorchOptions, report: dict[str,
 
 def _allowed(bundle: Bundle, device: str, precision: str | None, output: str) -> float:
     part = output.partition(".")[0]
-    if device in IN_EIGHT_BITS and bundle.manifest.parts[part].int8_file:
+    if device in INT8_DEVICES and bundle.manifest.parts[part].int8_file:
         return EIGHT_BIT_ALLOWED
     if precision is None:
         return ALLOWED[device]
@@ -264,7 +264,7 @@ def write_record(bundle: Bundle) -> Path:
 
 def _weights(bundle: Bundle) -> str:
     """What the answers depend on: the parts, the tokenizer, how prompts are written and `exact`, not the engines."""
-    prompt = Prompter.from_bundle(bundle).write(example_script(bundle.manifest.world)[0], [])
+    prompt = PromptBuilder.from_bundle(bundle).write(example_script(bundle.manifest.world)[0], [])
     return json.dumps([bundle.hashes, prompt.turn.ids.tolist(), dict(bundle.plan(EXACT))], sort_keys=True)
 
 

@@ -19,10 +19,10 @@ from types import FrameType
 
 import numpy as np
 
-from animegamer_rt.backends.interface import Loaded
+from animegamer_rt.backends.interface import PartCache
 from animegamer_rt.backends.onnxruntime import PROVIDERS, open_towers
-from animegamer_rt.backends.registry import OWN_CHOICE, TorchOptions, open_engines
-from animegamer_rt.bundle.loader import Bundle, available, neighbours, open_bundle
+from animegamer_rt.backends.registry import DEFAULT_CONFIG, EngineConfig, open_engines
+from animegamer_rt.bundle.loader import Bundle, list_bundles, open_bundle, sibling_bundles
 from animegamer_rt.errors import (
     INTERRUPTED,
     AnimeGamerError,
@@ -33,16 +33,16 @@ from animegamer_rt.errors import (
     PlanError,
 )
 from animegamer_rt.events import Done, FrameReady, StatePredicted
-from animegamer_rt.pipeline import Rooms, open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline, open_rooms, run_turn
 from animegamer_rt.session import Session
-from animegamer_rt.stages.image_start import Start, first_turn, read_start
+from animegamer_rt.stages.image_start import ImageStart, encode_image_start, read_image_start
 from animegamer_rt.state.game import Instruction
 
 from .game_folder import FinishedTurn, GameFolder, check_folder, next_folder
 from .instructions_file import STDIN, example_script, read_script, stdin_has_lines
 from .terminal import OTHER_BUNDLE, Terminal
 
-GAMES = Path("games")
+GAMES_FOLDER = Path("games")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class PlayOptions:
     instructions: str | None = None
     preview: bool = True
     device: str = "cpu"
-    for_torch: TorchOptions = OWN_CHOICE
+    for_torch: EngineConfig = DEFAULT_CONFIG
     image: Path | None = None
     motion: str | None = None
 
@@ -67,7 +67,7 @@ class PlayOptions:
 class Game:
     """A game that is being played: the rooms, the session, and the folder it is written to."""
 
-    def __init__(self, rooms: Rooms, session: Session, folder: GameFolder) -> None:
+    def __init__(self, rooms: Pipeline, session: Session, folder: GameFolder) -> None:
         self.rooms, self.session, self.folder = rooms, session, folder
         self._geometry = rooms.bundle.manifest.geometry
         self._frames_bytes = self._geometry.frames * self._geometry.height * self._geometry.width * 3
@@ -111,7 +111,7 @@ class Game:
             raise KeyboardInterrupt
 
 
-def open_game(options: PlayOptions, bundle: Bundle, loaded: Loaded | None = None) -> Game:
+def open_game(options: PlayOptions, bundle: Bundle, loaded: PartCache | None = None) -> Game:
     """Everything up to the first prompt: folder writable, engines loaded. Raises AnimeGamerError.
 
     A game that lies in the folder is replaced last, when nothing else can fail; a new folder goes again if it does.
@@ -122,7 +122,7 @@ def open_game(options: PlayOptions, bundle: Bundle, loaded: Loaded | None = None
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     session = Session.start(bundle, seed=seed, history_turns=options.history_turns)
     start = _read_start(options, bundle, session.history_turns)
-    out = options.out or next_folder(GAMES)
+    out = options.out or next_folder(GAMES_FOLDER)
     new = not out.exists()
     check_folder(out)
     try:
@@ -131,7 +131,7 @@ def open_game(options: PlayOptions, bundle: Bundle, loaded: Loaded | None = None
             assert engines.encoder is not None
             # The towers run once, and in onnxruntime only.
             towers = options.device if options.device in PROVIDERS else "cpu"
-            session.opening = first_turn(bundle, start, open_towers(bundle, towers), engines.encoder)
+            session.opening = encode_image_start(bundle, start, open_towers(bundle, towers), engines.encoder)
         rooms = open_rooms(bundle, engines, plan=plan)
     except BaseException:
         if new:
@@ -143,21 +143,21 @@ def open_game(options: PlayOptions, bundle: Bundle, loaded: Loaded | None = None
     return Game(rooms, session, GameFolder(out, bundle.manifest.name, plan, seed, fps, options.scale, told))
 
 
-def _read_start(options: PlayOptions, bundle: Bundle, history_turns: int) -> Start | None:
+def _read_start(options: PlayOptions, bundle: Bundle, history_turns: int) -> ImageStart | None:
     if (options.image is None) != (options.motion is None):
         given, lacking = ("--image", "--motion") if options.motion is None else ("--motion", "--image")
         raise ConfigError(f"{given} needs {lacking} beside it", expected="--image start.png --motion 'gently wave'")
     if options.image is None or options.motion is None:
         return None
-    return read_start(bundle, history_turns, options.image, options.motion)
+    return read_image_start(bundle, history_turns, options.image, options.motion)
 
 
-def get_ready(bundle: str, plan: str, out: str, device: str, precision: str, attention: str) -> str | None:
+def warm_start(bundle: str, plan: str, out: str, device: str, precision: str, attention: str) -> str | None:
     """All that happens before the first prompt, and no more: what `bench` measures in a process of its own.
 
     Returns the error where there is one that the user can mend.
     """
-    for_torch = TorchOptions(precision or None, attention or None)
+    for_torch = EngineConfig(precision or None, attention or None)
     options = PlayOptions(bundle, plan, seed=0, out=Path(out), device=device, for_torch=for_torch)
     try:
         open_game(options, open_bundle(bundle))
@@ -171,13 +171,13 @@ def play(options: PlayOptions) -> int:
     interactive = options.instructions is None and sys.stdin.isatty() and sys.stdout.isatty()
     bundle = open_bundle(options.bundle)
     script = [] if interactive else _script(options.instructions, bundle)
-    loaded: Loaded = {}
+    loaded: PartCache = {}
     following: Bundle | None = bundle
     try:
         while following is not None:
             following = _play_game(options, following, script, interactive, loaded)
             # A game that follows has a folder of its own, and begins without a picture.
-            parent = GAMES if options.out is None else options.out.parent
+            parent = GAMES_FOLDER if options.out is None else options.out.parent
             options = replace(options, out=next_folder(parent), image=None, motion=None)
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -185,7 +185,7 @@ def play(options: PlayOptions) -> int:
 
 
 def _play_game(
-    options: PlayOptions, bundle: Bundle, script: list[str], interactive: bool, loaded: Loaded
+    options: PlayOptions, bundle: Bundle, script: list[str], interactive: bool, loaded: PartCache
 ) -> Bundle | None:
     """One game to its end; returns the bundle of the game that is to follow. No other game is held meanwhile."""
     game = open_game(options, bundle, loaded)
@@ -235,9 +235,9 @@ def _ask_turns(game: Game, terminal: Terminal, options: PlayOptions) -> Bundle |
 
 def _open_other(name: str, here: Bundle, options: PlayOptions) -> Bundle:
     """The bundle of that name beside the one being played, or wherever `find` looks. Raises BundleError, PlanError."""
-    beside = neighbours(here.folder)
+    beside = sibling_bundles(here.folder)
     if not name:
-        known = ", ".join(sorted({*beside, *available()}))
+        known = ", ".join(sorted({*beside, *list_bundles()}))
         raise BundleNotFoundError("no bundle named", expected=f"{OTHER_BUNDLE} and one of {known}")
     bundle = open_bundle(beside[name].folder if name in beside else name)
     bundle.plan(options.plan)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from animegamer_rt.bundle.files import make_folder, unwritable, write_file
+from animegamer_rt.bundle.files import make_folder, write_error, write_file
 from animegamer_rt.errors import OutputError
 from animegamer_rt.events import StageSeconds
 from animegamer_rt.stages.image import Picture
@@ -90,7 +90,7 @@ class GameFolder:
         try:
             free = shutil.disk_usage(self.folder).free
         except OSError as error:
-            raise unwritable(self.folder, error) from error
+            raise write_error(self.folder, error) from error
         needed = frames_bytes + MARGIN_BYTES
         if free < needed:
             raise OutputError(

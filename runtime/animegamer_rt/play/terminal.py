@@ -108,7 +108,7 @@ class Terminal:
         self._say(f"\nturn {turn} > {text}")
 
     @contextlib.contextmanager
-    def turn(self) -> Iterator[TurnView]:
+    def turn(self) -> Iterator[TurnDisplay]:
         """Follow a turn while it runs; the bar goes when the turn does."""
         bar = ProgressBar(
             TextColumn("{task.description}"),
@@ -120,7 +120,7 @@ class Terminal:
         )
         self._frames = []
         with bar:
-            yield TurnView(self, bar, self._vae_seconds)
+            yield TurnDisplay(self, bar, self._vae_seconds)
 
     def state(self, event: events.StatePredicted) -> None:
         """The predicted state: the motion level, and the character's three values with their change."""
@@ -178,7 +178,7 @@ class Terminal:
         self._console.print(Text(text, style), soft_wrap=True)
 
 
-class TurnView:
+class TurnDisplay:
     """One running turn on the terminal: takes its events as they come."""
 
     def __init__(self, terminal: Terminal, bar: ProgressBar, vae_seconds: float) -> None:

@@ -14,7 +14,7 @@ import av
 import numpy as np
 import numpy.typing as npt
 
-from animegamer_rt.bundle.files import remove, unwritable, write_file
+from animegamer_rt.bundle.files import remove, write_error, write_file
 from animegamer_rt.stages.image import Picture
 
 Frames = npt.NDArray[np.uint8]
@@ -54,7 +54,7 @@ def write_clip(path: Path, frames: Frames, fps: float, scale: int | None = None)
             container.mux(stream.encode(None))
         os.replace(part, path)
     except OSError as error:  # PyAV's file errors are OSErrors too
-        raise unwritable(path, error) from error
+        raise write_error(path, error) from error
     finally:
         remove(part)
 

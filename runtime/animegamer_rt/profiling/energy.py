@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from .nvml import Card
+from .nvml import NvmlDevice
 
 POWERCAP = Path("/sys/class/powercap")
 """Where Linux shows the RAPL counters of Intel's and AMD's processors."""
@@ -25,7 +25,7 @@ Reading = Callable[[], float | None]
 """Joules since some fixed time, or None when it cannot be read."""
 
 
-class Meter:
+class EnergyMeter:
     """`with meter: work()`, and `joules` is what it took; None if there is no reading, `source` then says why.
 
     period_s: how often the reading is taken meanwhile, for those that are no plain counters.
@@ -35,7 +35,7 @@ class Meter:
         self._read, self.source, self._period_s = read, source, period_s
         self.joules: float | None = None
 
-    def __enter__(self) -> Meter:
+    def __enter__(self) -> EnergyMeter:
         self._readings = [self._read()] if self._read is not None else []
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="energy", daemon=True)
@@ -61,27 +61,29 @@ class Meter:
             self._readings.append(self._read())
 
 
-def of_card(card: Card | None, why_not: str = "") -> Meter:
+def gpu_energy(card: NvmlDevice | None, why_not: str = "") -> EnergyMeter:
     """A card's energy counter, or its power sampled where it has none."""
     if card is None:
-        return Meter(None, f"not measured: {why_not}")
+        return EnergyMeter(None, f"not measured: {why_not}")
     if card.joules() is not None:
-        return Meter(card.joules, "NVML's energy counter of the card")
+        return EnergyMeter(card.joules, "NVML's energy counter of the card")
     if card.watts() is not None:
-        return Meter(_Sampled(card.watts), f"NVML's power of the card, every {POWER_PERIOD_S:g} s", POWER_PERIOD_S)
-    return Meter(None, "not measured: the card tells NVML neither energy nor power")
+        return EnergyMeter(
+            _Sampled(card.watts), f"NVML's power of the card, every {POWER_PERIOD_S:g} s", POWER_PERIOD_S
+        )
+    return EnergyMeter(None, "not measured: the card tells NVML neither energy nor power")
 
 
-def of_processors(folder: Path = POWERCAP) -> Meter:
+def cpu_energy(folder: Path = POWERCAP) -> EnergyMeter:
     """The RAPL counters of all processor packages together."""
     zones = [zone for zone in sorted(folder.glob("intel-rapl:*")) if _name(zone).startswith("package")]
     if not zones:
-        return Meter(None, f"not measured: no RAPL counter of a processor in {folder}")
+        return EnergyMeter(None, f"not measured: no RAPL counter of a processor in {folder}")
     try:
         packages = _Packages(zones)
     except (OSError, ValueError) as error:
-        return Meter(None, f"not measured: a RAPL counter cannot be read ({error})")
-    return Meter(packages, f"RAPL of {', '.join(map(_name, zones))}")
+        return EnergyMeter(None, f"not measured: a RAPL counter cannot be read ({error})")
+    return EnergyMeter(packages, f"RAPL of {', '.join(map(_name, zones))}")
 
 
 class _Packages:

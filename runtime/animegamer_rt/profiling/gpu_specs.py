@@ -39,7 +39,7 @@ LONGEST_PROMPT = 2 * 5 * (226 + 40) + 24
 """Tokens that the predictor's caches hold: twice a full history's, and what follows it (`export tensorrt`)."""
 FULL_PREDICTOR: Mapping[str, int] = MappingProxyType({"layers": 32, "heads": 32, "kv_heads": 8, "hidden": 4096})
 
-LADDER = (
+PRECISIONS_BY_SIZE = (
     {"predictor": "fp16", "denoiser": "fp16", "vae": "fp16"},
     {"predictor": "int8", "denoiser": "fp16", "vae": "fp16"},
     {"predictor": "int4", "denoiser": "fp16", "vae": "fp16"},
@@ -49,7 +49,7 @@ LADDER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class GpuSpecs:
     """A card's published figures: multiprocessors, boost clock in GHz, memory bandwidth in GB/s.
 
     The others are operations a clock of one multiprocessor's tensor cores, dense: fp16 (and bf16) and fp8 with sums in
@@ -90,14 +90,14 @@ class Rates:
         return self.multiprocessors * self.boost_ghz * each / 1000
 
 
-RATES: Mapping[str, Rates] = MappingProxyType(
+GPU_SPECS: Mapping[str, GpuSpecs] = MappingProxyType(
     {
-        "NVIDIA GeForce RTX 3060": Rates("RTX 3060 12 GB", 28, 1.777, 360, 512, 1024, None, 2048),
-        "NVIDIA GeForce RTX 4070": Rates("RTX 4070", 46, 2.475, 504, 512, 1024, 1024, 2048),
-        "NVIDIA GeForce RTX 4090": Rates("RTX 4090", 128, 2.52, 1008, 512, 1024, 1024, 2048),
-        "NVIDIA GeForce RTX 5090": Rates("RTX 5090", 170, 2.407, 1792, 512, 1024, 1024, 2048),
-        "NVIDIA H100 80GB HBM3": Rates("H100 SXM", 132, 1.83, 3350, 4096, 4096, 8192, 8192),
-        "NVIDIA H200": Rates("H200 SXM", 132, 1.83, 4800, 4096, 4096, 8192, 8192),
+        "NVIDIA GeForce RTX 3060": GpuSpecs("RTX 3060 12 GB", 28, 1.777, 360, 512, 1024, None, 2048),
+        "NVIDIA GeForce RTX 4070": GpuSpecs("RTX 4070", 46, 2.475, 504, 512, 1024, 1024, 2048),
+        "NVIDIA GeForce RTX 4090": GpuSpecs("RTX 4090", 128, 2.52, 1008, 512, 1024, 1024, 2048),
+        "NVIDIA GeForce RTX 5090": GpuSpecs("RTX 5090", 170, 2.407, 1792, 512, 1024, 1024, 2048),
+        "NVIDIA H100 80GB HBM3": GpuSpecs("H100 SXM", 132, 1.83, 3350, 4096, 4096, 8192, 8192),
+        "NVIDIA H200": GpuSpecs("H200 SXM", 132, 1.83, 4800, 4096, 4096, 8192, 8192),
     }
 )
 """By the driver's name. Source: the cards' published specifications (NVIDIA's architecture papers: Ampere GA102, Ada,
@@ -105,7 +105,7 @@ RTX Blackwell, Hopper; the data sheets of H100 and H200, whose peaks of 989 and 
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class PrecisionFit:
     """What a card of that memory holds, and the bytes of weights that have to be streamed from host memory."""
 
     card_gib: int
@@ -114,12 +114,12 @@ class Fit:
     streamed_bytes: int
 
 
-def fits(card_gib: int) -> Fit:
+def best_precisions(card_gib: int) -> PrecisionFit:
     """The most faithful precisions whose weights lie on the card at once; the smallest, streamed, where none do."""
     room = card_gib * GIB - room_bytes(480, 720, FULL_PREDICTOR)
-    sizes = [weights_bytes(precision) for precision in LADDER]
-    best = next((number for number, size in enumerate(sizes) if size <= room), len(LADDER) - 1)
-    return Fit(card_gib, LADDER[best], sizes[best], max(0, sizes[best] - room))
+    sizes = [weights_bytes(precision) for precision in PRECISIONS_BY_SIZE]
+    best = next((number for number, size in enumerate(sizes) if size <= room), len(PRECISIONS_BY_SIZE) - 1)
+    return PrecisionFit(card_gib, PRECISIONS_BY_SIZE[best], sizes[best], max(0, sizes[best] - room))
 
 
 def room_bytes(height: int, width: int, predictor: Mapping[str, int]) -> int:

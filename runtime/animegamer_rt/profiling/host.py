@@ -33,7 +33,7 @@ def heading(*libraries: str) -> dict[str, Any]:
         "format": RECORD_FORMAT,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "commit": commit(),
-        "machine": machine(),
+        "machine": describe_host(),
         "software": {"python": platform.python_version(), **_versions("animegamer-rt", *libraries, "numpy")},
     }
 
@@ -58,7 +58,7 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def machine() -> str:
+def describe_host() -> str:
     """This machine in words: processor, cores that this process may use, system."""
     name = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").is_file():

@@ -12,7 +12,7 @@ from typing import Any
 INSTALL = "pip install nvidia-ml-py"
 
 
-class Card:
+class NvmlDevice:
     """One card. Its figures are of the whole card, whoever uses it."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
@@ -56,7 +56,7 @@ class Card:
             return None
 
 
-def open_card(uuid: str | None = None) -> tuple[Card | None, str]:
+def open_nvml(uuid: str | None = None) -> tuple[NvmlDevice | None, str]:
     """The card that playing uses, or None and why not: no library, no driver, or no telling which card of several.
 
     uuid: the card's (`GPU-...`), where what plays knows it.
@@ -72,7 +72,7 @@ def open_card(uuid: str | None = None) -> tuple[Card | None, str]:
         return None, f"NVML does not answer: {error}"
     if handle is None:
         return None, "several cards, and CUDA_VISIBLE_DEVICES does not name one by its UUID (nvidia-smi -L)"
-    return Card(pynvml, handle), ""
+    return NvmlDevice(pynvml, handle), ""
 
 
 def _handle(nvml: Any, uuid: str | None) -> Any:

@@ -25,7 +25,7 @@ from animegamer_rt.errors import ConfigError
 from animegamer_rt.events import Done, Event, FrameReady, Progress, StatePredicted
 
 LANES = ("predictor", "denoiser", "vae")
-AHEAD = "ahead"
+PREFETCH = "ahead"
 """The lane, and the worker's thread, of what is done for a turn before its time has come."""
 FRAMES = "frames"
 COLOUR_AHEAD = "#b07aa1"
@@ -45,7 +45,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class TimedTurn:
+class TurnTrace:
     """A turn's events, each with the seconds since the turn was asked for; frames are noted without their pixels."""
 
     marks: Sequence[tuple[float, Event]]
@@ -87,13 +87,13 @@ class TimedTurn:
         return spans
 
 
-def watch(events: Iterable[Event]) -> TimedTurn:
+def trace_turn(events: Iterable[Event]) -> TurnTrace:
     """Plays a turn to its end, noting when each event comes."""
     started, marks = time.perf_counter(), []
     for event in events:
         at = time.perf_counter() - started
         marks.append((at, replace(event, frame=NO_PIXELS) if isinstance(event, FrameReady) else event))
-    return TimedTurn(marks)
+    return TurnTrace(marks)
 
 
 def check_trace(path: Path) -> None:
@@ -104,17 +104,17 @@ def check_trace(path: Path) -> None:
         raise ConfigError("not a file for a trace", where="--trace", found=str(path), expected=expected)
 
 
-def write_trace(path: Path, turn: TimedTurn, plan: DenoisePlan, title: str) -> tuple[Path, Path]:
+def write_trace(path: Path, turn: TurnTrace, plan: DenoisePlan, title: str) -> tuple[Path, Path]:
     """The turn as JSON for chrome://tracing and ui.perfetto.dev, and as an SVG beside it; returns both paths."""
     frames = [(at, f"frame {event.index}") for at, event in turn.marks if isinstance(event, FrameReady)]
     marks = {"state": turn.to_state, "first frame": turn.to_first_frame, "done": turn.marks[-1][0]}
     return _write(path, title, turn.spans(plan), (*LANES, FRAMES), frames, marks)
 
 
-def write_queue(path: Path, spans: Sequence[Span], title: str) -> tuple[Path, Path]:
+def write_spans(path: Path, spans: Sequence[Span], title: str) -> tuple[Path, Path]:
     """Spans of turns one after the other as `write_trace` writes a turn, what was done ahead in a lane of its own."""
     first = min((span.start for span in spans), default=0.0)
-    return _write(path, title, [replace(span, start=span.start - first) for span in spans], (*LANES, AHEAD))
+    return _write(path, title, [replace(span, start=span.start - first) for span in spans], (*LANES, PREFETCH))
 
 
 def _write(

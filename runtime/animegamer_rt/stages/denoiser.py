@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from animegamer_rt.backends.interface import DenoiserPart, FloatArray
+from animegamer_rt.backends.interface import DenoiserEngine, FloatArray
 from animegamer_rt.bundle.coarse_plan import noise_weights
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.errors import PlanError
 
 
 @dataclass(frozen=True, slots=True)
-class Denoised:
+class DenoiseProgress:
     """After step `step` of `steps`: seconds spent in the engine so far; the latent only after the last."""
 
     step: int
@@ -43,7 +43,7 @@ class Denoised:
 class Denoiser:
     """One bundle's denoiser and one plan. Raises PlanError for a plan that this runtime cannot play."""
 
-    def __init__(self, part: DenoiserPart, plan: DenoisePlan, latent_shape: tuple[int, ...]) -> None:
+    def __init__(self, part: DenoiserEngine, plan: DenoisePlan, latent_shape: tuple[int, ...]) -> None:
         _refuse_blocks(part, plan)
         self._part = part
         self._plan = plan
@@ -53,7 +53,7 @@ class Denoiser:
         """The same part, another plan. Raises PlanError as above."""
         return Denoiser(self._part, plan, self._latent_shape)
 
-    def denoise(self, shot: FloatArray, motion_scope: float, noise: Iterator[FloatArray]) -> Iterator[Denoised]:
+    def denoise(self, shot: FloatArray, motion_scope: float, noise: Iterator[FloatArray]) -> Iterator[DenoiseProgress]:
         """Yields after every step; noise is `draw_noise`'s, its first the start.
 
         Stop iterating to stop the turn: nothing runs between two steps.
@@ -69,7 +69,7 @@ class Denoiser:
             turn.step(coefficients, float(step.timestep), step.rows, drawn, step.blocks)
             latent = turn.latent() if number == last else None
             seconds += time.perf_counter() - started
-            yield Denoised(number, last, seconds, latent)
+            yield DenoiseProgress(number, last, seconds, latent)
 
     def draw_noise(self, seed: int, turn: int) -> Iterator[FloatArray]:
         """The start and each step's noise, f32 [1, 5, 16, h, w], from the game's seed and the turn's number alone.
@@ -88,7 +88,7 @@ class Denoiser:
             yield noise
 
 
-def _refuse_blocks(part: DenoiserPart, plan: DenoisePlan) -> None:
+def _refuse_blocks(part: DenoiserEngine, plan: DenoisePlan) -> None:
     last = max((step.blocks.last for step in plan if step.blocks is not None), default=-1)
     if last < part.skippable_blocks:
         return

@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from animegamer_rt.backends.interface import EncoderPart, TowersPart
+from animegamer_rt.backends.interface import EncoderEngine, TowerEngines
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.errors import BundleError, ConfigError, InstructionError
 from animegamer_rt.state.game import GameState, Instruction
 
 from .image import Picture, prepare, read_picture
-from .prompt import PastTurn, open_sentencepiece
+from .prompt import HistoryTurn, open_sentencepiece
 
 PARTS = ("text_tower", "image_tower", "encoder")
 
@@ -31,7 +31,7 @@ _MOTION_FIELD = re.compile(r"\bmotion:\s*([^;.]+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class ImageStart:
     """What a game starts from. `caption` is what history says of turn 0, `motion` what the text tower reads."""
 
     path: Path
@@ -40,7 +40,7 @@ class Start:
     motion: str
 
 
-def read_start(bundle: Bundle, history_turns: int, image: Path, motion: str) -> Start:
+def read_image_start(bundle: Bundle, history_turns: int, image: Path, motion: str) -> ImageStart:
     """Reads and checks everything that needs no engine.
 
     motion: words ("gently wave"), or a whole caption whose `Motion:` the tower reads and whose rest helps the prompt.
@@ -63,11 +63,11 @@ def read_start(bundle: Bundle, history_turns: int, image: Path, motion: str) -> 
             do="give --window 1 or more, or start without --image",
         )
     text = Instruction.parse(motion).text
-    words = motion_words(text)
-    return Start(image, read_picture(image), text if _MOTION_FIELD.search(text) else f"Motion: {words}.", words)
+    words = motion_text(text)
+    return ImageStart(image, read_picture(image), text if _MOTION_FIELD.search(text) else f"Motion: {words}.", words)
 
 
-def motion_words(text: str) -> str:
+def motion_text(text: str) -> str:
     """What the text tower reads of a caption (its `Motion:`) or of words. Raises InstructionError."""
     field = _MOTION_FIELD.search(text)
     if field is None and ":" in text:
@@ -75,13 +75,13 @@ def motion_words(text: str) -> str:
     return field[1].strip() if field else text.rstrip(" .")
 
 
-def first_turn(bundle: Bundle, start: Start, towers: TowersPart, encoder: EncoderPart) -> PastTurn:
+def encode_image_start(bundle: Bundle, start: ImageStart, towers: TowerEngines, encoder: EncoderEngine) -> HistoryTurn:
     """Turn 0: the shot of the picture and its motion, as the prompt of the turns to come sees it."""
     size = bundle.manifest.geometry
     picture = prepare(start.picture, towers.height, towers.width, size.width / size.height)
     ids = motion_ids(bundle, start.motion, towers.tokens)
     shot = encoder.encode(towers.text(ids), towers.image(picture))
-    return PastTurn(start.caption, NEUTRAL, shot.astype(np.float16))
+    return HistoryTurn(start.caption, NEUTRAL, shot.astype(np.float16))
 
 
 def motion_ids(bundle: Bundle, motion: str, tokens: int) -> npt.NDArray[np.int64]:

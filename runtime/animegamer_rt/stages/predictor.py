@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from animegamer_rt.backends.interface import FloatArray, PredictorPart, Prefill
+from animegamer_rt.backends.interface import FloatArray, PredictorEngine, Prefill
 from animegamer_rt.errors import BackendError
 from animegamer_rt.state.game import STRENGTHS, GameState, Instruction
 
-from .prompt import STATE_TAGS, PastTurn, Prompter
-from .readouts import Prompt, Tokens
+from .prompt import STATE_TAGS, HistoryTurn, PromptBuilder
+from .readouts import Prompt, TokenBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,15 @@ class Prediction:
 class Predictor:
     """One bundle's predictor: its engine and its tokenizer. One call at a time runs; other threads wait for it."""
 
-    def __init__(self, part: PredictorPart, prompter: Prompter) -> None:
+    def __init__(self, part: PredictorEngine, prompter: PromptBuilder) -> None:
         self._part = part
         self._prompter = prompter
         self._strength_ids = np.array(prompter.strength_ids, np.int64)
-        self._prepared: tuple[Tokens, object] | None = None
+        self._prepared: tuple[TokenBatch, object] | None = None
         # A prompt's cache lives in the part's memory until its answer is read.
         self._alone = threading.Lock()
 
-    def prepare(self, history: Sequence[PastTurn]) -> None:
+    def prepare(self, history: Sequence[HistoryTurn]) -> None:
         """Reads a history while nobody waits, for the next `predict`.
 
         `predict` uses it if its history is the same, and otherwise reads its own: either way the answer is the same.
@@ -54,7 +54,7 @@ class Predictor:
             cache = self._take(tokens)
             self._prepared = tokens, self._part.prefill(tokens).cache if cache is None else cache
 
-    def predict(self, history: Sequence[PastTurn], instruction: Instruction) -> Prediction:
+    def predict(self, history: Sequence[HistoryTurn], instruction: Instruction) -> Prediction:
         """Depends on its arguments only, so the same history gives the same shot, however often it is asked.
 
         Raises InstructionError when the instruction does not fit the window.
@@ -62,7 +62,7 @@ class Predictor:
         with self._alone:
             return self._predict(history, instruction)
 
-    def _predict(self, history: Sequence[PastTurn], instruction: Instruction) -> Prediction:
+    def _predict(self, history: Sequence[HistoryTurn], instruction: Instruction) -> Prediction:
         started = time.perf_counter()
         prompt = self._prompter.write(instruction.text, history)
         prefill = read(self._part, prompt, self._take(prompt.history))
@@ -76,7 +76,7 @@ class Predictor:
         seconds = time.perf_counter() - started
         return Prediction(prefill.shot, GameState(**strengths), prompt.history_turns, seconds)
 
-    def _take(self, history: Tokens | None) -> object | None:
+    def _take(self, history: TokenBatch | None) -> object | None:
         """The prepared cache, if it is of this history; it serves once, as what is read next may take its memory."""
         prepared, self._prepared = self._prepared, None
         if history is None or prepared is None or not prepared[0].same_as(history):
@@ -90,7 +90,7 @@ class Predictor:
         return int(np.argmax(allowed))
 
 
-def read(part: PredictorPart, prompt: Prompt, past: object | None = None) -> Prefill:
+def read(part: PredictorEngine, prompt: Prompt, past: object | None = None) -> Prefill:
     """Both read-outs of a prompt: its history first, if that goes apart, then the turn over it.
 
     past: the history's cache, where that was read before.

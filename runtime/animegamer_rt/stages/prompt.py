@@ -1,6 +1,6 @@
 """Writes one turn's prompt: token ids, and where earlier shots go in (MODEL.md section 2).
 
-Knows the tokenizer and the template; nothing of the network that reads them, and leaves the rows to `readouts`.
+Knows the tokenizer and the template; nothing of the network that reads them, and leaves the rows to `build_readouts`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from animegamer_rt.bundle.manifest import Compatibility
 from animegamer_rt.errors import BundleFileError, InstructionError
 from animegamer_rt.state.game import STRENGTHS, GameState
 
-from .readouts import Prompt, readouts
+from .readouts import Prompt, build_readouts
 
 STATE_TAGS = (("motion_level", "ML"), ("social", "SC"), ("entertainment", "ET"), ("stamina", "ST"))
 """Order and tags of the four strengths in the prompt."""
@@ -38,7 +38,7 @@ Text follows <TURN> directly, with no space mark in front (what transformers cal
 
 
 @dataclass(frozen=True, slots=True)
-class PastTurn:
+class HistoryTurn:
     """One earlier turn as the prompt needs it: caption text, strengths, and the shot [226, D] (fp16 as kept)."""
 
     text: str
@@ -46,7 +46,7 @@ class PastTurn:
     shot: npt.NDArray[np.float16]
 
 
-class Prompter:
+class PromptBuilder:
     """Turns text and history into prompts with one bundle's tokenizer. Thread-safe, keeps nothing between turns."""
 
     def __init__(
@@ -79,7 +79,7 @@ class Prompter:
         """Fixed tokens between a chosen strength and the next slot, three times."""
 
     @classmethod
-    def from_bundle(cls, bundle: Bundle) -> Prompter:
+    def from_bundle(cls, bundle: Bundle) -> PromptBuilder:
         """The prompter of a bundle. Raises BundleFileError if its tokenizer cannot be read."""
         manifest, geometry = bundle.manifest, bundle.manifest.geometry
         return cls(
@@ -96,7 +96,7 @@ class Prompter:
         """Ids of plain text. Tags in it are words like any other: a player cannot write control tokens."""
         return list(self._words.encode(text))
 
-    def write(self, text: str, history: Sequence[PastTurn]) -> Prompt:
+    def write(self, text: str, history: Sequence[HistoryTurn]) -> Prompt:
         """The prompt of an instruction after `history` (oldest first).
 
         The oldest turns are left out until the prompt fits the window; `Prompt.history_turns` says how many stayed.
@@ -117,7 +117,7 @@ class Prompter:
         return self._assemble(blocks, history[len(history) - len(blocks) :], tail, len(current) + 2)
 
     def _assemble(
-        self, blocks: list[list[int]], history: Sequence[PastTurn], tail: list[int], queries_in_tail: int
+        self, blocks: list[list[int]], history: Sequence[HistoryTurn], tail: list[int], queries_in_tail: int
     ) -> Prompt:
         ids = [self._bos]
         index: list[int] = [-1]
@@ -136,7 +136,7 @@ class Prompter:
         alike = self._compatibility.history_embeddings_in_state
         state_index = index if alike else [-1] * len(ids)
         shift = REFERENCE_READOUT_SHIFT if self._compatibility.readout == "reference" else 0
-        return readouts(
+        return build_readouts(
             np.array(ids, np.int64),
             np.array([index, state_index], np.int64),
             shots,
@@ -146,7 +146,7 @@ class Prompter:
             history_turns=len(history),
         )
 
-    def _history_block(self, turn: PastTurn) -> list[int]:
+    def _history_block(self, turn: HistoryTurn) -> list[int]:
         zero = self._compatibility.history_strengths == "zero"
         return [
             self._added["<TURN>"],

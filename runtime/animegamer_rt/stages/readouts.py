@@ -15,7 +15,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class TokenBatch:
     """n tokens after a past of c, in b rows: what one run of the predictor is given beside that past.
 
     ids i64 [1, n], of all rows; history_index i64 [b, n] (-1 = the token's own embedding, k >= 0 = row k of the
@@ -30,7 +30,7 @@ class Tokens:
     readout: IntArray
 
     @classmethod
-    def text(cls, ids: IntArray, shot_width: int) -> Tokens:
+    def text(cls, ids: IntArray, shot_width: int) -> TokenBatch:
         """One causal row of text i64 [n]; the shot it reads, of its first place, is for nobody."""
         count = len(ids)
         return cls(
@@ -41,7 +41,7 @@ class Tokens:
             readout=np.zeros(1, np.int64),
         )
 
-    def same_as(self, other: Tokens) -> bool:
+    def same_as(self, other: TokenBatch) -> bool:
         """Whether all arrays are equal."""
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.__slots__)
 
@@ -50,17 +50,17 @@ class Tokens:
 class Prompt:
     """One turn's prompt: the history, where both read-outs see it alike, then all that is left, in two rows."""
 
-    history: Tokens | None
-    turn: Tokens
+    history: TokenBatch | None
+    turn: TokenBatch
     history_turns: int
 
     @property
-    def runs(self) -> tuple[Tokens, ...]:
+    def runs(self) -> tuple[TokenBatch, ...]:
         """What is read one after the other, each over the cache of the one before."""
         return (self.turn,) if self.history is None else (self.history, self.turn)
 
 
-def readouts(
+def build_readouts(
     ids: IntArray,
     history_index: IntArray,
     history_shots: npt.NDArray[np.float32],
@@ -81,7 +81,7 @@ def readouts(
     opened = slice(queries.start - apart, queries.stop - apart)
     masks[0, opened, opened] = True
     injects = (history_index[:, apart:] >= 0).any()
-    turn = Tokens(
+    turn = TokenBatch(
         ids=ids[None, apart:],
         history_index=history_index[:, apart:],
         masks=masks,
@@ -90,6 +90,6 @@ def readouts(
     )
     if not apart:
         return Prompt(None, turn, history_turns)
-    history = Tokens.text(ids[:apart], history_shots.shape[1])
+    history = TokenBatch.text(ids[:apart], history_shots.shape[1])
     history = replace(history, history_index=history_index[:1, :apart], history_shots=history_shots)
     return Prompt(history, turn, history_turns)

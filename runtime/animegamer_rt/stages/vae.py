@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 
-from animegamer_rt.backends.interface import PIXEL_FORMATS, FloatArray, Frames, VaePart
-from animegamer_rt.bundle.config import one_of
+from animegamer_rt.backends.interface import PIXEL_FORMATS, FloatArray, Frames, VaeEngine
+from animegamer_rt.bundle.config import check_choice
 
 FIRST_LATENT_FRAMES = 3
 """The first chunk takes latent frames 0..2 and gives 9 frames; the second takes the rest (MODEL.md section 6)."""
@@ -22,7 +22,7 @@ FIRST_LATENT_FRAMES = 3
 class Vae:
     """One bundle's decoder. `seconds` is the time the last clip took inside the engine."""
 
-    def __init__(self, part: VaePart) -> None:
+    def __init__(self, part: VaeEngine) -> None:
         self._part = part
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="vae")
         self.seconds = 0.0
@@ -32,7 +32,7 @@ class Vae:
 
         A frame stays valid for as long as it is held. Raises ConfigError for an unknown pixel format.
         """
-        order = PIXEL_FORMATS[one_of(pixel_format, tuple(PIXEL_FORMATS), "pixel_format")]
+        order = PIXEL_FORMATS[check_choice(pixel_format, tuple(PIXEL_FORMATS), "pixel_format")]
         chunks = np.ascontiguousarray(latent[:, :FIRST_LATENT_FRAMES]), latent[:, FIRST_LATENT_FRAMES:]
         started = time.perf_counter()
         frames, caches = self._part.first(chunks[0], order, flip)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from animegamer_rt.bundle.config import one_of
+from animegamer_rt.bundle.config import check_choice
 from animegamer_rt.errors import ConfigError, InstructionError
 
 from .story_tags import is_story, story_to_caption
@@ -122,8 +122,8 @@ MOTION_SOURCES = ("motion_level", "social")
 
 def motion_scope(game_state: GameState, table: str = "paper", source: str = "motion_level") -> float:
     """The motion scope that the denoiser is given for this turn. Raises ConfigError for an unknown table or source."""
-    scopes = MOTION_TABLES[one_of(table, tuple(MOTION_TABLES), "motion_table")]
-    level = getattr(game_state, one_of(source, MOTION_SOURCES, "motion_source"))
+    scopes = MOTION_TABLES[check_choice(table, tuple(MOTION_TABLES), "motion_table")]
+    level = getattr(game_state, check_choice(source, MOTION_SOURCES, "motion_source"))
     return scopes.get(level, OTHER_MOTION_SCOPE)
 
 

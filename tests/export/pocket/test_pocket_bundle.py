@@ -22,7 +22,7 @@ from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.scheme import scheme
 from animegamer_export.verify import command as verify
 from animegamer_rt.backends import registry
-from animegamer_rt.backends.interface import Loaded
+from animegamer_rt.backends.interface import PartCache
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle, load
@@ -127,7 +127,7 @@ def test_in_float32_it_is_the_reference_that_16_bits_are_measured_against(
     assert not any(part.int8_file for part in made.manifest.parts.values())
     asked = {name: scheme("fp16") for name in ("predictor", "denoiser", "vae", "encoder")}
     quantize_bundle(made, tmp_path / "half", asked)
-    figures = verify.compare(load(tmp_path / "half"), made, verify.Amount(2, 1))
+    figures = verify.compare(load(tmp_path / "half"), made, verify.SampleCounts(2, 1))
     assert figures.keys() == asked.keys()
     for part, name in (("predictor", "shot"), ("denoiser", "step"), ("encoder", "shot")):
         assert 1e-5 < figures[part][f"{name}_relative_error"] < 1e-2
@@ -184,7 +184,7 @@ def test_the_8_bit_denoiser_is_integers_once_loaded_and_has_no_weights_of_its_ow
 
 
 def test_the_cpu_plays_8_bits_and_float32_when_asked(bundle: Bundle) -> None:
-    loaded: Loaded = {}
+    loaded: PartCache = {}
     eight, full = (registry.open_engines(bundle, device, loaded) for device in ("cpu", "cpu-fp32"))
     assert "denoiser in 8 bits" in eight.device and "8 bits" not in full.device
     clips = []

@@ -30,7 +30,7 @@ from animegamer_rt.profiling.host import available_cores
 from animegamer_rt.session import Session
 from animegamer_rt.stages.denoiser import Denoiser
 from animegamer_rt.stages.predictor import read
-from animegamer_rt.stages.prompt import PastTurn, Prompter
+from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState, Instruction
 
 RANDOM = np.random.default_rng(5)
@@ -157,8 +157,8 @@ def test_sessions_are_opened_as_they_were_measured_best(bundle: Bundle) -> None:
 
 
 def test_predictor_extends_the_cache_of_its_prefill(bundle: Bundle) -> None:
-    predictor, prompter = open_engines(bundle).predictor, Prompter.from_bundle(bundle)
-    prompt = prompter.write("Mia waves.", [PastTurn("Tobo runs.", GameState(1, 2, 3, 4), SHOT.astype(np.float16))])
+    predictor, prompter = open_engines(bundle).predictor, PromptBuilder.from_bundle(bundle)
+    prompt = prompter.write("Mia waves.", [HistoryTurn("Tobo runs.", GameState(1, 2, 3, 4), SHOT.astype(np.float16))])
     prefill = read(predictor, prompt)
     assert prefill.shot.shape == (226, 8) and prefill.logits.shape == (fakes.vocabulary(),)
     logits, cache = predictor.extend(np.array([3, 4, 5]), prefill.cache)
@@ -247,14 +247,14 @@ def test_sessions_that_start_on_cuda_are_taken_and_hold_their_values_there(
     placed: dict[str, str] = {}
     devices: set[str] = set()
     real_values = onnxruntime.OrtValue
-    expected = _first_clip(open_engines(bundle, threads=1), Prompter.from_bundle(bundle))
+    expected = _first_clip(open_engines(bundle, threads=1), PromptBuilder.from_bundle(bundle))
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
     monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None, raising=False)
     monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
     monkeypatch.setattr(onnxruntime, "OrtValue", Values)
     monkeypatch.setattr(Session, "io_binding", lambda session: Binding(session))
     engines = open_engines(bundle, device="cuda", threads=1)
-    assert (_first_clip(engines, Prompter.from_bundle(bundle)) == expected).all()
+    assert (_first_clip(engines, PromptBuilder.from_bundle(bundle)) == expected).all()
     assert asked == [["CUDAExecutionProvider"]] * 4 and "on cuda" in engines.device
     assert devices == {"cuda"}
     on_host = {name for name, device in placed.items() if device == "cpu"}
@@ -262,7 +262,7 @@ def test_sessions_that_start_on_cuda_are_taken_and_hold_their_values_there(
     assert {"next_keys", "next_values", "cache_00"} == placed.keys() - on_host
 
 
-def _first_clip(engines: Engines, prompter: Prompter) -> np.ndarray:
+def _first_clip(engines: Engines, prompter: PromptBuilder) -> np.ndarray:
     """All parts once, from fixed numbers."""
     random = np.random.default_rng(3)
     start = random.normal(size=(1, 5, 16, 2, 3)).astype(np.float32)

@@ -13,7 +13,7 @@ from animegamer_rt.backends import simulated
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.errors import PlanError
 from animegamer_rt.events import FrameReady
-from animegamer_rt.pipeline import Rooms, open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline, open_rooms, run_turn
 from animegamer_rt.session import Session
 from animegamer_rt.state.game import Instruction
 
@@ -26,39 +26,39 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 
 @pytest.fixture(scope="module")
-def rooms(bundle: Bundle) -> Rooms:
+def rooms(bundle: Bundle) -> Pipeline:
     return open_rooms(bundle, simulated.open_engines(bundle, 0.0))
 
 
-def frames(rooms: Rooms, session: Session, text: str, **options: object) -> np.ndarray:
+def frames(rooms: Pipeline, session: Session, text: str, **options: object) -> np.ndarray:
     events = run_turn(rooms, session, Instruction(text), **options)  # type: ignore[arg-type]
     return np.stack([event.frame for event in events if isinstance(event, FrameReady)])
 
 
-def last(rooms: Rooms, texts: list[str], seed: int = 7) -> np.ndarray:
+def last(rooms: Pipeline, texts: list[str], seed: int = 7) -> np.ndarray:
     session = Session.start(rooms.bundle, seed)
     return [frames(rooms, session, text) for text in texts][-1]
 
 
-def test_a_turn_has_frames_of_the_bundles_geometry_no_two_alike(rooms: Rooms) -> None:
+def test_a_turn_has_frames_of_the_bundles_geometry_no_two_alike(rooms: Pipeline) -> None:
     clip = last(rooms, TEXTS[:1])
     assert (clip.shape, clip.dtype) == ((17, 16, 24, 3), np.uint8)
     assert len({frame.tobytes() for frame in clip}) == 17
     assert clip.std() > 5
 
 
-def test_the_same_game_has_the_same_frames(rooms: Rooms) -> None:
+def test_the_same_game_has_the_same_frames(rooms: Pipeline) -> None:
     assert (last(rooms, TEXTS) == last(rooms, TEXTS)).all()
 
 
-def test_seed_instruction_and_every_turn_of_the_window_show_in_the_frames(rooms: Rooms) -> None:
+def test_seed_instruction_and_every_turn_of_the_window_show_in_the_frames(rooms: Pipeline) -> None:
     clips = [last(rooms, TEXTS), last(rooms, TEXTS, seed=8)]
     for number in range(1, 4):
         clips.append(last(rooms, [*TEXTS[:number], "Mia sleeps.", *TEXTS[number + 1 :]]))
     assert len({clip.tobytes() for clip in clips}) == len(clips)
 
 
-def test_one_bit_of_an_earlier_shot_shows_in_the_frames(rooms: Rooms) -> None:
+def test_one_bit_of_an_earlier_shot_shows_in_the_frames(rooms: Pipeline) -> None:
     session = Session.start(rooms.bundle, 7)
     frames(rooms, session, TEXTS[0])
     shot = session.shots[1].copy()
@@ -68,7 +68,7 @@ def test_one_bit_of_an_earlier_shot_shows_in_the_frames(rooms: Rooms) -> None:
     assert (frames(rooms, session, TEXTS[1]) != frames(rooms, other, TEXTS[1])).any()
 
 
-def test_flip_and_pixel_format_are_obeyed(rooms: Rooms) -> None:
+def test_flip_and_pixel_format_are_obeyed(rooms: Pipeline) -> None:
     session = Session.start(rooms.bundle, 7)
     straight = frames(rooms, session, TEXTS[0])
     session.rewind(0, rooms.predictor.predict)

@@ -25,7 +25,7 @@ from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.tensorrt import runtime_cache
 from animegamer_rt.backends.tensorrt.engine_id import ENGINE_PARTS, engine_name, library_for
 from animegamer_rt.backends.tensorrt.loader import open_engines
-from animegamer_rt.backends.tensorrt.memory_budget import RESERVE_BYTES, Need, plan
+from animegamer_rt.backends.tensorrt.memory_budget import RESERVE_BYTES, PartMemory, plan
 from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle, write_manifest
 from animegamer_rt.bundle.manifest import Engine
@@ -34,7 +34,7 @@ from animegamer_rt.events import FrameReady, StatePredicted
 from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.session import Session
 from animegamer_rt.stages.predictor import Prediction, read
-from animegamer_rt.stages.prompt import PastTurn, Prompter
+from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState, Instruction
 
 MOST = {"rows": 2, "tokens": 1600, "history_tokens": 1356, "read_tokens": 226, "cached_tokens": 1600, "longer": 1624}
@@ -127,7 +127,7 @@ def test_host_values_are_not_overwritten_while_the_gpu_may_read_them(bundle: Bun
 
 def test_extending_leaves_the_cache_it_was_given_and_refuses_one_whose_memory_was_taken(bundle: Bundle) -> None:
     predictor = opened(bundle)[0].predictor
-    prefill = predictor.prefill(Prompter.from_bundle(bundle).write("Mia waves.", ()).turn)
+    prefill = predictor.prefill(PromptBuilder.from_bundle(bundle).write("Mia waves.", ()).turn)
     logits, longer = predictor.extend(np.array([3, 4, 5]), prefill.cache)
     again, longer = predictor.extend(np.array([3, 4, 5]), prefill.cache)
     np.testing.assert_array_equal(logits, again)
@@ -137,8 +137,8 @@ def test_extending_leaves_the_cache_it_was_given_and_refuses_one_whose_memory_wa
 
 
 def test_turn_that_was_read_leaves_its_history_to_be_read_over_again(bundle: Bundle) -> None:
-    prompter, predictor = Prompter.from_bundle(bundle), opened(bundle)[0].predictor
-    past = [PastTurn("Tobo runs.", GameState(1, 2, 3, 4), SHOT.astype(np.float16))]
+    prompter, predictor = PromptBuilder.from_bundle(bundle), opened(bundle)[0].predictor
+    past = [HistoryTurn("Tobo runs.", GameState(1, 2, 3, 4), SHOT.astype(np.float16))]
     prompts = [prompter.write(text, past) for text in ("Mia waves.", "Tobo flies on a kite.")]
     assert prompts[0].history is not None
     history = predictor.prefill(prompts[0].history).cache
@@ -173,7 +173,7 @@ def test_prompt_longer_than_the_engine_is_refused_with_what_to_do(bundle: Bundle
     device = FakeDevice(MOST | {axis: 240})
     engines = open_engines(bundle, device, tell=lambda _: None)
     with pytest.raises(BackendError, match="larger than the engine of predictor .*--longest-prompt"):
-        engines.predictor.prefill(Prompter.from_bundle(bundle).write("Mia waves and waves. " * 9, ()).turn)
+        engines.predictor.prefill(PromptBuilder.from_bundle(bundle).write("Mia waves and waves. " * 9, ()).turn)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_budget_is_told_before_anything_is_placed(bundle: Bundle) -> None:
 
 
 def test_weights_are_streamed_only_as_far_as_needed_and_the_predictors_first() -> None:
-    needs = {"predictor": Need(1000, 900), "denoiser": Need(500, 500)}
+    needs = {"predictor": PartMemory(1000, 900), "denoiser": PartMemory(500, 500)}
     whole = plan(needs, 100, (50,), RESERVE_BYTES + 1650)
     assert whole.fits and whole.streamed_bytes == 0 and whole.on_gpu_bytes == 1650
     short = plan(needs, 100, (50,), RESERVE_BYTES + 1400)
@@ -220,7 +220,7 @@ def test_weights_are_streamed_only_as_far_as_needed_and_the_predictors_first() -
 
 
 def test_both_scratches_count() -> None:
-    needs = {"predictor": Need(1000, 900), "denoiser": Need(500, 500)}
+    needs = {"predictor": PartMemory(1000, 900), "denoiser": PartMemory(500, 500)}
     apart = plan(needs, 100, (50, 30), RESERVE_BYTES + 1680)
     assert apart.overlaps and apart.on_gpu_bytes == 1680 and apart.streamed_bytes == 0
     assert plan(needs, 100, (50, 30), RESERVE_BYTES + 1679).streamed_bytes == 1
@@ -274,7 +274,7 @@ def test_cache_in_memory_that_a_failed_run_may_have_written_is_refused(
         raise BackendError("an engine failed to run")
 
     predictor = opened(bundle)[0].predictor
-    prefill = predictor.prefill(Prompter.from_bundle(bundle).write("Mia waves.", ()).turn)
+    prefill = predictor.prefill(PromptBuilder.from_bundle(bundle).write("Mia waves.", ()).turn)
     _, longer = predictor.extend(np.array([3, 4, 5]), prefill.cache)
     with monkeypatch.context() as patch:
         patch.setattr(predictor._context, "execute", refuse)  # type: ignore[attr-defined]
@@ -315,7 +315,7 @@ def test_game_with_turns_predicted_ahead_is_the_one_without(bundle: Bundle, capt
 
 def test_prediction_neither_waits_for_the_denoising_nor_disturbs_it(bundle: Bundle) -> None:
     engines, device = opened(bundle)
-    prompt = Prompter.from_bundle(bundle).write("Mia waves.", ()).turn
+    prompt = PromptBuilder.from_bundle(bundle).write("Mia waves.", ()).turn
     start, noise, latents = latent(), latent(), []
     for between in (lambda: None, lambda: engines.predictor.prefill(prompt)):
         denoising = engines.denoiser.begin(start, SHOT, 10.0)
@@ -343,7 +343,7 @@ def test_two_streams_on_one_memory_with_nothing_between_them_are_found_out(bundl
     denoising = engines.denoiser.begin(latent(), SHOT, 10.0)
     denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, latent())
     with pytest.raises(AssertionError, match="nothing orders them"):
-        engines.predictor.prefill(Prompter.from_bundle(bundle).write("Mia waves.", ()).turn)
+        engines.predictor.prefill(PromptBuilder.from_bundle(bundle).write("Mia waves.", ()).turn)
 
 
 def test_capture_that_fails_leaves_the_stream_usable(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from animegamer_kernels.library import OFF, PATH_VARIABLE
 from animegamer_rt import cli
 from animegamer_rt.backends import onnxruntime, registry
 from animegamer_rt.backends.interface import Engines, Frames
-from animegamer_rt.backends.registry import TorchOptions
+from animegamer_rt.backends.registry import EngineConfig
 from animegamer_rt.backends.torch import loader as torch_backend
 from animegamer_rt.backends.torch.attention import Wanted
 from animegamer_rt.bench import command as bench
@@ -30,7 +30,7 @@ from animegamer_rt.bundle.manifest import Part
 from animegamer_rt.diagnose import selftest
 from animegamer_rt.errors import BackendError, ConfigError
 from animegamer_rt.events import Event, FrameReady, StatePredicted
-from animegamer_rt.pipeline import Rooms, open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline, open_rooms, run_turn
 from animegamer_rt.play import command as play
 from animegamer_rt.play.command import PlayOptions
 from animegamer_rt.serving.worker import __main__ as worker
@@ -100,14 +100,14 @@ def test_game_of_two_turns_looks_as_onnxruntime_paints_it(bundle: Bundle, both: 
     assert psnr(ours, theirs) > PSNR_DB
 
 
-def short_rooms(bundle: Bundle, engines: Engines) -> Rooms:
+def short_rooms(bundle: Bundle, engines: Engines) -> Pipeline:
     """Rooms with a plan of three steps, whose timesteps are in none of the bundle's plans."""
     rooms = open_rooms(bundle, engines)
     rooms.denoiser._plan = even_plan(3, pair_every=2)
     return rooms
 
 
-def played(rooms: Rooms) -> tuple[Frames, list[object]]:
+def played(rooms: Pipeline) -> tuple[Frames, list[object]]:
     session, events = Session.start(rooms.bundle, seed=7), list[Event]()
     for text in rooms.bundle.manifest.world.examples[:2]:
         events += run_turn(rooms, session, Instruction.parse(text))
@@ -165,11 +165,11 @@ def test_torch_that_is_not_there_is_named(bundle: Bundle, monkeypatch: pytest.Mo
 def test_a_server_can_be_told_to_run_them(bundle: Bundle, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(registry, "open_engines", lambda *given, for_torch: asked.append((*given, for_torch)))
-    told = TorchOptions("fp8", "flash") if name == "torch" else TorchOptions()
+    told = EngineConfig("fp8", "flash") if name == "torch" else EngineConfig()
     worker._engines(name, None, None, told)(bundle)
     assert asked == [(bundle, name, told)]
     with pytest.raises(ConfigError, match="chosen for PyTorch alone; found --precision fp8 for onnxruntime"):
-        worker._engines("onnxruntime", None, None, TorchOptions("fp8"))
+        worker._engines("onnxruntime", None, None, EngineConfig("fp8"))
 
 
 COMMANDS = {
@@ -188,14 +188,14 @@ def test_what_is_asked_of_pytorch_reaches_its_engines(
     (tmp_path / "turns.txt").write_text("Mia waves.")
     arguments, module = COMMANDS[name]
 
-    def opened(*given: object, for_torch: TorchOptions | None = None) -> Engines:
+    def opened(*given: object, for_torch: EngineConfig | None = None) -> Engines:
         raise BackendError(f"asked {given[1]} {for_torch or given[3]}")
 
     monkeypatch.setattr(f"{module}.open_engines", opened)
     monkeypatch.setattr(bench, "_fresh_process", lambda *given: {})
     words = [word.format(file=tmp_path / "turns.txt", folder=tmp_path) for word in arguments]
     assert cli.main([name, *words, "--device", "torch-cpu", "--precision", "fp16", "--attention", "int8"]) == 2
-    assert f"asked torch-cpu {TorchOptions('fp16', 'int8')}" in capsys.readouterr().err
+    assert f"asked torch-cpu {EngineConfig('fp16', 'int8')}" in capsys.readouterr().err
 
 
 def test_what_is_asked_of_pytorch_reaches_the_processes_that_bench_starts(
@@ -206,10 +206,10 @@ def test_what_is_asked_of_pytorch_reaches_the_processes_that_bench_starts(
     monkeypatch.setattr(bench, "_run", commands.append)
     monkeypatch.setattr(play, "open_game", lambda options, bundle: games.append(options))
     monkeypatch.setattr(play, "play", games.append)
-    for told in (TorchOptions("bf16", "flash"), TorchOptions(attention="int8"), TorchOptions()):
-        bench._fresh_process(bundle, "fast", bench.Bench(device="torch-cpu", for_torch=told))
+    for told in (EngineConfig("bf16", "flash"), EngineConfig(attention="int8"), EngineConfig()):
+        bench._fresh_process(bundle, "fast", bench.BenchOptions(device="torch-cpu", for_torch=told))
         ready, played = commands[-2:]
-        play.get_ready(*ready[3:])
+        play.warm_start(*ready[3:])
         cli.main(played[3:])
         assert [(game.device, game.for_torch, game.plan) for game in games[-2:]] == [("torch-cpu", told, "fast")] * 2
 
@@ -250,13 +250,13 @@ def test_an_attention_without_the_kernels_is_refused_before_weights_are_read(
     monkeypatch.delattr(torch_backend, "read_networks")
     for name in registry.ATTENTIONS.keys() - {"torch"}:
         with pytest.raises(BackendError, match=f"not built or are off; found --attention {name}; .*make kernels.*or l"):
-            registry.open_engines(bundle, "torch-cpu", for_torch=TorchOptions(attention=name))
+            registry.open_engines(bundle, "torch-cpu", for_torch=EngineConfig(attention=name))
     with pytest.raises(BackendError, match="unknown attention; found 'quick'; expected torch, cudnn, flash"):
         torch_backend.open_engines(bundle, "cpu", attention="quick")
 
 
 def test_precision_that_was_asked_for_is_what_opens_and_what_records_say(bundle: Bundle) -> None:
-    engines = registry.open_engines(bundle, "torch-cpu", for_torch=TorchOptions("int8"))
+    engines = registry.open_engines(bundle, "torch-cpu", for_torch=EngineConfig("int8"))
     assert " in bfloat16 and INT8 on " in engines.device
     bf16 = dict.fromkeys(("predictor", "vae_first", "vae_next"), "bf16")
     assert engines.precision == {**bf16, "denoiser": "int8"}

@@ -26,7 +26,7 @@ from animegamer_export.parts.predictor import example_prompt
 from animegamer_rt.backends.torch import loader as backend
 from animegamer_rt.backends.torch.attention import Attention
 from animegamer_rt.backends.torch.custom_ops import Kernels
-from animegamer_rt.backends.torch.device import Place, Work
+from animegamer_rt.backends.torch.device import TorchDevice, Work
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8
 from animegamer_rt.bundle.denoise_plan import build_plan, even_timesteps
 from animegamer_rt.bundle.manifest import Geometry
@@ -87,7 +87,7 @@ class Mixing(TorchDispatchMode):
         return out
 
 
-class Elsewhere(Place):
+class Elsewhere(TorchDevice):
     """A device with graphs and so much memory."""
 
     captures = True
@@ -131,11 +131,11 @@ def test_host_and_device_meet_in_copies_alone(case: Case, no_numbers: None) -> N
             if case.four_bits:
                 pack(predictor)
         for network in (predictor, denoiser, decoder):
-            backend.settled(network, place.dtype)
+            backend.cast_for_inference(network, place.dtype)
         kernels = Kernels("none is called") if case.kernels else None
-        engines = backend.assemble(
+        engines = backend.build_engines(
             place,
-            backend.Networks(predictor, denoiser, decoder, unconditional),
+            backend.Models(predictor, denoiser, decoder, unconditional),
             GEOMETRY,
             [PLAN],
             case.graphs,

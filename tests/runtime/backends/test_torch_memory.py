@@ -25,8 +25,8 @@ from torch.utils._pytree import tree_leaves
 from animegamer_export.build.sizes import FULL
 from animegamer_export.parts.predictor import example_prompt
 from animegamer_rt.backends.torch import vae_decoder
-from animegamer_rt.backends.torch.device import Place
-from animegamer_rt.backends.torch.loader import Networks, assemble, settled
+from animegamer_rt.backends.torch.device import TorchDevice
+from animegamer_rt.backends.torch.loader import Models, build_engines, cast_for_inference
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, RowwiseLinear
 from animegamer_rt.bundle.denoise_plan import build_plan, even_timesteps
 from animegamer_rt.models.denoiser import Denoiser
@@ -107,7 +107,7 @@ class Counted(TorchDispatchMode):
         self.block.give(which)
 
 
-class CountedPlace(Place):
+class CountedPlace(TorchDevice):
     """A card of so many bytes, whose tensors have no numbers; it notes what it is asked for beside them."""
 
     def __init__(self, card: float, counted: Counted) -> None:
@@ -158,12 +158,12 @@ def held(card: float, products: torch.dtype | None) -> Held:
     size, running, over = FULL.denoiser, {}, 0
     with FakeTensorMode(allow_non_fake_inputs=True), Counted() as counted:
         place, constant = CountedPlace(card, counted), torch.empty(size.shot_tokens, size.hidden, dtype=torch.bfloat16)
-        networks = Networks(Predictor(FULL.predictor), Denoiser(size), VaeDecoder(FULL.vae), constant)
+        networks = Models(Predictor(FULL.predictor), Denoiser(size), VaeDecoder(FULL.vae), constant)
         pack(networks.predictor)
         by_name = {"predictor": networks.predictor, "denoiser": networks.denoiser, "vae": networks.decoder}
         for network in by_name.values():
-            settled(network, place.dtype)
-        parts = assemble(place, networks, FULL.geometry(WINDOW), [PLAN], rowwise=products)
+            cast_for_inference(network, place.dtype)
+        parts = build_engines(place, networks, FULL.geometry(WINDOW), [PLAN], rowwise=products)
         kept, host = counted.live - place.host, place.host
 
         def prompt() -> None:

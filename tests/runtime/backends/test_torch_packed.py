@@ -16,7 +16,7 @@ from animegamer_export.quantize.scheme import scheme
 from animegamer_rt.backends import onnxruntime as ort_backend
 from animegamer_rt.backends.torch import loader as torch_backend
 from animegamer_rt.backends.torch import weight_names
-from animegamer_rt.backends.torch.device import Place
+from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.backends.torch.onnx_reader import Weight, read_weights
 from animegamer_rt.backends.torch.packed_linear import PackedLinear
 from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
@@ -24,7 +24,7 @@ from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.diagnose import selftest
 from animegamer_rt.errors import BackendError
 from animegamer_rt.stages.predictor import read
-from animegamer_rt.stages.prompt import Prompter
+from animegamer_rt.stages.prompt import PromptBuilder
 
 BYTES_A_WEIGHT = {"int4-qdq": 0.5 + 4 / 64, "int8-qdq": 1.0}
 """Codes, and a scale in float32 for each block of 64 or for each output."""
@@ -42,8 +42,8 @@ def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return open_bundle(str(folder))
 
 
-def layers(bundle: Bundle, place: Place | None = None) -> dict[str, PackedLinear]:
-    network = torch_backend.read_networks(bundle, place or Place()).predictor
+def layers(bundle: Bundle, place: TorchDevice | None = None) -> dict[str, PackedLinear]:
+    network = torch_backend.load_models(bundle, place or TorchDevice()).predictor
     return {name: layer for name, layer in network.named_modules() if isinstance(layer, PackedLinear)}
 
 
@@ -81,8 +81,8 @@ def test_answers_are_those_of_onnxruntime(bundle: Bundle) -> None:
 
 
 def test_weights_stay_packed_and_keep_their_type_in_16_bits(bundle: Bundle) -> None:
-    place = Place(torch.bfloat16)
-    network = torch_backend.settled(torch_backend.read_networks(bundle, place).predictor, place.dtype)
+    place = TorchDevice(torch.bfloat16)
+    network = torch_backend.cast_for_inference(torch_backend.load_models(bundle, place).predictor, place.dtype)
     packed = [layer for layer in network.modules() if isinstance(layer, PackedLinear)]
     held = sum(buffer.nbytes for layer in packed for buffer in layer.buffers())
     weights = sum(layer.shape[0] * layer.shape[1] for layer in packed)
@@ -93,10 +93,10 @@ def test_weights_stay_packed_and_keep_their_type_in_16_bits(bundle: Bundle) -> N
 
 
 def test_graphs_hold_the_packed_layers(bundle: Bundle) -> None:
-    prompt = Prompter.from_bundle(bundle).write("One waits.", [])
+    prompt = PromptBuilder.from_bundle(bundle).write("One waits.", [])
     place, answers = TapePlace(), []
-    for where in (place, Place()):
-        network = torch_backend.settled(torch_backend.read_networks(bundle, where).predictor, torch.float32)
+    for where in (place, TorchDevice()):
+        network = torch_backend.cast_for_inference(torch_backend.load_models(bundle, where).predictor, torch.float32)
         part = PredictorPart(where, network, bundle.manifest.geometry.window_tokens)
         cache = read(part, prompt).cache
         for tokens in ([1, 2, 3], [4, 5, 6], [7, 8, 9]):

@@ -25,20 +25,20 @@ from animegamer_export.parts.predictor import example_prompt
 from animegamer_rt.backends.interface import Engines, Frames
 from animegamer_rt.backends.torch.custom_ops import Kernels
 from animegamer_rt.backends.torch.denoiser import Denoiser as DenoiserPart
-from animegamer_rt.backends.torch.device import CudaPlace, Place, Replays
+from animegamer_rt.backends.torch.device import CudaTorchDevice, GraphCache, TorchDevice
 from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
 from animegamer_rt.backends.torch.loader import Encoder as EncoderPart
-from animegamer_rt.backends.torch.loader import settled
+from animegamer_rt.backends.torch.loader import cast_for_inference
 from animegamer_rt.backends.torch.predictor import ANSWER_TOKENS
 from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
 from animegamer_rt.backends.torch.rowwise_linear import (
     FP8,
     INT8,
-    LARGEST,
+    MAX_VALUE,
     RowwiseLinear,
-    by_row,
     check_products,
-    use_rowwise,
+    convert_to_rowwise,
+    quantize_rows,
 )
 from animegamer_rt.backends.torch.transformer import Transformer, unpatchified
 from animegamer_rt.backends.torch.vae import FILL, FRAMES_AT_ONCE, SPARE_BYTES, Vae
@@ -93,18 +93,20 @@ def reference() -> Engines:
 
 
 def engines(
-    place: Place | None = None,
+    place: TorchDevice | None = None,
     whole_turns: int = 0,
     plan: DenoisePlan = PLAN,
     rowwise: torch.dtype | None = None,
     kernels: Kernels | None = None,
 ) -> Engines:
-    place = place or Place()
+    place = place or TorchDevice()
     with place.use():
-        predictor, denoiser, encoder, decoder = (settled(net.to(place.device), place.dtype) for net in networks())
+        predictor, denoiser, encoder, decoder = (
+            cast_for_inference(net.to(place.device), place.dtype) for net in networks()
+        )
         unconditional = networks()[2].unconditional()
         if rowwise is not None:
-            use_rowwise(denoiser, rowwise)
+            convert_to_rowwise(denoiser, rowwise)
         transformer = (
             Transformer(denoiser, place.dtype) if kernels is None else FusedTransformer(denoiser, place.dtype, kernels)
         )
@@ -262,7 +264,7 @@ def test_table_holds_the_modulations_that_each_step_would_compute(scope: float) 
 def test_table_in_half_precision_is_that_of_the_same_timesteps() -> None:
     # In 16 bits 999 is 1000: numbers are embedded in float32.
     given, exact = (torch.tensor([999.0, 979.0, 659.0, 333.0, 19.0]), torch.tensor([15.0])), networks()[1]
-    half = settled(networks()[1], torch.bfloat16)
+    half = cast_for_inference(networks()[1], torch.bfloat16)
     embedded = [weight for name, weight in half.named_parameters() if name.startswith(("time.", "motion."))]
     assert {weight.dtype for weight in embedded} == {torch.float32}
     with torch.no_grad():
@@ -411,7 +413,7 @@ class SmallPlace(TapePlace):
 
 def small_vae(free: float, kernels: Kernels | None = None, network: VaeDecoder | None = None) -> tuple[SmallPlace, Vae]:
     place = SmallPlace(free)
-    return place, Vae(place, settled(network or networks()[3], place.dtype), 4, 6, kernels)
+    return place, Vae(place, cast_for_inference(network or networks()[3], place.dtype), 4, 6, kernels)
 
 
 def test_vae_short_of_memory_paints_the_same_from_caches_on_the_host() -> None:
@@ -544,17 +546,17 @@ def test_capture_refuses_what_no_graph_could_hold() -> None:
         (lambda: numbers.add_(float(numbers[1])), "the host read a value"),
         (lambda: numbers.add_(torch.tensor([1.0, 2.0, 3.0])), "made from the host's numbers"),
     ):
-        replays = Replays(place)
+        replays = GraphCache(place)
         replays.run("work", work)
         with pytest.raises(AssertionError, match=what):
             replays.run("work", work)
     with pytest.raises(BackendError, match="captures no work"):
-        Place().capture(lambda: None)
+        TorchDevice().capture(lambda: None)
 
 
 def test_only_a_thread_that_has_run_the_work_captures_it_and_any_replays() -> None:
     place, total = TapePlace(), torch.zeros(1)
-    replays = Replays(place)
+    replays = GraphCache(place)
 
     def run() -> tuple[int, int]:
         replays.run("work", lambda: total.add_(1.0))
@@ -568,18 +570,18 @@ def test_only_a_thread_that_has_run_the_work_captures_it_and_any_replays() -> No
     assert total.item() == 4
 
 
-class KeptPlace(CudaPlace):
+class KeptPlace(CudaTorchDevice):
     """What receives on a GPU, with the CPU's memory in the place of pinned."""
 
     def __init__(self) -> None:
-        Place.__init__(self)
+        TorchDevice.__init__(self)
         self.stream = SimpleNamespace(synchronize=lambda: None)  # type: ignore[assignment]
         self._staging, self._receiving, self.made = {}, threading.Lock(), 0
         self._pool, self._capturing, self._to_reserve = (0, 0), threading.Lock(), 0
 
     def staged(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         self.made += 1
-        return Place.staged(self, shape, dtype)
+        return TorchDevice.staged(self, shape, dtype)
 
 
 def test_what_is_received_is_memory_of_its_own_by_way_of_staging_that_is_kept() -> None:
@@ -625,12 +627,12 @@ def test_host_without_pinned_memory_is_not_a_lost_gpu(monkeypatch: pytest.Monkey
     place = KeptPlace()
     monkeypatch.setattr(torch, "zeros", refuse)
     with pytest.raises(BackendError, match="no pinned memory left.*found 3 MiB asked for"):
-        CudaPlace.staged(place, (3, 2**20), torch.uint8)
+        CudaTorchDevice.staged(place, (3, 2**20), torch.uint8)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 4e-2), (torch.float16, 5e-3)])
 def test_half_precision_stays_near(dtype: torch.dtype, tolerance: float) -> None:
-    part, exact, turn, given = engines(Place(dtype)), engines(), Turn(), prompt(1)
+    part, exact, turn, given = engines(TorchDevice(dtype)), engines(), Turn(), prompt(1)
     pairs = [(turn.latents(part)[0], turn.latents(exact)[0])]
     pairs += zip(answers(part, given), answers(exact, given), strict=True)
     latent = noise(*SHAPE)
@@ -641,8 +643,8 @@ def test_half_precision_stays_near(dtype: torch.dtype, tolerance: float) -> None
 
 def test_compiled_blocks_are_one_graph_each_and_the_same_network() -> None:
     turn, (_, denoiser, encoder, _) = Turn(), networks()
-    place = Place()
-    network = Transformer(settled(denoiser, place.dtype), place.dtype)
+    place = TorchDevice()
+    network = Transformer(cast_for_inference(denoiser, place.dtype), place.dtype)
     network.compile(backend="aot_eager")
     with torch.no_grad():
         unconditional = encoder.unconditional()
@@ -652,10 +654,10 @@ def test_compiled_blocks_are_one_graph_each_and_the_same_network() -> None:
 
 def test_rows_are_rounded_to_what_fp8_holds() -> None:
     # Three bits of mantissa, scaled so that the largest is 448: sixteenths of a power of two are a tie at most.
-    rows, scales = by_row(torch.tensor([[448.0, -17.0, 0.5], [0.0, 0.0, 0.0], [-0.896, 0.448, 0.001]]), FP8)
+    rows, scales = quantize_rows(torch.tensor([[448.0, -17.0, 0.5], [0.0, 0.0, 0.0], [-0.896, 0.448, 0.001]]), FP8)
     assert rows.float().tolist() == [[448.0, -16.0, 0.5], [0.0, 0.0, 0.0], [-448.0, 224.0, 0.5]]
     assert scales[0, 0] == 1.0 and scales[2, 0] == pytest.approx(0.002)
-    assert torch.isfinite(by_row(torch.full((1, 4), 3e38), FP8)[0].float()).all() and LARGEST[FP8] == 448.0
+    assert torch.isfinite(quantize_rows(torch.full((1, 4), 3e38), FP8)[0].float()).all() and MAX_VALUE[FP8] == 448.0
 
 
 def test_product_in_fp8_is_that_of_pytorch() -> None:
@@ -663,7 +665,7 @@ def test_product_in_fp8_is_that_of_pytorch() -> None:
     linear = nn.Linear(64, 48)
     x = torch.randn(32, 64, generator=random)
     layer = RowwiseLinear(linear, FP8)
-    rows, scale = by_row(x, FP8)
+    rows, scale = quantize_rows(x, FP8)
     expected = torch._scaled_mm(
         rows, layer.weight.t(), scale_a=scale, scale_b=layer.scale.t(), out_dtype=torch.bfloat16
     ).float()
@@ -693,7 +695,7 @@ def test_product_in_int8_has_exact_sums() -> None:
     linear, x = nn.Linear(2048, 8), 1 + torch.rand(20, 2048, generator=random)
     with torch.no_grad():
         linear.weight.copy_(1 + torch.rand(8, 2048, generator=random))
-        layer, (rows, scale) = RowwiseLinear(linear, INT8), by_row(x, INT8)
+        layer, (rows, scale) = RowwiseLinear(linear, INT8), quantize_rows(x, INT8)
         assert rows.dtype == torch.int8 and rows.abs().amax(1).tolist() == [127] * 20
         sums = rows.double() @ layer.weight.double().t()
         assert float(sums.max()) > 2**24

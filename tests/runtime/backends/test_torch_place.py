@@ -25,7 +25,7 @@ from torch_tape import TapePlace
 
 from animegamer_rt.backends.torch import device as place_module
 from animegamer_rt.backends.torch import loader as backend
-from animegamer_rt.backends.torch.device import TIMED, CudaPlace, Place, Work
+from animegamer_rt.backends.torch.device import TIMED, CudaTorchDevice, TorchDevice, Work
 from animegamer_rt.bundle.denoise_plan import build_plan, even_timesteps
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.errors import BackendError, DeviceLostError
@@ -149,7 +149,7 @@ def late_copies(monkeypatch: pytest.MonkeyPatch) -> Callable[[Stream], None]:
 
 
 def test_work_is_queued_on_the_places_stream_by_threads_that_have_handles(cuda: Cuda) -> None:
-    place = CudaPlace(torch.bfloat16)
+    place = CudaTorchDevice(torch.bfloat16)
 
     def work() -> None:
         for _ in range(2):
@@ -166,22 +166,22 @@ def test_work_is_queued_on_the_places_stream_by_threads_that_have_handles(cuda: 
 
 def test_gpu_that_is_lost_is_said_as_such(cuda: Cuda) -> None:
     with pytest.raises(DeviceLostError, match="lost to this process; found CUDA error: an illegal memory access"):
-        with CudaPlace(torch.bfloat16).use():
+        with CudaTorchDevice(torch.bfloat16).use():
             raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered\nmore words")
 
 
 def test_what_is_received_has_arrived(
     cuda: Cuda, late_copies: Callable[[Stream], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = CudaPlace(torch.float32)
-    monkeypatch.setattr(CudaPlace, "staged", Place.staged)
+    place = CudaTorchDevice(torch.float32)
+    monkeypatch.setattr(CudaTorchDevice, "staged", TorchDevice.staged)
     late_copies(place.stream)  # type: ignore[arg-type]
     for number in (1.0, 2.0):
         assert place.receive(torch.full((2, 3), number)).tolist() == [[number] * 3] * 2
 
 
 def test_mark_is_waited_for_on_the_places_stream(cuda: Cuda) -> None:
-    place, done = CudaPlace(torch.float32), list[str]()
+    place, done = CudaTorchDevice(torch.float32), list[str]()
     stream = cuda.streams[0]
     stream.queued.append(lambda: done.append("work"))
     mark = place.mark()
@@ -191,7 +191,7 @@ def test_mark_is_waited_for_on_the_places_stream(cuda: Cuda) -> None:
 
 
 def test_place_beside_another_has_a_stream_of_its_own_and_begins_when_the_other_is_done(cuda: Cuda) -> None:
-    place, done = CudaPlace(torch.float16, captures=False), list[str]()
+    place, done = CudaTorchDevice(torch.float16, captures=False), list[str]()
     cuda.streams[0].queued.append(lambda: done.append("weights are there"))
     other = place.beside()
     assert done and other.stream is not place.stream
@@ -199,14 +199,14 @@ def test_place_beside_another_has_a_stream_of_its_own_and_begins_when_the_other_
 
 
 def test_captures_of_a_place_share_its_pool_and_none_meets_another_or_a_new_thread(cuda: Cuda) -> None:
-    place = CudaPlace(torch.bfloat16)
+    place = CudaTorchDevice(torch.bfloat16)
     beside = place.beside()
 
-    def capture(where: CudaPlace, work: Work = lambda: None) -> None:
+    def capture(where: CudaTorchDevice, work: Work = lambda: None) -> None:
         with where.use():
             where.capture(work)
 
-    def enter(where: CudaPlace) -> None:
+    def enter(where: CudaTorchDevice) -> None:
         with where.use():
             pass
 
@@ -230,10 +230,10 @@ def test_time_of_work_is_the_one_in_the_middle_without_the_first(cuda: Cuda, mon
     times, runs = [100.0, 9.0, 1.0, 2.0, 8.0, 3.0], list[int]()
     assert len(times) == TIMED
     Event.times = iter(times)
-    assert CudaPlace(torch.float32).milliseconds(lambda: runs.append(1)) == 3.0
+    assert CudaTorchDevice(torch.float32).milliseconds(lambda: runs.append(1)) == 3.0
     ticks = iter([tick for time in times for tick in (0.0, time / 1000)])
     monkeypatch.setattr(place_module.time, "perf_counter", lambda: next(ticks))
-    assert Place().milliseconds(lambda: runs.append(1)) == pytest.approx(3.0)
+    assert TorchDevice().milliseconds(lambda: runs.append(1)) == pytest.approx(3.0)
     assert len(runs) == 2 * TIMED
 
 
@@ -256,13 +256,13 @@ def test_type_on_a_gpu_is_bfloat16_where_it_has_it_and_products_are_checked_firs
 class Apart(TapePlace):
     """A place that has another beside it, and a memory that is measured."""
 
-    memory = CudaPlace.memory
+    memory = CudaTorchDevice.memory
 
     def __init__(self) -> None:
         super().__init__()
         self.other = TapePlace()
 
-    def beside(self) -> Place:
+    def beside(self) -> TorchDevice:
         return self.other
 
 
@@ -274,10 +274,10 @@ LONGER = build_plan(even_timesteps(7))
 def test_parts_play_every_plan_and_prompts_are_read_beside(
     graphs: backend.Graphs, cuda: Cuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backend, "CudaPlace", Apart)
+    monkeypatch.setattr(backend, "CudaTorchDevice", Apart)
     place, (predictor, denoiser, encoder, decoder) = Apart(), networks()
-    made = backend.Networks(predictor, denoiser, decoder, encoder.unconditional())
-    part = backend.assemble(place, made, GEOMETRY, [PLAN, LONGER], graphs)
+    made = backend.Models(predictor, denoiser, decoder, encoder.unconditional())
+    part = backend.build_engines(place, made, GEOMETRY, [PLAN, LONGER], graphs)
     for plan in (LONGER, PLAN):
         turn = Turn(plan=plan)
         close(turn.latents(part)[0], turn.latents(engines(plan=plan))[0])

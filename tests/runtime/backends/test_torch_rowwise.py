@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, LARGEST, RowwiseLinear, by_row
+from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, MAX_VALUE, RowwiseLinear, quantize_rows
 
 
 @pytest.mark.parametrize("dtype", [FP8, INT8], ids=["fp8", "int8"])
@@ -17,7 +17,7 @@ def test_every_row_of_a_weight_has_a_scale_of_its_own(dtype: torch.dtype) -> Non
     linear = nn.Linear(64, 6).requires_grad_(False)
     linear.weight.mul_(torch.tensor([1e-4, 1e-2, 1.0, 10.0, 1e3, 1e5])[:, None])
     layer = RowwiseLinear(linear, dtype)
-    assert layer.weight.float().abs().amax(1).tolist() == [LARGEST[dtype]] * 6
+    assert layer.weight.float().abs().amax(1).tolist() == [MAX_VALUE[dtype]] * 6
     assert tuple(layer.scale.shape) == (6, 1) and layer.scale.dtype == torch.float32
     error = (layer.weight.float() * layer.scale - linear.weight).norm(dim=1) / linear.weight.norm(dim=1)
     assert 0 < float(error.max()) < 0.05
@@ -26,8 +26,8 @@ def test_every_row_of_a_weight_has_a_scale_of_its_own(dtype: torch.dtype) -> Non
 @pytest.mark.parametrize("dtype", [FP8, INT8], ids=["fp8", "int8"])
 def test_scales_of_halves_are_float32(dtype: torch.dtype) -> None:
     x = torch.randn(5, 48, generator=torch.Generator().manual_seed(1)).bfloat16()
-    codes, scale = by_row(x, dtype)
-    exact, exact_scale = by_row(x.float(), dtype)
+    codes, scale = quantize_rows(x, dtype)
+    exact, exact_scale = quantize_rows(x.float(), dtype)
     assert scale.dtype == torch.float32 and torch.equal(scale, exact_scale)
     assert torch.equal(codes.float(), exact.float())
 
@@ -42,7 +42,7 @@ def test_product_of_a_gpu_is_given_scales_of_rows_and_the_bias(monkeypatch: pyte
     torch.manual_seed(0)
     linear, x = nn.Linear(64, 48).requires_grad_(False), torch.randn(32, 64)
     layer = RowwiseLinear(linear, FP8)
-    rows, scale = by_row(x, FP8)
+    rows, scale = quantize_rows(x, FP8)
 
     def scaled_mm(left: Tensor, right: Tensor, **given: Any) -> Tensor:
         # What PyTorch says of it: scales [rows, 1] and [1, columns], the right side column by column.

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from animegamer_export.parts.denoiser import export_denoiser
 from animegamer_export.parts.encoder import export_encoder
 from animegamer_export.parts.predictor import export_predictor
-from animegamer_export.parts.streamed.parts import LargePart, denoiser_part, encoder_part, predictor_part, vae_part
+from animegamer_export.parts.streamed.parts import StreamedPart, denoiser_part, encoder_part, predictor_part, vae_part
 from animegamer_export.parts.streamed.write import write_large
 from animegamer_export.parts.vae import export_vae
 from animegamer_rt.backends.torch import weight_names
@@ -75,7 +75,7 @@ def write(name: str, network: nn.Module, encoder: Encoder, folder: Path, road: s
             "vae": lambda: export_vae(network, folder, 4, 6),
         }[name]()
         return
-    parts: dict[str, Callable[[], LargePart]] = {
+    parts: dict[str, Callable[[], StreamedPart]] = {
         "predictor": lambda: predictor_part(PREDICTOR, Held(alone=network)),
         "denoiser": lambda: denoiser_part(DENOISER, ENCODER, Held(denoiser=network, encoder=encoder)),
         "encoder": lambda: encoder_part(ENCODER, Held(encoder=network)),

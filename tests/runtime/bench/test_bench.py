@@ -14,9 +14,9 @@ import pytest
 import fakes
 from animegamer_rt.bench import command as bench
 from animegamer_rt.bench import roofline
-from animegamer_rt.bench.command import Bench
+from animegamer_rt.bench.command import BenchOptions
 from animegamer_rt.bench.presets import Preset
-from animegamer_rt.bench.roofline import Floor
+from animegamer_rt.bench.roofline import Roofline
 from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle, write_manifest
 from animegamer_rt.bundle.manifest import Part, PlanEntry
@@ -24,16 +24,16 @@ from animegamer_rt.errors import PlanError
 from animegamer_rt.events import Done, FrameReady, Progress, StageSeconds, StatePredicted
 from animegamer_rt.pipeline import open_rooms
 from animegamer_rt.profiling import energy
-from animegamer_rt.profiling.energy import Meter
+from animegamer_rt.profiling.energy import EnergyMeter
 from animegamer_rt.profiling.host import percentile
-from animegamer_rt.profiling.trace import Span, TimedTurn, write_queue, write_trace
+from animegamer_rt.profiling.trace import Span, TurnTrace, write_spans, write_trace
 from animegamer_rt.state.game import CharacterState, GameState
 
 STEPS, FRAMES = 6, 17
 NUMBERS = list(range(1, 20))
 
 
-def timed(number: int) -> TimedTurn:
+def timed(number: int) -> TurnTrace:
     """A turn of `number` seconds: a tenth of them to the state, four tenths of steps, then a chunk; and a chunk."""
     stamp, shot = ("game", number), np.zeros((226, 8), np.float32)
     marks: list[Any] = [
@@ -44,7 +44,7 @@ def timed(number: int) -> TimedTurn:
     for index in range(FRAMES):
         marks.append((number * (0.7 if index < 9 else 1.0), FrameReady(*stamp, 7 + index, index, np.empty((0, 0, 3)))))
     marks.append((float(number), Done(*stamp, 24, StageSeconds(0.1 * number, 0.4 * number, 0.3 * number, number))))
-    return TimedTurn(marks)
+    return TurnTrace(marks)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def bundle(tmp_path: Path) -> Bundle:
     return write_manifest(written.folder, replace(written.manifest, plans=plans))
 
 
-class Counts(Meter):
+class Counts(EnergyMeter):
     """So many joules whatever was done, of a counter that says whether it counts."""
 
     def __init__(self) -> None:
@@ -79,14 +79,14 @@ def measured(bundle: Bundle, monkeypatch: pytest.MonkeyPatch, **options: Any) ->
     """The record of the plan `exact` on turns of 1 to 19 seconds, out of order."""
     order = [*NUMBERS[10:], *NUMBERS[:10]]
 
-    def played(rooms: object, turns: int, meter: Meter) -> list[TimedTurn]:
+    def played(rooms: object, turns: int, meter: EnergyMeter) -> list[TurnTrace]:
         with meter:
             return [timed(number) for number in order]
 
     monkeypatch.setattr(bench, "measure_turns", played)
     monkeypatch.setattr(energy, "of_processors", Counts)
-    monkeypatch.setattr(bench, "on_processor", lambda bundle, branches: Floor(branches / 10, "a rate"))
-    told = Bench(settings=Preset(turns=len(order)), **options)
+    monkeypatch.setattr(bench, "on_processor", lambda bundle, branches: Roofline(branches / 10, "a rate"))
+    told = BenchOptions(settings=Preset(turns=len(order)), **options)
     rooms = open_rooms(bundle, fakes.fake_engines(), "exact")
     return bench._measure(told, fakes.fake_engines(), rooms, {"host_memory_peak_mib": 300.0, "first_prompt_seconds": 1})
 
@@ -135,7 +135,7 @@ def test_picture_of_a_turn_is_to_scale(bundle: Bundle, tmp_path: Path) -> None:
 
 def test_trace_of_a_queue_begins_with_its_first_work(tmp_path: Path) -> None:
     spans = [Span("denoiser", "begin", 1000.5, 2.0), Span("ahead", "turn: 9 tokens", 1001.0, 0.25)]
-    path, _ = write_queue(tmp_path / "queue.json", spans, "a queue")
+    path, _ = write_spans(tmp_path / "queue.json", spans, "a queue")
     work = [one for one in json.loads(path.read_text())["traceEvents"] if one["ph"] == "X"]
     assert [(one["ts"], one["dur"]) for one in work] == [(0.0, 2e6), (0.5e6, 0.25e6)]
 
@@ -162,9 +162,9 @@ def test_slow_turns_are_at_the_far_end_of_percentiles() -> None:
 
 
 def test_floor_of_a_processor_has_products_and_attention(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roofline, "work", lambda bundle: roofline.Work(products=3e9, attention=1e9))
+    monkeypatch.setattr(roofline, "work", lambda bundle: roofline.OpCount(products=3e9, attention=1e9))
     monkeypatch.setattr(roofline, "_matmul_rate", lambda: 1e9)
-    found = roofline.on_processor(bundle, 10)
+    found = roofline.cpu_roofline(bundle, 10)
     assert found is not None and found.seconds == 40.0
 
 
@@ -180,7 +180,7 @@ def test_floor_of_a_card_is_asked_for_the_denoisers_own_precision(
     monkeypatch.setattr(energy, "of_card", lambda *given: Counts())
     rooms = open_rooms(bundle, engines, "exact")
     fresh = {"host_memory_peak_mib": 300.0, "first_prompt_seconds": 1.0}
-    record = bench._measure(Bench(device="torch"), engines, rooms, fresh)
+    record = bench._measure(BenchOptions(device="torch"), engines, rooms, fresh)
     assert asked == [(2.0 * STEPS, "a card", "fp8", "int8")]
     assert record["gpu"] == {"name": "a card"} and record["attention"] == "int8" and record["ratio_to_floor"] is None
 
@@ -198,6 +198,6 @@ def test_denoiser_in_8_bits_is_recorded_for_the_device_that_plays_it_so() -> Non
 
 def test_plan_that_there_is_not_is_said_before_the_work(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "_fresh_process", pytest.fail)
-    told = Bench(settings=Preset(str(bundle.folder), plans=("exact", "fastest")), results=bundle.folder.parent)
+    told = BenchOptions(settings=Preset(str(bundle.folder), plans=("exact", "fastest")), results=bundle.folder.parent)
     with pytest.raises(PlanError, match="fastest"):
         bench.bench(told)

@@ -17,8 +17,8 @@ from animegamer_rt.bundle.denoise_plan import build_plan
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.pipeline import open_rooms
-from animegamer_rt.profiling.gpu_specs import RATES
-from animegamer_rt.stages.prompt import PastTurn, Prompter
+from animegamer_rt.profiling.gpu_specs import GPU_SPECS
+from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
 from benchmarks import predict
 
@@ -44,26 +44,26 @@ def test_work_of_full_size_is_what_the_prediction_counts(full: Bundle) -> None:
 
 
 def test_floor_of_a_card_is_of_its_own_rates(full: Bundle) -> None:
-    found = roofline.on_card(full, 100, H100, "bf16")
+    found = roofline.gpu_roofline(full, 100, H100, "bf16")
     assert found is not None and found.seconds == pytest.approx(100 * 29.7 / 989.4, rel=5e-3)
     assert found.source == "published peak of H100 SXM, products in fp16, attention in fp16"
-    eight = roofline.on_card(full, 100, H100, "fp8")
+    eight = roofline.gpu_roofline(full, 100, H100, "fp8")
     assert eight is not None and eight.seconds == pytest.approx(100 * (18.5 / 1978.7 + 11.2 / 989.4), rel=5e-3)
-    assert roofline.on_card(full, 100, RTX_3060, "fp8") is None
-    ampere = roofline.on_card(full, 1, RTX_3060, "int8")
+    assert roofline.gpu_roofline(full, 100, RTX_3060, "fp8") is None
+    ampere = roofline.gpu_roofline(full, 1, RTX_3060, "int8")
     assert ampere is not None and ampere.seconds == pytest.approx(18.5 / 101.9 + 11.2 / 25.5, rel=5e-3)
-    scores = roofline.on_card(full, 1, RTX_3060, "int8", "int8")
+    scores = roofline.gpu_roofline(full, 1, RTX_3060, "int8", "int8")
     assert scores is not None and scores.source.endswith("products in int8, attention in int8")
     assert scores.seconds == pytest.approx(18.5 / 101.9 + 5.6 / 101.9 + 5.6 / 50.9, rel=5e-3)
-    hopper = roofline.on_card(full, 1, H100, "bf16", "int8")
+    hopper = roofline.gpu_roofline(full, 1, H100, "bf16", "int8")
     assert hopper is not None and hopper.seconds == pytest.approx(18.5 / 989.4 + 5.6 / 1978.7 + 5.6 / 989.4, rel=5e-3)
 
 
 def test_floor_that_is_not_known_is_none(full: Bundle) -> None:
-    assert roofline.on_card(full, 100, "NVIDIA GeForce RTX 4090 Laptop GPU", "bf16") is None
-    assert roofline.on_card(full, 100, H100, "fp32") is None
+    assert roofline.gpu_roofline(full, 100, "NVIDIA GeForce RTX 4090 Laptop GPU", "bf16") is None
+    assert roofline.gpu_roofline(full, 100, H100, "fp32") is None
     without = replace(full, manifest=replace(full.manifest, sizes={}))
-    assert roofline.on_processor(without, 100) is None and roofline.on_card(without, 100, H100, "bf16") is None
+    assert roofline.cpu_roofline(without, 100) is None and roofline.gpu_roofline(without, 100, H100, "bf16") is None
 
 
 def test_floor_of_a_plan_that_skips_blocks_is_of_those_it_computes(
@@ -75,16 +75,16 @@ def test_floor_of_a_plan_that_skips_blocks_is_of_those_it_computes(
     plan = build_plan([999, 500, 20], skip_blocks=[(), (0, 2), ()])
     monkeypatch.setattr(bench, "on_processor", lambda _, rows: asked.append(rows))
     rooms = replace(open_rooms(bundle, engines), plan=plan)
-    record = bench._measure(bench.Bench(Preset(turns=1)), engines, rooms, {"host_memory_peak_mib": None})
+    record = bench._measure(bench.BenchOptions(Preset(turns=1)), engines, rooms, {"host_memory_peak_mib": None})
     assert asked == [record["cost_rows"]] == [2 + 1 + 2], "of the second step's pair half is skipped"
     assert record["branches"] == 6
 
 
 def test_prompt_is_as_long_as_the_prompter_writes_it() -> None:
     bundle = open_bundle("pocket")
-    prompter, texts = Prompter.from_bundle(bundle), bundle.manifest.world.examples
+    prompter, texts = PromptBuilder.from_bundle(bundle), bundle.manifest.world.examples
     shot = np.zeros((226, bundle.manifest.geometry.shot_width), np.float16)
-    prompt = prompter.write(texts[4], [PastTurn(text, GameState(1, 2, 3, 4), shot) for text in texts[:4]])
+    prompt = prompter.write(texts[4], [HistoryTurn(text, GameState(1, 2, 3, 4), shot) for text in texts[:4]])
     assert prompt.history is not None
     written = prompt.history.ids.shape[1], prompt.turn.ids.shape[1]
     assert predict.prompt_tokens([len(prompter.words(text)) for text in texts[:5]]) == written
@@ -92,7 +92,7 @@ def test_prompt_is_as_long_as_the_prompter_writes_it() -> None:
 
 def test_every_card_is_predicted_in_each_type_that_it_has() -> None:
     lines = predict.table({"exact": 98, "fast": 11}).splitlines()
-    assert len(lines) == 2 + sum(5 if card.fp8 else 3 for card in RATES.values())
+    assert len(lines) == 2 + sum(5 if card.fp8 else 3 for card in GPU_SPECS.values())
     assert sum("| RTX 3060 12 GB | fp8" in line for line in lines) == 0
     assert any(line.startswith("| H200 SXM | fp8 | int8 |") for line in lines)
 

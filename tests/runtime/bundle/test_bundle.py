@@ -186,7 +186,7 @@ def test_bundle_is_found_by_path_and_by_name_in_the_search_path(
     assert bundles.find(bundle.folder) == bundle.folder
     monkeypatch.setenv("ANIMEGAMER_BUNDLES", os.pathsep.join([str(tmp_path / "nowhere"), str(tmp_path)]))
     assert bundles.find("tiny") == tmp_path / "tiny"
-    assert bundles.available()["tiny"] == tmp_path / "tiny"
+    assert bundles.list_bundles()["tiny"] == tmp_path / "tiny"
     monkeypatch.setenv("ANIMEGAMER_BUNDLES", str(tmp_path / "tiny"))
     assert bundles.find("tiny") == tmp_path / "tiny"
 

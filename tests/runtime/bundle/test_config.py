@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from animegamer_rt.bundle.config import nearest, read_record, write_record
+from animegamer_rt.bundle.config import read_record, suggest, write_record
 from animegamer_rt.errors import ConfigError
 
 
@@ -53,4 +53,4 @@ def test_wrong_settings_are_named(data: object, message: str) -> None:
 
 
 def test_nearest_lists_all_when_nothing_is_near() -> None:
-    assert nearest("zzz", ["exact", "fast"]) == "known: exact, fast"
+    assert suggest("zzz", ["exact", "fast"]) == "known: exact, fast"

@@ -19,7 +19,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.cli import main
 from animegamer_rt.diagnose import doctor
-from animegamer_rt.diagnose.doctor import Finding, examine, gpus
+from animegamer_rt.diagnose.doctor import CheckResult, gpus, run_checks
 from animegamer_rt.profiling import gpu_specs
 
 
@@ -50,8 +50,8 @@ def put_card(folder: Path, monkeypatch: pytest.MonkeyPatch, total_mib: int = 122
     put_driver(folder, monkeypatch, f"echo 'NVIDIA GeForce RTX 4070, {total_mib}, 11000, 580.65, 8.9'")
 
 
-def found(bundle: Bundle, what: str) -> Finding:
-    (finding,) = (finding for finding in examine(str(bundle.folder)) if finding.what == what)
+def found(bundle: Bundle, what: str) -> CheckResult:
+    (finding,) = (finding for finding in run_checks(str(bundle.folder)) if finding.what == what)
     return finding
 
 
@@ -230,17 +230,17 @@ def test_the_best_precision_of_a_card_fits_it() -> None:
     room = gpu_specs.room_bytes(480, 720, gpu_specs.FULL_PREDICTOR)
     assert 6.4 * 2**30 < room < 6.6 * 2**30
     for gib in gpu_specs.CARDS_GIB:
-        fit = gpu_specs.fits(gib)
+        fit = gpu_specs.best_precisions(gib)
         assert fit.weights_bytes - fit.streamed_bytes + room <= gib * 2**30
-    assert gpu_specs.fits(12).streamed_bytes > 0 and gpu_specs.fits(16).streamed_bytes == 0
-    sizes = [gpu_specs.weights_bytes(precision) for precision in gpu_specs.LADDER]
+    assert gpu_specs.best_precisions(12).streamed_bytes > 0 and gpu_specs.best_precisions(16).streamed_bytes == 0
+    sizes = [gpu_specs.weights_bytes(precision) for precision in gpu_specs.PRECISIONS_BY_SIZE]
     assert sizes == sorted(sizes, reverse=True)
 
 
 def test_the_guides_table_is_the_doctors() -> None:
     guide = (ROOT / "docs" / "EXPORT.md").read_text(encoding="utf-8")
     for gib in (8, 12, 16, 24):
-        fit = gpu_specs.fits(gib)
+        fit = gpu_specs.best_precisions(gib)
         streamed = f", {fit.streamed_bytes / 2**30:.1f} of them streamed" if fit.streamed_bytes else ""
         precision = " | ".join(fit.precision[part] for part in ("predictor", "denoiser", "vae"))
         card = "24 GB and more" if gib == 24 else f"{gib} GB"

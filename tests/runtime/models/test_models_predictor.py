@@ -11,7 +11,7 @@ from torch import Tensor
 
 from animegamer_export.parts.predictor import feeds, read
 from animegamer_rt.models.predictor import Predictor, PredictorSize
-from animegamer_rt.stages.readouts import Prompt, Tokens, readouts
+from animegamer_rt.stages.readouts import Prompt, TokenBatch, build_readouts
 
 TINY = PredictorSize(
     hidden=32, layers=2, heads=4, kv_heads=2, mlp=48, vocabulary=40, shot_width=12, sliding_window=None, shot_tokens=6
@@ -37,7 +37,7 @@ def prompt(history: bool, state_sees_it: bool = True, readout_start: int = FIRST
     random = np.random.default_rng(3)
     ids, shots = random.integers(40, size=LENGTH), random.standard_normal((6, 12), np.float32)
     queries = range(FIRST_QUERY, FIRST_QUERY + 6)
-    return readouts(ids, index, shots, queries=queries, readout_start=readout_start, history_tokens=apart)
+    return build_readouts(ids, index, shots, queries=queries, readout_start=readout_start, history_tokens=apart)
 
 
 def with_ids(given: Prompt, place: int, turned: int) -> Prompt:
@@ -48,7 +48,7 @@ def with_ids(given: Prompt, place: int, turned: int) -> Prompt:
 
 
 def extend(predictor: Predictor, text: list[int], keys: Tensor, values: Tensor) -> tuple[Tensor, ...]:
-    tokens = Tokens.text(np.array(text), 12)
+    tokens = TokenBatch.text(np.array(text), 12)
     return predictor.answer(**feeds(tokens, (keys, values)))
 
 

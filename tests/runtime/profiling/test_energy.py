@@ -31,7 +31,7 @@ def zone(folder: Path, name: str, words: str, microjoules: int) -> Path:
 
 def test_a_card_tells_clocks_limit_and_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     fake(monkeypatch, "temperature")
-    card, why_not = nvml.open_card()
+    card, why_not = nvml.open_nvml()
     assert card is not None and not why_not
     assert card.facts() == {
         "name": "Card GPU-a",
@@ -46,15 +46,15 @@ def test_a_card_tells_clocks_limit_and_driver(monkeypatch: pytest.MonkeyPatch) -
 def test_a_card_of_several_is_the_one_that_plays(monkeypatch: pytest.MonkeyPatch) -> None:
     fake(monkeypatch, cards=("GPU-a", "GPU-b"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert nvml.open_card()[0] is None
+    assert nvml.open_nvml()[0] is None
     for uuid in ("GPU-a", "GPU-b"):
-        card, _ = nvml.open_card(uuid)
+        card, _ = nvml.open_nvml(uuid)
         assert card is not None and card.facts()["name"] == f"Card {uuid}"
 
 
 def test_a_cards_energy_is_the_difference_of_its_counter(monkeypatch: pytest.MonkeyPatch) -> None:
     fake(monkeypatch)
-    with energy.of_card(*nvml.open_card()) as meter:
+    with energy.gpu_energy(*nvml.open_nvml()) as meter:
         pass
     assert meter.joules == pytest.approx(5.0)
     assert meter.source == "NVML's energy counter of the card"
@@ -62,7 +62,7 @@ def test_a_cards_energy_is_the_difference_of_its_counter(monkeypatch: pytest.Mon
 
 def test_power_is_sampled_where_there_is_no_counter(monkeypatch: pytest.MonkeyPatch) -> None:
     fake(monkeypatch, "energy")
-    meter = energy.of_card(*nvml.open_card())
+    meter = energy.gpu_energy(*nvml.open_nvml())
     with meter:
         pass
     assert meter.joules is not None and meter.joules >= 0 and "power" in meter.source
@@ -76,14 +76,14 @@ def test_power_is_sampled_while_the_work_runs(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(energy, "POWER_PERIOD_S", 0.001)
     readings, often = list[float](), threading.Event()
 
-    def watts(card: nvml.Card) -> float:
+    def watts(card: nvml.NvmlDevice) -> float:
         readings.append(100.0)
         if len(readings) > 5:
             often.set()
         return readings[-1]
 
-    monkeypatch.setattr(nvml.Card, "watts", watts)
-    with energy.of_card(*nvml.open_card()) as meter:
+    monkeypatch.setattr(nvml.NvmlDevice, "watts", watts)
+    with energy.gpu_energy(*nvml.open_nvml()) as meter:
         assert often.wait(PATIENCE_S), "what is drawn between beginning and end is not known"
     assert meter.joules is not None and meter.joules > 0
 
@@ -102,7 +102,7 @@ def test_a_card_that_cannot_be_asked_is_no_guess(
 ) -> None:
     fake(monkeypatch, *lacks, cards=cards)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    with energy.of_card(*nvml.open_card()) as meter:
+    with energy.gpu_energy(*nvml.open_nvml()) as meter:
         pass
     assert meter.joules is None
     assert meter.source.startswith("not measured: ") and said in meter.source
@@ -111,20 +111,20 @@ def test_a_card_that_cannot_be_asked_is_no_guess(
 def test_the_card_named_by_uuid_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     fake(monkeypatch, cards=("GPU-a", "GPU-b"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b,GPU-a")
-    card, _ = nvml.open_card()
+    card, _ = nvml.open_nvml()
     assert card is not None and card.facts()["name"] == "Card GPU-b"
 
 
 def test_a_missing_library_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert nvml.open_card() == (None, "pynvml is not installed (pip install nvidia-ml-py)")
+    assert nvml.open_nvml() == (None, "pynvml is not installed (pip install nvidia-ml-py)")
 
 
 def test_the_packages_are_summed_over_their_wraps_and_nothing_is_counted_twice(tmp_path: Path) -> None:
     first = zone(tmp_path, "intel-rapl:0", "package-0", 900_000)
     second = zone(tmp_path, "intel-rapl:1", "package-1", 100_000)
     inside, platform = zone(tmp_path, "intel-rapl:0:0", "core", 0), zone(tmp_path, "intel-rapl:2", "psys", 0)
-    meter = energy.of_processors(tmp_path)
+    meter = energy.cpu_energy(tmp_path)
     with meter:
         first.write_text("50000")  # wrapped: 150 mJ on
         second.write_text("350000")
@@ -136,7 +136,7 @@ def test_the_packages_are_summed_over_their_wraps_and_nothing_is_counted_twice(t
 
 def test_a_counter_that_wraps_often_is_read_often_enough(tmp_path: Path) -> None:
     counter = zone(tmp_path, "intel-rapl:0", "package-0", 0)
-    meter = energy.of_processors(tmp_path)
+    meter = energy.cpu_energy(tmp_path)
     with meter:
         read = meter._read
         assert read is not None
@@ -147,11 +147,11 @@ def test_a_counter_that_wraps_often_is_read_often_enough(tmp_path: Path) -> None
 
 
 def test_counters_that_are_missing_closed_or_lost_are_no_guess(tmp_path: Path) -> None:
-    with energy.of_processors(tmp_path / "none") as meter:
+    with energy.cpu_energy(tmp_path / "none") as meter:
         pass
     assert meter.joules is None and "no RAPL counter" in meter.source
     counter = zone(tmp_path, "intel-rapl:0", "package-0", 0)
-    with energy.of_processors(tmp_path) as meter:
+    with energy.cpu_energy(tmp_path) as meter:
         counter.unlink()
     assert meter.joules is None and meter.source == "not measured: RAPL of package-0 stopped answering"
-    assert "cannot be read" in energy.of_processors(tmp_path).source
+    assert "cannot be read" in energy.cpu_energy(tmp_path).source

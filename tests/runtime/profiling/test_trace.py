@@ -12,24 +12,24 @@ import pytest
 import fakes
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.cli import main
-from animegamer_rt.pipeline import Rooms, open_rooms, run_turn
-from animegamer_rt.profiling.trace import TimedTurn, watch, write_trace
+from animegamer_rt.pipeline import Pipeline, open_rooms, run_turn
+from animegamer_rt.profiling.trace import TurnTrace, trace_turn, write_trace
 from animegamer_rt.session import Session
 from animegamer_rt.state.game import Instruction
 
 
 @pytest.fixture(scope="module")
-def rooms(tmp_path_factory: pytest.TempPathFactory) -> Rooms:
+def rooms(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     bundle = fakes.write_bundle(tmp_path_factory.mktemp("bundles") / "tiny")
     return open_rooms(bundle, open_engines(bundle), "exact")
 
 
 @pytest.fixture
-def turn(rooms: Rooms) -> TimedTurn:
-    return watch(run_turn(rooms, Session.start(rooms.bundle, seed=1), Instruction.parse("Mia waves.")))
+def turn(rooms: Pipeline) -> TurnTrace:
+    return trace_turn(run_turn(rooms, Session.start(rooms.bundle, seed=1), Instruction.parse("Mia waves.")))
 
 
-def test_spans_cover_the_turn_without_overlap(turn: TimedTurn, rooms: Rooms) -> None:
+def test_spans_cover_the_turn_without_overlap(turn: TurnTrace, rooms: Pipeline) -> None:
     spans = turn.spans(rooms.plan)
     assert [span.lane for span in spans[:7]] == ["predictor"] + ["denoiser"] * 6
     assert spans[1].name == f"pair at {rooms.plan.steps[0].timestep}"
@@ -41,7 +41,7 @@ def test_spans_cover_the_turn_without_overlap(turn: TimedTurn, rooms: Rooms) -> 
     assert turn.done.seconds.total <= turn.marks[-1][0]
 
 
-def test_the_trace_is_one_that_viewers_read(turn: TimedTurn, rooms: Rooms, tmp_path: Path) -> None:
+def test_the_trace_is_one_that_viewers_read(turn: TurnTrace, rooms: Pipeline, tmp_path: Path) -> None:
     path, picture = write_trace(tmp_path / "turn.json", turn, rooms.plan, "A & B")
     events = json.loads(path.read_text())["traceEvents"]
     work = [event for event in events if event["ph"] == "X"]
@@ -54,7 +54,7 @@ def test_the_trace_is_one_that_viewers_read(turn: TimedTurn, rooms: Rooms, tmp_p
     assert len(list(svg.iter("{http://www.w3.org/2000/svg}rect"))) == 1 + len(work)
 
 
-def test_bench_traces_its_median_turn(rooms: Rooms, tmp_path: Path) -> None:
+def test_bench_traces_its_median_turn(rooms: Pipeline, tmp_path: Path) -> None:
     arguments = ["bench", "--bundle", str(rooms.bundle.folder), "--turns", "3", "--results", str(tmp_path)]
     assert main([*arguments, "--trace", str(tmp_path / "trace.json")]) == 0  # where records are read from, too
     assert (tmp_path / "trace.svg").is_file()

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from animegamer_rt.errors import ProtocolError
-from animegamer_rt.serving.server.clients import Pictures
-from animegamer_rt.serving.server.job_queue import SESSION_IN_USE_S, Admission
-from animegamer_rt.serving.server.jobs import Job, Listener
+from animegamer_rt.serving.server.clients import FrameOptions
+from animegamer_rt.serving.server.job_queue import SESSION_IN_USE_S, JobQueue
+from animegamer_rt.serving.server.jobs import Job, Subscriber
 from animegamer_rt.serving.server.options import ServeOptions
 
 
 def job(session: str) -> Job:
     nobody: Any = None
-    return Job("turn", session, Listener(nobody, None), Pictures(), 0.0, 100.0)
+    return Job("turn", session, Subscriber(nobody, None), FrameOptions(), 0.0, 100.0)
 
 
-def admitted(admission: Admission, tries: int) -> int:
+def admitted(admission: JobQueue, tries: int) -> int:
     """How many of so many jobs are let in."""
     for number in range(tries):
         try:
@@ -32,7 +32,7 @@ def admitted(admission: Admission, tries: int) -> int:
 
 @pytest.mark.parametrize("runs", [True, False])
 def test_the_queue_is_bounded_whether_a_job_runs_or_the_worker_is_away(runs: bool) -> None:
-    admission = Admission(ServeOptions(queue=2))
+    admission = JobQueue(ServeOptions(queue=2))
     if runs:
         admission.add(job("runs"))
         assert admission.next() is not None
@@ -40,7 +40,7 @@ def test_the_queue_is_bounded_whether_a_job_runs_or_the_worker_is_away(runs: boo
 
 
 def test_a_session_is_in_use_for_an_hour() -> None:
-    admission = Admission(ServeOptions(sessions=2))
+    admission = JobQueue(ServeOptions(sessions=2))
     admission.use_session("early", 0.0)
     admission.use_session("late", 10.0)
     with pytest.raises(ProtocolError, match="too many sessions"):

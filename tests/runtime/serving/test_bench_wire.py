@@ -19,10 +19,10 @@ from animegamer_rt.errors import ServerError
 from animegamer_rt.serving.bench import command as run
 from animegamer_rt.serving.bench import measures
 from animegamer_rt.serving.bench.chart import rows, write_wire_chart
-from animegamer_rt.serving.bench.command import WireBench, bench_wire
+from animegamer_rt.serving.bench.command import ServeBench, bench_serve
 from animegamer_rt.serving.bench.full_size import write_full_size
-from animegamer_rt.serving.bench.played_turn import PlayedTurn
-from animegamer_rt.serving.bench.server_process import Served
+from animegamer_rt.serving.bench.played_turn import TurnTiming
+from animegamer_rt.serving.bench.server_process import ServerProcess
 from animegamer_rt.serving.wire import Message
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -42,7 +42,7 @@ def results(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr(run, "REAL_CROWDS", (1, 2))
         patch.setattr(measures, "CONNECTIONS", 5)
         patch.setattr(measures, "WINDOW_FULL", 1)
-        assert bench_wire(WireBench(str(bundle), "exact", turns=1, turn_s=0.01, results=folder)) == 0
+        assert bench_serve(ServeBench(str(bundle), "exact", turns=1, turn_s=0.01, results=folder)) == 0
     return folder
 
 
@@ -122,7 +122,7 @@ def test_page_has_the_newest_table_of_a_machine(results: Path) -> None:
 
 
 def test_a_turns_figures_are_between_its_events() -> None:
-    turn = PlayedTurn(10.0)
+    turn = TurnTiming(10.0)
     seconds = {"queue": 0.1, "predictor": 0.5, "denoiser": 1.0, "vae": 0.25, "total": 1.9}
     events = [("state", 10.6, ()), ("progress", 11.0, ()), ("progress", 11.7, ())]
     events += [("frame", 11.9, (bytes(10),)), ("frame", 12.0, (bytes(10),)), ("done", 12.1, ())]
@@ -143,7 +143,7 @@ def test_full_size_bundle_has_the_published_sizes(bundle: Path, tmp_path: Path) 
 
 
 def test_server_that_cannot_start_is_said(tmp_path: Path) -> None:
-    served = Served(tmp_path / "no-bundle", "fixed:0", tmp_path / "state")
+    served = ServerProcess(tmp_path / "no-bundle", "fixed:0", tmp_path / "state")
     with pytest.raises(ServerError, match="did not start.*no bundle"), served:
         raise AssertionError("it started")
 

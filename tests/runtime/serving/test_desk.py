@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from test_turns import Server
 
-from animegamer_rt.serving.server.clients import Pictures
-from animegamer_rt.serving.server.handlers import CONTROL, TURNS, Desk
-from animegamer_rt.serving.server.instruction_filter import Words
+from animegamer_rt.serving.server.clients import FrameOptions
+from animegamer_rt.serving.server.handlers import CONTROL, TURNS, RequestHandlers
+from animegamer_rt.serving.server.instruction_filter import InstructionFilter
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.server.scheduler import KEPT_EXPORTS
 from animegamer_rt.serving.store import Store
@@ -23,7 +23,7 @@ class Guest:
     """A connection that has said hello: the last answer is what it heard last."""
 
     def __init__(self) -> None:
-        self.pictures: Pictures | None = Pictures()
+        self.pictures: FrameOptions | None = FrameOptions()
         self.heard: list[Message] = []
 
     def send(self, message: Message, delivery: str | None = None) -> None:
@@ -42,8 +42,15 @@ class Front:
         self.facts: Any = SimpleNamespace(
             bundle=SimpleNamespace(manifest=manifest, fingerprint="f"), state="ready", connections=1, welcome=dict
         )
-        rooms: tuple[Any, ...] = (self.facts, server.store, server.admission, server.worker, server.turns, Words())
-        self.desk = Desk(ServeOptions(**options), *rooms)
+        rooms: tuple[Any, ...] = (
+            self.facts,
+            server.store,
+            server.admission,
+            server.worker,
+            server.turns,
+            InstructionFilter(),
+        )
+        self.desk = RequestHandlers(ServeOptions(**options), *rooms)
         opened = self.ask("open", seed=7)
         self.session, self.token = opened.session, opened.fields["token"]
 

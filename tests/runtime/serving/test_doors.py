@@ -11,14 +11,14 @@ import zmq
 
 from animegamer_rt.errors import ServerError
 from animegamer_rt.serving.server.options import ServeOptions
-from animegamer_rt.serving.server.sockets import Doors
+from animegamer_rt.serving.server.sockets import ServerSockets
 
 PROTOCOL = (Path(__file__).parents[3] / "client" / "PROTOCOL.md").read_text(encoding="utf-8")
 
 
 def test_a_broken_network_is_noticed_within_the_minute_that_the_protocol_names() -> None:
     assert re.search(r"notices a broken network within about a minute, by TCP keep-alive", PROTOCOL)
-    doors = Doors(ServeOptions(port=0))
+    doors = ServerSockets(ServeOptions(port=0))
     try:
         for door in (doors.turns, doors.control):
             assert door.tcp_keepalive == 1
@@ -28,16 +28,16 @@ def test_a_broken_network_is_noticed_within_the_minute_that_the_protocol_names()
 
 
 def test_both_ports_are_had_or_none() -> None:
-    free = Doors(ServeOptions(port=0))
+    free = ServerSockets(ServeOptions(port=0))
     free.close()
     with socket.create_server(("127.0.0.1", free.port + 1)):
         with pytest.raises(ServerError, match=f"port {free.port + 1}: the port is in use"):
-            Doors(ServeOptions(port=free.port))
+            ServerSockets(ServeOptions(port=free.port))
         socket.create_server(("127.0.0.1", free.port)).close()
 
 
 def test_only_who_has_said_something_counts_as_connected() -> None:
-    doors = Doors(ServeOptions(port=0))
+    doors = ServerSockets(ServeOptions(port=0))
     silent = [socket.create_connection(("127.0.0.1", doors.port)) for _ in range(5)]
     try:
         assert 0 < doors.turns.handshake_ivl <= 5000
@@ -56,7 +56,7 @@ def test_only_who_has_said_something_counts_as_connected() -> None:
 
 
 def test_a_message_that_comes_before_word_of_its_connection_counts_it() -> None:
-    doors = Doors(ServeOptions(port=0))
+    doors = ServerSockets(ServeOptions(port=0))
     try:
         with zmq.Context() as context, context.socket(zmq.DEALER) as player:
             player.connect(f"tcp://127.0.0.1:{doors.port}")

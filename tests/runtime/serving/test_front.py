@@ -9,14 +9,14 @@ from typing import Any, cast
 import zmq
 
 from animegamer_rt.bundle.loader import open_bundle
-from animegamer_rt.serving.server.clients import Pictures
-from animegamer_rt.serving.server.job_queue import Admission
-from animegamer_rt.serving.server.jobs import Job, Listener
+from animegamer_rt.serving.server.clients import FrameOptions
+from animegamer_rt.serving.server.job_queue import JobQueue
+from animegamer_rt.serving.server.jobs import Job, Subscriber
 from animegamer_rt.serving.server.metrics import Metrics
 from animegamer_rt.serving.server.options import ServeOptions
-from animegamer_rt.serving.server.server import Front
-from animegamer_rt.serving.server.status import Facts
-from animegamer_rt.serving.store import Swept
+from animegamer_rt.serving.server.server import Server
+from animegamer_rt.serving.server.status import ServerStatus
+from animegamer_rt.serving.store import SweepResult
 
 
 class Round:
@@ -25,7 +25,7 @@ class Round:
     def __init__(self) -> None:
         self.answered: list[str] = []
         self.spared: set[str] = set()
-        self.admission = Admission(ServeOptions())
+        self.admission = JobQueue(ServeOptions())
         self._waiting = {"turns": [b"id", b"turn"], "control": [b"id", b"cancel"]}
 
     def run(self) -> None:
@@ -47,17 +47,17 @@ class Round:
         facts: Any = SimpleNamespace(draining=True, state="ready")
         store: Any = SimpleNamespace(sweep=self._sweep)
         rooms = (doors, store, worker, self.admission, facts, nothing, desk, clients, Metrics())
-        assert Front(ServeOptions(drain_s=0), *rooms).run() == 0
+        assert Server(ServeOptions(drain_s=0), *rooms).run() == 0
 
     def _receive(self, socket: str) -> list[bytes]:
         if socket not in self._waiting:
             raise zmq.Again
         return self._waiting.pop(socket)
 
-    def _sweep(self, now: float, in_use: set[str]) -> Swept:
+    def _sweep(self, now: float, in_use: set[str]) -> SweepResult:
         self.spared = in_use
         self.admission.waiting.clear()
-        return Swept((), (), 0, 0, False)
+        return SweepResult((), (), 0, 0, False)
 
 
 def test_a_turn_is_taken_before_the_cancel_that_was_sent_after_it() -> None:
@@ -70,7 +70,7 @@ def test_a_sweep_spares_the_sessions_of_the_last_hour_and_of_jobs() -> None:
     loop, now, nobody = Round(), time.monotonic(), cast(Any, None)
     loop.admission.use_session("recent", now - 1000)
     loop.admission.use_session("early", now - 4000)
-    loop.admission.add(Job("export", "long", Listener(nobody, None), Pictures(), now, now + 1000))
+    loop.admission.add(Job("export", "long", Subscriber(nobody, None), FrameOptions(), now, now + 1000))
     loop.run()
     assert loop.spared == {"recent", "long"}
 
@@ -78,5 +78,5 @@ def test_a_sweep_spares_the_sessions_of_the_last_hour_and_of_jobs() -> None:
 def test_a_client_is_told_when_the_pictures_mean_nothing() -> None:
     rooms: Any = [SimpleNamespace(degraded=False, warm=True)] * 5
     for engines, noise in (("fixed:0.5", True), ("onnxruntime", False)):
-        facts = Facts(ServeOptions(engines=engines), open_bundle("pocket"), *rooms)
+        facts = ServerStatus(ServeOptions(engines=engines), open_bundle("pocket"), *rooms)
         assert facts.welcome()["bundle"]["random_weights"] is noise

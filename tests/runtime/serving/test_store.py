@@ -14,14 +14,14 @@ import pytest
 
 from animegamer_rt.serving.store import (
     BundleMismatchError,
-    JobHistory,
-    KeepShots,
-    LogRow,
+    HistoryRow,
     NoSuchTurnError,
     Quota,
     SessionClosedError,
+    ShotRetention,
     Store,
     StoredSession,
+    TurnContext,
     UnknownSessionError,
     WrongTokenError,
 )
@@ -40,7 +40,7 @@ def state_of(text: str) -> GameState:
     return GameState(*(byte % 11 - 5 for byte in hashlib.sha256(text.encode()).digest()[:4]))
 
 
-def work(history: JobHistory, turn: int, text: str, window_turns: int) -> tuple[Mapping[int, bytes], GameState]:
+def work(history: TurnContext, turn: int, text: str, window_turns: int) -> tuple[Mapping[int, bytes], GameState]:
     """What a worker does with a job: the shots of this turn and of any that it had to predict again, and the state."""
     shots, again = dict(history.shots), {}
     if history.first == 0 and len(shots) < len(history.log):
@@ -186,7 +186,10 @@ def test_turns_are_listed_in_pages(store: Store) -> None:
         before = page[0].turn
     assert pages == [list(range(16, 26)), list(range(6, 16)), list(range(1, 6))]
     assert store.turns(session.id, 26, 40) == []
-    assert store.job_history(session.id, 3).log == (LogRow("1", *_strengths("1")), LogRow("2", *_strengths("2")))
+    assert store.job_history(session.id, 3).log == (
+        HistoryRow("1", *_strengths("1")),
+        HistoryRow("2", *_strengths("2")),
+    )
 
 
 def test_a_rewound_game_goes_on_as_if_the_later_turns_had_never_been(store: Store) -> None:
@@ -245,7 +248,7 @@ def test_sessions_do_not_touch_each_other(store: Store) -> None:
 @pytest.mark.parametrize("window_turns", [0, 1, 3])
 @pytest.mark.parametrize("keep", ["window", 5, "all"])
 def test_any_order_of_moves_gives_the_game_of_a_straight_run(
-    tmp_path: Path, window_turns: int, keep: KeepShots
+    tmp_path: Path, window_turns: int, keep: ShotRetention
 ) -> None:
     moves, games = random.Random(f"{window_turns} {keep}"), dict[str, _Remembered]()
     store = Store(tmp_path, keep_shots=keep)

@@ -12,8 +12,8 @@ from test_store import game, play
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.serving.store import (
     ALL,
-    KeepShots,
     Quota,
+    ShotRetention,
     Store,
     StoreFullError,
     UnknownSessionError,
@@ -66,7 +66,7 @@ def copy_last_turn(store: Store, turn: int) -> None:
     ("keep", "shots"), [("window", [7, 8, 9, 10]), (2, [7, 8, 9, 10]), (6, [5, 6, 7, 8, 9, 10]), ("all", range(1, 11))]
 )
 def test_the_setting_says_which_shots_stay_and_never_less_than_the_next_turn_needs(
-    tmp_path: Path, keep: KeepShots, shots: list[int]
+    tmp_path: Path, keep: ShotRetention, shots: list[int]
 ) -> None:
     with Store(tmp_path, keep_shots=keep) as store:
         session, _ = game(store)
@@ -260,7 +260,7 @@ def test_room_that_fell_free_goes_back_to_the_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "keep"), [("window", "window"), ("all", "all"), ("0", 0), ("12", 12)])
-def test_the_setting_is_read_from_text(text: str, keep: KeepShots) -> None:
+def test_the_setting_is_read_from_text(text: str, keep: ShotRetention) -> None:
     assert read_keep_shots(text) == keep
 
 

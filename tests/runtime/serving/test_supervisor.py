@@ -14,15 +14,15 @@ import zmq
 import fakes
 from animegamer_rt.serving.server import worker_process as supervising
 from animegamer_rt.serving.server.options import ServeOptions
-from animegamer_rt.serving.server.worker_process import MOST_BACKOFF_S, Supervisor
+from animegamer_rt.serving.server.worker_process import MOST_BACKOFF_S, WorkerProcess
 from animegamer_rt.serving.worker import __main__ as worker
 
 
 @pytest.fixture
-def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
+def supervisor(tmp_path: Path) -> Iterator[WorkerProcess]:
     bundle = fakes.write_bundle(tmp_path / "tiny")
     with zmq.Context() as context, context.socket(zmq.ROUTER) as door:
-        yield Supervisor(ServeOptions(state=tmp_path, backoff_s=1.0), bundle, door, "tcp://127.0.0.1:1")
+        yield WorkerProcess(ServeOptions(state=tmp_path, backoff_s=1.0), bundle, door, "tcp://127.0.0.1:1")
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> list[Stuck]:
     return Stuck.made
 
 
-def test_a_worker_that_cannot_be_started_is_tried_again_later(supervisor: Supervisor, no_memory: list[Any]) -> None:
+def test_a_worker_that_cannot_be_started_is_tried_again_later(supervisor: WorkerProcess, no_memory: list[Any]) -> None:
     reason = supervisor.watch(100.0)
     assert reason is not None and "could not be started: Cannot allocate memory" in reason
     assert (supervisor.state, supervisor.pid, supervisor.degraded) == ("restarting", None, False)
@@ -77,13 +77,13 @@ def test_a_worker_that_cannot_be_started_is_tried_again_later(supervisor: Superv
     supervisor.stop()
 
 
-def test_it_goes_on_trying_however_often_that_failed(supervisor: Supervisor, no_memory: list[Any]) -> None:
+def test_it_goes_on_trying_however_often_that_failed(supervisor: WorkerProcess, no_memory: list[Any]) -> None:
     for failure in range(1100):
         assert supervisor.watch(failure * MOST_BACKOFF_S) is not None
     assert len(no_memory) == 1100 and supervisor.retry_in_s(1099 * MOST_BACKOFF_S) == MOST_BACKOFF_S
 
 
-def test_a_worker_that_does_not_die_keeps_nobody_waiting(supervisor: Supervisor, stuck: list[Stuck]) -> None:
+def test_a_worker_that_does_not_die_keeps_nobody_waiting(supervisor: WorkerProcess, stuck: list[Stuck]) -> None:
     supervisor.watch(0.0)
     reason = supervisor.watch(1000.0)
     assert reason is not None and "said nothing" in reason
@@ -95,7 +95,7 @@ def test_a_worker_that_does_not_die_keeps_nobody_waiting(supervisor: Supervisor,
 
 
 def test_a_long_log_is_begun_anew_with_the_next_worker(
-    supervisor: Supervisor, stuck: list[Stuck], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    supervisor: WorkerProcess, stuck: list[Stuck], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervising, "MOST_LOG_BYTES", 10)
     log = tmp_path / "worker.log"
@@ -112,6 +112,6 @@ def test_a_worker_is_told_the_precision_and_the_attention_that_were_asked_for(tm
     options = ServeOptions(state=tmp_path, engines="torch", precision="fp8", attention="int8")
     bundle = fakes.write_bundle(tmp_path / "tiny")
     with zmq.Context() as context, context.socket(zmq.ROUTER) as door:
-        command = Supervisor(options, bundle, door, "tcp://127.0.0.1:1")._command
+        command = WorkerProcess(options, bundle, door, "tcp://127.0.0.1:1")._command
     told = worker._parse(command[command.index("--front") :])
     assert (told.engines, told.precision, told.attention) == ("torch", "fp8", "int8")

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from animegamer_rt.serving.server.clients import Pictures
-from animegamer_rt.serving.server.job_queue import Admission
-from animegamer_rt.serving.server.jobs import Job, Listener
+from animegamer_rt.serving.server.clients import FrameOptions
+from animegamer_rt.serving.server.job_queue import JobQueue
+from animegamer_rt.serving.server.jobs import Job, Subscriber
 from animegamer_rt.serving.server.metrics import Metrics
 from animegamer_rt.serving.server.options import ServeOptions
-from animegamer_rt.serving.server.scheduler import PREDICT_AGAIN_S, Turns
+from animegamer_rt.serving.server.scheduler import PREDICT_AGAIN_S, Scheduler
 from animegamer_rt.serving.server.worker_process import FAILURES
 from animegamer_rt.serving.store import Store, StoreFullError
 from animegamer_rt.serving.wire import Message
@@ -68,14 +68,16 @@ class Server:
     def __init__(self, store: Store, state: Path, **options: Any) -> None:
         self.store, self.worker = store, Worker()
         chosen = ServeOptions(state=state, **options)
-        self.admission = Admission(chosen)
-        self.turns = Turns(chosen, store, self.admission, self.worker, Metrics())  # type: ignore[arg-type]
+        self.admission = JobQueue(chosen)
+        self.turns = Scheduler(chosen, store, self.admission, self.worker, Metrics())  # type: ignore[arg-type]
 
     def turn(self, deadline_at: float = 100.0) -> tuple[Job, Player]:
         session, _ = self.store.open("tiny", "f", 7, 2)
         player = Player()
-        listener = Listener(player, "request")  # type: ignore[arg-type]
-        job = Job("turn", session.id, listener, Pictures(), 0.0, deadline_at, turn=1, instruction="Mia waves.", seed=7)
+        listener = Subscriber(player, "request")  # type: ignore[arg-type]
+        job = Job(
+            "turn", session.id, listener, FrameOptions(), 0.0, deadline_at, turn=1, instruction="Mia waves.", seed=7
+        )
         self.turns.admit(job, 0.0)
         return job, player
 
@@ -131,7 +133,7 @@ def test_who_comes_back_too_late_for_the_events_gets_the_turn_again(server: Serv
     job, player = server.turn()
     job.events = None  # too many bytes to keep
     late = Player()
-    job.attach(Listener(late, "again"))  # type: ignore[arg-type]
+    job.attach(Subscriber(late, "again"))  # type: ignore[arg-type]
     server.finish(job)
     again = server.admission.running
     assert again is not None and server.worker.given == [job.id, again.id] and again.id != job.id
@@ -242,8 +244,10 @@ def long_game(server: Server, asked_s: float = math.inf) -> Job:
     """A job of turn 8 at the worker, whose shots have to be predicted again from turn 1 on."""
     session, _ = server.store.open("tiny", "f", 7, 2)
     server.forget_shots(session.id, 10)
-    listener = Listener(Player(), "request")  # type: ignore[arg-type]
-    job = Job("turn", session.id, listener, Pictures(), 0.0, 100.0, turn=8, instruction="Mia waves.", asked_s=asked_s)
+    listener = Subscriber(Player(), "request")  # type: ignore[arg-type]
+    job = Job(
+        "turn", session.id, listener, FrameOptions(), 0.0, 100.0, turn=8, instruction="Mia waves.", asked_s=asked_s
+    )
     server.turns.admit(job, 0.0)
     return job
 
@@ -265,7 +269,7 @@ def test_a_client_that_asked_for_less_time_gets_no_more(server: Server) -> None:
 def test_a_turn_whose_shots_are_there_has_the_usual_time(server: Server) -> None:
     job, _ = server.turn()
     server.finish(job)
-    again = Job("replay", job.session, job.listener, Pictures(), 0.0, 100.0, turn=1, instruction="Mia waves.")
+    again = Job("replay", job.session, job.listener, FrameOptions(), 0.0, 100.0, turn=1, instruction="Mia waves.")
     server.turns.admit(again, 0.0)
     assert again.deadline_at == 100.0
 

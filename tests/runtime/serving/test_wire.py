@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from animegamer_rt.errors import ProtocolError
 from animegamer_rt.serving import wire
-from animegamer_rt.serving.wire import FIRST_FRAME, FROM_CLIENT, FROM_SERVER, INSIDE, Message, decode, encode
+from animegamer_rt.serving.wire import CLIENT_LIMITS, FIRST_FRAME, SERVER_LIMITS, WORKER_LIMITS, Message, decode, encode
 
-LIMITS = {"client": FROM_CLIENT, "server": FROM_SERVER}
+LIMITS = {"client": CLIENT_LIMITS, "server": SERVER_LIMITS}
 KINDS = [kind for kinds in wire.MESSAGES.values() for kind in kinds.values()]
 
 
@@ -73,7 +73,7 @@ def _pictures() -> st.SearchStrategy[tuple[dict[str, int], tuple[bytes, ...]]]:
     return sizes.map(lambda s: ({"width": s[0], "height": s[1], "stride": s[2]}, (bytes(s[1] * s[2]),)))
 
 
-def _messages(kind: wire.MessageKind) -> st.SearchStrategy[tuple[str, Message]]:
+def _messages(kind: wire.MessageType) -> st.SearchStrategy[tuple[str, Message]]:
     keys = {key.name: _values(key) for key in wire.HEADER if key.name not in ("type", "fields")}
     headers = st.fixed_dictionaries(
         {key: value for key, value in keys.items() if key in kind.header},
@@ -103,14 +103,14 @@ def test_buffers_are_not_copied() -> None:
     pixels = bytearray(16)
     fields = next(vector for vector in golden.MESSAGES if vector["name"] == "frame, raw")["header"]["fields"]
     frames = encode(Message("frame", fields, session="s", turn=1, seq=3, buffers=(memoryview(pixels),)))
-    received = decode(frames, FROM_SERVER).buffers[0]
+    received = decode(frames, SERVER_LIMITS).buffers[0]
     pixels[5] = 77
     assert received[5] == 77
 
 
 def test_without_check_other_types_pass_with_all_their_fields() -> None:
     job = Message("job", {"kind": "turn", "log": [["a", 1, 0, 0, -1]]}, id="j", buffers=(b"12", b"34"))
-    assert decode(encode(job), INSIDE, check=False) == job
+    assert decode(encode(job), WORKER_LIMITS, check=False) == job
     assert decode(encode(Message("ping", {"x": 1})), check=False).fields == {"x": 1}
     assert decode(encode(Message("ping", {"x": 1}))).fields == {}
 
@@ -118,19 +118,19 @@ def test_without_check_other_types_pass_with_all_their_fields() -> None:
 def test_a_game_without_end_fits_a_job() -> None:
     log = [["Character: Mia; Motion: gently wave; Background: day town.", 2, 1, 0, -1]] * 100_000
     job = Message("job", {"log": log}, buffers=(bytes(1000),) * 16)
-    assert decode(encode(job), INSIDE, check=False) == job
+    assert decode(encode(job), WORKER_LIMITS, check=False) == job
 
 
 def test_a_full_page_of_the_longest_turns_fits_its_header() -> None:
     strengths = dict.fromkeys(("motion_level", "social", "entertainment", "stamina"), -5)
     turn = {"turn": 2**62, "turn_id": "\U0001f600" * 64, "instruction": "\U0001f600" * 500, **strengths}
     page = Message("listed", {"turns": [turn] * wire.MOST_LISTED, "more": True}, session="s")
-    assert decode(encode(page), FROM_SERVER) == page
+    assert decode(encode(page), SERVER_LIMITS) == page
     with pytest.raises(ProtocolError, match="at most 100 items"):
-        decode(encode(Message("listed", {"turns": [turn] * 101, "more": True}, session="s")), FROM_SERVER)
+        decode(encode(Message("listed", {"turns": [turn] * 101, "more": True}, session="s")), SERVER_LIMITS)
 
 
-@pytest.mark.parametrize("limits", [FROM_CLIENT, FROM_SERVER])
+@pytest.mark.parametrize("limits", [CLIENT_LIMITS, SERVER_LIMITS])
 def test_sizes_are_checked_before_anything_is_unpacked(monkeypatch: pytest.MonkeyPatch, limits: wire.Limits) -> None:
     def unpackb(*_: object, **__: object) -> None:
         raise AssertionError("msgpack was asked")
@@ -148,7 +148,7 @@ HUGE = [vector for vector in golden.REFUSED if "declared" in vector["name"] or "
 
 
 @pytest.mark.parametrize("vector", HUGE, ids=golden.names(HUGE))
-@pytest.mark.parametrize("limits", [FROM_CLIENT, FROM_SERVER])
+@pytest.mark.parametrize("limits", [CLIENT_LIMITS, SERVER_LIMITS])
 def test_declared_sizes_take_no_memory(vector: dict[str, Any], limits: wire.Limits) -> None:
     frames = golden.frames(vector)
     tracemalloc.start()
@@ -175,10 +175,10 @@ def test_refusal_names_the_request_and_the_place_and_stays_short() -> None:
 def test_a_list_names_the_item_at_fault() -> None:
     turn = {"turn": 1, "turn_id": "a", "instruction": "x"}
     with pytest.raises(ProtocolError, match=r"listed\.turns\[0\]\.motion_level: a field is missing"):
-        decode(encode(Message("listed", {"turns": [turn], "more": False}, session="s")), FROM_SERVER)
+        decode(encode(Message("listed", {"turns": [turn], "more": False}, session="s")), SERVER_LIMITS)
 
 
 def test_open_choices_let_a_newer_server_say_more() -> None:
     vector = next(vector for vector in golden.MESSAGES if vector["name"] == "welcome")
     fields = {**vector["header"]["fields"], "state": "dreaming"}
-    assert decode(encode(Message("welcome", fields)), FROM_SERVER).fields["state"] == "dreaming"
+    assert decode(encode(Message("welcome", fields)), SERVER_LIMITS).fields["state"] == "dreaming"

@@ -40,13 +40,13 @@ def throw(frames: Sequence[bytes], limits: wire.Limits) -> str:
     try:
         theirs = client_codec.decode(frames)
     except client_errors.ProtocolError as error:
-        assert outcome == error.code or limits is wire.FROM_CLIENT, (outcome, error, list(frames))
+        assert outcome == error.code or limits is wire.CLIENT_LIMITS, (outcome, error, list(frames))
         return outcome
     if ours is not None:
         assert golden.header(theirs) | {"fields": 0} == golden.header(ours) | {"fields": 0}
         assert theirs.fields.keys() >= ours.fields.keys() and theirs.buffers == ours.buffers
     else:
-        assert limits is wire.FROM_CLIENT or outcome in ("unknown_type", "missing_field", "bad_field")
+        assert limits is wire.CLIENT_LIMITS or outcome in ("unknown_type", "missing_field", "bad_field")
     return outcome
 
 
@@ -129,7 +129,7 @@ def test_a_hundred_thousand_mutated_messages_are_read_or_refused() -> None:
     for number in range(MUTATED):
         frames = list(dice.choice(SEEDS))
         dice.choice(MUTATIONS)(dice, frames)
-        outcomes[throw(frames, wire.FROM_CLIENT if number % 2 else wire.FROM_SERVER)] += 1
+        outcomes[throw(frames, wire.CLIENT_LIMITS if number % 2 else wire.SERVER_LIMITS)] += 1
     assert sum(outcomes.values()) == MUTATED
     # The mutations reach every layer, not only the first check.
     expected = {"read", "protocol", "version", "unknown_type", "missing_field", "bad_field", "too_large"}
@@ -141,7 +141,7 @@ def test_random_bytes_after_a_good_first_frame_are_read_or_refused() -> None:
     for _ in range(HOSTILE):
         length = dice.choice((10, 1000, 70_000, 300_000))
         header = dice.choice(b"\x81\x91\xdc\xdd\xde\xdf\xc1\xdb\xa4").to_bytes(1, "big") * 3 + dice.randbytes(length)
-        throw([wire.FIRST_FRAME, header], dice.choice((wire.FROM_CLIENT, wire.FROM_SERVER)))
+        throw([wire.FIRST_FRAME, header], dice.choice((wire.CLIENT_LIMITS, wire.SERVER_LIMITS)))
 
 
 _LEAVES = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary()
@@ -159,12 +159,12 @@ _HEADERS = st.builds(
 @settings(max_examples=200, deadline=None, database=None, derandomize=True)
 @given(_HEADERS | _VALUES, st.lists(st.binary(max_size=20), max_size=2), st.sampled_from(("client", "server")))
 def test_any_header_that_msgpack_can_hold_is_read_or_refused(header: Any, buffers: list[bytes], sender: str) -> None:
-    limits = wire.FROM_CLIENT if sender == "client" else wire.FROM_SERVER
+    limits = wire.CLIENT_LIMITS if sender == "client" else wire.SERVER_LIMITS
     throw([wire.FIRST_FRAME, msgpack.packb(header), *buffers], limits)
 
 
 @settings(max_examples=200, deadline=None, database=None, derandomize=True)
 @given(st.lists(st.binary(max_size=100), max_size=4))
 def test_any_frames_are_read_or_refused(frames: list[bytes]) -> None:
-    throw(frames, wire.FROM_CLIENT)
-    throw(frames, wire.FROM_SERVER)
+    throw(frames, wire.CLIENT_LIMITS)
+    throw(frames, wire.SERVER_LIMITS)

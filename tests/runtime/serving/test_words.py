@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from animegamer_rt.errors import ConfigError, ProtocolError
-from animegamer_rt.serving.server.instruction_filter import Words
+from animegamer_rt.serving.server.instruction_filter import InstructionFilter
 
 
 @pytest.fixture
-def words(tmp_path: Path) -> Words:
+def words(tmp_path: Path) -> InstructionFilter:
     path = tmp_path / "blocked.txt"
     path.write_text("# not here\nnaked\nchop off\n\u200b\n\u2665\n", encoding="utf-8")
-    return Words(path)
+    return InstructionFilter(path)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def words(tmp_path: Path) -> Words:
         "Mia \u2665 Tobo",
     ],
 )
-def test_a_blocked_word_is_found_whatever_hides_in_it(words: Words, text: str) -> None:
+def test_a_blocked_word_is_found_whatever_hides_in_it(words: InstructionFilter, text: str) -> None:
     with pytest.raises(ProtocolError) as error:
         words.read(text)
     assert error.value.code == "blocked"
@@ -40,10 +40,10 @@ def test_a_blocked_word_is_found_whatever_hides_in_it(words: Words, text: str) -
 @pytest.mark.parametrize(
     "text", ["Mia snakedances.", "Mia goes naked2.", "Tobo chops offal.", "caf\u00e9 \U0001f469\u200d\U0001f373"]
 )
-def test_other_words_are_played_as_they_were_written(words: Words, text: str) -> None:
+def test_other_words_are_played_as_they_were_written(words: InstructionFilter, text: str) -> None:
     assert words.read(text).text == text
 
 
 def test_a_list_that_cannot_be_read_is_named_with_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.txt: .*; found no such file or directory; give --block-list a file"):
-        Words(tmp_path / "none.txt")
+        InstructionFilter(tmp_path / "none.txt")

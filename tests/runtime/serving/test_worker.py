@@ -24,7 +24,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.cli import main
 from animegamer_rt.errors import DeviceLostError
 from animegamer_rt.pipeline import open_rooms
-from animegamer_rt.serving.wire import INSIDE, Message, decode, encode
+from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.worker.loop import Worker
 from animegamer_rt.state.game import CharacterState
 
@@ -47,7 +47,7 @@ class Front:
 
     def next(self) -> Message:
         assert self.socket.poll(1000 * PATIENCE_S), "the worker says nothing"
-        return decode(self.socket.recv_multipart(), INSIDE, check=False)
+        return decode(self.socket.recv_multipart(), WORKER_LIMITS, check=False)
 
     def answers(self) -> Iterator[Message]:
         """What is said of one job, up to its end."""
@@ -283,7 +283,7 @@ def test_a_worker_in_the_middle_of_a_turn_can_be_ended(slow: Front, how: str) ->
     code = process.wait(PATIENCE_S)
     assert (code != 0) == (how == "terminate")
     while slow.socket.poll(0):
-        assert decode(slow.socket.recv_multipart(), INSIDE, check=False).type == "progress"
+        assert decode(slow.socket.recv_multipart(), WORKER_LIMITS, check=False).type == "progress"
 
 
 @pytest.mark.parametrize("how", ["stop", "stdin"])

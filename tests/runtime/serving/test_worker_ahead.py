@@ -18,10 +18,10 @@ import fakes
 from animegamer_rt.backends.interface import Prefill
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.pipeline import open_rooms
-from animegamer_rt.serving.wire import INSIDE, Message, decode, encode
-from animegamer_rt.serving.worker.engine_trace import Watch
+from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode, encode
+from animegamer_rt.serving.worker.engine_trace import EngineTracer
 from animegamer_rt.serving.worker.loop import Worker
-from animegamer_rt.stages.readouts import Tokens
+from animegamer_rt.stages.readouts import TokenBatch
 from animegamer_rt.state.game import CharacterState
 
 PATIENCE_S = 60
@@ -43,7 +43,7 @@ class Predictor(fakes.FakePredictor):
         with self.changed:
             return self.changed.wait_for(lambda: len(self.threads) >= count, PATIENCE_S)
 
-    def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
+    def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
         name = threading.current_thread().name
         with self.changed:
             self.threads.append(name)
@@ -72,7 +72,7 @@ class Play:
         messages: list[Message] = []
         while not messages or messages[-1].type not in ("finished", "failed"):
             assert self.socket.poll(1000 * PATIENCE_S), "the worker says nothing"
-            messages.append(decode(self.socket.recv_multipart(), INSIDE, check=False))
+            messages.append(decode(self.socket.recv_multipart(), WORKER_LIMITS, check=False))
         return messages
 
 
@@ -82,7 +82,9 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 
 @contextlib.contextmanager
-def playing(bundle: Bundle, *, overlaps: bool, fails_ahead: bool = False, watch: Watch | None = None) -> Iterator[Play]:
+def playing(
+    bundle: Bundle, *, overlaps: bool, fails_ahead: bool = False, watch: EngineTracer | None = None
+) -> Iterator[Play]:
     predictor, denoiser = Predictor(fails_ahead), fakes.HeldDenoiser(2, PATIENCE_S)
     engines = replace(fakes.fake_engines(predictor=predictor, denoiser=denoiser), overlaps=overlaps)
     with zmq.Context() as context, context.socket(zmq.DEALER) as ours, context.socket(zmq.DEALER) as theirs:
@@ -183,7 +185,7 @@ def traced(path: Path) -> list[dict[str, Any]]:
 
 def test_the_trace_shows_what_was_done_ahead_beside_what_ran(bundle: Bundle, tmp_path: Path) -> None:
     path = tmp_path / "traces" / "queue.json"
-    with playing(bundle, overlaps=True, watch=Watch(path)) as play:
+    with playing(bundle, overlaps=True, watch=EngineTracer(path)) as play:
         play.send(job("a"), job("b", "Tobo runs."))
         assert play.predictor.read_ahead.wait(PATIENCE_S)
         play.denoiser.let_go.set()
@@ -209,7 +211,7 @@ def test_the_trace_shows_what_was_done_ahead_beside_what_ran(bundle: Bundle, tmp
 def test_a_trace_that_cannot_be_written_does_not_end_the_worker(bundle: Bundle, tmp_path: Path) -> None:
     tried = threading.Event()
 
-    class Tried(Watch):
+    class Tried(EngineTracer):
         def write(self) -> None:
             tried.set()
             super().write()

@@ -19,12 +19,12 @@ import fakes
 from animegamer_rt.backends import simulated
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.errors import AnimeGamerError, ConfigError, OutputError, SessionError, TurnCancelled
-from animegamer_rt.pipeline import Rooms, open_rooms
-from animegamer_rt.serving.wire import FROM_SERVER, Message, decode, encode
+from animegamer_rt.pipeline import Pipeline, open_rooms
+from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.worker.encoders import ClipEncoder
 from animegamer_rt.serving.worker.game_export import render_game
 from animegamer_rt.serving.worker.messages import TurnJob
-from animegamer_rt.serving.worker.turn import begin_turn, play_turn
+from animegamer_rt.serving.worker.turn import play_turn, prepare_turn
 from animegamer_rt.state.game import CharacterState, GameState
 
 TEXTS = ["Mia waves.", "Mia runs.", "Tobo runs.", "Tobo flies.", "Mia flies."]
@@ -37,14 +37,14 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 
 @pytest.fixture(scope="module")
-def rooms(bundle: Bundle) -> Rooms:
+def rooms(bundle: Bundle) -> Pipeline:
     return open_rooms(bundle, simulated.open_engines(bundle, 0.0))
 
 
 class Front:
     """Keeps a game as the server does, and plays it one job at a time."""
 
-    def __init__(self, rooms: Rooms, seed: int = 7, window: int = 2, **wish: object) -> None:
+    def __init__(self, rooms: Pipeline, seed: int = 7, window: int = 2, **wish: object) -> None:
         self.rooms, self.seed, self.window, self.wish = rooms, seed, window, wish
         self.log: list[list[Any]] = []
         self.shots: dict[int, bytes] = {}
@@ -66,8 +66,8 @@ class Front:
         return events
 
 
-def answers(rooms: Rooms, job: Message, alive: Callable[[], None] = lambda: None) -> list[Message]:
-    return list(play_turn(rooms, begin_turn(rooms, job, alive)))
+def answers(rooms: Pipeline, job: Message, alive: Callable[[], None] = lambda: None) -> list[Message]:
+    return list(play_turn(rooms, prepare_turn(rooms, job, alive)))
 
 
 def of_type(events: list[Message], kind: str) -> list[Message]:
@@ -97,11 +97,11 @@ WISHES: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("wish", WISHES)
-def test_every_event_is_one_that_a_client_may_be_sent(rooms: Rooms, wish: dict[str, object]) -> None:
+def test_every_event_is_one_that_a_client_may_be_sent(rooms: Pipeline, wish: dict[str, object]) -> None:
     *said, end = Front(rooms, **wish).play(TEXTS[0])
     events = [event for event in said if event.type != "settled"]
     for event in events:
-        decoded = decode([bytes(frame) for frame in encode(event)], FROM_SERVER)
+        decoded = decode([bytes(frame) for frame in encode(event)], SERVER_LIMITS)
         assert decoded.fields == event.fields
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     assert {(event.session, event.turn, event.parent) for event in [*said, end]} == {("s1", 1, "j1")}
@@ -109,7 +109,7 @@ def test_every_event_is_one_that_a_client_may_be_sent(rooms: Rooms, wish: dict[s
 
 
 @pytest.mark.parametrize("wish", WISHES)
-def test_the_same_job_gives_the_same_messages(rooms: Rooms, wish: dict[str, object]) -> None:
+def test_the_same_job_gives_the_same_messages(rooms: Pipeline, wish: dict[str, object]) -> None:
     front = Front(rooms, **wish)
     front.play(TEXTS[0])
     one, other = answers(rooms, front.job(TEXTS[1])), answers(rooms, front.job(TEXTS[1]))
@@ -118,7 +118,7 @@ def test_the_same_job_gives_the_same_messages(rooms: Rooms, wish: dict[str, obje
     ]
 
 
-def test_the_state_comes_first_then_steps_then_frames_then_the_clip(rooms: Rooms) -> None:
+def test_the_state_comes_first_then_steps_then_frames_then_the_clip(rooms: Pipeline) -> None:
     events = Front(rooms, clip=True).play(TEXTS[0])
     kinds = [event.type for event in events]
     clips = kinds.count("clip")
@@ -127,7 +127,7 @@ def test_the_state_comes_first_then_steps_then_frames_then_the_clip(rooms: Rooms
     assert [event.fields["index"] for event in of_type(events, "frame")] == list(range(17))
 
 
-def test_jpeg_and_clip_show_the_raw_frames(rooms: Rooms) -> None:
+def test_jpeg_and_clip_show_the_raw_frames(rooms: Pipeline) -> None:
     raw = pictures(Front(rooms, pixel_format="rgb24", flip=True).play(TEXTS[0])).astype(int)
     events = Front(rooms, pixel_format="bgra32", flip=True, codec="jpeg", jpeg_quality=100, clip=True).play(TEXTS[0])
     for event, expected in zip(of_type(events, "frame"), raw, strict=True):
@@ -139,14 +139,14 @@ def test_jpeg_and_clip_show_the_raw_frames(rooms: Rooms) -> None:
     assert np.abs(shown.astype(int) - raw).mean() < 12
 
 
-def test_raw_frames_are_not_copied(rooms: Rooms) -> None:
+def test_raw_frames_are_not_copied(rooms: Pipeline) -> None:
     event = of_type(Front(rooms).play(TEXTS[0]), "frame")[0]
     buffer = event.buffers[0]
     assert isinstance(buffer, memoryview) and buffer.contiguous and len(buffer) == 16 * 24 * 3
     assert isinstance(buffer.obj, np.ndarray) and buffer.obj.base is not None, "a frame of its own, not of its chunk"
 
 
-def test_settled_says_what_a_kept_turn_needs_and_finished_what_it_took(rooms: Rooms) -> None:
+def test_settled_says_what_a_kept_turn_needs_and_finished_what_it_took(rooms: Pipeline) -> None:
     front = Front(rooms)
     for turn, text in enumerate(TEXTS, 1):
         events = front.play(text)
@@ -161,7 +161,7 @@ def test_settled_says_what_a_kept_turn_needs_and_finished_what_it_took(rooms: Ro
     assert front.character == asdict(character)
 
 
-def test_missing_shots_are_predicted_again_and_handed_back(rooms: Rooms) -> None:
+def test_missing_shots_are_predicted_again_and_handed_back(rooms: Pipeline) -> None:
     front = Front(rooms)
     for text in TEXTS[:4]:
         front.play(text)
@@ -176,7 +176,7 @@ def test_missing_shots_are_predicted_again_and_handed_back(rooms: Rooms) -> None
     assert again[0].buffers == (before[3], before[4]) and straight[0].type == "state"
 
 
-def test_a_job_can_be_stopped_while_shots_are_predicted_again(rooms: Rooms) -> None:
+def test_a_job_can_be_stopped_while_shots_are_predicted_again(rooms: Pipeline) -> None:
     front, alive = Front(rooms), []
     for text in TEXTS[:4]:
         front.play(text)
@@ -194,7 +194,7 @@ def test_a_job_can_be_stopped_while_shots_are_predicted_again(rooms: Rooms) -> N
 @pytest.mark.parametrize("wish", [{"codec": "mp4"}, {"codec": "jpeg", "clip": True}])
 @pytest.mark.parametrize("at", ["state", "clip"])
 def test_a_turn_that_is_given_up_ends_its_clips_encoder(
-    rooms: Rooms, monkeypatch: pytest.MonkeyPatch, wish: dict[str, object], at: str
+    rooms: Pipeline, monkeypatch: pytest.MonkeyPatch, wish: dict[str, object], at: str
 ) -> None:
     ended = []
 
@@ -204,13 +204,13 @@ def test_a_turn_that_is_given_up_ends_its_clips_encoder(
             ended.append(self)
 
     monkeypatch.setattr("animegamer_rt.serving.worker.turn.ClipEncoder", Encoder)
-    messages = play_turn(rooms, begin_turn(rooms, Front(rooms, **wish).job(TEXTS[0]), lambda: None))
+    messages = play_turn(rooms, prepare_turn(rooms, Front(rooms, **wish).job(TEXTS[0]), lambda: None))
     assert any(message.type == at for message in messages)
     messages.close()
     assert ended
 
 
-def test_a_window_of_zero_has_no_shots_to_keep(rooms: Rooms) -> None:
+def test_a_window_of_zero_has_no_shots_to_keep(rooms: Pipeline) -> None:
     front = Front(rooms, window=0)
     front.play(TEXTS[0])
     settled = settled_of(front.play(TEXTS[1]))
@@ -235,7 +235,7 @@ def test_a_window_of_zero_has_no_shots_to_keep(rooms: Rooms) -> None:
     ],
 )
 def test_a_job_that_does_not_hold_together_is_refused(
-    rooms: Rooms, changes: dict[str, object], kind: type[AnimeGamerError] | None, said: str
+    rooms: Pipeline, changes: dict[str, object], kind: type[AnimeGamerError] | None, said: str
 ) -> None:
     front = Front(rooms)
     front.play(TEXTS[0])
@@ -247,7 +247,7 @@ def test_a_job_that_does_not_hold_together_is_refused(
         answers(rooms, job)
 
 
-def test_a_job_without_one_of_its_fields_is_refused(rooms: Rooms) -> None:
+def test_a_job_without_one_of_its_fields_is_refused(rooms: Pipeline) -> None:
     job = Front(rooms).job(TEXTS[0])
     for name in ("instruction", "seed", "history_turns", "character"):
         assert name in {field.name for field in fields(TurnJob)}
@@ -256,7 +256,7 @@ def test_a_job_without_one_of_its_fields_is_refused(rooms: Rooms) -> None:
             answers(rooms, short)
 
 
-def test_a_shot_of_another_bundle_is_refused(rooms: Rooms) -> None:
+def test_a_shot_of_another_bundle_is_refused(rooms: Pipeline) -> None:
     front = Front(rooms)
     front.play(TEXTS[0])
     front.shots[1] = front.shots[1][:-2]
@@ -270,12 +270,12 @@ def export_job(front: Front, folder: Path, **changes: object) -> Message:
     return Message("job", {**wanted, **changes}, id="j2", session="s1")
 
 
-def exported(rooms: Rooms, job: Message) -> tuple[list[Message], dict[str, Any]]:
+def exported(rooms: Pipeline, job: Message) -> tuple[list[Message], dict[str, Any]]:
     events = list(render_game(rooms, job))
     return events, json.loads((Path(job.fields["folder"]) / "game.json").read_text(encoding="utf-8"))
 
 
-def test_an_export_is_the_game_as_it_was_played(rooms: Rooms, tmp_path: Path) -> None:
+def test_an_export_is_the_game_as_it_was_played(rooms: Pipeline, tmp_path: Path) -> None:
     front = Front(rooms, pixel_format="rgb24")
     hashes = [hashlib.sha256(pictures(front.play(text)).tobytes()).hexdigest() for text in TEXTS[:3]]
     (*progress, end), game = exported(rooms, export_job(front, tmp_path / "out"))
@@ -292,7 +292,7 @@ def test_an_export_is_the_game_as_it_was_played(rooms: Rooms, tmp_path: Path) ->
     assert progress[-1].fields["seconds_left"] == 0
 
 
-def test_an_export_of_a_branch_has_each_turn_by_its_own_seed(rooms: Rooms, tmp_path: Path) -> None:
+def test_an_export_of_a_branch_has_each_turn_by_its_own_seed(rooms: Pipeline, tmp_path: Path) -> None:
     front = Front(rooms, seed=7, pixel_format="rgb24")
     first = hashlib.sha256(pictures(front.play(TEXTS[0])).tobytes()).hexdigest()
     front.seed = 99
@@ -303,12 +303,12 @@ def test_an_export_of_a_branch_has_each_turn_by_its_own_seed(rooms: Rooms, tmp_p
         exported(rooms, export_job(front, tmp_path / "out", seeds=[7]))
 
 
-def test_an_empty_game_is_exported_as_one(rooms: Rooms, tmp_path: Path) -> None:
+def test_an_empty_game_is_exported_as_one(rooms: Pipeline, tmp_path: Path) -> None:
     (end,), game = exported(rooms, export_job(Front(rooms), tmp_path / "out"))
     assert (end.fields, game["turns"]) == ({"files": ["game.json"], "turns": 0}, [])
 
 
-def test_an_export_to_where_nothing_can_be_written_is_refused(rooms: Rooms, tmp_path: Path) -> None:
+def test_an_export_to_where_nothing_can_be_written_is_refused(rooms: Pipeline, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(OutputError, match="cannot be written"):
         list(render_game(rooms, export_job(Front(rooms), tmp_path / "file" / "out")))

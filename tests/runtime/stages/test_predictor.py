@@ -11,23 +11,23 @@ import pytest
 import fakes
 from animegamer_rt.errors import BackendError
 from animegamer_rt.stages.predictor import Predictor
-from animegamer_rt.stages.prompt import PastTurn, Prompter
+from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import STRENGTHS, GameState, Instruction
 
 WAVE = Instruction("Mia waves.")
 
 
 @pytest.fixture
-def prompter(tmp_path: Path) -> Prompter:
-    return Prompter.from_bundle(fakes.write_bundle(tmp_path / "tiny"))
+def prompter(tmp_path: Path) -> PromptBuilder:
+    return PromptBuilder.from_bundle(fakes.write_bundle(tmp_path / "tiny"))
 
 
-def test_strengths_are_read_in_the_order_of_the_template(prompter: Prompter) -> None:
+def test_strengths_are_read_in_the_order_of_the_template(prompter: PromptBuilder) -> None:
     predictor = Predictor(fakes.FakePredictor(strengths=(5, -3, 0, 2)), prompter)
     assert predictor.predict([], WAVE).game_state == GameState(motion_level=5, social=-3, entertainment=0, stamina=2)
 
 
-def test_each_further_choice_is_fed_the_strength_and_the_fixed_tokens(prompter: Prompter, tmp_path: Path) -> None:
+def test_each_further_choice_is_fed_the_strength_and_the_fixed_tokens(prompter: PromptBuilder, tmp_path: Path) -> None:
     part = fakes.FakePredictor(strengths=(5, -3, 0, 2))
     Predictor(part, prompter).predict([], WAVE)
     added = json.loads((tmp_path / "tiny" / "added_tokens.json").read_text())
@@ -38,7 +38,7 @@ def test_each_further_choice_is_fed_the_strength_and_the_fixed_tokens(prompter: 
     assert [tokens[0] for tokens in fed] == ["<Strength_5>", "<Strength_-3>", "<Strength_0>"]
 
 
-def test_adversarial_logits_cannot_bring_out_an_impossible_state(prompter: Prompter) -> None:
+def test_adversarial_logits_cannot_bring_out_an_impossible_state(prompter: PromptBuilder) -> None:
     random = np.random.default_rng(0)
 
     def adversarial(slot: int) -> np.ndarray:
@@ -54,12 +54,12 @@ def test_adversarial_logits_cannot_bring_out_an_impossible_state(prompter: Promp
         assert all(value in STRENGTHS for value in values)
 
 
-def test_minus_infinity_everywhere_still_gives_a_state(prompter: Prompter) -> None:
+def test_minus_infinity_everywhere_still_gives_a_state(prompter: PromptBuilder) -> None:
     part = fakes.FakePredictor(answer=lambda slot: np.full(fakes.vocabulary(), -np.inf, np.float32))
     assert Predictor(part, prompter).predict([], WAVE).game_state == GameState(-5, -5, -5, -5)
 
 
-def test_logits_that_are_no_numbers_are_an_error_and_not_a_state(prompter: Prompter) -> None:
+def test_logits_that_are_no_numbers_are_an_error_and_not_a_state(prompter: PromptBuilder) -> None:
     one = np.zeros(fakes.vocabulary(), np.float32)
     one[prompter.strength_ids[4]] = np.nan
     for logits in (np.full(fakes.vocabulary(), np.nan, np.float32), one):
@@ -68,18 +68,18 @@ def test_logits_that_are_no_numbers_are_an_error_and_not_a_state(prompter: Promp
             Predictor(part, prompter).predict([], WAVE)
 
 
-def test_same_history_gives_the_same_prediction(prompter: Prompter) -> None:
+def test_same_history_gives_the_same_prediction(prompter: PromptBuilder) -> None:
     predictor = Predictor(fakes.FakePredictor(), prompter)
-    history = [PastTurn("Tobo runs.", GameState(1, 0, 0, 0), np.ones((226, 8), np.float16))]
+    history = [HistoryTurn("Tobo runs.", GameState(1, 0, 0, 0), np.ones((226, 8), np.float16))]
     first, second = predictor.predict(history, WAVE), predictor.predict(history, WAVE)
     assert (first.shot == second.shot).all() and first.game_state == second.game_state
     assert first.history_turns == 1
     assert not (first.shot == predictor.predict([], WAVE).shot).all()
 
 
-def test_history_is_read_apart_and_says_nothing_of_the_instruction(prompter: Prompter) -> None:
+def test_history_is_read_apart_and_says_nothing_of_the_instruction(prompter: PromptBuilder) -> None:
     part = fakes.FakePredictor()
-    history = [PastTurn("Tobo runs.", GameState(1, 0, 0, 0), np.ones((226, 8), np.float16))]
+    history = [HistoryTurn("Tobo runs.", GameState(1, 0, 0, 0), np.ones((226, 8), np.float16))]
     for text in ("Mia waves.", "Tobo flies on a kite."):
         Predictor(part, prompter).predict(history, Instruction(text))
     assert len(part.read) == 4
@@ -88,9 +88,9 @@ def test_history_is_read_apart_and_says_nothing_of_the_instruction(prompter: Pro
     assert part.read[1].ids.shape != part.read[3].ids.shape
 
 
-def test_prepared_history_is_read_once_and_changes_nothing(prompter: Prompter) -> None:
-    history = [PastTurn("Tobo runs.", GameState(1, 0, 0, 0), np.ones((226, 8), np.float16))]
-    other = [PastTurn("Tobo runs.", GameState(1, 0, 0, 0), np.zeros((226, 8), np.float16))]
+def test_prepared_history_is_read_once_and_changes_nothing(prompter: PromptBuilder) -> None:
+    history = [HistoryTurn("Tobo runs.", GameState(1, 0, 0, 0), np.ones((226, 8), np.float16))]
+    other = [HistoryTurn("Tobo runs.", GameState(1, 0, 0, 0), np.zeros((226, 8), np.float16))]
     expected = Predictor(fakes.FakePredictor(), prompter).predict(history, WAVE)
     for prepared, runs in ((history, 2), (other, 3), ([], 2)):
         part = fakes.FakePredictor()

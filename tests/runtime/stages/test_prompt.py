@@ -12,7 +12,7 @@ import sentencepiece
 import fakes
 from animegamer_rt.bundle.manifest import REFERENCE, Compatibility
 from animegamer_rt.errors import BundleFileError, InstructionError
-from animegamer_rt.stages.prompt import PastTurn, Prompter
+from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.stages.readouts import Prompt
 from animegamer_rt.state.game import GameState
 
@@ -36,12 +36,12 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return model, added
 
 
-def prompter(files: tuple[Path, Path], window_tokens: int = 4096, **compatibility: object) -> Prompter:
-    return Prompter(*files, Compatibility(**compatibility), 8, window_tokens)  # type: ignore[arg-type]
+def prompter(files: tuple[Path, Path], window_tokens: int = 4096, **compatibility: object) -> PromptBuilder:
+    return PromptBuilder(*files, Compatibility(**compatibility), 8, window_tokens)  # type: ignore[arg-type]
 
 
-def past(text: str, *strengths: int) -> PastTurn:
-    return PastTurn(text, GameState(*strengths), SHOT)
+def past(text: str, *strengths: int) -> HistoryTurn:
+    return HistoryTurn(text, GameState(*strengths), SHOT)
 
 
 def test_first_turn_is_the_published_template(files: tuple[Path, Path]) -> None:
@@ -128,7 +128,7 @@ def test_first_turn_has_no_history_apart_and_no_shots(files: tuple[Path, Path]) 
 def test_reference_compatibility_shifts_the_readout_and_hides_history_from_the_state(files: tuple[Path, Path]) -> None:
     history = [past(WAVE, 4, -1, 2, 3)]
     ours = prompter(files).write(RUN, history)
-    theirs = Prompter(*files, REFERENCE, 8, 4096).write(RUN, history)
+    theirs = PromptBuilder(*files, REFERENCE, 8, 4096).write(RUN, history)
     assert theirs.history is None, "the read-outs differ from the first earlier shot on"
     assert ours.history is not None
     assert (theirs.turn.readout == ours.turn.readout + 3 + ours.history.ids.shape[1]).all()

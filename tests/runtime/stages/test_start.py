@@ -17,8 +17,8 @@ from animegamer_rt.errors import AnimeGamerError, BundleError, ConfigError, Inst
 from animegamer_rt.pipeline import open_rooms
 from animegamer_rt.play.video import write_png
 from animegamer_rt.session import Session
-from animegamer_rt.stages.image_start import NEUTRAL, first_turn, motion_ids, read_start
-from animegamer_rt.stages.prompt import PastTurn, Prompter
+from animegamer_rt.stages.image_start import NEUTRAL, encode_image_start, motion_ids, read_image_start
+from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import CharacterState, Instruction
 
 CAPTION = "Character: Mia; Motion: gently wave; Background: day town."
@@ -36,27 +36,29 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def opening(bundle: Bundle, image: Path, motion: str = "gently wave") -> PastTurn:
+def opening(bundle: Bundle, image: Path, motion: str = "gently wave") -> HistoryTurn:
     encoder = open_engines(bundle, threads=1).encoder
     assert encoder is not None
-    return first_turn(bundle, read_start(bundle, 2, image, motion), open_towers(bundle, threads=1), encoder)
+    return encode_image_start(
+        bundle, read_image_start(bundle, 2, image, motion), open_towers(bundle, threads=1), encoder
+    )
 
 
 def test_turn_zero_is_the_encoders_shot_of_picture_and_motion(bundle: Bundle, image: Path) -> None:
     turn = opening(bundle, image)
     assert (turn.text, turn.game_state) == ("Motion: gently wave.", NEUTRAL)
     assert turn.shot.shape == (226, 8) and turn.shot.dtype == np.float16
-    words = Prompter.from_bundle(bundle).words("gently wave")
+    words = PromptBuilder.from_bundle(bundle).words("gently wave")
     np.testing.assert_allclose(turn.shot[: len(words), 0], np.array(words) / 1000, rtol=1e-3)
     assert (turn.shot[len(words) : 30] == 0).all()
     np.testing.assert_allclose(turn.shot[30:], 204 / 127.5 - 1, rtol=1e-3)
 
 
 def test_whole_caption_tells_the_prompt_more_and_the_tower_only_the_motion(bundle: Bundle, image: Path) -> None:
-    start = read_start(bundle, 2, image, f"  {CAPTION} ")
+    start = read_image_start(bundle, 2, image, f"  {CAPTION} ")
     assert (start.caption, start.motion) == (CAPTION, "gently wave")
     assert (opening(bundle, image, CAPTION).shot == opening(bundle, image).shot).all()
-    assert read_start(bundle, 2, image, "gently wave.").caption == "Motion: gently wave."
+    assert read_image_start(bundle, 2, image, "gently wave.").caption == "Motion: gently wave."
 
 
 def test_next_turns_continue_from_the_picture_until_it_leaves_the_window(bundle: Bundle, image: Path) -> None:
@@ -98,24 +100,24 @@ def test_rewound_game_predicts_the_same_shots_again_behind_the_picture(bundle: B
 
 
 def test_text_is_cut_so_that_its_end_stays(bundle: Bundle) -> None:
-    words = Prompter.from_bundle(bundle).words("wave " * 40)
+    words = PromptBuilder.from_bundle(bundle).words("wave " * 40)
     assert motion_ids(bundle, "wave " * 40, 30).tolist() == [words[:30]]
     closed = replace(bundle.manifest, motion_tokenizer=MotionTokenizer(space_first=True, end=2))
     ids = motion_ids(Bundle(bundle.folder, closed), "wave " * 40, 30)
     assert ids.shape == (1, 30) and ids[0, -1] == 2
     short = motion_ids(Bundle(bundle.folder, closed), "wave", 30)[0].tolist()
     assert short[-1] == 0 and 2 in short
-    assert short[: short.index(2)] != Prompter.from_bundle(bundle).words("wave"), "a space mark goes first"
+    assert short[: short.index(2)] != PromptBuilder.from_bundle(bundle).words("wave"), "a space mark goes first"
 
 
 def test_bundle_without_the_parts_says_which(tmp_path: Path, image: Path) -> None:
     plain = fakes.write_bundle(tmp_path / "plain")
     with pytest.raises(BundleError, match=r"plain: the bundle cannot start a game.*no text_tower, image_tower, enc"):
-        read_start(plain, 2, image, "gently wave")
+        read_image_start(plain, 2, image, "gently wave")
     whole = add_towers(plain)
     parts = {name: part for name, part in whole.manifest.parts.items() if name != "image_tower"}
     with pytest.raises(BundleError, match="found no image_tower; expected text_tower, image_tower, encoder"):
-        read_start(write_manifest(whole.folder, replace(whole.manifest, parts=parts)), 2, image, "gently wave")
+        read_image_start(write_manifest(whole.folder, replace(whole.manifest, parts=parts)), 2, image, "gently wave")
 
 
 @pytest.mark.parametrize(
@@ -133,9 +135,9 @@ def test_what_cannot_start_a_game_is_refused(
     bundle: Bundle, image: Path, motion: str, window: int, kind: type[AnimeGamerError], said: str
 ) -> None:
     with pytest.raises(kind, match=said):
-        read_start(bundle, window, image, motion)
+        read_image_start(bundle, window, image, motion)
 
 
 def test_picture_that_is_not_there_is_refused(bundle: Bundle, tmp_path: Path) -> None:
     with pytest.raises(PictureError, match=r"none\.png: there is no such picture"):
-        read_start(bundle, 2, tmp_path / "none.png", "gently wave")
+        read_image_start(bundle, 2, tmp_path / "none.png", "gently wave")

@@ -39,7 +39,7 @@ class Weights(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LargePart:
+class StreamedPart:
     """Graphs over one file of weights. `value` makes the float32 value of a parameter or buffer of their modules.
 
     `exact` are parameters that are never rounded: the tables that the ordinary road keeps whole.
@@ -51,17 +51,17 @@ class LargePart:
     exact: tuple[str, ...] = ()
 
 
-def predictor_part(size: PredictorSize, weights: Weights) -> LargePart:
+def predictor_part(size: PredictorSize, weights: Weights) -> StreamedPart:
     """The predictor's one graph over the weights of `Predictor`."""
     graph = predictor_graph(stand_in(lambda: Predictor(size)))
 
     def value(name: str) -> Tensor:
         return weights.merged(predictor_parameter(name)[0], torch.float32)
 
-    return LargePart([graph], predictor_room.WEIGHTS, value)
+    return StreamedPart([graph], predictor_room.WEIGHTS, value)
 
 
-def denoiser_part(size: DenoiserSize, encoder_size: EncoderSize, weights: Weights) -> LargePart:
+def denoiser_part(size: DenoiserSize, encoder_size: EncoderSize, weights: Weights) -> StreamedPart:
     """The step over the weights of `Denoiser` ("denoiser.*"); the constant shot is the encoder's ("encoder.*")."""
     constant = torch.zeros(size.shot_tokens, size.hidden, device="meta")
     graph = denoiser_graph(stand_in(lambda: StepGraph(Denoiser(size), constant, "onnx")))
@@ -75,7 +75,7 @@ def denoiser_part(size: DenoiserSize, encoder_size: EncoderSize, weights: Weight
         rows: Tensor = made if which is None else made.split(size.hidden)[which]
         return rows
 
-    return LargePart([graph], denoiser_room.WEIGHTS, value, ("positions",))
+    return StreamedPart([graph], denoiser_room.WEIGHTS, value, ("positions",))
 
 
 def predictor_parameter(name: str) -> tuple[str, None]:
@@ -92,7 +92,7 @@ def denoiser_parameter(name: str) -> tuple[str, int | None]:
     return "denoiser." + name.removeprefix("denoiser."), None
 
 
-def vae_part(size: VaeSize, weights: Weights, latent_height: int, latent_width: int) -> LargePart:
+def vae_part(size: VaeSize, weights: Weights, latent_height: int, latent_width: int) -> StreamedPart:
     """First and next. The decoder is held whole (0.5 GB at full size): its graphs' weights are cut from its own."""
     with torch.device("meta"):
         decoder = VaeDecoder(size)
@@ -104,13 +104,15 @@ def vae_part(size: VaeSize, weights: Weights, latent_height: int, latent_width: 
         return tensor
 
     with torch.no_grad():
-        return LargePart(vae_graphs(graph, size.latent_channels, latent_height, latent_width), vae_room.WEIGHTS, value)
+        return StreamedPart(
+            vae_graphs(graph, size.latent_channels, latent_height, latent_width), vae_room.WEIGHTS, value
+        )
 
 
-def encoder_part(size: EncoderSize, weights: Weights) -> LargePart:
+def encoder_part(size: EncoderSize, weights: Weights) -> StreamedPart:
     """The encoder over the weights "encoder.*"."""
     graph = encoder_room.encoder_graph(stand_in(lambda: Encoder(size)))
-    return LargePart([graph], "encoder.weights", lambda name: weights.merged(f"encoder.{name}", torch.float32))
+    return StreamedPart([graph], "encoder.weights", lambda name: weights.merged(f"encoder.{name}", torch.float32))
 
 
 def whole_encoder(size: EncoderSize, weights: Weights) -> Encoder:

@@ -23,7 +23,7 @@ from animegamer_export.onnx_io.write import store_as, store_half, trace, write_m
 from animegamer_rt.bundle.manifest import Part
 from animegamer_rt.errors import CheckpointError
 
-from .parts import LargePart
+from .parts import StreamedPart
 
 STORED: Mapping[str, torch.dtype] = MappingProxyType(
     {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -41,7 +41,7 @@ _ONNX_TYPE: Mapping[torch.dtype, ir.DataType] = MappingProxyType(
 
 
 def write_large(
-    folder: Path, part: LargePart, precision: str, written: Callable[[int], None] = lambda _: None
+    folder: Path, part: StreamedPart, precision: str, written: Callable[[int], None] = lambda _: None
 ) -> dict[str, Part]:
     """Writes `<name>.onnx` of every graph and the file of weights that they share.
 
@@ -59,7 +59,7 @@ def write_large(
     return write_models(folder, models(), part.weights_file, precision, written)
 
 
-def made_again(part: LargePart, model: ir.Model, precision: str) -> dict[str, Callable[[], Tensor]]:
+def made_again(part: StreamedPart, model: ir.Model, precision: str) -> dict[str, Callable[[], Tensor]]:
     """For each weight in a written model, by its name there, how to make what it should hold (as float32)."""
     held = {name: tensor for graph in part.graphs for name, tensor in _held(graph.module).items()}
     makers: dict[str, Callable[[], Tensor]] = {}
@@ -80,14 +80,14 @@ class _Made:
     transposed: bool
     rounded_to: torch.dtype
 
-    def tensor(self, part: LargePart) -> Tensor:
+    def tensor(self, part: StreamedPart) -> Tensor:
         """The value in the type that it is rounded to. Raises CheckpointError where that type cannot hold it."""
         exact = part.value(self.name).detach()
         _require_finite(exact, self.rounded_to, f"{part.graphs[0].name}, {self.name}")
         value = exact.to(self.rounded_to)
         return (value.t() if self.transposed else value).contiguous()
 
-    def later(self, part: LargePart, shape: Sequence[int], dtype: torch.dtype) -> ir.LazyTensor:
+    def later(self, part: StreamedPart, shape: Sequence[int], dtype: torch.dtype) -> ir.LazyTensor:
         """A tensor that is made each time its bytes are asked for, and not kept."""
 
         def make() -> ir.TensorProtocol:
@@ -105,7 +105,7 @@ class _Made:
 class _Later:
     """The weights of one graph, to be made later; `made` is by the key that each carries."""
 
-    part: LargePart
+    part: StreamedPart
     module: nn.Module
     dtype: torch.dtype
     made: dict[str, _Made] = field(default_factory=dict)
@@ -172,7 +172,7 @@ def _held(module: nn.Module) -> dict[str, Tensor]:
     return dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
 
 
-def _rounding(part: LargePart, name: str, like: Tensor, dtype: torch.dtype) -> torch.dtype:
+def _rounding(part: StreamedPart, name: str, like: Tensor, dtype: torch.dtype) -> torch.dtype:
     """Weights of two axes and more are rounded; biases, norms and the part's exact tables are not."""
     return dtype if like.ndim >= 2 and not name.endswith(part.exact or "\0") else torch.float32
 

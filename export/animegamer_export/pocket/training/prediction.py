@@ -1,6 +1,6 @@
 """Train the pocket predictor: prompt with history -> the next shot (mean squared error) and the four strengths.
 
-The paper's phase two. Every prompt is written by the runtime's own `Prompter`, so what is trained is what is played.
+The paper's phase two. The runtime's own `PromptBuilder` builds every prompt, so what is trained is what is played.
 Knows nothing of the denoiser that will be shown the shots.
 """
 
@@ -18,7 +18,7 @@ from torch.optim.swa_utils import AveragedModel
 from animegamer_export.parts.predictor import read
 from animegamer_export.pocket.config import Phase
 from animegamer_rt.models.predictor import Predictor
-from animegamer_rt.stages.prompt import PastTurn, Prompter
+from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.stages.readouts import Prompt
 from animegamer_rt.state.game import GameState
 
@@ -67,7 +67,7 @@ class _Batch:
 
 def train_predictor(
     predictor: Predictor,
-    prompter: Prompter,
+    prompter: PromptBuilder,
     turns: Turns,
     history_turns: int,
     phase: Phase,
@@ -129,7 +129,7 @@ def train_predictor(
 
 
 def _example(
-    prompter: Prompter,
+    prompter: PromptBuilder,
     turns: Turns,
     row: int,
     turn: int,
@@ -144,7 +144,9 @@ def _example(
             shot = turns.shots[earlier] + HISTORY_NOISE * rng.standard_normal(turns.shots[earlier].shape)
         else:
             shot = played[earlier]
-        past.append(PastTurn(turns.instructions[earlier], GameState(*turns.states[earlier]), shot.astype(np.float16)))
+        past.append(
+            HistoryTurn(turns.instructions[earlier], GameState(*turns.states[earlier]), shot.astype(np.float16))
+        )
     answer: list[int] = []
     for choice, fixed in zip(turns.states[row], [*prompter.between_slots, ()], strict=True):
         answer += [prompter.strength_ids[choice + 5], *fixed]
@@ -196,7 +198,7 @@ def _rows(prompt: Prompt) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
 
 @torch.no_grad()
 def predict_games(
-    predictor: Predictor, prompter: Prompter, turns: Turns, games: Sequence[int], history_turns: int
+    predictor: Predictor, prompter: PromptBuilder, turns: Turns, games: Sequence[int], history_turns: int
 ) -> tuple[np.ndarray, float]:
     """Play the games through the predictor alone, each turn on its own earlier predictions.
 
@@ -206,7 +208,7 @@ def predict_games(
     shots = np.empty((len(games) * turns.turns, *turns.shots.shape[1:]), np.float16)
     right = 0
     for at, game in enumerate(games):
-        past: list[PastTurn] = []
+        past: list[HistoryTurn] = []
         for turn in range(turns.turns):
             row = game * turns.turns + turn
             state = GameState(*turns.states[row])
@@ -215,5 +217,5 @@ def predict_games(
             shots[at * turns.turns + turn] = shot[0].half().cpu().numpy()
             allowed = logits[0, list(prompter.strength_ids)]
             right += int(allowed.argmax()) - 5 == state.motion_level
-            past.append(PastTurn(turns.instructions[row], state, shots[at * turns.turns + turn]))
+            past.append(HistoryTurn(turns.instructions[row], state, shots[at * turns.turns + turn]))
     return shots, right / len(shots)

@@ -21,7 +21,7 @@ _INK: Color = (52, 34, 62)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Look:
+class CharacterStyle:
     """A character's own colours and the shape of the everyday clothes (dress, shirt, robe, box or vest)."""
 
     skin: Color
@@ -35,19 +35,21 @@ class Look:
 
 
 LOOKS = {
-    "Mirel": Look(
+    "Mirel": CharacterStyle(
         (255, 226, 204), (250, 110, 160), (84, 160, 240), (255, 226, 204), (250, 250, 255), (60, 90, 190), "dress"
     ),
-    "Dovan": Look(
+    "Dovan": CharacterStyle(
         (240, 194, 152), (64, 86, 186), (50, 176, 104), (84, 92, 130), (250, 140, 60), (40, 110, 90), "shirt"
     ),
-    "Zelki": Look(
+    "Zelki": CharacterStyle(
         (255, 232, 216), (60, 190, 150), (128, 72, 196), (90, 60, 130), (60, 40, 90), (120, 50, 160), "robe", 0.94
     ),
-    "Bixo": Look(
+    "Bixo": CharacterStyle(
         (196, 216, 232), (196, 216, 232), (90, 140, 170), (120, 140, 160), (80, 96, 120), (20, 190, 210), "box"
     ),
-    "Tofi": Look((250, 150, 62), (250, 150, 62), (58, 120, 200), (196, 100, 44), (120, 64, 40), (70, 44, 30), "vest"),
+    "Tofi": CharacterStyle(
+        (250, 150, 62), (250, 150, 62), (58, 120, 200), (196, 100, 44), (120, 64, 40), (70, 44, 30), "vest"
+    ),
 }
 
 _NIGHT = np.array([0.90, 0.90, 0.98])
@@ -132,7 +134,7 @@ def draw_character(
     _arm(body, pose.arms[1], 6.5, sleeve, look)
 
 
-def _clothes(look: Look, outfit: str) -> tuple[Color, Color, Color, Color]:
+def _clothes(look: CharacterStyle, outfit: str) -> tuple[Color, Color, Color, Color]:
     """The colours of coat, sleeves, legs and shoes."""
     if outfit == "raincoat":
         return _RAINCOAT, _RAINCOAT, look.legs, (255, 170, 40)
@@ -148,14 +150,14 @@ def _leg(body: _Body, angle: float, x: float, leg: Color, shoe: Color, light: fl
     body.line([foot, toe], shade(shoe, light), 5.2)
 
 
-def _arm(body: _Body, angle: float, x: float, sleeve: Color, look: Look) -> None:
+def _arm(body: _Body, angle: float, x: float, sleeve: Color, look: CharacterStyle) -> None:
     hand = (x + 15.5 * math.sin(angle), -14.0 + 15.5 * math.cos(angle))
     elbow = (x + 11.0 * math.sin(angle), -14.0 + 11.0 * math.cos(angle))
     body.line([hand, hand], look.skin, 6.0)
     body.line([(x, -14.0), elbow], sleeve, 5.6)
 
 
-def _torso(body: _Body, look: Look, outfit: str, coat: Color) -> None:
+def _torso(body: _Body, look: CharacterStyle, outfit: str, coat: Color) -> None:
     if outfit == "raincoat":
         body.shape(smooth(((-6, -19), (6, -19), (13, 8), (-13, 8)), 1), coat)
         body.line([(0, -13), (0, 4)], (224, 150, 30), 2.0, outlined=False)
@@ -183,7 +185,7 @@ def _torso(body: _Body, look: Look, outfit: str, coat: Color) -> None:
         body.line([(-9.5, 2), (9.5, 2)], _WHITE, 2.6, outlined=False)
 
 
-def _back_of_head(body: _Body, name: str, look: Look, outfit: str) -> None:
+def _back_of_head(body: _Body, name: str, look: CharacterStyle, outfit: str) -> None:
     """Hair, ears or a hood behind the face. Coordinates from the neck; the face's middle is at (0, -13)."""
     if outfit == "raincoat":
         body.shape(oval(-1.5, -12.5, 18.0, 17.0), _RAINCOAT)
@@ -210,7 +212,7 @@ def _back_of_head(body: _Body, name: str, look: Look, outfit: str) -> None:
         body.shape(oval(-1.5, -15.0, 15.5, 13.5), look.hair)
 
 
-def _front_of_head(body: _Body, name: str, look: Look, outfit: str, pose: Pose) -> None:
+def _front_of_head(body: _Body, name: str, look: CharacterStyle, outfit: str, pose: Pose) -> None:
     if name == "Bixo":
         body.line([(0, -24), (0, -33)], (120, 140, 160), 2.8)
         body.shape(oval(0, -34.5, 3.6, 3.6), (250, 110, 100))
@@ -293,7 +295,9 @@ def _front_of_head(body: _Body, name: str, look: Look, outfit: str, pose: Pose) 
         body.line([(-9.5, -24.5), (0, -23.5), (9.5, -24.5)], (250, 214, 110), 3.2, outlined=False)
 
 
-def _face(body: _Body, look: Look, pose: Pose, x: float, white_eyes: bool = False, snout: bool = False) -> None:
+def _face(
+    body: _Body, look: CharacterStyle, pose: Pose, x: float, white_eyes: bool = False, snout: bool = False
+) -> None:
     """Eyes at least 4 px wide and a mouth that opens with the level."""
     eye_y = -11.5 if not white_eyes else -13.0
     for side in (-1, 1):

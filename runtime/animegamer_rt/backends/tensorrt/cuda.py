@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import BackendError, DeviceLostError, EngineStaleError
-from .device import Array, Facts, Shape, Stream, Tensor, Work
+from .device import Array, GpuInfo, Shape, Stream, Tensor, Work
 from .engine_id import RTX, library_for
 
 UTILS = "cuda.bindings.utils"
@@ -90,11 +90,11 @@ class CudaDevice:
             ) from error
         return cls(runtime, library, ordinal, arch)
 
-    def facts(self) -> Facts:
+    def facts(self) -> GpuInfo:
         properties = _checked(self._cuda.cudaGetDeviceProperties(self._ordinal))
         free, _ = _checked(self._cuda.cudaMemGetInfo())
         name = properties.name.decode() if isinstance(properties.name, bytes) else str(properties.name)
-        return Facts(name, self._arch, free, self._trt.__name__, self._trt.__version__)
+        return GpuInfo(name, self._arch, free, self._trt.__name__, self._trt.__version__)
 
     def use(self) -> None:
         _checked(self._cuda.cudaSetDevice(self._ordinal))

@@ -22,7 +22,7 @@ Work = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class GpuInfo:
     """The GPU in words and numbers, and the library that will run on it; free_bytes is of the moment."""
 
     name: str
@@ -141,7 +141,7 @@ class Device(Protocol):
     captures: bool
     """Whether `Stream.capture` is to be used (TensorRT), or the library captures graphs itself (TensorRT-RTX)."""
 
-    def facts(self) -> Facts: ...
+    def facts(self) -> GpuInfo: ...
 
     def use(self) -> None:
         """Makes this the calling thread's GPU."""

@@ -16,7 +16,7 @@ import numpy as np
 from animegamer_rt.backends.interface import FloatArray, Frames, IntArray, Prefill
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.errors import BackendError
-from animegamer_rt.stages.readouts import Tokens
+from animegamer_rt.stages.readouts import TokenBatch
 
 from . import runtime_cache
 from .buffers import Buffers
@@ -37,7 +37,7 @@ def scratch_of(part: str, scratches: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class StreamScratch:
     """A stream and the scratch of all that runs on it."""
 
     stream: Stream
@@ -45,10 +45,10 @@ class Lane:
     scratch_bytes: int
 
 
-class EngineParts:
+class EngineSet:
     """The loaded engines of one bundle: buffers declared, then placed, then contexts made."""
 
-    lanes: Mapping[str, Lane]
+    lanes: Mapping[str, StreamScratch]
     """Where each part runs, once placed."""
 
     def __init__(self, device: Device, engines: Mapping[str, Engine], sha256: Mapping[str, str]) -> None:
@@ -79,7 +79,7 @@ class EngineParts:
         """Allocates all memory, and makes a stream a scratch."""
         device = self.device
         self.buffers.allocate(device)
-        lanes = [Lane(device.stream(), device.allocate(max(size, 1)), size) for size in scratches]
+        lanes = [StreamScratch(device.stream(), device.allocate(max(size, 1)), size) for size in scratches]
         self.lanes = {part: lanes[scratch_of(part, len(lanes))] for part in self.engines}
 
     def context(self, part: str, profile: int = 0, *, steady: bool = True) -> Context:
@@ -131,7 +131,7 @@ class Predictor:
     Two sets of caches: a call reads one, writes the other and leaves what it read valid.
     """
 
-    def __init__(self, parts: EngineParts) -> None:
+    def __init__(self, parts: EngineSet) -> None:
         # Hardly two prompts are of one length.
         self._parts, self._context = parts, parts.context("predictor", steady=False)
         keys = parts.engines["predictor"].tensors["keys"].shape
@@ -140,17 +140,17 @@ class Predictor:
         self._written = [0] * SLOTS
         self._calls = 0
 
-    def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
+    def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
         cache = self._run(tokens, self._nothing if past is None else past)
         shot = self._parts.receive(self._context, "predictor", "shot", np.float32)[0]
         return Prefill(shot, self._logits(), cache)
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
         assert isinstance(cache, _Cache)
-        longer = self._run(Tokens.text(tokens, self._shot_width), cache)
+        longer = self._run(TokenBatch.text(tokens, self._shot_width), cache)
         return self._logits(), longer
 
-    def _run(self, tokens: Tokens, past: object) -> _Cache:
+    def _run(self, tokens: TokenBatch, past: object) -> _Cache:
         assert isinstance(past, _Cache)
         context = self._context
         self._parts.device.use()
@@ -159,7 +159,7 @@ class Predictor:
         total, most = past.shape[3] + tokens.ids.shape[1], self._parts.engines["predictor"].tensors["keys"].shape[3]
         if total > most:
             raise _too_large("the prompt", "predictor", f"{total} tokens with its history", f"{most}")
-        self._parts.send(context, "predictor", {name: getattr(tokens, name) for name in Tokens.__slots__})
+        self._parts.send(context, "predictor", {name: getattr(tokens, name) for name in TokenBatch.__slots__})
         slot = 1 - past.slot
         for name, longer in zip(CACHES, NEXT_CACHES, strict=True):
             context.shape(name, past.shape)
@@ -181,7 +181,7 @@ class Denoiser:
 
     skippable_blocks = 0
 
-    def __init__(self, parts: EngineParts) -> None:
+    def __init__(self, parts: EngineSet) -> None:
         self.parts, self.stream = parts, parts.lanes["denoiser"].stream
         self.contexts = {rows: parts.context("denoiser", profile) for profile, rows in enumerate((PAIR, SINGLE))}
         self.turn = 0
@@ -204,7 +204,7 @@ class Denoiser:
         ]
         self.marks: list[object | None] = [None] * SLOTS
 
-    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> Denoising:
+    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> TensorRTDenoiseRun:
         self.parts.device.use()
         self.turn += 1
         zeros = np.zeros_like(latent)
@@ -215,7 +215,7 @@ class Denoiser:
             if value.shape != expected:
                 raise BackendError(f"{name} is not the engine's", found=value.shape, expected=expected)
             self.stream.copy_in(self.parts.buffers[f"denoiser.{name}"], np.ascontiguousarray(value, np.float32))
-        return Denoising(self, self.turn, latent.shape)
+        return TensorRTDenoiseRun(self, self.turn, latent.shape)
 
     def run(self, rows: tuple[int, ...]) -> None:
         """Queues one step of a kind: plainly the first time, when the library may still allocate, then as a graph."""
@@ -235,7 +235,7 @@ class Denoiser:
             self.stream.copy(buffers[f"denoiser.{kept}"], buffers[f"denoiser.{fresh}"], size)
 
 
-class Denoising:
+class TensorRTDenoiseRun:
     """contract.Denoising: one turn at a time, as all turns share the buffers."""
 
     def __init__(self, denoiser: Denoiser, turn: int, shape: Shape) -> None:
@@ -283,7 +283,7 @@ class Denoising:
 class Vae:
     """contract.VaePart; `first` writes its caches where `next` reads them."""
 
-    def __init__(self, parts: EngineParts) -> None:
+    def __init__(self, parts: EngineSet) -> None:
         self._parts, self._first, self._next = parts, parts.context("vae_first"), parts.context("vae_next")
         self._clip = 0
 
@@ -312,7 +312,7 @@ class Vae:
 class Encoder:
     """contract.EncoderPart."""
 
-    def __init__(self, parts: EngineParts) -> None:
+    def __init__(self, parts: EngineSet) -> None:
         self._parts, self._context = parts, parts.context("encoder")
 
     def encode(self, text_features: FloatArray, image_features: FloatArray) -> FloatArray:

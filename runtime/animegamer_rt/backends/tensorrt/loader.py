@@ -14,8 +14,8 @@ from animegamer_rt.backends.interface import DeviceMemory, Engines
 from animegamer_rt.backends.tensorrt import runtime_cache
 from animegamer_rt.backends.tensorrt.device import Device
 from animegamer_rt.backends.tensorrt.engine_id import choose
-from animegamer_rt.backends.tensorrt.engines import Denoiser, Encoder, EngineParts, Predictor, Vae, scratch_of
-from animegamer_rt.backends.tensorrt.memory_budget import Budget, Need, plan
+from animegamer_rt.backends.tensorrt.engines import Denoiser, Encoder, EngineSet, Predictor, Vae, scratch_of
+from animegamer_rt.backends.tensorrt.memory_budget import Budget, PartMemory, plan
 from animegamer_rt.bundle.loader import Bundle
 
 
@@ -40,7 +40,7 @@ def open_engines(bundle: Bundle, device: Device | None = None, tell: Callable[[s
             part: device.load(bundle.path(engine.file), runtime_cache.recall(sha256[part]))
             for part, engine in chosen.items()
         }
-        parts = EngineParts(device, loaded, sha256)
+        parts = EngineSet(device, loaded, sha256)
         # Free before they were loaded: what loading has placed already is among the needs.
         budget = _plan(parts, facts.free_bytes)
         tell(f"{facts.name} ({facts.arch}), {facts.library} {facts.version}\n{budget}")
@@ -64,16 +64,16 @@ def _streamed(budget: Budget) -> str:
     return f", {budget.streamed_bytes / 2**30:.1f} GiB of weights streamed" if budget.streamed_bytes else ""
 
 
-def _plan(parts: EngineParts, free: int) -> Budget:
+def _plan(parts: EngineSet, free: int) -> Budget:
     """Fits the engines: with a scratch of the predictor's own if all weights stay on the GPU beside it."""
     apart = _fitted(parts, free, (0, 0))
     return apart if apart.fits and not apart.streamed_bytes else _fitted(parts, free, (0,))
 
 
-def _fitted(parts: EngineParts, free: int, scratches: tuple[int, ...]) -> Budget:
+def _fitted(parts: EngineSet, free: int, scratches: tuple[int, ...]) -> Budget:
     """Fits the engines over so many scratches, and tells each how much of its weights stays on the GPU."""
     engines = parts.engines
-    needs = {part: Need(engine.weights_bytes, engine.streamable_bytes) for part, engine in engines.items()}
+    needs = {part: PartMemory(engine.weights_bytes, engine.streamable_bytes) for part, engine in engines.items()}
     while True:
         budget = plan(needs, parts.buffers.total_bytes, scratches, free)
         for part, engine in engines.items():

@@ -19,7 +19,7 @@ MIB = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class PartMemory:
     """One part: all its weights, and how many of them may be streamed."""
 
     weights_bytes: int
@@ -34,7 +34,7 @@ class Budget:
     """
 
     kept: Mapping[str, int]
-    needs: Mapping[str, Need]
+    needs: Mapping[str, PartMemory]
     buffers_bytes: int
     scratches: tuple[int, ...]
     free_bytes: int
@@ -93,7 +93,7 @@ class Budget:
             )
 
 
-def plan(needs: Mapping[str, Need], buffers_bytes: int, scratches: tuple[int, ...], free_bytes: int) -> Budget:
+def plan(needs: Mapping[str, PartMemory], buffers_bytes: int, scratches: tuple[int, ...], free_bytes: int) -> Budget:
     """Keeps all weights on the GPU if they fit, else streams in the order of STREAM_FIRST, no more than is needed."""
     kept = {part: need.streamable_bytes for part, need in needs.items()}
     whole = Budget(kept, needs, buffers_bytes, scratches, free_bytes)

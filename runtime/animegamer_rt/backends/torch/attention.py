@@ -23,7 +23,7 @@ from animegamer_kernels.attention import HEAD_WIDTH
 from ...errors import BackendError
 from ...models.denoiser import HEAD_NORM_EPSILON, DenoiserSize
 from .custom_ops import Kernels, RowNorm, has_warpgroups
-from .device import Place
+from .device import TorchDevice
 
 Attention = Literal["torch", "cudnn", "flash", "efficient", "int8", "int8-wgmma"]
 Wanted = Literal[Attention, "fastest"]
@@ -68,7 +68,7 @@ class Measured:
         return f"{self.way} {self.milliseconds:.3f} ms" if self.right else f"{self.way} not right"
 
 
-def attended(way: Attention, kernels: Kernels, qkv: Tensor, query: RowNorm, key: RowNorm) -> Tensor:
+def run_attention(way: Attention, kernels: Kernels, qkv: Tensor, query: RowNorm, key: RowNorm) -> Tensor:
     """Norms of queries and keys, and attention over all tokens: qkv [B, S, 3, H, d] -> [B, S, H, d].
 
     qkv is written to. Raises BackendError or RuntimeError for what the way cannot do.
@@ -95,7 +95,9 @@ def check(wanted: str, kernels: Kernels | None) -> None:
         )
 
 
-def chosen(wanted: str, place: Place, kernels: Kernels | None, size: DenoiserSize) -> tuple[Attention, str]:
+def select_attention(
+    wanted: str, place: TorchDevice, kernels: Kernels | None, size: DenoiserSize
+) -> tuple[Attention, str]:
     """The way to attend, and in words what it is and what was measured for it (nothing for PyTorch's own choice).
 
     wanted: of Wanted; what is taken was held against exact attention here. Raises BackendError where it cannot be had.
@@ -105,7 +107,7 @@ def chosen(wanted: str, place: Place, kernels: Kernels | None, size: DenoiserSiz
         return "torch", ""
     if wanted in INT8_SCORES:
         check_int8(wanted, place, size)
-    ways = [way for way in ways_of(place.device) if wanted in (way, "fastest")]
+    ways = [way for way in candidates(place.device) if wanted in (way, "fastest")]
     found = sorted(measured(place, kernels, size, ways=ways), key=lambda one: (not one.right, one.milliseconds))
     best = found[0]
     if not best.right:
@@ -120,14 +122,14 @@ def chosen(wanted: str, place: Place, kernels: Kernels | None, size: DenoiserSiz
     return best.way, f"{best.way} attention as the fastest of {', '.join(map(str, found))}"
 
 
-def ways_of(device: torch.device) -> tuple[Attention, ...]:
+def candidates(device: torch.device) -> tuple[Attention, ...]:
     """Ways that it may have; of PyTorch's only trying tells."""
     return WAYS if has_warpgroups(device) else tuple(way for way in WAYS if way != "int8-wgmma")
 
 
-def check_int8(wanted: str, place: Place, size: DenoiserSize) -> None:
+def check_int8(wanted: str, place: TorchDevice, size: DenoiserSize) -> None:
     """Raises BackendError for a network or a device that INT8 scores are not written for."""
-    if wanted not in ways_of(place.device):
+    if wanted not in candidates(place.device):
         raise BackendError(
             f"attention {wanted} is of instructions that only GPUs of sm_90 have, H100 and H200",
             found=place.words,
@@ -144,7 +146,7 @@ def check_int8(wanted: str, place: Place, size: DenoiserSize) -> None:
 
 
 def measured(
-    place: Place, kernels: Kernels, size: DenoiserSize, rows: int = 2, ways: Sequence[Attention] | None = None
+    place: TorchDevice, kernels: Kernels, size: DenoiserSize, rows: int = 2, ways: Sequence[Attention] | None = None
 ) -> list[Measured]:
     """These ways (or all of the place) on heads drawn at random, of so many rows at the denoiser's own size."""
     frames, height, width = size.patch_grid
@@ -155,15 +157,19 @@ def measured(
         ones = torch.ones(shape[-1], device=place.device)
         norm = RowNorm(ones, torch.zeros_like(ones), HEAD_NORM_EPSILON)
         expected = exact(qkv)
-        return [_measured(way, place, kernels, qkv.clone(), norm, expected) for way in (ways or ways_of(place.device))]
+        return [
+            _measured(way, place, kernels, qkv.clone(), norm, expected) for way in (ways or candidates(place.device))
+        ]
 
 
-def _measured(way: Attention, place: Place, kernels: Kernels, qkv: Tensor, norm: RowNorm, expected: Tensor) -> Measured:
+def _measured(
+    way: Attention, place: TorchDevice, kernels: Kernels, qkv: Tensor, norm: RowNorm, expected: Tensor
+) -> Measured:
     try:
-        found = attended(way, kernels, qkv, norm, norm)[-1, :, -1].float()
+        found = run_attention(way, kernels, qkv, norm, norm)[-1, :, -1].float()
         error = float((found - expected).norm() / expected.norm())
         # What the norm has left in place is normed again, which changes nothing but roundings.
-        return Measured(way, place.milliseconds(lambda: attended(way, kernels, qkv, norm, norm)), error)
+        return Measured(way, place.milliseconds(lambda: run_attention(way, kernels, qkv, norm, norm)), error)
     except torch.AcceleratorError:  # the GPU is lost to this process: no other way can be tried in it
         raise
     except (RuntimeError, BackendError) as refused:

@@ -22,7 +22,7 @@ from animegamer_kernels import KernelError
 from animegamer_kernels.library import Library, find_library, open_library
 from animegamer_rt.errors import BackendError
 
-from .rowwise_linear import LARGEST
+from .rowwise_linear import MAX_VALUE
 
 Call = TypeVar("Call", bound=Callable[..., None])
 
@@ -213,7 +213,7 @@ def _as_backend_error() -> Iterator[None]:
 
 def _room(x: Tensor, out: torch.dtype) -> Normed:
     """Memory for rows of this type like x, with scales where the type needs them."""
-    quantised = out in LARGEST
+    quantised = out in MAX_VALUE
     scales = torch.empty(x.shape[:2], dtype=torch.float32, device=x.device) if quantised else None
     return Normed(torch.empty_like(x, dtype=out), scales)
 

@@ -18,8 +18,8 @@ from animegamer_rt.bundle.denoise_plan import BlockCache
 
 from ...errors import BackendError
 from .attention import CHOOSING
-from .device import Place, Replays
-from .transformer import Kept, Transformer
+from .device import GraphCache, TorchDevice
+from .transformer import BlockCacheBuffer, Transformer
 
 PAIR, SINGLE = (0, 1), (1,)
 """A reusing step is a single one whose coefficients bring the last difference in: the same graph."""
@@ -41,7 +41,7 @@ class Denoiser:
 
     def __init__(
         self,
-        place: Place,
+        place: TorchDevice,
         network: Transformer,
         unconditional: Tensor,
         timesteps: Sequence[int],
@@ -65,9 +65,9 @@ class Denoiser:
             self.inputs = _inputs(place.zeros, steps, self.shape)
             self.slots = [_inputs(place.staged, steps, self.shape) for _ in range(1 if whole_turns else SLOTS)]
         self.marks: list[object | None] = [None] * SLOTS
-        self.replays = Replays(place)
+        self.replays = GraphCache(place)
 
-    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> Denoising:
+    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> TorchDenoiseRun:
         """Starts a turn; the turn before, if it was not finished, ends here."""
         if latent.shape != self.shape or shot.shape != self.shots.shape[1:]:
             raise BackendError(
@@ -84,7 +84,7 @@ class Denoiser:
             self.shots[1] = place.send(shot).to(self.shots.dtype)
             self.motion_scope.fill_(motion_scope)
             self.table[: self.spare] = self.network.modulations(self.timesteps[: self.spare], self.motion_scope)
-        return Denoising(self, self.turn)
+        return TorchDenoiseRun(self, self.turn)
 
     def queue_spare_row(self, timestep: float) -> int:
         """A row for a timestep that the table was not made for; it takes the place of the last such one."""
@@ -120,13 +120,13 @@ class Denoiser:
         row, kept = self.table.index_select(0, table_row), None
         if blocks is not None:
             assert self.changes is not None
-            kept = Kept(blocks, self.changes[rows])
+            kept = BlockCacheBuffer(blocks, self.changes[rows])
         with CHOOSING:
             patches = self.network.patches(self.state[0], self.shots[rows], row, kept)
         self.network.advance(patches, self.state, noise[0], coefficients[0])
 
 
-class Denoising:
+class TorchDenoiseRun:
     """contract.Denoising."""
 
     def __init__(self, denoiser: Denoiser, turn: int) -> None:

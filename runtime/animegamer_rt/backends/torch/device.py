@@ -1,7 +1,7 @@
-"""Where the parts run: one device, the type of its arithmetic, one stream, and graphs of work that is repeated.
+"""Where the torch engines run: a CPU, or an NVIDIA GPU with CUDA graphs, pinned copies and streams.
 
-`Place` is the CPU, where work just runs; `CudaPlace` is an NVIDIA GPU. No other file of this backend makes anything of
-torch.cuda's. **It has not been run on a GPU yet**; all around it is tested on the CPU.
+`TorchDevice` is the CPU, where work just runs; `CudaTorchDevice` is an NVIDIA GPU. No other file of this backend uses
+torch.cuda. **It has not been run on a GPU yet**; all around it is tested on the CPU.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TIMED = 6
 """Runs of what is timed; the first, when libraries still set themselves up, does not count."""
 
 
-class Place:
+class TorchDevice:
     """The CPU: nothing is queued, nothing is captured."""
 
     captures = False
@@ -45,7 +45,7 @@ class Place:
         with torch.no_grad():
             yield
 
-    def beside(self) -> Place:
+    def beside(self) -> TorchDevice:
         """A place on the same device whose work need not wait for this one's, once all that is queued here is done.
 
         Both may read what neither writes. On the CPU, where they would take each other's cores, it is this one.
@@ -96,7 +96,7 @@ class Place:
         raise BackendError("this place captures no work", found=self.words)
 
 
-class CudaPlace(Place):
+class CudaTorchDevice(TorchDevice):
     """One NVIDIA GPU: one stream for all that runs here and one memory pool for its graphs."""
 
     def __init__(self, dtype: torch.dtype, captures: bool = True) -> None:
@@ -139,10 +139,10 @@ class CudaPlace(Place):
                 torch.cuda.current_blas_handle()
             self._threads.ready = True
 
-    def beside(self) -> CudaPlace:
+    def beside(self) -> CudaTorchDevice:
         # With a pool of its own, too: graphs over the same memory must not run at once.
         self.stream.synchronize()
-        other = CudaPlace(self.dtype, self.captures)
+        other = CudaTorchDevice(self.dtype, self.captures)
         other._capturing = self._capturing
         return other
 
@@ -220,14 +220,14 @@ class CudaPlace(Place):
         return graph.replay
 
 
-class Replays:
+class GraphCache:
     """Work by key: run plainly the first time, when libraries still set themselves up, then captured and replayed.
 
     What a key's work does must be decided by the key: numbers of the host are frozen into the graph. Any thread may
     replay; the one that captures has run the work before, as the libraries' handles are made for each thread.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: TorchDevice) -> None:
         self._place = place
         self._warm = _OfThisThread()
         self._captured: dict[Hashable, Work] = {}

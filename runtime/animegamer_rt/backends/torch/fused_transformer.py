@@ -16,10 +16,10 @@ from torch.nn import functional
 
 from animegamer_rt.models.denoiser import MODULATIONS_A_BLOCK, Block, Denoiser
 
-from .attention import Attention, attended
+from .attention import Attention, run_attention
 from .custom_ops import PLAIN, Kernels, Modulation, Normed, RowNorm
 from .rowwise_linear import INT8, RowwiseLinear
-from .transformer import IMAGE, SHOT, Kept, Transformer
+from .transformer import IMAGE, SHOT, BlockCacheBuffer, Transformer
 
 INSIDE_FROM, INSIDE_BELOW = (9, 0), (12, 0)
 """GPUs that `gelu_inside` says yes for."""
@@ -46,7 +46,7 @@ class FusedBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class NextNorm:
     """What comes after a block, and is computed by its last kernel: the next norm, or the last one of all."""
 
     norm: RowNorm
@@ -54,7 +54,7 @@ class Following:
     dtype: torch.dtype
 
 
-BlockFunction = Callable[[Kernels, FusedBlock, Tensor, Normed, Tensor, Following], Normed]
+BlockFunction = Callable[[Kernels, FusedBlock, Tensor, Normed, Tensor, NextNorm], Normed]
 
 
 class FusedTransformer(Transformer):
@@ -77,7 +77,7 @@ class FusedTransformer(Transformer):
         """Has torch.compile make one function of a block; the kernels stay as they are in it."""
         self._run_fused = torch.compile(run_block, fullgraph=True, dynamic=False, backend=backend)
 
-    def patches(self, latent: Tensor, shots: Tensor, row: Tensor, kept: Kept | None = None) -> Tensor:
+    def patches(self, latent: Tensor, shots: Tensor, row: Tensor, kept: BlockCacheBuffer | None = None) -> Tensor:
         """As Transformer's; row is float32."""
         kernels, size = self._kernels, self.size
         factors = row.view(-1, size.hidden)
@@ -87,9 +87,9 @@ class FusedTransformer(Transformer):
         normed = kernels.norm_modulate(
             x, first.attention_norm, for_attention(its_factors), size.shot_tokens, taken_by(first.block.attention.qkv)
         )
-        last = Following(self._final_norm, PLAIN, self.dtype)
+        last = NextNorm(self._final_norm, PLAIN, self.dtype)
         after = [
-            Following(block.attention_norm, for_attention(its), taken_by(block.block.attention.qkv))
+            NextNorm(block.attention_norm, for_attention(its), taken_by(block.block.attention.qkv))
             for block, its in blocks[1:]
         ]
         for number, ((block, its_factors), following) in enumerate(zip(blocks, [*after, last], strict=True)):
@@ -107,7 +107,7 @@ class FusedTransformer(Transformer):
         features: Tensor = self.network.head.output(head.rows)
         return features[:, size.shot_tokens :]
 
-    def _add(self, x: Tensor, change: Tensor, following: Following) -> Normed:
+    def _add(self, x: Tensor, change: Tensor, following: NextNorm) -> Normed:
         """What skipped blocks add, into x itself, and the norm after them: a gate of one."""
         gates, shot_tokens = (self._one, self._one), self.size.shot_tokens
         norm, modulation, dtype = following.norm, following.modulation, following.dtype
@@ -119,7 +119,7 @@ class FusedTransformer(Transformer):
 
 
 def run_block(
-    kernels: Kernels, fused: FusedBlock, x: Tensor, normed: Normed, factors: Tensor, following: Following
+    kernels: Kernels, fused: FusedBlock, x: Tensor, normed: Normed, factors: Tensor, following: NextNorm
 ) -> Normed:
     """One block: x [B, S, D] in place, its first norm done; its twelve modulations f32 [12, D] -> the norm after it."""
     block, shot_tokens = fused.block, fused.block.shot_tokens
@@ -150,7 +150,7 @@ def attend(kernels: Kernels, fused: FusedBlock, normed: Normed, dtype: torch.dty
     attention = fused.block.attention
     # [B, S, 3, H, d]: normalised where they lie, and read by attention from there.
     qkv = product(kernels, attention.qkv, normed, dtype).unflatten(2, (3, attention.heads, -1))
-    mixed = attended(fused.attention, kernels, qkv, fused.query_norm, fused.key_norm).flatten(2)
+    mixed = run_attention(fused.attention, kernels, qkv, fused.query_norm, fused.key_norm).flatten(2)
     out = taken_by(attention.output)
     return product(kernels, attention.output, Normed(mixed) if out == dtype else kernels.epilogue(mixed, out), dtype)
 

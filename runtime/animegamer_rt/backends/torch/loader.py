@@ -18,15 +18,15 @@ from torch import Tensor, nn
 
 from animegamer_kernels.library import find_library
 from animegamer_rt.backends.interface import Engines, FloatArray
-from animegamer_rt.backends.torch.attention import check, chosen
+from animegamer_rt.backends.torch.attention import check, select_attention
 from animegamer_rt.backends.torch.custom_ops import Choice, Kernels, open_kernels
 from animegamer_rt.backends.torch.denoiser import Denoiser
-from animegamer_rt.backends.torch.device import CudaPlace, Place
+from animegamer_rt.backends.torch.device import CudaTorchDevice, TorchDevice
 from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
 from animegamer_rt.backends.torch.onnx_reader import read_weights
 from animegamer_rt.backends.torch.packed_linear import BUFFERS, PackedLinear, use_kernels
 from animegamer_rt.backends.torch.predictor import Predictor
-from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, WORDS, check_products, use_rowwise
+from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, WORDS, check_products, convert_to_rowwise
 from animegamer_rt.backends.torch.transformer import Transformer
 from animegamer_rt.backends.torch.vae import Vae
 from animegamer_rt.backends.torch.weight_names import load_denoiser, load_encoder, load_predictor, load_vae
@@ -66,7 +66,7 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 @dataclass(frozen=True, slots=True)
-class Networks:
+class Models:
     """The networks of a turn with their weights; unconditional [226, D] is the constant shot of the unguided row."""
 
     predictor: PredictorNetwork
@@ -99,12 +99,14 @@ def open_engines(
     opened, words = open_kernels(kernels, place.device)
     check(attention, opened)
     plans = [DenoisePlan.from_dict(entry.plan) for entry in bundle.manifest.plans.values()]
-    networks, geometry = read_networks(bundle, place), bundle.manifest.geometry
-    engines = assemble(place, networks, geometry, plans, graphs, compiled, ROWWISE.get(precision), opened, attention)
+    networks, geometry = load_models(bundle, place), bundle.manifest.geometry
+    engines = build_engines(
+        place, networks, geometry, plans, graphs, compiled, ROWWISE.get(precision), opened, attention
+    )
     return replace(engines, device=f"{engines.device}, {words}")
 
 
-def read_networks(bundle: Bundle, place: Place) -> Networks:
+def load_models(bundle: Bundle, place: TorchDevice) -> Models:
     """The networks of a bundle, weights as stored, on the device. Raises BackendError."""
     parts, sizes = bundle.manifest.parts, bundle.manifest.sizes
     _refuse_quantised(bundle)
@@ -128,12 +130,12 @@ def read_networks(bundle: Bundle, place: Place) -> Networks:
         load_vae(decoder, read_weights(bundle.part_path("vae_first")), send)
         if encoder is not None:
             load_encoder(encoder, read_weights(bundle.part_path("encoder")), send)
-    return Networks(predictor, denoiser, decoder, unconditional, encoder)
+    return Models(predictor, denoiser, decoder, unconditional, encoder)
 
 
-def assemble(
-    place: Place,
-    networks: Networks,
+def build_engines(
+    place: TorchDevice,
+    networks: Models,
     geometry: Geometry,
     plans: Sequence[DenoisePlan],
     graphs: Graphs = "step",
@@ -146,16 +148,16 @@ def assemble(
 
     rowwise: the type of the blocks' large products, if it is not the place's; as in ROWWISE. Raises BackendError.
     """
-    way, about_attention = chosen(attention, place, kernels, networks.denoiser.size)
+    way, about_attention = select_attention(attention, place, kernels, networks.denoiser.size)
     whole_turns = max(len(plan) for plan in plans) if graphs == "turn" else 0
     timesteps = [step.timestep for plan in plans for step in plan]
     # On the one stream, like everything: what another stream has written may not be there yet.
     with place.use():
         for network in (networks.predictor, networks.denoiser, networks.decoder, networks.encoder):
             if network is not None:
-                settled(network, place.dtype)
+                cast_for_inference(network, place.dtype)
         if rowwise is not None:
-            use_rowwise(networks.denoiser, rowwise)
+            convert_to_rowwise(networks.denoiser, rowwise)
         if kernels is not None:
             use_kernels(networks.predictor, kernels)
         network, dtype = networks.denoiser, place.dtype
@@ -176,20 +178,20 @@ def assemble(
             overlaps=place.device.type == "cuda",
             precision=_precision_by_part(place, rowwise, networks),
             attention=way,
-            memory=place.memory if isinstance(place, CudaPlace) else None,
+            memory=place.memory if isinstance(place, CudaTorchDevice) else None,
         )
 
 
-def open_place(device: str, precision: str | None, captures: bool) -> Place:
+def open_place(device: str, precision: str | None, captures: bool) -> TorchDevice:
     """The device in words of the command: cpu or cuda. Raises BackendError."""
     if precision is not None and precision not in PRECISIONS:
         raise BackendError("unknown precision", found=repr(precision), expected=", ".join(PRECISIONS))
     if device == "cpu":
-        return Place(PRECISIONS[precision or "fp32"])
+        return TorchDevice(PRECISIONS[precision or "fp32"])
     if device == "cuda":
         # float16 only where bfloat16 has no tensor cores: the vae's activations are large.
         half = "bf16" if torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0) else "fp16"
-        place = CudaPlace(PRECISIONS[precision or half], captures)
+        place = CudaTorchDevice(PRECISIONS[precision or half], captures)
         # Before any weight is read.
         products = ROWWISE.get(precision, place.dtype)
         check_products(products, torch.cuda.get_device_capability(place.device), torch.__version__)
@@ -197,7 +199,7 @@ def open_place(device: str, precision: str | None, captures: bool) -> Place:
     raise BackendError("unknown device", found=repr(device), expected="cpu or cuda")
 
 
-def settled(network: Network, dtype: torch.dtype) -> Network:
+def cast_for_inference(network: Network, dtype: torch.dtype) -> Network:
     """The network in evaluation mode and in this type, weight by weight; embeddings of numbers stay float32."""
     for name, parameter in [*network.named_parameters(), *network.named_buffers()]:
         if name.endswith(BUFFERS):
@@ -211,7 +213,7 @@ def settled(network: Network, dtype: torch.dtype) -> Network:
 class Encoder:
     """contract.EncoderPart: once a game at most, so plainly."""
 
-    def __init__(self, place: Place, network: EncoderNetwork) -> None:
+    def __init__(self, place: TorchDevice, network: EncoderNetwork) -> None:
         self._place, self._network = place, network
 
     def encode(self, text_features: FloatArray, image_features: FloatArray) -> FloatArray:
@@ -222,7 +224,7 @@ class Encoder:
         return shot
 
 
-def _precision_by_part(place: Place, rowwise: torch.dtype | None, networks: Networks) -> dict[str, str]:
+def _precision_by_part(place: TorchDevice, rowwise: torch.dtype | None, networks: Models) -> dict[str, str]:
     arithmetic = next(name for name, dtype in PRECISIONS.items() if dtype == place.dtype)
     parts = dict.fromkeys(("predictor", "denoiser", "vae_first", "vae_next"), arithmetic)
     if any(isinstance(layer, PackedLinear) for layer in networks.predictor.modules()):
@@ -230,7 +232,7 @@ def _precision_by_part(place: Place, rowwise: torch.dtype | None, networks: Netw
     return parts if rowwise is None else {**parts, "denoiser": WORDS[rowwise].lower()}
 
 
-def _type_words(place: Place, rowwise: torch.dtype | None) -> str:
+def _type_words(place: TorchDevice, rowwise: torch.dtype | None) -> str:
     return (
         f"torch {torch.__version__} in "
         + str(place.dtype).removeprefix("torch.")

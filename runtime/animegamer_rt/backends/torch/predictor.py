@@ -17,13 +17,13 @@ from torch.nn import functional
 from torch.nn.attention import sdpa_kernel
 
 from animegamer_rt.backends.interface import FloatArray, IntArray, Prefill
-from animegamer_rt.stages.readouts import Tokens
+from animegamer_rt.stages.readouts import TokenBatch
 
 from ...errors import BackendError
 from ...models.predictor import Block, Rotation, rotate, rotation
 from ...models.predictor import Predictor as Network
 from .attention import CHOOSING, WITH_MASKS
-from .device import Place, Replays
+from .device import GraphCache, TorchDevice
 
 ANSWER_TOKENS = 64
 """Places of the cache beyond the longest prompt: a state's answer is 9 tokens."""
@@ -41,7 +41,7 @@ class Cache:
 class Predictor:
     """contract.PredictorPart. Prompts are read plainly, as they differ in length; extending is a graph."""
 
-    def __init__(self, place: Place, network: Network, window_tokens: int) -> None:
+    def __init__(self, place: TorchDevice, network: Network, window_tokens: int) -> None:
         self.place, self.network = place, network
         self._blocks = [cast(Block, block) for block in network.blocks]
         size = network.size
@@ -52,11 +52,11 @@ class Predictor:
             self._start = place.zeros((1,), torch.int64)
             self._tokens = place.zeros((1, ANSWER_TOKENS), torch.int64)
             self._logits = place.zeros((size.vocabulary,), torch.float32)
-        self._replays = Replays(place)
+        self._replays = GraphCache(place)
         # Who wrote the cache, shortest first: extending an older one again drops what came after it.
         self._chain: list[Cache] = []
 
-    def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
+    def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
         """What is read; without a past, every earlier cache is gone, with one, all that came after it."""
         before = [] if past is None else self._until(past)
         start, count = before[-1].length if before else 0, tokens.ids.shape[1]

@@ -20,7 +20,7 @@ from animegamer_rt.errors import BackendError
 from animegamer_rt.models.denoiser import Block, Denoiser
 
 FP8, INT8 = torch.float8_e4m3fn, torch.int8
-LARGEST: Mapping[torch.dtype, float] = MappingProxyType({FP8: torch.finfo(FP8).max, INT8: 127.0})
+MAX_VALUE: Mapping[torch.dtype, float] = MappingProxyType({FP8: torch.finfo(FP8).max, INT8: 127.0})
 SMALLEST_SCALE = 1e-12
 """A row of zeros has no scale of its own."""
 CAPABILITY: Mapping[torch.dtype, tuple[int, int]] = MappingProxyType(
@@ -55,7 +55,7 @@ def check_products(dtype: torch.dtype, capability: tuple[int, int], torch_versio
         )
 
 
-def use_rowwise(network: Denoiser, dtype: torch.dtype) -> None:
+def convert_to_rowwise(network: Denoiser, dtype: torch.dtype) -> None:
     """Replaces the products of every block, in place, by those in FP8 or INT8, which `check_products` is for."""
     for block in (cast(Block, block) for block in network.blocks):
         block.attention.qkv = cast(nn.Linear, RowwiseLinear(block.attention.qkv, dtype))
@@ -72,7 +72,7 @@ class RowwiseLinear(nn.Module):
 
     def __init__(self, linear: nn.Linear, dtype: torch.dtype) -> None:
         super().__init__()
-        weight, scale = by_row(linear.weight, dtype)
+        weight, scale = quantize_rows(linear.weight, dtype)
         self.register_buffer("weight", weight)
         self.register_buffer("scale", scale)
         self.bias = linear.bias
@@ -83,7 +83,7 @@ class RowwiseLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., in] -> [..., out] in the type of x."""
-        rows, scale = by_row(x.flatten(0, -2), self.dtype)
+        rows, scale = quantize_rows(x.flatten(0, -2), self.dtype)
         out: Tensor = self.product(rows, scale, x.dtype).unflatten(0, x.shape[:-1])
         return out
 
@@ -110,9 +110,9 @@ class RowwiseLinear(nn.Module):
         return torch._int_mm(rows, self.weight.t())
 
 
-def by_row(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def quantize_rows(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """x [rows, n] in FP8 or INT8, with scales f32 [rows, 1] under which each row's largest is the type's largest."""
-    largest = LARGEST[dtype]
+    largest = MAX_VALUE[dtype]
     scale = (x.float().abs().amax(1, keepdim=True) / largest).clamp(min=SMALLEST_SCALE)
     codes = x.float() / scale
     # FP8 has no infinity: what lies beyond its largest number would be no number.

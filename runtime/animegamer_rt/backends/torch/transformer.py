@@ -28,7 +28,7 @@ BlockFunction = Callable[[Block, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class BlockCacheBuffer:
     """What a span of blocks adds to x, [B, S, D] in x's type: written when they are computed, read when they are not.
 
     Source: the differences of Delta-DiT (Chen et al. 2024) and TeaCache (Liu et al. 2024), on the fixed steps of
@@ -96,7 +96,7 @@ class Transformer:
         """How many there are."""
         return len(self._blocks)
 
-    def patches(self, latent: Tensor, shots: Tensor, row: Tensor, kept: Kept | None = None) -> Tensor:
+    def patches(self, latent: Tensor, shots: Tensor, row: Tensor, kept: BlockCacheBuffer | None = None) -> Tensor:
         """As `v`, in patches: [B, P, 4 C]. `kept`: what a span of blocks adds, to be written or read."""
         network, size = self.network, self.size
         factors = row.view(-1, size.hidden)

@@ -16,7 +16,7 @@ from animegamer_rt.backends.interface import FloatArray, Frames
 from ...errors import BackendError
 from ...models.vae import CHUNKS, VaeDecoder
 from .custom_ops import Kernels
-from .device import Place, Replays
+from .device import GraphCache, TorchDevice
 from .vae_decoder import cache_shapes, decode, room
 
 FRAMES = {3: 9, 2: 8}
@@ -36,7 +36,7 @@ class Vae:
 
     def __init__(
         self,
-        place: Place,
+        place: TorchDevice,
         network: VaeDecoder,
         latent_height: int,
         latent_width: int,
@@ -64,7 +64,7 @@ class Vae:
             self._caches = [
                 place.staged(shape, place.dtype) if self._caches_on_host else place.zeros(shape) for shape in shapes
             ]
-        self._replays = Replays(place)
+        self._replays = GraphCache(place)
         self._clip = 0
 
     @property

@@ -16,13 +16,13 @@ import zmq
 
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import Bundle, open_bundle
-from animegamer_rt.profiling.host import heading, machine, write_record
+from animegamer_rt.profiling.host import describe_host, heading, write_record
 from animegamer_rt.serving.wire import CODECS
 
 from . import measures
 from .chart import lines, write_wire_chart
 from .full_size import write_full_size
-from .server_process import Served
+from .server_process import ServerProcess
 
 CROWDS, REAL_CROWDS = (1, 4, 16), (1, 4)
 GOALS = {
@@ -35,7 +35,7 @@ GOALS = {
 
 
 @dataclass(frozen=True, slots=True)
-class WireBench:
+class ServeBench:
     """What is measured. turns: samples of each figure; turn_s: seconds of a turn of the engines of fixed cost."""
 
     bundle: str = "pocket"
@@ -45,14 +45,14 @@ class WireBench:
     results: Path = Path("benchmarks/results")
 
 
-def bench_wire(options: WireBench) -> int:
+def bench_serve(options: ServeBench) -> int:
     """Measure, print, and write a record and the plot under `results`. Raises AnimeGamerError."""
     make_folder(options.results)
     bundle = open_bundle(options.bundle)
     plan = options.plan or bundle.default_plan
     bundle.plan(plan)
     name = bundle.manifest.name
-    print(f"wire: {name}, plan {plan}, {machine()}")
+    print(f"wire: {name}, plan {plan}, {describe_host()}")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, zmq.Context() as context:
         context.linger = 0
         full = write_full_size(Path(folder) / "bundle", bundle)
@@ -77,7 +77,7 @@ def bench_wire(options: WireBench) -> int:
 
 
 def _measure(
-    options: WireBench,
+    options: ServeBench,
     context: zmq.Context[zmq.Socket[bytes]],
     bundles: tuple[Bundle, Bundle],
     plan: str,
@@ -87,18 +87,18 @@ def _measure(
     turns, fixed = options.turns, f"fixed:{options.turn_s:g}"
     found: dict[str, Any] = {"overhead": [], "transfer": [], "crowd": [], "memory": []}
 
-    def serve(bundle: Bundle, engines: str) -> Served:
+    def serve(bundle: Bundle, engines: str) -> ServerProcess:
         name = bundle.manifest.name
         print(f"  measuring {name}, engines {engines} ...", flush=True)
-        return Served(bundle.folder, engines, folder / f"{name}-{engines.replace(':', '-')}", plan)
+        return ServerProcess(bundle.folder, engines, folder / f"{name}-{engines.replace(':', '-')}", plan)
 
     def note(kind: str, bundle: Bundle, engines: str, figures: measures.Figures) -> None:
         size = bundle.manifest.geometry
         shape = [size.frames, size.height, size.width]
         found[kind].append({"size": bundle.manifest.name, "shape": shape, "engines": engines, **figures})
 
-    def crowds(bundle: Bundle, served: Served, counts: tuple[int, ...], turns_of: Callable[[int], int]) -> None:
-        rates = [measures.crowd(context, served, count, turns_of(count)) for count in counts]
+    def crowds(bundle: Bundle, served: ServerProcess, counts: tuple[int, ...], turns_of: Callable[[int], int]) -> None:
+        rates = [measures.concurrent_players(context, served, count, turns_of(count)) for count in counts]
         for figures in rates:
             lost = 1 - figures["turns_per_s"] / rates[0]["turns_per_s"]
             note("crowd", bundle, served.engines, {**figures, "lost": round(lost, 4)})
@@ -110,7 +110,7 @@ def _measure(
             if bundle is bundles[0]:
                 crowds(bundle, served, CROWDS, lambda count: max(2, 2 * turns // count))
             else:
-                figures = measures.stalled(context, served, turns // 2)
+                figures = measures.slow_reader(context, served, turns // 2)
                 found["stalled"] = {"size": bundle.manifest.name, "engines": fixed, **figures}
         with serve(bundle, "fixed:0") as served:
             for codec in CODECS:

@@ -14,9 +14,9 @@ import zmq
 
 from animegamer_rt.profiling.host import percentile
 
-from .played_turn import PlayedTurn
+from .played_turn import TurnTiming
 from .player import Player, play_together
-from .server_process import DROPPED, Served
+from .server_process import DROPPED, ServerProcess
 
 WINDOW_FULL = 5
 """Turns after which a game's history is as long as it gets, in the bundles there are."""
@@ -35,7 +35,7 @@ def series(values: Iterable[float]) -> Figures:
     return {"p50": percentile(raw, 50), "p95": percentile(raw, 95), "n": len(raw)}
 
 
-def overhead(context: zmq.Context[zmq.Socket[bytes]], served: Served, turns: int) -> Figures:
+def overhead(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, turns: int) -> Figures:
     """One player with raw frames: what a turn takes beyond its engines, and when its first words come."""
     with Player(context, served.port) as player:
         player.open()
@@ -52,7 +52,7 @@ def overhead(context: zmq.Context[zmq.Socket[bytes]], served: Served, turns: int
     }
 
 
-def transfer(context: zmq.Context[zmq.Socket[bytes]], served: Served, codec: str, turns: int) -> Figures:
+def transfer(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, codec: str, turns: int) -> Figures:
     """One player: from the end of denoising to the last byte of the clip; `vae_s` of it is the engine's."""
     with Player(context, served.port, codec=codec) as player:
         player.open()
@@ -66,7 +66,9 @@ def transfer(context: zmq.Context[zmq.Socket[bytes]], served: Served, codec: str
     }
 
 
-def crowd(context: zmq.Context[zmq.Socket[bytes]], served: Served, sessions: int, turns: int) -> Figures:
+def concurrent_players(
+    context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, sessions: int, turns: int
+) -> Figures:
     """So many players that never rest, each with `turns` turns of a game without history, so that all cost the same."""
     players = [Player(context, served.port) for _ in range(sessions)]
     try:
@@ -87,7 +89,7 @@ def crowd(context: zmq.Context[zmq.Socket[bytes]], served: Served, sessions: int
     }
 
 
-def stalled(context: zmq.Context[zmq.Socket[bytes]], served: Served, turns: int) -> Figures:
+def slow_reader(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, turns: int) -> Figures:
     """A player's turns, each behind one of another who reads, and then behind one of another who does not."""
     rounds = max(STALLED_ROUNDS, turns)
     with Player(context, served.port) as well, Player(context, served.port) as reader:
@@ -110,7 +112,7 @@ def stalled(context: zmq.Context[zmq.Socket[bytes]], served: Served, turns: int)
     return {**times, "ratio": round(ratio, 4), "frames_dropped": int(dropped or 0)}
 
 
-def memory(context: zmq.Context[zmq.Socket[bytes]], served: Served, sessions: int) -> Figures:
+def memory(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, sessions: int) -> Figures:
     """What the front holds for idle sessions with one finished turn each, and for connections that have said hello."""
     with Player(context, served.port) as player:
         for _ in range(2 * WINDOW_FULL):
@@ -136,14 +138,14 @@ def memory(context: zmq.Context[zmq.Socket[bytes]], served: Served, sessions: in
     }
 
 
-def _behind(well: Player, other: Player, *, reads: bool) -> PlayedTurn:
+def _behind(well: Player, other: Player, *, reads: bool) -> TurnTiming:
     """A turn of `well` that waits for one of `other`, whose events are read as they come if it reads."""
     other.begin()
     well.begin()
     poller = zmq.Poller()
     for player in (well, other) if reads else (well,):
         poller.register(player.socket, zmq.POLLIN)
-    mine: PlayedTurn | None = None
+    mine: TurnTiming | None = None
     theirs = not reads
     while mine is None or not theirs:
         ready = dict(poller.poll())

@@ -12,7 +12,7 @@ from animegamer_rt.serving.wire import Message
 
 
 @dataclass(slots=True)
-class PlayedTurn:
+class TurnTiming:
     """Filled event by event; all of it is known once `done_at` is set. `bytes` are those of its pictures."""
 
     asked_at: float

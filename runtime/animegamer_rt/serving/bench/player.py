@@ -14,11 +14,11 @@ from typing import Any
 import zmq
 
 from animegamer_rt.errors import ServerError
-from animegamer_rt.serving.wire import FROM_SERVER, Message, decode, encode
+from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
 
-from .played_turn import PlayedTurn
+from .played_turn import TurnTiming
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 """Longest wait for a message; a real bundle's turn on a slow machine gives a sign of life more often."""
 INSTRUCTION = "One waits."
 STALLED_BYTES = 65_536
@@ -36,7 +36,7 @@ class Player:
             self.socket.rcvhwm, self.socket.rcvbuf = 1, STALLED_BYTES
         self.socket.connect(f"tcp://127.0.0.1:{port}")
         self._session, self._token = "", ""
-        self._turn: PlayedTurn | None = None
+        self._turn: TurnTiming | None = None
         self._ask("hello", {"versions": [1], "client": "bench wire", **hello})
 
     def __enter__(self) -> Player:
@@ -56,17 +56,17 @@ class Player:
     def begin(self) -> None:
         """Ask for a turn."""
         fields = {"instruction": INSTRUCTION, "turn_id": uuid.uuid4().hex, "token": self._token}
-        self._turn = PlayedTurn(time.perf_counter())
+        self._turn = TurnTiming(time.perf_counter())
         self._send("turn", fields)
 
-    def take(self) -> PlayedTurn | None:
+    def take(self) -> TurnTiming | None:
         """Receive one message; the turn, if that was its end. Raises ServerError for an error or silence."""
         message = self._receive()
         assert self._turn is not None
         self._turn.note(message, time.perf_counter())
         return self._turn if message.type == "done" else None
 
-    def play(self) -> PlayedTurn:
+    def play(self) -> TurnTiming:
         """A whole turn."""
         self.begin()
         while True:
@@ -82,16 +82,16 @@ class Player:
         self.socket.send_multipart(encode(message))
 
     def _receive(self) -> Message:
-        if not self.socket.poll(int(PATIENCE_S * 1000)):
-            raise ServerError(f"the server said nothing for {PATIENCE_S:g} s")
+        if not self.socket.poll(int(TIMEOUT_S * 1000)):
+            raise ServerError(f"the server said nothing for {TIMEOUT_S:g} s")
         parts = [frame.buffer for frame in self.socket.recv_multipart(copy=False)]
-        message = decode(parts, FROM_SERVER, check=False)
+        message = decode(parts, SERVER_LIMITS, check=False)
         if message.type == "error":
             raise ServerError("the server refused", found=f"{message.fields['code']}: {message.fields['text']}")
         return message
 
 
-def play_together(players: Sequence[Player], turns: int) -> list[PlayedTurn]:
+def play_together(players: Sequence[Player], turns: int) -> list[TurnTiming]:
     """Each plays so many turns, one after the other, all at once; in the order in which they were done."""
     poller, played, left = zmq.Poller(), [], dict.fromkeys(players, turns)
     of_socket = {player.socket: player for player in players}
@@ -99,9 +99,9 @@ def play_together(players: Sequence[Player], turns: int) -> list[PlayedTurn]:
         poller.register(player.socket, zmq.POLLIN)
         player.begin()
     while any(left.values()):
-        ready = poller.poll(int(PATIENCE_S * 1000))
+        ready = poller.poll(int(TIMEOUT_S * 1000))
         if not ready:
-            raise ServerError(f"the server said nothing for {PATIENCE_S:g} s")
+            raise ServerError(f"the server said nothing for {TIMEOUT_S:g} s")
         for socket, _ in ready:
             player = of_socket[socket]
             if (turn := player.take()) is not None:

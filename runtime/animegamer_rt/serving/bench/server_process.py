@@ -22,7 +22,7 @@ LIMITS = {"--turns-a-minute": "0", "--sessions": "100000", "--connections": "100
 """Nothing is to be refused while it is measured."""
 
 
-class Served:
+class ServerProcess:
     """Ready within `with`; a server of its own in the folder `state`."""
 
     def __init__(self, bundle: Path, engines: str, state: Path, plan: str | None = None) -> None:
@@ -38,7 +38,7 @@ class Served:
             )
         self.port, self._page = 0, ""
 
-    def __enter__(self) -> Served:
+    def __enter__(self) -> ServerProcess:
         try:
             self.port = int(self._await(0, "ready tcp://").split()[1].rpartition(":")[2])
             self._page = self._await(1, "metrics on http://").rpartition(" ")[2]

@@ -15,14 +15,14 @@ from animegamer_rt.errors import AnimeGamerError
 from animegamer_rt.serving.wire import CODES, Message
 
 from .metrics import Metrics
-from .send_queue import Outbox
+from .send_queue import SendQueue
 
 REMEMBERED = 4
 """Connections remembered for each one that may be open; a forgotten client is asked for hello again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pictures:
+class FrameOptions:
     """How a client wants its frames, chosen at hello."""
 
     pixel_format: str = "rgba32"
@@ -36,9 +36,9 @@ class Pictures:
 class Client:
     """One connection. `pictures` is None before its hello."""
 
-    outbox: Outbox
+    outbox: SendQueue
     metrics: Metrics
-    pictures: Pictures | None = None
+    pictures: FrameOptions | None = None
 
     def send(self, message: Message, delivery: str | None = None) -> None:
         """Send or keep a message; `delivery` names the turn whose frames are dropped together if it does not read."""
@@ -66,7 +66,7 @@ class Clients:
         key = socket, routing
         client = self._clients.get(key)
         if client is None or client.outbox.gone:
-            client = Client(Outbox(socket, routing, self._outbox_bytes, self._metrics), self._metrics)
+            client = Client(SendQueue(socket, routing, self._outbox_bytes, self._metrics), self._metrics)
             self._clients[key] = client
             while len(self._clients) > self._most:
                 self._clients.popitem(last=False)

@@ -18,14 +18,14 @@ from animegamer_rt.serving.store import Store, StoredSession
 from animegamer_rt.serving.wire import MAJOR, MESSAGES, MOST_LISTED, Buffer, Message, decode
 from animegamer_rt.state.game import CharacterState
 
-from .clients import Client, Pictures
-from .instruction_filter import Words
-from .job_queue import Admission
-from .jobs import Job, Listener
+from .clients import Client, FrameOptions
+from .instruction_filter import InstructionFilter
+from .job_queue import JobQueue
+from .jobs import Job, Subscriber
 from .options import ServeOptions
-from .scheduler import Turns, degraded
-from .status import Facts
-from .worker_process import Supervisor
+from .scheduler import Scheduler, degraded
+from .status import ServerStatus
+from .worker_process import WorkerProcess
 
 TURNS, CONTROL = "T", "C"
 """The two sockets, as the protocol's table names them."""
@@ -33,18 +33,18 @@ TURNS, CONTROL = "T", "C"
 log = logging.getLogger(__name__)
 
 
-class Desk:
+class RequestHandlers:
     """All requests of all clients."""
 
     def __init__(
         self,
         options: ServeOptions,
-        facts: Facts,
+        facts: ServerStatus,
         store: Store,
-        admission: Admission,
-        supervisor: Supervisor,
-        turns: Turns,
-        words: Words,
+        admission: JobQueue,
+        supervisor: WorkerProcess,
+        turns: Scheduler,
+        words: InstructionFilter,
     ) -> None:
         self._options, self._facts, self._store, self._admission = options, facts, store, admission
         self._supervisor, self._turns, self._words = supervisor, turns, words
@@ -83,8 +83,8 @@ class Desk:
                 expected=f"at most {self._options.connections}",
                 do="close others, or try again later",
             )
-        names = Pictures.__dataclass_fields__
-        client.pictures = Pictures(**{name: value for name, value in fields.items() if name in names})
+        names = FrameOptions.__dataclass_fields__
+        client.pictures = FrameOptions(**{name: value for name, value in fields.items() if name in names})
         _reply(client, message, "welcome", self._facts.welcome())
 
     def _ping(self, client: Client, message: Message) -> None:
@@ -119,7 +119,7 @@ class Desk:
 
     def _turn(self, client: Client, message: Message) -> None:
         session, fields = self._session(message), message.fields
-        listener, turn_id = Listener(client, message.id), fields["turn_id"]
+        listener, turn_id = Subscriber(client, message.id), fields["turn_id"]
         running = self._admission.of_session(session.id)
         if running is not None and running.turn_id == turn_id:
             running.attach(listener)
@@ -139,7 +139,7 @@ class Desk:
     def _replay(self, client: Client, message: Message) -> None:
         session, turn = self._session(message), message.turn
         assert turn is not None
-        listener = Listener(client, message.id, message.fields.get("after_seq", -1))
+        listener = Subscriber(client, message.id, message.fields.get("after_seq", -1))
         running = self._admission.of_session(session.id)
         if running is not None and running.turn == turn:
             running.attach(listener)
@@ -167,7 +167,7 @@ class Desk:
         session = self._session(message)
         # Every turn of the game is rendered again, so it may take as long as all of them may.
         seconds = self._options.turn_deadline_s * max(1, session.turns)
-        job = self._job("export", session, Listener(client, message.id), seconds)
+        job = self._job("export", session, Subscriber(client, message.id), seconds)
         self._admission.check_rate(session.id, job.accepted_at)
         self._turns.admit(job, job.accepted_at)
 
@@ -198,7 +198,7 @@ class Desk:
         last = self._store.turns(session.id, session.turns - 1, session.turns - 1)
         return replace(session, turns=session.turns - 1, character=last[0].character if last else CharacterState())
 
-    def _play_again(self, listener: Listener, session: StoredSession, turn: int) -> None:
+    def _play_again(self, listener: Subscriber, session: StoredSession, turn: int) -> None:
         """A finished turn's events once more, rendered anew: the same bytes, and nothing is added to the session."""
         found = self._store.turns(session.id, turn, turn)
         if not found:
@@ -207,7 +207,7 @@ class Desk:
         job.turn, job.turn_id, job.instruction, job.seed = turn, played.turn_id, played.instruction, played.seed
         self._turns.admit(job, job.accepted_at)
 
-    def _job(self, kind: str, session: StoredSession, listener: Listener, seconds: float) -> Job:
+    def _job(self, kind: str, session: StoredSession, listener: Subscriber, seconds: float) -> Job:
         """A job of the session, to be done within `seconds`. Raises what keeps the session from having one now."""
         now, pictures = time.monotonic(), listener.client.pictures
         assert pictures is not None

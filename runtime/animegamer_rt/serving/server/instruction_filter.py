@@ -17,7 +17,7 @@ _GRAPHEME_JOINER = "\u034f"
 """Invisible, like the characters of category Cf; Unicode counts it among the accents."""
 
 
-class Words:
+class InstructionFilter:
     """The door for text. `block_list` is a file of a word or phrase a line; lines that begin with # are comments."""
 
     def __init__(self, block_list: Path | None = None) -> None:

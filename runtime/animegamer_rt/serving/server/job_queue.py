@@ -17,7 +17,7 @@ SESSION_IN_USE_S = 3600.0
 MINUTE_S = 60.0
 
 
-class Admission:
+class JobQueue:
     """`running` is the job that the worker has (or will have again); `waiting` are the others, oldest first."""
 
     def __init__(self, options: ServeOptions) -> None:

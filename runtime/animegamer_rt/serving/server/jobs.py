@@ -13,14 +13,14 @@ from pathlib import Path
 from animegamer_rt.errors import AnimeGamerError
 from animegamer_rt.serving.wire import Message
 
-from .clients import Client, Pictures
+from .clients import Client, FrameOptions
 
 KEPT_BYTES = 48 * 2**20
 """Most that is kept of a running turn's events for a client that comes back while it runs: two full-size clips."""
 
 
 @dataclass(slots=True)
-class Listener:
+class Subscriber:
     """Who gets the events: a connection, its request's id, and the last `seq` that it has already.
 
     delivery: frames that this listener is too slow for are dropped under this name; one that asks again gets them.
@@ -44,8 +44,8 @@ class Job:
 
     kind: str
     session: str
-    listener: Listener
-    pictures: Pictures
+    listener: Subscriber
+    pictures: FrameOptions
     accepted_at: float
     deadline_at: float
     turn: int | None = None
@@ -66,7 +66,7 @@ class Job:
     folder: Path | None = None
     events: list[Message] | None = field(default_factory=list)
     events_bytes: int = 0
-    late: Listener | None = None
+    late: Subscriber | None = None
     """Came back when `events` were too many to keep: gets the turn rendered again once it is finished."""
 
     def lengthen(self, seconds: float) -> None:
@@ -89,7 +89,7 @@ class Job:
                 self.events = None
         self._deliver(message)
 
-    def attach(self, listener: Listener) -> None:
+    def attach(self, listener: Subscriber) -> None:
         """Another connection (or request) takes the turn over: what it lacks so far, then the rest."""
         if self.events is None:
             self.late = listener

@@ -20,11 +20,11 @@ from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire import MOST_FILES, Message
 from animegamer_rt.state.game import CharacterState, GameState
 
-from .job_queue import Admission
-from .jobs import Job, Listener
+from .job_queue import JobQueue
+from .jobs import Job, Subscriber
 from .metrics import Metrics
 from .options import ServeOptions
-from .worker_process import FAILURES, Supervisor
+from .worker_process import FAILURES, WorkerProcess
 
 EXPORTS = "exports"
 KEPT_EXPORTS = 3
@@ -35,11 +35,11 @@ PREDICT_AGAIN_S = 1.0
 log = logging.getLogger(__name__)
 
 
-class Turns:
+class Scheduler:
     """All jobs of the server."""
 
     def __init__(
-        self, options: ServeOptions, store: Store, admission: Admission, supervisor: Supervisor, metrics: Metrics
+        self, options: ServeOptions, store: Store, admission: JobQueue, supervisor: WorkerProcess, metrics: Metrics
     ) -> None:
         self._options, self._store, self._admission = options, store, admission
         self._supervisor, self._metrics = supervisor, metrics
@@ -241,7 +241,7 @@ class Turns:
         if job.late is not None and job.kind != "export":
             self._play_again(job, job.late, now)
 
-    def _play_again(self, job: Job, listener: Listener, now: float) -> None:
+    def _play_again(self, job: Job, listener: Subscriber, now: float) -> None:
         """A finished turn's events for a listener who came back too late for them; it gets as long as the turn had."""
         again = Job("replay", job.session, listener, job.pictures, now, now + job.deadline_at - job.accepted_at)
         again.turn, again.turn_id, again.instruction, again.seed = job.turn, job.turn_id, job.instruction, job.seed
@@ -272,7 +272,7 @@ class Turns:
             log.error("a turn that was not done could not be taken back: %s", error)
 
 
-def degraded(supervisor: Supervisor) -> ProtocolError:
+def degraded(supervisor: WorkerProcess) -> ProtocolError:
     """What a turn is told while no worker can be started."""
     return ProtocolError(
         "the worker cannot be started",

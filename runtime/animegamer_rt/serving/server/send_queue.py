@@ -27,7 +27,7 @@ class _Kept:
     delivery: str | None
 
 
-class Outbox:
+class SendQueue:
     """`gone` once the client is: the socket has no such peer any more, and what is sent is dropped."""
 
     def __init__(self, socket: zmq.Socket[bytes], routing: bytes, most_bytes: int, metrics: Metrics) -> None:

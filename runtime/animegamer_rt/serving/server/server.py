@@ -22,15 +22,15 @@ from animegamer_rt.profiling.trace import check_trace
 from animegamer_rt.serving.store import Quota, Store, read_keep_shots
 
 from .clients import Clients
-from .handlers import CONTROL, TURNS, Desk
-from .instruction_filter import Words
-from .job_queue import Admission
+from .handlers import CONTROL, TURNS, RequestHandlers
+from .instruction_filter import InstructionFilter
+from .job_queue import JobQueue
 from .metrics import Metrics, page
 from .options import ServeOptions, check
-from .scheduler import Turns
-from .sockets import Doors
-from .status import Facts
-from .worker_process import Supervisor
+from .scheduler import Scheduler
+from .sockets import ServerSockets
+from .status import ServerStatus
+from .worker_process import WorkerProcess
 
 IDLE_POLL_MS, RETRY_POLL_MS = 100, 4
 """How long the loop sleeps: with nothing to do, and while something waits for a client to read."""
@@ -52,41 +52,41 @@ def serve(options: ServeOptions) -> int:
     bundle.plan(options.plan)
     if options.trace is not None:
         check_trace(options.trace)
-    words, keep_shots = Words(options.block_list), read_keep_shots(options.keep_shots)
+    words, keep_shots = InstructionFilter(options.block_list), read_keep_shots(options.keep_shots)
     most_age_s = None if options.keep_days is None else options.keep_days * 86_400
     quota = Quota(most_bytes=int(options.quota_gib * 2**30), most_age_s=most_age_s)
     with contextlib.ExitStack() as stack:
-        doors = Doors(options)
+        doors = ServerSockets(options)
         stack.callback(doors.close)
         store = stack.enter_context(Store(options.state, keep_shots=keep_shots, quota=quota))
-        supervisor = Supervisor(options, bundle, doors.worker, doors.worker_address)
+        supervisor = WorkerProcess(options, bundle, doors.worker, doors.worker_address)
         supervisor.open_log()
         stack.callback(supervisor.stop)
-        metrics, admission = Metrics(), Admission(options)
-        facts = Facts(options, bundle, doors, store, admission, supervisor, metrics)
-        turns = Turns(options, store, admission, supervisor, metrics)
-        desk = Desk(options, facts, store, admission, supervisor, turns, words)
+        metrics, admission = Metrics(), JobQueue(options)
+        facts = ServerStatus(options, bundle, doors, store, admission, supervisor, metrics)
+        turns = Scheduler(options, store, admission, supervisor, metrics)
+        desk = RequestHandlers(options, facts, store, admission, supervisor, turns, words)
         clients = Clients(options.connections, int(options.outbox_mib * 2**20), metrics)
-        front = Front(options, doors, store, supervisor, admission, facts, turns, desk, clients, metrics)
+        front = Server(options, doors, store, supervisor, admission, facts, turns, desk, clients, metrics)
         if options.metrics_port != 0:
             log.info("metrics on %s", stack.enter_context(page(metrics, _metrics_port(options, doors.port))))
         with front.signals():
             return front.run()
 
 
-class Front:
+class Server:
     """The loop."""
 
     def __init__(
         self,
         options: ServeOptions,
-        doors: Doors,
+        doors: ServerSockets,
         store: Store,
-        supervisor: Supervisor,
-        admission: Admission,
-        facts: Facts,
-        turns: Turns,
-        desk: Desk,
+        supervisor: WorkerProcess,
+        admission: JobQueue,
+        facts: ServerStatus,
+        turns: Scheduler,
+        desk: RequestHandlers,
         clients: Clients,
         metrics: Metrics,
     ) -> None:

@@ -17,7 +17,7 @@ import zmq
 from zmq.utils import z85
 
 from animegamer_rt.errors import ServerError
-from animegamer_rt.serving.wire import FROM_CLIENT, INSIDE
+from animegamer_rt.serving.wire import CLIENT_LIMITS, WORKER_LIMITS
 
 from .curve_keys import load
 from .options import ServeOptions
@@ -25,7 +25,7 @@ from .options import ServeOptions
 HIGH_WATER_MESSAGES = 40
 """A whole turn of 17 frames with its progress fits; beyond it bytes are counted, by the client's outbox."""
 SOCKET_BYTES = 2**20
-MOST_FRAME_BYTES = 2 * FROM_CLIENT.header_bytes
+MOST_FRAME_BYTES = 2 * CLIENT_LIMITS.header_bytes
 """libzmq hangs up on a client that announces a larger frame, before it is allocated; up to here it gets `too_large`."""
 LINGER_MS = 2000
 HANDSHAKE_MS = 5000
@@ -34,7 +34,7 @@ _FREE_PORT_TRIES = 50
 _ANY_PORT = range(20_000, 60_000)
 
 
-class Doors:
+class ServerSockets:
     """All sockets, bound. Raises ServerError for an address that cannot or must not be bound."""
 
     def __init__(self, options: ServeOptions) -> None:
@@ -48,7 +48,7 @@ class Doors:
             self.turns, self.control, self.port = self._bind_pair(host, options.port)
             self.worker = self._router()
             self.worker.rcvhwm = self.worker.sndhwm = 1000
-            self.worker.maxmsgsize = INSIDE.buffer_bytes
+            self.worker.maxmsgsize = WORKER_LIMITS.buffer_bytes
             self.worker_address = f"tcp://127.0.0.1:{self.worker.bind_to_random_port('tcp://127.0.0.1')}"
             self._monitor = self.turns.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
         except BaseException:

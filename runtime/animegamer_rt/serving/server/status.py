@@ -12,29 +12,29 @@ from animegamer_rt import __version__
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS
 from animegamer_rt.serving.store import Store
-from animegamer_rt.serving.wire import FROM_CLIENT, MAJOR, VERSION
+from animegamer_rt.serving.wire import CLIENT_LIMITS, MAJOR, VERSION
 from animegamer_rt.state.game import MAX_INSTRUCTION_CHARACTERS
 
-from .job_queue import Admission
+from .job_queue import JobQueue
 from .metrics import Metrics
 from .options import ServeOptions
-from .sockets import Doors
-from .worker_process import Supervisor
+from .sockets import ServerSockets
+from .worker_process import WorkerProcess
 
 CAPABILITIES = ("export", "replay", "branch", "rewind", "clip", "jpeg", "mp4")
 
 
-class Facts:
+class ServerStatus:
     """Reads everything where it is; `draining` is set once, when the server is asked to stop."""
 
     def __init__(
         self,
         options: ServeOptions,
         bundle: Bundle,
-        doors: Doors,
+        doors: ServerSockets,
         store: Store,
-        admission: Admission,
-        supervisor: Supervisor,
+        admission: JobQueue,
+        supervisor: WorkerProcess,
         metrics: Metrics,
     ) -> None:
         self._options, self._doors, self._store, self._admission = options, doors, store, admission
@@ -78,7 +78,7 @@ class Facts:
             "capabilities": list(CAPABILITIES),
             "limits": {
                 "text_characters": MAX_INSTRUCTION_CHARACTERS,
-                "header_bytes": FROM_CLIENT.header_bytes,
+                "header_bytes": CLIENT_LIMITS.header_bytes,
                 "turns_a_minute": options.turns_a_minute,
                 "sessions": options.sessions,
                 "queue": options.queue,

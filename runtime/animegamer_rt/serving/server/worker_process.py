@@ -19,7 +19,7 @@ import zmq
 
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.errors import ProtocolError, StoreError
-from animegamer_rt.serving.wire import INSIDE, WORKER_SECRET, Message, decode, encode
+from animegamer_rt.serving.wire import WORKER_LIMITS, WORKER_SECRET, Message, decode, encode
 
 from .options import ServeOptions
 
@@ -42,7 +42,7 @@ MOST_LOG_BYTES = 16 * 2**20
 log = logging.getLogger(__name__)
 
 
-class Supervisor:
+class WorkerProcess:
     """`state`: starting, ready, busy, restarting, failed (it goes on trying) or stopped."""
 
     def __init__(self, options: ServeOptions, bundle: Bundle, door: zmq.Socket[bytes], address: str) -> None:
@@ -134,7 +134,7 @@ class Supervisor:
             except zmq.Again:
                 return
             try:
-                message = decode([frame.buffer for frame in frames], INSIDE, check=False)
+                message = decode([frame.buffer for frame in frames], WORKER_LIMITS, check=False)
             except ProtocolError as error:
                 log.warning("a message to the worker's door was not understood: %s", error)
                 continue

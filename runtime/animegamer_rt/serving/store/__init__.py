@@ -14,8 +14,8 @@ from .errors import (
     UnknownSessionError,
     WrongTokenError,
 )
-from .records import JobHistory, LogRow, StoredSession, StoredTurn
-from .retention import ALL, WINDOW, KeepShots, Quota, Swept, read_keep_shots
+from .records import HistoryRow, StoredSession, StoredTurn, TurnContext
+from .retention import ALL, WINDOW, Quota, ShotRetention, SweepResult, read_keep_shots
 from .store import FILE, Store
 
 __all__ = [
@@ -23,9 +23,9 @@ __all__ = [
     "FILE",
     "WINDOW",
     "BundleMismatchError",
-    "JobHistory",
-    "KeepShots",
-    "LogRow",
+    "TurnContext",
+    "ShotRetention",
+    "HistoryRow",
     "NoSuchTurnError",
     "Quota",
     "SessionClosedError",
@@ -34,7 +34,7 @@ __all__ = [
     "StoreLockedError",
     "StoredSession",
     "StoredTurn",
-    "Swept",
+    "SweepResult",
     "UnknownSessionError",
     "WrongTokenError",
     "read_keep_shots",

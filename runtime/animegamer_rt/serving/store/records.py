@@ -54,7 +54,7 @@ class StoredTurn:
     character: CharacterState
 
 
-class LogRow(NamedTuple):
+class HistoryRow(NamedTuple):
     """A past turn as a prompt sees it; a plain list of five on the wire."""
 
     text: str
@@ -65,7 +65,7 @@ class LogRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class JobHistory:
+class TurnContext:
     """What came before a turn: `log` holds the turns `first + 1` .. `turn - 1`, oldest first.
 
     With the shots of the whole window at hand, `log` is just that window and `shots` maps its turn numbers to fp16
@@ -74,6 +74,6 @@ class JobHistory:
     """
 
     first: int
-    log: tuple[LogRow, ...]
+    log: tuple[HistoryRow, ...]
     shots: Mapping[int, bytes]
     character: CharacterState

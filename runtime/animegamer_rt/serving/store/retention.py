@@ -17,11 +17,11 @@ from animegamer_rt.errors import ConfigError, StoreError
 from .database import Database
 from .turns import drop_shots
 
-KeepShots = int | Literal["window", "all"]
+ShotRetention = int | Literal["window", "all"]
 """Which shots of a session stay: those its next turn needs, at least so many of the newest, or all."""
 
-WINDOW: KeepShots = "window"
-ALL: KeepShots = "all"
+WINDOW: ShotRetention = "window"
+ALL: ShotRetention = "all"
 
 CLOCK_STEP_S = 3600.0
 """A session in use was used within the hour; where its row says otherwise, the clock was set since."""
@@ -35,7 +35,7 @@ SHRINK_BYTES = 2**20
 """Free pages that one sweep hands back to the disk at most; that took up to 95 ms a MiB on 2 busy cores."""
 
 
-def read_keep_shots(text: str) -> KeepShots:
+def read_keep_shots(text: str) -> ShotRetention:
     """`window`, `all`, or a number of turns. Raises ConfigError."""
     if text in (WINDOW, ALL):
         return WINDOW if text == WINDOW else ALL
@@ -44,7 +44,7 @@ def read_keep_shots(text: str) -> KeepShots:
     raise ConfigError("not a number of shots to keep", found=repr(text), expected="window, all, or a number of turns")
 
 
-def kept_shots(keep: KeepShots, history_turns: int) -> int | None:
+def kept_shots(keep: ShotRetention, history_turns: int) -> int | None:
     """How many of the newest shots stay; None is all.
 
     `window` is one more than the history window, so that the last turn can be drawn again as cheaply as the next one
@@ -72,7 +72,7 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class SweepResult:
     """What a sweep did. `more`: another sweep would go on with it at once."""
 
     removed: tuple[str, ...]
@@ -118,7 +118,7 @@ def drop_idle_shots(
     return tuple(dropped)
 
 
-def sweep(database: Database, quota: Quota, now: float, in_use: Collection[str]) -> Swept:
+def sweep(database: Database, quota: Quota, now: float, in_use: Collection[str]) -> SweepResult:
     """Removes the sessions that are too old; then shots, then sessions, until the quota holds. Closed ones go first.
 
     Setting the clock costs no session in use. A session whose row lies in the future has no age, and goes last.
@@ -144,7 +144,7 @@ def sweep(database: Database, quota: Quota, now: float, in_use: Collection[str])
     more = _enough(database, before, len(removed) + len(dropped))
     if not more:
         database.shrink(SLACK_BYTES, SHRINK_BYTES)
-    return Swept(tuple(removed), dropped, before - after, after, more)
+    return SweepResult(tuple(removed), dropped, before - after, after, more)
 
 
 def _enough(database: Database, before: int, sessions: int) -> bool:

@@ -19,8 +19,8 @@ from animegamer_rt.state.game import CharacterState, GameState
 from . import retention, turns
 from .database import Database
 from .errors import NoSuchTurnError, SessionClosedError, StoreFullError, UnknownSessionError, WrongTokenError
-from .records import JobHistory, StoredSession, StoredTurn
-from .retention import WINDOW, KeepShots, Quota, Swept
+from .records import StoredSession, StoredTurn, TurnContext
+from .retention import WINDOW, Quota, ShotRetention, SweepResult
 
 FILE = "sessions.sqlite"
 ROW_BYTES = 64 * 2**10
@@ -51,7 +51,7 @@ class Store:
         self,
         folder: Path,
         *,
-        keep_shots: KeepShots = WINDOW,
+        keep_shots: ShotRetention = WINDOW,
         quota: Quota | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -136,7 +136,7 @@ class Store:
         """The turns `first` .. `last` that there are, oldest first."""
         return turns.read_turns(self.database, self._get(session_id).key, first, last)
 
-    def job_history(self, session_id: str, turn: int) -> JobHistory:
+    def job_history(self, session_id: str, turn: int) -> TurnContext:
         """What a job of `turn` needs: a finished turn, or the next one. Raises NoSuchTurnError."""
         key, _, session = self._get(session_id)
         if not 1 <= turn <= session.turns + 1:
@@ -183,7 +183,7 @@ class Store:
         """Number of sessions that are not closed."""
         return int(self.database.rows("SELECT count(*) FROM sessions WHERE NOT closed")[0][0])
 
-    def sweep(self, now: float, in_use: Collection[str] = ()) -> Swept:
+    def sweep(self, now: float, in_use: Collection[str] = ()) -> SweepResult:
         """Makes the quota hold, a few megabytes at a time; call it again soon if `more`.
 
         `in_use` are the ids of sessions that must stay as they are: used within the last hour by a clock that nobody

@@ -11,7 +11,7 @@ from typing import Any
 from animegamer_rt.state.game import CharacterState, GameState
 
 from .database import Database
-from .records import JobHistory, LogRow, StoredTurn
+from .records import HistoryRow, StoredTurn, TurnContext
 
 _STRENGTHS = "motion_level, social, entertainment, stamina"
 _CHARACTER = "character_stamina, character_social, character_entertainment"
@@ -50,7 +50,7 @@ def find_turn(database: Database, session: int, turn_id: str) -> StoredTurn | No
     return _turn(rows[0]) if rows else None
 
 
-def read_history(database: Database, session: int, turn: int, history_turns: int) -> JobHistory:
+def read_history(database: Database, session: int, turn: int, history_turns: int) -> TurnContext:
     """What a job of `turn` needs; its cost does not grow with the game while the window's shots are kept."""
     first = max(0, turn - 1 - history_turns)
     sql = "SELECT turn, shot FROM shots WHERE session = ? AND turn BETWEEN ? AND ? ORDER BY turn"
@@ -60,8 +60,8 @@ def read_history(database: Database, session: int, turn: int, history_turns: int
     sql = f"SELECT {_CHARACTER} FROM turns WHERE session = ? AND turn = ?"
     character = [CharacterState(*row) for row in database.rows(sql, session, turn - 1)]
     sql = f"SELECT instruction, {_STRENGTHS} FROM turns WHERE session = ? AND turn BETWEEN ? AND ? ORDER BY turn"
-    log = tuple(LogRow(*row) for row in database.rows(sql, session, first + 1, turn - 1))
-    return JobHistory(first, log, shots, character[0] if character else CharacterState())
+    log = tuple(HistoryRow(*row) for row in database.rows(sql, session, first + 1, turn - 1))
+    return TurnContext(first, log, shots, character[0] if character else CharacterState())
 
 
 def write_shots(database: Database, session: int, turns: int, shots: Mapping[int, bytes], kept: int | None) -> None:

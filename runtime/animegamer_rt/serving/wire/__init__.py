@@ -6,14 +6,14 @@ Knows no socket. `MESSAGES` is the one table of every message; PROTOCOL.md, sche
 from __future__ import annotations
 
 from .codec import (
+    CLIENT_LIMITS,
     FIRST_FRAME,
-    FROM_CLIENT,
-    FROM_SERVER,
-    INSIDE,
     MAGIC,
     MAJOR,
     MESSAGES,
+    SERVER_LIMITS,
     VERSION,
+    WORKER_LIMITS,
     WORKER_SECRET,
     Buffer,
     Limits,
@@ -23,16 +23,16 @@ from .codec import (
 )
 from .error_codes import CODES
 from .fields import CODECS, HEADER, MOST_FILES, MOST_LISTED, STAGES
-from .schema import Field, MessageKind, Sender, allowed
+from .schema import Field, MessageType, Sender, allowed
 
 __all__ = [
     "CODECS",
     "CODES",
     "FIRST_FRAME",
-    "FROM_CLIENT",
-    "FROM_SERVER",
+    "CLIENT_LIMITS",
+    "SERVER_LIMITS",
     "HEADER",
-    "INSIDE",
+    "WORKER_LIMITS",
     "MAGIC",
     "MAJOR",
     "MESSAGES",
@@ -45,7 +45,7 @@ __all__ = [
     "Field",
     "Limits",
     "Message",
-    "MessageKind",
+    "MessageType",
     "Sender",
     "allowed",
     "decode",

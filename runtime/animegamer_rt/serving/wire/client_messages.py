@@ -6,13 +6,13 @@ Knows no bytes, and nothing of what a server sends.
 from __future__ import annotations
 
 from .fields import CODECS, PIXEL_FORMATS, SEED, TOKEN, TURN_ID, optional, whole
-from .schema import Field, MessageKind
+from .schema import Field, MessageType
 
 
 def _request(
     type: str, doc: str, *fields: Field, sockets: str = "T", header: tuple[str, ...] = (), answers: tuple[str, ...]
-) -> MessageKind:
-    return MessageKind("client", type, doc, sockets, header, fields, answers=(*answers, "error"))
+) -> MessageType:
+    return MessageType("client", type, doc, sockets, header, fields, answers=(*answers, "error"))
 
 
 _TURN_EVENTS = ("accepted", "state", "progress", "frame", "clip", "done", "restarting")

@@ -16,7 +16,7 @@ from animegamer_rt.errors import ProtocolError
 
 from .client_messages import REQUESTS
 from .fields import HEADER, LONGEST_NAME
-from .schema import MessageKind, Sender, bad_field, known_fields
+from .schema import MessageType, Sender, bad_field, known_fields
 from .server_messages import ANSWERS
 
 Buffer = bytes | memoryview
@@ -28,7 +28,7 @@ VERSION = "1.0"
 
 FIRST_FRAME = MAGIC + bytes([MAJOR])
 
-MESSAGES: Mapping[Sender, Mapping[str, MessageKind]] = MappingProxyType(
+MESSAGES: Mapping[Sender, Mapping[str, MessageType]] = MappingProxyType(
     {
         "client": MappingProxyType({kind.type: kind for kind in REQUESTS}),
         "server": MappingProxyType({kind.type: kind for kind in ANSWERS}),
@@ -66,9 +66,9 @@ class Limits:
     items: int
 
 
-FROM_CLIENT = Limits("client", header_bytes=64 * 1024, buffer_bytes=0, buffers=0, items=256)
-FROM_SERVER = Limits("server", header_bytes=256 * 1024, buffer_bytes=64 * 2**20, buffers=1, items=1024)
-INSIDE = Limits("server", header_bytes=64 * 2**20, buffer_bytes=64 * 2**20, buffers=64, items=1_000_000)
+CLIENT_LIMITS = Limits("client", header_bytes=64 * 1024, buffer_bytes=0, buffers=0, items=256)
+SERVER_LIMITS = Limits("server", header_bytes=256 * 1024, buffer_bytes=64 * 2**20, buffers=1, items=1024)
+WORKER_LIMITS = Limits("server", header_bytes=64 * 2**20, buffer_bytes=64 * 2**20, buffers=64, items=1_000_000)
 """Between the front and its own worker, with `check=False`: a job carries the whole log of a game without end."""
 
 WORKER_SECRET = "ANIMEGAMER_WORKER_SECRET"
@@ -87,7 +87,7 @@ def encode(message: Message) -> list[Buffer]:
     return [FIRST_FRAME, msgpack.packb(header), *message.buffers]
 
 
-def decode(frames: Sequence[Buffer], limits: Limits = FROM_CLIENT, *, check: bool = True) -> Message:
+def decode(frames: Sequence[Buffer], limits: Limits = CLIENT_LIMITS, *, check: bool = True) -> Message:
     """The message in received frames (without routing id). Unknown header keys are left out, and so are unknown fields.
 
     check: also hold type, fields and buffers to MESSAGES. Without it any type passes with all the fields it has.

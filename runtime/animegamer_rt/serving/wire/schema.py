@@ -41,7 +41,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageKind:
+class MessageType:
     """One type of message: who sends it on which sockets, its header keys, fields and buffers, and what answers it.
 
     sockets: "T" (turns), "C" (control) or both. header: the header keys that must be there, beside `type`.

@@ -25,15 +25,15 @@ from .fields import (
     text,
     whole,
 )
-from .schema import Field, MessageKind
+from .schema import Field, MessageType
 
 _EVENT = ("session", "turn", "seq")
 
 
 def _answer(
     type: str, doc: str, *fields: Field, sockets: str = "T", header: tuple[str, ...] = (), buffers: int = 0
-) -> MessageKind:
-    return MessageKind("server", type, doc, sockets, header, fields, buffers)
+) -> MessageType:
+    return MessageType("server", type, doc, sockets, header, fields, buffers)
 
 
 _SESSION_ANSWERS = (

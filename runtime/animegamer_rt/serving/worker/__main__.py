@@ -23,12 +23,12 @@ from animegamer_rt.backends import registry
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.errors import AnimeGamerError, ConfigError
-from animegamer_rt.pipeline import Rooms, open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline, open_rooms, run_turn
 from animegamer_rt.serving.wire import WORKER_SECRET, Message, encode
 from animegamer_rt.session import Session
 from animegamer_rt.state.game import Instruction
 
-from .engine_trace import Watch
+from .engine_trace import EngineTracer
 from .loop import Worker
 from .memory import resident_mib
 
@@ -57,8 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def work(options: argparse.Namespace, secret: str) -> None:
     """Opens everything and runs jobs until `stop`. Raises AnimeGamerError: no bundle, no engines, or no device."""
-    open_engines = _engines(options.engines, options.plan, options.threads, registry.TorchOptions.of(options))
-    watch = Watch(options.trace) if options.trace else None
+    open_engines = _engines(options.engines, options.plan, options.threads, registry.EngineConfig.of(options))
+    watch = EngineTracer(options.trace) if options.trace else None
     _end_with_parent()
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.linger, socket.sndhwm = LINGER_MS, 0
@@ -77,7 +77,7 @@ def work(options: argparse.Namespace, secret: str) -> None:
         Worker(socket, rooms, watch.write if watch else None).run()
 
 
-def warm_up(rooms: Rooms) -> float:
+def warm_up(rooms: Pipeline) -> float:
     """Plays a turn that nobody sees, so that a client's first turn is as fast as the others; the seconds it took."""
     started = time.perf_counter()
     for _ in run_turn(rooms, Session.start(rooms.bundle, seed=0), Instruction("One waits.")):
@@ -97,7 +97,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _engines(name: str, plan: str | None, threads: int | None, for_torch: registry.TorchOptions) -> OpenEngines:
+def _engines(name: str, plan: str | None, threads: int | None, for_torch: registry.EngineConfig) -> OpenEngines:
     """What opens the engines; their library is loaded here, so that nobody pays for one that is not used."""
     for_torch.check(name)
     kind, _, seconds = name.partition(":")

@@ -17,20 +17,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from animegamer_rt.backends.interface import (
-    DenoiserPart,
-    Denoising,
+    DenoiserEngine,
+    DenoiseRun,
     Engines,
     FloatArray,
     Frames,
     IntArray,
-    PredictorPart,
+    PredictorEngine,
     Prefill,
-    VaePart,
+    VaeEngine,
 )
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.errors import OutputError
-from animegamer_rt.profiling.trace import AHEAD, Span, check_trace, write_queue
-from animegamer_rt.stages.readouts import Tokens
+from animegamer_rt.profiling.trace import PREFETCH, Span, check_trace, write_spans
+from animegamer_rt.stages.readouts import TokenBatch
 
 MOST_SPANS = 20_000
 """Some hundreds of turns; a server may run for weeks, and the newest are kept."""
@@ -38,7 +38,7 @@ MOST_SPANS = 20_000
 log = logging.getLogger("animegamer_rt.serving.worker")
 
 
-class Watch:
+class EngineTracer:
     """Spans noted by any thread, and their trace in `path`. Raises what `check_trace` does."""
 
     def __init__(self, path: Path) -> None:
@@ -56,7 +56,7 @@ class Watch:
         written is no reason to stop playing.
         """
         try:
-            write_queue(self._path, list(self.spans), self._title)
+            write_spans(self._path, list(self.spans), self._title)
         except OutputError as error:
             log.error("the trace could not be written: %s", error)
 
@@ -67,7 +67,7 @@ class Watch:
         try:
             yield
         finally:
-            lane = AHEAD if threading.current_thread().name.startswith(AHEAD) else lane
+            lane = PREFETCH if threading.current_thread().name.startswith(PREFETCH) else lane
             self.spans.append(Span(lane, name, started, time.perf_counter() - started))
 
     def over(self, engines: Engines) -> Engines:
@@ -81,10 +81,10 @@ class Watch:
 
 
 class _Predictor:
-    def __init__(self, part: PredictorPart, watch: Watch) -> None:
+    def __init__(self, part: PredictorEngine, watch: EngineTracer) -> None:
         self._part, self._watch = part, watch
 
-    def prefill(self, tokens: Tokens, past: object | None = None) -> Prefill:
+    def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
         # A turn is two rows, one a read-out; a history is one.
         what = "turn" if len(tokens.masks) > 1 else "history"
         with self._watch.span("predictor", f"{what}: {tokens.ids.shape[1]} tokens"):
@@ -96,7 +96,7 @@ class _Predictor:
 
 
 class _Denoiser:
-    def __init__(self, part: DenoiserPart, watch: Watch) -> None:
+    def __init__(self, part: DenoiserEngine, watch: EngineTracer) -> None:
         self._part, self._watch = part, watch
         self.skippable_blocks = part.skippable_blocks
 
@@ -106,7 +106,7 @@ class _Denoiser:
 
 
 class _Denoising:
-    def __init__(self, denoising: Denoising, watch: Watch) -> None:
+    def __init__(self, denoising: DenoiseRun, watch: EngineTracer) -> None:
         self._denoising, self._watch = denoising, watch
 
     def step(
@@ -126,7 +126,7 @@ class _Denoising:
 
 
 class _Vae:
-    def __init__(self, part: VaePart, watch: Watch) -> None:
+    def __init__(self, part: VaeEngine, watch: EngineTracer) -> None:
         self._part, self._watch = part, watch
 
     def first(self, latent: FloatArray, channel_order: tuple[int, ...], flip: bool) -> tuple[Frames, object]:

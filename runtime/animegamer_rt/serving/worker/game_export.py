@@ -13,18 +13,18 @@ import numpy as np
 
 from animegamer_rt.errors import SessionError
 from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted
-from animegamer_rt.pipeline import Rooms, run_turn
+from animegamer_rt.pipeline import Pipeline, run_turn
 from animegamer_rt.play.game_folder import FinishedTurn, GameFolder
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.session import Session
 from animegamer_rt.state.game import Instruction
 
-from .messages import Answers, ExportJob, read_job
+from .messages import ExportJob, ReplyBuilder, read_job
 
 
-def render_game(rooms: Rooms, message: Message) -> Generator[Message, None, None]:
+def render_game(rooms: Pipeline, message: Message) -> Generator[Message, None, None]:
     """`progress` after every denoise step (its `step` counts whole turns), then `finished`. Raises AnimeGamerError."""
-    job, answers = read_job(ExportJob, message), Answers(message)
+    job, answers = read_job(ExportJob, message), ReplyBuilder(message)
     manifest, size, turns = rooms.bundle.manifest, rooms.bundle.manifest.geometry, len(job.log)
     if len(job.seeds) != turns:
         raise SessionError("the job has not one seed a turn", found=len(job.seeds), expected=turns)

@@ -21,16 +21,16 @@ from typing import Any
 
 import zmq
 
-from animegamer_rt.bundle.config import one_of
+from animegamer_rt.bundle.config import check_choice
 from animegamer_rt.errors import AnimeGamerError, DeviceLostError, ProtocolError, TurnCancelled
-from animegamer_rt.pipeline import Rooms
-from animegamer_rt.profiling.trace import AHEAD
-from animegamer_rt.serving.wire import INSIDE, Message, decode, encode
+from animegamer_rt.pipeline import Pipeline
+from animegamer_rt.profiling.trace import PREFETCH
+from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.session import Session
 
 from .game_export import render_game
-from .messages import Answers
-from .turn import Begun, begin_turn, play_turn
+from .messages import ReplyBuilder
+from .turn import PreparedTurn, play_turn, prepare_turn
 
 KINDS = ("turn", "export")
 ALIVE_SECONDS = 1.0
@@ -47,7 +47,7 @@ class _Waiting:
 
     message: Message
     cancelled: bool = False
-    ahead: Future[Begun] | None = None
+    ahead: Future[PreparedTurn] | None = None
     """Its turn, being predicted while another one is denoised."""
 
     def is_meant_by(self, cancel: Message) -> bool:
@@ -60,7 +60,7 @@ class _Waiting:
         """It is not to run (on); its shots, which are megabytes, need not be held until its end."""
         self.cancelled, self.message = True, replace(self.message, buffers=())
 
-    def begun(self) -> Begun | None:
+    def begun(self) -> PreparedTurn | None:
         """Its turn, if it was predicted ahead. What failed is tried again when its turn comes, and may fail again."""
         return None if self.ahead is None or self.ahead.exception() else self.ahead.result()
 
@@ -71,10 +71,10 @@ class Worker:
     at_rest: called when nothing waits any more after a job.
     """
 
-    def __init__(self, socket: zmq.Socket[bytes], rooms: Rooms, at_rest: Callable[[], object] | None = None) -> None:
+    def __init__(self, socket: zmq.Socket[bytes], rooms: Pipeline, at_rest: Callable[[], object] | None = None) -> None:
         self._socket, self._rooms, self._at_rest = socket, rooms, at_rest
         self._jobs: deque[_Waiting] = deque()
-        self._ahead = ThreadPoolExecutor(1, AHEAD)
+        self._ahead = ThreadPoolExecutor(1, PREFETCH)
         self._predicted = False
         self._player: str | None = None
         # The game played last, if the turn before was its own too: where several play, the next job is another's.
@@ -102,7 +102,7 @@ class Worker:
         self._predicted = False
         try:
             self._stop_if_cancelled(job)
-            kind = one_of(str(job.message.fields.get("kind")), KINDS, f"job {job.message.id}: kind")
+            kind = check_choice(str(job.message.fields.get("kind")), KINDS, f"job {job.message.id}: kind")
             with contextlib.closing(self._answers(kind, job)) as messages:
                 for message in messages:
                     self._stop_if_cancelled(job)
@@ -123,7 +123,7 @@ class Worker:
     def _answers(self, kind: str, job: _Waiting) -> Generator[Message, None, None]:
         if kind == "export":
             return render_game(self._rooms, job.message)
-        begun = job.begun() or begin_turn(self._rooms, job.message, lambda: self._alive(job))
+        begun = job.begun() or prepare_turn(self._rooms, job.message, lambda: self._alive(job))
         self._game = begun.session if job.message.session == self._player else None
         self._player = job.message.session
         return play_turn(self._rooms, begun)
@@ -145,15 +145,15 @@ class Worker:
             return
         follower = next((job for job in islice(self._jobs, 1, None) if not job.cancelled), None)
         if follower is not None and follower.ahead is None and follower.message.fields.get("kind") == "turn":
-            follower.ahead = self._ahead.submit(begin_turn, self._rooms, follower.message, _not_ahead, ahead=True)
+            follower.ahead = self._ahead.submit(prepare_turn, self._rooms, follower.message, _not_ahead, ahead=True)
 
     def _fail(self, job: _Waiting, code: str, text: str, do: str | None = None) -> None:
         fields: Mapping[str, Any] = {"code": code, "text": text} | ({"do": do} if do else {})
-        self._send(Answers(job.message).note("failed", fields))
+        self._send(ReplyBuilder(job.message).note("failed", fields))
 
     def _alive(self, job: _Waiting) -> None:
         if time.monotonic() - self._spoke >= ALIVE_SECONDS:
-            self._send(Answers(job.message).note("alive", {}))
+            self._send(ReplyBuilder(job.message).note("alive", {}))
         self._stop_if_cancelled(job)
 
     def _stop_if_cancelled(self, job: _Waiting) -> None:
@@ -168,7 +168,7 @@ class Worker:
 
     def _hear(self, frames: list[bytes]) -> None:
         try:
-            message = decode(frames, INSIDE, check=False)
+            message = decode(frames, WORKER_LIMITS, check=False)
         except ProtocolError as error:
             log.warning("ignored a message: %s", error)
             return

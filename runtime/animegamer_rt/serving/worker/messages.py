@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from animegamer_rt.backends.interface import PIXEL_FORMATS
-from animegamer_rt.bundle.config import one_of, read_record
+from animegamer_rt.bundle.config import check_choice, read_record
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.serving.wire import CODECS, Buffer, Message
 from animegamer_rt.state.game import CharacterState
@@ -45,8 +45,8 @@ class TurnJob:
     clip: bool = False
 
     def __post_init__(self) -> None:
-        one_of(self.pixel_format, tuple(PIXEL_FORMATS), "pixel_format")
-        one_of(self.codec, CODECS, "codec")
+        check_choice(self.pixel_format, tuple(PIXEL_FORMATS), "pixel_format")
+        check_choice(self.codec, CODECS, "codec")
         if not 1 <= self.jpeg_quality <= 100:
             raise ConfigError("out of range", where="jpeg_quality", found=self.jpeg_quality, expected="1 to 100")
 
@@ -74,7 +74,7 @@ def read_job(kind: type[Record], message: Message) -> Record:
     return read_record(kind, fields, f"job {message.id}")
 
 
-class Answers:
+class ReplyBuilder:
     """Makes the messages that answer one job: its session, turn and id on each, and numbers from 1 on its events."""
 
     def __init__(self, job: Message) -> None:

@@ -17,20 +17,20 @@ import numpy.typing as npt
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.errors import SessionError
 from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted
-from animegamer_rt.pipeline import Rooms, run_turn
+from animegamer_rt.pipeline import Pipeline, run_turn
 from animegamer_rt.serving.wire import Buffer, Message
-from animegamer_rt.session import PlayedTurn, Session
+from animegamer_rt.session import Session, TurnRecord
 from animegamer_rt.stages.predictor import Prediction
-from animegamer_rt.stages.prompt import PastTurn
+from animegamer_rt.stages.prompt import HistoryTurn
 from animegamer_rt.state.game import GameState, Instruction
 
 from .encoders import ClipEncoder, Frame, JpegEncoder
 from .memory import resident_mib
-from .messages import Answers, TurnJob, read_job
+from .messages import ReplyBuilder, TurnJob, read_job
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class PreparedTurn:
     """A turn that can be played: the message of its job, the game before it, the prediction if it was made ahead."""
 
     message: Message
@@ -39,7 +39,7 @@ class Begun:
     prediction: Prediction | None
 
 
-def begin_turn(rooms: Rooms, message: Message, alive: Callable[[], None], *, ahead: bool = False) -> Begun:
+def prepare_turn(rooms: Pipeline, message: Message, alive: Callable[[], None], *, ahead: bool = False) -> PreparedTurn:
     """Reads a job. `ahead`: also predicts its turn, which may be done while another one is denoised.
 
     `alive` is called before each turn that is predicted again, while there is nothing to say; it may raise to stop.
@@ -50,10 +50,10 @@ def begin_turn(rooms: Rooms, message: Message, alive: Callable[[], None], *, ahe
     if message.turn != session.turns + 1:
         raise SessionError("the job is not of the game's next turn", found=message.turn, expected=session.turns + 1)
     prediction = rooms.predictor.predict(session.history, Instruction(job.instruction)) if ahead else None
-    return Begun(message, job, session, prediction)
+    return PreparedTurn(message, job, session, prediction)
 
 
-def play_turn(rooms: Rooms, begun: Begun) -> Generator[Message, None, None]:
+def play_turn(rooms: Pipeline, begun: PreparedTurn) -> Generator[Message, None, None]:
     """All messages that answer the job, the last being `finished`. Raises AnimeGamerError when it cannot be played.
 
     `settled` comes when the turn is denoised and brings all that is to be kept of it, so that it can be written down
@@ -62,9 +62,9 @@ def play_turn(rooms: Rooms, begun: Begun) -> Generator[Message, None, None]:
     """
     message, job, session = begun.message, begun.job, begun.session
     again = {number: shot for number, shot in session.shots.items() if number not in job.shots}
-    geometry, answers = rooms.bundle.manifest.geometry, Answers(message)
+    geometry, answers = rooms.bundle.manifest.geometry, ReplyBuilder(message)
     pixel_format = job.pixel_format if job.codec == "raw" else "rgb24"
-    pictures, film = _Pictures(job, geometry, answers), _Film(job, geometry, pixel_format, answers)
+    pictures, film = _FrameStream(job, geometry, answers), _ClipStream(job, geometry, pixel_format, answers)
     instruction, ahead = Instruction(job.instruction), begun.prediction
     with contextlib.closing(film):
         if again:
@@ -86,10 +86,10 @@ def play_turn(rooms: Rooms, begun: Begun) -> Generator[Message, None, None]:
     yield answers.note("finished", {"seconds": asdict(done.seconds), "resident_mib": resident_mib()})
 
 
-class _Pictures:
+class _FrameStream:
     """The `frame` messages of a turn; none when the client asked for the clip alone."""
 
-    def __init__(self, job: TurnJob, geometry: Geometry, answers: Answers) -> None:
+    def __init__(self, job: TurnJob, geometry: Geometry, answers: ReplyBuilder) -> None:
         self._job, self._geometry, self._answers = job, geometry, answers
         self._jpeg = JpegEncoder(geometry.height, geometry.width, job.jpeg_quality) if job.codec == "jpeg" else None
 
@@ -112,10 +112,10 @@ class _Pictures:
         yield self._answers.event("frame", fields, content)
 
 
-class _Film:
+class _ClipStream:
     """The `clip` messages of a turn: as the frames come if nothing else is sent, else after the last frame."""
 
-    def __init__(self, job: TurnJob, geometry: Geometry, pixel_format: str, answers: Answers) -> None:
+    def __init__(self, job: TurnJob, geometry: Geometry, pixel_format: str, answers: ReplyBuilder) -> None:
         self._wanted, self._alone = job.clip or job.codec == "mp4", job.codec == "mp4"
         self._answers, self._numbers = answers, count()
         self._waiting: list[Frame] = []
@@ -146,8 +146,8 @@ class _Film:
             yield self._answers.event("clip", fields, content)
 
 
-def _resume(rooms: Rooms, job: TurnJob, buffers: Sequence[Buffer], alive: Callable[[], None]) -> Session:
-    def predict(history: Sequence[PastTurn], instruction: Instruction) -> Prediction:
+def _resume(rooms: Pipeline, job: TurnJob, buffers: Sequence[Buffer], alive: Callable[[], None]) -> Session:
+    def predict(history: Sequence[HistoryTurn], instruction: Instruction) -> Prediction:
         alive()
         return rooms.predictor.predict(history, instruction)
 
@@ -156,7 +156,7 @@ def _resume(rooms: Rooms, job: TurnJob, buffers: Sequence[Buffer], alive: Callab
     if len(buffers) != len(job.shots):
         raise SessionError("the job's shots do not fit its numbers", found=len(buffers), expected=len(job.shots))
     shots = {number: _shot(buffer, shape) for number, buffer in zip(job.shots, buffers, strict=True)}
-    log = [PlayedTurn(text, GameState(*strengths)) for text, *strengths in job.log]
+    log = [TurnRecord(text, GameState(*strengths)) for text, *strengths in job.log]
     return Session.resume(
         rooms.bundle, job.seed, job.history_turns, log, job.character, shots, predict, first=job.first
     )
@@ -170,7 +170,7 @@ def _shot(buffer: Buffer, shape: tuple[int, int]) -> npt.NDArray[np.float16]:
 
 
 def _settled(
-    answers: Answers, event: StatePredicted, again: Mapping[int, npt.NDArray[np.float16]], wanted: bool
+    answers: ReplyBuilder, event: StatePredicted, again: Mapping[int, npt.NDArray[np.float16]], wanted: bool
 ) -> Message:
     """`again`: shots that were predicted again, by turn; `wanted`: whether later turns will see this one's."""
     shots: dict[int, npt.NDArray[Any]] = {**again, event.turn: event.shot} if wanted else {}

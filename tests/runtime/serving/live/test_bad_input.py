@@ -189,10 +189,10 @@ def test_a_flood_of_nonsense_does_not_keep_others_waiting(server: LiveServer, pl
 
 
 FAULT = """
-from animegamer_rt.serving.server.status import Facts
+from animegamer_rt.serving.server.status import ServerStatus
 def status(self):
     raise ZeroDivisionError("nobody thought of this")
-Facts.status = status
+ServerStatus.status = status
 """
 
 

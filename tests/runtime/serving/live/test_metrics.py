@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from animegamer_rt.errors import ServerError
 from animegamer_rt.serving.server.metrics import Metrics, _Handler, page
-from animegamer_rt.serving.server.send_queue import Outbox
+from animegamer_rt.serving.server.send_queue import SendQueue
 from animegamer_rt.serving.wire import Message
 
 Numbers = dict[tuple[str, ...], float]
@@ -112,7 +112,7 @@ def test_frames_that_a_stalled_reader_misses_are_counted() -> None:
         client.connect("inproc://stalled")
         client.send(b"here")
         server.recv_multipart()
-        outbox = Outbox(server, b"one", 10_000, metrics)
+        outbox = SendQueue(server, b"one", 10_000, metrics)
         for _ in range(30):
             outbox.send(Message("frame", buffers=(bytes(1000),)), "a turn")
         outbox.send(Message("done"), "a turn")

@@ -12,8 +12,8 @@ from live_server import LiveServer, frames
 import fakes
 from animegamer_rt.bundle.loader import write_manifest
 from animegamer_rt.serving.server.metrics import Metrics
-from animegamer_rt.serving.server.send_queue import Outbox
-from animegamer_rt.serving.wire import INSIDE, Message, decode
+from animegamer_rt.serving.server.send_queue import SendQueue
+from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode
 
 
 def full_size(folder: Path, height: int = 480, width: int = 720) -> Path:
@@ -36,13 +36,13 @@ class Closed:
     def send_multipart(self, parts: list[Any], *_: object, **__: object) -> None:
         if not self.reads:
             raise zmq.Again
-        message = decode(parts[1:], INSIDE, check=False)
+        message = decode(parts[1:], WORKER_LIMITS, check=False)
         self.taken.append((message.type, message.seq))
 
 
 def test_a_turn_that_lost_frames_to_another_message_sends_no_more_of_them() -> None:
     socket = Closed()
-    outbox = Outbox(socket, b"client", 4096, Metrics())  # type: ignore[arg-type]
+    outbox = SendQueue(socket, b"client", 4096, Metrics())  # type: ignore[arg-type]
     for seq in (1, 2, 3):
         outbox.send(Message("frame", seq=seq, buffers=(bytes(1000),)), "turn")
     outbox.send(Message("pong", {"long": "x" * 2000}))
