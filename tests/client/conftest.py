@@ -1,11 +1,15 @@
-"""What every test of the client may ask for: a fake server."""
+"""What every test of the client may ask for: a fake server, and a maker of clients of both kinds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from animegamer_client import Client, aio
+from client.blocking_aio import BlockingAio
 from client.fake_server import FakeServer, fake_server
 
 
@@ -13,3 +17,16 @@ from client.fake_server import FakeServer, fake_server
 def server() -> Iterator[FakeServer]:
     with fake_server() as running:
         yield running
+
+
+@pytest.fixture(params=["plain", "asyncio"])
+def make_client(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """Makes a client as `Client(address, **options)` does; a test that uses it runs once over each client."""
+    if request.param == "plain":
+        yield Client
+        return
+    loop = asyncio.new_event_loop()
+    try:
+        yield lambda *arguments, **options: BlockingAio(aio.Client(*arguments, **options), loop)
+    finally:
+        loop.close()

@@ -1,4 +1,4 @@
-"""The asyncio client: the same game, with several of them at once in one event loop."""
+"""What only the asyncio client has: games side by side, and tasks that are cancelled; test_client.py has the rest."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import animegamer_client
-from animegamer_client import Accepted, ClientError, Done, Event, Frame, Progress, ServerRefused, TimedOut, aio
-from client.fake_server import FRAMES, FakeServer
+from animegamer_client import Progress, ServerRefused, aio
+from client.fake_server import FakeServer
 
 
 def run(server: FakeServer, play: Callable[[aio.Client], Awaitable[Any]], **options: Any) -> Any:
@@ -21,21 +21,6 @@ def run(server: FakeServer, play: Callable[[aio.Client], Awaitable[Any]], **opti
             return await asyncio.wait_for(play(client), 30)
 
     return asyncio.run(main())
-
-
-def test_turn_is_the_same_as_in_the_plain_client(server: FakeServer) -> None:
-    async def play(client: aio.Client) -> list[Event]:
-        game = await client.open(seed=3)
-        return [event async for event in game.turn("Mia waves.")]
-
-    with animegamer_client.Client(server.address, timeout_s=5) as client:
-        plain = list(client.open(seed=3).turn("Mia waves."))
-    events = run(server, play)
-    assert [(type(event), event.turn, event.seq) for event in events] == [
-        (type(event), event.turn, event.seq) for event in plain
-    ]
-    pairs = [(a.pixels, b.pixels) for a, b in zip(events, plain, strict=True) if isinstance(b, Frame)]
-    assert len(pairs) == FRAMES and all((a == b).all() for a, b in pairs)
 
 
 def test_games_run_side_by_side_on_one_connection(server: FakeServer) -> None:
@@ -63,44 +48,6 @@ def test_names_and_signatures_are_those_of_the_plain_client() -> None:
         for method in ["__init__", *methods] if name == "Client" else methods:
             signatures = [inspect.signature(getattr(kind, method)) for kind in (plain, twin)]
             assert signatures[0].parameters == signatures[1].parameters, f"{name}.{method}"
-
-
-def test_rewind_branch_log_export_close(server: FakeServer) -> None:
-    async def play(client: aio.Client) -> None:
-        game = await client.open()
-        for n in range(5):
-            assert isinstance([event async for event in game.turn(f"Mia waves {n}.")][-1], Done)
-        assert [entry.turn for entry in await game.log()] == [1, 2, 3, 4, 5]
-        await game.rewind(2)
-        other = await game.branch(1, seed=9)
-        assert (game.turns, other.turns, other.seed) == (2, 1, 9)
-        again = await client.open(resume=game.token)
-        assert (await again.export()).turns == again.turns == 2
-        assert [event.seq async for event in again.replay(2, after_seq=4)] == [5, 6, 7]
-        assert 0 < await client.ping() < 5
-        assert (await client.status())["plan"] == "fast"
-        await game.close()
-        with pytest.raises(ServerRefused) as caught:
-            await other._client.open(resume="nobody")
-        assert caught.value.code == "unknown_session"
-
-    run(server, play)
-
-
-def test_leaving_the_loop_cancels_the_turn_and_the_next_one_runs(server: FakeServer) -> None:
-    server.faults[5] = "hold"
-
-    async def play(client: aio.Client) -> None:
-        game = await client.open()
-        async for event in game.turn("Mia waves."):
-            if isinstance(event, Frame):
-                break
-        gc.collect()
-        assert isinstance([event async for event in game.turn("Mia runs.")][-1], Done)
-        assert game.turns == 1
-
-    run(server, play)
-    assert server.kinds().count("cancel") == 1
 
 
 def test_turn_that_is_left_at_once_is_cancelled_though_the_cancel_came_first(server: FakeServer) -> None:
@@ -158,30 +105,3 @@ def test_cancel_from_another_task_ends_the_turn(server: FakeServer) -> None:
         assert caught.value.code == "cancelled"
 
     run(server, play)
-
-
-def test_lost_connection_is_not_noticed(server: FakeServer) -> None:
-    server.faults[5] = "drop"
-
-    async def play(client: aio.Client) -> list[int]:
-        game = await client.open()
-        return [event.seq async for event in game.turn("Mia waves.")]
-
-    assert run(server, play) == list(range(8))
-    assert [message.fields["after_seq"] for message in server.seen if message.type == "replay"] == [4]
-
-
-def test_silent_server_times_out(server: FakeServer) -> None:
-    server.faults[3] = "silence"
-
-    async def main() -> None:
-        client = aio.Client(server.address, timeout_s=1)
-        game = await client.open()
-        with pytest.raises(TimedOut, match="open\\(resume=game.token\\)"):
-            async for event in game.turn("Mia waves."):
-                assert isinstance(event, Accepted | animegamer_client.State | Progress)
-        await client.close()
-        with pytest.raises(ClientError, match="closed"):
-            await client.ping()
-
-    asyncio.run(main())

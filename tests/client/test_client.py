@@ -1,9 +1,11 @@
-"""The client in ordinary code: a game as its README tells it, and what each event holds."""
+"""The plain client and the asyncio client in ordinary use: a game as README tells it, and what each event holds."""
 
 from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,9 +25,11 @@ from animegamer_client import (
 )
 from client.fake_server import FRAMES, HEIGHT, WIDTH, FakeServer, frame_rows
 
+MakeClient = Callable[..., Any]
 
-def test_turn_is_its_events_in_order(server: FakeServer) -> None:
-    with Client(server.address, timeout_s=5) as client:
+
+def test_turn_is_its_events_in_order(make_client: MakeClient, server: FakeServer) -> None:
+    with make_client(server.address, timeout_s=5) as client:
         game = client.open(seed=3)
         events = list(game.turn("Mia waves."))
         assert [type(event) for event in events] == [Accepted, State, Progress, Progress, *[Frame] * FRAMES, Done]
@@ -34,8 +38,8 @@ def test_turn_is_its_events_in_order(server: FakeServer) -> None:
         assert game.turns == 1
 
 
-def test_events_hold_what_the_server_said(server: FakeServer) -> None:
-    with Client(server.address, timeout_s=5) as client:
+def test_events_hold_what_the_server_said(make_client: MakeClient, server: FakeServer) -> None:
+    with make_client(server.address, timeout_s=5) as client:
         accepted, state, progress, *_, done = client.open(seed=3).turn(" Mia waves. ", turn_id="mine")
     assert isinstance(accepted, Accepted) and isinstance(state, State) and isinstance(progress, Progress)
     assert (accepted.turn_id, accepted.instruction, accepted.replayed) == ("mine", "Mia waves.", False)
@@ -45,8 +49,10 @@ def test_events_hold_what_the_server_said(server: FakeServer) -> None:
 
 
 @pytest.mark.parametrize(("pixel_format", "channels"), [("rgb24", 3), ("rgba32", 4), ("bgra32", 4)])
-def test_frame_is_a_view_of_what_came(server: FakeServer, pixel_format: str, channels: int) -> None:
-    with Client(server.address, timeout_s=5, pixel_format=pixel_format) as client:
+def test_frame_is_a_view_of_what_came(
+    make_client: MakeClient, server: FakeServer, pixel_format: str, channels: int
+) -> None:
+    with make_client(server.address, timeout_s=5, pixel_format=pixel_format) as client:
         frames = [event for event in client.open(seed=3).turn("Mia waves.") if isinstance(event, Frame)]
     for index, frame in enumerate(frames):
         assert (frame.index, frame.count, frame.pixels.shape) == (index, FRAMES, (HEIGHT, WIDTH, channels))
@@ -56,16 +62,16 @@ def test_frame_is_a_view_of_what_came(server: FakeServer, pixel_format: str, cha
         assert np.shares_memory(frame.pixels, np.frombuffer(frame.data, np.uint8))
 
 
-def test_jpeg_frames_are_files_and_say_so(server: FakeServer) -> None:
-    with Client(server.address, timeout_s=5, codec="jpeg") as client:
+def test_jpeg_frames_are_files_and_say_so(make_client: MakeClient, server: FakeServer) -> None:
+    with make_client(server.address, timeout_s=5, codec="jpeg") as client:
         frame = next(event for event in client.open().turn("Mia waves.") if isinstance(event, Frame))
     assert bytes(frame.data).startswith(b"\xff\xd8")
     with pytest.raises(ValueError, match="jpeg"):
         _ = frame.pixels
 
 
-def test_clip_pieces_make_the_file(server: FakeServer) -> None:
-    with Client(server.address, timeout_s=5, codec="mp4") as client:
+def test_clip_pieces_make_the_file(make_client: MakeClient, server: FakeServer) -> None:
+    with make_client(server.address, timeout_s=5, codec="mp4") as client:
         events = list(client.open().turn("Mia waves."))
     pieces = [event for event in events if isinstance(event, Clip)]
     assert b"".join(piece.data for piece in pieces) == b"ftypmoof"
@@ -73,8 +79,10 @@ def test_clip_pieces_make_the_file(server: FakeServer) -> None:
     assert not any(isinstance(event, Frame) for event in events)
 
 
-def test_hello_carries_the_options(server: FakeServer) -> None:
-    with Client(server.address, timeout_s=5, pixel_format="bgra32", flip=True, jpeg_quality=70, clip=True) as client:
+def test_hello_carries_the_options(make_client: MakeClient, server: FakeServer) -> None:
+    with make_client(
+        server.address, timeout_s=5, pixel_format="bgra32", flip=True, jpeg_quality=70, clip=True
+    ) as client:
         assert client.connect().bundle.name == "fake"
     hello = server.seen[0]
     wishes = {"pixel_format": "bgra32", "flip": True, "codec": "raw", "jpeg_quality": 70, "clip": True}
@@ -86,24 +94,24 @@ def test_hello_carries_the_options(server: FakeServer) -> None:
     "wrong",
     [{"pixel_format": "rgb"}, {"codec": "png"}, {"jpeg_quality": 0}, {"server_key": "x" * 40}, {"timeout_s": 0}],
 )
-def test_options_that_do_not_exist_are_refused_at_once(wrong: dict[str, object]) -> None:
+def test_options_that_do_not_exist_are_refused_at_once(make_client: MakeClient, wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        Client("tcp://127.0.0.1:5570", **wrong)
+        make_client("tcp://127.0.0.1:5570", **wrong)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "ipc:///tmp/x", "tcp://127.0.0.1:65535", "tcp://127.0.0.1:0"])
-def test_address_that_is_none_is_refused_at_once(address: str) -> None:
+def test_address_that_is_none_is_refused_at_once(make_client: MakeClient, address: str) -> None:
     with pytest.raises(ValueError, match="tcp://HOST:PORT"):
-        Client(address)
+        make_client(address)
 
 
-def play(client: Client, turns: int) -> tuple[str, list[list[Event]]]:
+def play(client: Any, turns: int) -> tuple[str, list[list[Event]]]:
     game = client.open(seed=3)
     return game.token, [list(game.turn(f"Mia waves {n}.")) for n in range(turns)]
 
 
-def test_rewind_branch_and_log(server: FakeServer) -> None:
-    with Client(server.address, timeout_s=5) as client:
+def test_rewind_branch_and_log(make_client: MakeClient, server: FakeServer) -> None:
+    with make_client(server.address, timeout_s=5) as client:
         token, _ = play(client, 5)
         game = client.open(resume=token)
         assert game.turns == 5
@@ -119,13 +127,13 @@ def test_rewind_branch_and_log(server: FakeServer) -> None:
         assert (other.turns, game.turns) == (2, 2)
 
 
-def test_log_of_a_new_game_is_empty(server: FakeServer) -> None:
-    with Client(server.address, timeout_s=5) as client:
+def test_log_of_a_new_game_is_empty(make_client: MakeClient, server: FakeServer) -> None:
+    with make_client(server.address, timeout_s=5) as client:
         assert client.open().log() == []
 
 
-def test_replay_is_the_same_again(server: FakeServer) -> None:
-    with Client(server.address, timeout_s=5) as client:
+def test_replay_is_the_same_again(make_client: MakeClient, server: FakeServer) -> None:
+    with make_client(server.address, timeout_s=5) as client:
         game = client.open(seed=3)
         first = [event.pixels.tobytes() for event in game.turn("Mia waves.") if isinstance(event, Frame)]
         again = [event.pixels.tobytes() for event in game.replay(1) if isinstance(event, Frame)]
@@ -133,8 +141,8 @@ def test_replay_is_the_same_again(server: FakeServer) -> None:
         assert [event.seq for event in game.replay(1, after_seq=4)] == [5, 6, 7]
 
 
-def test_same_turn_id_twice_is_one_turn(server: FakeServer) -> None:
-    with Client(server.address, timeout_s=5) as client:
+def test_same_turn_id_twice_is_one_turn(make_client: MakeClient, server: FakeServer) -> None:
+    with make_client(server.address, timeout_s=5) as client:
         game = client.open()
         list(game.turn("Mia waves.", turn_id="mine"))
         accepted = next(iter(game.turn("Mia waves.", turn_id="mine")))
@@ -142,8 +150,8 @@ def test_same_turn_id_twice_is_one_turn(server: FakeServer) -> None:
         assert game.turns == 1
 
 
-def test_turns_of_two_games_may_be_read_in_turn(server: FakeServer) -> None:
-    with Client(server.address, timeout_s=5) as client:
+def test_turns_of_two_games_may_be_read_in_turn(make_client: MakeClient, server: FakeServer) -> None:
+    with make_client(server.address, timeout_s=5) as client:
         one, two = client.open(seed=1), client.open(seed=2)
         list(two.turn("Mia sleeps."))
         first, second = one.turn("Mia waves."), two.replay(1)
@@ -151,8 +159,8 @@ def test_turns_of_two_games_may_be_read_in_turn(server: FakeServer) -> None:
         assert {(a.session, b.session) for a, b in pairs} == {(one.session, two.session)}
 
 
-def test_server_error_has_code_text_and_what_to_do(server: FakeServer) -> None:
-    with Client(server.address, timeout_s=5) as client:
+def test_server_error_has_code_text_and_what_to_do(make_client: MakeClient, server: FakeServer) -> None:
+    with make_client(server.address, timeout_s=5) as client:
         game = client.open()
         with pytest.raises(ServerRefused) as caught:
             list(game.turn("  "))
@@ -166,8 +174,8 @@ def test_server_error_has_code_text_and_what_to_do(server: FakeServer) -> None:
             client.open(resume="nobody")
 
 
-def test_closed_game_refuses_turns(server: FakeServer) -> None:
-    with Client(server.address, timeout_s=5) as client:
+def test_closed_game_refuses_turns(make_client: MakeClient, server: FakeServer) -> None:
+    with make_client(server.address, timeout_s=5) as client:
         game = client.open()
         game.close()
         game.close()
@@ -176,9 +184,9 @@ def test_closed_game_refuses_turns(server: FakeServer) -> None:
         assert caught.value.code == "session_closed"
 
 
-def test_leaving_the_loop_cancels_the_turn_and_the_next_one_runs(server: FakeServer) -> None:
+def test_leaving_the_loop_cancels_the_turn_and_the_next_one_runs(make_client: MakeClient, server: FakeServer) -> None:
     server.faults[5] = "hold"
-    with Client(server.address, timeout_s=5) as client:
+    with make_client(server.address, timeout_s=5) as client:
         game = client.open()
         for event in game.turn("Mia waves."):
             if isinstance(event, Frame):
@@ -201,9 +209,9 @@ def test_turn_that_is_left_at_once_is_cancelled_though_the_cancel_came_first(ser
     assert sorted(asked[:3]) == ["cancel", "cancel", "turn"] and asked[3:] == ["turn"]
 
 
-def test_second_turn_is_refused_while_one_is_read_which_goes_on(server: FakeServer) -> None:
+def test_second_turn_is_refused_while_one_is_read_which_goes_on(make_client: MakeClient, server: FakeServer) -> None:
     server.faults[4] = "hold"
-    with Client(server.address, timeout_s=5) as client:
+    with make_client(server.address, timeout_s=5) as client:
         game = client.open()
         turn = game.turn("Mia waves.")
         assert next(turn).seq == 0
@@ -216,9 +224,9 @@ def test_second_turn_is_refused_while_one_is_read_which_goes_on(server: FakeServ
         assert len(list(game.turn("Mia runs."))) == 8
 
 
-def test_turn_as_a_context_is_cancelled_at_its_end(server: FakeServer) -> None:
+def test_turn_as_a_context_is_cancelled_at_its_end(make_client: MakeClient, server: FakeServer) -> None:
     server.faults[3] = "hold"
-    with Client(server.address, timeout_s=5) as client:
+    with make_client(server.address, timeout_s=5) as client:
         game = client.open()
         with game.turn("Mia waves.") as turn:
             assert turn.number is None and next(turn).seq == 0 and turn.number == 1
@@ -228,8 +236,8 @@ def test_turn_as_a_context_is_cancelled_at_its_end(server: FakeServer) -> None:
         assert isinstance(events[-1], Done) and server.kinds().count("cancel") == 1
 
 
-def test_localhost_is_found(server: FakeServer) -> None:
-    with Client(f"localhost:{server.port}", timeout_s=5) as client:
+def test_localhost_is_found(make_client: MakeClient, server: FakeServer) -> None:
+    with make_client(f"localhost:{server.port}", timeout_s=5) as client:
         assert client.status()["state"] == "ready"
 
 
@@ -249,8 +257,8 @@ def test_cancel_from_another_thread_ends_the_turn(server: FakeServer) -> None:
         assert game.turns == 0 and game.cancel() is False
 
 
-def test_export_tells_how_far_it_is(server: FakeServer) -> None:
-    with Client(server.address, timeout_s=5) as client:
+def test_export_tells_how_far_it_is(make_client: MakeClient, server: FakeServer) -> None:
+    with make_client(server.address, timeout_s=5) as client:
         token, _ = play(client, 2)
         told: list[tuple[int, int]] = []
         exported = client.open(resume=token).export(on_progress=lambda step, steps: told.append((step, steps)))
@@ -258,20 +266,20 @@ def test_export_tells_how_far_it_is(server: FakeServer) -> None:
         assert exported.files == ("turn-001.mp4", "turn-002.mp4", "game.json") and exported.turns == 2
 
 
-def test_status_and_ping_go_past_the_frames(server: FakeServer) -> None:
-    with Client(server.address, timeout_s=5) as client:
+def test_status_and_ping_go_past_the_frames(make_client: MakeClient, server: FakeServer) -> None:
+    with make_client(server.address, timeout_s=5) as client:
         assert client.status()["worker"]["pid"] == 42
         assert 0 < client.ping() < 5
 
 
-def test_nobody_there_is_told_with_what_to_do() -> None:
+def test_nobody_there_is_told_with_what_to_do(make_client: MakeClient) -> None:
     found = "nothing listens there.*animegamer-rt serve runs"
-    with pytest.raises(TimedOut, match=found), Client("tcp://127.0.0.1:9", timeout_s=0.5):
+    with pytest.raises(TimedOut, match=found), make_client("tcp://127.0.0.1:9", timeout_s=0.5):
         pass
 
 
-def test_closed_client_says_so(server: FakeServer) -> None:
-    client = Client(server.address, timeout_s=5)
+def test_closed_client_says_so(make_client: MakeClient, server: FakeServer) -> None:
+    client = make_client(server.address, timeout_s=5)
     game = client.open()
     turn = game.turn("Mia waves.")
     client.close()
@@ -283,7 +291,7 @@ def test_closed_client_says_so(server: FakeServer) -> None:
         client.status()
 
 
-def test_token_is_not_shown(server: FakeServer) -> None:
-    with Client(server.address, timeout_s=5) as client:
+def test_token_is_not_shown(make_client: MakeClient, server: FakeServer) -> None:
+    with make_client(server.address, timeout_s=5) as client:
         game = client.open()
         assert game.token not in repr(game) and game.session in repr(game)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from animegamer_client import (
@@ -20,8 +23,8 @@ from client.fake_server import FRAMES, FakeServer, frame_rows
 EVENTS = 8
 
 
-def play(server: FakeServer, timeout_s: float = 5) -> list[Event]:
-    with Client(server.address, timeout_s=timeout_s) as client:
+def play(server: FakeServer, timeout_s: float = 5, make_client: Callable[..., Any] = Client) -> list[Event]:
+    with make_client(server.address, timeout_s=timeout_s) as client:
         game = client.open(seed=3)
         events = list(game.turn("Mia waves.", turn_id="mine"))
         assert game.turns == 1
@@ -38,9 +41,9 @@ def assert_whole(events: list[Event]) -> None:
 
 
 @pytest.mark.parametrize("seq", range(1, EVENTS))
-def test_connection_lost_at_any_event(server: FakeServer, seq: int) -> None:
+def test_connection_lost_at_any_event(make_client: Callable[..., Any], server: FakeServer, seq: int) -> None:
     server.faults[seq] = "drop"
-    assert_whole(play(server))
+    assert_whole(play(server, make_client=make_client))
     replays = [message for message in server.seen if message.type == "replay"]
     assert [message.fields["after_seq"] for message in replays] == [seq - 1]
     tokens = [message.fields.get("token") for message in server.seen if message.type == "open"]
@@ -100,9 +103,9 @@ def test_turn_that_the_server_ends_raises_its_error(server: FakeServer, code: st
         assert len(list(game.turn("Mia runs."))) == EVENTS
 
 
-def test_silent_server_times_out_and_says_how_to_go_on(server: FakeServer) -> None:
+def test_silent_server_times_out_and_says_how_to_go_on(make_client: Callable[..., Any], server: FakeServer) -> None:
     server.faults[4] = "silence"
-    with Client(server.address, timeout_s=1) as client:
+    with make_client(server.address, timeout_s=1) as client:
         game, seen = client.open(), []
         with pytest.raises(TimedOut, match="no answer within 1 s.*resume=game.token"):
             for event in game.turn("Mia waves."):
@@ -146,7 +149,7 @@ def test_garbage_is_an_error_and_the_client_lives(server: FakeServer) -> None:
     server.faults[3] = "garbage"
     with Client(server.address, timeout_s=5) as client:
         game = client.open()
-        with pytest.raises(ProtocolError, match="no message of this protocol"):
+        with pytest.raises(ProtocolError, match="not a message of this protocol"):
             list(game.turn("Mia waves."))
         assert client.open(resume=game.token).session == game.session
 

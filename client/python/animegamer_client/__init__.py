@@ -1,6 +1,5 @@
-"""Play AnimeGamer games on a server: `Client`, its games, and a turn as typed events. `aio` has the asyncio twin."""
+"""Play games on an AnimeGamer server: `Client`, its games, and a turn as typed events. `aio` is for asyncio."""
 
-from .answers import Bundle, Exported, LoggedTurn, RunningTurn, Welcome
 from .client import Client, Game, Turn
 from .errors import ClientError, ConnectionLost, ProtocolError, ServerRefused, TimedOut
 from .events import (
@@ -16,6 +15,7 @@ from .events import (
     Seconds,
     State,
 )
+from .responses import Bundle, Exported, LoggedTurn, RunningTurn, Welcome
 
 __version__ = "0.1.0"
 

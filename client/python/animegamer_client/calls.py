@@ -1,6 +1,7 @@
-"""Conversations with a server, a class a kind: what to send on each connection, what to do with each answer.
+"""One request in progress, a class for each kind: what to send on each connection, what to do with each answer.
 
-Knows messages and events; it never sees a socket or a clock. `link` sends what these say and brings them the answers.
+Knows messages and events, not sockets or the clock: `protocol_state` sends what a call returns, and passes it its
+answers.
 """
 
 from __future__ import annotations
@@ -9,58 +10,61 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
-from .answers import Exported, Seat
 from .codec import Message
 from .errors import ClientError, ConnectionLost, ServerRefused
 from .events import Character, Done, Event, State, read_event
-from .fields import integer, several, text
+from .fields import integer
+from .responses import Exported, SessionInfo
 
 T = TypeVar("T")
 
 
 class Call(Generic[T]):
-    """One request: ended when its answer or an error is there.
+    """One request. It ends with its answer or with an error.
 
-    `seat`: the game it is about, if any. `patient`: the server takes its time with this one, so as long as it
-    answers pings it is not too late.
+    answer: the type of the message that ends it; read: makes the result of that message.
+    session: the game it is about; None if it is about none.
     """
 
-    patient = False
+    may_be_slow = False
+    """True: as long as the server answers pings, this call does not time out."""
 
-    def __init__(self, request: Message, answer: str, read: Callable[[Message], T], seat: Seat | None = None) -> None:
-        self.request, self.seat = request, seat
+    def __init__(
+        self, request: Message, answer: str, read: Callable[[Message], T], session: SessionInfo | None = None
+    ) -> None:
+        self.request, self.session = request, session
         self.error: ClientError | None = None
         self._answer, self._read = answer, read
         self._results: list[T] = []
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the answer or an error has come."""
         return bool(self._results) or self.error is not None
 
     @property
     def ready(self) -> bool:
-        """Whether there is something to take."""
+        """Whether there is something to read."""
         return self.ended
 
     def result(self) -> T:
-        """The answer, once ended. Raises the call's error."""
+        """The answer; only once ended. Raises the call's error."""
         if self.error is not None:
             raise self.error
         return self._results[0]
 
-    def ask(self, again: bool) -> Message | None:
-        """What to send on a new connection; `again`: it was sent on an earlier one. None if nothing is to be sent."""
+    def to_send(self, again: bool) -> Message | None:
+        """What to send on a new connection; None: nothing. again: it was sent on an earlier one."""
         return self.request
 
-    def take(self, message: Message) -> Message | None:
-        """A message that belongs to this call; returns what to send because of it. Raises ProtocolError."""
+    def on_message(self, message: Message) -> Message | None:
+        """Process a message that belongs to this call; returns what to send in turn. Raises ProtocolError."""
         if message.type == self._answer:
             self._results.append(self._read(message))
         return None
 
-    def refuse(self, error: ServerRefused) -> Message | None:
-        """The server's error; returns what to send because of it, else the call has ended."""
+    def on_error(self, error: ServerRefused) -> Message | None:
+        """Process the server's error; returns what to send in turn. If that is None the call has ended."""
         self.error = error
         return None
 
@@ -71,27 +75,28 @@ class Call(Generic[T]):
 
 
 class TurnCall(Call[None]):
-    """A turn, new (`instruction`) or played before (`turn`, from after `after_seq`): its events in order, each once.
+    """The events of one turn, in order, each once, however often the connection or the server is lost.
 
-    However often the connection or the server is lost, what was seen is not asked for again.
+    request: `turn` for a new turn; `replay` for the turn of number `turn`, from after `after_seq`.
     """
 
-    def __init__(self, seat: Seat, request: Message, turn: int | None = None, after_seq: int = -1) -> None:
-        super().__init__(request, "", lambda _: None, seat)
-        self.place = seat
+    session: SessionInfo
+
+    def __init__(self, session: SessionInfo, request: Message, turn: int | None = None, after_seq: int = -1) -> None:
+        super().__init__(request, "", lambda _: None, session)
         self.turn, self.seq = turn, after_seq
         self.events: deque[Event] = deque()
         self.abandoned = False
         self.begun = False
-        """Whether anything of it has come."""
+        """Whether an event has arrived."""
         self._done = False
         self._new = turn is None
         self._gap_after: int | None = None
         self._character: Character | None = None
 
     @property
-    def patient(self) -> bool:  # type: ignore[override]
-        """Once accepted, a turn may stand in the queue for long."""
+    def may_be_slow(self) -> bool:  # type: ignore[override]
+        """An accepted turn may wait in the server's queue for long."""
         return self.turn is not None
 
     @property
@@ -101,11 +106,11 @@ class TurnCall(Call[None]):
 
     @property
     def ready(self) -> bool:
-        """Whether there is an event, or the end, to take."""
+        """Whether there is an event to read, or the turn has ended."""
         return bool(self.events) or self.ended
 
     def abandon(self) -> None:
-        """Nobody will read on."""
+        """Drop the events that are there, and those to come: nobody reads them."""
         self.abandoned = True
         self.events.clear()
 
@@ -117,32 +122,32 @@ class TurnCall(Call[None]):
             raise self.error
         return None
 
-    def ask(self, again: bool) -> Message | None:
-        """The turn itself until it has a number, then what is missing of it."""
+    def to_send(self, again: bool) -> Message | None:
+        """The request itself until the turn has a number, then `replay` of what is missing."""
         if self.abandoned:
             self._done = True
             return None
         return self.request if self.turn is None else self._replay(self.turn)
 
-    def take(self, message: Message) -> Message | None:
-        """An event: kept if it is the next one; a gap is asked for again."""
+    def on_message(self, message: Message) -> Message | None:
+        """Add an event if it is the next one; after a gap return a `replay` for it."""
         if message.turn is None or (message.seq is None and message.type != "restarting"):
             return None
         self.turn, self.begun = message.turn, True
         if message.seq is None:
-            self._keep(read_event(message, self.seq))
+            self._add(read_event(message, self.seq))
         elif message.seq == self.seq + 1 or (message.type == "done" and message.seq <= self.seq):
             event = read_event(message, message.seq)
             self.seq = message.seq
-            self._keep(event)
+            self._add(event)
         elif message.seq > self.seq + 1 and (self._gap_after != self.seq or message.type == "done"):
-            # A server that drops messages of a running turn may leave the same gap twice; its end mends it for good.
+            # A gap is asked for once, as the server may drop the same messages again; and once more after `done`.
             self._gap_after = self.seq
             return self._replay(message.turn)
         return None
 
-    def refuse(self, error: ServerRefused) -> Message | None:
-        """A server that lost the turn is given it again, under the same turn_id."""
+    def on_error(self, error: ServerRefused) -> Message | None:
+        """If the server has lost the turn, send it again with the same turn_id."""
         if error.code == "no_such_turn" and self._new and self.turn is not None and not self.abandoned:
             self.turn = None
             return self.request
@@ -150,36 +155,37 @@ class TurnCall(Call[None]):
         return None
 
     def _replay(self, turn: int) -> Message:
-        return seated(self.place, "replay", {"after_seq": self.seq}, turn=turn)
+        return session_message(self.session, "replay", {"after_seq": self.seq}, turn=turn)
 
-    def _keep(self, event: Event | None) -> None:
+    def _add(self, event: Event | None) -> None:
         if isinstance(event, State):
             self._character = event.character
         if isinstance(event, Done):
             self._done = True
-            self.place.turns = event.turns
+            self.session.turns = event.turns
             if self._character is not None and event.turn == event.turns:
-                self.place.character = self._character
+                self.session.character = self._character
         if event is not None and not self.abandoned:
             self.events.append(event)
 
 
-class LeftEarly:
-    """Turns that were left before anything of them had come.
+class AbandonedTurns:
+    """Turns that were abandoned before one of their events had arrived.
 
-    A turn and its cancel go on two connections: where the cancel was faster it met no turn, and is to be said again.
+    A turn and its `cancel` are sent on two connections. If `cancel` arrives first it stops nothing, so it is sent again
+    once the turn has begun.
     """
 
     def __init__(self) -> None:
         self._calls: list[TurnCall] = []
 
     def add(self, call: TurnCall) -> None:
-        """A turn that is left now, if nothing of it has come."""
+        """Add a turn that is abandoned now, unless one of its events has arrived."""
         if not call.begun:
             self._calls.append(call)
 
     def begun(self) -> list[TurnCall]:
-        """Those that have begun since and run on, each told once."""
+        """The turns that have begun since then and still run; each is returned once."""
         moved = [call for call in self._calls if call.begun or call.ended]
         for call in moved:
             self._calls.remove(call)
@@ -187,36 +193,36 @@ class LeftEarly:
 
 
 class ExportCall(Call[Exported]):
-    """Writing a game out on the server: it takes long, reports as it goes, and is not asked for twice."""
+    """Writing a game to a folder on the server. on_progress: called with turns written, and turns in all."""
 
-    patient = True
+    may_be_slow = True
 
-    def __init__(self, seat: Seat, on_progress: Callable[[int, int], None] | None) -> None:
-        super().__init__(seated(seat, "export"), "exported", _exported, seat)
+    def __init__(self, session: SessionInfo, on_progress: Callable[[int, int], None] | None) -> None:
+        super().__init__(session_message(session, "export"), "exported", Exported.read, session)
         self._on_progress = on_progress
 
-    def ask(self, again: bool) -> Message | None:
+    def to_send(self, again: bool) -> Message | None:
         """Once only: a second export would run beside the first."""
         if again:
-            self.error = ConnectionLost("the connection was lost while the game was written out", "export it again")
+            self.error = ConnectionLost("the connection was lost while the game was exported", "export it again")
             return None
         return self.request
 
-    def take(self, message: Message) -> Message | None:
-        """Progress in turns, then the answer."""
+    def on_message(self, message: Message) -> Message | None:
+        """Report progress, then take the answer."""
         if message.type == "progress" and self._on_progress is not None:
             self._on_progress(integer(message.fields, "step"), integer(message.fields, "steps"))
-        return super().take(message)
+        return super().on_message(message)
 
 
 class CloseCall(Call[None]):
-    """Closing a session; one that is closed already is closed."""
+    """Closing a session. It succeeds if the session is closed already."""
 
-    def __init__(self, seat: Seat) -> None:
-        super().__init__(seated(seat, "close"), "closed", lambda _: None, seat)
+    def __init__(self, session: SessionInfo) -> None:
+        super().__init__(session_message(session, "close"), "closed", lambda _: None, session)
 
-    def refuse(self, error: ServerRefused) -> Message | None:
-        """Not an error where the session is gone."""
+    def on_error(self, error: ServerRefused) -> Message | None:
+        """`session_closed` is not an error here."""
         if error.code == "session_closed":
             self._results.append(None)
         else:
@@ -224,12 +230,8 @@ class CloseCall(Call[None]):
         return None
 
 
-def seated(seat: Seat, kind: str, fields: Mapping[str, Any] | None = None, *, turn: int | None = None) -> Message:
-    """A message of this kind about this game."""
-    return Message(kind, {"token": seat.token, **(fields or {})}, session=seat.session, turn=turn)
-
-
-def _exported(message: Message) -> Exported:
-    get = message.fields
-    files = tuple(str(name) for name in several(get, "files"))
-    return Exported(text(get, "folder"), integer(get, "turns"), files)
+def session_message(
+    session: SessionInfo, kind: str, fields: Mapping[str, Any] | None = None, *, turn: int | None = None
+) -> Message:
+    """A request about a game: its session id in the header, its token in the fields."""
+    return Message(kind, {"token": session.token, **(fields or {})}, session=session.id, turn=turn)

@@ -1,8 +1,7 @@
-"""Messages <-> frames, version 1 of the protocol in PROTOCOL.md: the magic, one msgpack header, raw buffers.
+"""Messages <-> frames, version 1 of PROTOCOL.md: the magic, one msgpack header, raw buffers.
 
-Knows no socket and no message's fields: who reads a field checks it, and types from a newer server pass, to be ignored.
-It and `events` repeat what the runtime has, on purpose: this package stands alone, and client/vectors hold both to the
-same bytes.
+Checks frames and header keys, not the fields of a message; a message type of a newer server is decoded like any other.
+The runtime has a codec of its own, because this package does not depend on it; both are tested with client/vectors.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ Buffer = bytes | memoryview
 MAGIC = b"AGRT"
 MAJOR = 1
 
-_LONGEST_NAME = 64
-_MOST_ITEMS = 1024
-"""Longest list or map in a header; msgpack makes room for a list as soon as it reads its length."""
+_MAX_NAME = 64
+_MAX_ITEMS = 1024
+"""Longest list or map in a header; msgpack allocates a list as soon as it reads its length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that a receiver takes: bytes of the header, bytes of one buffer, buffers."""
+    """The largest message that a receiver accepts: bytes of the header, bytes of one buffer, number of buffers."""
 
     header_bytes: int
     buffer_bytes: int
@@ -40,7 +39,10 @@ FROM_SERVER = Limits(header_bytes=256 * 1024, buffer_bytes=64 * 2**20, buffers=1
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. Buffers are never copied: a sender's own memory, or a received message's for as long as held."""
+    """One message. Its header keys are explained in PROTOCOL.md.
+
+    Buffers are not copied: they are the sender's memory, or a received message's, valid for as long as they are held.
+    """
 
     type: str
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -53,9 +55,9 @@ class Message:
 
 
 def encode(message: Message) -> list[Buffer]:
-    """The frames of a message. What its fields mean is not checked; the server does that.
+    """The frames of a message. Its fields are not checked; the server does that.
 
-    Raises ProtocolError (`bad_field`) for what no message can carry: half characters, numbers beyond 64 bits.
+    Raises ProtocolError (`bad_field`) for what msgpack cannot encode: text that is not UTF-8, numbers beyond 64 bits.
     """
     header: dict[str, Any] = {"type": message.type}
     for key in ("id", "parent", "session", "turn", "seq"):
@@ -73,18 +75,20 @@ def encode(message: Message) -> list[Buffer]:
 
 
 def decode(frames: Sequence[Buffer], limits: Limits = FROM_SERVER) -> Message:
-    """The message in received frames. Sizes are checked before anything is unpacked; unknown header keys are left out.
+    """The message in received frames. Sizes are checked before anything is unpacked; unknown header keys are dropped.
 
-    Raises ProtocolError, and nothing else, whatever the bytes are.
+    Raises ProtocolError, and no other error, whatever the bytes are.
     """
     if len(frames) < 2:
-        raise ProtocolError(f"a message of {len(frames)} frames came; the least is 2")
+        raise ProtocolError(f"received a message of {len(frames)} frames; expected at least 2")
     start = bytes(frames[0][: len(MAGIC) + 2])
     if len(start) != len(MAGIC) + 1 or not start.startswith(MAGIC):
-        raise ProtocolError("what came is no message of this protocol", "see that the address is a game server's")
+        raise ProtocolError(
+            "what arrived is not a message of this protocol", "check that the address is a game server's"
+        )
     if start[-1] != MAJOR:
         raise ProtocolError(
-            f"the server speaks version {start[-1]}, this client {MAJOR}", "update the older one", code="version"
+            f"the server speaks version {start[-1]}, this client speaks {MAJOR}", "update the older one", code="version"
         )
     _check_sizes(frames, limits)
     header = _header(frames[1])
@@ -103,17 +107,21 @@ def decode(frames: Sequence[Buffer], limits: Limits = FROM_SERVER) -> Message:
 def _check_sizes(frames: Sequence[Buffer], limits: Limits) -> None:
     sizes = [memoryview(frame).nbytes for frame in frames]
     if sizes[1] > limits.header_bytes:
-        raise ProtocolError(f"a header of {sizes[1]} bytes; at most {limits.header_bytes}", code="too_large")
+        raise ProtocolError(
+            f"received a header of {sizes[1]} bytes; expected at most {limits.header_bytes}", code="too_large"
+        )
     if len(frames) - 2 > limits.buffers:
-        raise ProtocolError(f"{len(frames) - 2} buffers; at most {limits.buffers}", code="too_large")
+        raise ProtocolError(f"received {len(frames) - 2} buffers; expected at most {limits.buffers}", code="too_large")
     if max(sizes[2:], default=0) > limits.buffer_bytes:
-        raise ProtocolError(f"a buffer of {max(sizes[2:])} bytes; at most {limits.buffer_bytes}", code="too_large")
+        raise ProtocolError(
+            f"received a buffer of {max(sizes[2:])} bytes; expected at most {limits.buffer_bytes}", code="too_large"
+        )
 
 
 def _header(frame: Buffer) -> dict[Any, Any]:
     try:
         header = msgpack.unpackb(
-            frame, raw=False, strict_map_key=True, max_array_len=_MOST_ITEMS, max_map_len=_MOST_ITEMS
+            frame, raw=False, strict_map_key=True, max_array_len=_MAX_ITEMS, max_map_len=_MAX_ITEMS
         )
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
         raise ProtocolError(f"the header is not msgpack: {str(error) or type(error).__name__}") from error
@@ -128,9 +136,9 @@ def _name(header: dict[Any, Any], key: str, required: bool = False) -> str | Non
             raise ProtocolError(f"the header has no {key}", code="missing_field")
         return None
     value = header[key]
-    if isinstance(value, str) and 1 <= len(value) <= _LONGEST_NAME:
+    if isinstance(value, str) and 1 <= len(value) <= _MAX_NAME:
         return value
-    raise _bad(key, value, f"text of 1 to {_LONGEST_NAME} characters")
+    raise _bad(key, value, f"text of 1 to {_MAX_NAME} characters")
 
 
 def _count(header: dict[Any, Any], key: str, least: int) -> int | None:

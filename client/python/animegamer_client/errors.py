@@ -1,19 +1,17 @@
-"""Everything that can go wrong for a client, in one tree; each error has a code, a text and, where known, what to do.
+"""The errors of this package; each has a code, a text and, where known, what to do.
 
-Knows nothing of sockets or messages.
-
-    ClientError
-    |-- ServerRefused     the server answered with an error; `code` is one of those that PROTOCOL.md lists
-    |-- ConnectionLost    the connection went away and did not come back
-    |-- TimedOut          the server did not answer in time
-    `-- ProtocolError     bytes that are no message of the protocol, or fields that none can carry; `code` says why
+ClientError
+|-- ServerRefused     the server answered with an error; `code` is one of those that PROTOCOL.md lists
+|-- ConnectionLost    the connection was lost during a request that is not repeated
+|-- TimedOut          the server did not answer in time
+`-- ProtocolError     received bytes that are not a message of the protocol, or a request that cannot be encoded
 """
 
 from __future__ import annotations
 
 
 class ClientError(Exception):
-    """Base of all errors of this package: `code` for programs, `text` and `do` (what to do about it) for people."""
+    """Base of all errors of this package: `code` is for programs, `text` and `do` (what to do about it) for people."""
 
     code: str = "client"
 
@@ -24,7 +22,7 @@ class ClientError(Exception):
 
 
 class ServerRefused(ClientError):
-    """The server's own error. A code that this client does not know comes from a newer server: show the text."""
+    """The server's error. A newer server may have codes that are not in PROTOCOL.md: show the text."""
 
     def __init__(self, code: str, text: str, do: str | None = None) -> None:
         self.code = code
@@ -32,19 +30,22 @@ class ServerRefused(ClientError):
 
 
 class ConnectionLost(ClientError):
-    """The connection went away and did not come back; the session is kept by the server."""
+    """The connection was lost during a request that is not repeated (`export`). The server keeps the session."""
 
     code = "connection_lost"
 
 
 class TimedOut(ClientError):
-    """The server did not answer in time."""
+    """The server did not answer in time. It keeps the session: open(resume=token) continues the game."""
 
     code = "timed_out"
 
 
 class ProtocolError(ClientError):
-    """Bytes that are no message of the protocol: `code` is protocol, version, missing_field, bad_field or too_large."""
+    """Received bytes that are not a message of the protocol, or a request that cannot be encoded (`bad_field`).
+
+    `code` is protocol, version, missing_field, bad_field or too_large.
+    """
 
     code = "protocol"
 

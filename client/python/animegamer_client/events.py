@@ -1,7 +1,4 @@
-"""What a turn says while it runs: typed events, each with session, turn and sequence number.
-
-Knows messages and what they mean; nothing of sockets, of resuming, or of what a game does with an event.
-"""
+"""The events of a turn, typed, and how to read them from messages. Knows no sockets."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from .errors import ProtocolError
 from .fields import flag, integer, nested, number, text
 
 Pixels = npt.NDArray[np.uint8]
-"""A picture, uint8 [height, width, channels], top row first unless `flip` was asked for."""
+"""A picture, uint8 [height, width, channels], top row first; bottom row first with the client's option `flip`."""
 
 CHANNELS: Mapping[str, int] = {"rgb24": 3, "rgba32": 4, "bgra32": 4}
 """Channels of each pixel format."""
@@ -24,7 +21,7 @@ CHANNELS: Mapping[str, int] = {"rgb24": 3, "rgba32": 4, "bgra32": 4}
 
 @dataclass(frozen=True, slots=True)
 class Character:
-    """The character's three values, 0..100."""
+    """The character's three values, 0..100; all are 50 when a game starts."""
 
     stamina: int
     social: int
@@ -32,13 +29,13 @@ class Character:
 
     @classmethod
     def read(cls, fields: Mapping[str, object]) -> Character:
-        """From the map that messages carry. Raises ProtocolError."""
+        """Read the map of the three values. Raises ProtocolError."""
         return cls(*(integer(fields, name) for name in ("stamina", "social", "entertainment")))
 
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """Where a turn's time went, in seconds; `queue` is the wait before it, `total` the whole turn without that."""
+    """How long a turn took, in seconds: in each model, and `total`, without the time in the `queue` before it."""
 
     queue: float
     predictor: float
@@ -49,7 +46,7 @@ class Seconds:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`session` id; `turn` from 1; `seq` from 0 within the turn, without gaps."""
+    """One event. session: its id. turn: number in the game, from 1. seq: number in the turn, from 0, without gaps."""
 
     session: str
     turn: int
@@ -58,7 +55,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Accepted(Event):
-    """The server has the turn. `place` 0 runs now; `estimate_s` to its end; `replayed`: it was played before."""
+    """The server has accepted the turn.
+
+    place: turns before it in the queue; 0: it runs now. estimate_s: seconds until `Done`.
+    instruction: as it is played, after normalisation. replayed: True if the turn was finished before.
+    """
 
     turn_id: str
     place: int
@@ -69,9 +70,12 @@ class Accepted(Event):
 
 @dataclass(frozen=True, slots=True)
 class State(Event):
-    """What happens in the turn, before the first picture: strengths -5..5.
+    """What the turn does to the game; it comes before the first picture.
 
-    character: the running values after this turn; shown: the same with the quiet-turn rule, for display.
+    motion_level: how much the pictures move, -5..5; normally 1 (little) to 5. social, entertainment, stamina: -5..5;
+    each changes the character's value by five times as much.
+    character: the values after this turn. shown: the values to display; social and entertainment are 5 lower than in
+    `character` in a turn that does not change them. motion_scope: mean optical flow, pixels a frame.
     """
 
     motion_level: int
@@ -85,7 +89,7 @@ class State(Event):
 
 @dataclass(frozen=True, slots=True)
 class Progress(Event):
-    """After denoising step `step` of `steps`; `seconds_left` until the last of them."""
+    """Denoise step `step` of `steps` is done, from 1. seconds_left: estimate until the last step."""
 
     step: int
     steps: int
@@ -94,7 +98,10 @@ class Progress(Event):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Picture(Event):
-    """A picture as it came: `data` is the received buffer itself, read-only, valid for as long as it is held."""
+    """A picture. data: the received buffer, read-only, not copied, valid for as long as it is held.
+
+    width, height: in pixels. stride: bytes from one row to the next; 0 for a JPEG.
+    """
 
     width: int
     height: int
@@ -105,9 +112,12 @@ class _Picture(Event):
 
     @property
     def pixels(self) -> Pixels:
-        """uint8 [height, width, channels], a read-only view of `data`: no copy. Only for codec raw (ValueError)."""
+        """uint8 [height, width, channels]: a read-only view of `data`, not a copy; 3 channels for rgb24, else 4.
+
+        Raises ValueError if the codec is not raw.
+        """
         if self.codec != "raw":
-            raise ValueError(f"a {self.codec} picture has no pixels yet: decode .data, or ask for codec='raw'")
+            raise ValueError(f"this picture is encoded as {self.codec}; decode .data, or ask for codec='raw'")
         channels = CHANNELS[self.pixel_format]
         shape, strides = (self.height, self.width, channels), (self.stride, channels, 1)
         return np.ndarray(shape, np.uint8, self.data, 0, strides)
@@ -115,7 +125,7 @@ class _Picture(Event):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frame(_Picture):
-    """Video frame `index` of `count`, as soon as it is decoded; `data` is pixels (codec raw) or a JPEG file."""
+    """Frame `index` of `count`, from 0, sent as soon as it is decoded. data: pixels (codec raw) or a JPEG file."""
 
     index: int
     count: int
@@ -123,14 +133,14 @@ class Frame(_Picture):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Preview(_Picture):
-    """A rough picture after step `step`. Reserved: only servers with the capability `preview` send it."""
+    """A rough picture after denoise step `step`. Reserved: no server of protocol 1.0 sends it."""
 
     step: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clip(Event):
-    """Piece `index` of the turn's mp4: written one after the other, up to the `last`, they are the file."""
+    """Piece `index` of the turn's mp4, from 0. The data of all pieces in order, up to `last`, is the file."""
 
     index: int
     last: bool
@@ -140,7 +150,10 @@ class Clip(Event):
 
 @dataclass(frozen=True, slots=True)
 class Restarting(Event):
-    """The engine died and comes back in `retry_in_s`; the turn goes on by itself. `seq` is that of the event before."""
+    """The server's worker died and is started again in `retry_in_s` seconds; the turn then continues by itself.
+
+    attempt: restarts for this turn so far. seq: that of the event before.
+    """
 
     attempt: int
     retry_in_s: float
@@ -148,42 +161,51 @@ class Restarting(Event):
 
 @dataclass(frozen=True, slots=True)
 class Done(Event):
-    """The turn is part of the game now, which has `turns` turns."""
+    """The turn is finished and saved; the game now has `turns` turns. The last event of a turn."""
 
     seconds: Seconds
     turns: int
 
 
 def read_event(message: Message, seq: int) -> Event | None:
-    """The event that a message of a turn is; None for a type this client does not know. Raises ProtocolError."""
+    """The event in a message; None if this client does not know its type. Raises ProtocolError."""
     if message.type not in _READERS:
         return None
     if message.session is None or message.turn is None:
-        raise ProtocolError(f"a {message.type} without session or turn came", code="missing_field")
+        raise ProtocolError(f"received {message.type} without session or turn", code="missing_field")
     return _READERS[message.type](message, message.session, message.turn, seq)
 
 
 def _accepted(message: Message, session: str, turn: int, seq: int) -> Event:
-    get = message.fields
-    place, estimate = integer(get, "place"), number(get, "estimate_s")
+    fields = message.fields
+    place, estimate = integer(fields, "place"), number(fields, "estimate_s")
     return Accepted(
-        session, turn, seq, text(get, "turn_id"), place, estimate, text(get, "instruction"), flag(get, "replayed")
+        session,
+        turn,
+        seq,
+        text(fields, "turn_id"),
+        place,
+        estimate,
+        text(fields, "instruction"),
+        flag(fields, "replayed"),
     )
 
 
 def _state(message: Message, session: str, turn: int, seq: int) -> Event:
-    get = message.fields
+    fields = message.fields
     level, social, entertainment, stamina = (
-        integer(get, name) for name in ("motion_level", "social", "entertainment", "stamina")
+        integer(fields, name) for name in ("motion_level", "social", "entertainment", "stamina")
     )
-    character, shown = (Character.read(nested(get, name)) for name in ("character", "shown"))
-    scope = number(get, "motion_scope")
+    character, shown = (Character.read(nested(fields, name)) for name in ("character", "shown"))
+    scope = number(fields, "motion_scope")
     return State(session, turn, seq, level, social, entertainment, stamina, character, shown, scope)
 
 
 def _progress(message: Message, session: str, turn: int, seq: int) -> Event:
-    get = message.fields
-    return Progress(session, turn, seq, integer(get, "step"), integer(get, "steps"), number(get, "seconds_left"))
+    fields = message.fields
+    return Progress(
+        session, turn, seq, integer(fields, "step"), integer(fields, "steps"), number(fields, "seconds_left")
+    )
 
 
 def _frame(message: Message, session: str, turn: int, seq: int) -> Event:
@@ -196,8 +218,10 @@ def _preview(message: Message, session: str, turn: int, seq: int) -> Event:
 
 
 def _clip(message: Message, session: str, turn: int, seq: int) -> Event:
-    get = message.fields
-    return Clip(session, turn, seq, integer(get, "index"), flag(get, "last"), text(get, "codec"), _buffer(message))
+    fields = message.fields
+    return Clip(
+        session, turn, seq, integer(fields, "index"), flag(fields, "last"), text(fields, "codec"), _buffer(message)
+    )
 
 
 def _restarting(message: Message, session: str, turn: int, seq: int) -> Event:
@@ -223,15 +247,15 @@ _READERS: Mapping[str, Callable[[Message, str, int, int], Event]] = {
 
 
 def _picture(message: Message) -> tuple[int, int, int, str, str, memoryview]:
-    """Width, height, stride, pixel format, codec and buffer of a picture, checked against each other."""
-    get, data = message.fields, _buffer(message)
-    width, height, stride = (integer(get, name) for name in ("width", "height", "stride"))
-    pixel_format, codec = text(get, "pixel_format"), text(get, "codec")
+    """Width, height, stride, pixel format, codec and buffer of a picture. Raises ProtocolError if they disagree."""
+    fields, data = message.fields, _buffer(message)
+    width, height, stride = (integer(fields, name) for name in ("width", "height", "stride"))
+    pixel_format, codec = text(fields, "pixel_format"), text(fields, "codec")
     if codec == "raw":
         row = width * CHANNELS.get(pixel_format, 0)
         if not (0 < row <= stride and height > 0 and len(data) >= (height - 1) * stride + row):
             raise ProtocolError(
-                f"{len(data)} bytes came for a {pixel_format} picture of {width} x {height}, stride {stride}",
+                f"received {len(data)} bytes for a {pixel_format} picture of {width} x {height}, stride {stride}",
                 code="bad_field",
             )
     return width, height, stride, pixel_format, codec, data
@@ -239,5 +263,7 @@ def _picture(message: Message) -> tuple[int, int, int, str, str, memoryview]:
 
 def _buffer(message: Message) -> memoryview:
     if len(message.buffers) != 1:
-        raise ProtocolError(f"{message.type} came with {len(message.buffers)} buffers instead of one", code="bad_field")
+        raise ProtocolError(
+            f"received {message.type} with {len(message.buffers)} buffers; expected 1", code="bad_field"
+        )
     return memoryview(message.buffers[0]).toreadonly()

@@ -1,7 +1,4 @@
-"""Reading a header's fields by name and type, with an error that names the field.
-
-Knows the protocol's kinds of value, not its messages.
-"""
+"""Read a field of a message by name and type. Each function raises ProtocolError, which names the field."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ Fields = Mapping[str, Any]
 
 
 def integer(fields: Fields, name: str) -> int:
-    """A whole number. Raises ProtocolError, as all of these do."""
+    """A whole number."""
     value = _field(fields, name)
     return value if isinstance(value, int) and not isinstance(value, bool) else _bad(name, value, "a whole number")
 
 
 def number(fields: Fields, name: str) -> float:
-    """A number."""
+    """A number; the protocol allows an integer where it says float."""
     value = _field(fields, name)
     return (
         float(value)

@@ -1,7 +1,4 @@
-"""Where the server is and how this client wants its pictures: checked once, before any socket.
-
-Knows addresses, key files and the fields of hello.
-"""
+"""The client's options: the server's address, the form of the pictures, and keys. Checked before a socket is opened."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ CODECS = ("raw", "jpeg", "mp4")
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """CURVE keys, 40 characters of Z85 each; the secret one is not shown."""
+    """CURVE keys, 40 characters of Z85 each. The secret one is left out of `repr`."""
 
     server: bytes
     public: bytes
@@ -34,7 +31,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What hello asks for. Raises ValueError for what the protocol does not have."""
+    """The form of the pictures, as in `hello`. Raises ValueError for a value that the protocol does not have."""
 
     pixel_format: str = "rgb24"
     flip: bool = False
@@ -49,35 +46,40 @@ class Options:
             raise ValueError(f"jpeg_quality is {self.jpeg_quality}; expected 1..100")
 
     def hello(self) -> Message:
-        """The first message on each connection."""
+        """The first message on each connection, with these options."""
         return Message("hello", {"versions": [MAJOR], "client": CLIENT_NAME, **asdict(self)})
 
 
 def addresses(address: str) -> tuple[str, str]:
-    """The turn and the control address (the next port) of a server. Raises ValueError."""
+    """The addresses of a server's turn port and control port (the next one). Raises ValueError."""
     found = re.fullmatch(r"(?:tcp://)?([\w.:%\[\]-]+):(\d{1,5})", address)
     port = int(found[2]) if found else 0
     if found is None or not 1 <= port <= 65534:
-        raise ValueError(f"{address!r} is no address of a server; expected tcp://HOST:PORT, as in tcp://127.0.0.1:5570")
+        raise ValueError(
+            f"{address!r} is not the address of a server; expected tcp://HOST:PORT, as in tcp://127.0.0.1:5570"
+        )
     return f"tcp://{found[1]}:{port}", f"tcp://{found[1]}:{port + 1}"
 
 
 def read_keys(server_key: str | os.PathLike[str] | None, client_keys: str | os.PathLike[str] | None) -> Keys | None:
-    """Keys for a server that is not on this machine: its public key (or the file), and the file of ours, both or none.
+    """The keys for a server on another machine; None if neither is given.
 
-    Raises ValueError.
+    server_key: the server's public key, or its file. client_keys: the file of this client's secret key.
+    Raises ValueError if only one is given, or a file holds no key.
     """
     if server_key is None and client_keys is None:
         return None
     if server_key is None or client_keys is None:
-        raise ValueError("server_key and client_keys go together: the server's public key, and the file of yours")
+        raise ValueError(
+            "server_key and client_keys go together: give the server's public key, and the file of your secret key"
+        )
     if isinstance(server_key, str) and len(server_key) == 40 and not Path(server_key).exists():
         server = server_key.encode()
     else:
         server, _ = _certificate(Path(server_key))
     public, secret = _certificate(Path(client_keys))
     if secret is None:
-        raise ValueError(f"{client_keys} holds no secret key; it is the file that the server's owner gets, not yours")
+        raise ValueError(f"{client_keys} holds no secret key; give the file that ends in .key_secret")
     return Keys(server, public, secret)
 
 
@@ -85,7 +87,7 @@ def _certificate(path: Path) -> tuple[bytes, bytes | None]:
     try:
         public, secret = zmq.auth.load_certificate(path)
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path} is no key file: {error}; make one with: animegamer-rt keys new NAME") from error
+        raise ValueError(f"{path} is not a key file: {error}; make one with: animegamer-rt keys new NAME") from error
     return public, secret
 
 

@@ -1,7 +1,4 @@
-"""`python -m animegamer_client play`: a game on a server, asked for turn by turn on a terminal or read from stdin.
-
-Knows the order of things. What it looks like is `screen`'s, what is kept is `album`'s.
-"""
+"""`python -m animegamer_client play`: play a game on a server, from the terminal or from the lines of stdin."""
 
 from __future__ import annotations
 
@@ -10,19 +7,20 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from .album import GAMES, Album, next_folder
 from .client import Client, Game, Turn
 from .errors import ProtocolError, ServerRefused
-from .events import Done
-from .screen import HELP, Screen
+from .events import Clip, Done
+from .game_folder import GAMES_FOLDER, GameFolder, next_folder
+from .terminal_view import HELP, TerminalView
 
 INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
 QUIT = (":quit", ":q", "quit", "exit")
 
 
 @dataclass(frozen=True, slots=True)
 class PlayOptions:
-    """What `play` was asked for; None leaves the choice to the server or to the program."""
+    """Options of the command. None: the server (seed) or this program (out) chooses."""
 
     address: str
     seed: int | None = None
@@ -34,58 +32,60 @@ class PlayOptions:
 
 
 def play(options: PlayOptions) -> int:
-    """Play until the player has had enough; returns the exit code. Raises ClientError, OSError and ValueError."""
+    """Play until the player leaves; returns the exit code. Raises ClientError, OSError and ValueError."""
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
-    screen = Screen()
+    view = TerminalView(overwrite=sys.stdout.isatty())
     with Client(
         options.address,
         timeout_s=options.timeout_s,
-        clip=True,
+        codec="mp4",
         server_key=options.server_key,
         client_keys=options.client_keys,
     ) as client:
-        game = client.open(seed=options.seed) if options.resume is None else client.open(resume=options.resume)
-        screen.opening(client.connect(), client.address, game.character)
-        album = Album(options.out or next_folder(GAMES))
-        album.begin()  # a folder that cannot be written is said before any turn
-        player = Player(client, game, album, screen, _key_options(options))
-        screen.say(f"seed {game.seed}, {_many(game.turns, 'turn')} so far, in {player.album.folder}")
+        game = client.open(resume=options.resume) if options.resume else client.open(seed=options.seed)
+        view.start(client.connect(), client.address, game.character)
+        # Made before the first turn, so that a folder that cannot be written costs no turn.
+        folder = GameFolder(options.out or next_folder(GAMES_FOLDER))
+        player = Player(client, game, folder, view, _key_options(options))
+        view.line(f"seed {game.seed}, {_count(game.turns, 'turn')} so far, in {folder.path}")
         try:
             player.finish_running()
-            return player.ask_turns() if interactive else player.read_turns()
+            return player.play_prompt() if interactive else player.play_lines()
         finally:
-            player.say_how_to_resume()
+            player.print_how_to_resume()
 
 
 class Player:
-    """One player at the table."""
+    """Plays one game: follows commands, shows turns and keeps their clips."""
 
-    def __init__(self, client: Client, game: Game, album: Album, screen: Screen, key_options: str = "") -> None:
-        self.client, self.game, self.album, self.screen = client, game, album, screen
+    def __init__(
+        self, client: Client, game: Game, folder: GameFolder, view: TerminalView, key_options: str = ""
+    ) -> None:
+        self.client, self.game, self.folder, self.view = client, game, folder, view
         self._key_options = key_options
 
-    def ask_turns(self) -> int:
-        """Ask for turns until Ctrl-D, `:quit`, or Ctrl-C at the prompt."""
-        _edit_lines()
-        self.screen.say(HELP, "dim")
+    def play_prompt(self) -> int:
+        """Ask for turns until Ctrl-D, `:quit`, or Ctrl-C at the prompt; returns the exit code."""
+        _load_line_editor()
+        self.view.line(HELP)
         while True:
             try:
                 text = input(f"\nturn {self.game.turns + 1} > ").strip()
             except (EOFError, KeyboardInterrupt):
-                self.screen.say("")
+                self.view.line("")
                 return 0
             if text.lower() in QUIT:
                 return 0
             try:
                 if text:
-                    self._do(text)
+                    self._run(text)
             except (ServerRefused, ProtocolError) as error:
-                self.screen.error(error)
+                self.view.line(f"error: {error}")
             except KeyboardInterrupt:
-                self.screen.say(f"stopped; the next turn is turn {self.game.turns + 1}", "dim")
+                self.view.line(f"stopped; the next turn is turn {self.game.turns + 1}")
 
-    def read_turns(self) -> int:
-        """Take each line of stdin as an instruction or command; 1 if one was refused."""
+    def play_lines(self) -> int:
+        """Run each line of stdin as an instruction or a command; returns 1 if one was refused, else 0."""
         refused = False
         try:
             for line in sys.stdin:
@@ -93,91 +93,89 @@ class Player:
                 if text.lower() in QUIT:
                     break
                 if text and not text.startswith("#"):
-                    self.screen.say(f"\nturn {self.game.turns + 1} > {text}")
+                    self.view.line(f"\nturn {self.game.turns + 1} > {text}")
                     try:
-                        self._do(text)
+                        self._run(text)
                     except (ServerRefused, ProtocolError) as error:
-                        self.screen.error(error)
+                        self.view.line(f"error: {error}")
                         refused = True
         except KeyboardInterrupt:
             return INTERRUPTED
         return int(refused)
 
     def finish_running(self) -> None:
-        """See the turn to its end that was running when the game was resumed."""
+        """Show the turn that was running when the game was resumed, if there was one."""
         running = self.game.running
         if running is not None:
-            self.screen.say(f"turn {running.turn} is still running")
-            self._watch(self.game.replay(running.turn))
+            self.view.line(f"turn {running.turn} is still running")
+            self._play(self.game.replay(running.turn))
 
-    def say_how_to_resume(self) -> None:
-        """The last lines: where everything is, and how to go on."""
-        self.screen.say("")
-        if self.album.sheet.exists():
-            self.screen.say(f"contact sheet: {self.album.sheet}")
-        self.screen.say(f"{_many(self.game.turns, 'turn')} played; to go on (the token is a secret):", "bold")
-        self.screen.say(
+    def print_how_to_resume(self) -> None:
+        """Print the command that continues this game."""
+        self.view.line(f"\n{_count(self.game.turns, 'turn')} played; to continue (the token is a secret):")
+        self.view.line(
             f"python -m animegamer_client play {self.client.address} --resume {self.game.token} "
-            f"--out {shlex.quote(str(self.album.folder))}{self._key_options}"
+            f"--out {shlex.quote(str(self.folder.path))}{self._key_options}"
         )
 
-    def _do(self, text: str) -> None:
-        """Follow a command, or play a turn."""
-        if text[0] not in ":/":  # a slash is a slip for a colon, and must not cost a turn
-            self._watch(self.game.turn(text))
+    def _run(self, text: str) -> None:
+        """Run a command, or play a turn."""
+        if text[0] not in ":/":  # an instruction never begins with a slash: it was meant to be a colon
+            self._play(self.game.turn(text))
             return
         name, _, rest = text[1:].partition(" ")
         number = int(rest) if rest.strip().isdigit() else None
-        if name in ("rewind", "branch") and number is not None:
-            self._go_back(name, number)
+        if name == "rewind" and number is not None:
+            turns = self.game.turns
+            self.game.rewind(number)
+            self.folder.delete_clips(number + 1, turns)
+            self._moved()
+        elif name == "branch" and number is not None:
+            self.game = self.game.branch(number)
+            self.folder = GameFolder(next_folder(self.folder.path.parent))
+            self._moved()
         elif name == "status" and not rest:
-            self.screen.status(self.client.status())
+            self.view.status(self.client.status())
         elif name == "export" and not rest:
-            exported = self.game.export(lambda done, of: self.screen.progress(f"{done} of {of} turns written"))
-            files = _many(len(exported.files), "file")
-            self.screen.say(f"{files} in {exported.folder} on the server's machine")
+            exported = self.game.export(lambda done, of: self.view.progress(f"{done} of {of} turns written"))
+            self.view.line(f"{_count(len(exported.files), 'file')} in {exported.folder} on the server's machine")
         else:
-            self.screen.say(HELP, "dim")
+            self.view.line(HELP)
 
-    def _watch(self, events: Turn) -> None:
-        """Show a turn and keep it. An interrupt cancels it, on the server too."""
-        self.album.begin()
-        turns, values = self.game.turns, self.screen.values
+    def _moved(self) -> None:
+        self.view.line(f"after turn {self.game.turns}, in {self.folder.path}")
+        self.view.values = self.game.character
+
+    def _play(self, events: Turn) -> None:
+        """Show a turn and keep its clip. Ctrl-C cancels the turn."""
+        turns, values = self.game.turns, self.view.values
+        clip = b""
         try:
             with events:
                 for event in events:
-                    self.screen.show(event)
-                    self.album.keep(event)
+                    self.view.event(event)
+                    if isinstance(event, Clip):
+                        clip += event.data
                     if isinstance(event, Done):
-                        self.screen.finished(event, self.album.finish(event.turn))
+                        self.view.finished(event, self.folder.write_clip(event.turn, clip))
         finally:
-            self.screen.ended()
-            if self.game.turns == turns:
-                self.screen.values = values
-
-    def _go_back(self, name: str, turn: int) -> None:
-        if name == "rewind":
-            played = self.game.turns
-            self.game.rewind(turn)
-            self.album.rewind(turn, played)
-        else:
-            self.game, self.album = self.game.branch(turn), self.album.branch(turn)
-        self.screen.say(f"after turn {self.game.turns}, in {self.album.folder}")
-        self.screen.values = self.game.character
+            self.view.clear_progress()
+            if self.game.turns == turns:  # the turn did not count
+                self.view.values = values
 
 
 def _key_options(options: PlayOptions) -> str:
-    """The keys, as they stand on the command line."""
+    """The keys, as options of the command line."""
     named = (("--server-key", options.server_key), ("--client-keys", options.client_keys))
     return "".join(f" {name} {shlex.quote(value)}" for name, value in named if value is not None)
 
 
-def _many(count: int, noun: str) -> str:
+def _count(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _edit_lines() -> None:
-    """Arrow keys and history at the prompt, where the system has a line editor."""
+def _load_line_editor() -> None:
+    """Arrow keys and history at the prompt, where Python has `readline`."""
     try:
         import readline
     except ImportError:

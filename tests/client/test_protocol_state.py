@@ -11,47 +11,47 @@ from typing import Any
 import pytest
 
 from animegamer_client import Accepted, Character, Done, Progress, ServerRefused, TimedOut
-from animegamer_client.answers import Seat
 from animegamer_client.calls import Call, TurnCall
 from animegamer_client.codec import Message, encode
-from animegamer_client.link import LAST_BACK_OFF_S, Link
+from animegamer_client.protocol_state import MAX_BACKOFF_S, ProtocolState
 from animegamer_client.requests import export, new_turn, page, ping, replay
+from animegamer_client.responses import SessionInfo
 from client.fake_server import BUNDLE
 
 TIMEOUT_S = 8.0
 
 
 class Talk:
-    """A link, its clock, and a server that the test plays."""
+    """A protocol state, its clock, and a server that the test plays."""
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.link = Link("tcp://127.0.0.1:1", TIMEOUT_S, Message("hello"), clock=lambda: self.now)
+        self.state = ProtocolState("tcp://127.0.0.1:1", TIMEOUT_S, Message("hello"), clock=lambda: self.now)
         self.sent: list[Message] = []
         self.opened = 0
 
     def turn(self, session: str = "s1") -> TurnCall:
-        return new_turn(seat(session), "Mia waves.", None, None)
+        return new_turn(session_info(session), "Mia waves.", None, None)
 
     def pass_s(self, seconds: float, answer_pings: bool = False) -> None:
         for _ in range(round(seconds * 4)):
             self.now += 0.25
-            self.link.tick()
+            self.state.tick()
             for kind in self.flush():
                 if kind == "ping" and answer_pings:
                     self.say(Message("pong", parent=self.asked("ping").id))
 
     def flush(self) -> list[str]:
-        if self.link.wants_socket:
-            self.link.opened()
+        if self.state.wants_socket:
+            self.state.opened()
             self.opened += 1
-        new = self.link.outgoing()
+        new = self.state.outgoing()
         self.sent += new
         return [message.type for message in new]
 
     def say(self, *messages: Message) -> None:
         for message in messages:
-            self.link.received(encode(message))
+            self.state.received(encode(message))
 
     def greet(self) -> None:
         self.flush()
@@ -71,8 +71,8 @@ def talk() -> Talk:
     return Talk()
 
 
-def seat(session: str = "s1") -> Seat:
-    return Seat(session, f"token-{session}", 3, 2, 0, Character(50, 50, 50))
+def session_info(session: str = "s1") -> SessionInfo:
+    return SessionInfo(session, f"token-{session}", 3, 2, 0, Character(50, 50, 50))
 
 
 def event(kind: str, seq: int | None, **fields: Any) -> Message:
@@ -98,7 +98,7 @@ def seqs(call: TurnCall) -> list[int]:
 
 def running_turn(talk: Talk, place: int = 0) -> TurnCall:
     call = talk.turn()
-    talk.link.start(call)
+    talk.state.start(call)
     talk.greet()
     talk.flush()
     talk.say(replace(accepted(place), parent=talk.asked("turn").id))
@@ -122,8 +122,8 @@ def test_overdue_turn_is_asked_for_again(talk: Talk) -> None:
 
 
 def test_request_that_is_not_answered_times_out_whatever_else_comes(talk: Talk) -> None:
-    call = page(seat(), None)
-    talk.link.start(call)
+    call = page(session_info(), None)
+    talk.state.start(call)
     talk.greet()
     talk.pass_s(TIMEOUT_S - 1, answer_pings=True)
     assert not call.ended
@@ -132,8 +132,8 @@ def test_request_that_is_not_answered_times_out_whatever_else_comes(talk: Talk) 
 
 
 def test_replay_from_beyond_the_end_of_a_turn_is_over_at_once(talk: Talk) -> None:
-    call = replay(seat(), 1, after_seq=99)
-    talk.link.start(call)
+    call = replay(session_info(), 1, after_seq=99)
+    talk.state.start(call)
     talk.greet()
     talk.say(done(6))
     assert call.ended and call.error is None and [type(event) for event in call.events] == [Done]
@@ -144,7 +144,7 @@ def test_time_the_program_spends_elsewhere_is_not_the_servers_silence(talk: Talk
     for seq in range(1, 4):
         talk.now += 100 * TIMEOUT_S
         talk.say(progress(seq))
-        talk.link.tick()
+        talk.state.tick()
     assert seqs(call) == [0, 1, 2, 3] and not call.ended and talk.opened == 1
 
 
@@ -178,13 +178,13 @@ def test_event_types_of_a_later_protocol_are_passed_over(talk: Talk) -> None:
     assert talk.flush() == []
 
 
-def test_each_game_takes_its_seat_on_a_new_connection_once(talk: Talk) -> None:
-    first, second, log = talk.turn("s1"), talk.turn("s2"), page(seat("s2"), None)
+def test_each_game_is_opened_on_a_new_connection_once(talk: Talk) -> None:
+    first, second, log = talk.turn("s1"), talk.turn("s2"), page(session_info("s2"), None)
     for call in (first, second, log):
-        talk.link.start(call)
+        talk.state.start(call)
     talk.greet()
     assert talk.flush() == ["open", "turn", "open", "turn", "list"]
-    talk.link.lost("the connection was lost")
+    talk.state.lost("the connection was lost")
     talk.pass_s(1)
     talk.greet()
     assert talk.flush() == ["open", "turn", "open", "turn", "list"]
@@ -193,19 +193,19 @@ def test_each_game_takes_its_seat_on_a_new_connection_once(talk: Talk) -> None:
 
 
 def test_connections_that_keep_failing_are_made_ever_more_seldom(talk: Talk) -> None:
-    talk.link.start(ping())
+    talk.state.start(ping())
     at = []
     for _ in range(4 * 60):
         talk.now += 0.25
-        talk.link.tick()
-        if talk.link.wants_socket:
+        talk.state.tick()
+        if talk.state.wants_socket:
             at.append(talk.now)
-            talk.link.opened()
-            talk.link.lost("the connection was lost")
-        if len(talk.link.outgoing()) > 1:
+            talk.state.opened()
+            talk.state.lost("the connection was lost")
+        if len(talk.state.outgoing()) > 1:
             raise AssertionError("nothing but hello is sent before the welcome")
     gaps = [later - earlier for earlier, later in zip(at, at[1:], strict=False)]
-    assert gaps == sorted(gaps) and gaps[-1] == LAST_BACK_OFF_S
+    assert gaps == sorted(gaps) and gaps[-1] == MAX_BACKOFF_S
 
 
 def test_new_server_process_is_greeted_and_asked_for_the_rest(talk: Talk) -> None:
@@ -220,13 +220,13 @@ def test_new_server_process_is_greeted_and_asked_for_the_rest(talk: Talk) -> Non
 def test_full_server_is_tried_again_after_a_loss_and_is_final_before(talk: Talk) -> None:
     full = {"code": "too_many_sessions", "text": "too many connections"}
     first = ping()
-    talk.link.start(first)
+    talk.state.start(first)
     talk.flush()
     talk.say(Message("error", full, parent=talk.asked("hello").id))
     assert isinstance(first.error, ServerRefused) and first.error.code == "too_many_sessions"
     talk.pass_s(1)
     call = running_turn(talk)
-    talk.link.lost("the connection was lost")
+    talk.state.lost("the connection was lost")
     talk.pass_s(1)
     talk.say(Message("error", full, parent=talk.asked("hello").id))
     assert not call.ended
@@ -236,8 +236,8 @@ def test_full_server_is_tried_again_after_a_loss_and_is_final_before(talk: Talk)
 
 
 def test_error_for_nobody_in_particular_ends_every_call(talk: Talk) -> None:
-    call, other = running_turn(talk), page(seat("s2"), None)
-    talk.link.start(other)
+    call, other = running_turn(talk), page(session_info("s2"), None)
+    talk.state.start(other)
     talk.say(Message("error", {"code": "protocol", "text": "what was that"}))
     for ended in (call, other):
         assert isinstance(ended.error, ServerRefused) and ended.error.code == "protocol"
@@ -255,16 +255,16 @@ def test_error_of_an_earlier_turn_does_not_end_this_one(talk: Talk) -> None:
 def test_turn_that_was_left_is_not_asked_for_again(talk: Talk) -> None:
     call = running_turn(talk)
     call.abandon()
-    talk.link.lost("the connection was lost")
-    talk.link.start(ping())
+    talk.state.lost("the connection was lost")
+    talk.state.start(ping())
     talk.pass_s(0.25)
     talk.greet()
     assert talk.flush() == ["ping"] and call.ended
 
 
 def test_export_waits_for_a_starting_server_but_is_not_repeated(talk: Talk) -> None:
-    call: Call[Any] = export(seat(), None)
-    talk.link.start(call)
+    call: Call[Any] = export(session_info(), None)
+    talk.state.start(call)
     talk.greet()
     talk.flush()
     starting = {"code": "starting", "text": "warming up"}
@@ -273,7 +273,7 @@ def test_export_waits_for_a_starting_server_but_is_not_repeated(talk: Talk) -> N
     assert talk.kinds().count("export") == 2 and not call.ended
     talk.pass_s(2 * TIMEOUT_S, answer_pings=True)
     assert not call.ended, "an export is long"
-    talk.link.lost("the connection was lost")
+    talk.state.lost("the connection was lost")
     talk.pass_s(0.25)
     talk.greet()
     assert talk.kinds().count("export") == 2 and call.error is not None and call.error.code == "connection_lost"

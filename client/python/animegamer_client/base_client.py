@@ -1,0 +1,224 @@
+"""What the plain client and the asyncio client share: everything except waiting.
+
+An operation is a generator (`Steps`): it sends requests, and yields a `Wait` where it has to wait for one. `client`
+drives it with a blocking poll, `aio` in an event loop.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Generator
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import zmq
+
+from . import requests
+from .calls import AbandonedTurns, Call, TurnCall
+from .connection import Connection, close_all
+from .errors import ClientError
+from .events import Event
+from .game_info import GameInfo
+from .options import Options, addresses, read_keys
+from .protocol_state import ProtocolState
+from .responses import LoggedTurn, SessionInfo, Welcome
+
+CLOSE_TIMEOUT_S = 2.0
+"""The longest time for which `close` waits until the server has answered the last cancel requests, in seconds."""
+
+T = TypeVar("T")
+C = TypeVar("C", bound=Connection)
+
+
+class Wait(NamedTuple):
+    """Wait until `call` has something to read, or until `deadline` (of `time.monotonic`)."""
+
+    call: Call[Any]
+    on_control: bool
+    deadline: float | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the wait has ended."""
+        return self.call.ready or (self.deadline is not None and time.monotonic() >= self.deadline)
+
+
+Steps = Generator[Wait, None, T]
+"""An operation that yields what it waits for, and returns its result."""
+
+
+class BaseClient(Generic[C]):
+    """The two connections to a server, and the operations on them.
+
+    A subclass sets `_connection_type` and drives the operations: between two steps it calls `advance` on the
+    connection waited for, then `_cancel_begun_turns`.
+    """
+
+    _connection_type: type[C]
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout_s: float = 30.0,
+        pixel_format: str = "rgb24",
+        flip: bool = False,
+        codec: str = "raw",
+        jpeg_quality: int = 90,
+        clip: bool = False,
+        server_key: str | os.PathLike[str] | None = None,
+        client_keys: str | os.PathLike[str] | None = None,
+    ) -> None:
+        turns, control = addresses(address)
+        hello = Options(pixel_format, flip, codec, jpeg_quality, clip).hello()
+        keys = read_keys(server_key, client_keys)
+        turns_state, control_state = ProtocolState(turns, timeout_s, hello), ProtocolState(control, timeout_s, None)
+        self.address, self.timeout_s = turns, timeout_s
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._turns = self._connection_type(context, turns_state, keys)
+        self._control = self._connection_type(context, control_state, keys)
+        self._cancels: list[Call[bool]] = []
+        self._abandoned = AbandonedTurns()
+        self._close_sockets = weakref.finalize(self, close_all, context, self._turns, self._control)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return not self._close_sockets.alive
+
+    def _connection(self, wait: Wait) -> C:
+        return self._control if wait.on_control else self._turns
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ClientError("the client is closed", "make another one; the game goes on with open(resume=token)")
+
+    # -- operations
+
+    def _connect(self) -> Steps[Welcome]:
+        yield from self._ask(requests.ping())
+        welcome = self._turns.state.welcome
+        assert welcome is not None  # requests are sent only after `welcome`
+        return welcome
+
+    def _open(self, seed: int | None, history_turns: int | None, token: str | None) -> Steps[SessionInfo]:
+        return self._ask(requests.open_new(seed, history_turns) if token is None else requests.resume(token))
+
+    def _ping(self) -> Steps[float]:
+        start = time.perf_counter()
+        yield from self._ask_control(requests.ping())
+        return time.perf_counter() - start
+
+    def _ask(self, call: Call[T]) -> Steps[T]:
+        self._send(call)
+        yield Wait(call, on_control=False)
+        return call.result()
+
+    def _ask_control(self, call: Call[T]) -> Steps[T]:
+        self._check_open()
+        self._control.start(call)
+        yield Wait(call, on_control=True)
+        return call.result()
+
+    def _send(self, call: Call[Any]) -> None:
+        self._check_open()
+        self._turns.start(call)
+
+    def _wait_for_cancels(self, deadline: float | None = None) -> Steps[None]:
+        """Wait for the answers to all cancel requests: one that arrives late would stop the next turn."""
+        for call in self._cancels:
+            yield Wait(call, on_control=True, deadline=deadline)
+
+    # -- turns that nobody reads any more
+
+    def _abandon(self, turn: TurnCall) -> None:
+        """Cancel a turn that nobody reads any more, without waiting."""
+        turn.abandon()
+        self._abandoned.add(turn)
+        self._send_cancel(turn)
+
+    def _cancel_begun_turns(self, wait: Wait) -> None:
+        """Cancel once more the abandoned turns whose first cancel arrived before the turn itself."""
+        if not wait.on_control:  # events of turns come on the other connection only
+            for turn in self._abandoned.begun():
+                self._send_cancel(turn)
+
+    def _send_cancel(self, turn: TurnCall) -> None:
+        if not self.closed:
+            call = requests.cancel(turn.session)
+            self._cancels = [other for other in self._cancels if not other.ended] + [call]
+            self._control.start(call)
+
+
+class BaseGame(GameInfo):
+    """The operations on one game."""
+
+    def __init__(self, client: BaseClient[Any], session: SessionInfo) -> None:
+        super().__init__(session)
+        self._client = client
+        self._turn_calls: list[TurnCall] = []
+
+    def _ask(self, call: Call[T]) -> Steps[T]:
+        yield from self._wait_for_abandoned()
+        return (yield from self._client._ask(call))
+
+    def _send_turn(self, call: TurnCall) -> Steps[None]:
+        yield from self._wait_for_abandoned()
+        self._client._send(call)
+        self._turn_calls.append(call)
+
+    def _log(self) -> Steps[list[LoggedTurn]]:
+        turns: list[LoggedTurn] = []
+        more = True
+        while more:
+            earlier, more = yield from self._ask(requests.page(self._session, turns[0].turn if turns else None))
+            turns, more = earlier + turns, more and bool(earlier)
+        return turns
+
+    def _wait_for_abandoned(self) -> Steps[None]:
+        """Wait for the end of the turns that were abandoned, and so cancelled."""
+        for call in self._turn_calls:
+            if call.abandoned:
+                yield Wait(call, on_control=False)
+                yield from self._client._wait_for_cancels()
+        self._turn_calls = [call for call in self._turn_calls if not call.ended]
+
+
+class BaseTurn:
+    """Sending one turn, reading its events, and cancelling it when it is left."""
+
+    def __init__(self, game: BaseGame, call: TurnCall) -> None:
+        self._game, self._client, self._call = game, game._client, call
+        self._sent = False
+
+    def __del__(self) -> None:
+        self._leave()
+
+    @property
+    def number(self) -> int | None:
+        """The turn's number in its game, from 1; None until the server has accepted the turn."""
+        return self._call.turn
+
+    def _send(self) -> Steps[None]:
+        if not self._sent:
+            yield from self._game._send_turn(self._call)
+            self._sent = True
+
+    def _next(self) -> Steps[Event | None]:
+        """The next event; None after the last one, and after the turn was left."""
+        if self._call.abandoned:
+            return None
+        yield from self._send()
+        yield Wait(self._call, on_control=False)
+        return self._call.next()
+
+    def _close(self) -> Steps[None]:
+        self._leave()
+        if self._sent and not self._client.closed:
+            yield Wait(self._call, on_control=False)
+
+    def _leave(self) -> None:
+        """Cancel the turn, unless it has ended. Does not wait."""
+        if self._sent and not (self._call.ended or self._call.abandoned or self._client.closed):
+            self._client._abandon(self._call)

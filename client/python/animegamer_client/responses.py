@@ -1,0 +1,137 @@
+"""Typed answers to requests: what the server says of itself and of a game. Knows fields, not sockets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .codec import Message
+from .events import Character
+from .fields import Fields, flag, integer, nested, number, several, text
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The model that the server plays.
+
+    name, plan: of the bundle and of its denoise plan. fingerprint: hash of its files; a game belongs to one of them.
+    width, height: of a frame, in pixels. frames: frames of a turn. fps: frames a second when shown.
+    random_weights: True for a model that only measures time; its pictures are noise.
+    """
+
+    name: str
+    fingerprint: str
+    plan: str
+    height: int
+    width: int
+    frames: int
+    fps: float
+    random_weights: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The server's answer to `hello`.
+
+    server: its name and version. protocol: `major.minor`. capabilities, limits: as in PROTOCOL.md.
+    state: starting, ready, degraded or draining; a newer server may have others.
+    """
+
+    server: str
+    protocol: str
+    bundle: Bundle
+    capabilities: tuple[str, ...]
+    limits: Fields
+    state: str
+
+    @classmethod
+    def read(cls, message: Message) -> Welcome:
+        """Read a `welcome`. Raises ProtocolError."""
+        fields, about = message.fields, nested(message.fields, "bundle")
+        bundle = Bundle(
+            name=text(about, "name"),
+            fingerprint=text(about, "fingerprint"),
+            plan=text(about, "plan"),
+            height=integer(about, "height"),
+            width=integer(about, "width"),
+            frames=integer(about, "frames"),
+            fps=number(about, "fps"),
+            random_weights=flag(about, "random_weights"),
+        )
+        return cls(
+            server=text(fields, "server"),
+            protocol=text(fields, "protocol"),
+            bundle=bundle,
+            capabilities=tuple(str(name) for name in several(fields, "capabilities")),
+            limits=nested(fields, "limits"),
+            state=text(fields, "state"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTurn:
+    """A turn that was running when the game was resumed; `game.replay(turn)` follows it."""
+
+    turn: int
+    turn_id: str
+
+
+@dataclass(slots=True)
+class SessionInfo:
+    """A session as the client knows it: what its requests carry, and its state after the last finished turn."""
+
+    id: str
+    token: str
+    seed: int
+    history_turns: int
+    turns: int
+    character: Character
+    running: RunningTurn | None = None
+
+    @classmethod
+    def read(cls, message: Message) -> SessionInfo:
+        """Read an `opened`. Raises ProtocolError."""
+        fields = message.fields
+        running = nested(fields, "running") if "running" in fields else None
+        return cls(
+            id=text({"session": message.session}, "session"),
+            token=text(fields, "token"),
+            seed=integer(fields, "seed"),
+            history_turns=integer(fields, "history_turns"),
+            turns=integer(fields, "turns"),
+            character=Character.read(nested(fields, "character")),
+            running=RunningTurn(integer(running, "turn"), text(running, "turn_id")) if running else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedTurn:
+    """A finished turn in a game's log. instruction: as it was played; the four strengths are -5..5, as in `State`."""
+
+    turn: int
+    turn_id: str
+    instruction: str
+    motion_level: int
+    social: int
+    entertainment: int
+    stamina: int
+
+    @classmethod
+    def read(cls, fields: Fields) -> LoggedTurn:
+        """Read an entry of `listed`. Raises ProtocolError."""
+        strengths = (integer(fields, name) for name in ("motion_level", "social", "entertainment", "stamina"))
+        return cls(integer(fields, "turn"), text(fields, "turn_id"), text(fields, "instruction"), *strengths)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A game written to `folder` on the server's machine: `files` are an mp4 for each of the `turns`, and game.json."""
+
+    folder: str
+    turns: int
+    files: tuple[str, ...]
+
+    @classmethod
+    def read(cls, message: Message) -> Exported:
+        """Read an `exported`. Raises ProtocolError."""
+        files = tuple(str(name) for name in several(message.fields, "files"))
+        return cls(text(message.fields, "folder"), integer(message.fields, "turns"), files)
