@@ -1,4 +1,4 @@
-"""Write what clients in any language are held to: `python client/vectors/make.py`; with --check only say what is old.
+"""Write the files that clients in any language are tested with: `python client/vectors/make.py`.
 
 Writes client/vectors/vectors.json, client/schema/messages.json and the made parts of client/PROTOCOL.md, all from
 animegamer_rt.serving.wire. Knows files; the contents come from its neighbours.

@@ -1,7 +1,4 @@
-"""Messages worth holding a client to: at least one of every kind, and broken ones with the error code they must get.
-
-Knows the messages' meaning; nothing of files.
-"""
+"""The messages in vectors.json: at least one of every type, and broken ones with the error code that they must get."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from animegamer_rt.serving.wire import CLIENT_LIMITS, FIRST_FRAME, SERVER_LIMITS
 
 TOKEN = "N1vQ0hJ3tqkHk2bXgq3V0mZ9aYwXr5uE"
 SESSION = "5f2c9a7be1d04c38"
-WAVE = "Character: Mia; Motion: gently wave; Background: day town."
+WAVE = "Character: Mia; Motion: gently wave; Background: day town."  # not a word changes: it is in golden bytes
 CHARACTER = {"stamina": 45, "social": 60, "entertainment": 50}
 STRENGTHS = {"motion_level": 2, "social": 2, "entertainment": 0, "stamina": -1}
 BUNDLE = {
@@ -228,6 +225,15 @@ SAMPLES = (
         Message("error", {"code": "cancelled", "text": "the turn was stopped"}, parent="7", session=SESSION, turn=3),
     ),
 )
+
+
+EXAMPLE_TURN = Message(
+    "turn",
+    {"instruction": "Tofi waves gently in the meadow.", "turn_id": "a-1", "token": TOKEN},
+    id="7",
+    session=SESSION,
+)
+"""The request that PROTOCOL.md shows, in words that the bundle pocket knows."""
 
 
 def _packed(**header: Any) -> tuple[bytes, bytes]:

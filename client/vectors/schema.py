@@ -1,7 +1,4 @@
-"""The table of messages as a JSON Schema of frame 1, for clients that generate their types or check in tests.
-
-Knows the table; nothing of files.
-"""
+"""The table of messages as a JSON Schema of frame 1, for clients that generate their types or check in tests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The parts of PROTOCOL.md that are made from the table of messages: tables, and real messages as bytes.
-
-Knows Markdown and the table; nothing of files.
-"""
+"""The parts of PROTOCOL.md that are made from the table of messages, as Markdown: tables, and messages as bytes."""
 
 from __future__ import annotations
 
@@ -14,12 +11,13 @@ from animegamer_rt.serving.wire import (
     MESSAGES,
     SERVER_LIMITS,
     Field,
+    Message,
     MessageType,
     Sender,
     allowed,
     encode,
 )
-from samples import SAMPLES
+from samples import EXAMPLE_TURN, SAMPLES
 
 _SOCKETS = {"T": "turns", "C": "control", "TC": "turns, control"}
 
@@ -27,8 +25,8 @@ _SOCKETS = {"T": "turns", "C": "control", "TC": "turns, control"}
 def parts() -> dict[str, str]:
     """Name of a part in PROTOCOL.md -> its Markdown."""
     return {
-        "bytes of turn": _bytes_of("turn"),
-        "bytes of frame": _bytes_of("frame, raw"),
+        "bytes of turn": _bytes_of(EXAMPLE_TURN),
+        "bytes of frame": _bytes_of(next(sample.message for sample in SAMPLES if sample.name == "frame, raw")),
         "header": _field_table(HEADER),
         "limits": _limits(),
         "requests": _messages("client"),
@@ -91,10 +89,9 @@ def _limits() -> str:
     return _table(("Message", "Header, bytes", "Buffers", "One buffer, bytes", "Items of a list or map"), rows)
 
 
-def _bytes_of(name: str) -> str:
-    sample = next(sample for sample in SAMPLES if sample.name == name)
+def _bytes_of(message: Message) -> str:
     lines = []
-    for number, frame in enumerate(encode(sample.message)):
+    for number, frame in enumerate(encode(message)):
         lines.append(f"frame {number}, {len(frame)} bytes")
         for start in range(0, len(frame), 16):
             row = bytes(frame[start : start + 16])
