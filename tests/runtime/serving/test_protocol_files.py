@@ -110,7 +110,7 @@ def test_every_code_that_the_server_may_send_is_in_the_table() -> None:
     sources = [
         path
         for room in ("server", "store", "worker")
-        for path in (golden.ROOT / "runtime" / "animegamer_rt" / room).glob("*.py")
+        for path in (golden.ROOT / "runtime" / "animegamer_rt" / "serving" / room).glob("*.py")
     ]
     used = {
         code
