@@ -1,9 +1,9 @@
-"""A game server in a thread, for the client's tests: true to the protocol, with faults that a test orders.
+"""A game server in a thread, for the client's tests: it speaks the protocol, and produces the faults that a test sets.
 
-`server.faults[seq] = fault` happens once, when the event of that sequence number of any turn is due:
-drop (all connections), restart (drop and forget the running turn), skip (the event is lost), crash (`restarting`),
-silence (nothing is answered any more), hold (until cancelled), garbage (bytes of no protocol), or an error's code.
-So many `early_cancels` find no turn, as if they had come before it.
+`server.faults[seq] = fault` happens once, when the event with that `seq` of any turn is due: drop (all connections),
+restart (drop, and forget the running turn), skip (the event is lost), crash (`restarting`), silence (no more answers),
+hold (until cancelled), garbage (bytes that are no message), or an error code.
+`early_cancels`: that many cancels find no turn, as if they had arrived before it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Running:
 
 
 class FakeServer:
-    """One fake server on two ports; `seen` holds every request in the order of its coming."""
+    """A fake server on two ports; `seen` holds every request in the order of arrival."""
 
     def __init__(self) -> None:
         self.faults: dict[int, str] = {}
@@ -273,7 +273,7 @@ class FakeServer:
             answer("exported", {"folder": "exports/s1-1", "turns": count, "files": files}, session=game.session)
 
     def _play(self, running: Running) -> None:
-        """Send the next event of the running turn, or let happen what was ordered."""
+        """Send the next event of the running turn, or produce the fault set for it."""
         fault = self.faults.pop(running.seq, "")
         if fault == "drop":
             self._drop()
@@ -317,7 +317,7 @@ class FakeServer:
 
 
 def turn_events(running: Running, hello: Message | None) -> list[Message]:
-    """What a turn says; the pictures depend on seed, turn and index, as a real server's do."""
+    """The events of a turn; the pictures depend on seed, turn and index, as a real server's do."""
     wishes = hello.fields if hello is not None else {}
     accepted = {
         "turn_id": running.turn_id,
@@ -351,7 +351,7 @@ def turn_events(running: Running, hello: Message | None) -> list[Message]:
 
 
 def frame_rows(seed: int, turn: int, index: int, channels: int) -> np.ndarray:
-    """A picture's rows as sent, with padding at the end of each, uint8 [height, stride]."""
+    """The rows of a picture as sent, with padding at the end of each, uint8 [height, stride]."""
     rows = np.full((HEIGHT, WIDTH * channels + PADDING), 10 * turn + index + seed, np.uint8)
     rows[:, -PADDING:] = 255
     return rows
@@ -359,7 +359,7 @@ def frame_rows(seed: int, turn: int, index: int, channels: int) -> np.ndarray:
 
 @contextlib.contextmanager
 def fake_server() -> Iterator[FakeServer]:
-    """A server for the length of a test."""
+    """A server that runs for the length of a test."""
     server = FakeServer()
     try:
         yield server

@@ -43,7 +43,7 @@ def address(shared_server: LiveServer) -> str:
 
 @pytest.fixture(scope="module")
 def slow_address(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a server whose turns take long enough to do something meanwhile."""
+    """The address of a server whose turns are slow, so that a test can act while one runs."""
     with LiveServer(bundle, tmp_path_factory.mktemp("slow"), engines="fixed:0.5") as server:
         yield f"tcp://127.0.0.1:{server.ready().port}"
 
@@ -60,7 +60,7 @@ def pictures(events: list[Event]) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def truth(shared_server: LiveServer) -> list[list[bytes]]:
-    """The pictures of TEXTS with seed 3, played without any trouble."""
+    """The pictures of TEXTS with seed 3, played without a fault."""
     with Client(f"tcp://127.0.0.1:{shared_server.port}") as client:
         game = client.open(seed=3)
         return [pictures(list(game.turn(text))) for text in TEXTS]

@@ -1,4 +1,4 @@
-"""A pair of TCP relays before a server, whose wires a test can cut. Knows sockets, nothing of what flows."""
+"""Two TCP relays in front of a server, whose connections a test can cut."""
 
 from __future__ import annotations
 
@@ -9,52 +9,52 @@ from types import TracebackType
 
 
 class WireCutter:
-    """Relays two neighbouring ports to those of a server at tcp://127.0.0.1:PORT."""
+    """Relays two adjacent ports to those of a server at tcp://127.0.0.1:PORT."""
 
     def __init__(self, address: str) -> None:
         self._to = int(address.rsplit(":", 1)[1])
         self._wires: list[socket.socket] = []
         self._lock = threading.Lock()
-        self._doors: list[socket.socket] = []
+        self._listeners: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
 
     @property
     def address(self) -> str:
         """Where clients connect."""
-        return f"tcp://127.0.0.1:{self._doors[0].getsockname()[1]}"
+        return f"tcp://127.0.0.1:{self._listeners[0].getsockname()[1]}"
 
     def __enter__(self) -> WireCutter:
-        while not self._doors:
+        while not self._listeners:
             first = socket.create_server(("127.0.0.1", 0))
             try:
-                self._doors = [first, socket.create_server(("127.0.0.1", first.getsockname()[1] + 1))]
+                self._listeners = [first, socket.create_server(("127.0.0.1", first.getsockname()[1] + 1))]
             except OSError:
                 first.close()
-        for offset, door in enumerate(self._doors):
-            self._run(self._accept, door, offset)
+        for offset, listener in enumerate(self._listeners):
+            self._run(self._accept, listener, offset)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for door in self._doors:
+        for listener in self._listeners:
             with contextlib.suppress(OSError):
-                door.shutdown(socket.SHUT_RDWR)
-            door.close()
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
         self.cut()
         for thread in self._threads:
             thread.join(10)
 
     def cut(self) -> None:
-        """Cut every wire, in both directions; new ones may be laid."""
+        """Close every connection, in both directions; new ones are accepted."""
         with self._lock:
             for wire in self._wires:
                 with contextlib.suppress(OSError):
                     wire.shutdown(socket.SHUT_RDWR)
             self._wires.clear()
 
-    def _accept(self, door: socket.socket, offset: int) -> None:
+    def _accept(self, listener: socket.socket, offset: int) -> None:
         while True:
             try:
-                near, _ = door.accept()
+                near, _ = listener.accept()
             except OSError:
                 return
             far = socket.create_connection(("127.0.0.1", self._to + offset))

@@ -6,6 +6,7 @@ Waits in the event loop; the operations themselves are in `base_client`. On Wind
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
@@ -18,6 +19,7 @@ from . import requests
 from .base_client import CLOSE_TIMEOUT_S, BaseClient, BaseGame, BaseTurn, Steps
 from .calls import Call
 from .connection import Connection
+from .errors import ClientError
 from .events import Event
 from .options import Keys
 from .protocol_state import ProtocolState
@@ -90,7 +92,8 @@ class Client(BaseClient[AsyncConnection]):
     async def close(self) -> None:
         if self.closed:
             return
-        await self._run(self._wait_for_cancels(time.monotonic() + CLOSE_TIMEOUT_S))
+        with contextlib.suppress(ClientError):  # another task has closed it meanwhile
+            await self._run(self._wait_for_cancels(time.monotonic() + CLOSE_TIMEOUT_S))
         async with self._turns.lock, self._control.lock:
             self._close_sockets()
 

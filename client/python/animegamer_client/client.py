@@ -5,6 +5,7 @@ Waits with a poller; the operations themselves are in `base_client`.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from . import requests
 from .base_client import CLOSE_TIMEOUT_S, BaseClient, BaseGame, BaseTurn, Steps
 from .calls import Call, TurnCall
 from .connection import Connection
+from .errors import ClientError
 from .events import Event
 from .options import Keys
 from .protocol_state import ProtocolState
@@ -98,7 +100,8 @@ class Client(BaseClient[BlockingConnection]):
         """Disconnect. The games stay on the server: open(resume=token) continues one."""
         if self.closed:
             return
-        self._run(self._wait_for_cancels(time.monotonic() + CLOSE_TIMEOUT_S))
+        with contextlib.suppress(ClientError):  # another thread has closed it meanwhile
+            self._run(self._wait_for_cancels(time.monotonic() + CLOSE_TIMEOUT_S))
         with self._control.lock:
             self._close_sockets()
 
