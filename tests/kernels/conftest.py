@@ -1,4 +1,4 @@
-"""Builds the kernels' library once for these tests, and leaves out what this machine cannot build or run, saying so."""
+"""Builds the kernels' library once for these tests, and leaves out tests that this machine cannot build or run."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from pathlib import Path
 import pytest
 import torch
 from filelock import FileLock
+from kernel_results import Operators
 
 from animegamer_kernels import Library, open_library
 from animegamer_kernels.library import FILE_NAME, Arguments
-from animegamer_rt.backends.torch import custom_ops as backend
-from kernel_results import Kernels
+from animegamer_rt.backends.torch import custom_ops
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-# Kept between runs, so that only what changed is compiled again; two processes of tests share it, one builds at a time.
 BUILD = ROOT / "build" / "kernels-test"
-BUILDING = FileLock(ROOT / "build" / "kernels-test.lock")
+"""Kept between runs, so that only changed sources are compiled again."""
+BUILD_LOCK = FileLock(ROOT / "build" / "kernels-test.lock")
 COMPILERS = tuple(filter(None, (os.environ.get("CXX"), "c++", "g++", "clang++")))
 CUDA_HOMES = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda", "/usr/lib/cuda", "/usr")
 CUDA_INCLUDE = next(
     (Path(home, "include") for home in filter(None, CUDA_HOMES) if Path(home, "include", "cuda_fp8.h").is_file()), None
 )
 EMULATED_VARIABLE, LIBRARY_VARIABLE = "ANIMEGAMER_TEST_EMULATED", "ANIMEGAMER_TEST_LIBRARY"
-"""Libraries that are built already: what test_bounds.py runs opens them, and leaves CUDA alone, which may not start
-beside AddressSanitizer."""
+"""Paths of libraries that are built already. The process that test_bounds.py starts opens them, and does not use a GPU:
+CUDA may not start beside AddressSanitizer."""
 
 
 def find_sanitizer() -> Path | None:
@@ -37,43 +37,34 @@ def find_sanitizer() -> Path | None:
     compiler = next(filter(shutil.which, COMPILERS), None)
     if compiler is None:
         return None
-    said = subprocess.run([compiler, "-print-file-name=libasan.so"], capture_output=True, text=True).stdout.strip()
-    return Path(said) if Path(said).is_file() else None
+    answer = subprocess.run([compiler, "-print-file-name=libasan.so"], capture_output=True, text=True).stdout.strip()
+    return Path(answer) if Path(answer).is_file() else None
 
 
 SANITIZER = find_sanitizer()
 left_out: dict[str, int] = {}
 
 
-def has_gpu() -> bool:
-    """Whether tests may use one."""
-    return EMULATED_VARIABLE not in os.environ and torch.cuda.is_available()
-
-
-def has_warpgroups() -> bool:
-    """Whether the GPU has the instructions of sm_90a."""
-    return backend.has_warpgroups(torch.device("cuda", 0))
+def why_left_out(item: pytest.Item) -> str | None:
+    """Why this machine cannot run a test, or None."""
+    has_gpu = EMULATED_VARIABLE not in os.environ and torch.cuda.is_available()
+    if shutil.which("cmake") is None or not any(shutil.which(name) for name in COMPILERS):
+        return "CMake or a C++ compiler is missing"
+    if "emulated" in item.name and CUDA_INCLUDE is None:
+        return "CUDA's headers are missing, which come with nvcc"
+    if "sanitized" in item.name and SANITIZER is None:
+        return "GCC's AddressSanitizer is missing"
+    if item.get_closest_marker("gpu") and not has_gpu:
+        return "PyTorch finds no NVIDIA GPU"
+    if item.get_closest_marker("gpu") and "warpgroups" in item.name:
+        return None if custom_ops.has_warpgroups(torch.device("cuda", 0)) else "wgmma is an instruction of sm_90 only"
+    return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests on a GPU need one; all of them need a C++ compiler and CMake, which playing does not."""
-    builds = shutil.which("cmake") is not None and any(shutil.which(name) for name in COMPILERS)
     kept, dropped = [], []
     for item in items:
-        reason = None
-        if HERE in item.path.parents:
-            if not builds:
-                reason = "CMake or a C++ compiler is missing"
-            elif "by_nvcc" in item.name and shutil.which(os.environ.get("CUDACXX", "nvcc")) is None:
-                reason = "nvcc is missing"
-            elif "emulated" in item.name and CUDA_INCLUDE is None:
-                reason = "CUDA's headers are missing, which come with nvcc"
-            elif "sanitized" in item.name and SANITIZER is None:
-                reason = "GCC's AddressSanitizer is missing"
-            elif item.get_closest_marker("gpu") and not has_gpu():
-                reason = "PyTorch finds no NVIDIA GPU"
-            elif item.get_closest_marker("gpu") and "warpgroups" in item.name and not has_warpgroups():
-                reason = "products of warpgroups are instructions of sm_90 alone"
+        reason = why_left_out(item) if HERE in item.path.parents else None
         if reason is None:
             kept.append(item)
         else:
@@ -90,7 +81,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def build(source: Path, folder: Path, *options: str) -> Path:
-    """Configures and builds; the library's file."""
+    """Configures and builds with CMake. Returns the library's path."""
     for command in (
         ["cmake", "-S", str(source), "-B", str(folder), "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON", *options],
         ["cmake", "--build", str(folder), "--parallel", "2"],
@@ -100,76 +91,86 @@ def build(source: Path, folder: Path, *options: str) -> Path:
     return folder / FILE_NAME
 
 
-@pytest.fixture(scope="session")
-def library() -> Library:
-    """The library as this machine can build it: with nvcc the CUDA operators too, without it the references alone."""
-    if LIBRARY_VARIABLE in os.environ:
-        return open_library(Path(os.environ[LIBRARY_VARIABLE]))
-    with BUILDING:  # as `make kernels` does, for every architecture, whichever an earlier build was for
-        return open_library(build(ROOT, BUILD, "-UCMAKE_CUDA_ARCHITECTURES"))
+def build_emulated(folder: Path, *options: str) -> Path:
+    """Translates the kernels' sources to C++ and builds them for the CPU."""
+    command = [sys.executable, str(HERE / "emulation" / "translate.py"), str(ROOT / "kernels" / "csrc")]
+    with BUILD_LOCK:
+        subprocess.run([*command, str(folder / "translated")], check=True)
+        return build(HERE / "emulation", folder, f"-DCUDA_INCLUDE={CUDA_INCLUDE}", *options)
 
 
-class Emulated(Library):
-    """The kernels themselves on host memory: where a reference would be called, the kernel's own code is."""
+class EmulatedLibrary(Library):
+    """The kernels' own code on host memory: runs the kernel where `Library` would run the reference."""
 
     def call_unchecked(self, name: str, arguments: Arguments, stream: int | None) -> int:
         return super().call_unchecked(name, arguments, stream or 0)
 
 
-def build_emulated(folder: Path, *options: str) -> Path:
-    """Translates the kernels' sources and builds them for fibers of one processor."""
-    command = [sys.executable, str(HERE / "emulation" / "translate.py"), str(ROOT / "kernels" / "csrc")]
-    with BUILDING:
-        subprocess.run([*command, str(folder / "translated")], check=True)
-        return build(HERE / "emulation", folder, f"-DCUDA_INCLUDE={CUDA_INCLUDE}", *options)
-
-
 @pytest.fixture(scope="session")
-def emulated() -> Kernels:
-    """The kernels' own code for fibers of one processor; emulation/cuda_runtime.h says what that shows."""
-    built = os.environ.get(EMULATED_VARIABLE)
-    return Kernels(Emulated(Path(built) if built else build_emulated(BUILD / "emulation")), "cpu")
+def library() -> Library:
+    """The library as `make kernels` builds it, for every architecture; without nvcc it has the references only."""
+    if LIBRARY_VARIABLE in os.environ:
+        return open_library(Path(os.environ[LIBRARY_VARIABLE]))
+    with BUILD_LOCK:
+        # -U: an earlier configuration of this folder may have been for other architectures.
+        return open_library(build(ROOT, BUILD, "-UCMAKE_CUDA_ARCHITECTURES"))
 
 
 @pytest.fixture(scope="session")
 def sanitized(library: Library) -> dict[str, str]:
-    """The environment of a process whose emulated kernels end it when they touch what is no array's."""
+    """The environment of a process that ends when an emulated kernel reads or writes beyond an array."""
     flags = ("-DCMAKE_CXX_FLAGS=-fsanitize=address", "-DCMAKE_SHARED_LINKER_FLAGS=-fsanitize=address")
     return {
         **os.environ,
         EMULATED_VARIABLE: str(build_emulated(BUILD / "sanitized", *flags)),
         LIBRARY_VARIABLE: str(library.path),
         "LD_PRELOAD": str(SANITIZER),
-        # Fibers leave each other's stacks in ways that it would report; what Python leaves behind is not ours.
+        # Fibers leave each other's stacks in ways that it would report. Leaks of Python itself are not ours.
         "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0:use_sigaltstack=0",
     }
 
 
 @pytest.fixture(scope="session")
-def reference(library: Library) -> Kernels:
+def reference(library: Library) -> Operators:
     """The plain references."""
-    return Kernels(library, "cpu")
-
-
-@pytest.fixture(params=["reference", "emulated"])
-def both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> backend.Kernels:
-    """The backend's kernels for tensors on the CPU: the references, or the kernels' own code there, which is slow."""
-    operators: Kernels = request.getfixturevalue(request.param)
-    monkeypatch.setattr(backend, "_opened", lambda path: operators.library)
-    return backend.Kernels(str(operators.library.path))
+    return Operators(library, "cpu")
 
 
 @pytest.fixture(scope="session")
-def gpu(library: Library) -> Kernels:
+def emulated() -> Operators:
+    """The kernels' own code on the CPU; see emulation/cuda_runtime.h."""
+    built = os.environ.get(EMULATED_VARIABLE)
+    return Operators(EmulatedLibrary(Path(built) if built else build_emulated(BUILD / "emulation")), "cpu")
+
+
+@pytest.fixture(scope="session")
+def gpu(library: Library) -> Operators:
     """The kernels on a GPU."""
-    return Kernels(library, "cuda")
+    return Operators(library, "cuda")
 
 
-def places(request: pytest.FixtureRequest) -> Kernels:
-    found: Kernels = request.getfixturevalue(request.param)
+@pytest.fixture(params=["reference", "emulated", pytest.param("gpu", marks=pytest.mark.gpu)])
+def operators(request: pytest.FixtureRequest) -> Operators:
+    """Every implementation of the operators that runs here."""
+    found: Operators = request.getfixturevalue(request.param)
     return found
 
 
-ON_GPU = pytest.param("gpu", marks=pytest.mark.gpu)
-kernels = pytest.fixture(params=["emulated", ON_GPU], name="kernels")(places)
-operators = pytest.fixture(params=["reference", "emulated", ON_GPU], name="operators")(places)
+@pytest.fixture
+def kernels(library: Library) -> custom_ops.Kernels:
+    """The PyTorch backend's kernels. For tensors on the CPU they are the references."""
+    return custom_ops.Kernels(str(library.path))
+
+
+@pytest.fixture(params=["reference", "emulated"])
+def both_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> custom_ops.Kernels:
+    """The PyTorch backend's kernels for tensors on the CPU: the references, or the kernels' own code, which is slow."""
+    found: Operators = request.getfixturevalue(request.param)
+    monkeypatch.setattr(custom_ops, "_opened", lambda path: found.library)
+    return custom_ops.Kernels(str(found.library.path))
+
+
+@pytest.fixture
+def one_thread() -> None:
+    """One thread for PyTorch, so that sums have one order."""
+    torch.set_num_threads(1)

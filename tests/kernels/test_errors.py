@@ -1,4 +1,4 @@
-"""What the operators refuse, by code and in words: reference and kernel alike, with no GPU at hand too."""
+"""What the operators refuse, by status code and in words. Reference and kernel refuse the same, without a GPU too."""
 
 from __future__ import annotations
 
@@ -6,29 +6,37 @@ import ctypes
 import os
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
+from kernel_arguments import ADDRESS, set_field, valid_arguments
+from torch import Tensor
 
 from animegamer_kernels import (
+    FEW_ROWS,
+    Int8Outputs,
+    Int32Sums,
     KernelError,
     Library,
     Norm,
+    Packed,
     StepOutputs,
+    attention_int8,
+    epilogue,
     gate_residual,
     guided_step,
     norm_modulate,
-    open_library,
+    packed_product,
+    unpack,
 )
 from animegamer_kernels.arrays import Dtype
-from animegamer_kernels.library import OPERATORS, PATH_VARIABLE, Status
-from kernel_arguments import AT, valid
-from kernel_results import Kernels
+from animegamer_kernels.library import OPERATORS, Status
 
 REFUSED = (
     ("norm_modulate", "x", None, Status.NULL_POINTER, "x is missing"),
-    ("norm_modulate", "x", AT + 4, Status.UNALIGNED_POINTER, "expected a multiple of 16"),
+    ("norm_modulate", "x", ADDRESS + 4, Status.UNALIGNED_POINTER, "expected a multiple of 16"),
     ("norm_modulate", "norm.out", None, Status.NULL_POINTER, "norm.out"),
     ("norm_modulate", "norm.bias", None, Status.NULL_POINTER, "norm.bias"),
     ("norm_modulate", "norm.shot_scale", None, Status.NULL_POINTER, "norm.*_scale"),
@@ -49,7 +57,7 @@ REFUSED = (
     ("epilogue", "width", 9, Status.UNALIGNED_WIDTH, "36 bytes"),
     ("epilogue", "width", 4100, Status.TOO_WIDE, "at most 16384"),
     ("epilogue", "bias", None, Status.NULL_POINTER, "bias is missing"),
-    ("epilogue", "row_scales", AT + 4, Status.UNALIGNED_POINTER, "row_scales"),
+    ("epilogue", "row_scales", ADDRESS + 4, Status.UNALIGNED_POINTER, "row_scales"),
     ("epilogue", "out", None, Status.NULL_POINTER, "out is missing"),
     ("epilogue", "out_dtype", Dtype.BF16, Status.BAD_DTYPE, "out_dtype 2"),
     ("unpack", "dtype", Dtype.E4M3, Status.BAD_DTYPE, "dtype 3"),
@@ -57,7 +65,7 @@ REFUSED = (
     ("unpack", "weight.block", 12, Status.BAD_SHAPE, "multiple of block"),
     ("unpack", "weight.block", 4, Status.UNALIGNED_WIDTH, "block 4 of 4 bits: expected a multiple of 8"),
     ("unpack", "weight.outputs", 0, Status.BAD_SHAPE, "outputs 0"),
-    ("unpack", "weight.codes", AT + 4, Status.UNALIGNED_POINTER, "weight.codes"),
+    ("unpack", "weight.codes", ADDRESS + 4, Status.UNALIGNED_POINTER, "weight.codes"),
     ("unpack", "out", None, Status.NULL_POINTER, "out is missing"),
     ("packed_product", "rows", 5, Status.BAD_SHAPE, "rows 5: expected 1 to 4"),
     ("packed_product", "rows", 0, Status.BAD_SHAPE, "rows 0"),
@@ -76,7 +84,7 @@ REFUSED = (
     ("head_norm", "token_stride", 18, Status.BAD_SHAPE, "stride of 18"),
     ("head_norm_int8", "key_group", 0, Status.BAD_SHAPE, "0 tokens"),
     ("head_norm_int8", "workspace_bytes", 63, Status.SMALL_WORKSPACE, "expected 64"),
-    ("head_norm_int8", "key_mean", AT + 4, Status.UNALIGNED_POINTER, "key_mean"),
+    ("head_norm_int8", "key_mean", ADDRESS + 4, Status.UNALIGNED_POINTER, "key_mean"),
     ("attention_int8", "dtype", Dtype.F32, Status.BAD_DTYPE, "AGK_F16 or AGK_BF16"),
     ("attention_int8", "head_width", 128, Status.BAD_SHAPE, "head_width 128: expected 64"),
     ("attention_int8", "tokens", 0, Status.BAD_SHAPE, "tokens 0"),
@@ -84,7 +92,7 @@ REFUSED = (
     ("attention_int8", "query_group", 0, Status.BAD_SHAPE, "0 tokens"),
     ("attention_int8", "products", 3, Status.BAD_OPTION, "products 3"),
     ("attention_int8", "token_stride", 388, Status.BAD_SHAPE, "stride of 388"),
-    ("attention_int8", "value", AT + 8, Status.UNALIGNED_POINTER, "value"),
+    ("attention_int8", "value", ADDRESS + 8, Status.UNALIGNED_POINTER, "value"),
     ("attention_int8", "key_scales", None, Status.NULL_POINTER, "key_scales is missing"),
     ("pixels", "width", 12, Status.UNALIGNED_WIDTH, "multiple of 8"),
     ("pixels", "out_channels", 2, Status.BAD_SHAPE, "out_channels 2"),
@@ -95,26 +103,22 @@ REFUSED = (
     ("spatial_norm", "latent_width", 3, Status.BAD_SHAPE, "multiples of the latent"),
     ("spatial_norm", "channels", 8192, Status.TOO_WIDE, "32768 bytes"),
     ("spatial_norm", "workspace_bytes", 100, Status.SMALL_WORKSPACE, "expected 8208"),
-    ("guided_step", "next_patches", AT + 8, Status.UNALIGNED_POINTER, "next_patches"),
+    ("guided_step", "next_patches", ADDRESS + 8, Status.UNALIGNED_POINTER, "next_patches"),
 )
 
 
 @pytest.mark.parametrize(
     ("name", "field", "value", "code", "words"),
     REFUSED,
-    # No addresses among the names: two processes that share the tests must find the same ones.
+    # No addresses in the ids: two processes that share the tests must find the same ones.
     ids=[f"{name}-{field}-{code.name}-{number}" for number, (name, field, _, code, _) in enumerate(REFUSED)],
 )
 def test_wrong_argument_is_refused(
     library: Library, name: str, field: str, value: object, code: Status, words: str
 ) -> None:
-    arguments = valid(name)
-    *path, last = field.split(".")
-    holder: object = arguments
-    for step in path:
-        holder = getattr(holder, step)
-    setattr(holder, last, value)
-    # A kernel looks at its arguments before it looks for a GPU, so this holds on any machine.
+    arguments = valid_arguments(name)
+    set_field(arguments, field, value)
+    # A kernel checks its arguments before it looks for a GPU, so this holds on any machine.
     for stream in (None, 0) if library.has_cuda else (None,):
         assert library.call(name, arguments, stream) == code
         assert library.last_error().startswith(name) and words in library.last_error()
@@ -122,24 +126,24 @@ def test_wrong_argument_is_refused(
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_valid_arguments_are_taken_and_another_versions_struct_is_not(library: Library, name: str) -> None:
-    arguments = valid(name)
+    arguments = valid_arguments(name)
     assert library.call(name, arguments, None) == Status.OK
     arguments.struct_bytes += 8
     assert library.call_unchecked(name, arguments, None) == Status.BAD_STRUCT
 
 
 def test_kernel_without_a_gpu_says_so(library: Library) -> None:
-    # In a process of its own, because only before CUDA starts can a GPU be hidden.
+    # In its own process: a GPU can be hidden only before CUDA starts.
     script = f"""
 import sys
 from pathlib import Path
 sys.path[:0] = {sys.path!r}
 from animegamer_kernels import open_library
-from kernel_arguments import OPERATORS, valid
+from kernel_arguments import SIZES, valid_arguments
 library = open_library(Path({str(library.path)!r}))
 assert not library.runs_here
-for name in OPERATORS:
-    print(library.call(name, valid(name), 0), library.last_error())
+for name in SIZES:
+    print(library.call(name, valid_arguments(name), 0), library.last_error())
 """
     done = subprocess.run(
         [sys.executable, "-c", script], env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, capture_output=True, text=True
@@ -153,45 +157,94 @@ for name in OPERATORS:
             assert int(code) == Status.NO_CUDA and words.startswith(name) and "nvcc" in words
 
 
-def test_every_code_has_a_text_of_its_own(library: Library) -> None:
+def test_every_status_has_its_own_text(library: Library) -> None:
     texts = {library.error_text(code) for code in Status}
     assert len(texts) == len(Status) and "an unknown code" not in texts
     assert library.error_text(999) == "an unknown code"
 
 
-def test_arrays_that_do_not_fit_are_refused_by_name(library: Library) -> None:
-    x = torch.zeros(1, 2, 8)
-    table = torch.zeros(2, 8)
-    latent = torch.zeros(1, 1, 4, 2, 2)
-    out = StepOutputs(latent, latent, latent)
-    with pytest.raises(KernelError, match="out: an array of another shape"):
-        norm_modulate(library, x, Norm(torch.zeros(1, 2, 16), 1e-5), 0)
-    with pytest.raises(KernelError, match="out: an array of another shape.*contiguous"):
-        norm_modulate(library, x, Norm(torch.zeros(1, 2, 16)[..., ::2], 1e-5), 0)
-    with pytest.raises(KernelError, match="weight: an array of another dtype"):
-        norm_modulate(library, x, Norm(x, 1e-5, weight=torch.zeros(8).half(), bias=torch.zeros(8)), 0)
-    with pytest.raises(KernelError, match="image_gate: an array of another shape"):
-        gate_residual(library, x, x, torch.zeros(16), None, x, 0)
-    with pytest.raises(KernelError, match="a dtype that no kernel takes"):
-        norm_modulate(library, x.double(), Norm(x, 1e-5), 0)
-    with pytest.raises(KernelError, match="one stride"):
-        both = x.expand(2, 2, 8).contiguous()
-        gate_residual(library, both, both, table, table[0], both, 1)
-    with pytest.raises(KernelError, match="patches: an array of another shape"):
-        guided_step(library, torch.zeros(1, 2, 16), latent, latent, latent, latent, torch.zeros(8), out)
-    with pytest.raises(KernelError, match=r"UNALIGNED|code 6"):
-        norm_modulate(library, torch.zeros(1, 2, 9), Norm(torch.zeros(1, 2, 9), 1e-5), 0)
+def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.zeros(shape, dtype=dtype)
 
 
-def test_missing_or_foreign_library_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(PATH_VARIABLE, str(tmp_path / "gone.so"))
-    with pytest.raises(KernelError, match=r"gone\.so.*make kernels"):
-        open_library()
-    (tmp_path / "text.so").write_text("no library")
-    with pytest.raises(KernelError, match="make kernels"):
-        open_library(tmp_path / "text.so")
+F16, I8, I32 = torch.float16, torch.int8, torch.int32
+X, PAIR, TABLE, ROWS, VECTOR = zeros(1, 2, 8), zeros(2, 2, 8), zeros(2, 8), zeros(2, 8), zeros(8)
+LATENT = zeros(1, 1, 4, 2, 2)
+SUMS = Int32Sums(zeros(2), VECTOR, VECTOR)
+WEIGHT = Packed(zeros(3, 2, 4, dtype=I8), zeros(3, 2), 4)
+CODES, SCALES = zeros(1, 2, 65, 64, dtype=I8), zeros(1, 2, 3)
+HEADS = Int8Outputs(CODES, CODES, SCALES, SCALES[:, :, :2].contiguous(), VECTOR, VECTOR)
+VALUE = zeros(1, 65, 2, 64, dtype=F16)
 
 
-def test_emulated_cuda_stays_within_its_library(emulated: Kernels) -> None:
-    with pytest.raises(AttributeError):
-        ctypes.CDLL(str(emulated.library.path)).cudaGetLastError  # noqa: B018
+def normed(x: Tensor = X, out: Tensor = X, weight: Tensor | None = None) -> Callable[[Library], None]:
+    norm = Norm(out, 1e-5, weight=weight, bias=None if weight is None else VECTOR)
+    return lambda library: norm_modulate(library, x, norm, 0)
+
+
+def gated(x: Tensor, image_gate: Tensor, shot_gate: Tensor | None = None) -> Callable[[Library], None]:
+    return lambda library: gate_residual(library, x, x, image_gate, shot_gate, x, 0 if shot_gate is None else 1)
+
+
+def after(
+    x: Tensor, out: Tensor, scales: Tensor | None = None, sums: Int32Sums | None = None
+) -> Callable[[Library], None]:
+    return lambda library: epilogue(library, x, out, scales, sums)
+
+
+def unpacked(weight: Packed) -> Callable[[Library], None]:
+    return lambda library: unpack(library, weight, zeros(3, 16))
+
+
+def product(x: Tensor, out: Tensor, weight: Packed = WEIGHT) -> Callable[[Library], None]:
+    return lambda library: packed_product(library, weight, x, out)
+
+
+def attended(heads: Int8Outputs = HEADS, value: Tensor = VALUE, out: Tensor = VALUE) -> Callable[[Library], None]:
+    return lambda library: attention_int8(library, heads, value, out, 32, 64)
+
+
+def stepped(patches: Tensor) -> Callable[[Library], None]:
+    out = StepOutputs(LATENT, LATENT, LATENT)
+    return lambda library: guided_step(library, patches, LATENT, LATENT, LATENT, LATENT, VECTOR, out)
+
+
+SHAPE, DTYPE = "an array of another shape", "an array of another dtype"
+MISFITS: tuple[tuple[str, Callable[[Library], None]], ...] = (
+    (f"out: {SHAPE}", normed(out=zeros(1, 2, 16))),
+    (f"out: {SHAPE}.*contiguous", normed(out=zeros(1, 2, 16)[..., ::2])),
+    (f"weight: {DTYPE}", normed(weight=VECTOR.half())),
+    ("out: an array on another device", normed(out=torch.empty(1, 2, 8, device="meta"))),
+    ("a dtype that no kernel takes", normed(x=X.double())),
+    ("width 9 is 36 bytes.*code 6", normed(x=zeros(1, 2, 9), out=zeros(1, 2, 9))),
+    (f"image_gate: {SHAPE}", gated(X, zeros(16))),
+    ("expected one stride", gated(PAIR, TABLE, VECTOR)),
+    (f"x: {SHAPE}", after(ROWS[None], ROWS)),
+    (f"x: {DTYPE}", after(ROWS, ROWS, sums=SUMS)),
+    (f"row_scales: {SHAPE}", after(ROWS.to(I32), ROWS, sums=replace(SUMS, row_scales=zeros(3)))),
+    (f"bias: {DTYPE}", after(ROWS.to(I32), ROWS, sums=replace(SUMS, bias=VECTOR.half()))),
+    (f"out: {DTYPE}", after(ROWS.half(), ROWS)),
+    ("out_scales is missing", after(ROWS, ROWS.to(I8))),
+    (f"out_scales: {SHAPE}", after(ROWS, ROWS.to(I8), zeros(1))),
+    (f"scales: {SHAPE}", product(zeros(2, 16), zeros(2, 3), replace(WEIGHT, scales=zeros(3, 1)))),
+    (f"scales: {DTYPE}", unpacked(replace(WEIGHT, scales=zeros(3, 2).half()))),
+    (f"codes: {SHAPE}", unpacked(replace(WEIGHT, codes=zeros(3, 8, dtype=I8)))),
+    (f"x: {SHAPE}", product(zeros(2, 8), zeros(2, 3))),
+    (f"out: {DTYPE}", product(zeros(2, 16), zeros(2, 3).half())),
+    ("rows 5: expected 1 to 4", product(zeros(FEW_ROWS + 1, 16), zeros(FEW_ROWS + 1, 3))),
+    (f"key_scales: {SHAPE}", attended(replace(HEADS, key_scales=HEADS.key_scales[:, :, :1]))),
+    (f"query: {DTYPE}", attended(replace(HEADS, query=CODES.float()))),
+    (f"value: {SHAPE}", attended(value=VALUE.flatten(2))),
+    (f"query: {SHAPE}", attended(value=VALUE[..., :32])),
+    (f"out: {DTYPE}", attended(out=VALUE.bfloat16())),
+    (f"out: {SHAPE}.*contiguous", attended(out=VALUE.transpose(1, 2).contiguous().transpose(1, 2))),
+    (f"patches: {SHAPE}", stepped(zeros(1, 2, 16))),
+)
+
+
+@pytest.mark.parametrize(("words", "call"), MISFITS, ids=[f"{i}-{words}" for i, (words, _) in enumerate(MISFITS)])
+def test_array_that_does_not_fit_is_refused_by_name(
+    library: Library, words: str, call: Callable[[Library], None]
+) -> None:
+    with pytest.raises(KernelError, match=words):
+        call(library)

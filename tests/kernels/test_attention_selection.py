@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from kernel_results import relative_error
 from test_torch_parts import Turn, noise, scattered
 from torch import Tensor
 from torch.nn import functional
@@ -17,9 +19,8 @@ from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
 from animegamer_rt.backends import registry
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.registry import EngineConfig
-from animegamer_rt.backends.torch import attention
-from animegamer_rt.backends.torch import custom_ops as backend
-from animegamer_rt.backends.torch.attention import WAYS, Attention, Measured, measured, select_attention
+from animegamer_rt.backends.torch import attention, custom_ops, fused_transformer
+from animegamer_rt.backends.torch.attention import Attention, Measured, measured, select_attention
 from animegamer_rt.backends.torch.custom_ops import Kernels, RowNorm
 from animegamer_rt.backends.torch.denoiser import Denoiser
 from animegamer_rt.backends.torch.device import CudaTorchDevice, TorchDevice
@@ -39,15 +40,7 @@ NEAR = {torch.bfloat16: 4e-2, torch.float16: 5e-3}
 """Relative error of a turn against PyTorch's attention in the same type: what the type alone may cost."""
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
-@pytest.fixture
-def kernels(library: Library) -> Kernels:
-    """The backend's kernels, which for tensors on the CPU are the references."""
-    return Kernels(str(library.path))
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def turn(plan: DenoisePlan) -> Turn:
@@ -71,30 +64,21 @@ def latent(
     return [given.latents(Engines(None, part, None))[0] for _ in range(turns)][-1]  # type: ignore[arg-type]
 
 
-def apart(found: np.ndarray, expected: np.ndarray) -> float:
-    return float(np.linalg.norm(found.astype(np.float64) - expected) / np.linalg.norm(expected.astype(np.float64)))
-
-
-def test_turn_with_int8_scores_stays_near(both: Kernels) -> None:
+def test_turn_with_int8_scores_stays_near(both_kernels: Kernels) -> None:
     given, place = turn(SHORT), TorchDevice(torch.float16)
-    assert 0 < apart(latent(given, both, "int8", place), latent(given, both, "torch", place)) < NEAR[place.dtype]
-
-
-def test_products_of_warpgroups_give_the_same_answer(both: Kernels) -> None:
-    qkv = torch.randn((2, 200, 3, 2, 64), generator=torch.Generator().manual_seed(4)).half()
-    norm = RowNorm(torch.ones(64), torch.zeros(64), 1e-6)
-    of_any_gpu, of_hopper = (both.attention_int8(qkv, norm, norm, warpgroups) for warpgroups in (False, True))
-    assert apart(of_hopper.numpy(), of_any_gpu.numpy()) < torch.finfo(torch.float16).eps
+    found, plain = (latent(given, both_kernels, way, place) for way in ("int8", "torch"))
+    assert 0 < relative_error(found, plain) < NEAR[place.dtype]
 
 
 def test_graphs_and_compiled_blocks_hold_int8_scores(kernels: Kernels) -> None:
     given, place = turn(TWICE), TapePlace(torch.bfloat16)
-    plain = latent(given, kernels, "int8", TorchDevice(torch.bfloat16))
-    assert 0 < apart(plain, latent(given, kernels, "torch", TorchDevice(torch.bfloat16))) < NEAR[torch.bfloat16]
+    half = TorchDevice(torch.bfloat16)
+    plain, by_torch = latent(given, kernels, "int8", half), latent(given, kernels, "torch", half)
+    assert 0 < relative_error(plain, by_torch) < NEAR[torch.bfloat16]
     np.testing.assert_array_equal(latent(given, kernels, "int8", place, turns=2), plain)
     assert place.captured == 2
-    compiled = latent(given, kernels, "int8", TorchDevice(torch.bfloat16), compiled=True)
-    assert apart(compiled, plain) < NEAR[torch.bfloat16]
+    compiled = latent(given, kernels, "int8", half, compiled=True)
+    assert relative_error(compiled, plain) < NEAR[torch.bfloat16]
 
 
 def test_ways_are_measured_and_those_that_cannot_run_say_why(kernels: Kernels) -> None:
@@ -138,16 +122,33 @@ def test_way_by_name_is_that_library_and_no_other(kernels: Kernels, monkeypatch:
     }
 
 
-@pytest.mark.parametrize("capability", [(8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)])
-def test_products_are_those_that_a_gpu_has_and_is_fastest_with(
-    capability: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("capability", "gelu_in_product", "mma"),
+    [
+        ((8, 0), False, MmaKind.WARPS),
+        ((8, 6), False, MmaKind.HALF_SUMS),
+        ((8, 9), False, MmaKind.HALF_SUMS),
+        ((9, 0), True, MmaKind.WARPS),
+        ((10, 0), True, MmaKind.WARPS),
+        ((12, 0), False, MmaKind.HALF_SUMS),
+    ],
+)
+def test_gpu_runs_what_it_is_fastest_with(
+    capability: tuple[int, int], gelu_in_product: bool, mma: MmaKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    card, geforce = torch.device("cuda"), capability in ((8, 6), (8, 9), (12, 0))
-    assert backend._products(card, False) is (MmaKind.HALF_SUMS if geforce else MmaKind.WARPS)
-    assert backend._products(card, True) is MmaKind.WARPGROUPS
-    assert backend._products(torch.device("cpu"), False) is MmaKind.WARPS
-    assert backend.has_warpgroups(card) is (capability == (9, 0)) and not backend.has_warpgroups(torch.device("cpu"))
+    card, cpu = torch.device("cuda"), torch.device("cpu")
+    assert custom_ops._products(card, False) is mma and custom_ops._products(cpu, False) is MmaKind.WARPS
+    assert custom_ops._products(card, True) is MmaKind.WARPGROUPS
+    assert custom_ops.has_warpgroups(card) is (capability == (9, 0)) and not custom_ops.has_warpgroups(cpu)
+    for dtype, on_gpu, inside in (
+        (torch.bfloat16, True, gelu_in_product),
+        (torch.float16, True, gelu_in_product),
+        (torch.float32, True, False),
+        (torch.bfloat16, False, False),
+    ):
+        weight = SimpleNamespace(is_cuda=on_gpu, dtype=dtype, device=None)
+        assert fused_transformer.gelu_inside(SimpleNamespace(weight=weight)) == inside  # type: ignore[arg-type]
 
 
 def test_fastest_is_the_fastest_that_is_right(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,11 +195,7 @@ def test_gpu_that_is_lost_while_ways_are_measured_is_said(kernels: Kernels, monk
         select_attention("fastest", TorchDevice(torch.bfloat16), kernels, SIZE)
 
 
-def test_command_names_every_way() -> None:
-    assert [*registry.ATTENTIONS] == [*WAYS, "fastest"]
-
-
-def test_attention_that_is_no_number_is_not_right() -> None:
+def test_nan_error_is_not_right() -> None:
     assert not Measured("int8", 1.0, float("nan")).right
 
 
@@ -236,8 +233,8 @@ def test_turn_with_int8_scores_is_the_same_in_graphs_and_near_the_plain_one(kern
     given, dtype = turn(TWICE), torch.bfloat16
     eager = latent(given, kernels, "int8", CudaTorchDevice(dtype, captures=False))
     np.testing.assert_array_equal(latent(given, kernels, "int8", CudaTorchDevice(dtype), turns=3), eager)
-    assert 0 < apart(eager, latent(given, kernels, "torch", CudaTorchDevice(dtype))) < NEAR[dtype]
-    assert apart(eager, latent(given, kernels, "int8", TorchDevice(dtype))) < NEAR[dtype]
+    assert 0 < relative_error(eager, latent(given, kernels, "torch", CudaTorchDevice(dtype))) < NEAR[dtype]
+    assert relative_error(eager, latent(given, kernels, "int8", TorchDevice(dtype))) < NEAR[dtype]
 
 
 @pytest.mark.gpu

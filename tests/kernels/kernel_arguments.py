@@ -1,0 +1,70 @@
+"""Valid argument structs of every operator, for calls of the C interface without a tensor library."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+
+from animegamer_kernels.arrays import Dtype
+from animegamer_kernels.attention import AttentionInt8Arguments
+from animegamer_kernels.heads import HeadNormArguments, HeadNormInt8Arguments
+from animegamer_kernels.library import Arguments
+from animegamer_kernels.packed import PackedProductArguments, UnpackArguments
+from animegamer_kernels.rows import EpilogueArguments, GateResidualArguments, NormModulateArguments
+from animegamer_kernels.step import GuidedStepArguments
+from animegamer_kernels.vae import PixelsArguments, SpatialNormArguments
+
+MEMORY = (ctypes.c_float * 8192)()
+ADDRESS = -(-ctypes.addressof(MEMORY) // 16) * 16
+"""A valid array for every pointer: 32 KiB of host memory at a multiple of 16."""
+
+ROWS = {"shape.rows": 4, "shape.tokens": 2, "shape.shot_tokens": 1, "shape.width": 8, "norm.epsilon": 1e-5}
+WEIGHT = {"weight.outputs": 3, "weight.inputs": 16, "weight.block": 8, "weight.bits": 4}
+HEADS = {"shape.batch": 1, "shape.tokens": 3, "shape.heads": 2, "shape.head_width": 8, "shape.epsilon": 1e-6}
+SIZES: Mapping[str, tuple[type[Arguments], Mapping[str, float]]] = {
+    "norm_modulate": (NormModulateArguments, ROWS),
+    "gate_residual": (GateResidualArguments, ROWS),
+    "epilogue": (EpilogueArguments, {"rows": 4, "width": 8}),
+    "unpack": (UnpackArguments, WEIGHT),
+    "packed_product": (PackedProductArguments, {**WEIGHT, "rows": 2}),
+    "guided_step": (GuidedStepArguments, {"batch": 1, "frames": 1, "channels": 2, "height": 2, "width": 2}),
+    "head_norm": (HeadNormArguments, {**HEADS, "batch_stride": 48, "token_stride": 16, "head_stride": 8}),
+    "head_norm_int8": (HeadNormInt8Arguments, {**HEADS, "query_group": 2, "key_group": 3, "workspace_bytes": 64}),
+    "attention_int8": (
+        AttentionInt8Arguments,
+        {"dtype": Dtype.F16, "batch": 1, "tokens": 3, "heads": 2, "head_width": 64, "query_group": 2, "key_group": 64}
+        | {"batch_stride": 1152, "token_stride": 384, "head_stride": 64},
+    ),
+    "pixels": (PixelsArguments, {"frames": 1, "height": 2, "width": 8, "out_channels": 4}),
+    "spatial_norm": (
+        SpatialNormArguments,
+        {"frames": 3, "height": 2, "width": 2, "channels": 8, "groups": 2, "epsilon": 1e-6, "workspace_bytes": 8208}
+        | {"latent_frames": 2, "latent_height": 1, "latent_width": 2},
+    ),
+}
+
+
+def set_field(arguments: ctypes.Structure, path: str, value: object) -> None:
+    """Sets a field; "shape.rows" is `rows` of the struct `shape`."""
+    *outer, last = path.split(".")
+    for name in outer:
+        arguments = getattr(arguments, name)
+    setattr(arguments, last, value)
+
+
+def valid_arguments(operator: str) -> Arguments:
+    """Arguments of a small run of an operator, every pointer at ADDRESS."""
+    kind, sizes = SIZES[operator]
+    arguments = kind()
+    _set_pointers(arguments)
+    for path, value in sizes.items():
+        set_field(arguments, path, value)
+    return arguments
+
+
+def _set_pointers(arguments: ctypes.Structure) -> None:
+    for name, kind, *_ in arguments._fields_:
+        if kind is ctypes.c_void_p:
+            setattr(arguments, name, ADDRESS)
+        elif isinstance(getattr(arguments, name), ctypes.Structure):
+            _set_pointers(getattr(arguments, name))
