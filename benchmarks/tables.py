@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import gpu_goals  # type: ignore[import-not-found]
-import predict  # type: ignore[import-not-found]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.gpu import goals as gpu_goals
 
 from animegamer_rt.bench.chart import OURS, Record, newest, on_device, ran_by, read_records
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.serving.bench import chart as chart_wire
+from benchmarks import predict
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

@@ -90,20 +90,20 @@ def test_ci_runs_the_test_command_of_readme() -> None:
 
 
 def test_table_is_the_measured_one() -> None:
-    done = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "table.py"), "--check"])
+    done = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "tables.py"), "--check"])
     assert done.returncode == 0, "run: python benchmarks/tables.py"
 
 
 def test_a_quick_look_is_not_cited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    cited = importlib.import_module("table").cited
+    cited = importlib.import_module("tables").cited
     assert cited({"preset": "standard", "peer": None}) and cited({"peer": None}), "of before there were presets"
     assert not cited({"preset": "quick", "peer": None}) and not cited({"preset": None, "peer": None})
     assert cited({"preset": None, "peer": None, "variant": "bf16"}) and cited({"preset": None, "peer": "diffusers"})
 
 
 def test_a_slip_in_an_option_of_the_tables_writes_nothing() -> None:
-    command = [sys.executable, str(ROOT / "benchmarks" / "table.py"), "--dry-run"]
+    command = [sys.executable, str(ROOT / "benchmarks" / "tables.py"), "--dry-run"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and "--dry-run" in done.stderr and done.stdout == ""
 

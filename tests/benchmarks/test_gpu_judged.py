@@ -101,8 +101,8 @@ def test_first_frame_counts_from_the_latent_and_energy_is_that_of_a_turn(
         joules = iter((100.0, 130.0))
         return energy.EnergyMeter(lambda: next(joules), "a counter")
 
-    monkeypatch.setattr(turns.nvml, "open_card", lambda uuid=None: (f"card {uuid}", ""))
-    monkeypatch.setattr(turns.energy, "of_card", metered)
+    monkeypatch.setattr(turns.nvml, "open_nvml", lambda uuid=None: (f"card {uuid}", ""))
+    monkeypatch.setattr(turns.energy, "gpu_energy", metered)
     monkeypatch.setattr(turns.gpu_machine, "uuid", lambda: "GPU-b", raising=False)
     monkeypatch.setattr(turns.gpu_machine, "facts", lambda: None)
     monkeypatch.setattr(turns, "memory", dict)
@@ -111,7 +111,8 @@ def test_first_frame_counts_from_the_latent_and_energy_is_that_of_a_turn(
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
     (found,) = turns.entries({"device": "cuda", "plans": ["fast"], "turns": 3, "variant": {"precision": "bf16"}})
     assert (found["energy_j_per_turn"], found["energy_source"], cards) == (10.0, "a counter", [("card GPU-b", "")])
-    monkeypatch.setattr(turns.energy, "of_card", lambda card, why: energy.EnergyMeter(None, "not measured: no counter"))
+    no_counter = energy.EnergyMeter(None, "not measured: no counter")
+    monkeypatch.setattr(turns.energy, "gpu_energy", lambda card, why: no_counter)
     (found,) = turns.entries({"device": "cuda", "plans": ["fast"], "turns": 3, "variant": {"precision": "bf16"}})
     assert (found["energy_j_per_turn"], found["energy_source"]) == (None, "not measured: no counter")
 

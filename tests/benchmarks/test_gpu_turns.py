@@ -59,8 +59,8 @@ def test_variant_is_what_is_opened(turns: ModuleType, monkeypatch: pytest.Monkey
         asked["kernels"] = choice
         return (choice or None), "words"
 
-    monkeypatch.setattr(turns.backend, "open_place", open_place)
-    monkeypatch.setattr(turns.backend, "assemble", assemble)
+    monkeypatch.setattr(turns.backend, "open_device", open_place)
+    monkeypatch.setattr(turns.backend, "build_engines", assemble)
     monkeypatch.setattr(turns, "open_kernels", open_kernels)
     monkeypatch.setattr(turns, "random_networks", lambda size, place, packed: asked.update(packed=packed))
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (21e9, 24e9))
@@ -105,7 +105,7 @@ def test_turns_are_counted_after_one_that_runs_plainly_and_one_that_captures(
 
     monkeypatch.setattr(turns, "open_parts", lambda *given: parts(turns))
     monkeypatch.setattr(turns, "play", play)
-    monkeypatch.setattr(turns.energy, "of_card", lambda *given: Counts())
+    monkeypatch.setattr(turns.energy, "gpu_energy", lambda *given: Counts())
     monkeypatch.setattr(turns.gpu_machine, "facts", lambda: {"name": "a card"})
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: done.append("peak"))
     monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda: 3 * 2**30)

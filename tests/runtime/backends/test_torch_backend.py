@@ -247,7 +247,7 @@ def test_an_attention_without_the_kernels_is_refused_before_weights_are_read(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PATH_VARIABLE, OFF)
-    monkeypatch.delattr(torch_backend, "read_networks")
+    monkeypatch.delattr(torch_backend, "load_models")
     for name in registry.ATTENTIONS.keys() - {"torch"}:
         with pytest.raises(BackendError, match=f"not built or are off; found --attention {name}; .*make kernels.*or l"):
             registry.open_engines(bundle, "torch-cpu", for_torch=EngineConfig(attention=name))

@@ -116,7 +116,7 @@ class Elsewhere(TorchDevice):
 @pytest.fixture
 def no_numbers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(nn.Linear, "reset_parameters", lambda layer: None)
-    monkeypatch.setattr(backend, "chosen", lambda wanted, *given: (wanted, ""))
+    monkeypatch.setattr(backend, "select_attention", lambda wanted, *given: (wanted, ""))
     with FakeTensorMode(allow_non_fake_inputs=True):
         yield
 

@@ -84,8 +84,8 @@ def measured(bundle: Bundle, monkeypatch: pytest.MonkeyPatch, **options: Any) ->
             return [timed(number) for number in order]
 
     monkeypatch.setattr(bench, "measure_turns", played)
-    monkeypatch.setattr(energy, "of_processors", Counts)
-    monkeypatch.setattr(bench, "on_processor", lambda bundle, branches: Roofline(branches / 10, "a rate"))
+    monkeypatch.setattr(energy, "cpu_energy", Counts)
+    monkeypatch.setattr(bench, "cpu_roofline", lambda bundle, branches: Roofline(branches / 10, "a rate"))
     told = BenchOptions(settings=Preset(turns=len(order)), **options)
     rooms = open_rooms(bundle, fakes.fake_engines(), "exact")
     return bench._measure(told, fakes.fake_engines(), rooms, {"host_memory_peak_mib": 300.0, "first_prompt_seconds": 1})
@@ -172,12 +172,12 @@ def test_floor_of_a_card_is_asked_for_the_denoisers_own_precision(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(bench, "on_card", lambda *given: asked.append(given[1:]))
+    monkeypatch.setattr(bench, "gpu_roofline", lambda *given: asked.append(given[1:]))
     monkeypatch.setattr(bench, "measure_turns", lambda *given: [timed(1)])
     engines = replace(fakes.fake_engines(), precision={"denoiser": "fp8", "predictor": "bf16"}, attention="int8")
     card: Any = type("Card", (), {"facts": lambda self: {"name": "a card"}, "used_bytes": lambda self: 2**30})()
-    monkeypatch.setattr(bench.nvml, "open_card", lambda: (card, ""))
-    monkeypatch.setattr(energy, "of_card", lambda *given: Counts())
+    monkeypatch.setattr(bench.nvml, "open_nvml", lambda: (card, ""))
+    monkeypatch.setattr(energy, "gpu_energy", lambda *given: Counts())
     rooms = open_rooms(bundle, engines, "exact")
     fresh = {"host_memory_peak_mib": 300.0, "first_prompt_seconds": 1.0}
     record = bench._measure(BenchOptions(device="torch"), engines, rooms, fresh)

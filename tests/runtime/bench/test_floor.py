@@ -73,7 +73,7 @@ def test_floor_of_a_plan_that_skips_blocks_is_of_those_it_computes(
     bundle, engines = fakes.write_bundle(tmp_path / "tiny"), fakes.fake_engines()
     engines.denoiser.skippable_blocks = 6
     plan = build_plan([999, 500, 20], skip_blocks=[(), (0, 2), ()])
-    monkeypatch.setattr(bench, "on_processor", lambda _, rows: asked.append(rows))
+    monkeypatch.setattr(bench, "cpu_roofline", lambda _, rows: asked.append(rows))
     rooms = replace(open_rooms(bundle, engines), plan=plan)
     record = bench._measure(bench.BenchOptions(Preset(turns=1)), engines, rooms, {"host_memory_peak_mib": None})
     assert asked == [record["cost_rows"]] == [2 + 1 + 2], "of the second step's pair half is skipped"

@@ -112,8 +112,8 @@ def test_plot_is_well_formed_and_to_scale(record: dict[str, Any], tmp_path: Path
 
 
 def test_page_has_the_newest_table_of_a_machine(results: Path) -> None:
-    code = "import pathlib, sys; sys.path.insert(0, 'benchmarks'); import table; "
-    code += "print(table.wire_table(table.read_records(pathlib.Path(sys.argv[1]), 'wire')))"
+    code = "import pathlib, sys; sys.path.insert(0, 'benchmarks'); import tables; "
+    code += "print(tables.wire_table(tables.read_records(pathlib.Path(sys.argv[1]), 'wire')))"
     command = [sys.executable, "-c", code, str(results)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -109,8 +109,8 @@ def test_bytes_shown_in_the_protocol_are_a_message() -> None:
 def test_every_code_that_the_server_may_send_is_in_the_table() -> None:
     sources = [
         path
-        for room in ("server", "store", "worker")
-        for path in (golden.ROOT / "runtime" / "animegamer_rt" / "serving" / room).glob("*.py")
+        for package in ("server", "store", "worker")
+        for path in (golden.ROOT / "runtime" / "animegamer_rt" / "serving" / package).glob("*.py")
     ]
     used = {
         code
