@@ -19,9 +19,10 @@ from typing import Any
 
 from table import renewed  # type: ignore[import-not-found]
 
-from animegamer_rt.bench.chart import Record, read_records, svg
+from animegamer_rt.bench.chart import Record, read_records
 from animegamer_rt.bundle.files import write_file
 from animegamer_rt.profiling import host as machine
+from animegamer_rt.profiling.svg import svg
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -70,7 +71,7 @@ def measure(name: str, fp32: Path | None, instructions: int, turns: int) -> Reco
             figures |= wide
             rows.append({"part": part, **figures, "weight_error": made[part].mean_error, "kept": len(made[part].kept)})
             print(f"{part} {precision}: {figures}", flush=True)
-    record = {**machine.heading("onnxruntime"), "kind": "quantize", "bundle": shipped.manifest.name}
+    record = {**machine.environment("onnxruntime"), "kind": "quantize", "bundle": shipped.manifest.name}
     record |= {"fingerprint": shipped.fingerprint, "origin": shipped.manifest.origin, "rows": rows}
     record |= {"reference": "fp16" if fp32 is None else "fp32"}
     record |= {"in_torch": list(bitsandbytes.rows(shipped, instructions))}
@@ -109,11 +110,11 @@ def example_runs(source: Any, part: str) -> list[Any]:
 
     from animegamer_export.evaluate.fidelity import draw, first_turns
     from animegamer_export.evaluate.turns import RecordedDenoiser, instructions
+    from animegamer_rt.backends.interface import TokenBatch
     from animegamer_rt.backends.onnxruntime import open_engines
     from animegamer_rt.models.predictor import PredictorSize
     from animegamer_rt.pipeline import open_rooms
     from animegamer_rt.stages.prompt import PromptBuilder
-    from animegamer_rt.stages.readouts import TokenBatch
 
     texts = instructions(source.manifest.world, 4, 7)
     if part == "predictor":
@@ -148,7 +149,7 @@ def golden(folder: Path) -> Record:
     """The fixtures' networks of random weights, exported in float32 and quantised: outputs against torch."""
     from animegamer_export.verify.quantized_fixtures import golden_rows
 
-    return {**machine.heading("torch", "onnxruntime"), "kind": "quantize-golden", "rows": list(golden_rows(folder))}
+    return {**machine.environment("torch", "onnxruntime"), "kind": "quantize-golden", "rows": list(golden_rows(folder))}
 
 
 def newest(kind: str) -> Record | None:

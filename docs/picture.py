@@ -18,7 +18,8 @@ from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.play.instructions_file import read_script
 from animegamer_rt.play.video import Frames
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import CharacterState, Instruction
+from animegamer_rt.state.game import CharacterState
+from animegamer_rt.state.instruction import Instruction
 
 DOCS = Path(__file__).resolve().parent
 SCALE, STRIP, MARGIN = 3, 74, 10

@@ -21,7 +21,8 @@ from .stages.denoiser import Denoiser
 from .stages.predictor import Prediction, Predictor
 from .stages.prompt import PromptBuilder
 from .stages.vae import Vae
-from .state.game import Instruction, motion_scope
+from .state.game import motion_scope
+from .state.instruction import Instruction
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from .bundle.loader import Bundle
 from .errors import SessionError
 from .stages.predictor import Prediction
 from .stages.prompt import HistoryTurn
-from .state.game import CharacterState, GameState, Instruction
+from .state.game import CharacterState, GameState
+from .state.instruction import Instruction
 
 Predict = Callable[[Sequence[HistoryTurn], Instruction], Prediction]
 """`Predictor.predict`."""

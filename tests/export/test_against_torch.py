@@ -23,8 +23,9 @@ from animegamer_export.parts.streamed.run import streamed
 from animegamer_export.towers import open_towers
 from animegamer_export.verify.against_torch import ALLOWED, EXACT, compare_with_torch, source_of, wrong
 from animegamer_export.verify.command import DIFFERS, main
-from animegamer_rt.bundle.loader import Bundle, find, open_bundle, write_manifest
+from animegamer_rt.bundle.loader import Bundle, find, open_bundle
 from animegamer_rt.bundle.manifest import Part
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.encoder import EncoderSize

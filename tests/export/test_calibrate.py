@@ -20,9 +20,11 @@ from animegamer_export.plan_search.skipping import skipping
 from animegamer_export.quantize.blocks import relative_error
 from animegamer_rt.backends.interface import DenoiserEngine, DenoiseRun, Engines, FloatArray
 from animegamer_rt.backends.onnxruntime import open_engines
-from animegamer_rt.bundle.denoise_plan import BlockCache, Branch, DenoisePlan, build_plan, even_timesteps, exact_plan
-from animegamer_rt.bundle.loader import Bundle, load, write_manifest
+from animegamer_rt.bundle.denoise_plan import BlockCache, Branch, DenoisePlan, build_plan, exact_plan
+from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.bundle.manifest import PlanEntry
+from animegamer_rt.bundle.noise_schedule import even_timesteps
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import OutputError, PlanError
 from animegamer_rt.pipeline import open_rooms
 

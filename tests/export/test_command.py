@@ -33,8 +33,9 @@ from animegamer_export.support import disk
 from animegamer_export.towers.text import TextTower
 from animegamer_rt.backends.onnxruntime import open_engines, open_towers
 from animegamer_rt.bench.chart import read_records
-from animegamer_rt.bundle.loader import UNFINISHED, Bundle, load, open_bundle, write_manifest
+from animegamer_rt.bundle.loader import UNFINISHED, Bundle, load, open_bundle
 from animegamer_rt.bundle.manifest import Engine
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import BundleError, BundleFileError, ConfigError, OutputError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.models.vae import CausalConv, VaeDecoder
@@ -43,7 +44,7 @@ from animegamer_rt.play.video import write_png
 from animegamer_rt.profiling.gpu_specs import FULL_PREDICTOR, FULL_WEIGHTS, VAE_CACHES_BYTES
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import encode_image_start, motion_ids, read_image_start
-from animegamer_rt.state.game import Instruction
+from animegamer_rt.state.instruction import Instruction
 
 
 def test_random_weights_become_a_bundle_that_plays(whole: Bundle) -> None:

@@ -28,7 +28,7 @@ from animegamer_rt.errors import BundleError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import Instruction
+from animegamer_rt.state.instruction import Instruction
 
 OWN = {"denoiser.onnx", "denoiser.weights", "encoder.onnx", "encoder.weights"}
 """What differs between the two: the encoder lies in the denoiser's checkpoint, and graphs hold their small weights."""

@@ -21,12 +21,12 @@ import onnx.parser
 import sentencepiece
 from tiny_parts import PARTS
 
-from animegamer_rt.backends.interface import Engines, FloatArray, Frames, IntArray, Prefill
+from animegamer_rt.backends.interface import Engines, FloatArray, Frames, IntArray, Prefill, TokenBatch
 from animegamer_rt.bundle import denoise_plan
 from animegamer_rt.bundle.denoise_plan import BlockCache
-from animegamer_rt.bundle.loader import Bundle, write_manifest
+from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Compatibility, Geometry, Manifest, Part, PlanEntry, World
-from animegamer_rt.stages.readouts import TokenBatch
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.state.game import STRENGTHS
 
 GEOMETRY = Geometry(height=16, width=24, latent_height=2, latent_width=3, shot_width=8, window_tokens=2048)

@@ -7,8 +7,9 @@ from dataclasses import replace
 import onnx
 import onnx.parser
 
-from animegamer_rt.bundle.loader import Bundle, write_manifest
+from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Part
+from animegamer_rt.bundle.writer import write_manifest
 
 _HEADER = '<ir_version: 9, opset_import: ["": 20]>'
 TOWERS = {

@@ -9,14 +9,13 @@ from torch import Tensor
 
 from animegamer_export.parts.predictor import feeds, no_past
 from animegamer_export.parts.vae import pixels
-from animegamer_rt.backends.interface import Engines, FloatArray, Frames, IntArray, Prefill
+from animegamer_rt.backends.interface import Engines, FloatArray, Frames, IntArray, Prefill, TokenBatch
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.denoiser_step import DenoiserStep
 from animegamer_rt.models.encoder import Encoder
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
-from animegamer_rt.stages.readouts import TokenBatch
 
 
 def torch_engines(predictor: Predictor, denoiser: Denoiser, encoder: Encoder, decoder: VaeDecoder) -> Engines:

@@ -40,8 +40,9 @@ from animegamer_rt.backends.torch.loader import cast_for_inference
 from animegamer_rt.backends.torch.packed_linear import PackedLinear, use_kernels
 from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, convert_to_rowwise
-from animegamer_rt.bundle.denoise_plan import DenoisePlan, build_plan, even_timesteps
+from animegamer_rt.bundle.denoise_plan import DenoisePlan, build_plan
 from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.errors import BackendError
 from animegamer_rt.models.predictor import Predictor
 

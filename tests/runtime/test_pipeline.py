@@ -17,7 +17,8 @@ from animegamer_rt.errors import ConfigError, PlanError, TurnCancelled
 from animegamer_rt.events import Done, Event, FrameReady, Progress, StatePredicted
 from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import CharacterState, GameState, Instruction
+from animegamer_rt.state.game import CharacterState, GameState
+from animegamer_rt.state.instruction import Instruction
 
 WAVE = Instruction("Mia waves.")
 

@@ -14,7 +14,8 @@ from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline, open_rooms, run_turn
 from animegamer_rt.session import Predict, Session
 from animegamer_rt.stages.predictor import Prediction
-from animegamer_rt.state.game import CharacterState, Instruction
+from animegamer_rt.state.game import CharacterState
+from animegamer_rt.state.instruction import Instruction
 
 TEXTS = ["Mia waves.", "Mia runs.", "Tobo runs.", "Tobo flies.", "Mia flies.", "Mia sleeps."]
 

@@ -17,7 +17,7 @@ from animegamer_export.support.progress import Progress
 from animegamer_rt.bundle.config import suggest
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.profiling.host import heading, write_record
+from animegamer_rt.profiling.host import environment, write_record
 
 from .checkpoint_folders import TREE
 from .sizes import PARTS, RANDOM_SIZES
@@ -76,7 +76,7 @@ def _record(source: Source, options: argparse.Namespace) -> Path:
         }
         for name, record in ExportState.open(options.out).steps.items()
     }
-    record = {**heading("torch", "onnx", "onnxscript"), "kind": "export", "of": source.description, "steps": steps}
+    record = {**environment("torch", "onnx", "onnxscript"), "kind": "export", "of": source.description, "steps": steps}
     return write_record(options.results, f"export-{options.out.name}", record)
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from animegamer_rt.bundle.loader import Bundle, sha256, sibling_bundles
+from animegamer_rt.bundle.files import sha256
+from animegamer_rt.bundle.loader import Bundle, sibling_bundles
 
 PARTIAL = ".link"
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from animegamer_rt.bundle.loader import MANIFEST, UNFINISHED, sha256
+from animegamer_rt.bundle.files import sha256
+from animegamer_rt.bundle.loader import MANIFEST, UNFINISHED
 from animegamer_rt.bundle.manifest import FORMAT_VERSION, FileRecord
 
 FORMAT = FORMAT_VERSION

@@ -18,7 +18,8 @@ from animegamer_export.quantize.blocks import relative_error
 from animegamer_rt.backends.interface import FloatArray
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.stages.denoiser import Denoiser
-from animegamer_rt.state.game import Instruction, motion_scope
+from animegamer_rt.state.game import motion_scope
+from animegamer_rt.state.instruction import Instruction
 
 _C1, _C2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
 

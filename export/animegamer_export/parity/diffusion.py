@@ -17,7 +17,7 @@ from animegamer_export.checkpoints.releases import denoiser_recipe
 from animegamer_export.parity.checks import DENOISER, ENCODER, SAMPLER, SCHEDULE, Check, compare, count_differences
 from animegamer_export.parity.fixtures import FixtureSet, Folder
 from animegamer_export.parts.streamed.parts import filled
-from animegamer_rt.bundle import denoise_plan
+from animegamer_rt.bundle import denoise_plan, noise_schedule
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
 from animegamer_rt.models.denoiser_step import DenoiserStep
@@ -129,13 +129,13 @@ def check_schedule(fixture: FixtureSet, plan: denoise_plan.DenoisePlan) -> list[
         return compare(what, torch.tensor(ours, dtype=torch.float64), fixture.tensor(key), SCHEDULE)
 
     timesteps = [step.timestep for step in plan]
-    levels = [*(float(level) for level in denoise_plan.signal_levels(timesteps)), 1.0]
+    levels = [*(float(level) for level in noise_schedule.signal_levels(timesteps)), 1.0]
     checks = [
         count_differences("timesteps", timesteps, fixture.tensor("timesteps").tolist()),
         series("guidance", [step.guidance for step in plan], "guidance"),
         series("signal levels", levels, "alphas_cumprod_sqrt"),
         series("signal levels of the network", [step.coefficients.signal for step in plan], "alphas_quantised"),
-        series("full schedule", [float(level) for level in denoise_plan.full_signal_levels()], "full_schedule_1000"),
+        series("full schedule", [float(level) for level in noise_schedule.full_signal_levels()], "full_schedule_1000"),
     ]
     for key, ours in (("timesteps", timesteps), ("guidance", [step.guidance for step in plan])):
         if key in fixture.about:

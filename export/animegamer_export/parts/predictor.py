@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check, prepared, write
+from animegamer_rt.backends.interface import TokenBatch
 from animegamer_rt.models.predictor import Predictor
-from animegamer_rt.stages.readouts import Prompt, TokenBatch, build_readouts
+from animegamer_rt.stages.readouts import Prompt, build_readouts
 
 WEIGHTS = "predictor.weights"
 TOLERANCE = 1e-3

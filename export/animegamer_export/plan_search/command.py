@@ -14,8 +14,9 @@ from animegamer_rt.backends.registry import DEVICES, EngineConfig, add_torch_opt
 from animegamer_rt.bench.command import LIBRARIES
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.files import make_folder
-from animegamer_rt.bundle.loader import MANIFEST, Bundle, open_bundle, write_manifest
+from animegamer_rt.bundle.loader import MANIFEST, Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT, PlanEntry
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.play.instructions_file import example_script, read_script
 from animegamer_rt.profiling import host as machine
 
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     points = curve(bundle, engines, texts, SearchBudget(turns=options.turns), _say, scorer)
     chosen = choose(points)
     record = {
-        **machine.heading(LIBRARIES.get(options.device, "onnxruntime")),
+        **machine.environment(LIBRARIES.get(options.device, "onnxruntime")),
         **describe(bundle, points, chosen),
         "runs_on": engines.device,
         "instructions": list(islice(cycle(texts), 2 * options.turns)),

@@ -8,8 +8,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from animegamer_rt.bench.chart import svg
 from animegamer_rt.bundle.files import write_file
+from animegamer_rt.profiling.svg import svg
 
 from .measuring import SKIPPING
 

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from animegamer_export.evaluate.fidelity import TurnInput
 from animegamer_rt.backends.interface import DenoiserEngine, FloatArray
-from animegamer_rt.bundle.denoise_plan import Coefficients, DenoisePlan
+from animegamer_rt.bundle.denoise_plan import DenoisePlan
+from animegamer_rt.bundle.noise_schedule import Coefficients
 from animegamer_rt.stages.denoiser import Denoiser
 
 Gram = npt.NDArray[np.float64]

@@ -20,8 +20,9 @@ from animegamer_export.parts.predictor import export_predictor
 from animegamer_export.parts.vae import export_vae
 from animegamer_export.pocket.towers import TEXT_TOKENS, ImageTower, TextTower
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
-from animegamer_rt.bundle.loader import Bundle, load, write_manifest
+from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.bundle.manifest import Geometry, Manifest, Part, World
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import BundleError
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.encoder import Encoder

@@ -19,7 +19,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.events import FrameReady, StatePredicted
 from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import Instruction
+from animegamer_rt.state.instruction import Instruction
 
 from .training.judge import Judge
 from .world.captions import caption

@@ -25,8 +25,9 @@ from animegamer_export.support.disk import require_space, told_when_full
 from animegamer_rt.backends.onnxruntime import check_device, open_engines
 from animegamer_rt.bundle.config import suggest
 from animegamer_rt.bundle.files import lock_folder, make_folder, write_error
-from animegamer_rt.bundle.loader import MANIFEST, Bundle, write_manifest
+from animegamer_rt.bundle.loader import MANIFEST, Bundle
 from animegamer_rt.bundle.manifest import unmeasured
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import BundleError, ConfigError
 from animegamer_rt.pipeline import open_rooms
 

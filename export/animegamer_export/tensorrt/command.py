@@ -21,10 +21,11 @@ from animegamer_export.tensorrt.builder import Built, Job, Ranges
 from animegamer_export.tensorrt.graph import HALVES
 from animegamer_rt.backends.tensorrt.engine_id import ENGINE_PARTS, RTX_ARCHES, engine_name, library_for
 from animegamer_rt.bundle.files import lock_folder, make_folder, write_file
-from animegamer_rt.bundle.loader import Bundle, open_bundle, write_manifest
+from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Engine
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.profiling.host import heading, module_version
+from animegamer_rt.profiling.host import environment, module_version
 
 FOLDER = "engines"
 DONE, FAILED = 0, 1
@@ -206,7 +207,7 @@ def _record(path: Path, bundle: Bundle, rows: list[dict[str, Any]]) -> None:
     keys = [_key(row) for row in fresh]
     builds = [row for row in earlier if _key(row) not in keys]
     builds += ({field: value for field, value in row.items() if field != "kept"} for row in fresh)
-    record = {**heading("onnx", "tensorrt-rtx-cu13"), "kind": "tensorrt build"}
+    record = {**environment("onnx", "tensorrt-rtx-cu13"), "kind": "tensorrt build"}
     write_file(path, (json.dumps({**record, "builds": sorted(builds, key=_key)}, indent=1) + "\n").encode())
 
 

@@ -41,6 +41,7 @@ from animegamer_export.support.peak_memory import peak_mib
 from animegamer_export.towers import IMAGE, TEXT, Towers
 from animegamer_export.towers.image import ImageTower
 from animegamer_export.towers.text import TextTower
+from animegamer_rt.backends.interface import TokenBatch
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.errors import BundleError, ConfigError
 from animegamer_rt.models.denoiser import Denoiser
@@ -48,7 +49,6 @@ from animegamer_rt.models.denoiser_step import DenoiserStep
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
-from animegamer_rt.stages.readouts import TokenBatch
 from animegamer_rt.state.game import GameState
 
 from .command import COSTS, PARTS, Figures, too_far

@@ -30,7 +30,7 @@ from animegamer_rt.pipeline import Pipeline, open_rooms
 from animegamer_rt.profiling import host as machine
 from animegamer_rt.stages.image_start import motion_ids, motion_text
 from animegamer_rt.stages.prompt import HistoryTurn
-from animegamer_rt.state.game import Instruction
+from animegamer_rt.state.instruction import Instruction
 
 PARTS, STARTING = ("predictor", "denoiser", "vae"), ("encoder", "text_tower", "image_tower")
 """What a turn runs, and what only the start of a game from a picture does."""
@@ -296,7 +296,7 @@ def main(arguments: Sequence[str]) -> int:
 def write_record(results: Path, bundle: Bundle, against: str, figures: Mapping[str, Figures]) -> Path:
     """One JSON of a comparison with a bundle's fingerprint, or with what `against` says in words."""
     record = {
-        **machine.heading("onnxruntime"),
+        **machine.environment("onnxruntime"),
         "kind": "verify",
         "bundle": bundle.manifest.name,
         "fingerprint": bundle.fingerprint,

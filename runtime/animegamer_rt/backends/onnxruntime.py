@@ -22,10 +22,9 @@ import onnxruntime
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.profiling.host import available_cores
-from animegamer_rt.stages.readouts import TokenBatch
 
 from ..errors import BackendError
-from .interface import Engines, FloatArray, Frames, IntArray, PartCache, Prefill, TowerEngines
+from .interface import Engines, FloatArray, Frames, IntArray, PartCache, Prefill, TokenBatch, TowerEngines
 
 INSTALL_CUDA = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
 CUDA_LIBRARIES: Mapping[str, str] = {

@@ -15,9 +15,8 @@ import numpy as np
 from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Geometry
-from animegamer_rt.stages.readouts import TokenBatch
 
-from .interface import Engines, FloatArray, Frames, IntArray, Prefill
+from .interface import Engines, FloatArray, Frames, IntArray, Prefill, TokenBatch
 
 # Shares of a turn's seconds: pocket, plan `balanced`, benchmarks/results/20261122T015118Z-pocket-balanced.json.
 PREDICTOR_SHARE, DENOISER_SHARE, VAE_SHARE = 0.14, 0.65, 0.21

@@ -13,9 +13,9 @@ from typing import Any
 
 from animegamer_rt.bundle.files import write_file
 from animegamer_rt.errors import ConfigError
+from animegamer_rt.profiling.svg import COLOURS, svg
 
 Record = dict[str, Any]
-COLOURS = {"predictor": "#4e79a7", "denoiser": "#f28e2b", "vae": "#59a14f"}
 OURS = "animegamer-rt"
 WIDTH, LEFT, ROW, TOP = 860, 300, 34, 56
 SPACE = 6
@@ -104,17 +104,6 @@ def write_chart(path: Path, records: Sequence[Record]) -> Path:
         )
     write_file(path, svg(WIDTH - LEFT + left, height, "Seconds per turn, median, by stage", parts).encode())
     return path
-
-
-def svg(width: int, height: float, title: str, parts: Iterable[str]) -> str:
-    """A picture of these elements on white, in pixels, under a title that takes the first 30 rows."""
-    opening = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height:.0f}" '
-        f'viewBox="0 0 {width} {height:.0f}" font-family="sans-serif" font-size="13">',
-        f'<rect width="{width}" height="{height:.0f}" fill="white"/>',
-        f'<text x="12" y="22" font-size="15" font-weight="bold">{escape(title)}</text>',
-    )
-    return "\n".join([*opening, *parts, "</svg>"]) + "\n"
 
 
 def ran_by(record: Record) -> str:

@@ -29,10 +29,10 @@ from animegamer_rt.pipeline import Pipeline, open_rooms, run_turn
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling import energy, nvml
 from animegamer_rt.profiling.energy import EnergyMeter
-from animegamer_rt.profiling.host import describe_host, heading, percentile, write_record
+from animegamer_rt.profiling.host import describe_host, environment, percentile, write_record
 from animegamer_rt.profiling.trace import TurnTrace, check_trace, trace_turn, write_trace
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import Instruction
+from animegamer_rt.state.instruction import Instruction
 
 from .chart import read_records, write_chart
 from .presets import Preset
@@ -124,7 +124,7 @@ def _measure(
         title = f"One turn: {manifest.name}, {rooms.plan_name}, {where}"
         print("trace:  {}, {}".format(*write_trace(options.trace, median, rooms.plan, title)))
     return {
-        **heading(LIBRARIES.get(options.device, "onnxruntime")),
+        **environment(LIBRARIES.get(options.device, "onnxruntime")),
         "machine": where,
         "gpu": gpu,
         "device": options.device,

@@ -16,16 +16,8 @@ from numpy.typing import NDArray
 
 from animegamer_rt.errors import PlanError
 
-from .denoise_plan import (
-    Branch,
-    DenoisePlan,
-    build_plan,
-    choose_branches,
-    even_timesteps,
-    half_log_snr,
-    signal_levels,
-    wave_guidance,
-)
+from .denoise_plan import Branch, DenoisePlan, build_plan, choose_branches
+from .noise_schedule import even_timesteps, half_log_snr, signal_levels, wave_guidance
 
 
 def coarse_plan(

@@ -1,6 +1,6 @@
-"""The denoise schedule as data: noise levels, wave guidance, and the plan of a turn's steps.
+"""A denoise plan as data: the steps of a turn, each with its timestep, guidance, branch and coefficients.
 
-It does not know the network, tensors of latents or who runs the steps. NumPy only. Source: MODEL.md section 5.
+It does not know the network, tensors of latents or what runs the steps. NumPy only. Source: MODEL.md section 5.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -17,81 +16,16 @@ from numpy.typing import NDArray
 from animegamer_rt.errors import PlanError
 
 from .config import suggest
+from .noise_schedule import (
+    CURVE_STEPS,
+    TRAINING_TIMESTEPS,
+    Coefficients,
+    even_timesteps,
+    solver_coefficients,
+    wave_guidance,
+)
 
 Branch = Literal["pair", "conditional", "reuse"]
-
-TRAINING_TIMESTEPS = 1000
-BETA_FIRST, BETA_LAST = 0.00085, 0.012
-SHIFT = 3.0
-# The wave: 1 + WAVE_HEIGHT * (1 - cos(pi * ((n - t) / n)^WAVE_POWER)) / 2.
-WAVE_HEIGHT, WAVE_POWER = 6.0, 5
-# The curve is that of 50 steps whatever the number of steps of a plan: with its own n it would be another wave.
-CURVE_STEPS = 50
-
-
-@cache
-def _alpha_products() -> NDArray[np.float64]:
-    """abar of each training timestep after the shift, [1000]."""
-    betas = np.linspace(math.sqrt(BETA_FIRST), math.sqrt(BETA_LAST), TRAINING_TIMESTEPS) ** 2
-    products = np.cumprod(1.0 - betas)
-    shifted: NDArray[np.float64] = products / (SHIFT - (SHIFT - 1.0) * products)
-    return shifted
-
-
-def signal_levels(timesteps: Sequence[int]) -> NDArray[np.float64]:
-    """Signal level a (square root of abar) at each of the descending timesteps, exactly 0 at the first of them.
-
-    The rescaling to zero terminal signal uses the given timesteps' own ends, as the reference does.
-    """
-    levels = np.sqrt(_alpha_products()[np.asarray(timesteps)])
-    rescaled: NDArray[np.float64] = (levels - levels[0]) * (levels[-1] / (levels[-1] - levels[0]))
-    return rescaled
-
-
-@cache
-def full_signal_levels() -> NDArray[np.float64]:
-    """Signal level of all 1000 training timesteps, index = timestep: from about 1 down to 0."""
-    return signal_levels(range(TRAINING_TIMESTEPS - 1, -1, -1))[::-1]
-
-
-def nearest_signal_level(level: float) -> float:
-    """The entry of the full schedule nearest to level: what the network was trained to see v at."""
-    full = full_signal_levels()
-    return float(full[np.abs(full - level).argmin()])
-
-
-def even_timesteps(steps: int) -> tuple[int, ...]:
-    """The reference's timesteps for a number of steps: 999, 979, .. 19 for 50. Raises PlanError below 2 steps."""
-    if steps < 2 or steps > TRAINING_TIMESTEPS - 1:
-        raise PlanError("number of steps out of range", found=steps, expected=f"2 to {TRAINING_TIMESTEPS - 1}")
-    return tuple(int(t) for t in np.linspace(TRAINING_TIMESTEPS - 1, 0, steps, endpoint=False))
-
-
-def wave_guidance(timestep: int, curve_steps: int = CURVE_STEPS) -> float:
-    """Guidance in [1, 7] at a training timestep, on the curve of `curve_steps` steps.
-
-    The reference feeds the formula the timestep where a step's index was surely meant, so the wave jumps all over
-    its range; weights and samples were judged with it, so it stays. Float64: the cosine's argument reaches 1e7.
-    """
-    wave = math.cos(math.pi * ((curve_steps - float(timestep)) / curve_steps) ** WAVE_POWER)
-    return 1.0 + WAVE_HEIGHT * (1.0 - wave) / 2.0
-
-
-class Coefficients(NamedTuple):
-    """The eight numbers of one step, in the order of the denoiser part's input.
-
-    d = v_last - v_first + reuse * difference; v = v_last + guidance_minus_one * d; x0 = signal * latent - sigma * v;
-    next latent = c_latent * latent + c_x0 * x0 + c_x0_prev * x0_prev + c_noise * noise; next difference = d.
-    """
-
-    signal: float
-    sigma: float
-    guidance_minus_one: float
-    reuse: float
-    c_latent: float
-    c_x0: float
-    c_x0_prev: float
-    c_noise: float
 
 
 class BlockCache(NamedTuple):
@@ -136,7 +70,7 @@ class PlanStep:
 class DenoisePlan:
     """All steps of a turn, in order. Made by `build_plan`, `even_plan`, `exact_plan` or `DenoisePlan.from_dict`.
 
-    `noise_steps`: the noise is that of an even plan of so many steps, summed up (coarse.py); 0: every step's own.
+    `noise_steps`: the noise is that of an even plan of so many steps, summed up (coarse_plan.py); 0: every step's own.
     """
 
     steps: tuple[PlanStep, ...]
@@ -236,7 +170,7 @@ def build_plan(
     for name, values in (("guidance", guidance), ("branches", branches), ("skip_blocks", skip_blocks)):
         if len(values) != len(timesteps):
             raise PlanError(f"{name} of another length", found=len(values), expected=len(timesteps))
-    solver = _solver_coefficients(timesteps, stochastic)
+    solver = solver_coefficients(timesteps, stochastic)
     steps: list[PlanStep] = []
     for k, t in enumerate(timesteps):
         scale = _checked_guidance(guidance[k], k)
@@ -286,44 +220,6 @@ def even_plan(
 def exact_plan(steps: int = 50) -> DenoisePlan:
     """The reference's own sampling: guided pairs throughout, the wave taken with the plan's own number of steps."""
     return even_plan(steps, curve_steps=steps)
-
-
-def _solver_coefficients(timesteps: Sequence[int], stochastic: bool) -> list[Coefficients]:
-    """Coefficients of (SDE-)DPM++ 2M; guidance and reuse are left at 0."""
-    levels = [*(float(level) for level in signal_levels(timesteps)), 1.0]
-    last = len(timesteps) - 1
-    result = []
-    h_before = math.inf
-    for k in range(len(timesteps)):
-        quantised = nearest_signal_level(levels[k])
-        sigma = math.sqrt(1.0 - quantised**2)
-        if k == last:
-            # After the last step no noise is left: the guided x0 is the latent.
-            result.append(Coefficients(quantised, sigma, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0))
-            break
-        h = half_log_snr(levels[k + 1]) - half_log_snr(levels[k])
-        spread, spread_next = (math.sqrt(1.0 - level**2) for level in levels[k : k + 2])
-        order = h / (2.0 * h_before) if k else 0.0
-        growth = -math.expm1(-2.0 * h if stochastic else -h) * levels[k + 1]
-        result.append(
-            Coefficients(
-                signal=quantised,
-                sigma=sigma,
-                guidance_minus_one=0.0,
-                reuse=0.0,
-                c_latent=spread_next / spread * (math.exp(-h) if stochastic else 1.0),
-                c_x0=growth * (1.0 + order),
-                c_x0_prev=-growth * order,
-                c_noise=spread_next * math.sqrt(-math.expm1(-2.0 * h)) if stochastic else 0.0,
-            )
-        )
-        h_before = h
-    return result
-
-
-def half_log_snr(level: float) -> float:
-    """Where the solver steps along: lambda = log(a / sqrt(1 - a^2)); minus infinity at the zero terminal signal."""
-    return -math.inf if level <= 0.0 else math.log(level / math.sqrt(1.0 - level**2))
 
 
 def _fields(data: object, where: str, required: tuple[str, ...], optional: tuple[str, ...]) -> Mapping[str, Any]:

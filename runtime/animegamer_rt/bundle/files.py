@@ -5,6 +5,7 @@ Knows paths and bytes; nothing of what they mean.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import tempfile
@@ -28,7 +29,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file if it is there and can be: on a read-only disk, who wanted to write it has been told already."""
+    """Delete a file if it exists. Errors are ignored: the failed write has already been reported."""
     with suppress(OSError):
         path.unlink()
 
@@ -76,3 +77,21 @@ def write_error(path: Path, error: OSError) -> OutputError:
         found=(error.strerror or str(error)).lower(),
         do="choose another folder, or make room there",
     )
+
+
+def sha256(path: Path) -> str:
+    """sha256 of a file in lower-case hex, read a megabyte at a time."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def checkout_folder() -> Path | None:
+    """The root of the checkout that this module lies in; None for an installed package."""
+    for folder in Path(__file__).resolve().parents:
+        project = folder / "pyproject.toml"
+        if project.is_file():
+            return folder if 'name = "animegamer-rt"' in project.read_text(encoding="utf-8") else None
+    return None

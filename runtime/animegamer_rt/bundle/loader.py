@@ -1,4 +1,4 @@
-"""Bundles: folders of a manifest, ONNX parts and a tokenizer. Finds, loads, verifies and writes them.
+"""Bundles: folders of a manifest, ONNX parts and a tokenizer. Finds, opens and verifies them.
 
 Knows nothing of what runs the parts. A bundle is verified whole (sizes and sha256) whenever it is loaded:
 the shipped one takes 30 ms, and a flipped bit is then never mistaken for a bad clip.
@@ -11,8 +11,8 @@ import hashlib
 import importlib.resources
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -25,9 +25,10 @@ from animegamer_rt.errors import (
     PlanError,
 )
 
-from .config import read_record, suggest, suggest_only, write_record
+from .config import read_record, suggest, suggest_only
 from .denoise_plan import DenoisePlan
-from .manifest import EXACT, FORMAT_NAME, FORMAT_VERSION, RANDOM_WEIGHTS, FileRecord, Manifest
+from .files import checkout_folder, sha256
+from .manifest import EXACT, FORMAT_NAME, FORMAT_VERSION, RANDOM_WEIGHTS, Manifest
 
 MANIFEST = "manifest.json"
 MEND_MANIFEST = "build the bundle again, or mend the manifest"
@@ -207,39 +208,6 @@ def sibling_bundles(folder: str | Path) -> dict[str, Bundle]:
     return found
 
 
-def write_manifest(folder: str | Path, manifest: Manifest, changed: Collection[str] | None = None) -> Bundle:
-    """Measures the files that the manifest names in its parts, tokenizer and engines, and writes `manifest.json`.
-
-    Whatever `manifest.files` held is replaced by what was measured; with `changed`, for those files only, as reading
-    all of a full-size bundle takes a minute. The manifest appears whole or not at all.
-    """
-    folder = Path(folder)
-    records = {}
-    for name in _named_files(manifest):
-        if not (folder / name).is_file():
-            raise BundleFileError("the manifest names a file that is not there", where=folder / name, do=MEND_MANIFEST)
-        if changed is not None and name not in changed and name in manifest.files:
-            records[name] = manifest.files[name]
-            continue
-        records[name] = FileRecord((folder / name).stat().st_size, sha256(folder / name))
-    manifest = replace(manifest, format=FORMAT_NAME, format_version=FORMAT_VERSION, files=records)
-    text = json.dumps(write_record(manifest), indent=1, ensure_ascii=False)
-    _check(manifest, folder / MANIFEST)
-    partial = folder / (MANIFEST + ".part")
-    partial.write_text(text + "\n", encoding="utf-8")
-    os.replace(partial, folder / MANIFEST)
-    return Bundle(folder, manifest)
-
-
-def sha256(path: Path) -> str:
-    """sha256 of a file in lower-case hex, read a megabyte at a time."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def _read_manifest(path: Path) -> Manifest:
     _refuse_unfinished(path.parent)
     if not path.is_file():
@@ -277,7 +245,7 @@ def _read_manifest(path: Path) -> Manifest:
         manifest = read_record(Manifest, data, str(path))
     except ConfigError as error:
         raise BundleFormatError(str(error), do=MEND_MANIFEST) from error
-    _check(manifest, path)
+    check_manifest(manifest, path)
     return manifest
 
 
@@ -305,8 +273,9 @@ def _refuse_unfinished(folder: Path) -> None:
     )
 
 
-def _check(manifest: Manifest, path: Path) -> None:
-    for name in [*_named_files(manifest), *manifest.files]:
+def check_manifest(manifest: Manifest, path: Path) -> None:
+    """Raises BundleFormatError if the manifest names files outside the folder or without a hash, or a broken plan."""
+    for name in [*named_files(manifest), *manifest.files]:
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\\" in name or ":" in name:
             raise BundleFormatError(
                 "a file name leads out of the bundle", where=path, found=repr(name), do=MEND_MANIFEST
@@ -327,7 +296,8 @@ def _check(manifest: Manifest, path: Path) -> None:
             raise BundleFormatError(f"of the plan {name!r}: {error}", where=path, do=MEND_MANIFEST) from error
 
 
-def _named_files(manifest: Manifest) -> Iterable[str]:
+def named_files(manifest: Manifest) -> Iterable[str]:
+    """The files that a manifest's parts, tokenizers and engines name."""
     for part in manifest.parts.values():
         yield from part.files
     yield manifest.tokenizer.model
@@ -348,6 +318,7 @@ def _is_path(name: str) -> bool:
 
 def _roots() -> list[Path]:
     configured = [Path(place) for place in os.environ.get(SEARCH_PATH, "").split(os.pathsep) if place]
-    checkout = Path(__file__).resolve().parents[3] / "engines"
+    checkout = checkout_folder()
+    shipped = [checkout / "engines"] if checkout else []
     installed = Path(str(importlib.resources.files("animegamer_rt"))) / "bundles"
-    return [*configured, checkout, installed]
+    return [*configured, *shipped, installed]

@@ -32,12 +32,13 @@ from animegamer_rt.errors import AnimeGamerError, ConfigError
 from animegamer_rt.events import Done, FrameReady
 from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.play.instructions_file import example_script
-from animegamer_rt.profiling.host import heading
+from animegamer_rt.profiling.host import environment
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import motion_ids
 from animegamer_rt.stages.predictor import read
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
-from animegamer_rt.state.game import GameState, Instruction
+from animegamer_rt.state.game import GameState
+from animegamer_rt.state.instruction import Instruction
 
 RECORD = "selftest.npz"
 RECORDED_ON = "cpu-fp32"
@@ -96,7 +97,7 @@ def selftest(
         print(f"recorded: {path}, {path.stat().st_size / 1024:.0f} KiB")
         return 0
     report: dict[str, Any] = {
-        **heading("onnxruntime", "tensorrt-rtx-cu13", "cuda-python", "torch"),
+        **environment("onnxruntime", "tensorrt-rtx-cu13", "cuda-python", "torch"),
         "bundle": {"name": bundle.manifest.name, "fingerprint": bundle.fingerprint, "origin": bundle.manifest.origin},
         "device": device,
         **asdict(for_torch),

@@ -36,7 +36,7 @@ from animegamer_rt.events import Done, FrameReady, StatePredicted
 from animegamer_rt.pipeline import Pipeline, open_rooms, run_turn
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import ImageStart, encode_image_start, read_image_start
-from animegamer_rt.state.game import Instruction
+from animegamer_rt.state.instruction import Instruction
 
 from .game_folder import FinishedTurn, GameFolder, check_folder, next_folder
 from .instructions_file import STDIN, example_script, read_script, stdin_has_lines

@@ -15,7 +15,7 @@ from typing import cast
 
 from animegamer_rt.bundle.manifest import World
 from animegamer_rt.errors import InstructionError
-from animegamer_rt.state.game import Instruction
+from animegamer_rt.state.instruction import Instruction
 
 STDIN = "-"
 PIPE_WAIT_SECONDS = 0.5

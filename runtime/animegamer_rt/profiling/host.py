@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from animegamer_rt import __version__
-from animegamer_rt.bundle.files import write_file
+from animegamer_rt.bundle.files import checkout_folder, write_file
 
 RECORD_FORMAT = 1
 COMMIT_VARIABLE = "ANIMEGAMER_COMMIT"
@@ -27,7 +27,7 @@ MEASURED = ("runtime", "engines", "kernels", "benchmarks/*.py")
 """What a measurement depends on."""
 
 
-def heading(*libraries: str) -> dict[str, Any]:
+def environment(*libraries: str) -> dict[str, Any]:
     """The first fields of a record: when, of which commit, where, with which versions of these libraries."""
     return {
         "format": RECORD_FORMAT,
@@ -85,13 +85,15 @@ def commit() -> str:
     """
     if named := os.environ.get(COMMIT_VARIABLE):
         return named
-    root = Path(__file__).resolve().parents[3]
+    root = checkout_folder()
+    if root is None:
+        return f"v{__version__}"
     try:
         head = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], cwd=root, capture_output=True, text=True)
         changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *MEASURED], cwd=root)
     except OSError:
         return f"v{__version__}"
-    if head.returncode or not (root / "pyproject.toml").is_file():
+    if head.returncode:
         return f"v{__version__}"
     return head.stdout.strip() + ("+" if changed.returncode else "")
 

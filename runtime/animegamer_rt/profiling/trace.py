@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from animegamer_rt.bench.chart import COLOURS, svg
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.files import make_folder, write_file
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.events import Done, Event, FrameReady, Progress, StatePredicted
+
+from .svg import COLOURS, svg
 
 LANES = ("predictor", "denoiser", "vae")
 PREFETCH = "ahead"

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from animegamer_rt.backends.interface import EncoderEngine, TowerEngines
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.errors import BundleError, ConfigError, InstructionError
-from animegamer_rt.state.game import GameState, Instruction
+from animegamer_rt.state.game import GameState
+from animegamer_rt.state.instruction import Instruction
 
 from .image import Picture, prepare, read_picture
 from .prompt import HistoryTurn, open_sentencepiece

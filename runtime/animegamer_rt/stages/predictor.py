@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from animegamer_rt.backends.interface import FloatArray, PredictorEngine, Prefill
+from animegamer_rt.backends.interface import FloatArray, PredictorEngine, Prefill, TokenBatch
 from animegamer_rt.errors import BackendError
-from animegamer_rt.state.game import STRENGTHS, GameState, Instruction
+from animegamer_rt.state.game import STRENGTHS, GameState
+from animegamer_rt.state.instruction import Instruction
 
 from .prompt import STATE_TAGS, HistoryTurn, PromptBuilder
-from .readouts import Prompt, TokenBatch
+from .readouts import Prompt
 
 
 @dataclass(frozen=True, slots=True)

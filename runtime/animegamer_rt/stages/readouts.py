@@ -11,39 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class TokenBatch:
-    """n tokens after a past of c, in b rows: what one run of the predictor is given beside that past.
-
-    ids i64 [1, n], of all rows; history_index i64 [b, n] (-1 = the token's own embedding, k >= 0 = row k of the
-    resampled shots); masks bool [b, n, n] (True = may attend; the past is open to all); history_shots f32 [s, D],
-    s >= 1; readout i64 [r]: where the first row reads the shot. The last row's text goes on.
-    """
-
-    ids: IntArray
-    history_index: IntArray
-    masks: npt.NDArray[np.bool_]
-    history_shots: npt.NDArray[np.float32]
-    readout: IntArray
-
-    @classmethod
-    def text(cls, ids: IntArray, shot_width: int) -> TokenBatch:
-        """One causal row of text i64 [n]; the shot it reads, of its first place, is for nobody."""
-        count = len(ids)
-        return cls(
-            ids=ids[None],
-            history_index=np.full((1, count), -1, np.int64),
-            masks=np.tri(count, dtype=np.bool_)[None],
-            history_shots=np.zeros((1, shot_width), np.float32),
-            readout=np.zeros(1, np.int64),
-        )
-
-    def same_as(self, other: TokenBatch) -> bool:
-        """Whether all arrays are equal."""
-        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.__slots__)
+from animegamer_rt.backends.interface import IntArray, TokenBatch
 
 
 @dataclass(frozen=True, slots=True)

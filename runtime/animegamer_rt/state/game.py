@@ -1,65 +1,18 @@
-"""What a player says and what a game knows: instructions, game states, character states, and the rules of the game.
+"""The game's state and rules: strengths, a character's values, and the motion scope that a state asks for.
 
-Knows nothing of models, bundles or files. Source of the numbers: MODEL.md sections 2 and 3.
+Knows nothing of text, models, bundles or files. Source of the numbers: MODEL.md sections 2 and 3.
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from animegamer_rt.bundle.config import check_choice
-from animegamer_rt.errors import ConfigError, InstructionError
-
-from .story_tags import is_story, story_to_caption
-
-MAX_INSTRUCTION_CHARACTERS = 500
-"""Longest instruction: a caption has about 80 characters; 500 keeps five turns inside the full model's window."""
+from animegamer_rt.errors import ConfigError
 
 STRENGTHS = tuple(range(-5, 6))
 """The eleven values that a state read-out can name, `<Strength_-5>` .. `<Strength_5>`."""
-
-_BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-
-
-@dataclass(frozen=True, slots=True)
-class Instruction:
-    """One instruction, ready for the tokenizer: NFC, single spaces, no control characters, 1..500 characters.
-
-    Build it with `Instruction.parse`; the constructor does not check.
-    """
-
-    text: str
-
-    @classmethod
-    def parse(cls, raw: str) -> Instruction:
-        """Accepts free text, the caption form (`Character: ..; Motion: ..; Background: ..`), or the story form.
-
-        Tabs and line breaks count as spaces. Raises InstructionError when empty, too long, or not plain text.
-        """
-        if len(raw) > 20 * MAX_INSTRUCTION_CHARACTERS:
-            raise _too_long(len(raw))
-        text = " ".join(unicodedata.normalize("NFC", raw).split())
-        for position, character in enumerate(text):
-            if is_control(character):
-                raise InstructionError(
-                    "the instruction holds a control character",
-                    found=f"U+{ord(character):04X} at character {position + 1}",
-                    expected="plain text",
-                    do="remove it and send the instruction again",
-                )
-        if is_story(text):
-            text = story_to_caption(text)
-        if not any(unicodedata.category(character)[0] in "LNS" for character in text):
-            raise InstructionError(
-                "the instruction is empty",
-                expected="words, for example 'Character: Mirel; Motion: gently wave; Background: day city.'",
-            )
-        if len(text) > MAX_INSTRUCTION_CHARACTERS:
-            raise _too_long(len(text))
-        return cls(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,26 +74,12 @@ MOTION_SOURCES = ("motion_level", "social")
 
 
 def motion_scope(game_state: GameState, table: str = "paper", source: str = "motion_level") -> float:
-    """The motion scope that the denoiser is given for this turn. Raises ConfigError for an unknown table or source."""
-    scopes = MOTION_TABLES[check_choice(table, tuple(MOTION_TABLES), "motion_table")]
-    level = getattr(game_state, check_choice(source, MOTION_SOURCES, "motion_source"))
-    return scopes.get(level, OTHER_MOTION_SCOPE)
+    """The motion scope that the denoiser is given for this turn.
 
-
-def is_control(character: str) -> bool:
-    """Whether no text may hold this character; spaces and line breaks are none of these."""
-    category = unicodedata.category(character)
-    return (category in ("Cc", "Cs") and not character.isspace()) or character in _BIDI_CONTROLS
+    `table` is a key of MOTION_TABLES, `source` one of MOTION_SOURCES; a bundle's manifest has checked both.
+    """
+    return MOTION_TABLES[table].get(getattr(game_state, source), OTHER_MOTION_SCOPE)
 
 
 def _clamp(value: int) -> int:
     return max(0, min(100, value))
-
-
-def _too_long(length: int) -> InstructionError:
-    return InstructionError(
-        "the instruction is too long",
-        found=f"{length} characters",
-        expected=f"at most {MAX_INSTRUCTION_CHARACTERS}",
-        do="say one thing that happens in this turn",
-    )

@@ -15,7 +15,7 @@ from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.events import Done, FrameReady, StatePredicted
 from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import Instruction
+from animegamer_rt.state.instruction import Instruction
 
 
 @pytest.fixture(scope="module")

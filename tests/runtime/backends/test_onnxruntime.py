@@ -21,8 +21,9 @@ from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle import loader as bundles
 from animegamer_rt.bundle.denoise_plan import even_plan
-from animegamer_rt.bundle.loader import Bundle, write_manifest
+from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Part
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import BackendError, BundleError, BundleFileError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import open_rooms, run_turn
@@ -31,7 +32,8 @@ from animegamer_rt.session import Session
 from animegamer_rt.stages.denoiser import Denoiser
 from animegamer_rt.stages.predictor import read
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
-from animegamer_rt.state.game import GameState, Instruction
+from animegamer_rt.state.game import GameState
+from animegamer_rt.state.instruction import Instruction
 
 RANDOM = np.random.default_rng(5)
 SHOT = RANDOM.normal(size=(226, 8)).astype(np.float32)

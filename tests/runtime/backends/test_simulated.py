@@ -15,7 +15,7 @@ from animegamer_rt.errors import PlanError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline, open_rooms, run_turn
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import Instruction
+from animegamer_rt.state.instruction import Instruction
 
 TEXTS = ["Mia waves.", "Mia runs.", "Tobo runs.", "Tobo flies."]
 

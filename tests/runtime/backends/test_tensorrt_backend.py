@@ -27,15 +27,17 @@ from animegamer_rt.backends.tensorrt.engine_id import ENGINE_PARTS, engine_name,
 from animegamer_rt.backends.tensorrt.loader import open_engines
 from animegamer_rt.backends.tensorrt.memory_budget import RESERVE_BYTES, PartMemory, plan
 from animegamer_rt.bundle.denoise_plan import even_plan
-from animegamer_rt.bundle.loader import Bundle, write_manifest
+from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Engine
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import BackendError, EngineStaleError
 from animegamer_rt.events import FrameReady, StatePredicted
 from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.session import Session
 from animegamer_rt.stages.predictor import Prediction, read
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
-from animegamer_rt.state.game import GameState, Instruction
+from animegamer_rt.state.game import GameState
+from animegamer_rt.state.instruction import Instruction
 
 MOST = {"rows": 2, "tokens": 1600, "history_tokens": 1356, "read_tokens": 226, "cached_tokens": 1600, "longer": 1624}
 MOST |= {"channels": 4, "rows_count": 2}

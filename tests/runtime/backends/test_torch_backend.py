@@ -25,8 +25,9 @@ from animegamer_rt.backends.torch import loader as torch_backend
 from animegamer_rt.backends.torch.attention import Wanted
 from animegamer_rt.bench import command as bench
 from animegamer_rt.bundle.denoise_plan import even_plan
-from animegamer_rt.bundle.loader import Bundle, open_bundle, write_manifest
+from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Part
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.diagnose import selftest
 from animegamer_rt.errors import BackendError, ConfigError
 from animegamer_rt.events import Event, FrameReady, StatePredicted
@@ -35,7 +36,7 @@ from animegamer_rt.play import command as play
 from animegamer_rt.play.command import PlayOptions
 from animegamer_rt.serving.worker import __main__ as worker
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import Instruction
+from animegamer_rt.state.instruction import Instruction
 from benchmarks import precision
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -28,8 +28,9 @@ from animegamer_rt.backends.torch.attention import Attention
 from animegamer_rt.backends.torch.custom_ops import Kernels
 from animegamer_rt.backends.torch.device import TorchDevice, Work
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8
-from animegamer_rt.bundle.denoise_plan import build_plan, even_timesteps
+from animegamer_rt.bundle.denoise_plan import build_plan
 from animegamer_rt.bundle.manifest import Geometry
+from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
 from animegamer_rt.models.predictor import Predictor, PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize

@@ -28,7 +28,8 @@ from animegamer_rt.backends.torch import vae_decoder
 from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.backends.torch.loader import Models, build_engines, cast_for_inference
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, RowwiseLinear
-from animegamer_rt.bundle.denoise_plan import build_plan, even_timesteps
+from animegamer_rt.bundle.denoise_plan import build_plan
+from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder

@@ -43,7 +43,8 @@ from animegamer_rt.backends.torch.rowwise_linear import (
 from animegamer_rt.backends.torch.transformer import Transformer, unpatchified
 from animegamer_rt.backends.torch.vae import FILL, FRAMES_AT_ONCE, SPARE_BYTES, Vae
 from animegamer_rt.backends.torch.vae_decoder import cache_shapes, decode, room
-from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan, build_plan, even_timesteps
+from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan, build_plan
+from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.errors import BackendError
 from animegamer_rt.models.denoiser import Block, Denoiser, DenoiserSize
 from animegamer_rt.models.encoder import Encoder, EncoderSize

@@ -26,8 +26,9 @@ from torch_tape import TapePlace
 from animegamer_rt.backends.torch import device as place_module
 from animegamer_rt.backends.torch import loader as backend
 from animegamer_rt.backends.torch.device import TIMED, CudaTorchDevice, TorchDevice, Work
-from animegamer_rt.bundle.denoise_plan import build_plan, even_timesteps
+from animegamer_rt.bundle.denoise_plan import build_plan
 from animegamer_rt.bundle.manifest import Geometry
+from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.errors import BackendError, DeviceLostError
 
 SOON_S = 0.05

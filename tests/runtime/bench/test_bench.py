@@ -18,8 +18,9 @@ from animegamer_rt.bench.command import BenchOptions
 from animegamer_rt.bench.presets import Preset
 from animegamer_rt.bench.roofline import Roofline
 from animegamer_rt.bundle.denoise_plan import even_plan
-from animegamer_rt.bundle.loader import Bundle, write_manifest
+from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Part, PlanEntry
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import PlanError
 from animegamer_rt.events import Done, FrameReady, Progress, StageSeconds, StatePredicted
 from animegamer_rt.pipeline import open_rooms

@@ -14,8 +14,9 @@ import pytest
 import fakes
 from animegamer_rt.bundle import loader as bundles
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
-from animegamer_rt.bundle.loader import Bundle, write_manifest
+from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import REFERENCE, Engine, unmeasured
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import BundleError, BundleFileError, BundleFormatError, BundleNotFoundError, PlanError
 
 
@@ -205,14 +206,14 @@ def test_fingerprint_follows_the_files_and_not_the_name(bundle: Bundle) -> None:
     assert fakes.renamed(bundle, "other").fingerprint == bundle.fingerprint
     added = bundle.folder / "added_tokens.json"
     added.write_text(added.read_text() + "\n")
-    assert bundles.write_manifest(bundle.folder, bundle.manifest).fingerprint != bundle.fingerprint
+    assert write_manifest(bundle.folder, bundle.manifest).fingerprint != bundle.fingerprint
 
 
 def test_engines_built_later_leave_the_fingerprint_as_it_was(bundle: Bundle) -> None:
     (bundle.folder / "engines").mkdir()
     (bundle.folder / "engines" / "denoiser-sm89.engine").write_bytes(b"built")
     engines = {"denoiser-sm89": Engine("engines/denoiser-sm89.engine", {"arch": "sm89"})}
-    built = bundles.write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
+    built = write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
     assert "engines/denoiser-sm89.engine" in built.manifest.files
     assert bundles.load(bundle.folder).fingerprint == bundle.fingerprint
 
@@ -221,7 +222,7 @@ def test_only_changed_files_are_measured_again_when_they_are_named(bundle: Bundl
     before = bundle.manifest.files
     for name in ("denoiser.onnx", "vae_first.onnx"):
         (bundle.folder / name).write_bytes(b"another graph")
-    after = bundles.write_manifest(bundle.folder, bundle.manifest, changed=("denoiser.onnx",)).manifest.files
+    after = write_manifest(bundle.folder, bundle.manifest, changed=("denoiser.onnx",)).manifest.files
     assert after["denoiser.onnx"].bytes == len(b"another graph")
     assert after["vae_first.onnx"] == before["vae_first.onnx"]
 
@@ -230,7 +231,7 @@ def test_manifest_that_names_an_absent_file_is_not_written(bundle: Bundle) -> No
     before = (bundle.folder / "manifest.json").read_text()
     (bundle.folder / "denoiser.onnx").unlink()
     with pytest.raises(BundleFileError, match=r"denoiser\.onnx"):
-        bundles.write_manifest(bundle.folder, bundle.manifest)
+        write_manifest(bundle.folder, bundle.manifest)
     assert (bundle.folder / "manifest.json").read_text() == before
 
 

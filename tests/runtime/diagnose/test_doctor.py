@@ -14,9 +14,9 @@ from project import ROOT
 
 import fakes
 from animegamer_rt.backends.tensorrt.engine_id import NEEDED_PARTS, RTX, engine_name
-from animegamer_rt.bundle import loader as bundles
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Engine
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.cli import main
 from animegamer_rt.diagnose import doctor
 from animegamer_rt.diagnose.doctor import CheckResult, gpus, run_checks
@@ -64,7 +64,7 @@ def with_engines(bundle: Bundle, sources: str = "", version: str = "1.7.1") -> B
         (bundle.folder / "engines" / f"{name}.engine").write_bytes(part.encode())
         built_for = {"library": RTX, "arch": "sm89", "version": version}
         engines[name] = Engine(f"engines/{name}.engine", built_for, sources or bundle.part_sha256(part))
-    return bundles.write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
+    return write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
 
 
 @pytest.mark.usefixtures("no_gpu")
@@ -97,7 +97,7 @@ def test_a_damaged_bundle_cannot_be_played(bundle: Bundle, capsys: pytest.Captur
 
 def test_a_bundle_without_a_part_that_play_needs_is_broken(bundle: Bundle) -> None:
     parts = {name: part for name, part in bundle.manifest.parts.items() if name != "denoiser"}
-    bundles.write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))
+    write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))
     finding = found(bundle, "bundle")
     assert finding.state == "broken" and "no denoiser" in finding.found
 
@@ -181,7 +181,7 @@ def test_engines_are_held_against_the_bundles_weights(bundle: Bundle, sources: s
 def test_missing_and_stale_engines_are_told_together(bundle: Bundle) -> None:
     bundle = with_engines(bundle, "0" * 64)
     engines = {name: engine for name, engine in bundle.manifest.engines.items() if not name.startswith("vae_")}
-    bundles.write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
+    write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
     said = found(bundle, "engines").found
     assert said.startswith("no engine of vae_first, vae_next for sm89; predictor: the engine was built from other")
     assert "; denoiser: the engine was built from other weights" in said
@@ -251,7 +251,7 @@ def test_the_caches_between_the_halves_of_a_clip_are_counted(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = replace(bundle.manifest, geometry=replace(bundle.manifest.geometry, height=480, width=720))
-    bundles.write_manifest(bundle.folder, full)
+    write_manifest(bundle.folder, full)
     put_card(tmp_path, monkeypatch, total_mib=6 * 1024)
     finding = found(bundle, "memory")
     assert finding.state == "without" and "about 6.5 GiB in all" in finding.found

@@ -15,7 +15,8 @@ import fakes
 from animegamer_rt import cli
 from animegamer_rt.backends import onnxruntime
 from animegamer_rt.backends.interface import Engines
-from animegamer_rt.bundle.loader import Bundle, open_bundle, write_manifest
+from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.diagnose import selftest
 from animegamer_rt.errors import BackendError, ConfigError
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from animegamer_rt.bundle.denoise_plan import Coefficients
+from animegamer_rt.bundle.noise_schedule import Coefficients
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize, position_table
 from animegamer_rt.models.denoiser_step import DenoiserStep
 from animegamer_rt.models.encoder import Encoder, EncoderSize

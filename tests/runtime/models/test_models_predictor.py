@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from animegamer_export.parts.predictor import feeds, read
+from animegamer_rt.backends.interface import TokenBatch
 from animegamer_rt.models.predictor import Predictor, PredictorSize
-from animegamer_rt.stages.readouts import Prompt, TokenBatch, build_readouts
+from animegamer_rt.stages.readouts import Prompt, build_readouts
 
 TINY = PredictorSize(
     hidden=32, layers=2, heads=4, kv_heads=2, mlp=48, vocabulary=40, shot_width=12, sliding_window=None, shot_tokens=6

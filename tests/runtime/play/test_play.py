@@ -23,7 +23,7 @@ from animegamer_rt.errors import BackendError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import Instruction
+from animegamer_rt.state.instruction import Instruction
 
 LINES = ["Character: Mia; Motion: gently wave; Background: day town.", "Tobo runs to the forest.", "ミアは森へ走る"]
 

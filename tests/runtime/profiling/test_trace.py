@@ -15,7 +15,7 @@ from animegamer_rt.cli import main
 from animegamer_rt.pipeline import Pipeline, open_rooms, run_turn
 from animegamer_rt.profiling.trace import TurnTrace, trace_turn, write_trace
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import Instruction
+from animegamer_rt.state.instruction import Instruction
 
 
 @pytest.fixture(scope="module")

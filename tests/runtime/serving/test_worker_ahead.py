@@ -15,13 +15,12 @@ import pytest
 import zmq
 
 import fakes
-from animegamer_rt.backends.interface import Prefill
+from animegamer_rt.backends.interface import Prefill, TokenBatch
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.pipeline import open_rooms
 from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.worker.engine_trace import EngineTracer
 from animegamer_rt.serving.worker.loop import Worker
-from animegamer_rt.stages.readouts import TokenBatch
 from animegamer_rt.state.game import CharacterState
 
 PATIENCE_S = 60

@@ -12,7 +12,8 @@ import fakes
 from animegamer_rt.errors import BackendError
 from animegamer_rt.stages.predictor import Predictor
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
-from animegamer_rt.state.game import STRENGTHS, GameState, Instruction
+from animegamer_rt.state.game import STRENGTHS, GameState
+from animegamer_rt.state.instruction import Instruction
 
 WAVE = Instruction("Mia waves.")
 

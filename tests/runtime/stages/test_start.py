@@ -11,15 +11,17 @@ from tiny_towers import add_towers
 
 import fakes
 from animegamer_rt.backends.onnxruntime import open_engines, open_towers
-from animegamer_rt.bundle.loader import Bundle, write_manifest
+from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import MotionTokenizer
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import AnimeGamerError, BundleError, ConfigError, InstructionError, PictureError
 from animegamer_rt.pipeline import open_rooms
 from animegamer_rt.play.video import write_png
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import NEUTRAL, encode_image_start, motion_ids, read_image_start
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
-from animegamer_rt.state.game import CharacterState, Instruction
+from animegamer_rt.state.game import CharacterState
+from animegamer_rt.state.instruction import Instruction
 
 CAPTION = "Character: Mia; Motion: gently wave; Background: day town."
 

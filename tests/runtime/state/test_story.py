@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from animegamer_rt.errors import InstructionError
-from animegamer_rt.state.game import Instruction
+from animegamer_rt.state.instruction import Instruction
 
 FULL = "<S>Mia</S><MD>flying on a kite</MD><EV>day sky</EV><ML>4</ML><MA>quickly</MA>"
 

@@ -16,7 +16,8 @@ from torch.optim.swa_utils import AveragedModel
 
 from animegamer_export.pocket.config import Phase
 from animegamer_export.pocket.towers import ImageTower, TextTower
-from animegamer_rt.bundle.denoise_plan import DenoisePlan, full_signal_levels
+from animegamer_rt.bundle.denoise_plan import DenoisePlan
+from animegamer_rt.bundle.noise_schedule import full_signal_levels
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.denoiser_step import advance
 from animegamer_rt.models.encoder import Encoder

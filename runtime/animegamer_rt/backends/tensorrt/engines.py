@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from animegamer_rt.backends.interface import FloatArray, Frames, IntArray, Prefill
+from animegamer_rt.backends.interface import FloatArray, Frames, IntArray, Prefill, TokenBatch
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.errors import BackendError
-from animegamer_rt.stages.readouts import TokenBatch
 
 from . import runtime_cache
 from .buffers import Buffers

@@ -16,8 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import sdpa_kernel
 
-from animegamer_rt.backends.interface import FloatArray, IntArray, Prefill
-from animegamer_rt.stages.readouts import TokenBatch
+from animegamer_rt.backends.interface import FloatArray, IntArray, Prefill, TokenBatch
 
 from ...errors import BackendError
 from ...models.predictor import Block, Rotation, rotate, rotation

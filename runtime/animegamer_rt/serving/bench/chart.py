@@ -11,8 +11,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from animegamer_rt.bench.chart import Record, svg
+from animegamer_rt.bench.chart import Record
 from animegamer_rt.bundle.files import write_file
+from animegamer_rt.profiling.svg import svg
 
 WIDTH, LEFT, RIGHT, BAR, HEAD, GAP = 860, 300, 170, 24, 30, 14
 COLOUR, SPREAD, GOAL = "#4e79a7", "#9ab4d0", "#e15759"

@@ -16,7 +16,7 @@ import zmq
 
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import Bundle, open_bundle
-from animegamer_rt.profiling.host import describe_host, heading, write_record
+from animegamer_rt.profiling.host import describe_host, environment, write_record
 from animegamer_rt.serving.wire import CODECS
 
 from . import measures
@@ -58,7 +58,7 @@ def bench_serve(options: ServeBench) -> int:
         full = write_full_size(Path(folder) / "bundle", bundle)
         found = _measure(options, context, (bundle, full), plan, Path(folder))
     record = {
-        **heading("pyzmq", "msgpack", "onnxruntime", "av"),
+        **environment("pyzmq", "msgpack", "onnxruntime", "av"),
         "kind": "wire",
         "size": name,
         "plan": plan,

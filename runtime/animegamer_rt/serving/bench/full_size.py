@@ -9,8 +9,9 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from animegamer_rt.bundle.loader import Bundle, write_manifest
+from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, Geometry
+from animegamer_rt.bundle.writer import write_manifest
 
 NAME = "full-size"
 GEOMETRY = Geometry(height=480, width=720, latent_height=60, latent_width=90, shot_width=1920)

@@ -11,7 +11,7 @@ import unicodedata
 from pathlib import Path
 
 from animegamer_rt.errors import ConfigError, ProtocolError
-from animegamer_rt.state.game import Instruction, is_control
+from animegamer_rt.state.instruction import Instruction, is_control
 
 _GRAPHEME_JOINER = "\u034f"
 """Invisible, like the characters of category Cf; Unicode counts it among the accents."""

@@ -13,7 +13,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS
 from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire import CLIENT_LIMITS, MAJOR, VERSION
-from animegamer_rt.state.game import MAX_INSTRUCTION_CHARACTERS
+from animegamer_rt.state.instruction import MAX_INSTRUCTION_CHARACTERS
 
 from .job_queue import JobQueue
 from .metrics import Metrics

@@ -26,7 +26,7 @@ from animegamer_rt.errors import AnimeGamerError, ConfigError
 from animegamer_rt.pipeline import Pipeline, open_rooms, run_turn
 from animegamer_rt.serving.wire import WORKER_SECRET, Message, encode
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import Instruction
+from animegamer_rt.state.instruction import Instruction
 
 from .engine_trace import EngineTracer
 from .loop import Worker

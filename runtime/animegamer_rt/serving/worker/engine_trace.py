@@ -25,12 +25,12 @@ from animegamer_rt.backends.interface import (
     IntArray,
     PredictorEngine,
     Prefill,
+    TokenBatch,
     VaeEngine,
 )
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.errors import OutputError
 from animegamer_rt.profiling.trace import PREFETCH, Span, check_trace, write_spans
-from animegamer_rt.stages.readouts import TokenBatch
 
 MOST_SPANS = 20_000
 """Some hundreds of turns; a server may run for weeks, and the newest are kept."""

@@ -17,7 +17,7 @@ from animegamer_rt.pipeline import Pipeline, run_turn
 from animegamer_rt.play.game_folder import FinishedTurn, GameFolder
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import Instruction
+from animegamer_rt.state.instruction import Instruction
 
 from .messages import ExportJob, ReplyBuilder, read_job
 

@@ -22,7 +22,8 @@ from animegamer_rt.serving.wire import Buffer, Message
 from animegamer_rt.session import Session, TurnRecord
 from animegamer_rt.stages.predictor import Prediction
 from animegamer_rt.stages.prompt import HistoryTurn
-from animegamer_rt.state.game import GameState, Instruction
+from animegamer_rt.state.game import GameState
+from animegamer_rt.state.instruction import Instruction
 
 from .encoders import ClipEncoder, Frame, JpegEncoder
 from .memory import resident_mib

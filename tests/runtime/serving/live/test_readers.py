@@ -10,7 +10,7 @@ import zmq
 from live_server import LiveServer, frames
 
 import fakes
-from animegamer_rt.bundle.loader import write_manifest
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.serving.server.metrics import Metrics
 from animegamer_rt.serving.server.send_queue import SendQueue
 from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode

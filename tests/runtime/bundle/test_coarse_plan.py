@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from animegamer_rt.bundle.coarse_plan import coarse_plan, noise_weights
-from animegamer_rt.bundle.denoise_plan import DenoisePlan, build_plan, even_plan, even_timesteps, exact_plan
+from animegamer_rt.bundle.denoise_plan import DenoisePlan, build_plan, even_plan, exact_plan
+from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.errors import PlanError
 
 

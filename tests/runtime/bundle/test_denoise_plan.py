@@ -8,19 +8,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from animegamer_rt.bundle import denoise_plan
+from animegamer_rt.bundle.denoise_plan import (
+    BlockCache,
+    DenoisePlan,
+    build_plan,
+    choose_branches,
+    even_plan,
+    exact_plan,
+)
+from animegamer_rt.bundle.noise_schedule import even_timesteps, full_signal_levels, signal_levels
 from animegamer_rt.errors import PlanError
 
 
 def test_timesteps_descend_from_999_without_reaching_zero() -> None:
-    timesteps = denoise_plan.even_timesteps(50)
+    timesteps = even_timesteps(50)
     assert timesteps[:3] == (999, 979, 959)
     assert timesteps[-1] == 19
 
 
 def test_first_step_has_no_signal_and_the_full_schedule_spans_one_to_zero() -> None:
-    assert denoise_plan.signal_levels(denoise_plan.even_timesteps(50))[0] == 0.0
-    full = denoise_plan.full_signal_levels()
+    assert signal_levels(even_timesteps(50))[0] == 0.0
+    full = full_signal_levels()
     assert full.shape == (1000,)
     assert full[999] == 0.0 and full[0] > 0.998
     assert (np.diff(full) < 0).all()
@@ -30,18 +38,18 @@ def test_first_step_has_no_signal_and_the_full_schedule_spans_one_to_zero() -> N
     ("index", "expected"), [(0, 2.2915), (1, 2.5435), (2, 6.9744), (3, 6.4204), (6, 1.0376), (10, 1.0048)]
 )
 def test_the_wave_has_the_published_values(index: int, expected: float) -> None:
-    assert denoise_plan.exact_plan().steps[index].guidance == pytest.approx(expected, abs=5e-5)
+    assert exact_plan().steps[index].guidance == pytest.approx(expected, abs=5e-5)
 
 
 def test_a_reduced_plan_takes_its_guidance_from_the_curve_of_50_steps() -> None:
-    ten, fifty = denoise_plan.even_plan(10), denoise_plan.exact_plan(50)
+    ten, fifty = even_plan(10), exact_plan(50)
     at_timestep = {step.timestep: step.guidance for step in fifty}
     assert [step.guidance for step in ten] == [at_timestep[step.timestep] for step in ten]
-    assert denoise_plan.exact_plan(10).steps[0].guidance == pytest.approx(3.433157, abs=1e-6)
+    assert exact_plan(10).steps[0].guidance == pytest.approx(3.433157, abs=1e-6)
 
 
 def test_exact_plan_is_fifty_guided_pairs_with_noise_in_all_but_the_last() -> None:
-    plan = denoise_plan.exact_plan()
+    plan = exact_plan()
     assert {step.branch for step in plan} == {"pair"}
     assert plan.network_rows == 100 and plan.noise_draws == 49
     table = plan.coefficients()
@@ -52,8 +60,8 @@ def test_exact_plan_is_fifty_guided_pairs_with_noise_in_all_but_the_last() -> No
 
 def test_solver_keeps_unit_variance_of_pure_noise_and_the_signal_of_a_known_clip() -> None:
     """With x0 known exactly, each step must land on the next noise level: mean a_next * x0, variance 1 - a_next^2."""
-    plan = denoise_plan.exact_plan(20)
-    levels = [*denoise_plan.signal_levels(denoise_plan.even_timesteps(20)), 1.0]
+    plan = exact_plan(20)
+    levels = [*signal_levels(even_timesteps(20)), 1.0]
     for k, step in enumerate(plan.steps[:-1]):
         c = step.coefficients
         mean = c.c_latent * levels[k] + c.c_x0 + c.c_x0_prev
@@ -63,22 +71,22 @@ def test_solver_keeps_unit_variance_of_pure_noise_and_the_signal_of_a_known_clip
 
 
 def test_without_noise_the_plan_draws_none_and_keeps_the_signal() -> None:
-    plan = denoise_plan.even_plan(8, stochastic=False)
+    plan = even_plan(8, stochastic=False)
     assert plan.noise_draws == 0
-    levels = [*denoise_plan.signal_levels(denoise_plan.even_timesteps(8)), 1.0]
+    levels = [*signal_levels(even_timesteps(8)), 1.0]
     for k, step in enumerate(plan.steps[:-1]):
         c = step.coefficients
         assert c.c_latent * levels[k] + c.c_x0 + c.c_x0_prev == pytest.approx(levels[k + 1], abs=1e-9)
 
 
 def test_steps_47_and_48_alone_need_no_guidance() -> None:
-    plan = denoise_plan.even_plan(50, conditional_below=1e-5)
+    plan = even_plan(50, conditional_below=1e-5)
     assert [k for k, step in enumerate(plan) if step.branch == "conditional"] == [47, 48]
     assert plan.network_rows == 98
 
 
 def test_unguided_step_keeps_the_difference_and_ignores_it() -> None:
-    plan = denoise_plan.build_plan([999, 500, 200, 50], branches=["pair", "conditional", "reuse", "pair"])
+    plan = build_plan([999, 500, 200, 50], branches=["pair", "conditional", "reuse", "pair"])
     _, conditional, reuse, pair = (step.coefficients for step in plan)
     assert (conditional.reuse, conditional.guidance_minus_one) == (1.0, 0.0)
     assert reuse.reuse == 1.0 and reuse.guidance_minus_one == plan.steps[2].guidance - 1.0
@@ -87,39 +95,39 @@ def test_unguided_step_keeps_the_difference_and_ignores_it() -> None:
 
 
 def test_pairs_alternate_with_reuse() -> None:
-    assert denoise_plan.choose_branches([2.0] * 5, pair_every=2) == ["pair", "reuse", "pair", "reuse", "pair"]
+    assert choose_branches([2.0] * 5, pair_every=2) == ["pair", "reuse", "pair", "reuse", "pair"]
 
 
 def test_a_plan_survives_json() -> None:
-    plan = denoise_plan.even_plan(12, conditional_below=0.05, pair_every=2, stochastic=False)
-    again = denoise_plan.DenoisePlan.from_dict(json.loads(json.dumps(plan.to_dict())))
+    plan = even_plan(12, conditional_below=0.05, pair_every=2, stochastic=False)
+    again = DenoisePlan.from_dict(json.loads(json.dumps(plan.to_dict())))
     assert again == plan
-    skipping = denoise_plan.build_plan([999, 500, 10], skip_blocks=[(), (2, 3), ()])
-    again = denoise_plan.DenoisePlan.from_dict(json.loads(json.dumps(skipping.to_dict())))
+    skipping = build_plan([999, 500, 10], skip_blocks=[(), (2, 3), ()])
+    again = DenoisePlan.from_dict(json.loads(json.dumps(skipping.to_dict())))
     assert again == skipping and again.steps[1].blocks == (2, 3, True)
 
 
 def test_a_step_keeps_blocks_only_for_the_steps_that_skip_them() -> None:
-    plan = denoise_plan.build_plan(
+    plan = build_plan(
         [900, 800, 700, 600, 500, 400, 300],
         branches=["pair", "pair", "conditional", "pair", "pair", "conditional", "conditional"],
         skip_blocks=[(), (), (1, 2), (1, 2), (), (), (0, 3)],
     )
-    kept, reused = denoise_plan.BlockCache(1, 2, False), denoise_plan.BlockCache(1, 2, True)
+    kept, reused = BlockCache(1, 2, False), BlockCache(1, 2, True)
     assert [step.blocks for step in plan] == [
         None,
         kept,
         reused,
         reused,
         None,  # row 1 is computed again before anyone skips it
-        denoise_plan.BlockCache(0, 3, False),
-        denoise_plan.BlockCache(0, 3, True),
+        BlockCache(0, 3, False),
+        BlockCache(0, 3, True),
     ]
     assert (plan.network_rows, plan.cost(4)) == (11, 11 - 0.5 - 2 * 0.5 - 1)
 
 
 def test_a_plan_that_skips_nothing_costs_its_rows_whatever_the_network() -> None:
-    assert denoise_plan.even_plan(4).cost(0) == denoise_plan.even_plan(4).cost(30) == 8
+    assert even_plan(4).cost(0) == even_plan(4).cost(30) == 8
 
 
 def _steps(**change: Any) -> dict[str, Any]:
@@ -152,12 +160,12 @@ def _steps(**change: Any) -> dict[str, Any]:
 )
 def test_an_impossible_plan_is_refused_with_its_reason(data: object, text: str) -> None:
     with pytest.raises(PlanError, match=text):
-        denoise_plan.DenoisePlan.from_dict(data)
+        DenoisePlan.from_dict(data)
 
 
 def test_too_few_or_too_many_steps_are_refused() -> None:
     for steps in (1, 1000):
         with pytest.raises(PlanError, match="number of steps"):
-            denoise_plan.exact_plan(steps)
+            exact_plan(steps)
     with pytest.raises(PlanError, match="another length"):
-        denoise_plan.build_plan([999, 1], guidance=[1.0])
+        build_plan([999, 1], guidance=[1.0])

@@ -1,0 +1,40 @@
+"""Writes a bundle's manifest: measures every file that it names, and replaces `manifest.json` in one step."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+from animegamer_rt.errors import BundleFileError
+
+from .config import write_record
+from .files import sha256
+from .loader import MANIFEST, MEND_MANIFEST, Bundle, check_manifest, named_files
+from .manifest import FORMAT_NAME, FORMAT_VERSION, FileRecord, Manifest
+
+
+def write_manifest(folder: str | Path, manifest: Manifest, changed: Collection[str] | None = None) -> Bundle:
+    """Hashes the files that the manifest names in its parts, tokenizer and engines, and writes `manifest.json`.
+
+    Whatever `manifest.files` held is replaced by what was measured; with `changed`, for those files only, as reading
+    all of a full-size bundle takes a minute. The manifest appears whole or not at all.
+    """
+    folder = Path(folder)
+    records = {}
+    for name in named_files(manifest):
+        if not (folder / name).is_file():
+            raise BundleFileError("the manifest names a file that is not there", where=folder / name, do=MEND_MANIFEST)
+        if changed is not None and name not in changed and name in manifest.files:
+            records[name] = manifest.files[name]
+            continue
+        records[name] = FileRecord((folder / name).stat().st_size, sha256(folder / name))
+    manifest = replace(manifest, format=FORMAT_NAME, format_version=FORMAT_VERSION, files=records)
+    text = json.dumps(write_record(manifest), indent=1, ensure_ascii=False)
+    check_manifest(manifest, folder / MANIFEST)
+    partial = folder / (MANIFEST + ".part")
+    partial.write_text(text + "\n", encoding="utf-8")
+    os.replace(partial, folder / MANIFEST)
+    return Bundle(folder, manifest)

@@ -1,0 +1,49 @@
+"""What is accepted as an instruction, and how it is normalized."""
+
+from __future__ import annotations
+
+import pytest
+
+from animegamer_rt.errors import InstructionError
+from animegamer_rt.state.instruction import MAX_INSTRUCTION_CHARACTERS, Instruction
+
+
+@pytest.mark.parametrize("raw", ["", " ", "\t\n  \r\n", "...", " - ; , ", "\u200b"])
+def test_instruction_without_words_is_refused(raw: str) -> None:
+    with pytest.raises(InstructionError, match="empty"):
+        Instruction.parse(raw)
+
+
+def test_ten_thousand_characters_are_refused_with_the_count() -> None:
+    with pytest.raises(InstructionError, match=r"too long; found 10000 characters; expected at most 500"):
+        Instruction.parse("a" * 10_000)
+
+
+def test_a_hundred_megabytes_are_refused_without_being_read() -> None:
+    with pytest.raises(InstructionError, match="too long"):
+        Instruction.parse("ab " * 33_000_000)
+
+
+def test_longest_instruction_is_accepted_and_one_more_is_not() -> None:
+    assert len(Instruction.parse("a" * MAX_INSTRUCTION_CHARACTERS).text) == MAX_INSTRUCTION_CHARACTERS
+    with pytest.raises(InstructionError, match="found 501 characters"):
+        Instruction.parse("a" * (MAX_INSTRUCTION_CHARACTERS + 1))
+
+
+@pytest.mark.parametrize(
+    ("raw", "named"),
+    [("Mia\x00waves", "U+0000"), ("Mia \x1b[2J waves", "U+001B"), ("Mia \u202eoops", "U+202E"), ("a\ud800b", "U+D800")],
+)
+def test_control_character_is_refused_and_named(raw: str, named: str) -> None:
+    with pytest.raises(InstructionError) as caught:
+        Instruction.parse(raw)
+    assert named in str(caught.value)
+
+
+@pytest.mark.parametrize("raw", ["ミアは空を飛ぶ", "Мия бежит по городу", "ميا تجري", "미아가 손을 흔든다", "Mia 🎏"])
+def test_instruction_in_any_script_is_accepted_as_it_is(raw: str) -> None:
+    assert Instruction.parse(raw).text == raw
+
+
+def test_text_is_composed_and_spaces_are_single() -> None:
+    assert Instruction.parse("  Cafe\u0301 \t of\nMia ").text == "Caf\u00e9 of Mia"
