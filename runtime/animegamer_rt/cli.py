@@ -170,9 +170,7 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
         metavar="DIR",
         help="where the record and the plot go (default: %(default)s)",
     )
-    bench.add_argument(
-        "--trace", type=Path, metavar="FILE", help="the median turn, for ui.perfetto.dev, with a picture beside it"
-    )
+    bench.add_argument("--trace", type=Path, metavar="FILE", help="the median turn as JSON, for ui.perfetto.dev")
 
     selftest = commands.add_parser("selftest", help="each part against recorded answers, a turn, a report to attach")
     selftest.set_defaults(run=_selftest)

@@ -97,4 +97,4 @@ def test_turn_that_follows_is_predicted_while_the_one_before_is_denoised(stages:
     }
     assert began["predictor"] and began["ahead"], "the first turn's prompt, and the second's"
     assert began["predictor"][-1] < began["ahead"][0] < began["vae"][0]
-    assert len(began["vae"]) == 4 and (tmp_path / found["trace"]).with_suffix(".svg").is_file()
+    assert len(began["vae"]) == 4

@@ -122,7 +122,7 @@ def _measure(
     if options.trace is not None:
         median = sorted(measured, key=lambda turn: turn.done.seconds.total)[len(measured) // 2]
         title = f"One turn: {manifest.name}, {rooms.plan_name}, {where}"
-        print("trace:  {}, {}".format(*write_trace(options.trace, median, rooms.plan, title)))
+        print(f"trace:  {write_trace(options.trace, median, rooms.plan, title)}")
     return {
         **environment(LIBRARIES.get(options.device, "onnxruntime")),
         "machine": where,

@@ -1,19 +1,17 @@
-"""A turn on a clock: when each of its events came, as spans, as a Chrome/Perfetto trace, and as a picture.
+"""Times each event of a turn, and writes turns as a trace for ui.perfetto.dev (the Trace Event format of Chrome).
 
-Knows the events of a turn and what their order means; nothing of who plays it or how. Its spans are the waits between
-events, so a step or a chunk carries whatever the program did to deliver it. Spans of many turns that a server has noted
-of its engines (worker/watched.py) are written in the same form.
+Knows the events of a turn and their order; nothing of who plays it or how. A span lasts from one event to the next, so
+a denoise step or a chunk of frames includes whatever the program did to deliver it. A server writes the spans of its
+engines (serving/worker/engine_trace.py) in the same format.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -29,10 +27,8 @@ LANES = ("predictor", "denoiser", "vae")
 PREFETCH = "ahead"
 """The lane, and the worker's thread, of what is done for a turn before its time has come."""
 FRAMES = "frames"
-COLOUR_AHEAD = "#b07aa1"
 MICROSECONDS = 1e6
 NO_PIXELS = np.empty((0, 0, 3), np.uint8)
-WIDTH, LEFT, LANE, TOP = 900, 90, 44, 56
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,42 +94,32 @@ def trace_turn(events: Iterable[Event]) -> TurnTrace:
 
 
 def check_trace(path: Path) -> None:
-    """Raises ConfigError or OutputError where no trace can be written: to be said before the work."""
+    """Check that a trace can be written to `path`, before the work. Raises ConfigError or OutputError."""
     make_folder(path.parent)
-    expected = "the file of the trace, as in trace.json; its picture, trace.svg, is written beside it"
     if path.is_dir() or path.suffix == ".svg":
-        raise ConfigError("not a file for a trace", where="--trace", found=str(path), expected=expected)
+        raise ConfigError("not a file for a trace", where="--trace", found=str(path), expected="a file like trace.json")
 
 
-def write_trace(path: Path, turn: TurnTrace, plan: DenoisePlan, title: str) -> tuple[Path, Path]:
-    """The turn as JSON for chrome://tracing and ui.perfetto.dev, and as an SVG beside it; returns both paths."""
+def write_trace(path: Path, turn: TurnTrace, plan: DenoisePlan, title: str) -> Path:
+    """Write one turn, its frames as instants; returns the path. Raises OutputError."""
     frames = [(at, f"frame {event.index}") for at, event in turn.marks if isinstance(event, FrameReady)]
-    marks = {"state": turn.to_state, "first frame": turn.to_first_frame, "done": turn.marks[-1][0]}
-    return _write(path, title, turn.spans(plan), (*LANES, FRAMES), frames, marks)
+    return _write(path, _chrome(title, turn.spans(plan), (*LANES, FRAMES), frames))
 
 
-def write_spans(path: Path, spans: Sequence[Span], title: str) -> tuple[Path, Path]:
-    """Spans of turns one after the other as `write_trace` writes a turn, what was done ahead in a lane of its own."""
+def write_spans(path: Path, spans: Sequence[Span], title: str) -> Path:
+    """Write spans of many turns, the first at 0 s, with a lane of its own for prefetched work; returns the path."""
     first = min((span.start for span in spans), default=0.0)
-    return _write(path, title, [replace(span, start=span.start - first) for span in spans], (*LANES, PREFETCH))
+    shifted = [replace(span, start=span.start - first) for span in spans]
+    return _write(path, _chrome(title, shifted, (*LANES, PREFETCH)))
 
 
-def _write(
-    path: Path,
-    title: str,
-    spans: Sequence[Span],
-    lanes: Sequence[str],
-    frames: Sequence[tuple[float, str]] = (),
-    marks: Mapping[str, float] = MappingProxyType({}),
-) -> tuple[Path, Path]:
-    picture = path.with_suffix(".svg")
-    write_file(path, (json.dumps(_chrome(title, spans, lanes, frames)) + "\n").encode())
-    write_file(picture, _timeline(title, spans, lanes, frames, marks).encode())
-    return path, picture
+def _write(path: Path, trace: dict[str, Any]) -> Path:
+    write_file(path, (json.dumps(trace) + "\n").encode())
+    return path
 
 
 def _chrome(
-    title: str, spans: Sequence[Span], lanes: Sequence[str], frames: Sequence[tuple[float, str]]
+    title: str, spans: Sequence[Span], lanes: Sequence[str], frames: Sequence[tuple[float, str]] = ()
 ) -> dict[str, Any]:
     """The Trace Event format: complete events ("X") in microseconds, a thread a lane, frames as instants ("i")."""
     names = [
@@ -157,37 +143,3 @@ def _chrome(
         for at, name in frames
     ]
     return {"displayTimeUnit": "ms", "otherData": {"title": title}, "traceEvents": [*names, *work, *instants]}
-
-
-def _timeline(
-    title: str,
-    spans: Sequence[Span],
-    lanes: Sequence[str],
-    frames: Sequence[tuple[float, str]],
-    marks: Mapping[str, float],
-) -> str:
-    total = max([*(span.start + span.seconds for span in spans), *marks.values()], default=1.0)
-    scale = (WIDTH - LEFT - 20) / total
-    height = TOP + LANE * len(lanes) + 34
-    parts = [f'<text x="12" y="{TOP + LANE * row + 20}">{lane}</text>' for row, lane in enumerate(lanes)]
-    for span in spans:
-        x, y = LEFT + span.start * scale, TOP + LANE * lanes.index(span.lane)
-        parts.append(
-            f'<rect x="{x:.1f}" y="{y}" width="{max(1.0, span.seconds * scale - 1):.1f}" height="30" '
-            f'fill="{COLOURS.get(span.lane, COLOUR_AHEAD)}">'
-            f"<title>{escape(span.name)}: {span.seconds * 1000:.0f} ms</title></rect>"
-        )
-    for at, _ in frames:
-        x, y = LEFT + at * scale, TOP + LANE * (len(lanes) - 1)
-        parts.append(f'<path d="M{x:.1f} {y}v30" stroke="#333" stroke-width="1.5"/>')
-    if not marks:
-        parts.append(f'<text x="{WIDTH - 20}" y="{height - 10}" text-anchor="end" fill="#333">{total:.2f} s</text>')
-    for label, at in marks.items():
-        x = LEFT + at * scale
-        anchor = "end" if at > 0.6 * total else "start"
-        parts.append(f'<path d="M{x:.1f} {TOP - 6}V{height - 26}" stroke="#e15759" stroke-dasharray="4 4"/>')
-        parts.append(
-            f'<text x="{x:.1f}" y="{height - 10 if label != "first frame" else TOP - 10}" text-anchor="{anchor}" '
-            f'fill="#e15759">{label} {at:.2f} s</text>'
-        )
-    return svg(WIDTH, height, title, parts)

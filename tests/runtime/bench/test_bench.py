@@ -27,7 +27,7 @@ from animegamer_rt.pipeline import open_rooms
 from animegamer_rt.profiling import energy
 from animegamer_rt.profiling.energy import EnergyMeter
 from animegamer_rt.profiling.host import percentile
-from animegamer_rt.profiling.trace import Span, TurnTrace, write_spans, write_trace
+from animegamer_rt.profiling.trace import Span, TurnTrace, write_spans
 from animegamer_rt.state.game import CharacterState, GameState
 
 STEPS, FRAMES = 6, 17
@@ -125,18 +125,9 @@ def test_trace_is_of_the_turn_in_the_middle_and_in_microseconds(
     assert frames == [("frames", 7.0)] * 9 + [("frames", 10.0)] * 8
 
 
-def test_picture_of_a_turn_is_to_scale(bundle: Bundle, tmp_path: Path) -> None:
-    plan = open_rooms(bundle, fakes.fake_engines(), "exact").plan
-    bars = []
-    for number in (1, 10):
-        _, picture = write_trace(tmp_path / "turn.json", timed(number), plan, "a turn")
-        bars.append([line.partition(" fill=")[0] for line in picture.read_text().splitlines() if 'height="30"' in line])
-    assert bars[0] == bars[1] and len(set(bars[0])) == 1 + STEPS + 2
-
-
 def test_trace_of_a_queue_begins_with_its_first_work(tmp_path: Path) -> None:
     spans = [Span("denoiser", "begin", 1000.5, 2.0), Span("ahead", "turn: 9 tokens", 1001.0, 0.25)]
-    path, _ = write_spans(tmp_path / "queue.json", spans, "a queue")
+    path = write_spans(tmp_path / "queue.json", spans, "a queue")
     work = [one for one in json.loads(path.read_text())["traceEvents"] if one["ph"] == "X"]
     assert [(one["ts"], one["dur"]) for one in work] == [(0.0, 2e6), (0.5e6, 0.25e6)]
 
