@@ -24,6 +24,7 @@ from benchmarks import predict
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 README = ROOT / "README.md"
+QUALITY_PAGE = ROOT / "docs" / "QUALITY.md"
 WIRE = ROOT / "benchmarks" / "WIRE.md"
 PREDICTED = ROOT / "benchmarks" / "PREDICTED.md"
 MANIFEST = ROOT / "engines" / "pocket" / "manifest.json"
@@ -69,7 +70,7 @@ QUALITY: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
     ("position kept", ("game", "position_kept"), None),
     ("instruction followed, turns 1 to 5 of a game", ("game", "instruction_mean_by_turn"), None),
 )
-"""What README says of a bundle: the figure's words, where a plan's quality holds it, and the goal it is held to."""
+"""What docs/QUALITY.md says of a bundle: the figure's words, where a plan's quality holds it, and the goal it is held to."""
 VAE_QUALITY: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
     ("vae, PSNR of held-out clips, dB", ("psnr_db",), 25.0),
     ("vae, the fastest level alone, dB", ("psnr_db_by_level", "5"), 23.0),
@@ -199,7 +200,8 @@ def main(arguments: Sequence[str]) -> int:
     rows = {name: DenoisePlan.from_dict(entry["plan"]).network_rows for name, entry in manifest["plans"].items()}
     turns, wire = list(filter(cited, read_records(RESULTS))), read_records(RESULTS, "wire")
     contents = {
-        README: {"measured": table(turns), "quality": quality_table(manifest["quality"])},
+        README: {"measured": table(turns)},
+        QUALITY_PAGE: {"quality": quality_table(manifest["quality"])},
         WIRE: {"wire": wire_table(wire)},
         PREDICTED: {"predicted": predict.table(rows)},
     }
