@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from animegamer_export.checkpoints.added_tokens import added_tokens
 from animegamer_export.checkpoints.names import DENOISER, PEFT, PREDICTOR, KeyNaming, vae_naming
 from animegamer_export.pocket.tokenizer import train_tokenizer
-from animegamer_export.pocket.world.captions import sample_game
+from animegamer_export.pocket.world.sampling import sample_game
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
 from animegamer_rt.models.encoder import Encoder, EncoderSize
 from animegamer_rt.models.predictor import Predictor, PredictorSize

@@ -124,7 +124,7 @@ def describe(bundle: Bundle, points: Sequence[PlanResult], chosen: dict[str, Pla
 def _scorer(judge: Path | None) -> ClipScorer | None:
     if judge is None:
         return None
-    from animegamer_export.pocket.score import open_scorer  # torch is for those who have a judge
+    from animegamer_export.pocket.judge.scorer import open_scorer  # torch is for those who have a judge
 
     return open_scorer(judge)
 

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import torch
 
-from animegamer_export.pocket.build import PHASES, write_networks
-
 from .config import RECIPES
 from .context import BuildContext
+from .phases import PHASES, write_networks
 
 
 def main(argv: list[str] | None = None) -> int:

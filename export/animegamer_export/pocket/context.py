@@ -24,8 +24,7 @@ from animegamer_rt.state.game import GameState, motion_scope
 from .config import Recipe
 from .tokenizer import train_tokenizer
 from .towers import TextTower, pad_text
-from .training import autoencoder, diffusion, prediction
-from .training import loop as training
+from .training import autoencoder, checkpoint, diffusion, prediction
 from .training.corpus import Corpus, build
 from .training.diffusion import Examples, ShotEncoder
 from .training.frame_encoder import FrameEncoder
@@ -101,7 +100,7 @@ class BuildContext:
             means: np.ndarray = np.load(kept)[:rows]
             return means
         encoder, decoder = self.new_autoencoder()
-        training.load(self.at("autoencoder"), ("encoder", encoder), ("decoder", decoder))
+        checkpoint.load(self.at("autoencoder"), ("encoder", encoder), ("decoder", decoder))
         means = autoencoder.encode_all(encoder, getattr(self, which).clips[:rows])
         if rows is None:
             np.save(kept, means)
@@ -111,7 +110,7 @@ class BuildContext:
     def scale(self) -> float:
         """What makes the mean latents' variance one."""
         encoder, decoder = self.new_autoencoder()
-        return float(str(training.load(self.at("autoencoder"), ("encoder", encoder), ("decoder", decoder))["scale"]))
+        return float(str(checkpoint.load(self.at("autoencoder"), ("encoder", encoder), ("decoder", decoder))["scale"]))
 
     def latents(self, which: str, rows: int | None = None) -> np.ndarray:
         """Unit-variance latents float16 [N, 5, 16, h, w] of "corpus" or "held"."""
@@ -164,17 +163,17 @@ class BuildContext:
     def load_decoder(self) -> VaeDecoder:
         """The finished decoder, with the latent scale that training measured."""
         decoder = VaeDecoder(replace(self.recipe.vae, scale=self.scale))
-        training.load(self.at("adapted_decoder"), ("decoder", decoder))
+        checkpoint.load(self.at("adapted_decoder"), ("decoder", decoder))
         return decoder.eval()
 
     def load_denoiser(self, name: str) -> tuple[Denoiser, ShotEncoder]:
         """The denoiser and shot encoder of a phase ("denoiser" or "adapted")."""
         denoiser, shot_encoder = self.new_denoiser()
-        training.load(self.at(name), ("both", nn.ModuleList([denoiser, shot_encoder])))
+        checkpoint.load(self.at(name), ("both", nn.ModuleList([denoiser, shot_encoder])))
         return denoiser, shot_encoder
 
     def load_predictor(self) -> Predictor:
         """The trained predictor."""
         predictor = self.new_predictor()
-        training.load(self.at("predictor"), ("predictor", predictor))
+        checkpoint.load(self.at("predictor"), ("predictor", predictor))
         return predictor

@@ -14,12 +14,12 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .training.dataset import sample_scenes
-from .training.judge import Judge, Reading, read_clips
-from .world.captions import caption, parse, said_parts, sample_game
-from .world.motion import LEVELS, MotionScale, fit_scale, motion_amount, motion_figures
+from .evaluation.motion import LEVELS, MotionScale, fit_scale, motion_amount, motion_figures
+from .judge.model import Judge, Reading, read_clips
+from .world.captions import caption, parse, said_parts
+from .world.render import render
+from .world.sampling import sample_game, sample_scenes
 from .world.scene import DEFAULT_OUTFIT, Scene, position, strengths
-from .world.world import render
 
 Clip: TypeAlias = npt.NDArray[np.uint8]
 States: TypeAlias = tuple[int, int, int, int]

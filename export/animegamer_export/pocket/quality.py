@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from animegamer_export.pocket.evaluate import JudgedTurn, Play, States, evaluate, fit_motion_scale
-from animegamer_export.pocket.pictures import SheetRow, contact_sheet
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.events import FrameReady, StatePredicted
@@ -21,9 +19,11 @@ from animegamer_rt.pipeline import open_rooms, run_turn
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
-from .training.judge import Judge
+from .evaluate import JudgedTurn, Play, States, evaluate, fit_motion_scale
+from .evaluation.contact_sheet import SheetRow, contact_sheet
+from .judge.model import Judge
 from .world.captions import caption
-from .world.world import render
+from .world.render import render
 
 SHEET_ROWS = 9
 

@@ -17,7 +17,8 @@ from animegamer_export.onnx_io import write as onnx_file
 from animegamer_export.pocket import bundle as pocket
 from animegamer_export.pocket.tokenizer import train_tokenizer
 from animegamer_export.pocket.towers import ImageTower, TextTower
-from animegamer_export.pocket.world.captions import parse, sample_game
+from animegamer_export.pocket.world.captions import parse
+from animegamer_export.pocket.world.sampling import sample_game
 from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.scheme import scheme
 from animegamer_export.verify import command as verify
@@ -86,7 +87,7 @@ def written(tokenizer: tuple[Path, int], tmp_path_factory: pytest.TempPathFactor
 
     with pytest.MonkeyPatch.context() as patch:
         for part in ("predictor", "denoiser", "vae", "encoder"):
-            patch.setattr(f"animegamer_export.{part}.check", check)
+            patch.setattr(f"animegamer_export.parts.{part}.check", check)
         where = tmp_path_factory.mktemp("bundles") / "tiny"
         bundle = pocket.write_bundle(where, networks(vocabulary), folder, plans=PLANS, origin="random weights")
     return bundle, errors

@@ -22,7 +22,7 @@ from animegamer_export.pocket.config import Phase
 from animegamer_rt.models.vae import CausalConv, LatentNorm, ResidualBlock, Stage, Upsample, VaeDecoder
 
 from .frame_encoder import FrameEncoder
-from .loop import Optimisers, autocast, device_of
+from .optimiser import Optimisers, autocast, device_of
 
 KL_WEIGHT = 3e-4
 GRADIENT_WEIGHT = 0.5

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from animegamer_export.pocket.world.captions import sample_game
+from animegamer_export.pocket.world import clips as clip_files
+from animegamer_export.pocket.world.sampling import sample_game
 from animegamer_export.pocket.world.scene import FRAMES, Scene, position_name
-
-from . import dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +45,8 @@ def build(folder: Path, games: int, turns: int, seed: int, train: bool = True, f
     if not done.exists() or json.loads(done.read_text(encoding="utf-8"))["facts"] != facts:
         rng = random.Random(seed)
         rows = [row for _ in range(games) for row in sample_game(rng, turns, train=train)]
-        dataset.write([scene for scene, _ in rows], folder, processes=2, frames=frames)
+        clip_files.write([scene for scene, _ in rows], folder, processes=2, frames=frames)
         whole = json.dumps({"facts": facts, "instructions": [text for _, text in rows]}, ensure_ascii=False)
         done.write_text(whole, encoding="utf-8")
-    clips, scenes = dataset.read(folder)
+    clips, scenes = clip_files.read(folder)
     return Corpus(clips, scenes, json.loads(done.read_text(encoding="utf-8"))["instructions"], turns)

@@ -22,7 +22,7 @@ from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.denoiser_step import advance
 from animegamer_rt.models.encoder import Encoder
 
-from .loop import Optimisers, autocast, device_of
+from .optimiser import Optimisers, autocast, device_of
 
 CONDITION_DROP = 0.1
 PREDICTED_SHARE = 0.5  # phase three: this share of the clips is shown the predicted shot, the rest the true one

@@ -22,7 +22,7 @@ from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.stages.readouts import Prompt
 from animegamer_rt.state.game import GameState
 
-from .loop import Optimisers, autocast, device_of
+from .optimiser import Optimisers, autocast, device_of
 
 STATE_WEIGHT = 0.4
 STATE_EVERY = 4  # steps: the four strengths are learned in a tenth of the time that the shot takes

@@ -22,7 +22,6 @@ from .scene import (
     PLACES,
     POSITIONS,
     Scene,
-    held_out,
     next_start,
     position,
 )
@@ -190,62 +189,3 @@ def _outfits(lowered: str, starts: list[int], characters: int) -> list[str | Non
         next((outfit for outfit in OUTFITS if _word(outfit, lowered[start:end])), None)
         for start, end in zip(starts, ends, strict=True)
     ]
-
-
-def sample_game(rng: random.Random, turns: int, train: bool = True) -> list[tuple[Scene, str]]:
-    """A random game: each turn's scene and an instruction, which together with the turns before means that scene.
-
-    With `train` no turn is a held-out combination; else the last turn is one.
-    """
-    while True:
-        game: list[tuple[Scene, str]] = []
-        for _ in range(turns):
-            game.append(_sample_turn(rng, [scene for scene, _ in game]))
-        if train and not any(held_out(scene) for scene, _ in game):
-            return game
-        if not train and held_out(game[-1][0]):
-            return game
-
-
-def _sample_turn(rng: random.Random, past: list[Scene]) -> tuple[Scene, str]:
-    previous = past[-1] if past else None
-    count = 2 if rng.random() < 0.3 else 1
-    same_characters = previous is not None and rng.random() < 0.6
-    characters = previous.characters if previous and same_characters else tuple(rng.sample(CHARACTERS, count))
-    worn = {name: outfit for turn in past for name, outfit in zip(turn.characters, turn.outfits, strict=True)}
-    kept = tuple(worn.get(name, DEFAULT_OUTFIT) for name in characters)
-    change = rng.random() < (0.2 if previous else 0.35)
-    outfits = tuple(rng.choice(OUTFITS) for _ in characters) if change else kept
-    place, night = (previous.place, previous.night) if previous else (DEFAULT_PLACE, DEFAULT_NIGHT)
-    if rng.random() < (0.4 if previous else 0.85):
-        place, night = rng.choice(PLACES), rng.random() < 0.5
-    start_x = next_start(previous, characters) if previous else position("centre", len(characters))
-    said_spot = rng.random() < (0.05 if previous else 0.25)
-    if said_spot:
-        start_x = position(rng.choice(tuple(POSITIONS)), len(characters))
-    scene = Scene(
-        characters, rng.choice(MOTIONS), rng.randint(1, 5), place, night, outfits, start_x, rng.getrandbits(31)
-    )
-    omit = set() if said_spot else {"position"}
-    if same_characters and outfits == kept and rng.random() < 0.3:
-        omit.add("characters")
-    if scene.level == DEFAULT_LEVEL and rng.random() < 0.4:
-        omit.add("adverb")
-    if outfits == kept:
-        omit.add("outfit")
-    past_place, past_night = (previous.place, previous.night) if previous else (DEFAULT_PLACE, DEFAULT_NIGHT)
-    if place == past_place and rng.random() < 0.7:
-        omit.add("place")
-    if night == past_night and rng.random() < 0.7:
-        omit.add("time")
-    if not omit - {"position", "outfit"} and not said_spot and _caption_means(scene, worn) and rng.random() < 0.6:
-        return scene, caption(scene)
-    return scene, paraphrase(scene, rng, omit)
-
-
-def _caption_means(scene: Scene, worn: dict[str, str]) -> bool:
-    """The reference caption does not say everyday clothes, so they must be what was worn."""
-    return all(
-        outfit != DEFAULT_OUTFIT or worn.get(name, DEFAULT_OUTFIT) == DEFAULT_OUTFIT
-        for name, outfit in zip(scene.characters, scene.outfits, strict=True)
-    )

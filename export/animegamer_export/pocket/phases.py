@@ -22,7 +22,6 @@ from animegamer_export.onnx_io.write import Precision
 from animegamer_export.plan_search import measuring
 from animegamer_export.plan_search.command import write_plans
 from animegamer_export.plan_search.measuring import SearchBudget
-from animegamer_export.pocket.score import open_scorer
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle.coarse_plan import coarse_plan
 from animegamer_rt.bundle.loader import load
@@ -33,12 +32,15 @@ from animegamer_rt.stages.vae import Vae
 
 from . import bundle, quality
 from .context import BuildContext
-from .training import autoencoder, diffusion, judge_training, prediction
-from .training import loop as training
-from .training.dataset import render_many
-from .training.judge import load_judge, save_judge
-from .training.reconstruction import vae_figures
+from .evaluation.reconstruction import vae_figures
+from .judge import training as judge_training
+from .judge.model import load_judge, save_judge
+from .judge.scorer import open_scorer
+from .training import autoencoder, checkpoint, diffusion, prediction
+from .training.optimiser import averaged
+from .training.progress import run_phase
 from .world.captions import caption
+from .world.clips import render_many
 
 DRAWN_AS_PREDICTED = 1 / 3
 """Of the clips that the decoder sees as drawn: by the predicted shot, the others by the true one."""
@@ -58,8 +60,8 @@ def train_frames(shop: BuildContext) -> None:
     torch.manual_seed(seed)
     encoder, decoder = shop.new_autoencoder()
     autoencoder.start_plain(decoder)
-    training.run("frames", autoencoder.train_frames(encoder, decoder, shop.corpus.clips, phase, seed), phase.steps)
-    training.save(shop.at("frames"), ("encoder", encoder), ("decoder", decoder))
+    run_phase("frames", autoencoder.train_frames(encoder, decoder, shop.corpus.clips, phase, seed), phase.steps)
+    checkpoint.save(shop.at("frames"), ("encoder", encoder), ("decoder", decoder))
 
 
 def train_autoencoder(shop: BuildContext) -> None:
@@ -68,12 +70,12 @@ def train_autoencoder(shop: BuildContext) -> None:
         return
     phase, seed = shop.recipe.autoencoder_phase, shop.recipe.seed + 5
     encoder, decoder = shop.new_autoencoder()
-    training.load(shop.at("frames"), ("encoder", encoder), ("decoder", decoder))
+    checkpoint.load(shop.at("frames"), ("encoder", encoder), ("decoder", decoder))
     autoencoder.settle_taps(decoder)
     losses = autoencoder.train_autoencoder(encoder, decoder, shop.corpus.clips, phase, seed)
-    training.run("autoencoder", losses, phase.steps)
+    run_phase("autoencoder", losses, phase.steps)
     spread = float(autoencoder.encode_all(encoder, shop.corpus.clips[:256]).astype(np.float32).std())
-    training.save(shop.at("autoencoder"), ("encoder", encoder), ("decoder", decoder), scale=1.0 / spread)
+    checkpoint.save(shop.at("autoencoder"), ("encoder", encoder), ("decoder", decoder), scale=1.0 / spread)
 
 
 def train_decoder(shop: BuildContext) -> None:
@@ -82,11 +84,11 @@ def train_decoder(shop: BuildContext) -> None:
         return
     phase, seed = shop.recipe.decoder_phase, shop.recipe.seed + 1
     encoder, decoder = shop.new_autoencoder()
-    training.load(shop.at("autoencoder"), ("encoder", encoder), ("decoder", decoder))
-    ema = training.averaged(decoder)
+    checkpoint.load(shop.at("autoencoder"), ("encoder", encoder), ("decoder", decoder))
+    ema = averaged(decoder)
     losses = autoencoder.train_decoder(decoder, shop.means("corpus"), shop.corpus.clips, phase, ema, seed)
-    training.run("decoder", losses, phase.steps)
-    training.save(shop.at("decoder"), ("decoder", ema.module))
+    run_phase("decoder", losses, phase.steps)
+    checkpoint.save(shop.at("decoder"), ("decoder", ema.module))
     finished = cast(VaeDecoder, ema.module)
     decibels = autoencoder.psnr_db(finished, shop.means("held", 60), shop.held.clips[:60])
     print("held-out psnr", decibels.mean())
@@ -100,11 +102,11 @@ def train_denoiser(shop: BuildContext) -> None:
     torch.manual_seed(seed)
     denoiser, shot_encoder = shop.new_denoiser()
     both = nn.ModuleList([denoiser, shot_encoder])
-    ema = training.averaged(both)
+    ema = averaged(both)
     examples = shop.examples(shop.corpus, shop.latents("corpus"))
     losses = diffusion.train_denoiser(denoiser, shot_encoder, examples, phase, ema, seed)
-    training.run("denoiser", losses, phase.steps)
-    training.save(shop.at("denoiser"), ("both", ema.module))
+    run_phase("denoiser", losses, phase.steps)
+    checkpoint.save(shop.at("denoiser"), ("both", ema.module))
     held = shop.examples(shop.held, shop.latents("held", 40), 40)
     drawer, shots = cast(nn.ModuleList, ema.module)
     print("held-out v loss", diffusion.held_out_loss(drawer, shots, held))
@@ -119,18 +121,18 @@ def train_predictor(shop: BuildContext) -> None:
     _, shot_encoder = shop.load_denoiser("denoiser")
     turns = shop.turns(shop.stories, shop.true_shots(shot_encoder, shop.stories))
     predictor = shop.new_predictor()
-    ema = training.averaged(predictor)
+    ema = averaged(predictor)
     history, prompter = COMPATIBILITY.history_turns, shop.prompter
     losses = prediction.train_predictor(predictor, prompter, turns, history, phase, ema, seed)
-    training.run("predictor", losses, phase.steps)
+    run_phase("predictor", losses, phase.steps)
     predictor = cast(Predictor, ema.module)
     # True shots say nothing of how its own look; so it goes on over games that it has played.
     phase, games = shop.recipe.played_phase, range(min(turns.games, shop.recipe.played_games))
     played, _ = prediction.predict_games(predictor, prompter, turns, games, history)
-    ema = training.averaged(predictor)
+    ema = averaged(predictor)
     losses = prediction.train_predictor(predictor, prompter, turns, history, phase, ema, seed + 100, played)
-    training.run("predictor", losses, phase.steps)
-    training.save(shop.at("predictor"), ("predictor", ema.module))
+    run_phase("predictor", losses, phase.steps)
+    checkpoint.save(shop.at("predictor"), ("predictor", ema.module))
 
 
 def adapt_denoiser(shop: BuildContext) -> None:
@@ -140,10 +142,10 @@ def adapt_denoiser(shop: BuildContext) -> None:
     phase, seed = shop.recipe.adapt_phase, shop.recipe.seed + 4
     denoiser, shot_encoder = shop.load_denoiser("denoiser")
     examples = replace(shop.examples(shop.corpus, shop.latents("corpus")), predicted=shop.predicted_shots())
-    ema = training.averaged(nn.ModuleList([denoiser, shot_encoder]))
+    ema = averaged(nn.ModuleList([denoiser, shot_encoder]))
     losses = diffusion.train_denoiser(denoiser, shot_encoder, examples, phase, ema, seed)
-    training.run("adapt", losses, phase.steps)
-    training.save(shop.at("adapted"), ("both", ema.module))
+    run_phase("adapt", losses, phase.steps)
+    checkpoint.save(shop.at("adapted"), ("both", ema.module))
 
 
 def adapt_decoder(shop: BuildContext) -> None:
@@ -164,12 +166,12 @@ def adapt_decoder(shop: BuildContext) -> None:
     drawn = diffusion.draw(denoiser, shot_encoder, shots, shown, plan, seed).astype(np.float32)
     means = (drawn / shop.scale).transpose(0, 2, 1, 3, 4).astype(np.float16)
     _, decoder = shop.new_autoencoder()
-    training.load(shop.at("decoder"), ("decoder", decoder))
-    ema, phase = training.averaged(decoder), recipe.adapt_decoder_phase
+    checkpoint.load(shop.at("decoder"), ("decoder", decoder))
+    ema, phase = averaged(decoder), recipe.adapt_decoder_phase
     both = autoencoder.Drawn(rows, means)
     losses = autoencoder.train_decoder(decoder, shop.means("corpus"), shop.corpus.clips, phase, ema, seed, both)
-    training.run("adapt decoder", losses, phase.steps)
-    training.save(shop.at("adapted_decoder"), ("decoder", ema.module))
+    run_phase("adapt decoder", losses, phase.steps)
+    checkpoint.save(shop.at("adapted_decoder"), ("decoder", ema.module))
 
 
 def make_bundle(shop: BuildContext) -> None:
@@ -224,7 +226,7 @@ def measure_quality(shop: BuildContext) -> None:
     """Measure the bundle as it is played: figures into its manifest, contact sheets into the work folder."""
     recipe, judge = shop.recipe, load_judge(shop.at("judge"))
     encoder, decoder = shop.new_autoencoder()
-    training.load(shop.at("autoencoder"), ("encoder", encoder), ("decoder", decoder))
+    checkpoint.load(shop.at("autoencoder"), ("encoder", encoder), ("decoder", decoder))
     written = load(shop.out)
     engines = open_engines(written, eight_bit=True)
 

@@ -1,6 +1,6 @@
 """Teaches the judge on rendered clips, made worse on purpose so that it is fair to generated ones.
 
-    python -m animegamer_export.pocket.training.judge_training --clips 6000 --out judge.pt
+    python -m animegamer_export.pocket.judge.training --clips 6000 --out judge.pt
 
 Training clips hold no held-out combination; the accuracy it prints is on clips that hold nothing else.
 """
@@ -19,10 +19,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from animegamer_export.pocket.world.clips import render_many
+from animegamer_export.pocket.world.sampling import sample_scenes
 from animegamer_export.pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES, WIDTH, Scene
 
-from .dataset import render_many, sample_scenes
-from .judge import SEEN_FRAMES, Judge, read_clips, save_judge, stack_frames
+from .model import SEEN_FRAMES, Judge, read_clips, save_judge, stack_frames
 
 _BATCH = 32
 _PEAK_RATE = 2e-3

@@ -1,7 +1,4 @@
-"""The pocket world: scenes rendered to clips, and scenes sampled for training.
-
-`render` is a pure function of the scene: 17 frames of 96 x 144 at 8 frames a second.
-"""
+"""Renders a scene to its clip: 17 frames of 96 x 144 at 8 frames a second, the same for the same scene."""
 
 from __future__ import annotations
 
@@ -16,19 +13,7 @@ from .characters import draw_character
 from .drawing import fill, oval, reduce
 from .places import GROUND_Y, paint_place, shadow_color
 from .poses import pose_at
-from .scene import (
-    CHARACTERS,
-    FRAMES,
-    HEIGHT,
-    MOTIONS,
-    OUTFITS,
-    PAIR_SPACING_PX,
-    PLACES,
-    WIDTH,
-    Scene,
-    held_out,
-    position,
-)
+from .scene import FRAMES, HEIGHT, PAIR_SPACING_PX, WIDTH, Scene
 
 _ALONE_SCALE, _PAIR_SCALE = 1.06, 0.9
 """A figure is about 60 px tall at scale 1: 66 % of the picture alone, 56 % in a pair."""
@@ -65,23 +50,3 @@ def render(scene: Scene, frames: int = FRAMES) -> npt.NDArray[np.uint8]:
             )
         clip[frame] = reduce(canvas)
     return clip
-
-
-def sample_scene(rng: random.Random, train: bool = True) -> Scene:
-    """A random scene: three in ten have two characters; held-out combinations only when `train` is False."""
-    while True:
-        count = 2 if rng.random() < 0.3 else 1
-        characters = tuple(rng.sample(CHARACTERS, count))
-        named = position(rng.choice(("left", "centre", "centre", "right")), count)
-        scene = Scene(
-            characters=characters,
-            motion=rng.choice(MOTIONS),
-            level=rng.randint(1, 5),
-            place=rng.choice(PLACES),
-            night=rng.random() < 0.5,
-            outfits=tuple(rng.choice(OUTFITS) for _ in range(count)),
-            start_x=named if rng.random() < 0.6 else 8 * (rng.randint(6, 12) if count == 2 else rng.randint(4, 14)),
-            seed=rng.getrandbits(31),
-        )
-        if held_out(scene) != train:
-            return scene

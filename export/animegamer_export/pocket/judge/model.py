@@ -1,6 +1,6 @@
 """A small network that looks at a clip and says what it shows: who, in what clothes, where, when, doing what.
 
-Trained on rendered clips only (judge_training.py), it measures generated ones. It is never shipped and knows nothing of
+Trained on rendered clips only (training.py), it measures generated ones. It is never shipped and knows nothing of
 instructions.
 """
 

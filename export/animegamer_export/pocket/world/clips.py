@@ -9,16 +9,15 @@ import dataclasses
 import functools
 import json
 import multiprocessing
-import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from animegamer_export.pocket.world.captions import caption
-from animegamer_export.pocket.world.scene import FRAMES, HEIGHT, WIDTH, Scene
-from animegamer_export.pocket.world.world import render, sample_scene
+from .captions import caption
+from .render import render
+from .scene import FRAMES, HEIGHT, WIDTH, Scene
 
 _CHUNK = 8
 
@@ -29,12 +28,6 @@ def render_many(scenes: Sequence[Scene], processes: int = 1) -> npt.NDArray[np.u
     for index, clip in enumerate(_rendered(scenes, processes)):
         clips[index] = clip
     return clips
-
-
-def sample_scenes(count: int, seed: int, train: bool = True) -> list[Scene]:
-    """Random scenes, of which none (train) or all (not train) are held-out combinations."""
-    rng = random.Random(seed)
-    return [sample_scene(rng, train=train) for _ in range(count)]
 
 
 def write(scenes: Sequence[Scene], folder: Path, processes: int = 1, frames: int = FRAMES) -> None:

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from animegamer_export.evaluate.fidelity import psnr
-from animegamer_export.pocket.world.motion import LEVELS
+from animegamer_export.pocket.world.clips import render_many
+from animegamer_export.pocket.world.sampling import sample_scenes
 
-from .dataset import render_many, sample_scenes
+from .motion import LEVELS
 
 _BATCH = 4
 

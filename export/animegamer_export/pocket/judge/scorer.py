@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from animegamer_export.evaluate.fidelity import Clip
+from animegamer_export.pocket.world.captions import parse, said_parts
 from animegamer_rt.errors import ConfigError
 
-from .training.judge import Judge, Reading, load_judge, read_clips
-from .world.captions import parse, said_parts
+from .model import Judge, Reading, load_judge, read_clips
 
 
 @dataclass(frozen=True, slots=True)

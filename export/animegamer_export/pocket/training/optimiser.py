@@ -5,10 +5,7 @@ A phase is a generator of losses; this room knows nothing of what is being train
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +17,6 @@ WARMUP_SHARE = 0.03
 AVERAGE_DECAY = 0.995  # of the weights' moving average, once it is long enough
 MATRIX_DECAY = 0.01
 CLIP_NORM = 1.0
-REPORT_EVERY_S = 20.0
 
 
 class Optimisers:
@@ -86,37 +82,3 @@ def averaged(module: nn.Module) -> AveragedModel:
             mean.lerp_(weight, 1.0 - decay)
 
     return AveragedModel(module, multi_avg_fn=average, use_buffers=False)
-
-
-def run(name: str, losses: Iterator[dict[str, float]], steps: int) -> None:
-    """Drain a phase, printing a line every twenty seconds: step, smoothed losses, seconds left."""
-    started = reported = time.monotonic()
-    smooth: dict[str, float] = {}
-    for step, loss in enumerate(losses):
-        for key, value in loss.items():
-            smooth[key] = value if key not in smooth else 0.95 * smooth[key] + 0.05 * value
-        now = time.monotonic()
-        if now - reported > REPORT_EVERY_S or step + 1 == steps:
-            reported = now
-            left = (now - started) / (step + 1) * (steps - step - 1)
-            shown = "  ".join(f"{key} {value:.4f}" for key, value in smooth.items())
-            print(f"{name} {step + 1}/{steps}  {shown}  {left:.0f} s left", flush=True)
-
-
-def save(path: Path, *modules: tuple[str, nn.Module], **facts: object) -> None:
-    """Write the modules' weights and the facts about them; whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    whole = {name: module.state_dict() for name, module in modules}
-    whole["facts"] = {"json": json.dumps(facts)}
-    unfinished = path.with_suffix(".part")
-    torch.save(whole, unfinished)
-    unfinished.replace(path)
-
-
-def load(path: Path, *modules: tuple[str, nn.Module]) -> dict[str, object]:
-    """Load weights saved by `save` into the modules; gives back the facts."""
-    whole = torch.load(path, weights_only=True, map_location="cpu")
-    for name, module in modules:
-        module.load_state_dict(whole[name])
-    facts: dict[str, object] = json.loads(whole["facts"]["json"])
-    return facts

@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from animegamer_export.evaluate.fidelity import psnr
-from animegamer_export.pocket import score
 from animegamer_export.pocket.evaluate import (
     JudgedTurn,
     consistency_figures,
@@ -22,14 +21,18 @@ from animegamer_export.pocket.evaluate import (
     play_rendered,
     state_figures,
 )
-from animegamer_export.pocket.pictures import SheetRow, contact_sheet
-from animegamer_export.pocket.training import autoencoder, dataset, judge_training
-from animegamer_export.pocket.training.judge import Judge, Reading, load_judge, read_clips, save_judge, stack_frames
-from animegamer_export.pocket.training.reconstruction import vae_figures
+from animegamer_export.pocket.evaluation.contact_sheet import SheetRow, contact_sheet
+from animegamer_export.pocket.evaluation.motion import fit_scale, motion_amount, motion_figures
+from animegamer_export.pocket.evaluation.reconstruction import vae_figures
+from animegamer_export.pocket.judge import scorer as score
+from animegamer_export.pocket.judge import training as judge_training
+from animegamer_export.pocket.judge.model import Judge, Reading, load_judge, read_clips, save_judge, stack_frames
+from animegamer_export.pocket.training import autoencoder
+from animegamer_export.pocket.world import clips as clip_files
+from animegamer_export.pocket.world import sampling
 from animegamer_export.pocket.world.captions import caption, parse
-from animegamer_export.pocket.world.motion import fit_scale, motion_amount, motion_figures
+from animegamer_export.pocket.world.render import render
 from animegamer_export.pocket.world.scene import CHARACTERS, Scene, held_out, strengths
-from animegamer_export.pocket.world.world import render
 from animegamer_rt.errors import ConfigError
 
 STILL = np.full((17, 96, 144, 3), 90, np.uint8)
@@ -194,17 +197,17 @@ def test_a_contact_sheet_shows_every_row(tmp_path: Path) -> None:
 
 
 def test_a_written_data_set_reads_back_and_depends_on_the_seed_only(tmp_path: Path) -> None:
-    scenes = dataset.sample_scenes(3, seed=8)
-    dataset.write(scenes, tmp_path)
-    clips, read = dataset.read(tmp_path)
-    assert read == scenes == dataset.sample_scenes(3, seed=8) and scenes != dataset.sample_scenes(3, seed=9)
-    assert isinstance(clips, np.memmap) and np.array_equal(clips, dataset.render_many(scenes))
+    scenes = sampling.sample_scenes(3, seed=8)
+    clip_files.write(scenes, tmp_path)
+    clips, read = clip_files.read(tmp_path)
+    assert read == scenes == sampling.sample_scenes(3, seed=8) and scenes != sampling.sample_scenes(3, seed=9)
+    assert isinstance(clips, np.memmap) and np.array_equal(clips, clip_files.render_many(scenes))
     assert caption(scenes[0]) in (tmp_path / "scenes.jsonl").read_text(encoding="utf-8").splitlines()[0]
 
 
 def test_sampling_uses_the_random_source_it_is_given() -> None:
     state = random.getstate()
-    dataset.sample_scenes(2, seed=1)
+    sampling.sample_scenes(2, seed=1)
     assert random.getstate() == state
 
 

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from animegamer_export.pocket.world.motion import motion_amount
+from animegamer_export.pocket.evaluation.motion import motion_amount
+from animegamer_export.pocket.world.render import render
+from animegamer_export.pocket.world.sampling import sample_scene
 from animegamer_export.pocket.world.scene import (
     CHARACTERS,
     MOTIONS,
@@ -24,7 +26,6 @@ from animegamer_export.pocket.world.scene import (
     reach,
     strengths,
 )
-from animegamer_export.pocket.world.world import render, sample_scene
 
 BASE = Scene(("Mirel",), "walk", 3, "meadow", False, ("everyday",), POSITIONS["left"], seed=5)
 

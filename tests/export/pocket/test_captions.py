@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from animegamer_export.pocket.world.captions import PARTS, caption, paraphrase, parse, said_parts, sample_game
+from animegamer_export.pocket.world.captions import PARTS, caption, paraphrase, parse, said_parts
+from animegamer_export.pocket.world.sampling import sample_game, sample_scene
 from animegamer_export.pocket.world.scene import Scene, held_out
-from animegamer_export.pocket.world.world import sample_scene
 
 ALONE = Scene(("Dovan",), "lie down", 5, "beach", True, ("everyday",))
 PAIR = Scene(("Zelki", "Bixo"), "dance", 2, "city", False, ("raincoat", "everyday"), 56)

@@ -1,0 +1,1 @@
+"""The judge: a small classifier that reads off a clip what it shows, its training and its score."""
