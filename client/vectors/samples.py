@@ -11,7 +11,7 @@ from animegamer_rt.serving.wire import CLIENT_LIMITS, FIRST_FRAME, SERVER_LIMITS
 
 TOKEN = "N1vQ0hJ3tqkHk2bXgq3V0mZ9aYwXr5uE"
 SESSION = "5f2c9a7be1d04c38"
-WAVE = "Character: Mia; Motion: gently wave; Background: day town."  # not a word changes: it is in golden bytes
+WAVE = "Character: Mia; Motion: gently wave; Background: day town."  # in golden bytes: do not change
 CHARACTER = {"stamina": 45, "social": 60, "entertainment": 50}
 STRENGTHS = {"motion_level": 2, "social": 2, "entertainment": 0, "stamina": -1}
 BUNDLE = {
