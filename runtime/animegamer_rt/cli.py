@@ -26,14 +26,16 @@ COMMAND_GROUP = "animegamer_rt.commands"
 """Entry-point group of the subcommands that other packages add: a function that takes argv and returns an exit code."""
 ADDED: Mapping[str, str] = MappingProxyType(
     {
-        "calibrate": "find cheaper plans for a bundle and measure them",
         "export": "from checkpoints to a bundle; export tensorrt: from a bundle to engines",
         "parity": "our networks against recorded numbers of the reference",
         "quantize": "a bundle with parts of another precision",
+        "search-plans": "find cheaper plans for a bundle and measure them",
         "verify": "what a bundle's parts compute, against torch or another bundle",
     }
 )
 """A word on the subcommands of animegamer-export: importing it for its own would take seconds."""
+EARLIER_NAMES = frozenset({"calibrate"})
+"""Commands that have been renamed: the earlier name works, and no list shows it."""
 NO_READER, USER_ERROR = 1, 2
 
 
@@ -60,7 +62,7 @@ def _run(arguments: list[str]) -> int:
     added = {point.name: point for point in entry_points(group=COMMAND_GROUP)}
     if arguments and arguments[0] in added:
         return _run_added(added[arguments[0]], arguments[1:])
-    parser = _parser(sorted(added))
+    parser = _parser(sorted(added.keys() - EARLIER_NAMES))
     options, unknown = parser.parse_known_args(arguments)
     if unknown:  # argparse itself would show the usage of all commands, which names none of this one's options
         getattr(options, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -106,7 +108,7 @@ def _output_lost(error: OSError) -> int:
 
 
 def _further(added: list[str]) -> str | None:
-    lines = [f"  {name:<10}{ADDED.get(name, '')}".rstrip() for name in added]
+    lines = [f"  {name:<14}{ADDED.get(name, '')}".rstrip() for name in added]
     return "\n".join(["further commands, with help of their own:", *lines]) if lines else None
 
 

@@ -1,4 +1,4 @@
-"""`animegamer-rt calibrate`: the search keeps what matters on the exact path; only measured plans are written."""
+"""`animegamer-rt search-plans`: the search keeps what matters on the exact path; only measured plans are written."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 import fakes
-from animegamer_export.evaluate.fidelity import Clip, draw, first_turns
+from animegamer_export import cli
+from animegamer_export.evaluate.fidelity import draw, first_turns
+from animegamer_export.evaluate.metrics import Clip, relative_error
 from animegamer_export.plan_search import command, measuring, search, trajectory
 from animegamer_export.plan_search.curve import write_curve
 from animegamer_export.plan_search.measuring import PlanResult, SearchBudget, _nearer, _Played
 from animegamer_export.plan_search.reusing import guided_to_its_end, reusing
 from animegamer_export.plan_search.skipping import skipping
-from animegamer_export.quantize.blocks import relative_error
 from animegamer_rt.backends.interface import DenoiserEngine, DenoiseRun, Engines, FloatArray
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle.denoise_plan import BlockCache, Branch, DenoisePlan, build_plan, exact_plan
@@ -144,7 +145,7 @@ def test_a_scorer_judges_the_plans_clips_and_exacts_of_the_same_turns(bundle: Bu
 @pytest.mark.parametrize("turns", ["0", "-2", "x", "1.5"])
 def test_a_number_of_turns_that_is_none_is_told(turns: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
-        command.main(["pocket", "--turns", turns])
+        cli.search_plans(["pocket", "--turns", turns])
     assert stopped.value.code == 2
     assert f"'{turns}' is not a whole number, 1 or more" in capsys.readouterr().err
 
@@ -201,10 +202,10 @@ def test_the_command_writes_plans_figures_record_and_picture(
     arguments = [str(bundle.folder), "--turns", "1", "--results", str(tmp_path / "results")]
     mine = PlanEntry(exact_plan(3).to_dict())
     write_manifest(bundle.folder, replace(bundle.manifest, plans={**bundle.manifest.plans, "mine": mine}))
-    assert command.main([*arguments, "--dry-run"]) == 0
+    assert cli.search_plans([*arguments, "--dry-run"]) == 0
     assert set(load(bundle.folder).manifest.plans) == {"exact", "mine"}
     assert str(bundle.folder) not in capsys.readouterr().out
-    assert command.main(arguments) == 0
+    assert cli.search_plans(arguments) == 0
     after = load(bundle.folder).manifest
     assert set(after.plans) == {"exact", "balanced", "fast", "mine"}
     assert after.plans["mine"] == mine
@@ -234,7 +235,7 @@ def test_a_bundle_that_cannot_be_written_is_said_before_the_work(
     monkeypatch.setattr(command, "make_folder", refuse)
     monkeypatch.setattr(command, "open_engines", pytest.fail)
     with pytest.raises(OutputError, match="cannot be written"):
-        command.main([str(bundle.folder), "--results", str(tmp_path)])
+        cli.search_plans([str(bundle.folder), "--results", str(tmp_path)])
 
 
 @dataclass
@@ -337,7 +338,7 @@ def test_calibration_leaves_a_default_that_every_engine_plays(
     monkeypatch.setattr(command, "SearchBudget", lambda turns=1: BUDGET)
     arguments = [str(bundle.folder), "--turns", "1", "--results", str(tmp_path)]
     monkeypatch.setattr(command, "open_engines", lambda *_, **__: skipping_engines(bundle, 0.0))
-    assert command.main(arguments) == 0
+    assert cli.search_plans(arguments) == 0
     said, written = capsys.readouterr().out, load(bundle.folder)
     assert "balanced-skipping is for PyTorch alone, as it skips blocks: play --plan balanced-skipping" in said
     assert written.default_plan == "balanced"
@@ -351,7 +352,7 @@ def test_calibration_leaves_a_default_that_every_engine_plays(
     assert ">balanced, fast: 0." in drawn and ">balanced-skipping, fast-skipping: 0." in drawn and "hollow" in drawn
 
     monkeypatch.setattr(command, "open_engines", lambda *_, **__: open_engines(bundle))
-    assert command.main(arguments) == 0
+    assert cli.search_plans(arguments) == 0
     assert list(load(bundle.folder).manifest.plans) == ["exact", "balanced", "fast"]
 
 

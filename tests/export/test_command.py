@@ -286,7 +286,7 @@ def test_a_quantised_part_is_made_from_its_fp16_form(tmp_path: Path, source: Sou
 
 
 def test_a_killed_export_goes_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "animegamer_export.build", "--random-weights", "0", "--size", "tiny"]
+    command = [sys.executable, "-m", "animegamer_rt", "export", "--random-weights", "0", "--size", "tiny"]
     command += ["--parts", "encoder,vae", "--out", str(tmp_path / "b")]
     process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
     written, deadline = tmp_path / "b" / "encoder.onnx", time.monotonic() + 600

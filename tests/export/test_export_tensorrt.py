@@ -16,7 +16,7 @@ import pytest
 from project import ROOT
 
 import fakes
-from animegamer_export.evaluate.turns import open_plain
+from animegamer_export.onnx_io.sessions import open_plain
 from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.scheme import scheme
 from animegamer_export.support import disk

@@ -13,10 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from animegamer_export.parity import Result, check_folder, main
 from animegamer_export.parity.checks import compare
 from animegamer_export.parity.fixtures import open_folder
 from animegamer_export.parity.language import FrameTokenScores
+from animegamer_export.parity.report import Result, check_folder, main
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 DIFFUSION_WEIGHTS = ("dit_weights_a",)

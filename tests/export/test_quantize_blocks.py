@@ -7,8 +7,9 @@ import warnings
 import numpy as np
 import pytest
 
+from animegamer_export.evaluate.metrics import relative_error
 from animegamer_export.quantize import blocks
-from animegamer_export.quantize.blocks import create, relative_error
+from animegamer_export.quantize.blocks import create
 from animegamer_export.quantize.scheme import SCHEMES, scheme
 from animegamer_rt.errors import BundleError, ConfigError
 

@@ -11,10 +11,11 @@ import numpy.typing as npt
 import onnx_ir as ir
 import pytest
 
-from animegamer_export.evaluate.turns import open_plain
+from animegamer_export.evaluate.metrics import relative_error
 from animegamer_export.onnx_io.read import open_graph
+from animegamer_export.onnx_io.sessions import open_plain
 from animegamer_export.quantize import ranges
-from animegamer_export.quantize.blocks import create, relative_error
+from animegamer_export.quantize.blocks import create
 from animegamer_export.quantize.exclusions import keep_rule
 from animegamer_export.quantize.graph import matrices, weight_names
 from animegamer_export.quantize.nodes import Ranges

@@ -66,11 +66,20 @@ def test_command_of_another_package_gets_its_arguments(
     assert "further commands, with help of their own:\n  extra\n" in capsys.readouterr().out
 
 
+def test_earlier_name_of_a_command_works_and_is_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    main([])
+    assert "calibrate" not in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["calibrate", "--help"])
+    assert capsys.readouterr().out.startswith("usage: animegamer-rt search-plans ")
+
+
 @pytest.mark.parametrize("command", sorted(animegamer_rt.cli.ADDED))
 def test_each_command_of_the_export_is_explained_in_one_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert set(animegamer_rt.cli.ADDED) == {point.name for point in entry_points(group=animegamer_rt.cli.COMMAND_GROUP)}
+    installed = {point.name for point in entry_points(group=animegamer_rt.cli.COMMAND_GROUP)}
+    assert set(animegamer_rt.cli.ADDED) == installed - animegamer_rt.cli.EARLIER_NAMES
     main([])
-    assert f"\n  {command:<10}{animegamer_rt.cli.ADDED[command]}\n" in capsys.readouterr().out
+    assert f"\n  {command:<14}{animegamer_rt.cli.ADDED[command]}\n" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main([command, "--help"])
     shown = capsys.readouterr().out

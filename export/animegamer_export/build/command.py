@@ -30,11 +30,7 @@ DEFAULT_SIZE, DEFAULT_RELEASE, DEFAULT_PICTURE = "full", "Qiqi", (480, 720)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the export; 0 when what was asked for is there. `tensorrt ...` builds engines from a bundle instead."""
-    if list(argv[:1]) == ["tensorrt"]:
-        from animegamer_export import tensorrt
-
-        return tensorrt.main(argv[1:])
+    """Run the export; 0 when what was asked for is there."""
     options = _parser().parse_args(argv)
     precision = precisions(options.parts, options.precision)
     for part, name in precision.items():
@@ -59,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
         told = f"{options.out}: whole, {bundle.bytes / 1e6:.1f} MB{shared}; animegamer-rt info {options.out}"
         console.print(told, highlight=False, soft_wrap=True)
         if bundle.unmeasured_plans:
-            told = f"it plays by the plan exact until others are measured: animegamer-rt calibrate {options.out}"
+            told = f"it plays by the plan exact until others are measured: animegamer-rt search-plans {options.out}"
             console.print(told, highlight=False, soft_wrap=True)
     if options.results is not None:
         console.print(f"recorded in {_record(source, options)}", highlight=False)

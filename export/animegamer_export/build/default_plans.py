@@ -41,5 +41,5 @@ def default_plans() -> dict[str, DenoisePlan]:
 
 
 def plan_entries(plans: Mapping[str, DenoisePlan]) -> dict[str, PlanEntry]:
-    """The manifest's entries of these plans, not measured yet: `animegamer-rt calibrate` replaces them."""
+    """The manifest's entries of these plans, not measured yet: `animegamer-rt search-plans` replaces them."""
     return unmeasured({name: PlanEntry(plan.to_dict()) for name, plan in plans.items()})

@@ -14,7 +14,6 @@ import torch
 
 from animegamer_export.checkpoints.files import Shape
 from animegamer_export.checkpoints.recipe import wanted_shapes
-from animegamer_export.pocket.config import FULL as POCKET
 from animegamer_export.towers.image import VIT_B_16, ImageTowerSize
 from animegamer_export.towers.text import XXL, TextTowerSize
 from animegamer_rt.bundle.manifest import Geometry
@@ -85,14 +84,17 @@ TINY = Sizes(
 )
 """A few thousand weights, to try the road itself."""
 
+POCKET = Sizes(
+    predictor=PredictorSize(hidden=192, layers=4, heads=3, kv_heads=1, mlp=512, vocabulary=0, shot_width=192),
+    denoiser=DenoiserSize(hidden=192, layers=6, heads=3, time_width=128, latent_height=12, latent_width=18),
+    encoder=EncoderSize(text_width=64, image_width=224, hidden=192),
+    vae=VaeSize(channels=16, multipliers=(1, 2, 4, 8), res_blocks=0, norm_groups=4, scale=1.0),
+)
+"""The model that is trained from nothing and shipped (`animegamer_export.pocket`): frames of 96 x 144 pixels."""
+
 RANDOM_SIZES: Mapping[str, Sizes] = {
     "full": FULL,
-    "pocket": Sizes(
-        predictor=POCKET.predictor_size(vocabulary=0),
-        denoiser=POCKET.denoiser,
-        encoder=POCKET.encoder,
-        vae=POCKET.vae,
-    ),
+    "pocket": POCKET,
     "tiny": TINY,
 }
 """vocabulary 0: as many as the tokenizer knows."""

@@ -8,22 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-import cv2
 import numpy as np
-import numpy.typing as npt
 
-from animegamer_export.quantize.blocks import relative_error
+from animegamer_export.evaluate.metrics import Clip, psnr, relative_error, ssim
 from animegamer_rt.backends.interface import FloatArray
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.stages.denoiser import Denoiser
 from animegamer_rt.state.game import motion_scope
 from animegamer_rt.state.instruction import Instruction
-
-_C1, _C2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
-
-Clip = npt.NDArray[np.uint8]
 
 NO_JUDGE = "none: no judge of this bundle's world was given"
 
@@ -132,28 +126,8 @@ def render(rooms: Pipeline, denoiser: Denoiser, turn: TurnInput) -> TurnOutput:
     return TurnOutput(latent, np.stack(list(rooms.vae.decode(latent))))
 
 
-def psnr(found: npt.NDArray[Any], true: Clip) -> float:
-    """Peak signal-to-noise ratio of clips of one shape, in dB, of values 0..255; 100 when they are equal."""
-    squared = float(np.mean((found.astype(np.float32) - true) ** 2))
-    return min(100.0, 10 * float(np.log10(255.0**2 / max(squared, 1e-9))))
-
-
-def ssim(first: Clip, second: Clip) -> float:
-    """Structural similarity of two frames uint8 [H, W, 3], mean over pixels and channels; 1 when equal."""
-    a, b = first.astype(np.float64), second.astype(np.float64)
-    mean_a, mean_b = _blur(a), _blur(b)
-    var_a, var_b = _blur(a * a) - mean_a**2, _blur(b * b) - mean_b**2
-    covariance = _blur(a * b) - mean_a * mean_b
-    top = (2 * mean_a * mean_b + _C1) * (2 * covariance + _C2)
-    return float(np.mean(top / ((mean_a**2 + mean_b**2 + _C1) * (var_a + var_b + _C2))))
-
-
 def _score(scorer: ClipScorer | None, clips: Sequence[Clip], instructions: Sequence[str]) -> float | None:
     return None if scorer is None else round(scorer.score(clips, instructions), 4)
-
-
-def _blur(image: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return np.asarray(cv2.GaussianBlur(image, (11, 11), 1.5), np.float64)
 
 
 def _motion(clip: Clip) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
-from animegamer_export.quantize.ranges import Feeds, open_session, plain_options
+from animegamer_export.onnx_io.sessions import Feeds, open_plain
 from animegamer_rt.backends.interface import FloatArray
 from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
@@ -96,11 +96,6 @@ class RecordedDenoiser:
         def latent(self) -> FloatArray:
             latent: FloatArray = self.state[0]
             return latent
-
-
-def open_plain(path: Path, device: str = "cpu") -> onnxruntime.InferenceSession:
-    """A session on cpu or cuda with nothing special about it. Raises BackendError when the device is not there."""
-    return open_session(str(path), plain_options(), device)
 
 
 def by_plan(rooms: Pipeline, of: Bundle, name: str | None) -> Pipeline:

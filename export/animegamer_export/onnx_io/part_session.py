@@ -14,7 +14,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 import onnxruntime
 
-from animegamer_export.quantize.ranges import plain_options
+from animegamer_export.onnx_io.sessions import plain_options
 from animegamer_rt.bundle.loader import Bundle
 
 from .read import add_weight, open_graph

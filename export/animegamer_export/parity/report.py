@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,7 +125,7 @@ def _tolerance(check: Check) -> str:
     return f"{check.tolerance:.0e}" + (f" + {check.granted:.1e}" if check.granted else "")
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """The command `animegamer-rt parity`: 0 when every set passes, 1 when one fails, 2 when there is none."""
     parser = argparse.ArgumentParser(
         prog="animegamer-rt parity", description="Check the networks against recorded fixtures, number by number."

@@ -1,9 +1,9 @@
-"""The command `animegamer-rt calibrate`. Knows options, files and what to print."""
+"""The command `animegamer-rt search-plans`. Knows options, files and what to print."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
@@ -27,9 +27,9 @@ WHAT = "Find cheaper plans for a bundle, and write them with their measured fide
 DEFAULT = "balanced"
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Parses, measures, writes the record, the picture and the bundle's plans."""
-    parser = argparse.ArgumentParser(prog="animegamer-rt calibrate", description=WHAT)
+def main(arguments: Sequence[str], open_judge: Callable[[Path], ClipScorer]) -> int:
+    """Parses, measures, writes the record, the plot and the bundle's plans; `open_judge` reads the file of --judge."""
+    parser = argparse.ArgumentParser(prog="animegamer-rt search-plans", description=WHAT)
     parser.add_argument(
         "bundle", nargs="?", default="pocket", help="name or folder; its balanced and fast are replaced"
     )
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     if not options.dry_run:
         make_folder(bundle.folder)  # where it cannot be written, that is said before the work
     texts = read_script(options.instructions) if options.instructions else example_script(bundle.manifest.world)
-    scorer = _scorer(options.judge)
+    scorer = open_judge(options.judge) if options.judge else None
     engines = open_engines(bundle, options.device, for_torch=EngineConfig.of(options))
     points = curve(bundle, engines, texts, SearchBudget(turns=options.turns), _say, scorer)
     chosen = choose(points)
@@ -119,14 +119,6 @@ def describe(bundle: Bundle, points: Sequence[PlanResult], chosen: dict[str, Pla
         ],
         "chosen": {name: point.cost for name, point in chosen.items()},
     }
-
-
-def _scorer(judge: Path | None) -> ClipScorer | None:
-    if judge is None:
-        return None
-    from animegamer_export.pocket.judge.scorer import open_scorer  # torch is for those who have a judge
-
-    return open_scorer(judge)
 
 
 def _instruction(point: PlanResult) -> str:

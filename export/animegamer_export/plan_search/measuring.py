@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from animegamer_export.evaluate.fidelity import ClipScorer, PlanEvaluator, TurnInput, draw, first_turns
-from animegamer_export.quantize.blocks import relative_error
+from animegamer_export.evaluate.metrics import relative_error
 from animegamer_rt.backends.interface import Engines, FloatArray
 from animegamer_rt.bundle.denoise_plan import DenoisePlan, exact_plan
 from animegamer_rt.bundle.loader import Bundle

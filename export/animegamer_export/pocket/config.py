@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from animegamer_export.build.sizes import POCKET
 from animegamer_export.plan_search.measuring import SearchBudget
 from animegamer_rt.models.denoiser import DenoiserSize
 from animegamer_rt.models.encoder import EncoderSize
@@ -39,6 +40,11 @@ class PredictorShape:
     heads: int
     kv_heads: int
     mlp: int
+
+    @classmethod
+    def of(cls, size: PredictorSize) -> PredictorShape:
+        """The fields of a whole size that are chosen here."""
+        return cls(size.hidden, size.layers, size.heads, size.kv_heads, size.mlp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +118,10 @@ FULL = Recipe(
     plan_rows=tuple(SearchBudget().rows),
     plan_turns=8,
     vocabulary_pieces=400,
-    text_width=64,
-    vae=VaeSize(channels=16, multipliers=(1, 2, 4, 8), res_blocks=0, norm_groups=4, scale=1.0),
-    denoiser=_denoiser(hidden=192, layers=6),
-    predictor=PredictorShape(hidden=192, layers=4, heads=3, kv_heads=1, mlp=512),
+    text_width=POCKET.encoder.text_width,
+    vae=POCKET.vae,
+    denoiser=POCKET.denoiser,
+    predictor=PredictorShape.of(POCKET.predictor),
     frames_phase=Phase(steps=2000, batch=8, learning_rate=2e-3, final_share=0.2),
     autoencoder_phase=Phase(steps=400, batch=2, learning_rate=1e-3, final_share=0.2),
     decoder_phase=Phase(steps=2050, batch=2, learning_rate=7e-4, final_share=0.1),

@@ -130,10 +130,3 @@ def rounded(x: Array, scale: Array | np.float32, code: str) -> tuple[Array, Code
 
 def _pairs(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     return np.asarray(codes[..., 0::2] | codes[..., 1::2] << 4, np.uint8)
-
-
-def relative_error(found: npt.NDArray[np.generic], expected: npt.NDArray[np.generic]) -> float:
-    """|found - expected| / |expected|, both as one long vector."""
-    true = expected.astype(np.float64).reshape(-1)
-    norm = float(np.linalg.norm(true))
-    return float(np.linalg.norm(found.astype(np.float64).reshape(-1) - true)) / max(norm, 1e-30)

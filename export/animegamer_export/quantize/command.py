@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
             f"{len(report.kept)} kept, {report.bytes_before / 2**20:.1f} -> {report.bytes_after / 2**20:.1f} MiB"
         )
     print(f"see what it costs: animegamer-rt verify {options.out} --against {options.bundle}")
-    print(f"measure its plans, of which only exact plays until then: animegamer-rt calibrate {options.out}")
+    print(f"measure its plans, of which only exact plays until then: animegamer-rt search-plans {options.out}")
     return 0
 
 

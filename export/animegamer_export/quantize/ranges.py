@@ -14,18 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
-import onnxruntime
 
 from animegamer_export.onnx_io.read import add_weight, open_graph
-from animegamer_rt.backends.onnxruntime import check_device
-from animegamer_rt.errors import BackendError
-from animegamer_rt.profiling.host import available_cores
+from animegamer_export.onnx_io.sessions import Feeds, open_session, plain_options
 
 from .blocks import Array
 from .graph import FLOATS, Matrix, input_of, matrices
 from .weights import Keep
-
-Feeds = Mapping[str, npt.NDArray[Any]]
 
 ROW_STEP = 61
 """One row in this many is kept, to choose the smoothing by; a prime, so that it follows no picture's columns."""
@@ -80,28 +75,6 @@ def peaks(source: Path, runs: Iterable[Feeds]) -> dict[str, float]:
     for outputs in _run(model, source, runs):
         found = {name: max(peak, float(outputs[f"largest {name}"])) for name, peak in found.items()}
     return found
-
-
-def plain_options() -> onnxruntime.SessionOptions:
-    """Options of a session that is to compute what the graph says, on the cores this process may use."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.intra_op_num_threads = available_cores()
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Left alone, onnxruntime fuses DequantizeLinear into products: it then rounds activations that the graph does not,
-    # and makes an operator of float8 that it does not have (onnxruntime 1.31).
-    options.add_session_config_entry("session.disable_quant_qdq", "1")
-    return options
-
-
-def open_session(model: str | bytes, options: onnxruntime.SessionOptions, device: str) -> onnxruntime.InferenceSession:
-    """A session on cpu or cuda, and on no other in its place. Raises BackendError."""
-    wanted = check_device(device)
-    session = onnxruntime.InferenceSession(model, options, providers=[wanted])
-    if wanted not in session.get_providers():
-        found = ", ".join(session.get_providers())
-        raise BackendError(f"{wanted} did not start", found=found, do="calibrate with --device cpu")
-    return session
 
 
 def _of_matrix(matrix: Matrix, largest: Mapping[str, Array], rows: Mapping[str, list[Array]]) -> Activation:

@@ -13,15 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
-from animegamer_export.evaluate.turns import open_plain
+from animegamer_export.evaluate.metrics import relative_error
 from animegamer_export.onnx_io.read import open_graph
-from animegamer_export.quantize.blocks import relative_error
+from animegamer_export.onnx_io.sessions import Feeds, open_plain
 from animegamer_export.quantize.graph import matrices
+from animegamer_export.quantize.ranges import activations
 from animegamer_export.quantize.scheme import Scheme
 from animegamer_export.quantize.smooth import ranges
 from animegamer_export.quantize.weights import rewrite, weight_of
-
-from .ranges import Feeds, activations
 
 
 def kind(name: str) -> str:

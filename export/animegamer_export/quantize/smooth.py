@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from animegamer_export.quantize.blocks import FP8_LARGEST, TINY, Array, create, relative_error, rounded
+from animegamer_export.evaluate.metrics import relative_error
+from animegamer_export.quantize.blocks import FP8_LARGEST, TINY, Array, create, rounded
 from animegamer_export.quantize.nodes import Ranges
 from animegamer_export.quantize.scheme import Scheme
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
+from animegamer_export.evaluate.metrics import relative_error
 from animegamer_export.onnx_io.data_file import INLINE_BYTES, DataFile
 from animegamer_export.onnx_io.read import open_graph
-from animegamer_export.quantize.blocks import Array, create, relative_error
+from animegamer_export.quantize.blocks import Array, create
 from animegamer_export.quantize.graph import FLOATS, Matrix, matrices
 from animegamer_export.quantize.nodes import Ranges, convert
 from animegamer_export.quantize.scheme import Scheme

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from animegamer_export.build.weight_source import TOWER_PARTS, Source, from_checkpoints, from_seed
-from animegamer_export.evaluate.fidelity import psnr
+from animegamer_export.evaluate.metrics import psnr, relative_error
 from animegamer_export.evaluate.turns import instructions
 from animegamer_export.onnx_io.part_session import PartSession, latent_size
 from animegamer_export.parts.denoiser import INPUTS, OUTPUTS, example_step
@@ -34,13 +34,13 @@ from animegamer_export.parts.streamed.parts import (
 )
 from animegamer_export.parts.streamed.run import Say, streamed
 from animegamer_export.parts.vae import pixels
-from animegamer_export.quantize.blocks import relative_error
 from animegamer_export.quantize.bundle import part_names
 from animegamer_export.quantize.requantize import RoundedAgain, rounded_again
 from animegamer_export.support.peak_memory import peak_mib
 from animegamer_export.towers import IMAGE, TEXT, Towers
 from animegamer_export.towers.image import ImageTower
 from animegamer_export.towers.text import TextTower
+from animegamer_export.verify.figures import COSTS, PARTS, Figures, too_far
 from animegamer_rt.backends.interface import TokenBatch
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.errors import BundleError, ConfigError
@@ -50,8 +50,6 @@ from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
-
-from .command import COSTS, PARTS, Figures, too_far
 
 SEED = 11
 EXACT = 3e-4

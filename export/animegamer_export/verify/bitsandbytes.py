@@ -14,7 +14,7 @@ import torch
 from bitsandbytes.nn.modules import Linear4bit, Linear8bitLt
 from torch import nn
 
-from animegamer_export.quantize.blocks import relative_error
+from animegamer_export.evaluate.metrics import relative_error
 from animegamer_export.quantize.exclusions import keep_rule
 from animegamer_rt.backends.torch.loader import open_engines
 from animegamer_rt.backends.torch.predictor import Predictor

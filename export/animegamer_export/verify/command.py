@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from animegamer_export.evaluate.fidelity import TurnInput, draw, first_turns, psnr
-from animegamer_export.evaluate.turns import RecordedDenoiser, by_plan, instructions, open_plain
+from animegamer_export.evaluate.fidelity import TurnInput, draw, first_turns
+from animegamer_export.evaluate.metrics import psnr, relative_error
+from animegamer_export.evaluate.turns import RecordedDenoiser, by_plan, instructions
+from animegamer_export.onnx_io.load_memory import load_memory_mib
 from animegamer_export.onnx_io.part_session import PartSession
-from animegamer_export.quantize.blocks import relative_error
+from animegamer_export.onnx_io.sessions import open_plain
 from animegamer_export.quantize.bundle import part_names
-from animegamer_export.support.load_memory import load_memory_mib
 from animegamer_rt.backends.interface import Engines, FloatArray, Frames
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle.loader import Bundle, open_bundle
@@ -32,17 +33,12 @@ from animegamer_rt.stages.image_start import motion_ids, motion_text
 from animegamer_rt.stages.prompt import HistoryTurn
 from animegamer_rt.state.instruction import Instruction
 
-PARTS, STARTING = ("predictor", "denoiser", "vae"), ("encoder", "text_tower", "image_tower")
-"""What a turn runs, and what only the start of a game from a picture does."""
+from .figures import PARTS, STARTING, Figures, too_far
+
 DIFFERS = 1
 """Exit code of a bundle whose parts are further off than their precision explains."""
-COSTS: Mapping[str, float] = {"int8-dynamic": 0.1, "w8a8": 0.15, "fp8": 0.25}
-"""Largest relative error of an output where activations are rounded too: three times what docs/QUANTIZATION.md's table
-says of a step of pocket (0.034, 0.049, 0.084)."""
 GAME_TURNS = 2
 """Instructions are played as games of two turns: half of the prompts carry an earlier shot."""
-
-Figures = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +104,6 @@ def _open_pair(bundle: Bundle, against: Bundle, amount: SampleCounts, parts: Seq
     # Both by the reference's plan: a quantised bundle has none but `exact` until it is calibrated itself.
     true, rooms = by_plan(open_rooms(against, engines), against, amount.plan), open_rooms(bundle, tried)
     return _Pair(by_plan(rooms, against, amount.plan), true, bundle, against, engines)
-
-
-def too_far(figures: Mapping[str, Figures], allowed: Mapping[str, float] = COSTS) -> list[str]:
-    """What is further off than its precision explains; of a precision that is not `allowed` anything, nothing."""
-    return [
-        f"{part}: {name.replace('_', ' ')} {value}, not {most} at most"
-        for part, figure in figures.items()
-        if (most := allowed.get(figure["precision"])) is not None
-        for name, value in figure.items()
-        if name.endswith("relative_error") and not value <= most
-    ]
 
 
 def part_bytes(bundle: Bundle, name: str) -> int:

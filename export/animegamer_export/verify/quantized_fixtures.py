@@ -13,18 +13,18 @@ from typing import Any
 
 import torch
 
-from animegamer_export.evaluate.turns import open_plain
+from animegamer_export.evaluate.metrics import relative_error
 from animegamer_export.onnx_io.read import open_graph
+from animegamer_export.onnx_io.sessions import Feeds, open_plain
 from animegamer_export.parity.diffusion import networks
 from animegamer_export.parity.fixtures import open_folder
 from animegamer_export.parity.language import predictors
 from animegamer_export.parts.denoiser import INPUTS, OUTPUTS, example_step, export_denoiser
 from animegamer_export.parts.predictor import example_prompt, export_predictor, feeds, read
 from animegamer_export.parts.streamed.write import write_large
-from animegamer_export.quantize.blocks import relative_error
 from animegamer_export.quantize.exclusions import keep_rule
 from animegamer_export.quantize.graph import matrices
-from animegamer_export.quantize.ranges import Feeds, activations
+from animegamer_export.quantize.ranges import activations
 from animegamer_export.quantize.scheme import scheme
 from animegamer_export.quantize.smooth import ranges
 from animegamer_export.quantize.weights import rewrite, weight_of

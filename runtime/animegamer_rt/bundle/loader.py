@@ -96,7 +96,7 @@ class Bundle:
 
     @property
     def unmeasured_plans(self) -> list[str]:
-        """Plans without figures against `exact`: they are not played until `animegamer-rt calibrate` has measured them.
+        """Plans without figures against `exact`: not played until `animegamer-rt search-plans` has measured them.
 
         None where weights are random: such a bundle is for time and memory only.
         """
@@ -120,7 +120,7 @@ class Bundle:
         if name in self.unmeasured_plans:
             raise PlanError(
                 f"the plan {name!r} of the bundle {self.manifest.name!r} was never measured against {EXACT!r}",
-                do=f"run: animegamer-rt calibrate {self.folder}, or use the plan {EXACT}",
+                do=f"run: animegamer-rt search-plans {self.folder}, or use the plan {EXACT}",
             )
         return self.manifest.plans[name].plan
 

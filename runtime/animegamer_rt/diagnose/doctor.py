@@ -121,7 +121,7 @@ def run_checks(bundle_name: str) -> Iterator[CheckResult]:
         return
     yield CheckResult("bundle", "ok", f"{bundle.manifest.name}: {size_words(bundle)}")
     if bundle.unmeasured_plans:
-        names, do = ", ".join(bundle.unmeasured_plans), f"run: animegamer-rt calibrate {bundle.folder}"
+        names, do = ", ".join(bundle.unmeasured_plans), f"run: animegamer-rt search-plans {bundle.folder}"
         yield CheckResult(
             "plans", "without", f"{names}: not measured against {EXACT}, and not played until they are", do
         )
@@ -207,7 +207,7 @@ def _torch(gpu_here: bool) -> CheckResult:
 
 
 def _export() -> CheckResult:
-    """What `export`, `quantize`, `verify` and `calibrate` import."""
+    """What `export`, `quantize`, `verify` and `search-plans` import."""
     absent = [name for name in EXPORT_MODULES if importlib.util.find_spec(name) is None]
     if absent:
         found = f"no {', no '.join(absent)}: plays, but makes no bundles"

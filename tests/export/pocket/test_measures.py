@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from animegamer_export.evaluate.fidelity import psnr
+from animegamer_export.evaluate.metrics import psnr
 from animegamer_export.pocket.evaluate import (
     JudgedTurn,
     consistency_figures,

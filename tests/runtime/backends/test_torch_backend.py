@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import fakes
-from animegamer_export.evaluate.fidelity import psnr
+from animegamer_export.evaluate.metrics import psnr
 from animegamer_kernels.library import OFF, PATH_VARIABLE
 from animegamer_rt import cli
 from animegamer_rt.backends import onnxruntime, registry
@@ -177,7 +177,7 @@ COMMANDS = {
     "play": (["--instructions", "{file}"], "animegamer_rt.play.command"),
     "bench": (["--results", "{folder}"], "animegamer_rt.bench.command"),
     "selftest": (["--out", "{folder}/report.json"], "animegamer_rt.diagnose.selftest"),
-    "calibrate": (["pocket", "--dry-run", "--results", "{folder}"], "animegamer_export.plan_search.command"),
+    "search-plans": (["pocket", "--dry-run", "--results", "{folder}"], "animegamer_export.plan_search.command"),
 }
 
 
@@ -222,12 +222,12 @@ def test_what_is_asked_of_pytorch_reaches_the_processes_that_bench_starts(
         ["bench", "--device", "tensorrt", "--precision", "int8"],
         ["selftest", "--device", "cuda", "--precision", "bf16"],
         ["serve", "--engines", "fixed:1", "--precision", "fp16"],
-        ["calibrate", "pocket", "--dry-run", "--device", "cpu-fp32", "--precision", "fp16"],
+        ["search-plans", "pocket", "--dry-run", "--device", "cpu-fp32", "--precision", "fp16"],
         ["play", "--attention", "torch"],
         ["bench", "wire", "--attention", "fastest"],
         ["selftest", "--device", "cuda", "--attention", "int8"],
         ["serve", "--engines", "onnxruntime", "--attention", "flash"],
-        ["calibrate", "pocket", "--dry-run", "--device", "tensorrt", "--attention", "cudnn"],
+        ["search-plans", "pocket", "--dry-run", "--device", "tensorrt", "--attention", "cudnn"],
     ],
     ids=lambda command: f"{command[0]}{command[-2]}",
 )

@@ -163,7 +163,7 @@ def test_a_plan_is_refused_without_its_figures(bundle: Bundle) -> None:
     trained = replace(bundle.manifest, origin="checkpoints", plans=unmeasured(bundle.manifest.plans))
     bundle = write_manifest(bundle.folder, trained)
     assert bundle.unmeasured_plans == ["balanced"]
-    with pytest.raises(PlanError, match=f"'balanced'.*run: animegamer-rt calibrate {bundle.folder}"):
+    with pytest.raises(PlanError, match=f"'balanced'.*run: animegamer-rt search-plans {bundle.folder}"):
         bundle.plan("balanced")
     assert bundle.default_plan == "exact" and bundle.plan() == bundle.plan("exact")
     # Random weights have nothing to come near to: such a bundle is for time and memory.

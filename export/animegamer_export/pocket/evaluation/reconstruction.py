@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from animegamer_export.evaluate.fidelity import psnr
+from animegamer_export.evaluate.metrics import psnr
 from animegamer_export.pocket.world.clips import render_many
 from animegamer_export.pocket.world.sampling import sample_scenes
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from animegamer_export.evaluate.fidelity import Clip
+from animegamer_export.evaluate.metrics import Clip
 from animegamer_export.pocket.world.captions import parse, said_parts
 from animegamer_rt.errors import ConfigError
 

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from animegamer_export.evaluate.fidelity import psnr
+from animegamer_export.evaluate.metrics import psnr
 from animegamer_export.pocket.config import Phase
 from animegamer_rt.models.vae import CausalConv, LatentNorm, ResidualBlock, Stage, Upsample, VaeDecoder
 

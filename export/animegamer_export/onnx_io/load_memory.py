@@ -1,6 +1,6 @@
 """How much memory loading ONNX files takes: measured in a process of its own, so that nothing else is in the figure.
 
-`python -m animegamer_export.support.load_memory FILE ..` prints MiB: the growth of the process's peak while onnxruntime
+`python -m animegamer_export.onnx_io.load_memory FILE ..` prints MiB: the growth of the process's peak while onnxruntime
 loads the files on the CPU. Nothing is run. Unix only, where the system keeps the peak.
 """
 
@@ -11,20 +11,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .peak_memory import peak_mib
+from animegamer_export.support.peak_memory import peak_mib
 
 
 def load_memory_mib(paths: Sequence[Path]) -> float | None:
     """Peak growth in MiB while the files are loaded together; None where the system does not say."""
     if sys.platform == "win32":
         return None
-    command = [sys.executable, "-m", "animegamer_export.support.load_memory", *map(str, paths)]
+    command = [sys.executable, "-m", "animegamer_export.onnx_io.load_memory", *map(str, paths)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return round(float(done.stdout), 1)
 
 
 def _main(paths: Sequence[str]) -> None:
-    from animegamer_export.evaluate.turns import open_plain
+    from animegamer_export.onnx_io.sessions import open_plain
 
     before = peak_mib()
     held = [open_plain(Path(path)) for path in paths]

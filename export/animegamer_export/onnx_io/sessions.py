@@ -1,0 +1,43 @@
+"""onnxruntime sessions that compute exactly what a graph says, on the CPU or CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+import onnxruntime
+
+from animegamer_rt.backends.onnxruntime import check_device
+from animegamer_rt.errors import BackendError
+from animegamer_rt.profiling.host import available_cores
+
+Feeds = Mapping[str, npt.NDArray[Any]]
+
+
+def plain_options() -> onnxruntime.SessionOptions:
+    """Options of a session that is to compute what the graph says, on the cores this process may use."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = available_cores()
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Left alone, onnxruntime fuses DequantizeLinear into products: it then rounds activations that the graph does not,
+    # and makes an operator of float8 that it does not have (onnxruntime 1.31).
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
+    return options
+
+
+def open_session(model: str | bytes, options: onnxruntime.SessionOptions, device: str) -> onnxruntime.InferenceSession:
+    """A session on cpu or cuda, and on no other in its place. Raises BackendError."""
+    wanted = check_device(device)
+    session = onnxruntime.InferenceSession(model, options, providers=[wanted])
+    if wanted not in session.get_providers():
+        found = ", ".join(session.get_providers())
+        raise BackendError(f"{wanted} did not start", found=found, do="calibrate with --device cpu")
+    return session
+
+
+def open_plain(path: Path, device: str = "cpu") -> onnxruntime.InferenceSession:
+    """A session on cpu or cuda with nothing special about it. Raises BackendError when the device is not there."""
+    return open_session(str(path), plain_options(), device)
