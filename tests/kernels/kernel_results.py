@@ -92,6 +92,13 @@ def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor], roundings
             assert_close(name, array, expected[name], roundings)
 
 
+def quantise_rows(values: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Codes and scales [..] of rows [.., D], the largest magnitude of a row at the largest code."""
+    scales = values.abs().amax(dim=-1) / MAX_VALUE[dtype]
+    codes = values / scales[..., None]
+    return (codes.round() if dtype == torch.int8 else codes).to(dtype), scales
+
+
 def relative_error(found: Tensor | np.ndarray, expected: Tensor | np.ndarray) -> float:
     """|found - expected| / |expected|, Euclidean norms in float64."""
     first, second = (torch.as_tensor(array).double() for array in (found, expected))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from kernel_results import MAX_VALUE, Operators, Outputs, assert_close, assert_same, case_id
+from kernel_results import Operators, Outputs, assert_close, assert_same, case_id, quantise_rows
 from torch import Tensor
 from torch.nn import functional
 
@@ -52,19 +52,8 @@ CASES = (
 FULL = Case(2, 6976, 226, 1920, BF16, F8)
 
 
-@dataclass
-class Inputs:
-    x: Tensor
-    branch: Tensor
-    # Six chunks apart in one table, as a modulation's linear layer leaves them: [batch, 6 * width], or [6 * width].
-    table: Tensor
-    affine: Tensor
-
-    def to(self, device: str) -> Inputs:
-        return Inputs(*(array.to(device) for array in (self.x, self.branch, self.table, self.affine)))
-
-
-def inputs(case: Case) -> Inputs:
+def inputs(case: Case) -> tuple[Tensor, ...]:
+    """x and branch [B, S, D]; modulation [B, 6 D] or [6 D] as its linear layer writes it; weight and bias [D]."""
     random = torch.Generator().manual_seed(case.width + case.tokens)
 
     def normal(*shape: int) -> Tensor:
@@ -74,56 +63,45 @@ def inputs(case: Case) -> Inputs:
     rows = (case.batch, case.tokens, 1)
     x = normal(case.batch, case.tokens, case.width) * torch.exp(normal(*rows) / 2) + 2 * normal(*rows)
     branch = normal(case.batch, case.tokens, case.width)
-    table = 0.5 * normal(*(() if case.shared else (case.batch,)), 6 * case.width)
-    return Inputs(x.to(case.dtype), branch.to(case.dtype), table, normal(2, case.width))
-
-
-def chunks(case: Case, table: Tensor) -> tuple[Tensor, ...]:
-    return table.chunk(6, dim=-1)
+    modulation = 0.5 * normal(*(() if case.shared else (case.batch,)), 6 * case.width)
+    return x.to(case.dtype), branch.to(case.dtype), modulation, normal(case.width), normal(case.width)
 
 
 def run(case: Case, operators: Operators, gated: bool, normed: bool = True) -> dict[str, Tensor]:
-    library, device = operators.library, operators.device
-    given, out = inputs(case).to(device), Outputs(device)
-    image_shift, image_scale, image_gate, shot_shift, shot_scale, shot_gate = chunks(case, given.table)
-    weight, bias = given.affine if case.affine else (None, None)
-    quantised = case.out is not None
-    norm = None
+    x, branch, modulation, weight, bias = (array.to(operators.device) for array in inputs(case))
+    image_shift, image_scale, image_gate, shot_shift, shot_scale, shot_gate = modulation.chunk(6, dim=-1)
+    out, norm = Outputs(operators.device), None
     if normed:
         norm = Norm(
-            out.new("out", given.x.shape, case.out or case.dtype),
+            out.new("out", x.shape, case.out or case.dtype),
             EPSILON,
-            out.new("out_scales", given.x.shape[:2], torch.float32) if quantised else None,
-            weight,
-            bias,
+            out.new("out_scales", x.shape[:2], torch.float32) if case.out is not None else None,
+            *((weight, bias) if case.affine else (None, None)),
             *((image_shift, image_scale, shot_shift, shot_scale) if case.modulated else ()),
         )
     if gated:
-        x_next = out.new("x_next", given.x.shape, case.dtype)
-        gate_residual(library, given.x, given.branch, image_gate, shot_gate, x_next, case.shot_tokens, norm)
+        x_next = out.new("x_next", x.shape, case.dtype)
+        gate_residual(operators.library, x, branch, image_gate, shot_gate, x_next, case.shot_tokens, norm)
     elif norm is not None:
-        norm_modulate(library, given.x, norm, case.shot_tokens)
+        norm_modulate(operators.library, x, norm, case.shot_tokens)
     return out.read()
 
 
 def truth(case: Case, gated: bool) -> dict[str, Tensor]:
-    """In float64 with PyTorch's own LayerNorm; x_next as rounded to its dtype is what the norm sees."""
-    given = inputs(case)
-    per_batch = [chunk.double().reshape(-1, 1, case.width) for chunk in chunks(case, given.table)]
-    image, shot = per_batch[:3], per_batch[3:]
+    """PyTorch's LayerNorm in float64. The norm sees x_next as rounded to its dtype."""
+    x, branch, modulation, weight, bias = inputs(case)
+    per_batch = [chunk.double().reshape(-1, 1, case.width) for chunk in modulation.chunk(6, dim=-1)]
     is_shot = (torch.arange(case.tokens) < case.shot_tokens)[None, :, None]
-    shift, scale, gate = (torch.where(is_shot, b, a) for a, b in zip(image, shot, strict=True))
+    image, shot = per_batch[:3], per_batch[3:]
+    shift, scale, gate = (torch.where(is_shot, *pair) for pair in zip(shot, image, strict=True))
     found = {}
-    x = given.x
     if gated:
-        x = found["x_next"] = (x.double() + gate * given.branch.double()).to(case.dtype)
-    weight, bias = given.affine.double() if case.affine else (None, None)
-    y = functional.layer_norm(x.double(), (case.width,), weight, bias, EPSILON)
+        x = found["x_next"] = (x.double() + gate * branch.double()).to(case.dtype)
+    affine = (weight.double(), bias.double()) if case.affine else (None, None)
+    y = functional.layer_norm(x.double(), (case.width,), *affine, EPSILON)
     found["out"] = y * (1 + scale) + shift if case.modulated else y
     if case.out is not None:
-        found["out_scales"] = found["out"].abs().amax(dim=2) / MAX_VALUE[case.out]
-        codes = found["out"] / found["out_scales"][..., None]
-        found["out"] = codes.round().to(I8) if case.out == I8 else codes.to(case.out)
+        found["out"], found["out_scales"] = quantise_rows(found["out"], case.out)
     return found
 
 
@@ -142,27 +120,24 @@ def test_full_size_kernel_is_the_references_result(reference: Operators, gpu: Op
     assert_same(run(FULL, gpu, gated), run(FULL, reference, gated), roundings=3)
 
 
-def test_gate_and_residual_go_without_a_norm_and_in_place(operators: Operators) -> None:
-    library, device = operators.library, operators.device
+def test_gated_sum_needs_no_norm_and_may_overwrite_x(operators: Operators) -> None:
     case = Case(2, 9, 4, 64, BF16)
     expected = truth(case, gated=True)["x_next"]
     assert_close("x_next", run(case, operators, gated=True, normed=False)["x_next"], expected, 2)
-    given = inputs(case).to(device)
-    _, _, image_gate, _, _, shot_gate = chunks(case, given.table)
-    gate_residual(library, given.x, given.branch, image_gate, shot_gate, given.x, case.shot_tokens)
-    assert_close("x", given.x.cpu(), expected, 2)
+    x, branch, modulation, *_ = (array.to(operators.device) for array in inputs(case))
+    gates = modulation.chunk(6, dim=-1)
+    gate_residual(operators.library, x, branch, gates[2], gates[5], x, case.shot_tokens)
+    assert_close("x", x.cpu(), expected, 2)
 
 
 @pytest.mark.parametrize("dtype", [F8, I8])
 def test_rows_of_zeros_and_of_nans_have_their_scales(operators: Operators, dtype: torch.dtype) -> None:
-    library, device = operators.library, operators.device
-    x = torch.zeros(1, 3, 64, device=device)
-    x[0, 1] = torch.arange(64.0)
-    x[0, 2, 5] = float("nan")
-    outputs = Outputs(device)
-    norm = Norm(outputs.new("out", x.shape, dtype), EPSILON, outputs.new("out_scales", (1, 3), torch.float32))
-    norm_modulate(library, x, norm, shot_tokens=0)
-    found = outputs.read()
+    x = torch.zeros(1, 3, 64, device=operators.device)
+    x[0, 1], x[0, 2, 5] = torch.arange(64.0), float("nan")
+    out = Outputs(operators.device)
+    norm = Norm(out.new("out", x.shape, dtype), EPSILON, out.new("out_scales", (1, 3), torch.float32))
+    norm_modulate(operators.library, x, norm, shot_tokens=0)
+    found = out.read()
     values = found["out"].float() * found["out_scales"][..., None]
     assert bool((values[0, 0] == 0).all()) and float(found["out_scales"][0, 0]) > 0
     assert float(values[0, 1].max()) == pytest.approx(31.5 / 341.25**0.5, rel=1e-3)
