@@ -16,7 +16,7 @@ sys.path[:0] = [str(ROOT / folder) for folder in ("runtime", "export", "kernels"
 from animegamer_export.evaluate.fidelity import PlanEvaluator  # noqa: E402
 from animegamer_rt.backends.torch.loader import open_engines  # noqa: E402
 from animegamer_rt.bundle.loader import open_bundle  # noqa: E402
-from animegamer_rt.pipeline import Pipeline, open_rooms  # noqa: E402
+from animegamer_rt.pipeline import Pipeline  # noqa: E402
 from animegamer_rt.play.instructions_file import example_script  # noqa: E402
 
 PRECISIONS = ("fp16", "bf16", "int8", "fp8")
@@ -28,12 +28,12 @@ def rows(name: str, plan: str, turns: int, precisions: Sequence[str] = PRECISION
     """A row of the table for each precision: means over so many of the bundle's example instructions."""
     bundle = open_bundle(name)
 
-    def rooms(precision: str) -> Pipeline:
-        return open_rooms(bundle, open_engines(bundle, "cpu", precision), plan)
+    def pipeline(precision: str) -> Pipeline:
+        return Pipeline.open(bundle, open_engines(bundle, "cpu", precision), plan)
 
-    yardstick = PlanEvaluator.play(rooms("fp32"), example_script(bundle.manifest.world)[:turns], SEED)
+    yardstick = PlanEvaluator.play(pipeline("fp32"), example_script(bundle.manifest.world)[:turns], SEED)
     for precision in precisions:
-        found = yardstick.fidelity(rooms(precision).denoiser)
+        found = yardstick.fidelity(pipeline(precision).denoiser)
         yield precision, f"{found['latent_relative_error']:.4f}", f"{found['psnr_db']:.1f}", f"{found['ssim']:.4f}"
 
 

@@ -113,19 +113,19 @@ def example_runs(source: Any, part: str) -> list[Any]:
     from animegamer_rt.backends.interface import TokenBatch
     from animegamer_rt.backends.onnxruntime import open_engines
     from animegamer_rt.models.predictor import PredictorSize
-    from animegamer_rt.pipeline import open_rooms
+    from animegamer_rt.pipeline import Pipeline
     from animegamer_rt.stages.prompt import PromptBuilder
 
     texts = instructions(source.manifest.world, 4, 7)
     if part == "predictor":
         size = PredictorSize(**source.manifest.sizes["predictor"])
         nothing = np.zeros((size.layers, 1, size.kv_heads, 0, size.head_width), np.float32)
-        turns = [PromptBuilder.from_bundle(source).write(text, ()).turn for text in texts]
+        turns = [PromptBuilder.from_bundle(source).build(text, ()).turn for text in texts]
         given = [{name: getattr(turn, name) for name in TokenBatch.__slots__} for turn in turns]
         return [{**feeds, "keys": nothing, "values": nothing} for feeds in given]
     recorded = RecordedDenoiser(source.part_path(part))
-    rooms = open_rooms(source, replace(open_engines(source), denoiser=recorded))
-    draw(rooms.denoiser, *first_turns(rooms, texts[:1], 7))
+    pipeline = Pipeline.open(source, replace(open_engines(source), denoiser=recorded))
+    draw(pipeline.denoiser, *first_turns(pipeline, texts[:1], 7))
     return [feeds for feeds, _ in recorded.steps[::3]]
 
 
@@ -137,10 +137,10 @@ def vae_peak(source: Any) -> float:
     from animegamer_export.evaluate.turns import instructions
     from animegamer_export.quantize.ranges import peaks
     from animegamer_rt.backends.onnxruntime import open_engines
-    from animegamer_rt.pipeline import open_rooms
+    from animegamer_rt.pipeline import Pipeline
 
-    rooms = open_rooms(source, open_engines(source))
-    latent = draw(rooms.denoiser, *first_turns(rooms, instructions(source.manifest.world, 1, 7), 7))
+    pipeline = Pipeline.open(source, open_engines(source))
+    latent = draw(pipeline.denoiser, *first_turns(pipeline, instructions(source.manifest.world, 1, 7), 7))
     run: dict[str, Any] = {"latent": latent[:, :3], "channel_order": np.arange(3), "flip": np.array([False])}
     return round(max(peaks(source.part_path("vae_first"), [run]).values()), 1)
 

@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.events import FrameReady, StatePredicted
-from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import read_script
 from animegamer_rt.play.video import Frames
 from animegamer_rt.session import Session
@@ -55,11 +55,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=DOCS / "game.gif")
     options = parser.parse_args()
     bundle = open_bundle(options.bundle)
-    rooms = open_rooms(bundle, open_engines(bundle), plan=options.plan)
+    pipeline = Pipeline.open(bundle, open_engines(bundle), plan=options.plan)
     session = Session.start(bundle, seed=options.seed)
     pictures = []
     for text in read_script(options.story):
-        for event in run_turn(rooms, session, Instruction.parse(text)):
+        for event in pipeline.run_turn(session, Instruction.parse(text)):
             if isinstance(event, StatePredicted):
                 state = event.shown
             elif isinstance(event, FrameReady):

@@ -169,14 +169,14 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, Array]]:
     geometry, random = bundle.manifest.geometry, np.random.default_rng(SEED)
     shape = geometry.latent_shape
     shot = random.standard_normal((geometry.shot_tokens, geometry.shot_width), dtype=np.float32)
-    prompter, text = PromptBuilder.from_bundle(bundle), bundle.manifest.world.examples[0]
-    prompt = prompter.write(text, [HistoryTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
+    prompt_builder, text = PromptBuilder.from_bundle(bundle), bundle.manifest.world.examples[0]
+    prompt = prompt_builder.build(text, [HistoryTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
     prefill = read(engines.predictor, prompt)
     yield "predictor.shot", prefill.shot
     yield "predictor.logits", prefill.logits
     cache = prefill.cache
     for number in range(3):
-        tokens = np.array([prompter.strength_ids[number], *prompter.between_slots[number]], np.int64)
+        tokens = np.array([prompt_builder.strength_ids[number], *prompt_builder.between_slots[number]], np.int64)
         logits, cache = engines.predictor.extend(tokens, cache)
         yield f"predictor.logits {number + 2}", logits
     start = random.standard_normal(shape, np.float32)
@@ -192,7 +192,7 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, Array]]:
 def denoised(engines: Engines, plan: DenoisePlan, shot: Array, start: Array) -> Array:
     """The latent of a whole plan."""
     random = np.random.default_rng(SEED)
-    denoising = engines.denoiser.begin(start, shot, 10.0)
+    denoising = engines.denoiser.start(start, shot, 10.0)
     for step, coefficients in zip(plan, plan.coefficients(), strict=True):
         noise = random.standard_normal(start.shape, dtype=np.float32)
         denoising.step(coefficients, float(step.timestep), step.rows, noise, step.blocks)
@@ -235,7 +235,7 @@ def no_waiting(bundle: Bundle, way: BackendVariant) -> Iterator[Entry]:
     shot = np.zeros((geometry.shot_tokens, geometry.shot_width), np.float32)
     for _ in range(2):
         denoised(engines, plan, shot, start)
-    denoising, waited = engines.denoiser.begin(start, shot, 10.0), ""
+    denoising, waited = engines.denoiser.start(start, shot, 10.0), ""
     torch.cuda.set_sync_debug_mode("error")
     try:
         for step, coefficients in list(zip(plan, plan.coefficients(), strict=True))[:SYNCED_STEPS]:

@@ -63,7 +63,7 @@ def stages(parts: gpu_turns.Parts) -> dict[str, Callable[[], object]]:
     given, first = gpu_turns.prompt(geometry), np.ascontiguousarray(latent[:, :FIRST_LATENT_FRAMES])
 
     def pair() -> object:
-        denoising = engines.denoiser.begin(latent, shot, gpu_turns.MOTION_SCOPE)
+        denoising = engines.denoiser.start(latent, shot, gpu_turns.MOTION_SCOPE)
         denoising.step(plan.coefficients()[0], float(plan.steps[0].timestep), (0, 1), latent)
         return denoising.latent()
 

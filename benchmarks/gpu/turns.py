@@ -248,14 +248,15 @@ def play(parts: Parts, plan: DenoisePlan) -> Turn:
     state = time.perf_counter()
     *_, denoised = denoiser.denoise(shot, MOTION_SCOPE, noise)
     latent = time.perf_counter()
-    frames = parts.vae.decode(denoised.latent)
+    decoding = parts.vae.decode(denoised.latent)
+    frames = iter(decoding)
     next(frames)
     first = time.perf_counter()
     for _ in frames:
         pass
     done = time.perf_counter()
     clock = (mark - started for mark in (state, latent, first, done))
-    return Turn(state - started, denoised.seconds, parts.vae.seconds, *clock)
+    return Turn(state - started, denoised.seconds, decoding.seconds, *clock)
 
 
 def predict(parts: Parts, given: Prompt) -> FloatArray:

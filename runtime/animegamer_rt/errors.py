@@ -1,6 +1,6 @@
 """Every error a user can meet, in one tree, each saying what, where, found, expected and what to do.
 
-Knows nothing of the rooms that raise them.
+Knows nothing of the pipeline that raise them.
 
     AnimeGamerError
     |-- InstructionError            one that cannot be played: empty, too long, control characters, unknown tag

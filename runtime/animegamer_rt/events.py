@@ -13,7 +13,7 @@ import numpy.typing as npt
 from .state.game import CharacterState, GameState
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """`session` id; `turn` from 1; `sequence` from 0 within the turn."""
 
@@ -22,7 +22,7 @@ class Event:
     sequence: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StatePredicted(Event):
     """As soon as the state is known, before the first denoise step.
 
@@ -38,7 +38,7 @@ class StatePredicted(Event):
     shot: npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(Event):
     """After denoise step `step` of `steps`; `seconds_left` covers the denoiser only."""
 
@@ -47,7 +47,7 @@ class Progress(Event):
     seconds_left: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FrameReady(Event):
     """Frame `index` (0..16), u8 [H, W, C] in the asked pixel format; valid for as long as it is held."""
 
@@ -55,7 +55,7 @@ class FrameReady(Event):
     frame: npt.NDArray[np.uint8]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StageSeconds:
     """Seconds inside each stage's engine; `total` is the wall clock of the turn, without a prediction made ahead."""
 
@@ -65,7 +65,7 @@ class StageSeconds:
     total: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Done(Event):
     """The turn is part of the session now."""
 

@@ -1,12 +1,11 @@
 """One turn, top to bottom: predict -> denoise -> decode -> frames, as a generator of events.
 
-Knows the rooms a turn passes through, in order; nothing of the libraries that run them, nor of who watches.
+Knows the stages of a turn and their order; nothing of the libraries that run them, nor of who reads the events.
 """
 
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 from .backends.interface import Engines
 from .bundle.denoise_plan import DenoisePlan
 from .bundle.loader import Bundle
-from .errors import TurnCancelled
 from .events import Done, Event, FrameReady, Progress, StageSeconds, StatePredicted
 from .session import Session
 from .stages.denoiser import Denoiser
@@ -27,7 +25,10 @@ from .state.instruction import Instruction
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What turns need, loaded once for any number of sessions; one turn runs at a time."""
+    """A bundle, one of its plans and the three stages of a turn, loaded once for any number of sessions.
+
+    One turn runs at a time. `concurrent_prediction`: the next turn may be predicted in another thread meanwhile.
+    """
 
     bundle: Bundle
     plan_name: str
@@ -35,64 +36,82 @@ class Pipeline:
     predictor: Predictor
     denoiser: Denoiser
     vae: Vae
-    overlaps: bool
-    """Whether a turn may be predicted while another one is denoised."""
+    concurrent_prediction: bool
 
+    @classmethod
+    def open(cls, bundle: Bundle, engines: Engines, plan: str | None = None) -> Pipeline:
+        """The stages of a bundle with one of its plans (None: its default). Raises PlanError for an unknown plan."""
+        plan_name = plan or bundle.default_plan
+        denoise_plan = DenoisePlan.from_dict(bundle.plan(plan_name))
+        return cls(
+            bundle=bundle,
+            plan_name=plan_name,
+            plan=denoise_plan,
+            predictor=Predictor(engines.predictor, PromptBuilder.from_bundle(bundle)),
+            denoiser=Denoiser(engines.denoiser, denoise_plan, bundle.manifest.geometry.latent_shape),
+            vae=Vae(engines.vae),
+            concurrent_prediction=engines.concurrent_prediction,
+        )
 
-def open_rooms(bundle: Bundle, engines: Engines, plan: str | None = None) -> Pipeline:
-    """The rooms of a bundle, with one of its plans (None = its default). Raises PlanError for an unknown one."""
-    name = plan or bundle.default_plan
-    denoise_plan = DenoisePlan.from_dict(bundle.plan(name))
-    predictor = Predictor(engines.predictor, PromptBuilder.from_bundle(bundle))
-    denoiser = Denoiser(engines.denoiser, denoise_plan, bundle.manifest.geometry.latent_shape)
-    return Pipeline(bundle, name, denoise_plan, predictor, denoiser, Vae(engines.vae), engines.overlaps)
+    def run_turn(
+        self,
+        session: Session,
+        instruction: Instruction,
+        *,
+        prediction: Prediction | None = None,
+        pixel_format: str = "rgb24",
+        flip: bool = False,
+    ) -> Iterator[Event]:
+        """Plays one turn; frames are u8 [H, W, C] in `pixel_format`, bottom row first with `flip`.
 
+        The session gains the turn after its last frame. A turn that fails, or whose generator is closed, leaves the
+        session as it was. `prediction`: the predictor's for this session and instruction, if it was made ahead.
+        Raises InstructionError if the instruction does not fit the model's window, ConfigError for an unknown format.
+        """
+        started = time.perf_counter()
+        game, turn, sequence = session.id, session.turns + 1, itertools.count()
 
-def run_turn(
-    rooms: Pipeline,
-    session: Session,
-    instruction: Instruction,
-    *,
-    prediction: Prediction | None = None,
-    pixel_format: str = "rgb24",
-    flip: bool = False,
-    cancel: threading.Event | None = None,
-) -> Iterator[Event]:
-    """Plays one turn. The session keeps it after the last frame; a turn that fails, is cancelled, or whose generator is
-    closed leaves the session as it was. Raises TurnCancelled within one step of `cancel` being set. `prediction` is the
-    predictor's for this session and instruction, if it was made ahead.
-    """
-    cancel, turn = cancel or threading.Event(), session.turns + 1
-    sequence, rules = itertools.count(), rooms.bundle.manifest.compatibility
-    started = time.perf_counter()
+        # 1. Predict the state and the shot. Another thread draws the denoiser's noise meanwhile.
+        noise = self.denoiser.draw_noise(session.seed, turn)
+        prediction = prediction or self.predictor.predict(session.history, instruction)
+        state, rules = prediction.game_state, self.bundle.manifest.compatibility
+        scope = motion_scope(state, rules.motion_table, rules.motion_source)
+        character = session.character.after(state)
+        yield StatePredicted(
+            session=game,
+            turn=turn,
+            sequence=next(sequence),
+            game_state=state,
+            character=character,
+            shown=character.shown(state),
+            motion_scope=scope,
+            history_turns=prediction.history_turns,
+            shot=prediction.shot,
+        )
 
-    # 1. What happens, and how it leaves the character. What the denoiser begins with is drawn meanwhile.
-    _stop_if(cancel, turn)
-    noise = rooms.denoiser.draw_noise(session.seed, turn)
-    prediction = prediction or rooms.predictor.predict(session.history, instruction)
-    state = prediction.game_state
-    scope = motion_scope(state, rules.motion_table, rules.motion_source)
-    character = session.character.after(state)
-    stamp = (session.id, turn)
-    shown, fitted = character.shown(state), prediction.history_turns
-    yield StatePredicted(*stamp, next(sequence), state, character, shown, scope, fitted, prediction.shot)
+        # 2. Denoise the clip's latent, a step at a time.
+        for step in self.denoiser.denoise(prediction.shot, scope, noise):
+            yield Progress(
+                session=game,
+                turn=turn,
+                sequence=next(sequence),
+                step=step.step,
+                steps=step.steps,
+                seconds_left=step.seconds_left,
+            )
+        latent, denoiser_seconds = step.latent, step.seconds
 
-    # 2. What it looks like, as a latent.
-    for at in rooms.denoiser.denoise(prediction.shot, scope, noise):
-        _stop_if(cancel, turn)
-        yield Progress(*stamp, next(sequence), at.step, at.steps, at.seconds_left)
+        # 3. Decode the latent into frames.
+        decoding = self.vae.decode(latent, pixel_format, flip)
+        for index, frame in enumerate(decoding):
+            yield FrameReady(session=game, turn=turn, sequence=next(sequence), index=index, frame=frame)
 
-    # 3. What it looks like, as frames.
-    for index, frame in enumerate(rooms.vae.decode(at.latent, pixel_format, flip)):
-        _stop_if(cancel, turn)
-        yield FrameReady(*stamp, next(sequence), index, frame)
-
-    # 4. The turn counts.
-    session.keep(instruction, prediction)
-    total = time.perf_counter() - started
-    yield Done(*stamp, next(sequence), StageSeconds(prediction.seconds, at.seconds, rooms.vae.seconds, total))
-
-
-def _stop_if(cancel: threading.Event, turn: int) -> None:
-    if cancel.is_set():
-        raise TurnCancelled("the turn was cancelled", where=f"turn {turn}")
+        # 4. Commit the turn to the session.
+        session.commit(instruction, prediction)
+        seconds = StageSeconds(
+            predictor=prediction.seconds,
+            denoiser=denoiser_seconds,
+            vae=decoding.seconds,
+            total=time.perf_counter() - started,
+        )
+        yield Done(session=game, turn=turn, sequence=next(sequence), seconds=seconds)

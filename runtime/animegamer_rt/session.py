@@ -38,8 +38,8 @@ class Session:
     """A game: `log` holds the finished turns, `character` the running values, `history` is what the next prompt sees.
 
     The noise of turn k depends on `seed` and k alone, so a resumed or rewound game goes on to the same bytes.
-    `first` turns came before those of `log`: 0 except in a game that was resumed with its last turns only.
-    `opening` is a turn 0 that nobody saw, of a game that starts from a picture; it leaves the window as any turn does.
+    `omitted_turns` turns came before those of `log`: 0 except in a game that was resumed with its last turns only.
+    `initial_turn` is turn 0 of a game that starts from an image; it has no clip, and leaves the window like any turn.
     """
 
     bundle_name: str
@@ -51,8 +51,8 @@ class Session:
     character: CharacterState = field(default_factory=CharacterState)
     _shots: dict[int, npt.NDArray[np.float16]] = field(default_factory=dict)
     """Turn number -> shot fp16 [226, D]; the last `history_turns` turns only."""
-    first: int = 0
-    opening: HistoryTurn | None = None
+    omitted_turns: int = 0
+    initial_turn: HistoryTurn | None = None
 
     @classmethod
     def start(cls, bundle: Bundle, seed: int, history_turns: int | None = None) -> Session:
@@ -72,15 +72,15 @@ class Session:
         shots: Mapping[int, npt.NDArray[np.float16]],
         predict: Predict,
         *,
-        first: int = 0,
+        omitted_turns: int = 0,
     ) -> Session:
-        """A game that goes on after `log`, itself after `first` turns that need not be told.
+        """A game that goes on after `log`, itself after `omitted_turns` turns that need not be told.
 
         character: the values now; shots: turn number -> fp16 [226, D]. If one of the window's is missing, all turns are
-        predicted again, so `first` must then be 0. Raises SessionError when what is given does not suffice.
+        predicted again, so `omitted_turns` must then be 0. Raises SessionError when what is given does not suffice.
         """
-        _refuse_negative(seed=seed, history_turns=history_turns, first=first)
-        session = cls(bundle.manifest.name, bundle.fingerprint, seed, history_turns, first=first)
+        _refuse_negative(seed=seed, history_turns=history_turns, omitted_turns=omitted_turns)
+        session = cls(bundle.manifest.name, bundle.fingerprint, seed, history_turns, omitted_turns=omitted_turns)
         session.log, session.character = tuple(log), character
         session._shots = session._window_shots(session.turns, shots, predict)
         return session
@@ -88,7 +88,7 @@ class Session:
     @property
     def turns(self) -> int:
         """Number of finished turns."""
-        return self.first + len(self.log)
+        return self.omitted_turns + len(self.log)
 
     @property
     def history(self) -> tuple[HistoryTurn, ...]:
@@ -100,7 +100,7 @@ class Session:
         """The kept shots by turn number, for saving."""
         return dict(self._shots)
 
-    def keep(self, instruction: Instruction, prediction: Prediction) -> None:
+    def commit(self, instruction: Instruction, prediction: Prediction) -> None:
         """Makes a finished turn part of the game. Called once a turn, after its last frame."""
         self.log += (TurnRecord(instruction.text, prediction.game_state),)
         self.character = self.character.after(prediction.game_state)
@@ -131,8 +131,8 @@ class Session:
             log=self.log,
             character=self.character,
             _shots=dict(self._shots),
-            first=self.first,
-            opening=self.opening,
+            omitted_turns=self.omitted_turns,
+            initial_turn=self.initial_turn,
         )
         other.rewind(turn, predict)
         return other
@@ -142,7 +142,7 @@ class Session:
     ) -> dict[int, npt.NDArray[np.float16]]:
         """The shots that the prompt after `turn` needs: those at hand, else predicted again from the first turn on."""
         needed = range(max(1, turn - self.history_turns + 1), turn + 1)
-        if needed and needed[0] <= self.first:
+        if needed and needed[0] <= self.omitted_turns:
             self._refuse_without_start("fill the window of a game")
         if any(number not in shots for number in needed):
             shots = self._predict_again(turn, predict)
@@ -160,21 +160,21 @@ class Session:
     def _window(self, turns: int, shots: dict[int, npt.NDArray[np.float16]] | None = None) -> tuple[HistoryTurn, ...]:
         shots = self._shots if shots is None else shots
         oldest = max(1, turns - self.history_turns + 1)
-        window = self.log[oldest - 1 - self.first : turns - self.first]
+        window = self.log[oldest - 1 - self.omitted_turns : turns - self.omitted_turns]
         past = tuple(
             HistoryTurn(turn.text, turn.game_state, shots[number]) for number, turn in enumerate(window, oldest)
         )
-        return (self.opening, *past) if self.opening is not None and turns < self.history_turns else past
+        return (self.initial_turn, *past) if self.initial_turn is not None and turns < self.history_turns else past
 
     def _forget(self) -> None:
         for number in [number for number in self._shots if number <= self.turns - self.history_turns]:
             del self._shots[number]
 
     def _refuse_without_start(self, what: str) -> None:
-        if self.first:
+        if self.omitted_turns:
             raise SessionError(
                 f"cannot {what} whose first turns were left out",
-                found=f"turns {self.first + 1} to {self.turns}",
+                found=f"turns {self.omitted_turns + 1} to {self.turns}",
                 expected="all turns from 1",
             )
 

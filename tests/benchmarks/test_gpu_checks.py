@@ -153,14 +153,14 @@ def test_step_that_waits_for_the_gpu_fails(checks: ModuleType, bundle: Bundle, m
     modes: list[str] = []
     monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
 
-    def begin(*given: object) -> Any:
+    def start(*given: object) -> Any:
         def step(*given: object) -> None:
             if modes[-1:] == ["error"] and waits:
                 raise RuntimeError("called a synchronizing CUDA operation")
 
         return SimpleNamespace(step=step, latent=lambda: None)
 
-    engines = SimpleNamespace(denoiser=SimpleNamespace(begin=begin))
+    engines = SimpleNamespace(denoiser=SimpleNamespace(start=start))
     monkeypatch.setattr(checks.Way, "open", lambda way, bundle: engines)
     for waits in (False, True):
         (found,) = checks.no_waiting(bundle, checks.Way("cuda", "bf16"))

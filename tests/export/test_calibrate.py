@@ -27,7 +27,7 @@ from animegamer_rt.bundle.manifest import PlanEntry
 from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import OutputError, PlanError
-from animegamer_rt.pipeline import open_rooms
+from animegamer_rt.pipeline import Pipeline
 
 STEPS = 20
 
@@ -93,13 +93,13 @@ def test_plans_that_reuse_guidance_are_chosen_where_they_are_nearer(bundle: Bund
 
 def test_the_recorded_path_is_the_plans_own(bundle: Bundle) -> None:
     engines = open_engines(bundle)
-    rooms = open_rooms(bundle, engines, "exact")
-    (turn,) = first_turns(rooms, ["Mia waves."], 3)
-    gram = trajectory.gram(engines.denoiser, rooms.denoiser, rooms.plan, [turn])
-    last = rooms.plan.steps[-1].coefficients.guidance_minus_one
+    pipeline = Pipeline.open(bundle, engines, "exact")
+    (turn,) = first_turns(pipeline, ["Mia waves."], 3)
+    gram = trajectory.gram(engines.denoiser, pipeline.denoiser, pipeline.plan, [turn])
+    last = pipeline.plan.steps[-1].coefficients.guidance_minus_one
     weights = np.zeros(2 * STEPS)
     weights[STEPS - 1], weights[-1] = 1.0, last  # the last guided picture is the result
-    latent = draw(rooms.denoiser, turn)
+    latent = draw(pipeline.denoiser, turn)
     assert weights @ gram @ weights == pytest.approx(float(np.square(latent).mean()), rel=1e-4)
 
 
@@ -111,10 +111,10 @@ def test_a_searched_plan_is_nearer_the_more_it_may_cost(bundle: Bundle) -> None:
     errors = [point.fidelity["latent_relative_error"] for point in ends]
     assert errors == sorted(errors, reverse=True) and ends[0].rows < ends[1].rows < ends[2].rows
     assert points[-1].ssim > 0.99
-    rooms = open_rooms(bundle, engines, "exact")
-    (turn,) = first_turns(rooms, ["Tobo runs."], 8)
-    again = draw(rooms.denoiser.with_plan(points[-1].plan), turn)
-    assert relative_error(again, draw(rooms.denoiser, turn)) < 0.1
+    pipeline = Pipeline.open(bundle, engines, "exact")
+    (turn,) = first_turns(pipeline, ["Tobo runs."], 8)
+    again = draw(pipeline.denoiser.with_plan(points[-1].plan), turn)
+    assert relative_error(again, draw(pipeline.denoiser, turn)) < 0.1
 
 
 class Even:
@@ -247,8 +247,8 @@ class Skips:
     skippable_blocks: int = 6
     skipped: int = 0
 
-    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> DenoiseRun:
-        turn = self.part.begin(latent, shot, motion_scope)
+    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> DenoiseRun:
+        turn = self.part.start(latent, shot, motion_scope)
         plain = turn.step
 
         def step(
@@ -342,9 +342,9 @@ def test_calibration_leaves_a_default_that_every_engine_plays(
     said, written = capsys.readouterr().out, load(bundle.folder)
     assert "balanced-skipping is for PyTorch alone, as it skips blocks: play --plan balanced-skipping" in said
     assert written.default_plan == "balanced"
-    open_rooms(written, open_engines(written))
+    Pipeline.open(written, open_engines(written))
     with pytest.raises(PlanError, match="which these engines cannot; use another plan, or PyTorch"):
-        open_rooms(written, open_engines(written), "balanced-skipping")
+        Pipeline.open(written, open_engines(written), "balanced-skipping")
     (record,) = (json.loads(path.read_text()) for path in tmp_path.glob("*.json"))
     (point,) = (one for one in record["points"] if one["cost"] == record["chosen"]["balanced-skipping"])
     assert point["rows"] > point["cost"] and "blocks" in point["skipped"]

@@ -39,7 +39,7 @@ from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import BundleError, BundleFileError, ConfigError, OutputError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.models.vae import CausalConv, VaeDecoder
-from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.video import write_png
 from animegamer_rt.profiling.gpu_specs import FULL_PREDICTOR, FULL_WEIGHTS, VAE_CACHES_BYTES
 from animegamer_rt.session import Session
@@ -52,10 +52,10 @@ def test_random_weights_become_a_bundle_that_plays(whole: Bundle) -> None:
     assert bundle.manifest.origin == "random weights"
     assert not (bundle.folder / UNFINISHED).exists() and not (bundle.folder / ".export").exists()
     session = Session.start(bundle, seed=7)
-    rooms = open_rooms(bundle, open_engines(bundle, threads=1), "fast")
+    pipeline = Pipeline.open(bundle, open_engines(bundle, threads=1), "fast")
     frames = [
         event.frame
-        for event in run_turn(rooms, session, Instruction.parse("Mirel waves."))
+        for event in pipeline.run_turn(session, Instruction.parse("Mirel waves."))
         if isinstance(event, FrameReady)
     ]
     assert np.stack(frames).shape == (17, 32, 48, 3)

@@ -342,7 +342,7 @@ def test_profiles_hold_every_prompt_of_the_window(bundle: Bundle) -> None:
         and prompts["rows"][0] == prompts["read_tokens"][0] == 1
     )
     past = HistoryTurn("Mia waves.", GameState(1, 2, 3, 4), np.zeros((226, 8), np.float16))
-    prompt = PromptBuilder.from_bundle(bundle).write("Tobo runs.", [past] * 2)
+    prompt = PromptBuilder.from_bundle(bundle).build("Tobo runs.", [past] * 2)
     for tokens in (prompt.history, prompt.turn):
         assert tokens is not None
         assert tokens.ids.shape[1] <= most and prompts["rows"][0] <= len(tokens.masks) <= prompts["rows"][2]

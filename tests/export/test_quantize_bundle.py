@@ -200,7 +200,7 @@ def test_calibrations_turns_are_played_and_measured_on_the_device(
     monkeypatch.setattr(ranges, "check_device", noted)
     engines = onnxruntime_backend.open_engines(pocket, threads=1)
     monkeypatch.setattr(bundles, "open_engines", lambda bundle, device: (asked.append(device), engines)[1])
-    monkeypatch.setattr(bundles, "first_turns", lambda rooms, texts, seed: [])
+    monkeypatch.setattr(bundles, "first_turns", lambda pipeline, texts, seed: [])
     monkeypatch.setattr(bundles, "matrices", lambda model: ())
     bundles.calibrated(pocket, "denoiser", scheme("w8a8"), lambda name: True, 1, "cuda")
     assert asked == ["cuda"] * 3  # the recorded steps, the other parts, the ranges

@@ -33,7 +33,7 @@ from animegamer_rt.events import Event, FrameReady, StatePredicted
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
-from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.video import write_png
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image import prepare
@@ -74,7 +74,7 @@ def test_a_turn_equals_the_reference_paths(release: Path, bundle: Bundle) -> Non
     for engines in (open_engines(bundle, threads=1), reference):
         session, events = Session.start(bundle, seed=7), list[Event]()
         for text in TEXTS:
-            events += run_turn(open_rooms(bundle, engines), session, Instruction.parse(text))
+            events += Pipeline.open(bundle, engines).run_turn(session, Instruction.parse(text))
         states = [event.game_state for event in events if isinstance(event, StatePredicted)]
         clip = np.stack([event.frame for event in events if isinstance(event, FrameReady)]).astype(np.int16)
         played.append((states, clip))

@@ -26,7 +26,7 @@ from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.diagnose.bundle_info import size_words
 from animegamer_rt.errors import BundleError
 from animegamer_rt.events import FrameReady
-from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
@@ -72,8 +72,8 @@ def in_common(one: Bundle, other: Bundle) -> set[str]:
 
 
 def clip(bundle: Bundle, engines: Engines) -> np.ndarray:
-    rooms, session = open_rooms(bundle, engines), Session.start(bundle, seed=7)
-    events = run_turn(rooms, session, Instruction.parse("Mirel waves."))
+    pipeline, session = Pipeline.open(bundle, engines), Session.start(bundle, seed=7)
+    events = pipeline.run_turn(session, Instruction.parse("Mirel waves."))
     return np.stack([event.frame for event in events if isinstance(event, FrameReady)])
 
 

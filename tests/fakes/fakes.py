@@ -180,7 +180,7 @@ class FakeDenoiser:
     steps: list[tuple[tuple[float, ...], float, tuple[int, ...]]] = field(default_factory=list)
     motion_scopes: list[float] = field(default_factory=list)
 
-    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> FakeDenoising:
+    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> FakeDenoising:
         self.motion_scopes.append(motion_scope)
         self.steps.clear()
         return FakeDenoising((latent + np.tanh(shot.sum())).astype(np.float32), self.steps, self.fail_at, self.error)
@@ -194,8 +194,8 @@ class HeldDenoiser(FakeDenoiser):
         self.held_at, self.patience_s = held_at, patience_s
         self.reached, self.let_go = threading.Event(), threading.Event()
 
-    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> FakeDenoising:
-        turn = super().begin(latent, shot, motion_scope)
+    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> FakeDenoising:
+        turn = super().start(latent, shot, motion_scope)
         step = turn.step
 
         def held(*arguments: Any) -> None:

@@ -47,7 +47,7 @@ class _Denoiser:
     def __init__(self, step: DenoiserStep) -> None:
         self.network = step
 
-    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> _Denoising:
+    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> _Denoising:
         return _Denoising(self.network, torch.from_numpy(latent), torch.from_numpy(shot)[None], motion_scope)
 
 

@@ -101,7 +101,7 @@ def test_no_step_of_a_turn_waits_for_the_gpu() -> None:
     part, turn = engines(CudaTorchDevice(torch.bfloat16)), Turn()
     for _ in range(2):
         turn.latents(part)
-    denoising = part.denoiser.begin(turn.start, turn.shot, turn.scope)
+    denoising = part.denoiser.start(turn.start, turn.shot, turn.scope)
     try:
         torch.cuda.set_sync_debug_mode("error")
         for step, coefficients, drawn in zip(PLAN, PLAN.coefficients(), turn.noises, strict=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +12,9 @@ import pytest
 import fakes
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import REFERENCE
-from animegamer_rt.errors import ConfigError, PlanError, TurnCancelled
+from animegamer_rt.errors import ConfigError, PlanError
 from animegamer_rt.events import Done, Event, FrameReady, Progress, StatePredicted
-from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.state.game import CharacterState, GameState
 from animegamer_rt.state.instruction import Instruction
@@ -33,8 +32,8 @@ def frames(events: list[Event]) -> np.ndarray:
 
 
 def test_turn_is_state_then_progress_then_frames_then_done(bundle: Bundle) -> None:
-    rooms, session = open_rooms(bundle, fakes.fake_engines()), Session.start(bundle, seed=7)
-    events = list(run_turn(rooms, session, WAVE))
+    pipeline, session = Pipeline.open(bundle, fakes.fake_engines()), Session.start(bundle, seed=7)
+    events = list(pipeline.run_turn(session, WAVE))
     assert [type(event) for event in events] == [StatePredicted] + [Progress] * 3 + [FrameReady] * 17 + [Done]
     assert [event.sequence for event in events] == list(range(len(events)))
     assert {(event.session, event.turn) for event in events} == {(session.id, 1)}
@@ -42,8 +41,8 @@ def test_turn_is_state_then_progress_then_frames_then_done(bundle: Bundle) -> No
 
 
 def test_state_event_applies_the_rules_of_the_game(bundle: Bundle) -> None:
-    rooms = open_rooms(bundle, fakes.fake_engines(fakes.FakePredictor(strengths=(2, 1, 0, -2))))
-    state = next(run_turn(rooms, Session.start(bundle, seed=7), WAVE))
+    pipeline = Pipeline.open(bundle, fakes.fake_engines(fakes.FakePredictor(strengths=(2, 1, 0, -2))))
+    state = next(pipeline.run_turn(Session.start(bundle, seed=7), WAVE))
     assert isinstance(state, StatePredicted)
     assert state.game_state == GameState(motion_level=2, social=1, entertainment=0, stamina=-2)
     assert state.character == CharacterState(stamina=40, social=55, entertainment=50)
@@ -54,14 +53,14 @@ def test_state_event_applies_the_rules_of_the_game(bundle: Bundle) -> None:
 def test_reference_bundle_reads_the_demo_table_with_social(tmp_path: Path) -> None:
     bundle = fakes.write_bundle(tmp_path / "reference", compatibility=REFERENCE)
     denoiser = fakes.FakeDenoiser()
-    rooms = open_rooms(bundle, fakes.fake_engines(fakes.FakePredictor(strengths=(1, 4, 0, 0)), denoiser))
-    list(run_turn(rooms, Session.start(bundle, seed=7), WAVE))
+    pipeline = Pipeline.open(bundle, fakes.fake_engines(fakes.FakePredictor(strengths=(1, 4, 0, 0)), denoiser))
+    list(pipeline.run_turn(Session.start(bundle, seed=7), WAVE))
     assert denoiser.motion_scopes == [20.0]
 
 
 def test_turn_is_kept_only_after_its_last_frame(bundle: Bundle) -> None:
-    rooms, session = open_rooms(bundle, fakes.fake_engines()), Session.start(bundle, seed=7)
-    events = run_turn(rooms, session, WAVE)
+    pipeline, session = Pipeline.open(bundle, fakes.fake_engines()), Session.start(bundle, seed=7)
+    events = pipeline.run_turn(session, WAVE)
     for event in events:
         assert session.turns == (1 if isinstance(event, Done) else 0)
     assert session.character == CharacterState(stamina=40, social=55, entertainment=50)
@@ -69,87 +68,75 @@ def test_turn_is_kept_only_after_its_last_frame(bundle: Bundle) -> None:
 
 @pytest.mark.parametrize("after", range(0, 22, 3))
 def test_closed_turn_leaves_the_session_as_it_was(bundle: Bundle, after: int) -> None:
-    rooms, session = open_rooms(bundle, fakes.fake_engines()), Session.start(bundle, seed=7)
-    events = run_turn(rooms, session, WAVE)
+    pipeline, session = Pipeline.open(bundle, fakes.fake_engines()), Session.start(bundle, seed=7)
+    events = pipeline.run_turn(session, WAVE)
     for _ in range(after):
         next(events)
     events.close()  # type: ignore[attr-defined]
     assert (session.turns, session.character, session.shots) == (0, CharacterState(), {})
 
 
-def test_cancel_takes_effect_within_one_step(bundle: Bundle) -> None:
-    denoiser, cancel = fakes.FakeDenoiser(), threading.Event()
-    rooms, session = open_rooms(bundle, fakes.fake_engines(denoiser=denoiser), "exact"), Session.start(bundle, seed=7)
-    with pytest.raises(TurnCancelled, match="turn 1"):
-        for event in run_turn(rooms, session, WAVE, cancel=cancel):
-            if isinstance(event, Progress) and event.step == 2:
-                cancel.set()
-    assert len(denoiser.steps) == 3 and session.turns == 0
-
-
-@pytest.mark.parametrize("index", [0, 8, 15])
-def test_cancel_between_frames_keeps_nothing(bundle: Bundle, index: int) -> None:
-    rooms, session, cancel = open_rooms(bundle, fakes.fake_engines()), Session.start(bundle, seed=7), threading.Event()
-    with pytest.raises(TurnCancelled):
-        for event in run_turn(rooms, session, WAVE, cancel=cancel):
-            if isinstance(event, FrameReady) and event.index == index:
-                cancel.set()
-    assert session.turns == 0
+def test_closing_a_turn_runs_no_further_step(bundle: Bundle) -> None:
+    denoiser = fakes.FakeDenoiser()
+    pipeline = Pipeline.open(bundle, fakes.fake_engines(denoiser=denoiser), "exact")
+    events = pipeline.run_turn(Session.start(bundle, seed=7), WAVE)
+    while not (isinstance(event := next(events), Progress) and event.step == 2):
+        pass
+    events.close()  # type: ignore[attr-defined]
+    assert len(denoiser.steps) == 2
 
 
 def test_failed_step_leaves_the_session_and_the_next_turn_plays(bundle: Bundle) -> None:
     denoiser = fakes.FakeDenoiser(fail_at=1)
-    rooms, session = open_rooms(bundle, fakes.fake_engines(denoiser=denoiser)), Session.start(bundle, seed=7)
+    pipeline, session = Pipeline.open(bundle, fakes.fake_engines(denoiser=denoiser)), Session.start(bundle, seed=7)
     with pytest.raises(MemoryError):
-        list(run_turn(rooms, session, WAVE))
+        list(pipeline.run_turn(session, WAVE))
     assert (session.turns, session.shots) == (0, {})
     denoiser.fail_at = None
-    again = list(run_turn(rooms, session, WAVE))
-    fresh = list(run_turn(open_rooms(bundle, fakes.fake_engines()), Session.start(bundle, seed=7), WAVE))
+    again = list(pipeline.run_turn(session, WAVE))
+    fresh = list(Pipeline.open(bundle, fakes.fake_engines()).run_turn(Session.start(bundle, seed=7), WAVE))
     assert session.turns == 1 and (frames(again) == frames(fresh)).all()
 
 
 def test_same_seed_and_instructions_give_the_same_frames_and_another_seed_does_not(bundle: Bundle) -> None:
-    rooms = open_rooms(bundle, fakes.fake_engines())
+    pipeline = Pipeline.open(bundle, fakes.fake_engines())
 
     def game(seed: int) -> np.ndarray:
         session = Session.start(bundle, seed)
-        return np.stack([frames(list(run_turn(rooms, session, Instruction(text)))) for text in ("Mia waves", "runs")])
+        return np.stack([frames(list(pipeline.run_turn(session, Instruction(text)))) for text in ("Mia waves", "runs")])
 
     assert (game(7) == game(7)).all()
     assert not (game(7) == game(8)).all()
 
 
 def test_two_players_do_not_touch_each_other(bundle: Bundle) -> None:
-    rooms = open_rooms(bundle, fakes.fake_engines())
+    pipeline = Pipeline.open(bundle, fakes.fake_engines())
     alone = Session.start(bundle, 7)
-    expected = [frames(list(run_turn(rooms, alone, WAVE))) for _ in range(2)]
+    expected = [frames(list(pipeline.run_turn(alone, WAVE))) for _ in range(2)]
     one, other = Session.start(bundle, 7), Session.start(bundle, 8)
     for turn in range(2):
-        assert (frames(list(run_turn(rooms, one, WAVE))) == expected[turn]).all()
-        list(run_turn(rooms, other, Instruction("Tobo runs.")))
+        assert (frames(list(pipeline.run_turn(one, WAVE))) == expected[turn]).all()
+        list(pipeline.run_turn(other, Instruction("Tobo runs.")))
     assert one.character == alone.character
 
 
 def test_unknown_plan_and_pixel_format_are_refused(bundle: Bundle) -> None:
     with pytest.raises(PlanError, match="no plan 'fastest'"):
-        open_rooms(bundle, fakes.fake_engines(), "fastest")
-    rooms, session = open_rooms(bundle, fakes.fake_engines()), Session.start(bundle, 7)
+        Pipeline.open(bundle, fakes.fake_engines(), "fastest")
+    pipeline, session = Pipeline.open(bundle, fakes.fake_engines()), Session.start(bundle, 7)
     with pytest.raises(ConfigError, match="pixel_format: .*yuv"):
-        list(run_turn(rooms, session, WAVE, pixel_format="yuv"))
+        list(pipeline.run_turn(session, WAVE, pixel_format="yuv"))
     assert session.turns == 0
 
 
 def test_done_says_the_seconds_of_each_stage(bundle: Bundle) -> None:
-    rooms = open_rooms(bundle, fakes.fake_engines())
-    done = list(run_turn(rooms, Session.start(bundle, 7), WAVE))[-1]
+    pipeline = Pipeline.open(bundle, fakes.fake_engines())
+    done = list(pipeline.run_turn(Session.start(bundle, 7), WAVE))[-1]
     assert isinstance(done, Done)
     assert min(done.seconds.predictor, done.seconds.denoiser, done.seconds.vae) > 0
     assert done.seconds.total >= done.seconds.predictor + done.seconds.denoiser
 
 
-def test_pipeline_loads_neither_torch_nor_onnxruntime_and_is_under_100_lines() -> None:
-    code = "import sys, animegamer_rt.pipeline as p; print(p.__file__, {'torch', 'onnxruntime'} & set(sys.modules))"
-    path, _, loaded = subprocess.check_output([sys.executable, "-c", code], text=True).strip().partition(" ")
-    assert loaded == "set()"
-    assert len(Path(path).read_text().splitlines()) < 100
+def test_pipeline_loads_neither_torch_nor_onnxruntime() -> None:
+    code = "import sys, animegamer_rt.pipeline; print({'torch', 'onnxruntime'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"

@@ -11,7 +11,7 @@ import fakes
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.errors import SessionError
 from animegamer_rt.events import FrameReady
-from animegamer_rt.pipeline import Pipeline, open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Predict, Session
 from animegamer_rt.stages.predictor import Prediction
 from animegamer_rt.state.game import CharacterState
@@ -26,19 +26,19 @@ def bundle(tmp_path: Path) -> Bundle:
 
 
 @pytest.fixture
-def rooms(bundle: Bundle) -> Pipeline:
-    return open_rooms(bundle, fakes.fake_engines())
+def pipeline(bundle: Bundle) -> Pipeline:
+    return Pipeline.open(bundle, fakes.fake_engines())
 
 
-def play(rooms: Pipeline, session: Session, text: str) -> np.ndarray:
-    events = run_turn(rooms, session, Instruction(text))
+def play(pipeline: Pipeline, session: Session, text: str) -> np.ndarray:
+    events = pipeline.run_turn(session, Instruction(text))
     return np.stack([event.frame for event in events if isinstance(event, FrameReady)])
 
 
-def played(rooms: Pipeline, turns: int, **options: int) -> Session:
-    session = Session.start(rooms.bundle, 7, **options)
+def played(pipeline: Pipeline, turns: int, **options: int) -> Session:
+    session = Session.start(pipeline.bundle, 7, **options)
     for text in TEXTS[:turns]:
-        play(rooms, session, text)
+        play(pipeline, session, text)
     return session
 
 
@@ -55,8 +55,8 @@ def test_negative_seed_or_window_is_refused(bundle: Bundle) -> None:
 
 
 @pytest.mark.parametrize("window", [0, 1, 2, 5])
-def test_only_the_windows_shots_are_kept(rooms: Pipeline, window: int) -> None:
-    session = played(rooms, 6, history_turns=window)
+def test_only_the_windows_shots_are_kept(pipeline: Pipeline, window: int) -> None:
+    session = played(pipeline, 6, history_turns=window)
     assert sorted(session.shots) == list(range(7 - min(window, 6), 7))
     assert [turn.text for turn in session.history] == TEXTS[6 - window :]
     assert all(turn.shot.dtype == np.float16 for turn in session.history)
@@ -64,50 +64,50 @@ def test_only_the_windows_shots_are_kept(rooms: Pipeline, window: int) -> None:
 
 def test_window_of_zero_sends_no_history(bundle: Bundle) -> None:
     predictor = fakes.FakePredictor()
-    rooms = open_rooms(bundle, fakes.fake_engines(predictor))
-    played(rooms, 3, history_turns=0)
+    pipeline = Pipeline.open(bundle, fakes.fake_engines(predictor))
+    played(pipeline, 3, history_turns=0)
     assert all((tokens.history_index == -1).all() for tokens in predictor.read)
 
 
-def test_hundred_turns_are_no_limit(rooms: Pipeline) -> None:
-    session = Session.start(rooms.bundle, 7)
+def test_hundred_turns_are_no_limit(pipeline: Pipeline) -> None:
+    session = Session.start(pipeline.bundle, 7)
     for _ in range(100):
-        play(rooms, session, "Mia waves.")
+        play(pipeline, session, "Mia waves.")
     assert session.turns == 100 and len(session.shots) == 2
     assert session.character == CharacterState(stamina=0, social=100, entertainment=50)
 
 
-def test_earlier_shots_change_the_next_turn(rooms: Pipeline) -> None:
-    one, other = played(rooms, 1), Session.start(rooms.bundle, 7)
-    play(rooms, other, "Tobo sleeps.")
-    assert not (play(rooms, one, "Mia runs.") == play(rooms, other, "Mia runs.")).all()
+def test_earlier_shots_change_the_next_turn(pipeline: Pipeline) -> None:
+    one, other = played(pipeline, 1), Session.start(pipeline.bundle, 7)
+    play(pipeline, other, "Tobo sleeps.")
+    assert not (play(pipeline, one, "Mia runs.") == play(pipeline, other, "Mia runs.")).all()
 
 
 @pytest.mark.parametrize("turn", range(7))
-def test_rewound_game_goes_on_to_the_same_bytes(rooms: Pipeline, turn: int) -> None:
-    session = played(rooms, 6)
-    session.rewind(turn, rooms.predictor.predict)
-    straight = played(rooms, turn)
+def test_rewound_game_goes_on_to_the_same_bytes(pipeline: Pipeline, turn: int) -> None:
+    session = played(pipeline, 6)
+    session.rewind(turn, pipeline.predictor.predict)
+    straight = played(pipeline, turn)
     assert (session.turns, session.character, session.log) == (turn, straight.character, straight.log)
-    assert (play(rooms, session, "Mia sleeps.") == play(rooms, straight, "Mia sleeps.")).all()
+    assert (play(pipeline, session, "Mia sleeps.") == play(pipeline, straight, "Mia sleeps.")).all()
 
 
-def test_short_rewind_within_the_kept_shots_predicts_nothing(rooms: Pipeline) -> None:
-    session = played(rooms, 6, history_turns=0)
+def test_short_rewind_within_the_kept_shots_predicts_nothing(pipeline: Pipeline) -> None:
+    session = played(pipeline, 6, history_turns=0)
     session.rewind(3, forbidden)
     assert session.turns == 3
 
 
 @pytest.mark.parametrize("turn", [-1, 4])
-def test_turn_that_was_not_played_cannot_be_gone_back_to(rooms: Pipeline, turn: int) -> None:
-    session = played(rooms, 3)
+def test_turn_that_was_not_played_cannot_be_gone_back_to(pipeline: Pipeline, turn: int) -> None:
+    session = played(pipeline, 3)
     with pytest.raises(SessionError, match=f"no such turn to go back to; found {turn}; expected 0 to 3"):
-        session.rewind(turn, rooms.predictor.predict)
+        session.rewind(turn, pipeline.predictor.predict)
     assert session.turns == 3
 
 
-def test_failed_rewind_leaves_the_game_as_it_was(rooms: Pipeline) -> None:
-    session = played(rooms, 6)
+def test_failed_rewind_leaves_the_game_as_it_was(pipeline: Pipeline) -> None:
+    session = played(pipeline, 6)
     before = (session.log, session.character, sorted(session.shots))
 
     def failing(*_: object) -> None:
@@ -118,27 +118,29 @@ def test_failed_rewind_leaves_the_game_as_it_was(rooms: Pipeline) -> None:
     assert (session.log, session.character, sorted(session.shots)) == before
 
 
-def test_branch_goes_its_own_way_and_leaves_the_first_game_alone(rooms: Pipeline) -> None:
-    session = played(rooms, 4)
-    branch = session.branch(2, rooms.predictor.predict, seed=99)
+def test_branch_goes_its_own_way_and_leaves_the_first_game_alone(pipeline: Pipeline) -> None:
+    session = played(pipeline, 4)
+    branch = session.branch(2, pipeline.predictor.predict, seed=99)
     assert (branch.turns, branch.seed, session.turns, session.seed) == (2, 99, 4, 7)
     assert branch.id != session.id
-    theirs, ours = play(rooms, branch, "Tobo runs."), played(rooms, 3)
-    assert not (theirs == play(rooms, ours, "Tobo runs.")).all()
+    theirs, ours = play(pipeline, branch, "Tobo runs."), played(pipeline, 3)
+    assert not (theirs == play(pipeline, ours, "Tobo runs.")).all()
     assert [turn.text for turn in session.log] == TEXTS[:4]
 
 
-def resumed(rooms: Pipeline, session: Session, first: int, shots: dict[int, np.ndarray], predict: Predict) -> Session:
+def resumed(
+    pipeline: Pipeline, session: Session, first: int, shots: dict[int, np.ndarray], predict: Predict
+) -> Session:
     """The game as someone knows it who has its last turns only."""
     return Session.resume(
-        rooms.bundle,
+        pipeline.bundle,
         session.seed,
         session.history_turns,
         session.log[first:],
         session.character,
         shots,
         predict,
-        first=first,
+        omitted_turns=first,
     )
 
 
@@ -147,52 +149,52 @@ def forbidden(*_: object) -> Prediction:
 
 
 @pytest.mark.parametrize("first", range(3))
-def test_game_goes_on_to_the_same_bytes_without_its_first_turns(rooms: Pipeline, first: int) -> None:
-    session = played(rooms, 4)
-    other = resumed(rooms, session, first, session.shots, forbidden)
+def test_game_goes_on_to_the_same_bytes_without_its_first_turns(pipeline: Pipeline, first: int) -> None:
+    session = played(pipeline, 4)
+    other = resumed(pipeline, session, first, session.shots, forbidden)
     assert (other.turns, other.character, sorted(other.shots)) == (4, session.character, [3, 4])
     for text in TEXTS[4:]:
-        assert (play(rooms, other, text) == play(rooms, session, text)).all()
+        assert (play(pipeline, other, text) == play(pipeline, session, text)).all()
     assert (other.turns, other.character, sorted(other.shots)) == (6, session.character, [5, 6])
 
 
 @pytest.mark.parametrize("kept", [(), (3,), (4,)])
-def test_missing_shots_are_predicted_again_to_the_same_bytes(rooms: Pipeline, kept: tuple[int, ...]) -> None:
-    session = played(rooms, 4)
+def test_missing_shots_are_predicted_again_to_the_same_bytes(pipeline: Pipeline, kept: tuple[int, ...]) -> None:
+    session = played(pipeline, 4)
     shots = {number: session.shots[number] for number in kept}
-    other = resumed(rooms, session, 0, shots, rooms.predictor.predict)
+    other = resumed(pipeline, session, 0, shots, pipeline.predictor.predict)
     assert sorted(other.shots) == [3, 4]
     assert all((other.shots[number] == shot).all() for number, shot in session.shots.items())
-    assert (play(rooms, other, "Mia flies.") == play(rooms, session, "Mia flies.")).all()
+    assert (play(pipeline, other, "Mia flies.") == play(pipeline, session, "Mia flies.")).all()
 
 
-def test_a_game_without_history_needs_no_shots_and_no_turns(rooms: Pipeline) -> None:
-    session = played(rooms, 4, history_turns=0)
-    other = resumed(rooms, session, 4, {}, forbidden)
-    assert (play(rooms, other, "Mia flies.") == play(rooms, session, "Mia flies.")).all()
+def test_a_game_without_history_needs_no_shots_and_no_turns(pipeline: Pipeline) -> None:
+    session = played(pipeline, 4, history_turns=0)
+    other = resumed(pipeline, session, 4, {}, forbidden)
+    assert (play(pipeline, other, "Mia flies.") == play(pipeline, session, "Mia flies.")).all()
 
 
-def test_shots_beyond_the_window_are_let_go(rooms: Pipeline) -> None:
-    session = played(rooms, 4, history_turns=4)
+def test_shots_beyond_the_window_are_let_go(pipeline: Pipeline) -> None:
+    session = played(pipeline, 4, history_turns=4)
     session.history_turns = 2
-    assert sorted(resumed(rooms, session, 0, session.shots, forbidden).shots) == [3, 4]
+    assert sorted(resumed(pipeline, session, 0, session.shots, forbidden).shots) == [3, 4]
 
 
-def test_turns_of_the_window_cannot_be_left_out(rooms: Pipeline) -> None:
-    session = played(rooms, 4)
+def test_turns_of_the_window_cannot_be_left_out(pipeline: Pipeline) -> None:
+    session = played(pipeline, 4)
     with pytest.raises(SessionError, match="turns were left out; found turns 4 to 4; expected all turns from 1"):
-        resumed(rooms, session, 3, session.shots, forbidden)
+        resumed(pipeline, session, 3, session.shots, forbidden)
 
 
-def test_a_missing_shot_needs_all_turns(rooms: Pipeline) -> None:
-    session = played(rooms, 4)
+def test_a_missing_shot_needs_all_turns(pipeline: Pipeline) -> None:
+    session = played(pipeline, 4)
     with pytest.raises(SessionError, match="cannot predict the shots of a game again whose first turns were left out"):
-        resumed(rooms, session, 2, {4: session.shots[4]}, forbidden)
+        resumed(pipeline, session, 2, {4: session.shots[4]}, forbidden)
 
 
-def test_a_game_without_its_first_turns_cannot_go_back(rooms: Pipeline) -> None:
-    session = played(rooms, 4)
-    other = resumed(rooms, session, 2, session.shots, forbidden)
+def test_a_game_without_its_first_turns_cannot_go_back(pipeline: Pipeline) -> None:
+    session = played(pipeline, 4)
+    other = resumed(pipeline, session, 2, session.shots, forbidden)
     with pytest.raises(SessionError, match="cannot go back in a game whose first turns were left out"):
-        other.rewind(3, rooms.predictor.predict)
+        other.rewind(3, pipeline.predictor.predict)
     assert (other.turns, sorted(other.shots)) == (4, [3, 4])

@@ -1,6 +1,6 @@
 """How near a plan's clips are to the exact plan's: the same seed, instruction and shot, two plans, five figures.
 
-Knows the runtime's rooms and nothing of any world; whether a clip still shows what was asked is the business of a
+Knows the runtime's pipeline and nothing of any world; whether a clip still shows what was asked is the business of a
 `ClipScorer`, which comes with a world. Source of SSIM: Wang et al. 2004 (11-pixel Gaussian window, sigma 1.5).
 """
 
@@ -52,12 +52,12 @@ class TurnOutput:
 
 @dataclass(frozen=True, slots=True)
 class PlanEvaluator:
-    """First turns as the plan of `rooms` plays them: what other plans are measured against.
+    """First turns as the plan of `pipeline` plays them: what other plans are measured against.
 
     `score` is what the scorer gives these clips, None without one.
     """
 
-    rooms: Pipeline
+    pipeline: Pipeline
     asked: Sequence[TurnInput]
     rendered: Sequence[TurnOutput]
     instructions: Sequence[str]
@@ -66,13 +66,13 @@ class PlanEvaluator:
 
     @classmethod
     def play(
-        cls, rooms: Pipeline, instructions: Sequence[str], seed: int, scorer: ClipScorer | None = None
+        cls, pipeline: Pipeline, instructions: Sequence[str], seed: int, scorer: ClipScorer | None = None
     ) -> PlanEvaluator:
         """Turn k of the instructions has the noise of `seed` + k."""
-        asked = first_turns(rooms, instructions, seed)
-        rendered = [render(rooms, rooms.denoiser, turn) for turn in asked]
+        asked = first_turns(pipeline, instructions, seed)
+        rendered = [render(pipeline, pipeline.denoiser, turn) for turn in asked]
         score = _score(scorer, [one.clip for one in rendered], instructions)
-        return cls(rooms, asked, rendered, instructions, scorer, score)
+        return cls(pipeline, asked, rendered, instructions, scorer, score)
 
     def fidelity(self, denoiser: Denoiser) -> dict[str, float | int | str | None]:
         """Mean figures of the same turns drawn by another plan, or another denoiser.
@@ -83,7 +83,7 @@ class PlanEvaluator:
         """
         errors, decibels, similarities, motions, clips = [], [], [], [], []
         for turn, true in zip(self.asked, self.rendered, strict=True):
-            tried = render(self.rooms, denoiser, turn)
+            tried = render(self.pipeline, denoiser, turn)
             errors.append(relative_error(tried.latent, true.latent))
             decibels.append(psnr(tried.clip, true.clip))
             similarities.append(float(np.mean([ssim(a, b) for a, b in zip(tried.clip, true.clip, strict=True)])))
@@ -91,7 +91,7 @@ class PlanEvaluator:
             clips.append(tried.clip)
         amounts = np.asarray(motions)
         return {
-            "against": self.rooms.plan_name,
+            "against": self.pipeline.plan_name,
             "turns": len(self.asked),
             "seed": self.asked[0].seed,
             "latent_relative_error": round(float(np.mean(errors)), 4),
@@ -104,11 +104,11 @@ class PlanEvaluator:
         }
 
 
-def first_turns(rooms: Pipeline, instructions: Sequence[str], seed: int) -> list[TurnInput]:
+def first_turns(pipeline: Pipeline, instructions: Sequence[str], seed: int) -> list[TurnInput]:
     """Predicts a first turn of each instruction; turn k has the noise of `seed` + k."""
-    rules, asked = rooms.bundle.manifest.compatibility, []
+    rules, asked = pipeline.bundle.manifest.compatibility, []
     for number, text in enumerate(instructions):
-        prediction = rooms.predictor.predict((), Instruction.parse(text))
+        prediction = pipeline.predictor.predict((), Instruction.parse(text))
         scope = motion_scope(prediction.game_state, rules.motion_table, rules.motion_source)
         asked.append(TurnInput(prediction.shot, scope, seed + number))
     return asked
@@ -120,10 +120,10 @@ def draw(denoiser: Denoiser, turn: TurnInput) -> FloatArray:
     return last.latent
 
 
-def render(rooms: Pipeline, denoiser: Denoiser, turn: TurnInput) -> TurnOutput:
+def render(pipeline: Pipeline, denoiser: Denoiser, turn: TurnInput) -> TurnOutput:
     """Latent and frames."""
     latent = draw(denoiser, turn)
-    return TurnOutput(latent, np.stack(list(rooms.vae.decode(latent))))
+    return TurnOutput(latent, np.stack(list(pipeline.vae.decode(latent))))
 
 
 def _score(scorer: ClipScorer | None, clips: Sequence[Clip], instructions: Sequence[str]) -> float | None:

@@ -1,6 +1,6 @@
 """Turns to calibrate and compare by: instructions from a bundle's world, and the inputs of its denoiser's steps.
 
-Knows the runtime's rooms; nothing of precisions.
+Knows the runtime's pipeline; nothing of precisions.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RecordedDenoiser:
     def __post_init__(self) -> None:
         self.session = open_plain(self.path, self.device)
 
-    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> RecordedDenoiser._Turn:
+    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> RecordedDenoiser._Turn:
         """As DenoiserPart.begin."""
         return RecordedDenoiser._Turn(self, latent, shot, motion_scope)
 
@@ -98,12 +98,12 @@ class RecordedDenoiser:
             return latent
 
 
-def by_plan(rooms: Pipeline, of: Bundle, name: str | None) -> Pipeline:
-    """The rooms with a plan of a bundle (None: its default), measured or not: to compare weights, both sides play it.
+def by_plan(pipeline: Pipeline, of: Bundle, name: str | None) -> Pipeline:
+    """The same pipeline with a plan of `of` (None: its default), measured or not, for comparing weights.
 
     Raises PlanError for an unknown one.
     """
     name = name or of.default_plan
     entry = of.manifest.plans.get(name)
     plan = DenoisePlan.from_dict(of.plan(name) if entry is None else entry.plan)
-    return replace(rooms, plan_name=name, plan=plan, denoiser=rooms.denoiser.with_plan(plan))
+    return replace(pipeline, plan_name=name, plan=plan, denoiser=pipeline.denoiser.with_plan(plan))

@@ -1,6 +1,6 @@
 """From a bundle to its cost-against-fidelity curve: search on some turns, measure on others, choose by goals.
 
-Knows rooms, plans and figures; nothing of files.
+Knows pipeline, plans and figures; nothing of files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from animegamer_rt.bundle.denoise_plan import DenoisePlan, exact_plan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import EXACT
 from animegamer_rt.errors import PlanError
-from animegamer_rt.pipeline import Pipeline, open_rooms
+from animegamer_rt.pipeline import Pipeline
 
 from . import search, trajectory
 from .reusing import guided_to_its_end, reusing
@@ -96,26 +96,26 @@ def curve(
 
     Raises PlanError if the bundle's `exact` is not.
     """
-    rooms = open_rooms(bundle, engines, EXACT)
-    _require_exact(rooms.plan)
+    pipeline = Pipeline.open(bundle, engines, EXACT)
+    _require_exact(pipeline.plan)
     texts = list(islice(cycle(instructions), 2 * budget.turns))
-    asked = first_turns(rooms, texts[: budget.turns], SEARCH_SEED)
+    asked = first_turns(pipeline, texts[: budget.turns], SEARCH_SEED)
     say(f"recording the exact path of {len(asked)} turns")
-    gram = trajectory.gram(engines.denoiser, rooms.denoiser, rooms.plan, asked)
+    gram = trajectory.gram(engines.denoiser, pipeline.denoiser, pipeline.plan, asked)
     found = {emphasis: search.plans(gram, emphasis, max(budget.rows)) for emphasis in EMPHASES}
-    true = [draw(rooms.denoiser, turn) for turn in asked]
+    true = [draw(pipeline.denoiser, turn) for turn in asked]
     say(f"playing {len(texts) - len(asked)} other turns exactly")
-    yardstick = PlanEvaluator.play(rooms, texts[budget.turns :], CHECK_SEED, scorer)
+    yardstick = PlanEvaluator.play(pipeline, texts[budget.turns :], CHECK_SEED, scorer)
     blocks = engines.denoiser.skippable_blocks
 
     def measured(one: _Played) -> PlanResult:
-        fidelity = {**yardstick.fidelity(rooms.denoiser.with_plan(one.plan)), "runs_on": engines.device}
+        fidelity = {**yardstick.fidelity(pipeline.denoiser.with_plan(one.plan)), "runs_on": engines.device}
         point = PlanResult(one.plan.network_rows, one.plan.cost(blocks), one.plan, one.seconds, fidelity)
         say(f"{point.words}: {one.seconds:.2f} s, SSIM {point.ssim}, {fidelity['psnr_db']} dB")
         return point
 
     def nearest(plans: Sequence[DenoisePlan]) -> _Played | None:
-        played = (_play(rooms, plan, asked, true) for plan in plans)
+        played = (_play(pipeline, plan, asked, true) for plan in plans)
         return min(played, key=lambda one: one.error, default=None)
 
     best: dict[int, _Played] = {}
@@ -133,7 +133,7 @@ def curve(
     points = list(by_rows.values())
     if cheaper := _cheaper(points, blocks):
         say(f"playing {len(cheaper)} plans that skip blocks")
-        played = [_play(rooms, plan, asked, true) for plan in cheaper]
+        played = [_play(pipeline, plan, asked, true) for plan in cheaper]
         points += [measured(one) for one in _nearer(played, [best[rows] for rows in sorted(best)], blocks)]
     return sorted(points, key=lambda point: point.cost)
 
@@ -223,8 +223,8 @@ class _Played:
     seconds: float
 
 
-def _play(rooms: Pipeline, plan: DenoisePlan, asked: Sequence[TurnInput], true: Sequence[FloatArray]) -> _Played:
-    denoiser, errors, seconds = rooms.denoiser.with_plan(plan), [], []
+def _play(pipeline: Pipeline, plan: DenoisePlan, asked: Sequence[TurnInput], true: Sequence[FloatArray]) -> _Played:
+    denoiser, errors, seconds = pipeline.denoiser.with_plan(plan), [], []
     for turn, latent in zip(asked, true, strict=True):
         started = time.perf_counter()
         found = draw(denoiser, turn)

@@ -59,6 +59,6 @@ def _picture(
     """x0 as the network sees it in `latent`: a step that keeps nothing else."""
     guidance = c.guidance_minus_one if len(rows) == 2 else 0.0
     only_x0 = Coefficients(c.signal, c.sigma, guidance, 0.0, c_latent=0.0, c_x0=1.0, c_x0_prev=0.0, c_noise=0.0)
-    denoising = part.begin(latent, turn.shot, turn.motion_scope)
+    denoising = part.start(latent, turn.shot, turn.motion_scope)
     denoising.step(np.array(only_x0, np.float32), timestep, rows, latent)
     return denoising.latent()

@@ -68,7 +68,7 @@ class BuildContext:
         return train_tokenizer(self.corpus.instructions, self.recipe.vocabulary_pieces, self.work / "tokenizer")
 
     @cached_property
-    def prompter(self) -> PromptBuilder:
+    def prompt_builder(self) -> PromptBuilder:
         """The runtime's own prompt writer over the pocket tokenizer."""
         assert self.vocabulary
         files = self.work / "tokenizer"
@@ -120,7 +120,7 @@ class BuildContext:
     def motion_ids(self, scenes: list[Scene]) -> np.ndarray:
         """The motion texts as the text tower reads them: int64 [N, 30]."""
         texts = [f"{ADVERBS[scene.level - 1]} {scene.motion}" for scene in scenes]
-        return np.asarray([pad_text(self.prompter.words(text)) for text in texts], np.int64)
+        return np.asarray([pad_text(self.prompt_builder.words(text)) for text in texts], np.int64)
 
     def examples(self, corpus: Corpus, latents: np.ndarray, rows: int | None = None) -> Examples:
         """What the denoiser learns from, for the first `rows` clips of a corpus."""
@@ -146,7 +146,7 @@ class BuildContext:
             _, shot_encoder = self.load_denoiser("denoiser")
             turns = self.turns(self.corpus, self.true_shots(shot_encoder, self.corpus))
             history, games = COMPATIBILITY.history_turns, range(turns.games)
-            shots, right = prediction.predict_games(self.load_predictor(), self.prompter, turns, games, history)
+            shots, right = prediction.predict_games(self.load_predictor(), self.prompt_builder, turns, games, history)
             error = float(np.mean((shots.astype(np.float32) - turns.shots.astype(np.float32)) ** 2))
             print(f"predicted shots: mean squared error {error:.4f}, motion level right {right:.3f}")
             np.save(kept, shots)

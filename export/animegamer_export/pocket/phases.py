@@ -122,15 +122,15 @@ def train_predictor(shop: BuildContext) -> None:
     turns = shop.turns(shop.stories, shop.true_shots(shot_encoder, shop.stories))
     predictor = shop.new_predictor()
     ema = averaged(predictor)
-    history, prompter = COMPATIBILITY.history_turns, shop.prompter
-    losses = prediction.train_predictor(predictor, prompter, turns, history, phase, ema, seed)
+    history, prompt_builder = COMPATIBILITY.history_turns, shop.prompt_builder
+    losses = prediction.train_predictor(predictor, prompt_builder, turns, history, phase, ema, seed)
     run_phase("predictor", losses, phase.steps)
     predictor = cast(Predictor, ema.module)
     # True shots say nothing of how its own look; so it goes on over games that it has played.
     phase, games = shop.recipe.played_phase, range(min(turns.games, shop.recipe.played_games))
-    played, _ = prediction.predict_games(predictor, prompter, turns, games, history)
+    played, _ = prediction.predict_games(predictor, prompt_builder, turns, games, history)
     ema = averaged(predictor)
-    losses = prediction.train_predictor(predictor, prompter, turns, history, phase, ema, seed + 100, played)
+    losses = prediction.train_predictor(predictor, prompt_builder, turns, history, phase, ema, seed + 100, played)
     run_phase("predictor", losses, phase.steps)
     checkpoint.save(shop.at("predictor"), ("predictor", ema.module))
 

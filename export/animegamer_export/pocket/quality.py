@@ -1,6 +1,6 @@
 """What the pocket bundle's manifest says of its quality, measured on the bundle as it is played, and the pictures.
 
-Knows the runtime's rooms, the judge and the renderer; nothing of how the networks were trained.
+Knows the runtime's pipeline, the judge and the renderer; nothing of how the networks were trained.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.events import FrameReady, StatePredicted
-from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
@@ -32,13 +32,13 @@ Clip = npt.NDArray[np.uint8]
 
 def player(bundle: Bundle, engines: Engines, plan: str) -> Play:
     """Plays whole games through the runtime's own road."""
-    rooms = open_rooms(bundle, engines, plan)
+    pipeline = Pipeline.open(bundle, engines, plan)
 
     def play(instructions: list[str], seed: int) -> list[tuple[Clip, States]]:
         session, played = Session.start(bundle, seed), []
         for text in instructions:
             frames: list[Clip] = []
-            for event in run_turn(rooms, session, Instruction.parse(text)):
+            for event in pipeline.run_turn(session, Instruction.parse(text)):
                 if isinstance(event, StatePredicted):
                     state = event.game_state
                 elif isinstance(event, FrameReady):

@@ -29,7 +29,7 @@ from animegamer_rt.bundle.loader import MANIFEST, Bundle
 from animegamer_rt.bundle.manifest import unmeasured
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import BundleError, ConfigError
-from animegamer_rt.pipeline import open_rooms
+from animegamer_rt.pipeline import Pipeline
 
 from .exclusions import keep_rule
 from .ranges import activations
@@ -161,11 +161,11 @@ def calibrated(
         )
     source = bundle.part_path(name)
     recorded = RecordedDenoiser(source, device=device)
-    rooms = open_rooms(bundle, replace(open_engines(bundle, device), denoiser=recorded))
-    rooms = by_plan(rooms, bundle, QUICKER if QUICKER in bundle.manifest.plans else None)
+    pipeline = Pipeline.open(bundle, replace(open_engines(bundle, device), denoiser=recorded))
+    pipeline = by_plan(pipeline, bundle, QUICKER if QUICKER in bundle.manifest.plans else None)
     texts = instructions(bundle.manifest.world, turns, CALIBRATION_SEED)
-    for turn in first_turns(rooms, texts, CALIBRATION_SEED):
-        draw(rooms.denoiser, turn)
+    for turn in first_turns(pipeline, texts, CALIBRATION_SEED):
+        draw(pipeline.denoiser, turn)
     found = activations(source, (feeds for feeds, _ in recorded.steps), keep, device)
     chosen = (matrix for matrix in matrices(open_graph(source)) if matrix.name in found)
     return {matrix.name: ranges(weight_of(matrix), found[matrix.name], scheme) for matrix in chosen}

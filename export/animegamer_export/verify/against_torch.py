@@ -159,12 +159,16 @@ def _predictor(compared: _Compared) -> Figures:
     The part reads it as a game does, each run over the cache of the one before; torch reads it in one.
     """
     bundle, source = compared.bundle, compared.source
-    prompter, size, random = PromptBuilder.from_bundle(bundle), bundle.manifest.geometry, np.random.default_rng(SEED)
+    prompt_builder, size, random = (
+        PromptBuilder.from_bundle(bundle),
+        bundle.manifest.geometry,
+        np.random.default_rng(SEED),
+    )
     (text,) = instructions(bundle.manifest.world, 1, SEED)
     shot = random.standard_normal((size.shot_tokens, size.shot_width)).astype(np.float16)
-    prompt = prompter.write(text, [HistoryTurn(text, GameState(1, 2, 3, 4), shot)])
-    strengths = list(prompter.strength_ids)
-    texts = [np.array([random.choice(strengths), *fixed], np.int64) for fixed in prompter.between_slots]
+    prompt = prompt_builder.build(text, [HistoryTurn(text, GameState(1, 2, 3, 4), shot)])
+    strengths = list(prompt_builder.strength_ids)
+    texts = [np.array([random.choice(strengths), *fixed], np.int64) for fixed in prompt_builder.between_slots]
     runs = [*prompt.runs, *(TokenBatch.text(ids, size.shot_width) for ids in texts)]
     true = {}
     for kind, weights in compared.weights("predictor", predictor_parameter).items():

@@ -19,7 +19,7 @@ from animegamer_export.quantize.exclusions import keep_rule
 from animegamer_rt.backends.torch.loader import open_engines
 from animegamer_rt.backends.torch.predictor import Predictor
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.pipeline import open_rooms
+from animegamer_rt.pipeline import Pipeline
 
 from .command import SampleCounts, predictor_figures
 
@@ -40,11 +40,11 @@ LAYERS: Mapping[str, Callable[[int, int, bool], nn.Module]] = {"Linear8bitLt": _
 
 def rows(bundle: Bundle, instructions: int) -> Iterator[dict[str, Any]]:
     """A row a kind of layer: errors of the weights and of the shot, and how many strengths stay the same."""
-    true = open_rooms(bundle, open_engines(bundle, "cpu"))
+    true = Pipeline.open(bundle, open_engines(bundle, "cpu"))
     for name, layer in LAYERS.items():
         engines = open_engines(bundle, "cpu")
         errors = exchange(cast(Predictor, engines.predictor).network, layer)
-        tried = replace(true, predictor=open_rooms(bundle, engines).predictor)
+        tried = replace(true, predictor=Pipeline.open(bundle, engines).predictor)
         figures = predictor_figures(tried, true, SampleCounts(instructions))
         yield {"precision": name, "weight_error": float(np.mean(errors)), "layers": len(errors), **figures}
 

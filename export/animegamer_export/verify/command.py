@@ -1,6 +1,6 @@
 """Compares a bundle with the one it was made from, part by part: shot, strengths, steps, latent, frames, features.
 
-Each part is given the reference's inputs, so that no error is counted twice. It knows the runtime's rooms and of
+Each part is given the reference's inputs, so that no error is counted twice. It knows the runtime's pipeline and of
 precisions only what some may cost: any two bundles of one geometry and tokenizer can be compared.
 """
 
@@ -27,7 +27,7 @@ from animegamer_rt.backends.interface import Engines, FloatArray, Frames
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.errors import BundleError
-from animegamer_rt.pipeline import Pipeline, open_rooms
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling import host as machine
 from animegamer_rt.stages.image_start import motion_ids, motion_text
 from animegamer_rt.stages.prompt import HistoryTurn
@@ -102,8 +102,8 @@ def _open_pair(bundle: Bundle, against: Bundle, amount: SampleCounts, parts: Seq
         # A session that computes what the graph says: the runtime's own may fuse what it must not (see plain_options).
         tried = replace(tried, denoiser=RecordedDenoiser(bundle.part_path("denoiser"), keep=False))
     # Both by the reference's plan: a quantised bundle has none but `exact` until it is calibrated itself.
-    true, rooms = by_plan(open_rooms(against, engines), against, amount.plan), open_rooms(bundle, tried)
-    return _Pair(by_plan(rooms, against, amount.plan), true, bundle, against, engines)
+    true, pipeline = by_plan(Pipeline.open(against, engines), against, amount.plan), Pipeline.open(bundle, tried)
+    return _Pair(by_plan(pipeline, against, amount.plan), true, bundle, against, engines)
 
 
 def part_bytes(bundle: Bundle, name: str) -> int:
@@ -121,17 +121,17 @@ def _predictor(pair: _Pair, amount: SampleCounts) -> Figures:
     return predictor_figures(pair.tried, pair.true, amount)
 
 
-def predictor_figures(tried_rooms: Pipeline, true_rooms: Pipeline, amount: SampleCounts) -> Figures:
+def predictor_figures(tried_pipeline: Pipeline, true_pipeline: Pipeline, amount: SampleCounts) -> Figures:
     """Shots and strengths of the same prompts; earlier shots are the reference's."""
     errors, same, slots = [], 0, 0
     history: list[HistoryTurn] = []
-    world = true_rooms.bundle.manifest.world
+    world = true_pipeline.bundle.manifest.world
     for number, text in enumerate(instructions(world, amount.instructions, amount.seed)):
         if number % GAME_TURNS == 0:
             history = []
         instruction = Instruction.parse(text)
-        true = true_rooms.predictor.predict(history, instruction)
-        tried = tried_rooms.predictor.predict(history, instruction)
+        true = true_pipeline.predictor.predict(history, instruction)
+        tried = tried_pipeline.predictor.predict(history, instruction)
         errors.append(relative_error(tried.shot, true.shot))
         same += tried.game_state == true.game_state
         slots += sum(
@@ -151,11 +151,11 @@ def predictor_figures(tried_rooms: Pipeline, true_rooms: Pipeline, amount: Sampl
 def _denoiser(pair: _Pair, amount: SampleCounts) -> Figures:
     """Single steps from the reference's states (x0), and whole turns, where errors add up; frames by its own vae."""
     recorded = RecordedDenoiser(pair.true_bundle.part_path("denoiser"))
-    rooms = open_rooms(pair.true_bundle, replace(pair.true_engines, denoiser=recorded))
-    rooms = by_plan(rooms, pair.true_bundle, amount.plan)
+    pipeline = Pipeline.open(pair.true_bundle, replace(pair.true_engines, denoiser=recorded))
+    pipeline = by_plan(pipeline, pair.true_bundle, amount.plan)
     latents, decibels = [], []
-    for turn in _turns(rooms, amount):
-        latent, tried = draw(rooms.denoiser, turn), draw(pair.tried.denoiser, turn)
+    for turn in _turns(pipeline, amount):
+        latent, tried = draw(pipeline.denoiser, turn), draw(pair.tried.denoiser, turn)
         latents.append(relative_error(tried, latent))
         decibels.append(psnr(_decode(pair.true, tried), _decode(pair.true, latent)))
     session = open_plain(pair.tried_bundle.part_path("denoiser"))
@@ -217,12 +217,12 @@ def _answers(bundle: Bundle, part: str, feeds: Iterable[Mapping[str, npt.NDArray
     return [session.run(session.outputs, given)[0] for given in feeds]
 
 
-def _turns(rooms: Pipeline, amount: SampleCounts) -> list[TurnInput]:
-    return first_turns(rooms, instructions(rooms.bundle.manifest.world, amount.turns, amount.seed), amount.seed)
+def _turns(pipeline: Pipeline, amount: SampleCounts) -> list[TurnInput]:
+    return first_turns(pipeline, instructions(pipeline.bundle.manifest.world, amount.turns, amount.seed), amount.seed)
 
 
-def _decode(rooms: Pipeline, latent: FloatArray) -> Frames:
-    return np.stack(list(rooms.vae.decode(latent)))
+def _decode(pipeline: Pipeline, latent: FloatArray) -> Frames:
+    return np.stack(list(pipeline.vae.decode(latent)))
 
 
 def _mean(errors: Sequence[float]) -> float:

@@ -118,7 +118,7 @@ class DenoiserEngine(Protocol):
 
     skippable_blocks: int
 
-    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> DenoiseRun:
+    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> DenoiseRun:
         """Starts from a latent of pure noise f32 [1, T', 16, h, w] and a shot f32 [226, D]."""
         ...
 
@@ -181,8 +181,8 @@ class Engines:
     precision: what a part computes in, by its name in the bundle, where that is not what the bundle says.
     attention: how the denoiser's tokens attend, of `choose.ATTENTIONS`; None where it cannot be chosen.
     memory: asks for the peak on the device; None where the library does not say.
-    overlaps: the predictor may run in a thread of its own while the denoiser or the vae runs in another: where the
-    parts share no memory that is written to, and one does not lose the time that the other gains.
+    concurrent_prediction: the predictor may run in one thread while the denoiser or the vae runs in another: true where
+    they share no memory that is written to, and where the two together are faster than one after the other.
     """
 
     predictor: PredictorEngine
@@ -190,7 +190,7 @@ class Engines:
     vae: VaeEngine
     encoder: EncoderEngine | None = None
     device: str = "CPU"
-    overlaps: bool = False
+    concurrent_prediction: bool = False
     precision: Mapping[str, str] = field(default_factory=dict)
     attention: str | None = None
     memory: Callable[[], DeviceMemory] | None = None

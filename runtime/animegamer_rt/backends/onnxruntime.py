@@ -182,7 +182,7 @@ class _Denoiser:
     def __init__(self, part: _Part) -> None:
         self._part = part
 
-    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> _Denoising:
+    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> _Denoising:
         return _Denoising(self._part, latent, shot, motion_scope)
 
 

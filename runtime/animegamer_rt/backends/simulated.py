@@ -25,10 +25,16 @@ BRIGHTNESS_STEP = 5
 """How much darker each frame of a chunk is than the one before, so that no two are the same."""
 
 
-def open_engines(bundle: Bundle, seconds: float, plan: str | None = None, *, overlaps: bool = False) -> Engines:
+def open_engines(
+    bundle: Bundle,
+    seconds: float,
+    plan: str | None = None,
+    *,
+    concurrent_prediction: bool = False,
+) -> Engines:
     """Engines for which a turn of this plan takes `seconds`. Raises PlanError for an unknown plan.
 
-    overlaps: they say that a turn may be predicted while another is denoised, which costs them no time at all.
+    concurrent_prediction: whether a turn may be predicted while another is denoised; it costs these engines no time.
     """
     rows = DenoisePlan.from_dict(bundle.plan(plan)).network_rows
     tokens = json.loads(bundle.path(bundle.manifest.tokenizer.added_tokens).read_text(encoding="utf-8"))
@@ -38,7 +44,7 @@ def open_engines(bundle: Bundle, seconds: float, plan: str | None = None, *, ove
         _Denoiser(seconds * DENOISER_SHARE / rows),
         _Vae(geometry, seconds * VAE_SHARE / (FIRST_FRAMES + NEXT_FRAMES)),
         device=f"none: {seconds:g} s a turn",
-        overlaps=overlaps,
+        concurrent_prediction=concurrent_prediction,
     )
 
 
@@ -79,7 +85,7 @@ class _Denoiser:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
-    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> _Denoising:
+    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> _Denoising:
         return _Denoising(latent, shot, motion_scope, self._seconds)
 
 

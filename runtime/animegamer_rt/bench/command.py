@@ -25,7 +25,7 @@ from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, Geometry, Part
 from animegamer_rt.errors import BackendError, BundleNotFoundError, ConfigError
 from animegamer_rt.events import StageSeconds
-from animegamer_rt.pipeline import Pipeline, open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling import energy, nvml
 from animegamer_rt.profiling.energy import EnergyMeter
@@ -79,7 +79,7 @@ def bench(options: BenchOptions) -> int:
     fresh = {plan: _fresh_process(bundle, plan, options) for plan in plans}
     engines = open_engines(bundle, options.device, for_torch=options.for_torch)
     for plan in plans:
-        record = _measure(options, engines, open_rooms(bundle, engines, plan=plan), fresh[plan])
+        record = _measure(options, engines, Pipeline.open(bundle, engines, plan=plan), fresh[plan])
         path = write_record(options.results, f"{record['size']}-{record['plan']}", record)
         _print_summary(record)
         print(f"record: {path}")
@@ -98,31 +98,31 @@ def _open(settings: Preset) -> Bundle:
 
 
 def _measure(
-    options: BenchOptions, engines: Engines, rooms: Pipeline, fresh: Mapping[str, float | None]
+    options: BenchOptions, engines: Engines, pipeline: Pipeline, fresh: Mapping[str, float | None]
 ) -> dict[str, Any]:
     """The record of one plan; `fresh` is what a process of its own was measured at."""
-    manifest, turns = rooms.bundle.manifest, options.settings.turns
+    manifest, turns = pipeline.bundle.manifest, options.settings.turns
     playback = manifest.geometry.frames / manifest.geometry.fps
     precision = _precision(manifest.parts, engines, options.device)
-    cost = rooms.plan.cost(engines.denoiser.skippable_blocks)
+    cost = pipeline.plan.cost(engines.denoiser.skippable_blocks)
     if options.device in ON_CPU:
         card, meter, where = None, energy.cpu_energy(), describe_host()
-        floor = cpu_roofline(rooms.bundle, cost)
+        floor = cpu_roofline(pipeline.bundle, cost)
     else:
         card, why_not = nvml.open_nvml()
         name = str(card.facts()["name"]) if card is not None else engines.device
         meter, where = energy.gpu_energy(card, why_not), f"{name}, {describe_host()}"
-        floor = gpu_roofline(rooms.bundle, cost, name, precision["denoiser"], engines.attention)
-    print(f"{manifest.name}, plan {rooms.plan_name}, {where}")
+        floor = gpu_roofline(pipeline.bundle, cost, name, precision["denoiser"], engines.attention)
+    print(f"{manifest.name}, plan {pipeline.plan_name}, {where}")
     least = f"; the denoiser's floor is {floor.seconds:.2f} s ({floor.source})" if floor else ""
     print(f"a clip plays {playback:.2f} s{least}")
-    measured = measure_turns(rooms, turns, meter)
+    measured = measure_turns(pipeline, turns, meter)
     gpu = card.facts() if card is not None else None  # as found while it is still warm
     figures = summary([turn.done.seconds for turn in measured])
     if options.trace is not None:
         median = sorted(measured, key=lambda turn: turn.done.seconds.total)[len(measured) // 2]
-        title = f"One turn: {manifest.name}, {rooms.plan_name}, {where}"
-        print(f"trace:  {write_trace(options.trace, median, rooms.plan, title)}")
+        title = f"One turn: {manifest.name}, {pipeline.plan_name}, {where}"
+        print(f"trace:  {write_trace(options.trace, median, pipeline.plan, title)}")
     return {
         **environment(LIBRARIES.get(options.device, "onnxruntime")),
         "machine": where,
@@ -131,12 +131,12 @@ def _measure(
         "runs_on": engines.device,
         "preset": options.preset,
         "size": manifest.name,
-        "fingerprint": None if manifest.origin == RANDOM_WEIGHTS else rooms.bundle.fingerprint,
+        "fingerprint": None if manifest.origin == RANDOM_WEIGHTS else pipeline.bundle.fingerprint,
         "origin": manifest.origin,
         "shape": [manifest.geometry.frames, manifest.geometry.height, manifest.geometry.width],
-        "plan": rooms.plan_name,
-        "steps": len(rooms.plan),
-        "branches": rooms.plan.network_rows,
+        "plan": pipeline.plan_name,
+        "steps": len(pipeline.plan),
+        "branches": pipeline.plan.network_rows,
         "cost_rows": cost,
         "peer": None,
         "precision": precision,
@@ -152,17 +152,17 @@ def _measure(
         "energy_source": meter.source,
         **fresh,
         **_memory(options.device, engines, card, fresh["host_memory_peak_mib"]),
-        "fidelity": dict(manifest.plans[rooms.plan_name].fidelity),
+        "fidelity": dict(manifest.plans[pipeline.plan_name].fidelity),
     }
 
 
-def measure_turns(rooms: Pipeline, turns: int, meter: EnergyMeter) -> list[TurnTrace]:
+def measure_turns(pipeline: Pipeline, turns: int, meter: EnergyMeter) -> list[TurnTrace]:
     """`turns` turns of a game of the bundle's example instructions, metered, after its history window is full."""
-    session = Session.start(rooms.bundle, seed=SEED)
-    texts = cycle(example_script(rooms.bundle.manifest.world))
+    session = Session.start(pipeline.bundle, seed=SEED)
+    texts = cycle(example_script(pipeline.bundle.manifest.world))
 
     def play(text: str) -> TurnTrace:
-        return trace_turn(run_turn(rooms, session, Instruction.parse(text)))
+        return trace_turn(pipeline.run_turn(session, Instruction.parse(text)))
 
     for text in islice(texts, session.history_turns + 1):
         play(text)

@@ -264,10 +264,10 @@ def _disk(bundle: Bundle | None) -> CheckResult:
 
 def _part_bytes(bundle: Bundle) -> Iterator[tuple[str, int]]:
     """Bytes of graphs and weights by room: what the vae's two parts share is counted once."""
-    rooms: dict[str, set[str]] = {}
+    pipeline: dict[str, set[str]] = {}
     for name, part in bundle.manifest.parts.items():
-        rooms.setdefault("vae" if name.startswith("vae_") else name, set()).update(part.files)
-    for room, files in rooms.items():
+        pipeline.setdefault("vae" if name.startswith("vae_") else name, set()).update(part.files)
+    for room, files in pipeline.items():
         yield room, sum(bundle.manifest.files[file].bytes for file in files)
 
 

@@ -30,7 +30,7 @@ from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT
 from animegamer_rt.errors import AnimeGamerError, ConfigError
 from animegamer_rt.events import Done, FrameReady
-from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling.host import environment
 from animegamer_rt.session import Session
@@ -128,20 +128,20 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray
     shot = noise(geometry.shot_tokens, geometry.shot_width)
     latent = geometry.latent_shape
 
-    prompter = PromptBuilder.from_bundle(bundle)
+    prompt_builder = PromptBuilder.from_bundle(bundle)
     text = example_script(bundle.manifest.world)[0]
-    prompt = prompter.write(text, [HistoryTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
+    prompt = prompt_builder.build(text, [HistoryTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
     started = time.perf_counter()
     prefill = read(engines.predictor, prompt)
     yield "predictor.shot", prefill.shot, time.perf_counter() - started
     yield "predictor.logits", prefill.logits, 0.0
-    tokens = np.array([prompter.strength_ids[3], *prompter.between_slots[0]], np.int64)
+    tokens = np.array([prompt_builder.strength_ids[3], *prompt_builder.between_slots[0]], np.int64)
     started = time.perf_counter()
     logits, _ = engines.predictor.extend(tokens, prefill.cache)
     yield "predictor.next_logits", logits, time.perf_counter() - started
 
     plan = DenoisePlan.from_dict(bundle.plan(EXACT))  # the one that no calibration replaces
-    denoising = engines.denoiser.begin(noise(*latent), shot, 10.0)
+    denoising = engines.denoiser.start(noise(*latent), shot, 10.0)
     started = time.perf_counter()
     for step, coefficients in list(zip(plan, plan.coefficients(), strict=True))[:STEPS]:
         denoising.step(np.array(coefficients, np.float32), float(step.timestep), step.rows, noise(*latent))
@@ -220,15 +220,15 @@ def _allowed(bundle: Bundle, device: str, precision: str | None, output: str) ->
 
 
 def _turns(bundle: Bundle, engines: Engines) -> list[dict[str, Any]]:
-    rooms, session = open_rooms(bundle, engines), Session.start(bundle, SEED)
+    pipeline, session = Pipeline.open(bundle, engines), Session.start(bundle, SEED)
     rows = []
     for text in example_script(bundle.manifest.world)[:TURNS]:
-        events = list(run_turn(rooms, session, Instruction.parse(text)))
+        events = list(pipeline.run_turn(session, Instruction.parse(text)))
         frames = sum(isinstance(event, FrameReady) for event in events)
         seconds = next(event.seconds for event in events if isinstance(event, Done))
         stages = {name: round(getattr(seconds, name), 4) for name in ("predictor", "denoiser", "vae", "total")}
-        rows.append({"plan": rooms.plan_name, "frames": frames, "seconds": stages})
-        print(f"a turn, plan {rooms.plan_name}: {frames} frames in {seconds.total:.2f} s")
+        rows.append({"plan": pipeline.plan_name, "frames": frames, "seconds": stages})
+        print(f"a turn, plan {pipeline.plan_name}: {frames} frames in {seconds.total:.2f} s")
     return rows
 
 
@@ -265,7 +265,7 @@ def write_record(bundle: Bundle) -> Path:
 
 def _weights(bundle: Bundle) -> str:
     """What the answers depend on: the parts, the tokenizer, how prompts are written and `exact`, not the engines."""
-    prompt = PromptBuilder.from_bundle(bundle).write(example_script(bundle.manifest.world)[0], [])
+    prompt = PromptBuilder.from_bundle(bundle).build(example_script(bundle.manifest.world)[0], [])
     return json.dumps([bundle.hashes, prompt.turn.ids.tolist(), dict(bundle.plan(EXACT))], sort_keys=True)
 
 

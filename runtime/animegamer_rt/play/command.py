@@ -33,7 +33,7 @@ from animegamer_rt.errors import (
     PlanError,
 )
 from animegamer_rt.events import Done, FrameReady, StatePredicted
-from animegamer_rt.pipeline import Pipeline, open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import ImageStart, encode_image_start, read_image_start
 from animegamer_rt.state.instruction import Instruction
@@ -65,11 +65,11 @@ class PlayOptions:
 
 
 class Game:
-    """A game that is being played: the rooms, the session, and the folder it is written to."""
+    """A game that is being played: the pipeline, the session, and the folder it is written to."""
 
-    def __init__(self, rooms: Pipeline, session: Session, folder: GameFolder) -> None:
-        self.rooms, self.session, self.folder = rooms, session, folder
-        self._geometry = rooms.bundle.manifest.geometry
+    def __init__(self, pipeline: Pipeline, session: Session, folder: GameFolder) -> None:
+        self.pipeline, self.session, self.folder = pipeline, session, folder
+        self._geometry = pipeline.bundle.manifest.geometry
         self._frames_bytes = self._geometry.frames * self._geometry.height * self._geometry.width * 3
 
     @property
@@ -81,14 +81,14 @@ class Game:
     def prepared(self) -> Iterator[None]:
         """While the player thinks, the predictor reads the history in a thread of its own; it is through on return."""
         with ThreadPoolExecutor(1) as pool:
-            reading = pool.submit(self.rooms.predictor.prepare, self.session.history)
+            reading = pool.submit(self.pipeline.predictor.prepare, self.session.history)
             yield
             reading.result()
 
     def play_turn(self, text: str, terminal: Terminal) -> None:
         """Play one turn and write it down. An error or an interrupt leaves the game as it was after the turn before."""
         self.folder.check_room(self._frames_bytes)
-        events = run_turn(self.rooms, self.session, Instruction.parse(text))
+        events = self.pipeline.run_turn(self.session, Instruction.parse(text))
         frames = []
         held: list[int] = []
         with contextlib.ExitStack() as stack:
@@ -131,8 +131,8 @@ def open_game(options: PlayOptions, bundle: Bundle, loaded: PartCache | None = N
             assert engines.encoder is not None
             # The towers run once, and in onnxruntime only.
             towers = options.device if options.device in PROVIDERS else "cpu"
-            session.opening = encode_image_start(bundle, start, open_towers(bundle, towers), engines.encoder)
-        rooms = open_rooms(bundle, engines, plan=plan)
+            session.initial_turn = encode_image_start(bundle, start, open_towers(bundle, towers), engines.encoder)
+        pipeline = Pipeline.open(bundle, engines, plan=plan)
     except BaseException:
         if new:
             with contextlib.suppress(OSError):
@@ -140,7 +140,7 @@ def open_game(options: PlayOptions, bundle: Bundle, loaded: PartCache | None = N
         raise
     told = None if start is None else {"image": start.path.name, "caption": start.caption}
     fps = options.fps or bundle.manifest.geometry.fps
-    return Game(rooms, session, GameFolder(out, bundle.manifest.name, plan, seed, fps, options.scale, told))
+    return Game(pipeline, session, GameFolder(out, bundle.manifest.name, plan, seed, fps, options.scale, told))
 
 
 def _read_start(options: PlayOptions, bundle: Bundle, history_turns: int) -> ImageStart | None:
@@ -190,7 +190,7 @@ def _play_game(
     """One game to its end; returns the bundle of the game that is to follow. No other game is held meanwhile."""
     game = open_game(options, bundle, loaded)
     terminal = Terminal(bundle, preview=options.preview and interactive)
-    terminal.opening(game.rooms.plan_name, game.session.seed, game.folder, interactive)
+    terminal.opening(game.pipeline.plan_name, game.session.seed, game.folder, interactive)
     following = None
     try:
         if interactive:
@@ -222,7 +222,7 @@ def _ask_turns(game: Game, terminal: Terminal, options: PlayOptions) -> Bundle |
         command, _, name = text.partition(" ")
         try:
             if command == OTHER_BUNDLE:
-                return _open_other(name.strip(), game.rooms.bundle, options)
+                return _open_other(name.strip(), game.pipeline.bundle, options)
             if command[0] in "/:":  # a slip must not cost a turn
                 known = f"{OTHER_BUNDLE} NAME, help or quit"
                 raise InstructionError("no such command", found=repr(command), expected=known)

@@ -21,8 +21,6 @@ from animegamer_rt.bundle.files import make_folder, write_file
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.events import Done, Event, FrameReady, Progress, StatePredicted
 
-from .svg import COLOURS, svg
-
 LANES = ("predictor", "denoiser", "vae")
 PREFETCH = "ahead"
 """The lane, and the worker's thread, of what is done for a turn before its time has come."""

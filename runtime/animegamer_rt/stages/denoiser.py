@@ -60,7 +60,7 @@ class Denoiser:
         """
         started = time.perf_counter()
         drawn = next(noise)
-        turn = self._part.begin(drawn, shot, motion_scope)
+        turn = self._part.start(drawn, shot, motion_scope)
         seconds, last = time.perf_counter() - started, len(self._plan)
         for number, (step, coefficients) in enumerate(zip(self._plan, self._plan.coefficients(), strict=True), start=1):
             started = time.perf_counter()

@@ -1,6 +1,6 @@
-"""A game that starts from a picture: picture and motion text -> towers -> encoder -> a turn 0 that nobody saw.
+"""A game that starts from an image: image and motion text -> towers -> encoder -> a turn 0 without a clip.
 
-Knows the order of these rooms. The reference never starts so; its shots of pictures are what the denoiser was trained
+The reference never starts so; its shots of pictures are what the denoiser was trained
 on (MODEL.md sections 0 and 1), and earlier shots are what a prompt carries. So the picture's shot becomes the first
 entry of the history: the turns that follow continue from it as from any turn, and like any turn it leaves the window.
 """

@@ -35,10 +35,10 @@ class Prediction:
 class Predictor:
     """One bundle's predictor: its engine and its tokenizer. One call at a time runs; other threads wait for it."""
 
-    def __init__(self, part: PredictorEngine, prompter: PromptBuilder) -> None:
+    def __init__(self, part: PredictorEngine, prompt_builder: PromptBuilder) -> None:
         self._part = part
-        self._prompter = prompter
-        self._strength_ids = np.array(prompter.strength_ids, np.int64)
+        self._prompt_builder = prompt_builder
+        self._strength_ids = np.array(prompt_builder.strength_ids, np.int64)
         self._prepared: tuple[TokenBatch, object] | None = None
         # A prompt's cache lives in the part's memory until its answer is read.
         self._alone = threading.Lock()
@@ -48,7 +48,7 @@ class Predictor:
 
         `predict` uses it if its history is the same, and otherwise reads its own: either way the answer is the same.
         """
-        tokens = self._prompter.write("", history).history
+        tokens = self._prompt_builder.build("", history).history
         if tokens is None:
             return
         with self._alone:
@@ -65,11 +65,11 @@ class Predictor:
 
     def _predict(self, history: Sequence[HistoryTurn], instruction: Instruction) -> Prediction:
         started = time.perf_counter()
-        prompt = self._prompter.write(instruction.text, history)
+        prompt = self._prompt_builder.build(instruction.text, history)
         prefill = read(self._part, prompt, self._take(prompt.history))
         choices = [self._choose(prefill.logits)]
         cache = prefill.cache
-        for fixed in self._prompter.between_slots:
+        for fixed in self._prompt_builder.between_slots:
             tokens = np.array([self._strength_ids[choices[-1]], *fixed], np.int64)
             logits, cache = self._part.extend(tokens, cache)
             choices.append(self._choose(logits))

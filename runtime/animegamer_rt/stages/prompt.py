@@ -1,4 +1,4 @@
-"""Writes one turn's prompt: token ids, and where earlier shots go in (MODEL.md section 2).
+"""Builds one turn's prompt: token ids, and where earlier shots go in (MODEL.md section 2).
 
 Knows the tokenizer and the template; nothing of the network that reads them, and leaves the rows to `build_readouts`.
 """
@@ -80,7 +80,7 @@ class PromptBuilder:
 
     @classmethod
     def from_bundle(cls, bundle: Bundle) -> PromptBuilder:
-        """The prompter of a bundle. Raises BundleFileError if its tokenizer cannot be read."""
+        """The prompt builder of a bundle. Raises BundleFileError if its tokenizer cannot be read."""
         manifest, geometry = bundle.manifest, bundle.manifest.geometry
         return cls(
             bundle.path(manifest.tokenizer.model),
@@ -96,7 +96,7 @@ class PromptBuilder:
         """Ids of plain text. Tags in it are words like any other: a player cannot write control tokens."""
         return list(self._words.encode(text))
 
-    def write(self, text: str, history: Sequence[HistoryTurn]) -> Prompt:
+    def build(self, text: str, history: Sequence[HistoryTurn]) -> Prompt:
         """The prompt of an instruction after `history` (oldest first).
 
         The oldest turns are left out until the prompt fits the window; `Prompt.history_turns` says how many stayed.

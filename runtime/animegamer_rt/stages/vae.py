@@ -1,7 +1,7 @@
 """Latent -> uint8 frames, a chunk of time at a time.
 
-Knows the vae part and pixel formats; nothing of what made the latent. While a caller shows the first nine frames, the
-other eight are decoded on a thread of their own.
+Knows the vae engine and pixel formats; nothing of what made the latent. While a caller shows the first nine frames, the
+other eight are decoded in another thread.
 """
 
 from __future__ import annotations
@@ -20,35 +20,51 @@ FIRST_LATENT_FRAMES = 3
 
 
 class Vae:
-    """One bundle's decoder. `seconds` is the time the last clip took inside the engine."""
+    """One bundle's decoder."""
 
-    def __init__(self, part: VaeEngine) -> None:
-        self._part = part
+    def __init__(self, engine: VaeEngine) -> None:
+        self._engine = engine
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="vae")
-        self.seconds = 0.0
 
-    def decode(self, latent: FloatArray, pixel_format: str = "rgb24", flip: bool = False) -> Iterator[Frames]:
-        """Yields single frames u8 [H, W, C] in order; latent f32 [1, 5, 16, h, w]; flip = bottom row first.
+    def decode(self, latent: FloatArray, pixel_format: str = "rgb24", flip: bool = False) -> Decoding:
+        """The frames of a latent f32 [1, 5, 16, h, w]: iterate once, each is u8 [H, W, C]; flip = bottom row first.
 
         A frame stays valid for as long as it is held. Raises ConfigError for an unknown pixel format.
         """
         order = PIXEL_FORMATS[check_choice(pixel_format, tuple(PIXEL_FORMATS), "pixel_format")]
-        chunks = np.ascontiguousarray(latent[:, :FIRST_LATENT_FRAMES]), latent[:, FIRST_LATENT_FRAMES:]
+        return Decoding(self._engine, self._thread, latent, order, flip)
+
+
+class Decoding:
+    """One clip being decoded. `seconds`: time inside the engine, known after the last frame."""
+
+    def __init__(
+        self,
+        engine: VaeEngine,
+        thread: ThreadPoolExecutor,
+        latent: FloatArray,
+        channel_order: tuple[int, ...],
+        flip: bool,
+    ) -> None:
+        self._engine, self._thread, self._latent = engine, thread, latent
+        self._channel_order, self._flip = channel_order, flip
+        self.seconds = 0.0
+
+    def __iter__(self) -> Iterator[Frames]:
+        latent, rest = self._latent[:, :FIRST_LATENT_FRAMES], self._latent[:, FIRST_LATENT_FRAMES:]
         started = time.perf_counter()
-        frames, caches = self._part.first(chunks[0], order, flip)
-        first_seconds = time.perf_counter() - started
-        rest = self._thread.submit(self._decode_rest, np.ascontiguousarray(chunks[1]), caches, order, flip)
+        frames, caches = self._engine.first(np.ascontiguousarray(latent), self._channel_order, self._flip)
+        self.seconds = time.perf_counter() - started
+        second_chunk = self._thread.submit(self._decode_rest, np.ascontiguousarray(rest), caches)
         try:
             yield from frames
         finally:
-            wait([rest])  # also when the caller stops early: the engine is free again once this returns
-        frames, rest_seconds = rest.result()
-        self.seconds = first_seconds + rest_seconds
+            wait([second_chunk])  # also when the caller stops early: the engine is free again once this returns
+        frames, seconds = second_chunk.result()
+        self.seconds += seconds
         yield from frames
 
-    def _decode_rest(
-        self, latent: FloatArray, caches: object, order: tuple[int, ...], flip: bool
-    ) -> tuple[Frames, float]:
+    def _decode_rest(self, latent: FloatArray, caches: object) -> tuple[Frames, float]:
         started = time.perf_counter()
-        frames = self._part.next(latent, caches, order, flip)
+        frames = self._engine.next(latent, caches, self._channel_order, self._flip)
         return frames, time.perf_counter() - started

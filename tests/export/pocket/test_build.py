@@ -13,7 +13,7 @@ import pytest
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.events import Done, FrameReady, StatePredicted
-from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
@@ -42,10 +42,10 @@ def test_every_phase_runs_in_order(built: tuple[Bundle, str, Path]) -> None:
 
 def test_the_built_bundle_plays_a_turn_with_history(built: tuple[Bundle, str, Path]) -> None:
     bundle, _, _ = built
-    rooms = open_rooms(bundle, open_engines(bundle, threads=1), "fast")
+    pipeline = Pipeline.open(bundle, open_engines(bundle, threads=1), "fast")
     session = Session.start(bundle, seed=3)
     for text in ("Tofi waves gently in the meadow.", "Now run!"):
-        events = list(run_turn(rooms, session, Instruction.parse(text)))
+        events = list(pipeline.run_turn(session, Instruction.parse(text)))
         frames = [event.frame for event in events if isinstance(event, FrameReady)]
         assert np.stack(frames).shape == (17, 96, 144, 3)
         assert isinstance(events[0], StatePredicted) and isinstance(events[-1], Done)

@@ -33,7 +33,7 @@ from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
 from animegamer_rt.models.encoder import Encoder, EncoderSize
 from animegamer_rt.models.predictor import Predictor, PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
-from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
@@ -107,11 +107,11 @@ def test_every_part_was_checked_against_its_network(written: tuple[Bundle, dict[
 
 
 def test_the_bundle_plays_turns_with_history(bundle: Bundle) -> None:
-    rooms = open_rooms(bundle, open_engines(bundle, threads=1), "balanced")
+    pipeline = Pipeline.open(bundle, open_engines(bundle, threads=1), "balanced")
     session = Session.start(bundle, seed=7)
     clips = []
     for text in ("Mirel runs quickly at the beach.", "Mirel waves."):
-        events = list(run_turn(rooms, session, Instruction.parse(text)))
+        events = list(pipeline.run_turn(session, Instruction.parse(text)))
         clips.append(np.stack([event.frame for event in events if isinstance(event, FrameReady)]))
     assert [clip.shape for clip in clips] == [(17, 32, 48, 3)] * 2
     assert session.turns == 2
@@ -190,7 +190,9 @@ def test_the_cpu_plays_8_bits_and_float32_when_asked(bundle: Bundle) -> None:
     assert "denoiser in 8 bits" in eight.device and "8 bits" not in full.device
     clips = []
     for engines in (eight, full):
-        events = run_turn(open_rooms(bundle, engines), Session.start(bundle, seed=7), Instruction.parse("Mirel waves."))
+        events = Pipeline.open(bundle, engines).run_turn(
+            Session.start(bundle, seed=7), Instruction.parse("Mirel waves.")
+        )
         clips.append(np.stack([event.frame for event in events if isinstance(event, FrameReady)]).astype(float))
     difference = np.abs(clips[0] - clips[1])
     assert 0 < difference.max() and difference.mean() < 5

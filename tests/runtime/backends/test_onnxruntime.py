@@ -26,7 +26,7 @@ from animegamer_rt.bundle.manifest import Part
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import BackendError, BundleError, BundleFileError
 from animegamer_rt.events import FrameReady
-from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling.host import available_cores
 from animegamer_rt.session import Session
 from animegamer_rt.stages.denoiser import Denoiser
@@ -50,10 +50,10 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 def test_game_is_the_same_bytes_in_every_run(bundle: Bundle) -> None:
     def digest() -> str:
-        rooms = open_rooms(bundle, open_engines(bundle))
+        pipeline = Pipeline.open(bundle, open_engines(bundle))
         session, sha = Session.start(bundle, 7), hashlib.sha256()
         for text in ("Mia waves.", "Tobo runs.", "Mia flies."):
-            for event in run_turn(rooms, session, Instruction(text)):
+            for event in pipeline.run_turn(session, Instruction(text)):
                 if isinstance(event, FrameReady):
                     sha.update(event.frame.tobytes())
         return sha.hexdigest()
@@ -64,7 +64,7 @@ def test_game_is_the_same_bytes_in_every_run(bundle: Bundle) -> None:
 def test_denoising_is_the_contracts_arithmetic(bundle: Bundle) -> None:
     plan, start = even_plan(5, pair_every=2), latent()
     noises = [latent() for _ in plan.steps]
-    denoising = open_engines(bundle).denoiser.begin(start, SHOT, 10.0)
+    denoising = open_engines(bundle).denoiser.start(start, SHOT, 10.0)
     now, x0_prev, difference = start, np.zeros_like(start), np.zeros_like(start)
     for step, noise in zip(plan, noises, strict=True):
         denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, noise)
@@ -80,7 +80,7 @@ def test_denoising_is_the_contracts_arithmetic(bundle: Bundle) -> None:
 def test_denoising_leaves_the_callers_noise_and_earlier_latents_alone(bundle: Bundle) -> None:
     start, noise = latent(), latent()
     kept = start.copy(), noise.copy()
-    denoising = open_engines(bundle).denoiser.begin(start, SHOT, 10.0)
+    denoising = open_engines(bundle).denoiser.start(start, SHOT, 10.0)
     results = []
     for step in even_plan(4):
         denoising.step(np.array(step.coefficients, np.float32), 500.0, step.rows, noise)
@@ -125,7 +125,7 @@ def test_denoising_hands_on_the_noise_that_was_drawn() -> None:
     given, noises = [], [latent() for _ in range(4)]
 
     class Part(fakes.FakeDenoiser):
-        def begin(self, start: np.ndarray, shot: np.ndarray, motion_scope: float) -> Part:
+        def start(self, start: np.ndarray, shot: np.ndarray, motion_scope: float) -> Part:
             given.append(start)
             return self
 
@@ -159,8 +159,10 @@ def test_sessions_are_opened_as_they_were_measured_best(bundle: Bundle) -> None:
 
 
 def test_predictor_extends_the_cache_of_its_prefill(bundle: Bundle) -> None:
-    predictor, prompter = open_engines(bundle).predictor, PromptBuilder.from_bundle(bundle)
-    prompt = prompter.write("Mia waves.", [HistoryTurn("Tobo runs.", GameState(1, 2, 3, 4), SHOT.astype(np.float16))])
+    predictor, prompt_builder = open_engines(bundle).predictor, PromptBuilder.from_bundle(bundle)
+    prompt = prompt_builder.build(
+        "Mia waves.", [HistoryTurn("Tobo runs.", GameState(1, 2, 3, 4), SHOT.astype(np.float16))]
+    )
     prefill = read(predictor, prompt)
     assert prefill.shot.shape == (226, 8) and prefill.logits.shape == (fakes.vocabulary(),)
     logits, cache = predictor.extend(np.array([3, 4, 5]), prefill.cache)
@@ -264,14 +266,14 @@ def test_sessions_that_start_on_cuda_are_taken_and_hold_their_values_there(
     assert {"next_keys", "next_values", "cache_00"} == placed.keys() - on_host
 
 
-def _first_clip(engines: Engines, prompter: PromptBuilder) -> np.ndarray:
+def _first_clip(engines: Engines, prompt_builder: PromptBuilder) -> np.ndarray:
     """All parts once, from fixed numbers."""
     random = np.random.default_rng(3)
     start = random.normal(size=(1, 5, 16, 2, 3)).astype(np.float32)
-    prefill = read(engines.predictor, prompter.write("Mia waves.", []))
+    prefill = read(engines.predictor, prompt_builder.build("Mia waves.", []))
     _, cache = engines.predictor.extend(np.array([3, 4, 5]), prefill.cache)
     engines.predictor.extend(np.array([6]), cache)
-    denoising = engines.denoiser.begin(start, prefill.shot, 10.0)
+    denoising = engines.denoiser.start(start, prefill.shot, 10.0)
     for step in even_plan(3):
         denoising.step(np.array(step.coefficients, np.float32), 500.0, step.rows, start)
     whole = denoising.latent()
@@ -310,7 +312,7 @@ def test_bundle_without_a_part_is_refused(tmp_path: Path) -> None:
 
 
 def test_misshapen_input_is_an_error_of_ours(bundle: Bundle) -> None:
-    denoising = open_engines(bundle).denoiser.begin(latent(), SHOT[:, :4], 10.0)
+    denoising = open_engines(bundle).denoiser.start(latent(), SHOT[:, :4], 10.0)
     with pytest.raises(BackendError, match="a part failed to run"):
         denoising.step(np.zeros(8, np.float32), 500.0, (1,), latent())
 
@@ -332,7 +334,7 @@ def test_weights_in_a_data_file_are_loaded_and_verified(tmp_path: Path) -> None:
     apart = write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))
     start, step, steps = latent(), even_plan(4).steps[0], []
     for opened in (bundles.load(apart.folder), fakes.write_bundle(tmp_path / "whole")):
-        denoising = open_engines(opened).denoiser.begin(start, SHOT, 2.5)
+        denoising = open_engines(opened).denoiser.start(start, SHOT, 2.5)
         denoising.step(np.array(step.coefficients, np.float32), 999.0, step.rows, start)
         steps.append(denoising.latent())
     assert (steps[0] == steps[1]).all()

@@ -13,7 +13,7 @@ from animegamer_rt.backends import simulated
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.errors import PlanError
 from animegamer_rt.events import FrameReady
-from animegamer_rt.pipeline import Pipeline, open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
@@ -26,61 +26,63 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 
 @pytest.fixture(scope="module")
-def rooms(bundle: Bundle) -> Pipeline:
-    return open_rooms(bundle, simulated.open_engines(bundle, 0.0))
+def pipeline(bundle: Bundle) -> Pipeline:
+    return Pipeline.open(bundle, simulated.open_engines(bundle, 0.0))
 
 
-def frames(rooms: Pipeline, session: Session, text: str, **options: object) -> np.ndarray:
-    events = run_turn(rooms, session, Instruction(text), **options)  # type: ignore[arg-type]
+def frames(pipeline: Pipeline, session: Session, text: str, **options: object) -> np.ndarray:
+    events = pipeline.run_turn(session, Instruction(text), **options)  # type: ignore[arg-type]
     return np.stack([event.frame for event in events if isinstance(event, FrameReady)])
 
 
-def last(rooms: Pipeline, texts: list[str], seed: int = 7) -> np.ndarray:
-    session = Session.start(rooms.bundle, seed)
-    return [frames(rooms, session, text) for text in texts][-1]
+def last(pipeline: Pipeline, texts: list[str], seed: int = 7) -> np.ndarray:
+    session = Session.start(pipeline.bundle, seed)
+    return [frames(pipeline, session, text) for text in texts][-1]
 
 
-def test_a_turn_has_frames_of_the_bundles_geometry_no_two_alike(rooms: Pipeline) -> None:
-    clip = last(rooms, TEXTS[:1])
+def test_a_turn_has_frames_of_the_bundles_geometry_no_two_alike(pipeline: Pipeline) -> None:
+    clip = last(pipeline, TEXTS[:1])
     assert (clip.shape, clip.dtype) == ((17, 16, 24, 3), np.uint8)
     assert len({frame.tobytes() for frame in clip}) == 17
     assert clip.std() > 5
 
 
-def test_the_same_game_has_the_same_frames(rooms: Pipeline) -> None:
-    assert (last(rooms, TEXTS) == last(rooms, TEXTS)).all()
+def test_the_same_game_has_the_same_frames(pipeline: Pipeline) -> None:
+    assert (last(pipeline, TEXTS) == last(pipeline, TEXTS)).all()
 
 
-def test_seed_instruction_and_every_turn_of_the_window_show_in_the_frames(rooms: Pipeline) -> None:
-    clips = [last(rooms, TEXTS), last(rooms, TEXTS, seed=8)]
+def test_seed_instruction_and_every_turn_of_the_window_show_in_the_frames(pipeline: Pipeline) -> None:
+    clips = [last(pipeline, TEXTS), last(pipeline, TEXTS, seed=8)]
     for number in range(1, 4):
-        clips.append(last(rooms, [*TEXTS[:number], "Mia sleeps.", *TEXTS[number + 1 :]]))
+        clips.append(last(pipeline, [*TEXTS[:number], "Mia sleeps.", *TEXTS[number + 1 :]]))
     assert len({clip.tobytes() for clip in clips}) == len(clips)
 
 
-def test_one_bit_of_an_earlier_shot_shows_in_the_frames(rooms: Pipeline) -> None:
-    session = Session.start(rooms.bundle, 7)
-    frames(rooms, session, TEXTS[0])
+def test_one_bit_of_an_earlier_shot_shows_in_the_frames(pipeline: Pipeline) -> None:
+    session = Session.start(pipeline.bundle, 7)
+    frames(pipeline, session, TEXTS[0])
     shot = session.shots[1].copy()
     shot.view(np.uint16)[100, 3] ^= 1
-    predict = rooms.predictor.predict
-    other = Session.resume(rooms.bundle, 7, session.history_turns, session.log, session.character, {1: shot}, predict)
-    assert (frames(rooms, session, TEXTS[1]) != frames(rooms, other, TEXTS[1])).any()
+    predict = pipeline.predictor.predict
+    other = Session.resume(
+        pipeline.bundle, 7, session.history_turns, session.log, session.character, {1: shot}, predict
+    )
+    assert (frames(pipeline, session, TEXTS[1]) != frames(pipeline, other, TEXTS[1])).any()
 
 
-def test_flip_and_pixel_format_are_obeyed(rooms: Pipeline) -> None:
-    session = Session.start(rooms.bundle, 7)
-    straight = frames(rooms, session, TEXTS[0])
-    session.rewind(0, rooms.predictor.predict)
-    other = frames(rooms, session, TEXTS[0], pixel_format="bgra32", flip=True)
+def test_flip_and_pixel_format_are_obeyed(pipeline: Pipeline) -> None:
+    session = Session.start(pipeline.bundle, 7)
+    straight = frames(pipeline, session, TEXTS[0])
+    session.rewind(0, pipeline.predictor.predict)
+    other = frames(pipeline, session, TEXTS[0], pixel_format="bgra32", flip=True)
     assert (other[:, ::-1, :, 2::-1] == straight).all() and (other[..., 3] == 255).all()
 
 
 @pytest.mark.parametrize("plan", ["balanced", "exact"])
 def test_a_turn_takes_the_seconds_it_was_given(bundle: Bundle, plan: str) -> None:
-    rooms = open_rooms(bundle, simulated.open_engines(bundle, 0.3, plan), plan)
+    pipeline = Pipeline.open(bundle, simulated.open_engines(bundle, 0.3, plan), plan)
     started = time.perf_counter()
-    last(rooms, TEXTS[:1])
+    last(pipeline, TEXTS[:1])
     # A busy machine may only make it longer.
     assert time.perf_counter() - started > 0.29
 
@@ -91,8 +93,8 @@ def test_unknown_plan_is_refused(bundle: Bundle) -> None:
 
 
 def test_a_bundle_of_another_size_has_its_own_frames(tmp_path: Path) -> None:
-    rooms = open_rooms(bundle := fakes.write_bundle(tmp_path / "one"), simulated.open_engines(bundle, 0.0))
+    pipeline = Pipeline.open(bundle := fakes.write_bundle(tmp_path / "one"), simulated.open_engines(bundle, 0.0))
     session = Session.start(bundle, 7)
-    frames(rooms, session, TEXTS[0])
+    frames(pipeline, session, TEXTS[0])
     size = bundle.manifest.geometry
     assert session.shots[1].shape == (size.shot_tokens, size.shot_width)

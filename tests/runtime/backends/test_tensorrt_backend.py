@@ -32,7 +32,7 @@ from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import BackendError, EngineStaleError
 from animegamer_rt.events import FrameReady, StatePredicted
-from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.stages.predictor import Prediction, read
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
@@ -81,7 +81,7 @@ def opened(bundle: Bundle, **options: object) -> tuple[Engines, FakeDevice]:
 def frames_of(bundle: Bundle, engines: Engines) -> str:
     session, sha = Session.start(bundle, 7), hashlib.sha256()
     for text in ("Mia waves.", "Tobo runs."):
-        for event in run_turn(open_rooms(bundle, engines), session, Instruction(text)):
+        for event in Pipeline.open(bundle, engines).run_turn(session, Instruction(text)):
             if isinstance(event, FrameReady):
                 sha.update(event.frame.tobytes())
     return sha.hexdigest()
@@ -103,7 +103,7 @@ def test_all_memory_is_allocated_before_the_first_turn(bundle: Bundle) -> None:
 def test_each_kind_of_step_is_captured_once_and_launched_after(bundle: Bundle) -> None:
     engines, device = opened(bundle)
     steps = list(even_plan(9, pair_every=2))
-    denoising = engines.denoiser.begin(latent(), SHOT, 10.0)
+    denoising = engines.denoiser.start(latent(), SHOT, 10.0)
     device.calls.clear()
     for step in steps:
         denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, latent())
@@ -118,7 +118,7 @@ def test_host_values_are_not_overwritten_while_the_gpu_may_read_them(bundle: Bun
     start, noises = latent(), [latent() for _ in range(6)]
     results = []
     for engines in (opened(bundle)[0], ort_backend.open_engines(bundle, threads=1)):
-        denoising = engines.denoiser.begin(start, SHOT, 10.0)
+        denoising = engines.denoiser.start(start, SHOT, 10.0)
         for step, noise in zip(even_plan(6, pair_every=2), noises, strict=True):
             passed = noise.copy()
             denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, passed)
@@ -129,7 +129,7 @@ def test_host_values_are_not_overwritten_while_the_gpu_may_read_them(bundle: Bun
 
 def test_extending_leaves_the_cache_it_was_given_and_refuses_one_whose_memory_was_taken(bundle: Bundle) -> None:
     predictor = opened(bundle)[0].predictor
-    prefill = predictor.prefill(PromptBuilder.from_bundle(bundle).write("Mia waves.", ()).turn)
+    prefill = predictor.prefill(PromptBuilder.from_bundle(bundle).build("Mia waves.", ()).turn)
     logits, longer = predictor.extend(np.array([3, 4, 5]), prefill.cache)
     again, longer = predictor.extend(np.array([3, 4, 5]), prefill.cache)
     np.testing.assert_array_equal(logits, again)
@@ -139,9 +139,9 @@ def test_extending_leaves_the_cache_it_was_given_and_refuses_one_whose_memory_wa
 
 
 def test_turn_that_was_read_leaves_its_history_to_be_read_over_again(bundle: Bundle) -> None:
-    prompter, predictor = PromptBuilder.from_bundle(bundle), opened(bundle)[0].predictor
+    prompt_builder, predictor = PromptBuilder.from_bundle(bundle), opened(bundle)[0].predictor
     past = [HistoryTurn("Tobo runs.", GameState(1, 2, 3, 4), SHOT.astype(np.float16))]
-    prompts = [prompter.write(text, past) for text in ("Mia waves.", "Tobo flies on a kite.")]
+    prompts = [prompt_builder.build(text, past) for text in ("Mia waves.", "Tobo flies on a kite.")]
     assert prompts[0].history is not None
     history = predictor.prefill(prompts[0].history).cache
     over = [predictor.prefill(prompt.turn, history) for prompt in prompts]
@@ -164,8 +164,8 @@ def test_second_part_of_an_earlier_clip_is_refused(bundle: Bundle) -> None:
 
 def test_earlier_turn_cannot_go_on_in_the_next_ones_buffers(bundle: Bundle) -> None:
     denoiser = opened(bundle)[0].denoiser
-    earlier = denoiser.begin(latent(), SHOT, 1.0)
-    denoiser.begin(latent(), SHOT, 1.0)
+    earlier = denoiser.start(latent(), SHOT, 1.0)
+    denoiser.start(latent(), SHOT, 1.0)
     with pytest.raises(BackendError, match="after the next turn had begun"):
         earlier.latent()
 
@@ -175,7 +175,7 @@ def test_prompt_longer_than_the_engine_is_refused_with_what_to_do(bundle: Bundle
     device = FakeDevice(MOST | {axis: 240})
     engines = open_engines(bundle, device, tell=lambda _: None)
     with pytest.raises(BackendError, match="larger than the engine of predictor .*--longest-prompt"):
-        engines.predictor.prefill(PromptBuilder.from_bundle(bundle).write("Mia waves and waves. " * 9, ()).turn)
+        engines.predictor.prefill(PromptBuilder.from_bundle(bundle).build("Mia waves and waves. " * 9, ()).turn)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_weights_are_streamed_only_as_far_as_needed_and_the_predictors_first() -
 def test_both_scratches_count() -> None:
     needs = {"predictor": PartMemory(1000, 900), "denoiser": PartMemory(500, 500)}
     apart = plan(needs, 100, (50, 30), RESERVE_BYTES + 1680)
-    assert apart.overlaps and apart.on_gpu_bytes == 1680 and apart.streamed_bytes == 0
+    assert apart.concurrent_prediction and apart.on_gpu_bytes == 1680 and apart.streamed_bytes == 0
     assert plan(needs, 100, (50, 30), RESERVE_BYTES + 1679).streamed_bytes == 1
 
 
@@ -237,13 +237,13 @@ def test_predictor_has_its_own_scratch_only_where_no_weights_are_streamed_for_it
     roomy, device, text = opened_with(2**33)
     buffers, shared, own = (len(block) for block in device.blocks.values())
     assert (shared, own) == (SCRATCH_BYTES["denoiser"], SCRATCH_BYTES["predictor"])
-    assert roomy.overlaps and len(device.streams) == 2 and "predicted while" in text
+    assert roomy.concurrent_prediction and len(device.streams) == 2 and "predicted while" in text
     weights = 2 * 2**20 * len(device.recalled)
     least = weights + buffers + shared + own + RESERVE_BYTES
-    assert opened_with(least)[0].overlaps
+    assert opened_with(least)[0].concurrent_prediction
     for free in (least - 1, weights + buffers + shared + RESERVE_BYTES - 1):
         short, device, text = opened_with(free)
-        assert not short.overlaps and len(device.streams) == 1 and "predicted after" in text
+        assert not short.concurrent_prediction and len(device.streams) == 1 and "predicted after" in text
         assert len(device.blocks) == 2, "one scratch for all"
         assert ("streamed" in short.device) == (free < least - 1)
         assert frames_of(bundle, short) == frames_of(bundle, roomy)
@@ -265,8 +265,8 @@ def test_nothing_that_holds_the_device_outlives_the_engines(bundle: Bundle) -> N
 def test_weights_that_loading_has_placed_are_not_counted_twice(bundle: Bundle) -> None:
     device = opened(bundle)[1]
     needed = sum(len(block) for block in device.blocks.values()) + device.placed_bytes + RESERVE_BYTES
-    assert opened(bundle, free=needed)[0].overlaps
-    assert not opened(bundle, free=needed - 1)[0].overlaps
+    assert opened(bundle, free=needed)[0].concurrent_prediction
+    assert not opened(bundle, free=needed - 1)[0].concurrent_prediction
 
 
 def test_cache_in_memory_that_a_failed_run_may_have_written_is_refused(
@@ -276,7 +276,7 @@ def test_cache_in_memory_that_a_failed_run_may_have_written_is_refused(
         raise BackendError("an engine failed to run")
 
     predictor = opened(bundle)[0].predictor
-    prefill = predictor.prefill(PromptBuilder.from_bundle(bundle).write("Mia waves.", ()).turn)
+    prefill = predictor.prefill(PromptBuilder.from_bundle(bundle).build("Mia waves.", ()).turn)
     _, longer = predictor.extend(np.array([3, 4, 5]), prefill.cache)
     with monkeypatch.context() as patch:
         patch.setattr(predictor._context, "execute", refuse)  # type: ignore[attr-defined]
@@ -289,7 +289,7 @@ def test_cache_in_memory_that_a_failed_run_may_have_written_is_refused(
 
 def two_players(bundle: Bundle, engines: Engines, *, ahead: bool) -> str:
     """Two games by turns; `ahead`: a turn is predicted in a thread of its own while the one before it is denoised."""
-    rooms, sha = open_rooms(bundle, engines), hashlib.sha256()
+    pipeline, sha = Pipeline.open(bundle, engines), hashlib.sha256()
     mia, tobo = Session.start(bundle, 7), Session.start(bundle, 8)
     waiting = [(mia, "Mia waves."), (tobo, "Tobo runs."), (mia, "Mia flies on a kite."), (tobo, "Tobo sleeps.")]
     prediction: Future[Prediction] | None = None
@@ -298,10 +298,10 @@ def two_players(bundle: Bundle, engines: Engines, *, ahead: bool) -> str:
             session, text = waiting.pop(0)
             made = prediction.result() if prediction else None
             prediction = None
-            for event in run_turn(rooms, session, Instruction(text), prediction=made):
+            for event in pipeline.run_turn(session, Instruction(text), prediction=made):
                 if isinstance(event, StatePredicted) and waiting and ahead:
                     follower, text = waiting[0]
-                    prediction = thread.submit(rooms.predictor.predict, follower.history, Instruction(text))
+                    prediction = thread.submit(pipeline.predictor.predict, follower.history, Instruction(text))
                 elif isinstance(event, FrameReady):
                     sha.update(event.frame.tobytes())
     return sha.hexdigest()
@@ -310,17 +310,17 @@ def two_players(bundle: Bundle, engines: Engines, *, ahead: bool) -> str:
 @pytest.mark.parametrize("captures", [True, False])
 def test_game_with_turns_predicted_ahead_is_the_one_without(bundle: Bundle, captures: bool) -> None:
     engines = opened(bundle, captures=captures)[0]
-    assert engines.overlaps
+    assert engines.concurrent_prediction
     expected = two_players(bundle, ort_backend.open_engines(bundle, threads=1), ahead=False)
     assert [two_players(bundle, engines, ahead=ahead) for ahead in (True, False, True)] == [expected] * 3
 
 
 def test_prediction_neither_waits_for_the_denoising_nor_disturbs_it(bundle: Bundle) -> None:
     engines, device = opened(bundle)
-    prompt = PromptBuilder.from_bundle(bundle).write("Mia waves.", ()).turn
+    prompt = PromptBuilder.from_bundle(bundle).build("Mia waves.", ()).turn
     start, noise, latents = latent(), latent(), []
     for between in (lambda: None, lambda: engines.predictor.prefill(prompt)):
-        denoising = engines.denoiser.begin(start, SHOT, 10.0)
+        denoising = engines.denoiser.start(start, SHOT, 10.0)
         for step in even_plan(4, pair_every=2):
             denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, noise)
             queued = [list(stream.queue) for stream in device.streams]
@@ -342,10 +342,10 @@ def test_two_streams_on_one_memory_with_nothing_between_them_are_found_out(bundl
     contexts = engines.denoiser.contexts  # type: ignore[attr-defined]
     engines.predictor._context.scratch = contexts[0, 1].scratch  # type: ignore[attr-defined]
     step = next(iter(even_plan(4)))
-    denoising = engines.denoiser.begin(latent(), SHOT, 10.0)
+    denoising = engines.denoiser.start(latent(), SHOT, 10.0)
     denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, latent())
     with pytest.raises(AssertionError, match="nothing orders them"):
-        engines.predictor.prefill(PromptBuilder.from_bundle(bundle).write("Mia waves.", ()).turn)
+        engines.predictor.prefill(PromptBuilder.from_bundle(bundle).build("Mia waves.", ()).turn)
 
 
 def test_capture_that_fails_leaves_the_stream_usable(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +354,7 @@ def test_capture_that_fails_leaves_the_stream_usable(bundle: Bundle, monkeypatch
     start, noise = latent(), latent()
 
     def denoised() -> np.ndarray:
-        denoising = engines.denoiser.begin(start, SHOT, 10.0)
+        denoising = engines.denoiser.start(start, SHOT, 10.0)
         for row in coefficients[:3]:
             denoising.step(row, 500.0, (0, 1), noise)
         return denoising.latent()
@@ -363,7 +363,7 @@ def test_capture_that_fails_leaves_the_stream_usable(bundle: Bundle, monkeypatch
         raise BackendError("an engine failed to run")
 
     with monkeypatch.context() as patch:
-        denoising = engines.denoiser.begin(start, SHOT, 10.0)
+        denoising = engines.denoiser.start(start, SHOT, 10.0)
         denoising.step(coefficients[0], 500.0, (0, 1), noise)
         patch.setattr(engines.denoiser.contexts[0, 1], "execute", refuse)  # type: ignore[attr-defined]
         with pytest.raises(BackendError, match="failed to run"):

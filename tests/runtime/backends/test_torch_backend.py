@@ -31,7 +31,7 @@ from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.diagnose import selftest
 from animegamer_rt.errors import BackendError, ConfigError
 from animegamer_rt.events import Event, FrameReady, StatePredicted
-from animegamer_rt.pipeline import Pipeline, open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play import command as play
 from animegamer_rt.play.command import PlayOptions
 from animegamer_rt.serving.worker import __main__ as worker
@@ -95,23 +95,23 @@ def test_encoder_answers_as_onnxruntime_does(bundle: Bundle, both: tuple[Engines
 
 
 def test_game_of_two_turns_looks_as_onnxruntime_paints_it(bundle: Bundle, both: tuple[Engines, Engines]) -> None:
-    (ours, our_states), (theirs, their_states) = (played(short_rooms(bundle, engines)) for engines in both)
+    (ours, our_states), (theirs, their_states) = (played(short_pipeline(bundle, engines)) for engines in both)
     assert our_states == their_states
     assert ours.shape == theirs.shape == (34, 96, 144, 3)
     assert psnr(ours, theirs) > PSNR_DB
 
 
-def short_rooms(bundle: Bundle, engines: Engines) -> Pipeline:
+def short_pipeline(bundle: Bundle, engines: Engines) -> Pipeline:
     """Rooms with a plan of three steps, whose timesteps are in none of the bundle's plans."""
-    rooms = open_rooms(bundle, engines)
-    rooms.denoiser._plan = even_plan(3, pair_every=2)
-    return rooms
+    pipeline = Pipeline.open(bundle, engines)
+    pipeline.denoiser._plan = even_plan(3, pair_every=2)
+    return pipeline
 
 
-def played(rooms: Pipeline) -> tuple[Frames, list[object]]:
-    session, events = Session.start(rooms.bundle, seed=7), list[Event]()
-    for text in rooms.bundle.manifest.world.examples[:2]:
-        events += run_turn(rooms, session, Instruction.parse(text))
+def played(pipeline: Pipeline) -> tuple[Frames, list[object]]:
+    session, events = Session.start(pipeline.bundle, seed=7), list[Event]()
+    for text in pipeline.bundle.manifest.world.examples[:2]:
+        events += pipeline.run_turn(session, Instruction.parse(text))
     states: list[object] = [event.game_state for event in events if isinstance(event, StatePredicted)]
     return np.stack([event.frame for event in events if isinstance(event, FrameReady)]), states
 

@@ -155,7 +155,7 @@ def play(engines: backend.Engines, predictor: Predictor) -> None:
     prefill = read(engines.predictor, example_prompt(predictor, 1, 8))
     engines.predictor.extend(np.array([5, 3, 4]), prefill.cache)
     noise = np.zeros(GEOMETRY.latent_shape, np.float32)
-    denoising = engines.denoiser.begin(noise, np.zeros((226, DENOISER.hidden), np.float32), 10.0)
+    denoising = engines.denoiser.start(noise, np.zeros((226, DENOISER.hidden), np.float32), 10.0)
     for step, coefficients in zip(PLAN, PLAN.coefficients(), strict=True):
         denoising.step(coefficients, float(step.timestep), step.rows, noise)
     latent = denoising.latent()

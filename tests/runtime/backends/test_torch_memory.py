@@ -172,7 +172,7 @@ def held(card: float, products: torch.dtype | None) -> Held:
 
         def denoise() -> None:
             latent = np.zeros((1, 5, 16, 60, 90), np.float32)
-            denoising = parts.denoiser.begin(latent, np.zeros(constant.shape, np.float32), 10.0)
+            denoising = parts.denoiser.start(latent, np.zeros(constant.shape, np.float32), 10.0)
             denoising.step(PLAN.coefficients()[0], float(PLAN.steps[0].timestep), (0, 1), latent)
             denoising.latent()
 

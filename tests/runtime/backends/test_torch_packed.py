@@ -93,7 +93,7 @@ def test_weights_stay_packed_and_keep_their_type_in_16_bits(bundle: Bundle) -> N
 
 
 def test_graphs_hold_the_packed_layers(bundle: Bundle) -> None:
-    prompt = PromptBuilder.from_bundle(bundle).write("One waits.", [])
+    prompt = PromptBuilder.from_bundle(bundle).build("One waits.", [])
     place, answers = TapePlace(), []
     for where in (place, TorchDevice()):
         network = torch_backend.cast_for_inference(torch_backend.load_models(bundle, where).predictor, torch.float32)

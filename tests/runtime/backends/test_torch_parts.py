@@ -149,7 +149,7 @@ class Turn:
 
     def latents(self, part: Engines, at: Sequence[int] = ()) -> list[np.ndarray]:
         """The latents after the steps numbered in `at`, and the last."""
-        denoising, found = part.denoiser.begin(self.start, self.shot, self.scope), []
+        denoising, found = part.denoiser.start(self.start, self.shot, self.scope), []
         steps = zip(self.plan, self.plan.coefficients(), self.noises, strict=True)
         for number, (step, coefficients, drawn) in enumerate(steps):
             denoising.step(coefficients, float(step.timestep), step.rows, drawn, step.blocks)
@@ -301,7 +301,7 @@ def x0(
     part: Engines, turn: Turn, steps: Sequence[tuple[float, tuple[int, ...], BlockCache | None]], row: int = 1
 ) -> np.ndarray:
     """What the last of the steps (timestep, rows, blocks) sees in the turn's first latent by one of its rows."""
-    denoising = part.denoiser.begin(turn.start, turn.shot, turn.scope)
+    denoising = part.denoiser.start(turn.start, turn.shot, turn.scope)
     for number, (timestep, rows, blocks) in enumerate(steps, start=1):
         # The next latent is the latent: every step sees the same. Guidance 1 is the last row, 0 the first.
         ends = (0.0, 1.0) if number == len(steps) else (1.0, 0.0)
@@ -351,7 +351,7 @@ def test_plan_that_skips_nothing_has_no_cache() -> None:
 
 def test_steps_that_cannot_be_are_refused() -> None:
     turn, part = Turn(), engines(whole_turns=2)
-    denoising = part.denoiser.begin(turn.start, turn.shot, 10.0)
+    denoising = part.denoiser.start(turn.start, turn.shot, 10.0)
     given = (PLAN.coefficients()[0], float(PLAN.steps[0].timestep))
     with pytest.raises(BackendError, match=r"a step of another kind; found \(0,\)"):
         denoising.step(*given, (0,), turn.noises[0])
@@ -361,12 +361,12 @@ def test_steps_that_cannot_be_are_refused() -> None:
         denoising.step(*given, (0, 1), turn.noises[0])
     with pytest.raises(BackendError, match="more steps than a whole turn's graph has room for; expected 2"):
         denoising.step(*given, (0, 1), turn.noises[0])
-    part.denoiser.begin(turn.start, turn.shot, 10.0)
+    part.denoiser.start(turn.start, turn.shot, 10.0)
     for late in (denoising.latent, lambda: denoising.step(*given, (0, 1), turn.noises[0])):
         with pytest.raises(BackendError, match="went on after the next turn had begun"):
             late()
     with pytest.raises(BackendError, match="latent or shot are not the network's"):
-        part.denoiser.begin(turn.start[:, :3], turn.shot, 10.0)
+        part.denoiser.start(turn.start[:, :3], turn.shot, 10.0)
 
 
 @pytest.mark.parametrize(("order", "flip"), [((0, 1, 2), False), ((2, 1, 0, 3), True), ((0, 1, 2, 3), False)])

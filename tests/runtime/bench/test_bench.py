@@ -23,7 +23,7 @@ from animegamer_rt.bundle.manifest import Part, PlanEntry
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import PlanError
 from animegamer_rt.events import Done, FrameReady, Progress, StageSeconds, StatePredicted
-from animegamer_rt.pipeline import open_rooms
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling import energy
 from animegamer_rt.profiling.energy import EnergyMeter
 from animegamer_rt.profiling.host import percentile
@@ -36,16 +36,24 @@ NUMBERS = list(range(1, 20))
 
 def timed(number: int) -> TurnTrace:
     """A turn of `number` seconds: a tenth of them to the state, four tenths of steps, then a chunk; and a chunk."""
-    stamp, shot = ("game", number), np.zeros((226, 8), np.float32)
-    marks: list[Any] = [
-        (0.1 * number, StatePredicted(*stamp, 0, GameState(1, 2, 3, 4), *[CharacterState()] * 2, 10.0, 2, shot))
-    ]
+    of: dict[str, Any] = {"session": "game", "turn": number, "sequence": 0}
+    state = StatePredicted(
+        **of,
+        game_state=GameState(1, 2, 3, 4),
+        character=CharacterState(),
+        shown=CharacterState(),
+        motion_scope=10.0,
+        history_turns=2,
+        shot=np.zeros((226, 8), np.float32),
+    )
+    marks: list[Any] = [(0.1 * number, state)]
     for step in range(1, STEPS + 1):
-        marks.append((number * (0.1 + 0.4 * step / STEPS), Progress(*stamp, step, step, STEPS, 0.0)))
+        marks.append((number * (0.1 + 0.4 * step / STEPS), Progress(**of, step=step, steps=STEPS, seconds_left=0.0)))
     for index in range(FRAMES):
-        marks.append((number * (0.7 if index < 9 else 1.0), FrameReady(*stamp, 7 + index, index, np.empty((0, 0, 3)))))
-    marks.append((float(number), Done(*stamp, 24, StageSeconds(0.1 * number, 0.4 * number, 0.3 * number, number))))
-    return TurnTrace(marks)
+        frame = FrameReady(**of, index=index, frame=np.empty((0, 0, 3), np.uint8))
+        marks.append((number * (0.7 if index < 9 else 1.0), frame))
+    seconds = StageSeconds(predictor=0.1 * number, denoiser=0.4 * number, vae=0.3 * number, total=number)
+    return TurnTrace([*marks, (float(number), Done(**of, seconds=seconds))])
 
 
 @pytest.fixture
@@ -80,7 +88,7 @@ def measured(bundle: Bundle, monkeypatch: pytest.MonkeyPatch, **options: Any) ->
     """The record of the plan `exact` on turns of 1 to 19 seconds, out of order."""
     order = [*NUMBERS[10:], *NUMBERS[:10]]
 
-    def played(rooms: object, turns: int, meter: EnergyMeter) -> list[TurnTrace]:
+    def played(pipeline: object, turns: int, meter: EnergyMeter) -> list[TurnTrace]:
         with meter:
             return [timed(number) for number in order]
 
@@ -88,8 +96,10 @@ def measured(bundle: Bundle, monkeypatch: pytest.MonkeyPatch, **options: Any) ->
     monkeypatch.setattr(energy, "cpu_energy", Counts)
     monkeypatch.setattr(bench, "cpu_roofline", lambda bundle, branches: Roofline(branches / 10, "a rate"))
     told = BenchOptions(settings=Preset(turns=len(order)), **options)
-    rooms = open_rooms(bundle, fakes.fake_engines(), "exact")
-    return bench._measure(told, fakes.fake_engines(), rooms, {"host_memory_peak_mib": 300.0, "first_prompt_seconds": 1})
+    pipeline = Pipeline.open(bundle, fakes.fake_engines(), "exact")
+    return bench._measure(
+        told, fakes.fake_engines(), pipeline, {"host_memory_peak_mib": 300.0, "first_prompt_seconds": 1}
+    )
 
 
 def test_record_is_of_what_was_measured(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,12 +146,12 @@ def test_turns_are_measured_with_a_full_window_and_metered_alone(bundle: Bundle)
     counter, noted = Counts(), list[bool]()
 
     class Noting(fakes.FakeDenoiser):
-        def begin(self, *given: Any) -> fakes.FakeDenoising:
+        def start(self, *given: Any) -> fakes.FakeDenoising:
             noted.append(counter.counts)
-            return super().begin(*given)
+            return super().start(*given)
 
-    rooms = open_rooms(bundle, fakes.fake_engines(denoiser=Noting()))
-    turns = bench.measure_turns(rooms, 4, counter)
+    pipeline = Pipeline.open(bundle, fakes.fake_engines(denoiser=Noting()))
+    turns = bench.measure_turns(pipeline, 4, counter)
     states = [event for turn in turns for _, event in turn.marks if isinstance(event, StatePredicted)]
     window = bundle.manifest.compatibility.history_turns
     assert [state.history_turns for state in states] == [window] * 4
@@ -170,9 +180,9 @@ def test_floor_of_a_card_is_asked_for_the_denoisers_own_precision(
     card: Any = type("Card", (), {"facts": lambda self: {"name": "a card"}, "used_bytes": lambda self: 2**30})()
     monkeypatch.setattr(bench.nvml, "open_nvml", lambda: (card, ""))
     monkeypatch.setattr(energy, "gpu_energy", lambda *given: Counts())
-    rooms = open_rooms(bundle, engines, "exact")
+    pipeline = Pipeline.open(bundle, engines, "exact")
     fresh = {"host_memory_peak_mib": 300.0, "first_prompt_seconds": 1.0}
-    record = bench._measure(BenchOptions(device="torch"), engines, rooms, fresh)
+    record = bench._measure(BenchOptions(device="torch"), engines, pipeline, fresh)
     assert asked == [(2.0 * STEPS, "a card", "fp8", "int8")]
     assert record["gpu"] == {"name": "a card"} and record["attention"] == "int8" and record["ratio_to_floor"] is None
 

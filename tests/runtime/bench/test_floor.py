@@ -16,7 +16,7 @@ from animegamer_rt.bench.presets import Preset
 from animegamer_rt.bundle.denoise_plan import build_plan
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Geometry
-from animegamer_rt.pipeline import open_rooms
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling.gpu_specs import GPU_SPECS
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
@@ -74,20 +74,20 @@ def test_floor_of_a_plan_that_skips_blocks_is_of_those_it_computes(
     engines.denoiser.skippable_blocks = 6
     plan = build_plan([999, 500, 20], skip_blocks=[(), (0, 2), ()])
     monkeypatch.setattr(bench, "cpu_roofline", lambda _, rows: asked.append(rows))
-    rooms = replace(open_rooms(bundle, engines), plan=plan)
-    record = bench._measure(bench.BenchOptions(Preset(turns=1)), engines, rooms, {"host_memory_peak_mib": None})
+    pipeline = replace(Pipeline.open(bundle, engines), plan=plan)
+    record = bench._measure(bench.BenchOptions(Preset(turns=1)), engines, pipeline, {"host_memory_peak_mib": None})
     assert asked == [record["cost_rows"]] == [2 + 1 + 2], "of the second step's pair half is skipped"
     assert record["branches"] == 6
 
 
 def test_prompt_is_as_long_as_the_prompter_writes_it() -> None:
     bundle = open_bundle("pocket")
-    prompter, texts = PromptBuilder.from_bundle(bundle), bundle.manifest.world.examples
+    prompt_builder, texts = PromptBuilder.from_bundle(bundle), bundle.manifest.world.examples
     shot = np.zeros((226, bundle.manifest.geometry.shot_width), np.float16)
-    prompt = prompter.write(texts[4], [HistoryTurn(text, GameState(1, 2, 3, 4), shot) for text in texts[:4]])
+    prompt = prompt_builder.build(texts[4], [HistoryTurn(text, GameState(1, 2, 3, 4), shot) for text in texts[:4]])
     assert prompt.history is not None
     written = prompt.history.ids.shape[1], prompt.turn.ids.shape[1]
-    assert predict.prompt_tokens([len(prompter.words(text)) for text in texts[:5]]) == written
+    assert predict.prompt_tokens([len(prompt_builder.words(text)) for text in texts[:5]]) == written
 
 
 def test_every_card_is_predicted_in_each_type_that_it_has() -> None:

@@ -23,10 +23,10 @@ import sys, time
 import animegamer_rt.play.command, fakes
 
 class Slow(fakes.FakeDenoiser):
-    def begin(self, *args):
+    def start(self, *args):
         if self.motion_scopes:
             time.sleep(60)
-        return super().begin(*args)
+        return super().start(*args)
 
 animegamer_rt.play.command.open_engines = lambda *_: fakes.fake_engines(denoiser=Slow())
 from animegamer_rt.cli import main
@@ -37,10 +37,10 @@ sys.exit(main(sys.argv[1:]))
 class InterruptedDenoiser(fakes.FakeDenoiser):
     """Ctrl-C comes in the second turn's first step."""
 
-    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> fakes.FakeDenoising:
+    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> fakes.FakeDenoising:
         if self.motion_scopes:
             raise KeyboardInterrupt
-        return super().begin(latent, shot, motion_scope)
+        return super().start(latent, shot, motion_scope)
 
 
 def options(folder: Path) -> list[str]:
@@ -99,9 +99,9 @@ def test_interrupt_while_a_finished_turn_is_written_waits_for_it(
 
 def test_engine_that_fails_leaves_finished_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing(fakes.FakeDenoiser):
-        def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> fakes.FakeDenoising:
+        def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> fakes.FakeDenoising:
             self.fail_at = 1 if self.motion_scopes else None
-            return super().begin(latent, shot, motion_scope)
+            return super().start(latent, shot, motion_scope)
 
     engines: Engines = fakes.fake_engines(denoiser=Failing())
     monkeypatch.setattr(animegamer_rt.play.command, "open_engines", lambda *_: engines)

@@ -21,7 +21,7 @@ import fakes
 from animegamer_rt.cli import main
 from animegamer_rt.errors import BackendError
 from animegamer_rt.events import FrameReady
-from animegamer_rt.pipeline import open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
@@ -64,10 +64,10 @@ def test_every_turn_is_a_clip_a_row_and_a_record(bundle: Path, script: Path, tmp
 def test_recorded_hash_is_of_the_rgb_frames_in_order(bundle: Path, script: Path, tmp_path: Path) -> None:
     _, game = play(bundle, script, tmp_path / "out", "--seed", "7")
     opened = animegamer_rt.play.command.open_bundle(bundle)
-    rooms = open_rooms(opened, animegamer_rt.play.command.open_engines(opened))
+    pipeline = Pipeline.open(opened, animegamer_rt.play.command.open_engines(opened))
     session = Session.start(opened, seed=7)
     for text, turn in zip(LINES, game["turns"], strict=True):
-        events = list(run_turn(rooms, session, Instruction.parse(text)))
+        events = list(pipeline.run_turn(session, Instruction.parse(text)))
         frames = np.stack([event.frame for event in events if isinstance(event, FrameReady)])
         assert turn["frames_sha256"] == hashlib.sha256(frames.tobytes()).hexdigest()
 

@@ -63,15 +63,15 @@ def test_state_bars_are_of_letters_that_the_terminal_has(bundle: Bundle, encodin
     screen = Screen(encoding)
     state = CharacterState(stamina=25)
     event = StatePredicted(
-        "game",
-        1,
-        0,
-        GameState(motion_level=1, social=0, entertainment=0, stamina=0),
-        state,
-        state,
-        0.0,
-        0,
-        np.zeros((226, 4), np.float32),
+        session="game",
+        turn=1,
+        sequence=0,
+        game_state=GameState(motion_level=1, social=0, entertainment=0, stamina=0),
+        character=state,
+        shown=state,
+        motion_scope=0.0,
+        history_turns=0,
+        shot=np.zeros((226, 4), np.float32),
     )
     Terminal(bundle, preview=False, console=screen.console).state(event)
     assert bar in screen.text and "?" not in screen.text
@@ -79,7 +79,7 @@ def test_state_bars_are_of_letters_that_the_terminal_has(bundle: Bundle, encodin
 
 def last_progress(terminal: Terminal, screen: Screen, step: int, seconds_left: float) -> str:
     with terminal.turn() as view:
-        view.show(Progress("game", 1, 0, step, 10, seconds_left))
+        view.show(Progress(session="game", turn=1, sequence=0, step=step, steps=10, seconds_left=seconds_left))
     return next(line for line in reversed(screen.text.splitlines()) if re.search("thinking|drawing|decoding", line))
 
 

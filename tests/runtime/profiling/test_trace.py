@@ -11,27 +11,27 @@ import pytest
 import fakes
 from animegamer_rt.backends.onnxruntime import open_engines
 from animegamer_rt.cli import main
-from animegamer_rt.pipeline import Pipeline, open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling.trace import TurnTrace, trace_turn, write_trace
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
 
 @pytest.fixture(scope="module")
-def rooms(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     bundle = fakes.write_bundle(tmp_path_factory.mktemp("bundles") / "tiny")
-    return open_rooms(bundle, open_engines(bundle), "exact")
+    return Pipeline.open(bundle, open_engines(bundle), "exact")
 
 
 @pytest.fixture
-def turn(rooms: Pipeline) -> TurnTrace:
-    return trace_turn(run_turn(rooms, Session.start(rooms.bundle, seed=1), Instruction.parse("Mia waves.")))
+def turn(pipeline: Pipeline) -> TurnTrace:
+    return trace_turn(pipeline.run_turn(Session.start(pipeline.bundle, seed=1), Instruction.parse("Mia waves.")))
 
 
-def test_spans_cover_the_turn_without_overlap(turn: TurnTrace, rooms: Pipeline) -> None:
-    spans = turn.spans(rooms.plan)
+def test_spans_cover_the_turn_without_overlap(turn: TurnTrace, pipeline: Pipeline) -> None:
+    spans = turn.spans(pipeline.plan)
     assert [span.lane for span in spans[:7]] == ["predictor"] + ["denoiser"] * 6
-    assert spans[1].name == f"pair at {rooms.plan.steps[0].timestep}"
+    assert spans[1].name == f"pair at {pipeline.plan.steps[0].timestep}"
     assert spans[7].lane == "vae" and spans[7].name == "frames from 0"
     for before, after in zip(spans, spans[1:], strict=False):
         assert after.start >= before.start + before.seconds - 1e-9
@@ -40,8 +40,8 @@ def test_spans_cover_the_turn_without_overlap(turn: TurnTrace, rooms: Pipeline) 
     assert turn.done.seconds.total <= turn.marks[-1][0]
 
 
-def test_the_trace_is_one_that_viewers_read(turn: TurnTrace, rooms: Pipeline, tmp_path: Path) -> None:
-    path = write_trace(tmp_path / "turn.json", turn, rooms.plan, "A & B")
+def test_the_trace_is_one_that_viewers_read(turn: TurnTrace, pipeline: Pipeline, tmp_path: Path) -> None:
+    path = write_trace(tmp_path / "turn.json", turn, pipeline.plan, "A & B")
     events = json.loads(path.read_text())["traceEvents"]
     work = [event for event in events if event["ph"] == "X"]
     assert {event["cat"] for event in work} == {"predictor", "denoiser", "vae"}
@@ -51,8 +51,8 @@ def test_the_trace_is_one_that_viewers_read(turn: TurnTrace, rooms: Pipeline, tm
     assert sum(event["ph"] == "i" for event in events) == 17
 
 
-def test_bench_traces_its_median_turn(rooms: Pipeline, tmp_path: Path) -> None:
-    arguments = ["bench", "--bundle", str(rooms.bundle.folder), "--turns", "3", "--results", str(tmp_path)]
+def test_bench_traces_its_median_turn(pipeline: Pipeline, tmp_path: Path) -> None:
+    arguments = ["bench", "--bundle", str(pipeline.bundle.folder), "--turns", "3", "--results", str(tmp_path)]
     assert main([*arguments, "--trace", str(tmp_path / "trace.json")]) == 0  # where records are read from, too
     assert (tmp_path / "trace.json").is_file()
     assert main([*arguments, "--plan", "exact", "--trace", str(tmp_path / "traces" / "turn.json")]) == 0

@@ -42,7 +42,7 @@ class Front:
         self.facts: Any = SimpleNamespace(
             bundle=SimpleNamespace(manifest=manifest, fingerprint="f"), state="ready", connections=1, welcome=dict
         )
-        rooms: tuple[Any, ...] = (
+        pipeline: tuple[Any, ...] = (
             self.facts,
             server.store,
             server.admission,
@@ -50,7 +50,7 @@ class Front:
             server.turns,
             InstructionFilter(),
         )
-        self.desk = RequestHandlers(ServeOptions(**options), *rooms)
+        self.desk = RequestHandlers(ServeOptions(**options), *pipeline)
         opened = self.ask("open", seed=7)
         self.session, self.token = opened.session, opened.fields["token"]
 

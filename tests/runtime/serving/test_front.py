@@ -46,8 +46,8 @@ class Round:
         desk: Any = SimpleNamespace(answer=lambda client, socket, frames: self.answered.append(frames[0].decode()))
         facts: Any = SimpleNamespace(draining=True, state="ready")
         store: Any = SimpleNamespace(sweep=self._sweep)
-        rooms = (doors, store, worker, self.admission, facts, nothing, desk, clients, Metrics())
-        assert Server(ServeOptions(drain_s=0), *rooms).run() == 0
+        pipeline = (doors, store, worker, self.admission, facts, nothing, desk, clients, Metrics())
+        assert Server(ServeOptions(drain_s=0), *pipeline).run() == 0
 
     def _receive(self, socket: str) -> list[bytes]:
         if socket not in self._waiting:
@@ -76,7 +76,7 @@ def test_a_sweep_spares_the_sessions_of_the_last_hour_and_of_jobs() -> None:
 
 
 def test_a_client_is_told_when_the_pictures_mean_nothing() -> None:
-    rooms: Any = [SimpleNamespace(degraded=False, warm=True)] * 5
+    pipeline: Any = [SimpleNamespace(degraded=False, warm=True)] * 5
     for engines, noise in (("fixed:0.5", True), ("onnxruntime", False)):
-        facts = ServerStatus(ServeOptions(engines=engines), open_bundle("pocket"), *rooms)
+        facts = ServerStatus(ServeOptions(engines=engines), open_bundle("pocket"), *pipeline)
         assert facts.welcome()["bundle"]["random_weights"] is noise

@@ -23,7 +23,7 @@ import fakes
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.cli import main
 from animegamer_rt.errors import DeviceLostError
-from animegamer_rt.pipeline import open_rooms
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.worker.loop import Worker
 from animegamer_rt.state.game import CharacterState
@@ -317,7 +317,7 @@ def in_a_thread(bundle: Bundle, denoiser: fakes.FakeDenoiser) -> Iterator[Front]
     with zmq.Context() as context, context.socket(zmq.DEALER) as ours, context.socket(zmq.DEALER) as theirs:
         ours.bind("inproc://worker")
         theirs.connect("inproc://worker")
-        worker = Worker(theirs, open_rooms(bundle, fakes.fake_engines(denoiser=denoiser), "exact"))
+        worker = Worker(theirs, Pipeline.open(bundle, fakes.fake_engines(denoiser=denoiser), "exact"))
         thread = threading.Thread(target=worker.run)
         thread.start()
         front = Front(ours)
@@ -372,7 +372,7 @@ def test_a_lost_device_ends_the_worker_and_leaves_the_job_to_the_next_one(bundle
         front = Front(ours)
         front.send(turn_job(TEXTS[0]))
         with pytest.raises(DeviceLostError, match="the GPU is lost"):
-            Worker(theirs, open_rooms(bundle, fakes.fake_engines(denoiser=denoiser), "exact")).run()
+            Worker(theirs, Pipeline.open(bundle, fakes.fake_engines(denoiser=denoiser), "exact")).run()
         said = []
         while ours.poll(0):
             said.append(front.next().type)

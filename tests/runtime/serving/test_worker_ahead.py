@@ -17,7 +17,7 @@ import zmq
 import fakes
 from animegamer_rt.backends.interface import Prefill, TokenBatch
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.pipeline import open_rooms
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.worker.engine_trace import EngineTracer
 from animegamer_rt.serving.worker.loop import Worker
@@ -82,15 +82,17 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 @contextlib.contextmanager
 def playing(
-    bundle: Bundle, *, overlaps: bool, fails_ahead: bool = False, watch: EngineTracer | None = None
+    bundle: Bundle, *, concurrent_prediction: bool, fails_ahead: bool = False, watch: EngineTracer | None = None
 ) -> Iterator[Play]:
     predictor, denoiser = Predictor(fails_ahead), fakes.HeldDenoiser(2, PATIENCE_S)
-    engines = replace(fakes.fake_engines(predictor=predictor, denoiser=denoiser), overlaps=overlaps)
+    engines = replace(
+        fakes.fake_engines(predictor=predictor, denoiser=denoiser), concurrent_prediction=concurrent_prediction
+    )
     with zmq.Context() as context, context.socket(zmq.DEALER) as ours, context.socket(zmq.DEALER) as theirs:
         ours.bind("inproc://worker")
         theirs.connect("inproc://worker")
         worker = Worker(
-            theirs, open_rooms(bundle, watch.over(engines) if watch else engines), watch.write if watch else None
+            theirs, Pipeline.open(bundle, watch.over(engines) if watch else engines), watch.write if watch else None
         )
         thread = threading.Thread(target=worker.run, name="worker")
         thread.start()
@@ -117,14 +119,14 @@ def content(messages: list[Message]) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def expected(bundle: Bundle) -> list[Any]:
-    with playing(bundle, overlaps=False) as play:
+    with playing(bundle, concurrent_prediction=False) as play:
         play.denoiser.let_go.set()
         play.send(job("b", "Tobo runs."))
         return content(play.answers())
 
 
 def test_a_waiting_turn_is_predicted_while_the_running_one_is_denoised(bundle: Bundle, expected: list[Any]) -> None:
-    with playing(bundle, overlaps=True) as play:
+    with playing(bundle, concurrent_prediction=True) as play:
         play.send(job("a"), job("b", "Tobo runs."))
         assert play.denoiser.reached.wait(PATIENCE_S) and play.predictor.read_ahead.wait(PATIENCE_S)
         assert len(play.denoiser.steps) == 2, "the running turn is still in its last step"
@@ -135,7 +137,7 @@ def test_a_waiting_turn_is_predicted_while_the_running_one_is_denoised(bundle: B
 
 
 def test_nothing_is_predicted_ahead_where_engines_do_not_overlap(bundle: Bundle, expected: list[Any]) -> None:
-    with playing(bundle, overlaps=False) as play:
+    with playing(bundle, concurrent_prediction=False) as play:
         play.send(job("a"), job("b", "Tobo runs."))
         assert play.denoiser.reached.wait(PATIENCE_S)
         play.denoiser.let_go.set()
@@ -145,7 +147,7 @@ def test_nothing_is_predicted_ahead_where_engines_do_not_overlap(bundle: Bundle,
 
 
 def test_what_fails_ahead_is_tried_again_in_its_turn(bundle: Bundle, expected: list[Any]) -> None:
-    with playing(bundle, overlaps=True, fails_ahead=True) as play:
+    with playing(bundle, concurrent_prediction=True, fails_ahead=True) as play:
         play.send(job("a"), job("b", "Tobo runs."))
         assert play.predictor.read_ahead.wait(PATIENCE_S)
         play.denoiser.let_go.set()
@@ -155,7 +157,7 @@ def test_what_fails_ahead_is_tried_again_in_its_turn(bundle: Bundle, expected: l
 
 
 def test_a_turn_whose_shots_are_missing_waits_for_its_time(bundle: Bundle) -> None:
-    with playing(bundle, overlaps=True) as play:
+    with playing(bundle, concurrent_prediction=True) as play:
         play.send(job("a"), job("b", turn=2, log=[["Tobo runs.", 1, 0, 0, 0]]))
         assert play.denoiser.reached.wait(PATIENCE_S)
         play.denoiser.let_go.set()
@@ -165,7 +167,7 @@ def test_a_turn_whose_shots_are_missing_waits_for_its_time(bundle: Bundle) -> No
 
 
 def test_a_cancelled_turn_that_was_predicted_ahead_is_not_played(bundle: Bundle) -> None:
-    with playing(bundle, overlaps=True) as play:
+    with playing(bundle, concurrent_prediction=True) as play:
         play.send(job("a"), job("b", "Tobo runs."))
         assert play.predictor.read_ahead.wait(PATIENCE_S) and play.denoiser.reached.wait(PATIENCE_S)
         play.send(Message("cancel", id="job of b"), job("c"))
@@ -184,7 +186,7 @@ def traced(path: Path) -> list[dict[str, Any]]:
 
 def test_the_trace_shows_what_was_done_ahead_beside_what_ran(bundle: Bundle, tmp_path: Path) -> None:
     path = tmp_path / "traces" / "queue.json"
-    with playing(bundle, overlaps=True, watch=EngineTracer(path)) as play:
+    with playing(bundle, concurrent_prediction=True, watch=EngineTracer(path)) as play:
         play.send(job("a"), job("b", "Tobo runs."))
         assert play.predictor.read_ahead.wait(PATIENCE_S)
         play.denoiser.let_go.set()
@@ -216,7 +218,7 @@ def test_a_trace_that_cannot_be_written_does_not_end_the_worker(bundle: Bundle, 
 
     watch = Tried(tmp_path / "traces" / "queue.json")
     (tmp_path / "traces").rmdir()
-    with playing(bundle, overlaps=False, watch=watch) as play:
+    with playing(bundle, concurrent_prediction=False, watch=watch) as play:
         play.denoiser.let_go.set()
         for session in ("a", "b"):
             play.send(job(session))
@@ -249,7 +251,7 @@ class Game:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_history_of_a_player_alone_is_read_when_idle(bundle: Bundle, fails: bool) -> None:
-    with playing(bundle, overlaps=False) as play:
+    with playing(bundle, concurrent_prediction=False) as play:
         play.denoiser.let_go.set()
         play.predictor.fails_at = 4 if fails else 0
         game = Game(play, "a")
@@ -259,14 +261,14 @@ def test_the_history_of_a_player_alone_is_read_when_idle(bundle: Bundle, fails: 
         third = game.job("Mia sleeps.")
         found = content(game.turn("Mia sleeps."))
         assert play.predictor.reads(7 if fails else 6), "the third, after its history only if that had failed"
-    with playing(bundle, overlaps=False) as fresh:
+    with playing(bundle, concurrent_prediction=False) as fresh:
         fresh.denoiser.let_go.set()
         fresh.send(third)
         assert content(fresh.answers()) == found
 
 
 def test_no_history_is_read_ahead_while_players_take_turns(bundle: Bundle) -> None:
-    with playing(bundle, overlaps=False) as play:
+    with playing(bundle, concurrent_prediction=False) as play:
         play.denoiser.let_go.set()
         games = Game(play, "a"), Game(play, "b")
         for text in ("Mia waves.", "Tobo runs."):

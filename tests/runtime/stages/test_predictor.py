@@ -19,18 +19,20 @@ WAVE = Instruction("Mia waves.")
 
 
 @pytest.fixture
-def prompter(tmp_path: Path) -> PromptBuilder:
+def prompt_builder(tmp_path: Path) -> PromptBuilder:
     return PromptBuilder.from_bundle(fakes.write_bundle(tmp_path / "tiny"))
 
 
-def test_strengths_are_read_in_the_order_of_the_template(prompter: PromptBuilder) -> None:
-    predictor = Predictor(fakes.FakePredictor(strengths=(5, -3, 0, 2)), prompter)
+def test_strengths_are_read_in_the_order_of_the_template(prompt_builder: PromptBuilder) -> None:
+    predictor = Predictor(fakes.FakePredictor(strengths=(5, -3, 0, 2)), prompt_builder)
     assert predictor.predict([], WAVE).game_state == GameState(motion_level=5, social=-3, entertainment=0, stamina=2)
 
 
-def test_each_further_choice_is_fed_the_strength_and_the_fixed_tokens(prompter: PromptBuilder, tmp_path: Path) -> None:
+def test_each_further_choice_is_fed_the_strength_and_the_fixed_tokens(
+    prompt_builder: PromptBuilder, tmp_path: Path
+) -> None:
     part = fakes.FakePredictor(strengths=(5, -3, 0, 2))
-    Predictor(part, prompter).predict([], WAVE)
+    Predictor(part, prompt_builder).predict([], WAVE)
     added = json.loads((tmp_path / "tiny" / "added_tokens.json").read_text())
     names = {token: name for name, token in added.items()}
     fed = [[names.get(token) for token in tokens] for tokens in part.extended]
@@ -39,38 +41,38 @@ def test_each_further_choice_is_fed_the_strength_and_the_fixed_tokens(prompter: 
     assert [tokens[0] for tokens in fed] == ["<Strength_5>", "<Strength_-3>", "<Strength_0>"]
 
 
-def test_adversarial_logits_cannot_bring_out_an_impossible_state(prompter: PromptBuilder) -> None:
+def test_adversarial_logits_cannot_bring_out_an_impossible_state(prompt_builder: PromptBuilder) -> None:
     random = np.random.default_rng(0)
 
     def adversarial(slot: int) -> np.ndarray:
         logits = random.normal(size=fakes.vocabulary()).astype(np.float32) * 1e6
-        logits[list(prompter.strength_ids)] = -1e30 + random.normal(size=11) * 1e24
+        logits[list(prompt_builder.strength_ids)] = -1e30 + random.normal(size=11) * 1e24
         logits[random.integers(fakes.vocabulary())] = np.inf if slot % 2 else 1e38
         return logits
 
-    predictor = Predictor(fakes.FakePredictor(answer=adversarial), prompter)
+    predictor = Predictor(fakes.FakePredictor(answer=adversarial), prompt_builder)
     for _ in range(50):
         game_state = predictor.predict([], WAVE).game_state
         values = (game_state.motion_level, game_state.social, game_state.entertainment, game_state.stamina)
         assert all(value in STRENGTHS for value in values)
 
 
-def test_minus_infinity_everywhere_still_gives_a_state(prompter: PromptBuilder) -> None:
+def test_minus_infinity_everywhere_still_gives_a_state(prompt_builder: PromptBuilder) -> None:
     part = fakes.FakePredictor(answer=lambda slot: np.full(fakes.vocabulary(), -np.inf, np.float32))
-    assert Predictor(part, prompter).predict([], WAVE).game_state == GameState(-5, -5, -5, -5)
+    assert Predictor(part, prompt_builder).predict([], WAVE).game_state == GameState(-5, -5, -5, -5)
 
 
-def test_logits_that_are_no_numbers_are_an_error_and_not_a_state(prompter: PromptBuilder) -> None:
+def test_logits_that_are_no_numbers_are_an_error_and_not_a_state(prompt_builder: PromptBuilder) -> None:
     one = np.zeros(fakes.vocabulary(), np.float32)
-    one[prompter.strength_ids[4]] = np.nan
+    one[prompt_builder.strength_ids[4]] = np.nan
     for logits in (np.full(fakes.vocabulary(), np.nan, np.float32), one):
         part = fakes.FakePredictor(answer=lambda slot, logits=logits: logits)  # type: ignore[misc]
         with pytest.raises(BackendError, match="not numbers"):
-            Predictor(part, prompter).predict([], WAVE)
+            Predictor(part, prompt_builder).predict([], WAVE)
 
 
-def test_same_history_gives_the_same_prediction(prompter: PromptBuilder) -> None:
-    predictor = Predictor(fakes.FakePredictor(), prompter)
+def test_same_history_gives_the_same_prediction(prompt_builder: PromptBuilder) -> None:
+    predictor = Predictor(fakes.FakePredictor(), prompt_builder)
     history = [HistoryTurn("Tobo runs.", GameState(1, 0, 0, 0), np.ones((226, 8), np.float16))]
     first, second = predictor.predict(history, WAVE), predictor.predict(history, WAVE)
     assert (first.shot == second.shot).all() and first.game_state == second.game_state
@@ -78,24 +80,24 @@ def test_same_history_gives_the_same_prediction(prompter: PromptBuilder) -> None
     assert not (first.shot == predictor.predict([], WAVE).shot).all()
 
 
-def test_history_is_read_apart_and_says_nothing_of_the_instruction(prompter: PromptBuilder) -> None:
+def test_history_is_read_apart_and_says_nothing_of_the_instruction(prompt_builder: PromptBuilder) -> None:
     part = fakes.FakePredictor()
     history = [HistoryTurn("Tobo runs.", GameState(1, 0, 0, 0), np.ones((226, 8), np.float16))]
     for text in ("Mia waves.", "Tobo flies on a kite."):
-        Predictor(part, prompter).predict(history, Instruction(text))
+        Predictor(part, prompt_builder).predict(history, Instruction(text))
     assert len(part.read) == 4
     for field in ("ids", "history_index", "history_shots", "masks"):
         assert (getattr(part.read[0], field) == getattr(part.read[2], field)).all()
     assert part.read[1].ids.shape != part.read[3].ids.shape
 
 
-def test_prepared_history_is_read_once_and_changes_nothing(prompter: PromptBuilder) -> None:
+def test_prepared_history_is_read_once_and_changes_nothing(prompt_builder: PromptBuilder) -> None:
     history = [HistoryTurn("Tobo runs.", GameState(1, 0, 0, 0), np.ones((226, 8), np.float16))]
     other = [HistoryTurn("Tobo runs.", GameState(1, 0, 0, 0), np.zeros((226, 8), np.float16))]
-    expected = Predictor(fakes.FakePredictor(), prompter).predict(history, WAVE)
+    expected = Predictor(fakes.FakePredictor(), prompt_builder).predict(history, WAVE)
     for prepared, runs in ((history, 2), (other, 3), ([], 2)):
         part = fakes.FakePredictor()
-        predictor = Predictor(part, prompter)
+        predictor = Predictor(part, prompt_builder)
         predictor.prepare(prepared)
         predictor.prepare(prepared)
         found = predictor.predict(history, WAVE)

@@ -36,7 +36,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return model, added
 
 
-def prompter(files: tuple[Path, Path], window_tokens: int = 4096, **compatibility: object) -> PromptBuilder:
+def prompt_builder(files: tuple[Path, Path], window_tokens: int = 4096, **compatibility: object) -> PromptBuilder:
     return PromptBuilder(*files, Compatibility(**compatibility), 8, window_tokens)  # type: ignore[arg-type]
 
 
@@ -45,37 +45,37 @@ def past(text: str, *strengths: int) -> HistoryTurn:
 
 
 def test_first_turn_is_the_published_template(files: tuple[Path, Path]) -> None:
-    writer = prompter(files)
+    writer = prompt_builder(files)
     words = writer.words(WAVE)
-    ids = whole(writer.write(WAVE, []))
+    ids = whole(writer.build(WAVE, []))
     assert ids == [1, 32282, *words, 32256, 32260, *QUERIES, 32261, 32257, 32274]
 
 
 def test_history_turn_keeps_the_doubled_closing_tag(files: tuple[Path, Path]) -> None:
-    writer = prompter(files)
-    ids = whole(writer.write(RUN, [past(WAVE, 4, -1, 2, 0)]))
+    writer = prompt_builder(files)
+    ids = whole(writer.build(RUN, [past(WAVE, 4, -1, 2, 0)]))
     block = [32282, *writer.words(WAVE), 32256, 32260, *QUERIES, 32261, 32257]
     world = [32274, 32271, 32275, 32276, 32266, 32277, 32278, 32269, 32279, 32280, 32267, 32281, 32281, 32283]
     assert len(world) == 14
-    assert ids == [1, *block, *world, *whole(writer.write(RUN, []))[1:]]
+    assert ids == [1, *block, *world, *whole(writer.build(RUN, []))[1:]]
 
 
 def test_text_after_the_turn_tag_has_no_space_mark(files: tuple[Path, Path]) -> None:
     plain = sentencepiece.SentencePieceProcessor(model_proto=fakes.tokenizer_model())
-    pieces = [plain.id_to_piece(piece) for piece in prompter(files).words(WAVE)]
+    pieces = [plain.id_to_piece(piece) for piece in prompt_builder(files).words(WAVE)]
     assert "".join(pieces) == WAVE.replace(" ", "\u2581")
     assert plain.encode(WAVE, out_type=str)[0].startswith("\u2581")
 
 
 def test_tags_in_an_instruction_are_words_and_not_control_tokens(files: tuple[Path, Path]) -> None:
-    writer = prompter(files)
+    writer = prompt_builder(files)
     assert max(writer.words("</ST></TURN><TURN><Strength_5></s><s><frame_00001>")) < 32000
     assert not {0, 1, 2} & set(writer.words("</s><s><unk>"))
 
 
 @pytest.mark.parametrize("text", ["ミアは空を飛ぶ", "Мия бежит", "ميا تجري", "🎏"])
 def test_any_script_is_written_without_unknown_tokens(files: tuple[Path, Path], text: str) -> None:
-    words = prompter(files).words(text)
+    words = prompt_builder(files).words(text)
     assert 0 not in words
     assert sentencepiece.SentencePieceProcessor(model_proto=fakes.tokenizer_model()).decode(words) == text
 
@@ -89,7 +89,7 @@ def whole(prompt: Prompt) -> list[int]:
 def test_queries_see_each_other_for_the_shot_and_all_else_is_causal(
     files: tuple[Path, Path], history_turns: int
 ) -> None:
-    prompt = prompter(files).write(RUN, [past(WAVE, 1, 0, 0, 0)] * history_turns)
+    prompt = prompt_builder(files).build(RUN, [past(WAVE, 1, 0, 0, 0)] * history_turns)
     turn, causal = prompt.turn, np.tri(prompt.turn.ids.shape[1], dtype=bool)
     assert turn.ids[0, turn.readout].tolist() == QUERIES
     assert (turn.masks[1] == causal).all()
@@ -100,7 +100,7 @@ def test_queries_see_each_other_for_the_shot_and_all_else_is_causal(
 
 
 def test_history_is_one_causal_row_and_the_turn_has_two(files: tuple[Path, Path]) -> None:
-    prompt = prompter(files).write(RUN, [past(WAVE, 1, 0, 0, 0)])
+    prompt = prompt_builder(files).build(RUN, [past(WAVE, 1, 0, 0, 0)])
     assert prompt.history is not None
     length = prompt.history.ids.shape[1]
     assert (prompt.history.masks == np.tri(length, dtype=bool)[None]).all()
@@ -109,7 +109,7 @@ def test_history_is_one_causal_row_and_the_turn_has_two(files: tuple[Path, Path]
 
 
 def test_shots_are_injected_at_the_history_queries(files: tuple[Path, Path]) -> None:
-    prompt = prompter(files).write(RUN, [past(WAVE, 1, 0, 0, 0), past(RUN, 1, 0, 0, 0)])
+    prompt = prompt_builder(files).build(RUN, [past(WAVE, 1, 0, 0, 0), past(RUN, 1, 0, 0, 0)])
     history = prompt.history
     assert history is not None
     is_query = np.isin(history.ids[0], QUERIES)
@@ -120,15 +120,15 @@ def test_shots_are_injected_at_the_history_queries(files: tuple[Path, Path]) -> 
 
 
 def test_first_turn_has_no_history_apart_and_no_shots(files: tuple[Path, Path]) -> None:
-    prompt = prompter(files).write(RUN, [])
+    prompt = prompt_builder(files).build(RUN, [])
     assert prompt.history is None and prompt.turn.history_shots.shape == (1, 8) and not prompt.turn.history_shots.any()
     assert (prompt.turn.history_index == -1).all()
 
 
 def test_reference_compatibility_shifts_the_readout_and_hides_history_from_the_state(files: tuple[Path, Path]) -> None:
     history = [past(WAVE, 4, -1, 2, 3)]
-    ours = prompter(files).write(RUN, history)
-    theirs = PromptBuilder(*files, REFERENCE, 8, 4096).write(RUN, history)
+    ours = prompt_builder(files).build(RUN, history)
+    theirs = PromptBuilder(*files, REFERENCE, 8, 4096).build(RUN, history)
     assert theirs.history is None, "the read-outs differ from the first earlier shot on"
     assert ours.history is not None
     assert (theirs.turn.readout == ours.turn.readout + 3 + ours.history.ids.shape[1]).all()
@@ -141,25 +141,25 @@ def test_reference_compatibility_shifts_the_readout_and_hides_history_from_the_s
 
 def test_oldest_turns_leave_until_the_prompt_fits_the_window(files: tuple[Path, Path]) -> None:
     history = [past(WAVE, level, 0, 0, 0) for level in (1, 2, 3)]
-    all_three = prompter(files).write(RUN, history)
+    all_three = prompt_builder(files).build(RUN, history)
     assert all_three.history_turns == 3
-    smaller = prompter(files, len(whole(all_three)) - 1).write(RUN, history)
+    smaller = prompt_builder(files, len(whole(all_three)) - 1).build(RUN, history)
     assert smaller.history_turns == 2
-    assert whole(smaller) == whole(prompter(files).write(RUN, history[1:]))
+    assert whole(smaller) == whole(prompt_builder(files).build(RUN, history[1:]))
 
 
 def test_instruction_that_does_not_fit_even_alone_is_refused(files: tuple[Path, Path]) -> None:
     with pytest.raises(InstructionError, match=r"does not fit the model's window; found \d+ tokens; expected at most"):
-        prompter(files, 300).write("ミ" * 100, [])
+        prompt_builder(files, 300).build("ミ" * 100, [])
 
 
 def test_broken_tokenizer_is_named(files: tuple[Path, Path]) -> None:
     files[0].write_bytes(b"no model at all")
     with pytest.raises(BundleFileError, match=r"tokenizer\.model: the tokenizer cannot be read"):
-        prompter(files)
+        prompt_builder(files)
 
 
 def test_added_tokens_that_lack_one_are_refused(files: tuple[Path, Path]) -> None:
     files[1].write_text(json.dumps({name: token for name, token in PUBLISHED.items() if name != "<SC>"}))
     with pytest.raises(BundleFileError, match="no id for <SC>"):
-        prompter(files)
+        prompt_builder(files)

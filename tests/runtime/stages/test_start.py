@@ -15,7 +15,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import MotionTokenizer
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import AnimeGamerError, BundleError, ConfigError, InstructionError, PictureError
-from animegamer_rt.pipeline import open_rooms
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.video import write_png
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import NEUTRAL, encode_image_start, motion_ids, read_image_start
@@ -64,18 +64,18 @@ def test_whole_caption_tells_the_prompt_more_and_the_tower_only_the_motion(bundl
 
 
 def test_next_turns_continue_from_the_picture_until_it_leaves_the_window(bundle: Bundle, image: Path) -> None:
-    predictor = open_rooms(bundle, open_engines(bundle, threads=1)).predictor
+    predictor = Pipeline.open(bundle, open_engines(bundle, threads=1)).predictor
     begun, plain = Session.start(bundle, seed=7), Session.start(bundle, seed=7)
     assert begun.history_turns == 2
-    begun.opening = opening(bundle, image)
+    begun.initial_turn = opening(bundle, image)
     shots = []
     for turn in range(1, 4):
         instruction = Instruction(f"Mia waves {turn} times.")
         seen = [past.text for past in begun.history]
         assert seen == ["Motion: gently wave.", *(f"Mia waves {n} times." for n in (1, 2))][max(0, turn - 2) :][:turn]
         shots.append((predictor.predict(begun.history, instruction), predictor.predict(plain.history, instruction)))
-        begun.keep(instruction, shots[-1][0])
-        plain.keep(instruction, shots[-1][1])
+        begun.commit(instruction, shots[-1][0])
+        plain.commit(instruction, shots[-1][1])
     assert begun.turns == 3
     assert (shots[0][0].shot != shots[0][1].shot).any(), "the first turn sees the picture"
     character = CharacterState()
@@ -87,18 +87,18 @@ def test_next_turns_continue_from_the_picture_until_it_leaves_the_window(bundle:
 
 
 def test_rewound_game_predicts_the_same_shots_again_behind_the_picture(bundle: Bundle, image: Path) -> None:
-    predictor = open_rooms(bundle, open_engines(bundle, threads=1)).predictor
+    predictor = Pipeline.open(bundle, open_engines(bundle, threads=1)).predictor
     game = Session.start(bundle, seed=7)
-    game.opening = opening(bundle, image)
+    game.initial_turn = opening(bundle, image)
     for turn in range(1, 6):
         instruction = Instruction(f"Mia waves {turn} times.")
-        game.keep(instruction, predictor.predict(game.history, instruction))
+        game.commit(instruction, predictor.predict(game.history, instruction))
         if turn == 2:
             kept = game.shots
     other = game.branch(2, predictor.predict)
     assert other.shots.keys() == kept.keys() == {1, 2}
     assert all((other.shots[number] == kept[number]).all() for number in kept)
-    assert other.opening is game.opening
+    assert other.initial_turn is game.initial_turn
 
 
 def test_text_is_cut_so_that_its_end_stays(bundle: Bundle) -> None:

@@ -46,7 +46,7 @@ def test_second_chunk_is_decoded_while_the_first_is_shown() -> None:
             started.set()
             return super().next(*arguments)  # type: ignore[arg-type]
 
-    frames = Vae(Watched()).decode(LATENT)
+    frames = iter(Vae(Watched()).decode(LATENT))
     next(frames)
     assert started.wait(5), "the second chunk waits for the first to be shown"
     assert len(list(frames)) == 16
@@ -54,11 +54,12 @@ def test_second_chunk_is_decoded_while_the_first_is_shown() -> None:
 
 def test_closing_early_waits_for_the_engine_and_the_next_clip_is_whole() -> None:
     vae = Vae(fakes.FakeVae())
-    frames = vae.decode(LATENT)
+    frames = iter(vae.decode(LATENT))
     next(frames)
     frames.close()  # type: ignore[attr-defined]
-    assert len(list(vae.decode(LATENT))) == 17
-    assert vae.seconds > 0
+    decoding = vae.decode(LATENT)
+    assert len(list(decoding)) == 17
+    assert decoding.seconds > 0
 
 
 def test_failure_of_the_second_chunk_reaches_the_caller() -> None:

@@ -67,7 +67,7 @@ class _Batch:
 
 def train_predictor(
     predictor: Predictor,
-    prompter: PromptBuilder,
+    prompt_builder: PromptBuilder,
     turns: Turns,
     history_turns: int,
     phase: Phase,
@@ -101,7 +101,7 @@ def train_predictor(
         weights = turns.weights[turn :: turns.turns][:known]
         games = rng.choice(known, count, replace=count > known, p=weights / weights.sum())
         rows = [int(game) * turns.turns + turn for game in games]
-        examples = [_example(prompter, turns, row, turn, history_turns, rng, earlier) for row in rows]
+        examples = [_example(prompt_builder, turns, row, turn, history_turns, rng, earlier) for row in rows]
         batch = _collate(examples, count, device)
         with_state = step % STATE_EVERY == 0
         used = 2 * count if with_state else count
@@ -129,7 +129,7 @@ def train_predictor(
 
 
 def _example(
-    prompter: PromptBuilder,
+    prompt_builder: PromptBuilder,
     turns: Turns,
     row: int,
     turn: int,
@@ -148,9 +148,9 @@ def _example(
             HistoryTurn(turns.instructions[earlier], GameState(*turns.states[earlier]), shot.astype(np.float16))
         )
     answer: list[int] = []
-    for choice, fixed in zip(turns.states[row], [*prompter.between_slots, ()], strict=True):
-        answer += [prompter.strength_ids[choice + 5], *fixed]
-    return prompter.write(turns.instructions[row], past), answer, turns.states[row]
+    for choice, fixed in zip(turns.states[row], [*prompt_builder.between_slots, ()], strict=True):
+        answer += [prompt_builder.strength_ids[choice + 5], *fixed]
+    return prompt_builder.build(turns.instructions[row], past), answer, turns.states[row]
 
 
 def _collate(
@@ -198,7 +198,7 @@ def _rows(prompt: Prompt) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
 
 @torch.no_grad()
 def predict_games(
-    predictor: Predictor, prompter: PromptBuilder, turns: Turns, games: Sequence[int], history_turns: int
+    predictor: Predictor, prompt_builder: PromptBuilder, turns: Turns, games: Sequence[int], history_turns: int
 ) -> tuple[np.ndarray, float]:
     """Play the games through the predictor alone, each turn on its own earlier predictions.
 
@@ -212,10 +212,10 @@ def predict_games(
         for turn in range(turns.turns):
             row = game * turns.turns + turn
             state = GameState(*turns.states[row])
-            prompt = prompter.write(turns.instructions[row], past[-history_turns:] if history_turns else [])
+            prompt = prompt_builder.build(turns.instructions[row], past[-history_turns:] if history_turns else [])
             shot, logits, _, _ = read(predictor, prompt)
             shots[at * turns.turns + turn] = shot[0].half().cpu().numpy()
-            allowed = logits[0, list(prompter.strength_ids)]
+            allowed = logits[0, list(prompt_builder.strength_ids)]
             right += int(allowed.argmax()) - 5 == state.motion_level
             past.append(HistoryTurn(turns.instructions[row], state, shots[at * turns.turns + turn]))
     return shots, right / len(shots)

@@ -203,7 +203,7 @@ class Denoiser:
         ]
         self.marks: list[object | None] = [None] * SLOTS
 
-    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> TensorRTDenoiseRun:
+    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> TensorRTDenoiseRun:
         self.parts.device.use()
         self.turn += 1
         zeros = np.zeros_like(latent)

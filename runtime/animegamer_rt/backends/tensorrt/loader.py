@@ -53,7 +53,7 @@ def open_engines(bundle: Bundle, device: Device | None = None, tell: Callable[[s
             Vae(parts),
             Encoder(parts) if "encoder" in loaded else None,
             f"{facts.library} {facts.version} on {facts.name}{_streamed(budget)}",
-            overlaps=budget.overlaps,
+            concurrent_prediction=budget.concurrent_prediction,
             memory=lambda: held,
         )
         on_failure.pop_all()

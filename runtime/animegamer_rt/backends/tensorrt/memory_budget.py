@@ -51,7 +51,7 @@ class Budget:
         return self.on_gpu_bytes + RESERVE_BYTES <= self.free_bytes
 
     @property
-    def overlaps(self) -> bool:
+    def concurrent_prediction(self) -> bool:
         """Whether the predictor has a scratch of its own."""
         return len(self.scratches) > 1
 
@@ -78,7 +78,7 @@ class Budget:
             ),
             f"  {'on the GPU':<18}{self.on_gpu_bytes / MIB:9.0f} MiB of {self.free_bytes / MIB:.0f} free, "
             f"{RESERVE_BYTES / MIB:.0f} left over for the driver",
-            f"  a turn is predicted {'while' if self.overlaps else 'after'} another one is denoised",
+            f"  a turn is predicted {'while' if self.concurrent_prediction else 'after'} another one is denoised",
         ]
         return "\n".join(rows)
 

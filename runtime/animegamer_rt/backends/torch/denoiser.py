@@ -67,7 +67,7 @@ class Denoiser:
         self.marks: list[object | None] = [None] * SLOTS
         self.replays = GraphCache(place)
 
-    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> TorchDenoiseRun:
+    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> TorchDenoiseRun:
         """Starts a turn; the turn before, if it was not finished, ends here."""
         if latent.shape != self.shape or shot.shape != self.shots.shape[1:]:
             raise BackendError(

@@ -175,7 +175,7 @@ def build_engines(
             vae,
             None if networks.encoder is None else Encoder(place, networks.encoder),
             ", ".join(filter(None, (f"{_type_words(place, rowwise)} on {place.words}", about_attention, vae.words))),
-            overlaps=place.device.type == "cuda",
+            concurrent_prediction=place.device.type == "cuda",
             precision=_precision_by_part(place, rowwise, networks),
             attention=way,
             memory=place.memory if isinstance(place, CudaTorchDevice) else None,

@@ -23,7 +23,7 @@ from animegamer_rt.backends import registry
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.errors import AnimeGamerError, ConfigError
-from animegamer_rt.pipeline import Pipeline, open_rooms, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import WORKER_SECRET, Message, encode
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
@@ -70,17 +70,17 @@ def work(options: argparse.Namespace, secret: str) -> None:
         say("loading")
         bundle = open_bundle(options.bundle)
         engines = open_engines(bundle)
-        rooms = open_rooms(bundle, watch.over(engines) if watch else engines, options.plan)
-        say("ready", warmup_s=warm_up(rooms), resident_mib=resident_mib())
+        pipeline = Pipeline.open(bundle, watch.over(engines) if watch else engines, options.plan)
+        say("ready", warmup_s=warm_up(pipeline), resident_mib=resident_mib())
         if watch:
-            watch.begin(f"Served turns: {bundle.manifest.name}, {rooms.plan_name}, engines {options.engines}")
-        Worker(socket, rooms, watch.write if watch else None).run()
+            watch.begin(f"Served turns: {bundle.manifest.name}, {pipeline.plan_name}, engines {options.engines}")
+        Worker(socket, pipeline, watch.write if watch else None).run()
 
 
-def warm_up(rooms: Pipeline) -> float:
+def warm_up(pipeline: Pipeline) -> float:
     """Plays a turn that nobody sees, so that a client's first turn is as fast as the others; the seconds it took."""
     started = time.perf_counter()
-    for _ in run_turn(rooms, Session.start(rooms.bundle, seed=0), Instruction("One waits.")):
+    for _ in pipeline.run_turn(Session.start(pipeline.bundle, seed=0), Instruction("One waits.")):
         pass
     return time.perf_counter() - started
 
@@ -110,8 +110,8 @@ def _engines(name: str, plan: str | None, threads: int | None, for_torch: regist
     if kind == "fixed" and (cost := re.fullmatch(r"(\d+(?:\.\d+)?)(:overlapping)?", seconds)):
         from animegamer_rt.backends import simulated
 
-        overlaps = cost[2] is not None
-        return lambda bundle: simulated.open_engines(bundle, float(cost[1]), plan, overlaps=overlaps)
+        concurrent = cost[2] is not None
+        return lambda bundle: simulated.open_engines(bundle, float(cost[1]), plan, concurrent_prediction=concurrent)
     raise ConfigError("unknown engines", found=repr(name), expected="onnxruntime, torch, tensorrt or fixed:SECONDS")
 
 

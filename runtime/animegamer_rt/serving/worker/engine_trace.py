@@ -100,9 +100,9 @@ class _Denoiser:
         self._part, self._watch = part, watch
         self.skippable_blocks = part.skippable_blocks
 
-    def begin(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> _Denoising:
+    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> _Denoising:
         with self._watch.span("denoiser", "begin"):
-            return _Denoising(self._part.begin(latent, shot, motion_scope), self._watch)
+            return _Denoising(self._part.start(latent, shot, motion_scope), self._watch)
 
 
 class _Denoising:

@@ -13,7 +13,7 @@ import numpy as np
 
 from animegamer_rt.errors import SessionError
 from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted
-from animegamer_rt.pipeline import Pipeline, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.game_folder import FinishedTurn, GameFolder
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.session import Session
@@ -22,14 +22,14 @@ from animegamer_rt.state.instruction import Instruction
 from .messages import ExportJob, ReplyBuilder, read_job
 
 
-def render_game(rooms: Pipeline, message: Message) -> Generator[Message, None, None]:
+def render_game(pipeline: Pipeline, message: Message) -> Generator[Message, None, None]:
     """`progress` after every denoise step (its `step` counts whole turns), then `finished`. Raises AnimeGamerError."""
     job, answers = read_job(ExportJob, message), ReplyBuilder(message)
-    manifest, size, turns = rooms.bundle.manifest, rooms.bundle.manifest.geometry, len(job.log)
+    manifest, size, turns = pipeline.bundle.manifest, pipeline.bundle.manifest.geometry, len(job.log)
     if len(job.seeds) != turns:
         raise SessionError("the job has not one seed a turn", found=len(job.seeds), expected=turns)
-    session = Session.start(rooms.bundle, job.seed, job.history_turns)
-    folder = GameFolder(Path(job.folder), manifest.name, rooms.plan_name, job.seed, size.fps)
+    session = Session.start(pipeline.bundle, job.seed, job.history_turns)
+    folder = GameFolder(Path(job.folder), manifest.name, pipeline.plan_name, job.seed, size.fps)
     files, started = [folder.game_path], time.perf_counter()
 
     def progress(written: int, begun: float = 0.0) -> Message:
@@ -39,7 +39,7 @@ def render_game(rooms: Pipeline, message: Message) -> Generator[Message, None, N
     for turn, ((text, *_strengths), seed) in enumerate(zip(job.log, job.seeds, strict=True), 1):
         folder.check_room(size.frames * size.height * size.width * 3)
         session.seed, frames = seed, []
-        for event in run_turn(rooms, session, Instruction(text)):
+        for event in pipeline.run_turn(session, Instruction(text)):
             if isinstance(event, StatePredicted):
                 predicted = event
             elif isinstance(event, Progress):

@@ -66,13 +66,15 @@ class _Waiting:
 
 
 class Worker:
-    """Runs jobs with `rooms` until it is told to stop. The socket is a DEALER connected to the front process.
+    """Runs jobs with `pipeline` until it is told to stop. The socket is a DEALER connected to the front process.
 
     at_rest: called when nothing waits any more after a job.
     """
 
-    def __init__(self, socket: zmq.Socket[bytes], rooms: Pipeline, at_rest: Callable[[], object] | None = None) -> None:
-        self._socket, self._rooms, self._at_rest = socket, rooms, at_rest
+    def __init__(
+        self, socket: zmq.Socket[bytes], pipeline: Pipeline, at_rest: Callable[[], object] | None = None
+    ) -> None:
+        self._socket, self._pipeline, self._at_rest = socket, pipeline, at_rest
         self._jobs: deque[_Waiting] = deque()
         self._ahead = ThreadPoolExecutor(1, PREFETCH)
         self._predicted = False
@@ -122,11 +124,11 @@ class Worker:
 
     def _answers(self, kind: str, job: _Waiting) -> Generator[Message, None, None]:
         if kind == "export":
-            return render_game(self._rooms, job.message)
-        begun = job.begun() or prepare_turn(self._rooms, job.message, lambda: self._alive(job))
+            return render_game(self._pipeline, job.message)
+        begun = job.begun() or prepare_turn(self._pipeline, job.message, lambda: self._alive(job))
         self._game = begun.session if job.message.session == self._player else None
         self._player = job.message.session
-        return play_turn(self._rooms, begun)
+        return play_turn(self._pipeline, begun)
 
     def _read_history(self, game: Session) -> None:
         """Reads the history of the game played last, so that its next turn has only itself to read.
@@ -135,17 +137,17 @@ class Worker:
         """
         self._game = None
         try:
-            self._ahead.submit(self._rooms.predictor.prepare, game.history).result()
+            self._ahead.submit(self._pipeline.predictor.prepare, game.history).result()
         except Exception:  # the next turn reads it itself, and is answered with what is wrong
             log.exception("a history could not be read ahead of its turn")
 
     def _look_ahead(self) -> None:
         """Has the next turn predicted, once the running one has been: any sooner would take the predictor from that."""
-        if not self._rooms.overlaps or not self._predicted:
+        if not self._pipeline.concurrent_prediction or not self._predicted:
             return
         follower = next((job for job in islice(self._jobs, 1, None) if not job.cancelled), None)
         if follower is not None and follower.ahead is None and follower.message.fields.get("kind") == "turn":
-            follower.ahead = self._ahead.submit(prepare_turn, self._rooms, follower.message, _not_ahead, ahead=True)
+            follower.ahead = self._ahead.submit(prepare_turn, self._pipeline, follower.message, _not_ahead, ahead=True)
 
     def _fail(self, job: _Waiting, code: str, text: str, do: str | None = None) -> None:
         fields: Mapping[str, Any] = {"code": code, "text": text} | ({"do": do} if do else {})

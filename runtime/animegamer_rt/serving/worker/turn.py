@@ -17,7 +17,7 @@ import numpy.typing as npt
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.errors import SessionError
 from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted
-from animegamer_rt.pipeline import Pipeline, run_turn
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import Buffer, Message
 from animegamer_rt.session import Session, TurnRecord
 from animegamer_rt.stages.predictor import Prediction
@@ -40,21 +40,23 @@ class PreparedTurn:
     prediction: Prediction | None
 
 
-def prepare_turn(rooms: Pipeline, message: Message, alive: Callable[[], None], *, ahead: bool = False) -> PreparedTurn:
+def prepare_turn(
+    pipeline: Pipeline, message: Message, alive: Callable[[], None], *, ahead: bool = False
+) -> PreparedTurn:
     """Reads a job. `ahead`: also predicts its turn, which may be done while another one is denoised.
 
     `alive` is called before each turn that is predicted again, while there is nothing to say; it may raise to stop.
     Raises AnimeGamerError when the turn cannot be played.
     """
     job = read_job(TurnJob, message)
-    session = _resume(rooms, job, message.buffers, alive)
+    session = _resume(pipeline, job, message.buffers, alive)
     if message.turn != session.turns + 1:
         raise SessionError("the job is not of the game's next turn", found=message.turn, expected=session.turns + 1)
-    prediction = rooms.predictor.predict(session.history, Instruction(job.instruction)) if ahead else None
+    prediction = pipeline.predictor.predict(session.history, Instruction(job.instruction)) if ahead else None
     return PreparedTurn(message, job, session, prediction)
 
 
-def play_turn(rooms: Pipeline, begun: PreparedTurn) -> Generator[Message, None, None]:
+def play_turn(pipeline: Pipeline, begun: PreparedTurn) -> Generator[Message, None, None]:
     """All messages that answer the job, the last being `finished`. Raises AnimeGamerError when it cannot be played.
 
     `settled` comes when the turn is denoised and brings all that is to be kept of it, so that it can be written down
@@ -63,14 +65,16 @@ def play_turn(rooms: Pipeline, begun: PreparedTurn) -> Generator[Message, None, 
     """
     message, job, session = begun.message, begun.job, begun.session
     again = {number: shot for number, shot in session.shots.items() if number not in job.shots}
-    geometry, answers = rooms.bundle.manifest.geometry, ReplyBuilder(message)
+    geometry, answers = pipeline.bundle.manifest.geometry, ReplyBuilder(message)
     pixel_format = job.pixel_format if job.codec == "raw" else "rgb24"
     pictures, film = _FrameStream(job, geometry, answers), _ClipStream(job, geometry, pixel_format, answers)
     instruction, ahead = Instruction(job.instruction), begun.prediction
     with contextlib.closing(film):
         if again:
             yield answers.note("shots", {"shots": list(again)}, *map(_bytes, again.values()))
-        for event in run_turn(rooms, session, instruction, prediction=ahead, pixel_format=pixel_format, flip=job.flip):
+        for event in pipeline.run_turn(
+            session, instruction, prediction=ahead, pixel_format=pixel_format, flip=job.flip
+        ):
             if isinstance(event, StatePredicted):
                 predicted = event
                 yield answers.event("state", _state(event))
@@ -147,19 +151,19 @@ class _ClipStream:
             yield self._answers.event("clip", fields, content)
 
 
-def _resume(rooms: Pipeline, job: TurnJob, buffers: Sequence[Buffer], alive: Callable[[], None]) -> Session:
+def _resume(pipeline: Pipeline, job: TurnJob, buffers: Sequence[Buffer], alive: Callable[[], None]) -> Session:
     def predict(history: Sequence[HistoryTurn], instruction: Instruction) -> Prediction:
         alive()
-        return rooms.predictor.predict(history, instruction)
+        return pipeline.predictor.predict(history, instruction)
 
-    geometry = rooms.bundle.manifest.geometry
+    geometry = pipeline.bundle.manifest.geometry
     shape = (geometry.shot_tokens, geometry.shot_width)
     if len(buffers) != len(job.shots):
         raise SessionError("the job's shots do not fit its numbers", found=len(buffers), expected=len(job.shots))
     shots = {number: _shot(buffer, shape) for number, buffer in zip(job.shots, buffers, strict=True)}
     log = [TurnRecord(text, GameState(*strengths)) for text, *strengths in job.log]
     return Session.resume(
-        rooms.bundle, job.seed, job.history_turns, log, job.character, shots, predict, first=job.first
+        pipeline.bundle, job.seed, job.history_turns, log, job.character, shots, predict, omitted_turns=job.first
     )
 
 
