@@ -70,7 +70,7 @@ QUALITY: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
     ("position kept", ("game", "position_kept"), None),
     ("instruction followed, turns 1 to 5 of a game", ("game", "instruction_mean_by_turn"), None),
 )
-"""What docs/QUALITY.md says of a bundle: the figure's words, where a plan's quality holds it, and the goal it is held to."""
+"""Rows of docs/QUALITY.md: the figure in words, its keys in a plan's quality, and its goal."""
 VAE_QUALITY: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
     ("vae, PSNR of held-out clips, dB", ("psnr_db",), 25.0),
     ("vae, the fastest level alone, dB", ("psnr_db_by_level", "5"), 23.0),

@@ -112,18 +112,22 @@ def recorded_step(way: BackendVariant) -> Iterator[Entry]:
     from animegamer_export.parity import diffusion
     from animegamer_export.parity.fixtures import open_folder
 
-    place, folder = backend.open_place(way.device, way.precision, False), open_folder(GOLDEN)
+    torch_device, folder = backend.open_device(way.device, way.precision, False), open_folder(GOLDEN)
     step = folder.sets["dit_step_a"]
     denoiser, encoder = diffusion.networks(folder, step)
-    with place.use():
-        shots = torch.cat([encoder.unconditional()[None], step.tensor("aroutput")]).to(place.device, place.dtype)
-        backend.cast_for_inference(denoiser.to(place.device), place.dtype)
+    with torch_device.use():
+        shots = torch.cat([encoder.unconditional()[None], step.tensor("aroutput")]).to(
+            torch_device.device, torch_device.dtype
+        )
+        backend.cast_for_inference(denoiser.to(torch_device.device), torch_device.dtype)
         if way.precision in backend.ROWWISE:
             convert_to_rowwise(denoiser, backend.ROWWISE[way.precision])
-        network = Transformer(denoiser, place.dtype)
+        network = Transformer(denoiser, torch_device.dtype)
         if way.kernels is not None:
-            network = FusedTransformer(denoiser, place.dtype, Kernels(str(way.kernels)))
-        timestep, scope, latent = (step.tensor(key)[:1].to(place.device) for key in ("timesteps", "flow_idx", "x"))
+            network = FusedTransformer(denoiser, torch_device.dtype, Kernels(str(way.kernels)))
+        timestep, scope, latent = (
+            step.tensor(key)[:1].to(torch_device.device) for key in ("timesteps", "flow_idx", "x")
+        )
         v = network.v(latent, shots, network.modulations(timestep, scope).to(network.table_dtype)).cpu()
     yield entry("recorded step", way, relative(v.numpy(), step.tensor("output").numpy()))
 
@@ -133,11 +137,11 @@ def recorded_clip(way: BackendVariant) -> Iterator[Entry]:
     from animegamer_export.parity import decoding
     from animegamer_export.parity.fixtures import open_folder
 
-    place, folder = backend.open_place(way.device, way.precision, False), open_folder(GOLDEN)
+    torch_device, folder = backend.open_device(way.device, way.precision, False), open_folder(GOLDEN)
     clip = folder.sets["vae_decode_a"]
-    with place.use():
-        network = backend.cast_for_inference(decoding.decoder(folder, clip).to(place.device), place.dtype)
-        latent = clip.tensor("latent")[0].permute(1, 2, 3, 0).to(place.device, place.dtype)
+    with torch_device.use():
+        network = backend.cast_for_inference(decoding.decoder(folder, clip).to(torch_device.device), torch_device.dtype)
+        latent = clip.tensor("latent")[0].permute(1, 2, 3, 0).to(torch_device.device, torch_device.dtype)
         frames: list[torch.Tensor] = []
         caches: list[torch.Tensor] | None = None
         for start, end in clip.entry("chunks", list):

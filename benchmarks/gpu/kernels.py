@@ -82,9 +82,9 @@ def timings(path: Path, family: str, device: str) -> Iterator[Entry]:
     """
     on_gpu = device == "cuda"
     if family == "attention":
-        place = CudaTorchDevice(torch.bfloat16) if on_gpu else TorchDevice(torch.bfloat16)
+        torch_device = CudaTorchDevice(torch.bfloat16) if on_gpu else TorchDevice(torch.bfloat16)
         size = FULL.denoiser if on_gpu else SMALL.denoiser
-        yield from attention_timings(attention.measured(place, Kernels(str(path)), size), on_gpu)
+        yield from attention_timings(attention.measured(torch_device, Kernels(str(path)), size), on_gpu)
         return
     for case in FAMILIES[family](Kernels(str(path)), FULL if on_gpu else SMALL, device):
         entry: Entry = {"what": case.name}

@@ -213,17 +213,21 @@ def open_parts(asked: Mapping[str, Any], variant: Variant) -> Parts:
     bundle, size = open_bundle(asked["bundle"]), SIZES.get(asked["size"])
     plans = {name: DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans}
     plans[SKIPPING] = skipping_plan(bundle, None if size is None else size.denoiser.layers)
-    place = backend.open_place(asked["device"], variant.precision, variant.graphs != "off")
-    with place.use():
+    torch_device = backend.open_device(asked["device"], variant.precision, variant.graphs != "off")
+    with torch_device.use():
         packed = variant.int4_predictor
-        networks = backend.load_models(bundle, place) if size is None else random_networks(size, place, packed)
-    kernels, words = open_kernels(Path(asked["library"]) if variant.kernels else False, place.device)
+        networks = (
+            backend.load_models(bundle, torch_device) if size is None else random_networks(size, torch_device, packed)
+        )
+    kernels, words = open_kernels(Path(asked["library"]) if variant.kernels else False, torch_device.device)
     geometry = bundle.manifest.geometry if size is None else size.geometry
     graphs: Any = variant.graphs
     rowwise = backend.ROWWISE.get(variant.precision)
     steps, which = list(plans.values()), variant.attention
-    engines = backend.build_engines(place, networks, geometry, steps, graphs, variant.compiled, rowwise, kernels, which)
-    around = SHORT[place.dtype]
+    engines = backend.build_engines(
+        torch_device, networks, geometry, steps, graphs, variant.compiled, rowwise, kernels, which
+    )
+    around = SHORT[torch_device.dtype]
     return Parts(
         bundle.manifest.name if size is None else asked["size"],
         bundle.fingerprint if size is None else None,
@@ -287,7 +291,7 @@ def prompt(geometry: Geometry) -> Prompt:
     )
 
 
-def random_networks(size: Size, place: TorchDevice, int4_predictor: bool = False) -> backend.Models:
+def random_networks(size: Size, torch_device: TorchDevice, int4_predictor: bool = False) -> backend.Models:
     """Networks with weights drawn on the device in its own type: nothing passes through the host."""
     with torch.device("meta"):
         predictor, denoiser = PredictorNetwork(size.predictor), DenoiserNetwork(size.denoiser)
@@ -295,7 +299,7 @@ def random_networks(size: Size, place: TorchDevice, int4_predictor: bool = False
         if int4_predictor:
             pack(predictor)
     for network in (predictor, denoiser, decoder):
-        backend.cast_for_inference(network, place.dtype).to_empty(device=place.device)
+        backend.cast_for_inference(network, torch_device.dtype).to_empty(device=torch_device.device)
         for name, tensor in (*network.named_parameters(), *network.named_buffers()):
             if name.endswith(".codes"):
                 tensor.random_(-128, 128)
@@ -303,7 +307,7 @@ def random_networks(size: Size, place: TorchDevice, int4_predictor: bool = False
                 tensor.fill_(DEVIATION / CODES_DEVIATION)
             else:
                 tensor.normal_(0.0, DEVIATION) if tensor.ndim > 1 else tensor.fill_(1.0)
-    constant = torch.randn(size.denoiser.shot_tokens, size.denoiser.hidden, device=place.device)
+    constant = torch.randn(size.denoiser.shot_tokens, size.denoiser.hidden, device=torch_device.device)
     return backend.Models(predictor, denoiser, decoder, constant)
 
 

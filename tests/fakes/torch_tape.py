@@ -62,7 +62,7 @@ class Tape(TorchDispatchMode):
                     noted.copy_(fresh.reshape(noted.shape))
 
 
-class TapePlace(TorchDevice):
+class TapeDevice(TorchDevice):
     """The CPU with captures; `captured` counts them and `replayed` their runs."""
 
     captures = True

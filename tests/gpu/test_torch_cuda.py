@@ -59,7 +59,7 @@ def test_skipped_blocks_are_near_the_cpu_and_the_same_under_graphs(whole_turns: 
 
 def test_vae_in_parts_with_its_caches_on_the_host_is_held_by_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = engines()
-    monkeypatch.setattr(CudaTorchDevice, "free_bytes", lambda place: 0)
+    monkeypatch.setattr(CudaTorchDevice, "free_bytes", lambda torch_device: 0)
     graphs, eager = (engines(CudaTorchDevice(torch.bfloat16, captures)) for captures in (True, False))
     for _ in range(4):
         latent = noise(*SHAPE)

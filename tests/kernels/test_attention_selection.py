@@ -12,7 +12,7 @@ from kernel_results import relative_error
 from test_torch_parts import Turn, noise, scattered
 from torch import Tensor
 from torch.nn import functional
-from torch_tape import TapePlace
+from torch_tape import TapeDevice
 
 from animegamer_kernels import Library, MmaKind
 from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
@@ -51,33 +51,37 @@ def turn(plan: DenoisePlan) -> Turn:
 
 
 def latent(
-    given: Turn, kernels: Kernels, way: Attention, place: TorchDevice, compiled: bool = False, turns: int = 1
+    given: Turn, kernels: Kernels, way: Attention, torch_device: TorchDevice, compiled: bool = False, turns: int = 1
 ) -> np.ndarray:
     """Of the last of so many turns alike: graphs are captured in the second."""
     torch.manual_seed(0)
-    with place.use():
-        network = scattered(DenoiserNetwork(SIZE), 1).to(place.device)
-        transformer = FusedTransformer(cast_for_inference(network, place.dtype), place.dtype, kernels, way)  # type: ignore[type-var]
-        unconditional = torch.randn(226, SIZE.hidden, generator=torch.Generator().manual_seed(2)).to(place.device)
+    with torch_device.use():
+        network = scattered(DenoiserNetwork(SIZE), 1).to(torch_device.device)
+        transformer = FusedTransformer(
+            cast_for_inference(network, torch_device.dtype), torch_device.dtype, kernels, way
+        )  # type: ignore[type-var]
+        unconditional = torch.randn(226, SIZE.hidden, generator=torch.Generator().manual_seed(2)).to(
+            torch_device.device
+        )
     if compiled:
         transformer.compile(backend="aot_eager")
-    part = Denoiser(place, transformer, unconditional, [step.timestep for step in given.plan])
+    part = Denoiser(torch_device, transformer, unconditional, [step.timestep for step in given.plan])
     return [given.latents(Engines(None, part, None))[0] for _ in range(turns)][-1]  # type: ignore[arg-type]
 
 
 def test_turn_with_int8_scores_stays_near(both_kernels: Kernels) -> None:
-    given, place = turn(SHORT), TorchDevice(torch.float16)
-    found, plain = (latent(given, both_kernels, way, place) for way in ("int8", "torch"))
-    assert 0 < relative_error(found, plain) < NEAR[place.dtype]
+    given, torch_device = turn(SHORT), TorchDevice(torch.float16)
+    found, plain = (latent(given, both_kernels, way, torch_device) for way in ("int8", "torch"))
+    assert 0 < relative_error(found, plain) < NEAR[torch_device.dtype]
 
 
 def test_graphs_and_compiled_blocks_hold_int8_scores(kernels: Kernels) -> None:
-    given, place = turn(TWICE), TapePlace(torch.bfloat16)
+    given, torch_device = turn(TWICE), TapeDevice(torch.bfloat16)
     half = TorchDevice(torch.bfloat16)
     plain, by_torch = latent(given, kernels, "int8", half), latent(given, kernels, "torch", half)
     assert 0 < relative_error(plain, by_torch) < NEAR[torch.bfloat16]
-    np.testing.assert_array_equal(latent(given, kernels, "int8", place, turns=2), plain)
-    assert place.captured == 2
+    np.testing.assert_array_equal(latent(given, kernels, "int8", torch_device, turns=2), plain)
+    assert torch_device.captured == 2
     compiled = latent(given, kernels, "int8", half, compiled=True)
     assert relative_error(compiled, plain) < NEAR[torch.bfloat16]
 
@@ -164,9 +168,9 @@ def test_fastest_is_the_fastest_that_is_right(kernels: Kernels, monkeypatch: pyt
 
 
 def test_warpgroups_are_chosen_where_a_gpu_has_them(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
-    place, asked = TorchDevice(torch.bfloat16), list[bool]()
+    torch_device, asked = TorchDevice(torch.bfloat16), list[bool]()
     with pytest.raises(BackendError, match=r"only GPUs of sm_90 have.*found CPU.*choose int8"):
-        select_attention("int8-wgmma", place, kernels, SIZE)
+        select_attention("int8-wgmma", torch_device, kernels, SIZE)
     monkeypatch.setattr(attention, "has_warpgroups", lambda device: True)
     plain = Kernels.attention_int8
 
@@ -175,7 +179,10 @@ def test_warpgroups_are_chosen_where_a_gpu_has_them(kernels: Kernels, monkeypatc
         return plain(self, qkv, query, key, warpgroups)
 
     monkeypatch.setattr(Kernels, "attention_int8", noted)
-    assert select_attention("int8-wgmma", place, kernels, SIZE) == ("int8-wgmma", "int8-wgmma attention") and all(asked)
+    assert select_attention("int8-wgmma", torch_device, kernels, SIZE) == (
+        "int8-wgmma",
+        "int8-wgmma attention",
+    ) and all(asked)
     times = {"torch": 3.0, "flash": 3.0, "int8": 2.0, "int8-wgmma": 1.0}
     way, words = select_attention("fastest", Clock(torch.bfloat16, times), kernels, SIZE)
     assert way == "int8-wgmma" and "int8-wgmma 1.000 ms, int8 2.000 ms" in words

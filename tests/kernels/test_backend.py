@@ -24,7 +24,7 @@ from test_torch_parts import (
     prompt,
     small_vae,
 )
-from torch_tape import TapePlace
+from torch_tape import TapeDevice
 
 from animegamer_kernels import Library
 from animegamer_kernels.arrays import SameDevice
@@ -110,29 +110,29 @@ def test_clip_in_parts_by_kernels_is_the_plain_clip(both_kernels: Kernels) -> No
 
 
 def test_graphs_hold_the_kernels(kernels: Kernels) -> None:
-    place = TapePlace()
-    part, plain = engines(place, kernels=kernels), engines(kernels=kernels)
+    torch_device = TapeDevice()
+    part, plain = engines(torch_device, kernels=kernels), engines(kernels=kernels)
     for scope in (2.5, 15.0, 2.5):
         turn, latent = Turn(scope), noise(*SHAPE)
         np.testing.assert_array_equal(turn.latents(part)[0], turn.latents(plain)[0])
         for flip in (False, True):
             np.testing.assert_array_equal(frames(part, latent, flip=flip), frames(plain, latent, flip=flip))
     # A pair, a single row, two chunks: no graph of its own for a flip.
-    assert place.captured == 4
+    assert torch_device.captured == 4
 
 
 @pytest.mark.parametrize("rowwise", [None, FP8, INT8], ids=["fp32", "fp8", "int8"])
 def test_compiled_block_holds_the_kernels(kernels: Kernels, rowwise: torch.dtype | None) -> None:
-    turn, (_, denoiser, encoder, _), place = Turn(), networks(), TorchDevice()
-    denoiser = cast_for_inference(denoiser, place.dtype)
+    turn, (_, denoiser, encoder, _), torch_device = Turn(), networks(), TorchDevice()
+    denoiser = cast_for_inference(denoiser, torch_device.dtype)
     if rowwise is not None:
         convert_to_rowwise(denoiser, rowwise)
-    network = FusedTransformer(denoiser, place.dtype, kernels)
+    network = FusedTransformer(denoiser, torch_device.dtype, kernels)
     torch._dynamo.reset()  # what other types were compiled to counts against a limit
     network.compile(backend="aot_eager")
     with torch.no_grad():
         unconditional = encoder.unconditional()
-    part = Denoiser(place, network, unconditional, [step.timestep for step in PLAN])
+    part = Denoiser(torch_device, network, unconditional, [step.timestep for step in PLAN])
     found = turn.latents(Engines(None, part, None))[0]  # type: ignore[arg-type]
     allowed = NEAR_ROWWISE if rowwise else NEAR[torch.float32]
     assert relative_error(found, turn.latents(engines(rowwise=rowwise))[0]) <= allowed
@@ -187,17 +187,19 @@ def packed_predictor(four_bits: bool) -> Predictor:
 
 @pytest.mark.parametrize("four_bits", [True, False], ids=["4-bit", "8-bit"])
 def test_packed_predictor_by_kernels_answers_as_without(both_kernels: Kernels, four_bits: bool) -> None:
-    place, given = TapePlace(), prompt(1)
+    torch_device, given = TapeDevice(), prompt(1)
     ours, plain = packed_predictor(four_bits), packed_predictor(four_bits)
     use_kernels(ours, both_kernels)
     layers = [layer for layer in ours.modules() if isinstance(layer, PackedLinear)]
     assert len(layers) == 14 and all(layer.kernels is both_kernels for layer in layers)
-    parts = (PredictorPart(where, network.eval(), 720) for where, network in ((place, ours), (TorchDevice(), plain)))
+    parts = (
+        PredictorPart(where, network.eval(), 720) for where, network in ((torch_device, ours), (TorchDevice(), plain))
+    )
     found, expected = (answers(Engines(part, None, None), given) for part in parts)  # type: ignore[arg-type]
     for one, other in zip(found, expected, strict=True):
         assert one.std() > 0.01
         np.testing.assert_allclose(one, other, atol=2e-5, rtol=1e-4)
-    assert place.captured > 0
+    assert torch_device.captured > 0
 
 
 @pytest.mark.parametrize("shape", [(16,), (1, 16), (3, 2, 16), (0, 16)])

@@ -100,10 +100,10 @@ class Elsewhere(TorchDevice):
     def free_bytes(self) -> float:
         return self._free
 
-    def send(self, array: npt.NDArray[np.generic]) -> Tensor:
+    def to_device(self, array: npt.NDArray[np.generic]) -> Tensor:
         return torch.empty(array.shape, dtype=torch.from_numpy(array).dtype, device=self.device)
 
-    def receive(self, tensor: Tensor) -> Any:
+    def to_host(self, tensor: Tensor) -> Any:
         assert tensor.device == self.device
         return SimpleNamespace(numpy=lambda: np.zeros(tensor.shape, np.float32))
 
@@ -125,17 +125,17 @@ def no_numbers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_host_and_device_meet_in_copies_alone(case: Case, no_numbers: None) -> None:
     with Mixing() as mixing:
-        place = Elsewhere(case.free, mixing)
+        torch_device = Elsewhere(case.free, mixing)
         with ELSEWHERE:
             predictor, denoiser, decoder = Predictor(PREDICTOR), Denoiser(DENOISER), VaeDecoder(VAE)
             unconditional = torch.empty(226, DENOISER.hidden)
             if case.four_bits:
                 pack(predictor)
         for network in (predictor, denoiser, decoder):
-            backend.cast_for_inference(network, place.dtype)
+            backend.cast_for_inference(network, torch_device.dtype)
         kernels = Kernels("none is called") if case.kernels else None
         engines = backend.build_engines(
-            place,
+            torch_device,
             backend.Models(predictor, denoiser, decoder, unconditional),
             GEOMETRY,
             [PLAN],

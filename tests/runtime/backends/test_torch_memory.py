@@ -108,7 +108,7 @@ class Counted(TorchDispatchMode):
         self.block.give(which)
 
 
-class CountedPlace(TorchDevice):
+class CountedDevice(TorchDevice):
     """A card of so many bytes, whose tensors have no numbers; it notes what it is asked for beside them."""
 
     def __init__(self, card: float, counted: Counted) -> None:
@@ -121,11 +121,11 @@ class CountedPlace(TorchDevice):
     def reserve(self, size: int) -> None:
         self.block = max(self.block, size)
 
-    def staged(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    def pinned(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         self.host += math.prod(shape) * dtype.itemsize
-        return super().staged(shape, dtype)
+        return super().pinned(shape, dtype)
 
-    def receive(self, tensor: Tensor) -> Any:
+    def to_host(self, tensor: Tensor) -> Any:
         return SimpleNamespace(numpy=lambda: np.zeros(tensor.shape, np.float32))
 
 
@@ -158,14 +158,17 @@ def held(card: float, products: torch.dtype | None) -> Held:
     """A predictor in 4 bits, a denoiser with these products and the vae, opened on such a card for a turn."""
     size, running, over = FULL.denoiser, {}, 0
     with FakeTensorMode(allow_non_fake_inputs=True), Counted() as counted:
-        place, constant = CountedPlace(card, counted), torch.empty(size.shot_tokens, size.hidden, dtype=torch.bfloat16)
+        torch_device, constant = (
+            CountedDevice(card, counted),
+            torch.empty(size.shot_tokens, size.hidden, dtype=torch.bfloat16),
+        )
         networks = Models(Predictor(FULL.predictor), Denoiser(size), VaeDecoder(FULL.vae), constant)
         pack(networks.predictor)
         by_name = {"predictor": networks.predictor, "denoiser": networks.denoiser, "vae": networks.decoder}
         for network in by_name.values():
-            cast_for_inference(network, place.dtype)
-        parts = build_engines(place, networks, FULL.geometry(WINDOW), [PLAN], rowwise=products)
-        kept, host = counted.live - place.host, place.host
+            cast_for_inference(network, torch_device.dtype)
+        parts = build_engines(torch_device, networks, FULL.geometry(WINDOW), [PLAN], rowwise=products)
+        kept, host = counted.live - torch_device.host, torch_device.host
 
         def prompt() -> None:
             read(parts.predictor, example_prompt(networks.predictor, HISTORY_TURNS, WORDS))
@@ -182,7 +185,7 @@ def held(card: float, products: torch.dtype | None) -> Held:
             parts.vae.next(latent[:, :2], caches, (0, 1, 2), False)
 
         for name, work in (("predictor", prompt), ("denoiser", denoise), ("vae", paint)):
-            counted.peak, before, counted.block = counted.live, counted.live, Block(place.block)
+            counted.peak, before, counted.block = counted.live, counted.live, Block(torch_device.block)
             work()
             running[name] = counted.peak - before
             over += counted.block.over if name != "predictor" else 0
@@ -190,7 +193,7 @@ def held(card: float, products: torch.dtype | None) -> Held:
             name: sum(weight.nbytes for weight in (*network.parameters(), *network.buffers()))
             for name, network in by_name.items()
         }
-    return Held(parts.device, weights, kept, host, place.block, over, running)
+    return Held(parts.device, weights, kept, host, torch_device.block, over, running)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from torch_tape import TapePlace
+from torch_tape import TapeDevice
 
 from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.scheme import scheme
@@ -42,8 +42,8 @@ def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return open_bundle(str(folder))
 
 
-def layers(bundle: Bundle, place: TorchDevice | None = None) -> dict[str, PackedLinear]:
-    network = torch_backend.load_models(bundle, place or TorchDevice()).predictor
+def layers(bundle: Bundle, torch_device: TorchDevice | None = None) -> dict[str, PackedLinear]:
+    network = torch_backend.load_models(bundle, torch_device or TorchDevice()).predictor
     return {name: layer for name, layer in network.named_modules() if isinstance(layer, PackedLinear)}
 
 
@@ -81,8 +81,10 @@ def test_answers_are_those_of_onnxruntime(bundle: Bundle) -> None:
 
 
 def test_weights_stay_packed_and_keep_their_type_in_16_bits(bundle: Bundle) -> None:
-    place = TorchDevice(torch.bfloat16)
-    network = torch_backend.cast_for_inference(torch_backend.load_models(bundle, place).predictor, place.dtype)
+    torch_device = TorchDevice(torch.bfloat16)
+    network = torch_backend.cast_for_inference(
+        torch_backend.load_models(bundle, torch_device).predictor, torch_device.dtype
+    )
     packed = [layer for layer in network.modules() if isinstance(layer, PackedLinear)]
     held = sum(buffer.nbytes for layer in packed for buffer in layer.buffers())
     weights = sum(layer.shape[0] * layer.shape[1] for layer in packed)
@@ -94,15 +96,15 @@ def test_weights_stay_packed_and_keep_their_type_in_16_bits(bundle: Bundle) -> N
 
 def test_graphs_hold_the_packed_layers(bundle: Bundle) -> None:
     prompt = PromptBuilder.from_bundle(bundle).build("One waits.", [])
-    place, answers = TapePlace(), []
-    for where in (place, TorchDevice()):
+    torch_device, answers = TapeDevice(), []
+    for where in (torch_device, TorchDevice()):
         network = torch_backend.cast_for_inference(torch_backend.load_models(bundle, where).predictor, torch.float32)
         part = PredictorPart(where, network, bundle.manifest.geometry.window_tokens)
         cache = read(part, prompt).cache
         for tokens in ([1, 2, 3], [4, 5, 6], [7, 8, 9]):
             logits, cache = part.extend(np.array(tokens, np.int64), cache)
             answers.append(logits)
-    assert place.captured == 1
+    assert torch_device.captured == 1
     for found, expected in zip(answers[:3], answers[3:], strict=True):
         np.testing.assert_array_equal(found, expected)
 

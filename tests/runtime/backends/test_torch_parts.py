@@ -17,7 +17,7 @@ import torch
 import torch_engines
 from torch import Tensor, nn
 from torch.nn import functional
-from torch_tape import TapePlace
+from torch_tape import TapeDevice
 
 from animegamer_export.parity import decoding, diffusion
 from animegamer_export.parity.fixtures import open_folder
@@ -94,28 +94,30 @@ def reference() -> Engines:
 
 
 def engines(
-    place: TorchDevice | None = None,
+    torch_device: TorchDevice | None = None,
     whole_turns: int = 0,
     plan: DenoisePlan = PLAN,
     rowwise: torch.dtype | None = None,
     kernels: Kernels | None = None,
 ) -> Engines:
-    place = place or TorchDevice()
-    with place.use():
+    torch_device = torch_device or TorchDevice()
+    with torch_device.use():
         predictor, denoiser, encoder, decoder = (
-            cast_for_inference(net.to(place.device), place.dtype) for net in networks()
+            cast_for_inference(net.to(torch_device.device), torch_device.dtype) for net in networks()
         )
         unconditional = networks()[2].unconditional()
         if rowwise is not None:
             convert_to_rowwise(denoiser, rowwise)
         transformer = (
-            Transformer(denoiser, place.dtype) if kernels is None else FusedTransformer(denoiser, place.dtype, kernels)
+            Transformer(denoiser, torch_device.dtype)
+            if kernels is None
+            else FusedTransformer(denoiser, torch_device.dtype, kernels)
         )
         return Engines(
-            PredictorPart(place.beside(), predictor, WINDOW),
-            DenoiserPart(place, transformer, unconditional, [step.timestep for step in plan], whole_turns),
-            Vae(place, decoder, 4, 6, kernels),
-            EncoderPart(place, encoder),
+            PredictorPart(torch_device.on_side_stream(), predictor, WINDOW),
+            DenoiserPart(torch_device, transformer, unconditional, [step.timestep for step in plan], whole_turns),
+            Vae(torch_device, decoder, 4, 6, kernels),
+            EncoderPart(torch_device, encoder),
         )
 
 
@@ -330,7 +332,7 @@ def test_skipped_blocks_add_what_they_added_to_the_same_row_before(span: tuple[i
 
 def test_plan_that_skips_blocks_is_one_graph_a_kind_or_a_turn() -> None:
     turns, plain = [Turn(scope, SKIPPING) for scope in (2.5, 40.0, 2.5)], engines(plan=SKIPPING)
-    steps, whole = TapePlace(), TapePlace()
+    steps, whole = TapeDevice(), TapeDevice()
     parts = engines(steps, plan=SKIPPING), engines(whole, len(SKIPPING), plan=SKIPPING)
     every = build_plan(even_timesteps(6), branches=[step.branch for step in SKIPPING])
     for turn in turns:
@@ -397,7 +399,7 @@ def test_second_chunk_needs_the_first_of_its_own_clip() -> None:
         part.first(latent[:, 3:].copy(), (0, 1, 2), False)
 
 
-class SmallPlace(TapePlace):
+class SmallDevice(TapeDevice):
     """A place with graphs that has so much memory left; what is staged there is noted."""
 
     def __init__(self, free: float) -> None:
@@ -407,27 +409,31 @@ class SmallPlace(TapePlace):
     def free_bytes(self) -> float:
         return self.free
 
-    def staged(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        self.on_host.append(super().staged(shape, dtype))
+    def pinned(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        self.on_host.append(super().pinned(shape, dtype))
         return self.on_host[-1]
 
 
-def small_vae(free: float, kernels: Kernels | None = None, network: VaeDecoder | None = None) -> tuple[SmallPlace, Vae]:
-    place = SmallPlace(free)
-    return place, Vae(place, cast_for_inference(network or networks()[3], place.dtype), 4, 6, kernels)
+def small_vae(
+    free: float, kernels: Kernels | None = None, network: VaeDecoder | None = None
+) -> tuple[SmallDevice, Vae]:
+    torch_device = SmallDevice(free)
+    return torch_device, Vae(
+        torch_device, cast_for_inference(network or networks()[3], torch_device.dtype), 4, 6, kernels
+    )
 
 
 def test_vae_short_of_memory_paints_the_same_from_caches_on_the_host() -> None:
-    (place, part), plain = small_vae(free=0), reference()
+    (torch_device, part), plain = small_vae(free=0), reference()
     shapes = cache_shapes(networks()[3], 4, 6)
-    assert [tuple(cache.shape) for cache in place.on_host] == shapes
+    assert [tuple(cache.shape) for cache in torch_device.on_host] == shapes
     for _ in range(3):
         latent = 2 * noise(*SHAPE)
         found, wanted = frames(Engines(None, None, part), latent), frames(plain, latent)  # type: ignore[arg-type]
         assert found.std() > 5 and np.abs(found.astype(np.int16) - wanted).max() <= 1
         assert (found != wanted).mean() < 1e-3
-        assert all(bool(cache.any()) for cache in place.on_host)
-    assert (place.captured, place.replayed) == (2, 4)
+        assert all(bool(cache.any()) for cache in torch_device.on_host)
+    assert (torch_device.captured, torch_device.replayed) == (2, 4)
 
 
 def narrowing() -> VaeDecoder:
@@ -509,8 +515,8 @@ def test_recorded_clip_of_the_reference_is_met() -> None:
 
 
 def test_graphs_give_the_same_turns_as_running_plainly() -> None:
-    place = TapePlace()
-    part, plain = engines(place), engines()
+    torch_device = TapeDevice()
+    part, plain = engines(torch_device), engines()
     for scope in (2.5, 15.0, 2.5):
         turn, given, latent = Turn(scope), prompt(int(scope) % 2, seed=3), noise(*SHAPE)
         np.testing.assert_array_equal(turn.latents(part)[0], turn.latents(plain)[0])
@@ -518,36 +524,36 @@ def test_graphs_give_the_same_turns_as_running_plainly() -> None:
             np.testing.assert_array_equal(found, expected)
         np.testing.assert_array_equal(frames(part, latent), frames(plain, latent))
     # A pair, a single row, an extend of three tokens, two chunks.
-    assert place.captured == 5
+    assert torch_device.captured == 5
     # All steps of the first turn, and the first extend and chunks, run plainly.
-    assert place.replayed == 3 * (len(PLAN) + 3 + 2) - len(PLAN) - 3
+    assert torch_device.replayed == 3 * (len(PLAN) + 3 + 2) - len(PLAN) - 3
 
 
 def test_first_turn_leaves_the_memory_of_graphs_to_its_vae() -> None:
-    place = TapePlace()
-    part, turn = engines(place), Turn()
+    torch_device = TapeDevice()
+    part, turn = engines(torch_device), Turn()
     first = turn.latents(part)[0]
-    assert place.captured == 0, "a capture takes memory that what runs plainly cannot use"
+    assert torch_device.captured == 0, "a capture takes memory that what runs plainly cannot use"
     np.testing.assert_array_equal(turn.latents(part)[0], first)
-    assert place.captured == 2
+    assert torch_device.captured == 2
 
 
 def test_whole_turn_is_one_replay() -> None:
-    place = TapePlace()
-    part, plain = engines(place, whole_turns=len(PLAN)), engines()
+    torch_device = TapeDevice()
+    part, plain = engines(torch_device, whole_turns=len(PLAN)), engines()
     for scope in (2.5, 15.0, 40.0, 0.5):
         turn = Turn(scope)
         np.testing.assert_array_equal(turn.latents(part)[0], turn.latents(plain)[0])
-    assert (place.captured, place.replayed) == (1, 3)
+    assert (torch_device.captured, torch_device.replayed) == (1, 3)
 
 
 def test_capture_refuses_what_no_graph_could_hold() -> None:
-    place, numbers = TapePlace(), torch.arange(3.0)
+    torch_device, numbers = TapeDevice(), torch.arange(3.0)
     for work, what in (
         (lambda: numbers.add_(float(numbers[1])), "the host read a value"),
         (lambda: numbers.add_(torch.tensor([1.0, 2.0, 3.0])), "made from the host's numbers"),
     ):
-        replays = GraphCache(place)
+        replays = GraphCache(torch_device)
         replays.run("work", work)
         with pytest.raises(AssertionError, match=what):
             replays.run("work", work)
@@ -556,12 +562,12 @@ def test_capture_refuses_what_no_graph_could_hold() -> None:
 
 
 def test_only_a_thread_that_has_run_the_work_captures_it_and_any_replays() -> None:
-    place, total = TapePlace(), torch.zeros(1)
-    replays = GraphCache(place)
+    torch_device, total = TapeDevice(), torch.zeros(1)
+    replays = GraphCache(torch_device)
 
     def run() -> tuple[int, int]:
         replays.run("work", lambda: total.add_(1.0))
-        return place.captured, place.replayed
+        return torch_device.captured, torch_device.replayed
 
     with ThreadPoolExecutor(1) as other:
         assert run() == (0, 0)
@@ -571,31 +577,31 @@ def test_only_a_thread_that_has_run_the_work_captures_it_and_any_replays() -> No
     assert total.item() == 4
 
 
-class KeptPlace(CudaTorchDevice):
+class KeptDevice(CudaTorchDevice):
     """What receives on a GPU, with the CPU's memory in the place of pinned."""
 
     def __init__(self) -> None:
         TorchDevice.__init__(self)
         self.stream = SimpleNamespace(synchronize=lambda: None)  # type: ignore[assignment]
-        self._staging, self._receiving, self.made = {}, threading.Lock(), 0
+        self._pinned_buffers, self._receiving, self.made = {}, threading.Lock(), 0
         self._pool, self._capturing, self._to_reserve = (0, 0), threading.Lock(), 0
 
-    def staged(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    def pinned(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         self.made += 1
-        return TorchDevice.staged(self, shape, dtype)
+        return TorchDevice.pinned(self, shape, dtype)
 
 
 def test_what_is_received_is_memory_of_its_own_by_way_of_staging_that_is_kept() -> None:
-    place, sent = KeptPlace(), [torch.randn(3, 5), torch.randn(5, 3), torch.randn(2).bfloat16()]
-    received = [place.receive(tensor) for tensor in sent]
-    place.receive(torch.zeros(15))
-    assert place.made == 2
+    torch_device, sent = KeptDevice(), [torch.randn(3, 5), torch.randn(5, 3), torch.randn(2).bfloat16()]
+    received = [torch_device.to_host(tensor) for tensor in sent]
+    torch_device.to_host(torch.zeros(15))
+    assert torch_device.made == 2
     for found, expected in zip(received, sent, strict=True):
         assert found.dtype == expected.dtype and torch.equal(found, expected)
 
 
 def test_memory_that_is_free_is_the_gpus_within_the_limit_that_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = KeptPlace()
+    torch_device = KeptDevice()
     for name, value in (
         ("mem_get_info", (9000, 24000)),
         ("memory_reserved", 6000),
@@ -603,20 +609,20 @@ def test_memory_that_is_free_is_the_gpus_within_the_limit_that_was_set(monkeypat
         ("get_per_process_memory_fraction", 1.0),
     ):
         monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
-    assert place.free_bytes() == 9000 + 1000
+    assert torch_device.free_bytes() == 9000 + 1000
     monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 0.5)
-    assert place.free_bytes() == 12000 - 5000
+    assert torch_device.free_bytes() == 12000 - 5000
 
 
 def test_first_capture_takes_in_one_block_what_graphs_will_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    place, taken = KeptPlace(), list[object]()
+    torch_device, taken = KeptDevice(), list[object]()
     monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=None))
     monkeypatch.setattr(torch.cuda, "graph", lambda *given, **how: contextlib.nullcontext())
     monkeypatch.setattr(torch, "empty", lambda size, **how: taken.append(size))
-    place.reserve(7)
-    place.reserve(5)
+    torch_device.reserve(7)
+    torch_device.reserve(5)
     for _ in range(2):
-        place.capture(lambda: taken.append("work"))
+        torch_device.capture(lambda: taken.append("work"))
     assert taken == [7, "work", "work"]
 
 
@@ -625,10 +631,10 @@ def test_host_without_pinned_memory_is_not_a_lost_gpu(monkeypatch: pytest.Monkey
         assert how["pin_memory"]
         raise torch.AcceleratorError("CUDA error: out of memory")
 
-    place = KeptPlace()
+    torch_device = KeptDevice()
     monkeypatch.setattr(torch, "zeros", refuse)
     with pytest.raises(BackendError, match="no pinned memory left.*found 3 MiB asked for"):
-        CudaTorchDevice.staged(place, (3, 2**20), torch.uint8)
+        CudaTorchDevice.pinned(torch_device, (3, 2**20), torch.uint8)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 4e-2), (torch.float16, 5e-3)])
@@ -644,12 +650,12 @@ def test_half_precision_stays_near(dtype: torch.dtype, tolerance: float) -> None
 
 def test_compiled_blocks_are_one_graph_each_and_the_same_network() -> None:
     turn, (_, denoiser, encoder, _) = Turn(), networks()
-    place = TorchDevice()
-    network = Transformer(cast_for_inference(denoiser, place.dtype), place.dtype)
+    torch_device = TorchDevice()
+    network = Transformer(cast_for_inference(denoiser, torch_device.dtype), torch_device.dtype)
     network.compile(backend="aot_eager")
     with torch.no_grad():
         unconditional = encoder.unconditional()
-    part = DenoiserPart(place, network, unconditional, [step.timestep for step in PLAN])
+    part = DenoiserPart(torch_device, network, unconditional, [step.timestep for step in PLAN])
     close(turn.latents(Engines(None, part, None))[0], turn.latents(engines())[0])  # type: ignore[arg-type]
 
 
@@ -707,10 +713,10 @@ def test_product_in_int8_has_exact_sums() -> None:
 
 @pytest.mark.parametrize("rowwise", [FP8, INT8], ids=["fp8", "int8"])
 def test_denoising_in_8_bits_stays_near_and_runs_as_a_graph(rowwise: torch.dtype) -> None:
-    turn, place = Turn(), TapePlace()
+    turn, torch_device = Turn(), TapeDevice()
     exact, found = turn.latents(engines())[0], turn.latents(engines(rowwise=rowwise))[0]
     assert 0 < np.linalg.norm(found - exact) < 0.1 * np.linalg.norm(exact)
-    part = engines(place, rowwise=rowwise)
+    part = engines(torch_device, rowwise=rowwise)
     for _ in range(2):
         np.testing.assert_array_equal(turn.latents(part)[0], found)
-    assert place.captured == 2
+    assert torch_device.captured == 2

@@ -96,7 +96,7 @@ def check(wanted: str, kernels: Kernels | None) -> None:
 
 
 def select_attention(
-    wanted: str, place: TorchDevice, kernels: Kernels | None, size: DenoiserSize
+    wanted: str, torch_device: TorchDevice, kernels: Kernels | None, size: DenoiserSize
 ) -> tuple[Attention, str]:
     """The way to attend, and in words what it is and what was measured for it (nothing for PyTorch's own choice).
 
@@ -106,14 +106,14 @@ def select_attention(
     if kernels is None or wanted == "torch":
         return "torch", ""
     if wanted in INT8_SCORES:
-        check_int8(wanted, place, size)
-    ways = [way for way in candidates(place.device) if wanted in (way, "fastest")]
-    found = sorted(measured(place, kernels, size, ways=ways), key=lambda one: (not one.right, one.milliseconds))
+        check_int8(wanted, torch_device, size)
+    ways = [way for way in candidates(torch_device.device) if wanted in (way, "fastest")]
+    found = sorted(measured(torch_device, kernels, size, ways=ways), key=lambda one: (not one.right, one.milliseconds))
     best = found[0]
     if not best.right:
         raise BackendError(
             "the attention asked for cannot be had, or is not right",
-            where=place.words,
+            where=torch_device.words,
             found=", ".join(f"{one} ({one.refused or f'relative error {one.error:.3f}'})" for one in found),
             do="choose another, or leave it out",
         )
@@ -127,15 +127,15 @@ def candidates(device: torch.device) -> tuple[Attention, ...]:
     return WAYS if has_warpgroups(device) else tuple(way for way in WAYS if way != "int8-wgmma")
 
 
-def check_int8(wanted: str, place: TorchDevice, size: DenoiserSize) -> None:
+def check_int8(wanted: str, torch_device: TorchDevice, size: DenoiserSize) -> None:
     """Raises BackendError for a network or a device that INT8 scores are not written for."""
-    if wanted not in candidates(place.device):
+    if wanted not in candidates(torch_device.device):
         raise BackendError(
             f"attention {wanted} is of instructions that only GPUs of sm_90 have, H100 and H200",
-            found=place.words,
+            found=torch_device.words,
             do="choose int8, which does the same by those of any GPU from sm_80 on, or fastest",
         )
-    width, dtype = size.hidden // size.heads, place.dtype
+    width, dtype = size.hidden // size.heads, torch_device.dtype
     if width != HEAD_WIDTH or dtype not in (torch.float16, torch.bfloat16):
         raise BackendError(
             "attention with INT8 scores is not written for this",
@@ -146,30 +146,35 @@ def check_int8(wanted: str, place: TorchDevice, size: DenoiserSize) -> None:
 
 
 def measured(
-    place: TorchDevice, kernels: Kernels, size: DenoiserSize, rows: int = 2, ways: Sequence[Attention] | None = None
+    torch_device: TorchDevice,
+    kernels: Kernels,
+    size: DenoiserSize,
+    rows: int = 2,
+    ways: Sequence[Attention] | None = None,
 ) -> list[Measured]:
     """These ways (or all of the place) on heads drawn at random, of so many rows at the denoiser's own size."""
     frames, height, width = size.patch_grid
     shape = (rows, size.shot_tokens + frames * height * width, 3, size.heads, size.hidden // size.heads)
-    with place.use():
-        random = torch.Generator(place.device).manual_seed(0)
-        qkv = torch.randn(shape, generator=random, device=place.device).to(place.dtype)
-        ones = torch.ones(shape[-1], device=place.device)
+    with torch_device.use():
+        random = torch.Generator(torch_device.device).manual_seed(0)
+        qkv = torch.randn(shape, generator=random, device=torch_device.device).to(torch_device.dtype)
+        ones = torch.ones(shape[-1], device=torch_device.device)
         norm = RowNorm(ones, torch.zeros_like(ones), HEAD_NORM_EPSILON)
         expected = exact(qkv)
         return [
-            _measured(way, place, kernels, qkv.clone(), norm, expected) for way in (ways or candidates(place.device))
+            _measured(way, torch_device, kernels, qkv.clone(), norm, expected)
+            for way in (ways or candidates(torch_device.device))
         ]
 
 
 def _measured(
-    way: Attention, place: TorchDevice, kernels: Kernels, qkv: Tensor, norm: RowNorm, expected: Tensor
+    way: Attention, torch_device: TorchDevice, kernels: Kernels, qkv: Tensor, norm: RowNorm, expected: Tensor
 ) -> Measured:
     try:
         found = run_attention(way, kernels, qkv, norm, norm)[-1, :, -1].float()
         error = float((found - expected).norm() / expected.norm())
         # What the norm has left in place is normed again, which changes nothing but roundings.
-        return Measured(way, place.milliseconds(lambda: run_attention(way, kernels, qkv, norm, norm)), error)
+        return Measured(way, torch_device.milliseconds(lambda: run_attention(way, kernels, qkv, norm, norm)), error)
     except torch.AcceleratorError:  # the GPU is lost to this process: no other way can be tried in it
         raise
     except (RuntimeError, BackendError) as refused:

@@ -41,31 +41,31 @@ class Denoiser:
 
     def __init__(
         self,
-        place: TorchDevice,
+        torch_device: TorchDevice,
         network: Transformer,
         unconditional: Tensor,
         timesteps: Sequence[int],
         whole_turns: int = 0,
     ) -> None:
-        self.place, self.network, self.whole_turns, self.turn = place, network, whole_turns, 0
+        self.torch_device, self.network, self.whole_turns, self.turn = torch_device, network, whole_turns, 0
         self.skippable_blocks = network.block_count
         self.changes: Tensor | None = None
         size, steps = network.size, whole_turns or 1
         self.shape = (1, size.latent_frames, size.latent_channels, size.latent_height, size.latent_width)
-        with place.use():
+        with torch_device.use():
             self.table_rows = {float(timestep): row for row, timestep in enumerate(sorted(set(timesteps)))}
             self.spare = len(self.table_rows)
-            self.table = place.zeros((self.spare + 1, network.modulation_width), network.table_dtype)
-            self.timesteps = place.zeros((self.spare + 1,), torch.float32)
-            self.timesteps[: self.spare] = place.send(np.array(list(self.table_rows), np.float32))
-            self.motion_scope = place.zeros((1,), torch.float32)
-            self.state = [place.zeros(self.shape, torch.float32) for _ in range(3)]
-            self.shots = place.zeros((2, size.shot_tokens, size.hidden))
+            self.table = torch_device.zeros((self.spare + 1, network.modulation_width), network.table_dtype)
+            self.timesteps = torch_device.zeros((self.spare + 1,), torch.float32)
+            self.timesteps[: self.spare] = torch_device.to_device(np.array(list(self.table_rows), np.float32))
+            self.motion_scope = torch_device.zeros((1,), torch.float32)
+            self.state = [torch_device.zeros(self.shape, torch.float32) for _ in range(3)]
+            self.shots = torch_device.zeros((2, size.shot_tokens, size.hidden))
             self.shots[0].copy_(unconditional)
-            self.inputs = _inputs(place.zeros, steps, self.shape)
-            self.slots = [_inputs(place.staged, steps, self.shape) for _ in range(1 if whole_turns else SLOTS)]
+            self.inputs = _inputs(torch_device.zeros, steps, self.shape)
+            self.slots = [_inputs(torch_device.pinned, steps, self.shape) for _ in range(1 if whole_turns else SLOTS)]
         self.marks: list[object | None] = [None] * SLOTS
-        self.replays = GraphCache(place)
+        self.replays = GraphCache(torch_device)
 
     def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> TorchDenoiseRun:
         """Starts a turn; the turn before, if it was not finished, ends here."""
@@ -76,12 +76,12 @@ class Denoiser:
                 expected=f"{self.shape}, {tuple(self.shots.shape[1:])}",
             )
         self.turn += 1
-        place = self.place
-        with place.use():
+        torch_device = self.torch_device
+        with torch_device.use():
             zeros = np.zeros_like(latent)
             for buffer, value in zip(self.state, (latent, zeros, zeros), strict=True):
-                buffer.copy_(place.send(value))
-            self.shots[1] = place.send(shot).to(self.shots.dtype)
+                buffer.copy_(torch_device.to_device(value))
+            self.shots[1] = torch_device.to_device(shot).to(self.shots.dtype)
             self.motion_scope.fill_(motion_scope)
             self.table[: self.spare] = self.network.modulations(self.timesteps[: self.spare], self.motion_scope)
         return TorchDenoiseRun(self, self.turn)
@@ -103,7 +103,7 @@ class Denoiser:
         if self.changes is None:
             size = self.network.size
             tokens = size.shot_tokens + math.prod(size.patch_grid)
-            self.changes = self.place.zeros((2, tokens, size.hidden))
+            self.changes = self.torch_device.zeros((2, tokens, size.hidden))
 
     def queue(self, kinds: Sequence[Kind]) -> None:
         """Queues the steps whose inputs were sent: one graph for this order of kinds."""
@@ -148,7 +148,7 @@ class TorchDenoiseRun:
             raise BackendError("a step of another kind", found=rows, expected=f"{PAIR} or {SINGLE}")
         if denoiser.whole_turns and len(self._waiting) == denoiser.whole_turns:
             raise BackendError("more steps than a whole turn's graph has room for", expected=denoiser.whole_turns)
-        with denoiser.place.use():
+        with denoiser.torch_device.use():
             if blocks is not None:
                 denoiser.make_room_for_blocks()
             row = denoiser.table_rows.get(float(timestep))
@@ -156,11 +156,11 @@ class TorchDenoiseRun:
                 row = denoiser.queue_spare_row(timestep)
             slot = 0 if denoiser.whole_turns else self._steps % SLOTS
             if (mark := denoiser.marks[slot]) is not None:
-                denoiser.place.wait(mark)
+                denoiser.torch_device.wait(mark)
                 denoiser.marks[slot] = None
             values = (torch.from_numpy(noise), torch.from_numpy(np.ascontiguousarray(coefficients)), torch.tensor(row))
-            for staged, value in zip(denoiser.slots[slot], values, strict=True):
-                staged[len(self._waiting)].copy_(value)
+            for pinned, value in zip(denoiser.slots[slot], values, strict=True):
+                pinned[len(self._waiting)].copy_(value)
             self._steps += 1
             self._waiting.append((rows, blocks))
             if not denoiser.whole_turns:
@@ -169,19 +169,19 @@ class TorchDenoiseRun:
     def latent(self) -> FloatArray:
         """The latent now; waits for the device."""
         denoiser = self._check()
-        with denoiser.place.use():
+        with denoiser.torch_device.use():
             if self._waiting:
                 self._flush(0)
-            latent: FloatArray = denoiser.place.receive(denoiser.state[0]).numpy()
+            latent: FloatArray = denoiser.torch_device.to_host(denoiser.state[0]).numpy()
         return latent
 
     def _flush(self, slot: int) -> None:
         denoiser, count = self._denoiser, len(self._waiting)
-        for buffer, staged in zip(denoiser.inputs, denoiser.slots[slot], strict=True):
-            buffer[:count].copy_(staged[:count], non_blocking=True)
+        for buffer, pinned in zip(denoiser.inputs, denoiser.slots[slot], strict=True):
+            buffer[:count].copy_(pinned[:count], non_blocking=True)
         denoiser.queue(self._waiting)
         # After the work, not after the copies: the host is then never more than two steps ahead.
-        denoiser.marks[slot] = denoiser.place.mark()
+        denoiser.marks[slot] = denoiser.torch_device.mark()
         self._waiting = []
 
     def _check(self) -> Denoiser:

@@ -45,7 +45,7 @@ class TorchDevice:
         with torch.no_grad():
             yield
 
-    def beside(self) -> TorchDevice:
+    def on_side_stream(self) -> TorchDevice:
         """A place on the same device whose work need not wait for this one's, once all that is queued here is done.
 
         Both may read what neither writes. On the CPU, where they would take each other's cores, it is this one.
@@ -63,15 +63,15 @@ class TorchDevice:
     def reserve(self, size: int) -> None:
         """Notes bytes that graphs are going to share, for the first capture to take them in one piece."""
 
-    def staged(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    def pinned(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         """Host memory that the device copies from and to by itself: what it holds counts when the copy runs."""
         return torch.zeros(tuple(shape), dtype=dtype)
 
-    def send(self, array: npt.NDArray[np.generic]) -> Tensor:
+    def to_device(self, array: npt.NDArray[np.generic]) -> Tensor:
         """A new tensor of an array's values and type on the device."""
         return torch.tensor(array, device=self.device)
 
-    def receive(self, tensor: Tensor) -> Tensor:
+    def to_host(self, tensor: Tensor) -> Tensor:
         """A tensor's values in host memory of their own, once all that was queued is done."""
         return tensor.to("cpu", copy=True)
 
@@ -114,7 +114,7 @@ class CudaTorchDevice(TorchDevice):
         # A capture begins with a wait for the whole device, which must not meet another's.
         self._capturing = threading.Lock()
         self._threads = threading.local()
-        self._staging: dict[int, Tensor] = {}
+        self._pinned_buffers: dict[int, Tensor] = {}
         self._receiving = threading.Lock()
 
     @property
@@ -139,7 +139,7 @@ class CudaTorchDevice(TorchDevice):
                 torch.cuda.current_blas_handle()
             self._threads.ready = True
 
-    def beside(self) -> CudaTorchDevice:
+    def on_side_stream(self) -> CudaTorchDevice:
         # With a pool of its own, too: graphs over the same memory must not run at once.
         self.stream.synchronize()
         other = CudaTorchDevice(self.dtype, self.captures)
@@ -155,7 +155,7 @@ class CudaTorchDevice(TorchDevice):
     def reserve(self, size: int) -> None:
         self._to_reserve = max(self._to_reserve, size)
 
-    def staged(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    def pinned(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         try:
             return torch.zeros(tuple(shape), dtype=dtype, pin_memory=True)
         except torch.AcceleratorError as error:
@@ -167,17 +167,17 @@ class CudaTorchDevice(TorchDevice):
                 do="close other programs, or raise the machine's limit (of WSL or a container)",
             ) from error
 
-    def receive(self, tensor: Tensor) -> Tensor:
+    def to_host(self, tensor: Tensor) -> Tensor:
         # By way of pinned memory that is never let go, one buffer a size. A result that were pinned itself would be
         # dropped in any thread and at any time; torch's host allocator then records an event on this stream, and one
         # that is recorded while the stream is captured fails later (pytorch issue 193982 is its twin on the device).
         with self._receiving:
-            if tensor.nbytes not in self._staging:
-                self._staging[tensor.nbytes] = self.staged((tensor.nbytes,), torch.uint8)
-            staged = self._staging[tensor.nbytes].view(tensor.dtype).view(tensor.shape)
-            staged.copy_(tensor, non_blocking=True)
+            if tensor.nbytes not in self._pinned_buffers:
+                self._pinned_buffers[tensor.nbytes] = self.pinned((tensor.nbytes,), torch.uint8)
+            pinned = self._pinned_buffers[tensor.nbytes].view(tensor.dtype).view(tensor.shape)
+            pinned.copy_(tensor, non_blocking=True)
             self.stream.synchronize()
-            return staged.clone()
+            return pinned.clone()
 
     def mark(self) -> object:
         event = torch.cuda.Event()
@@ -227,19 +227,19 @@ class GraphCache:
     replay; the one that captures has run the work before, as the libraries' handles are made for each thread.
     """
 
-    def __init__(self, place: TorchDevice) -> None:
-        self._place = place
+    def __init__(self, torch_device: TorchDevice) -> None:
+        self._device = torch_device
         self._warm = _OfThisThread()
         self._captured: dict[Hashable, Work] = {}
 
     def run(self, key: Hashable, work: Work, plainly: bool = False) -> None:
         """Queues the work of this key; `plainly` keeps it from being captured yet."""
         if key not in self._captured:
-            if plainly or not self._place.captures or key not in self._warm.keys:
+            if plainly or not self._device.captures or key not in self._warm.keys:
                 work()
                 self._warm.keys.add(key)
                 return
-            self._captured[key] = self._place.capture(work)
+            self._captured[key] = self._device.capture(work)
         self._captured[key]()
 
 

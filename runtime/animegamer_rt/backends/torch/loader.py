@@ -93,20 +93,20 @@ def open_engines(
     there is no GPU, when the bundle's parts are of a kind or size that this cannot run, or the kernels or the attention
     asked for cannot be had.
     """
-    place = open_place(device, precision, graphs != "off")
+    torch_device = open_device(device, precision, graphs != "off")
     if kernels is None and attention != "torch":
         kernels = find_library() or False
-    opened, words = open_kernels(kernels, place.device)
+    opened, words = open_kernels(kernels, torch_device.device)
     check(attention, opened)
     plans = [DenoisePlan.from_dict(entry.plan) for entry in bundle.manifest.plans.values()]
-    networks, geometry = load_models(bundle, place), bundle.manifest.geometry
+    networks, geometry = load_models(bundle, torch_device), bundle.manifest.geometry
     engines = build_engines(
-        place, networks, geometry, plans, graphs, compiled, ROWWISE.get(precision), opened, attention
+        torch_device, networks, geometry, plans, graphs, compiled, ROWWISE.get(precision), opened, attention
     )
     return replace(engines, device=f"{engines.device}, {words}")
 
 
-def load_models(bundle: Bundle, place: TorchDevice) -> Models:
+def load_models(bundle: Bundle, torch_device: TorchDevice) -> Models:
     """The networks of a bundle, weights as stored, on the device. Raises BackendError."""
     parts, sizes = bundle.manifest.parts, bundle.manifest.sizes
     _refuse_quantised(bundle)
@@ -117,14 +117,14 @@ def load_models(bundle: Bundle, place: TorchDevice) -> Models:
         return read_record(kind, sizes[name], f"{bundle.folder}: sizes of {name}")
 
     def send(tensor: Tensor) -> Tensor:
-        return tensor.to(place.device)
+        return tensor.to(torch_device.device)
 
     with torch.device("meta"):
         predictor = PredictorNetwork(size(PredictorSize, "predictor"))
         denoiser = DenoiserNetwork(size(DenoiserSize, "denoiser"))
         decoder = VaeDecoder(size(VaeSize, "decoder"))
         encoder = EncoderNetwork(size(EncoderSize, "encoder")) if "encoder" in parts else None
-    with place.use():
+    with torch_device.use():
         load_predictor(predictor, read_weights(bundle.part_path("predictor")), send)
         unconditional = load_denoiser(denoiser, read_weights(bundle.part_path("denoiser")), send)
         load_vae(decoder, read_weights(bundle.part_path("vae_first")), send)
@@ -134,7 +134,7 @@ def load_models(bundle: Bundle, place: TorchDevice) -> Models:
 
 
 def build_engines(
-    place: TorchDevice,
+    torch_device: TorchDevice,
     networks: Models,
     geometry: Geometry,
     plans: Sequence[DenoisePlan],
@@ -148,41 +148,42 @@ def build_engines(
 
     rowwise: the type of the blocks' large products, if it is not the place's; as in ROWWISE. Raises BackendError.
     """
-    way, about_attention = select_attention(attention, place, kernels, networks.denoiser.size)
+    way, about_attention = select_attention(attention, torch_device, kernels, networks.denoiser.size)
     whole_turns = max(len(plan) for plan in plans) if graphs == "turn" else 0
     timesteps = [step.timestep for plan in plans for step in plan]
     # On the one stream, like everything: what another stream has written may not be there yet.
-    with place.use():
+    with torch_device.use():
         for network in (networks.predictor, networks.denoiser, networks.decoder, networks.encoder):
             if network is not None:
-                cast_for_inference(network, place.dtype)
+                cast_for_inference(network, torch_device.dtype)
         if rowwise is not None:
             convert_to_rowwise(networks.denoiser, rowwise)
         if kernels is not None:
             use_kernels(networks.predictor, kernels)
-        network, dtype = networks.denoiser, place.dtype
+        network, dtype = networks.denoiser, torch_device.dtype
         transformer = Transformer(network, dtype) if kernels is None else FusedTransformer(network, dtype, kernels, way)
         if compiled:
             transformer.compile()
         # It may run while the other two do: the next turn's prompt is read while a turn is denoised.
-        predictor = Predictor(place.beside(), networks.predictor, geometry.window_tokens)
-        denoiser = Denoiser(place, transformer, networks.unconditional, timesteps, whole_turns)
+        predictor = Predictor(torch_device.on_side_stream(), networks.predictor, geometry.window_tokens)
+        denoiser = Denoiser(torch_device, transformer, networks.unconditional, timesteps, whole_turns)
         # After those: how it runs goes by the memory that they leave.
-        vae = Vae(place, networks.decoder, geometry.latent_height, geometry.latent_width, kernels)
+        vae = Vae(torch_device, networks.decoder, geometry.latent_height, geometry.latent_width, kernels)
+        dtypes = _type_words(torch_device, rowwise)
         return Engines(
             predictor,
             denoiser,
             vae,
-            None if networks.encoder is None else Encoder(place, networks.encoder),
-            ", ".join(filter(None, (f"{_type_words(place, rowwise)} on {place.words}", about_attention, vae.words))),
-            concurrent_prediction=place.device.type == "cuda",
-            precision=_precision_by_part(place, rowwise, networks),
+            None if networks.encoder is None else Encoder(torch_device, networks.encoder),
+            ", ".join(filter(None, (f"{dtypes} on {torch_device.words}", about_attention, vae.words))),
+            concurrent_prediction=torch_device.device.type == "cuda",
+            precision=_precision_by_part(torch_device, rowwise, networks),
             attention=way,
-            memory=place.memory if isinstance(place, CudaTorchDevice) else None,
+            memory=torch_device.memory if isinstance(torch_device, CudaTorchDevice) else None,
         )
 
 
-def open_place(device: str, precision: str | None, captures: bool) -> TorchDevice:
+def open_device(device: str, precision: str | None, captures: bool) -> TorchDevice:
     """The device in words of the command: cpu or cuda. Raises BackendError."""
     if precision is not None and precision not in PRECISIONS:
         raise BackendError("unknown precision", found=repr(precision), expected=", ".join(PRECISIONS))
@@ -191,11 +192,11 @@ def open_place(device: str, precision: str | None, captures: bool) -> TorchDevic
     if device == "cuda":
         # float16 only where bfloat16 has no tensor cores: the vae's activations are large.
         half = "bf16" if torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0) else "fp16"
-        place = CudaTorchDevice(PRECISIONS[precision or half], captures)
+        torch_device = CudaTorchDevice(PRECISIONS[precision or half], captures)
         # Before any weight is read.
-        products = ROWWISE.get(precision, place.dtype)
-        check_products(products, torch.cuda.get_device_capability(place.device), torch.__version__)
-        return place
+        products = ROWWISE.get(precision, torch_device.dtype)
+        check_products(products, torch.cuda.get_device_capability(torch_device.device), torch.__version__)
+        return torch_device
     raise BackendError("unknown device", found=repr(device), expected="cpu or cuda")
 
 
@@ -213,29 +214,29 @@ def cast_for_inference(network: Network, dtype: torch.dtype) -> Network:
 class Encoder:
     """contract.EncoderPart: once a game at most, so plainly."""
 
-    def __init__(self, place: TorchDevice, network: EncoderNetwork) -> None:
-        self._place, self._network = place, network
+    def __init__(self, torch_device: TorchDevice, network: EncoderNetwork) -> None:
+        self._device, self._network = torch_device, network
 
     def encode(self, text_features: FloatArray, image_features: FloatArray) -> FloatArray:
         """The shot of a described picture."""
-        with self._place.use():
-            features = (self._place.send(part).to(self._place.dtype) for part in (text_features, image_features))
-            shot: FloatArray = self._place.receive(self._network(*features)[0].float()).numpy()
+        with self._device.use():
+            features = (self._device.to_device(part).to(self._device.dtype) for part in (text_features, image_features))
+            shot: FloatArray = self._device.to_host(self._network(*features)[0].float()).numpy()
         return shot
 
 
-def _precision_by_part(place: TorchDevice, rowwise: torch.dtype | None, networks: Models) -> dict[str, str]:
-    arithmetic = next(name for name, dtype in PRECISIONS.items() if dtype == place.dtype)
+def _precision_by_part(torch_device: TorchDevice, rowwise: torch.dtype | None, networks: Models) -> dict[str, str]:
+    arithmetic = next(name for name, dtype in PRECISIONS.items() if dtype == torch_device.dtype)
     parts = dict.fromkeys(("predictor", "denoiser", "vae_first", "vae_next"), arithmetic)
     if any(isinstance(layer, PackedLinear) for layer in networks.predictor.modules()):
         del parts["predictor"]  # the bundle says more
     return parts if rowwise is None else {**parts, "denoiser": WORDS[rowwise].lower()}
 
 
-def _type_words(place: TorchDevice, rowwise: torch.dtype | None) -> str:
+def _type_words(torch_device: TorchDevice, rowwise: torch.dtype | None) -> str:
     return (
         f"torch {torch.__version__} in "
-        + str(place.dtype).removeprefix("torch.")
+        + str(torch_device.dtype).removeprefix("torch.")
         + (f" and {WORDS[rowwise]}" if rowwise is not None else "")
     )
 

@@ -40,18 +40,18 @@ class Cache:
 class Predictor:
     """contract.PredictorPart. Prompts are read plainly, as they differ in length; extending is a graph."""
 
-    def __init__(self, place: TorchDevice, network: Network, window_tokens: int) -> None:
-        self.place, self.network = place, network
+    def __init__(self, torch_device: TorchDevice, network: Network, window_tokens: int) -> None:
+        self.torch_device, self.network = torch_device, network
         self._blocks = [cast(Block, block) for block in network.blocks]
         size = network.size
         self.places = window_tokens + ANSWER_TOKENS
-        with place.use():
+        with torch_device.use():
             cache = (size.layers, size.kv_heads, self.places, size.head_width)
-            self._keys, self._values = place.zeros(cache), place.zeros(cache)
-            self._start = place.zeros((1,), torch.int64)
-            self._tokens = place.zeros((1, ANSWER_TOKENS), torch.int64)
-            self._logits = place.zeros((size.vocabulary,), torch.float32)
-        self._replays = GraphCache(place)
+            self._keys, self._values = torch_device.zeros(cache), torch_device.zeros(cache)
+            self._start = torch_device.zeros((1,), torch.int64)
+            self._tokens = torch_device.zeros((1, ANSWER_TOKENS), torch.int64)
+            self._logits = torch_device.zeros((size.vocabulary,), torch.float32)
+        self._replays = GraphCache(torch_device)
         # Who wrote the cache, shortest first: extending an older one again drops what came after it.
         self._chain: list[Cache] = []
 
@@ -61,9 +61,9 @@ class Predictor:
         start, count = before[-1].length if before else 0, tokens.ids.shape[1]
         self._check_room(start + count)
         network, rows = self.network, len(tokens.masks)
-        with self.place.use():
-            send = self.place.send
-            history = send(tokens.history_shots).to(self.place.dtype)
+        with self.torch_device.use():
+            send = self.torch_device.to_device
+            history = send(tokens.history_shots).to(self.torch_device.dtype)
             x = network.embed(send(tokens.ids).expand(rows, -1), send(tokens.history_index), history)
             places, masks = torch.arange(start + count, device=x.device), send(tokens.masks)
             masks = torch.cat([masks.new_ones(rows, count, start), masks], dim=2)
@@ -79,7 +79,7 @@ class Predictor:
             x = self._run(x, places[start:], masks, keep)
             shot = network.output_resampler(x[0].index_select(0, send(tokens.readout)))
             self._chain = [*before, Cache(start + count)]
-            arrays = [self.place.receive(out.float()).numpy() for out in (shot, network.head(x[-1, -1]))]
+            arrays = [self.torch_device.to_host(out.float()).numpy() for out in (shot, network.head(x[-1, -1]))]
         return Prefill(arrays[0], arrays[1], self._chain[-1])
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
@@ -90,11 +90,11 @@ class Predictor:
         if count > ANSWER_TOKENS:
             raise BackendError("too many tokens at once", found=count, expected=f"at most {ANSWER_TOKENS}")
         self._chain = [*before, Cache(start + count)]
-        with self.place.use():
-            self._tokens[0, :count] = self.place.send(np.ascontiguousarray(tokens, np.int64))
+        with self.torch_device.use():
+            self._tokens[0, :count] = self.torch_device.to_device(np.ascontiguousarray(tokens, np.int64))
             self._start.fill_(start)
             self._replays.run(count, lambda: self._extend(count))
-            logits: FloatArray = self.place.receive(self._logits).numpy()
+            logits: FloatArray = self.torch_device.to_host(self._logits).numpy()
         return logits, self._chain[-1]
 
     def _extend(self, count: int) -> None:

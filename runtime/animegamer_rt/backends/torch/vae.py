@@ -36,13 +36,13 @@ class Vae:
 
     def __init__(
         self,
-        place: TorchDevice,
+        torch_device: TorchDevice,
         network: VaeDecoder,
         latent_height: int,
         latent_width: int,
         kernels: Kernels | None = None,
     ) -> None:
-        self.place, self.network, self._kernels = place, network, kernels
+        self.torch_device, self.network, self._kernels = torch_device, network, kernels
         for weight in network.parameters():
             if weight.ndim == 5:
                 # In the layout of what it meets, or each convolution turns it first.
@@ -50,21 +50,22 @@ class Vae:
         scale = network.size.upscale
         channels, height, width = network.size.latent_channels, scale * latent_height, scale * latent_width
         shapes = cache_shapes(network, latent_height, latent_width)
-        with place.use():
-            self._latent = {t: place.zeros((t, latent_height, latent_width, channels)) for t in CHUNKS}
-            self._rgb = {t: place.zeros((FRAMES[t], height, width, 3)) for t in CHUNKS}
-            bytes_of_all = place.dtype.itemsize * height * width / FILL
+        with torch_device.use():
+            self._latent = {t: torch_device.zeros((t, latent_height, latent_width, channels)) for t in CHUNKS}
+            self._rgb = {t: torch_device.zeros((FRAMES[t], height, width, 3)) for t in CHUNKS}
+            bytes_of_all = torch_device.dtype.itemsize * height * width / FILL
             whole, in_parts = (
                 int(bytes_of_all * room(network, max(FRAMES.values()), at_once)) for at_once in (None, FRAMES_AT_ONCE)
             )
-            left = place.free_bytes() - SPARE_BYTES - place.dtype.itemsize * sum(map(math.prod, shapes))
+            left = torch_device.free_bytes() - SPARE_BYTES - torch_device.dtype.itemsize * sum(map(math.prod, shapes))
             self._frames_at_once = None if left >= whole else FRAMES_AT_ONCE
             self._caches_on_host = left < in_parts
-            place.reserve(whole if self._frames_at_once is None else in_parts)
+            torch_device.reserve(whole if self._frames_at_once is None else in_parts)
             self._caches = [
-                place.staged(shape, place.dtype) if self._caches_on_host else place.zeros(shape) for shape in shapes
+                torch_device.pinned(shape, torch_device.dtype) if self._caches_on_host else torch_device.zeros(shape)
+                for shape in shapes
             ]
-        self._replays = GraphCache(place)
+        self._replays = GraphCache(torch_device)
         self._clip = 0
 
     @property
@@ -89,14 +90,14 @@ class Vae:
         expected = (1, frames, *self._latent[frames].permute(0, 3, 1, 2).shape[1:])
         if latent.shape != expected:
             raise BackendError("not a chunk of this vae's latent", found=latent.shape, expected=expected)
-        with self.place.use():
-            scaled = self.place.send(latent[0]).permute(0, 2, 3, 1) / self.network.size.scale
+        with self.torch_device.use():
+            scaled = self.torch_device.to_device(latent[0]).permute(0, 2, 3, 1) / self.network.size.scale
             self._latent[frames].copy_(scaled)
             self._replays.run(frames, lambda: self._decode(frames))
             # Not in the graph, which would be one for each order.
             paint = painted if self._kernels is None else self._kernels.pixels
             pixels = paint(self._rgb[frames], channel_order, flip)
-            out: Frames = self.place.receive(pixels).numpy()
+            out: Frames = self.torch_device.to_host(pixels).numpy()
         return out
 
     def _decode(self, frames: int) -> None:

@@ -21,7 +21,7 @@ import pytest
 import torch
 from test_torch_parts import PLAN, SHAPE, Turn, close, engines, networks
 from torch import Tensor
-from torch_tape import TapePlace
+from torch_tape import TapeDevice
 
 from animegamer_rt.backends.torch import device as place_module
 from animegamer_rt.backends.torch import loader as backend
@@ -150,18 +150,18 @@ def late_copies(monkeypatch: pytest.MonkeyPatch) -> Callable[[Stream], None]:
 
 
 def test_work_is_queued_on_the_places_stream_by_threads_that_have_handles(cuda: Cuda) -> None:
-    place = CudaTorchDevice(torch.bfloat16)
+    torch_device = CudaTorchDevice(torch.bfloat16)
 
     def work() -> None:
         for _ in range(2):
-            with place.use():
-                assert cuda.taken is place.stream and not torch.is_grad_enabled()
+            with torch_device.use():
+                assert cuda.taken is torch_device.stream and not torch.is_grad_enabled()
         assert cuda.taken is None
 
     work()
     with ThreadPoolExecutor(1, "other") as other:
         other.submit(work).result()
-    stream: Any = place.stream
+    stream: Any = torch_device.stream
     assert cuda.handles == [(threading.current_thread().name, stream), ("other_0", stream)]
 
 
@@ -174,34 +174,34 @@ def test_gpu_that_is_lost_is_said_as_such(cuda: Cuda) -> None:
 def test_what_is_received_has_arrived(
     cuda: Cuda, late_copies: Callable[[Stream], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = CudaTorchDevice(torch.float32)
-    monkeypatch.setattr(CudaTorchDevice, "staged", TorchDevice.staged)
-    late_copies(place.stream)  # type: ignore[arg-type]
+    torch_device = CudaTorchDevice(torch.float32)
+    monkeypatch.setattr(CudaTorchDevice, "pinned", TorchDevice.pinned)
+    late_copies(torch_device.stream)  # type: ignore[arg-type]
     for number in (1.0, 2.0):
-        assert place.receive(torch.full((2, 3), number)).tolist() == [[number] * 3] * 2
+        assert torch_device.to_host(torch.full((2, 3), number)).tolist() == [[number] * 3] * 2
 
 
 def test_mark_is_waited_for_on_the_places_stream(cuda: Cuda) -> None:
-    place, done = CudaTorchDevice(torch.float32), list[str]()
+    torch_device, done = CudaTorchDevice(torch.float32), list[str]()
     stream = cuda.streams[0]
     stream.queued.append(lambda: done.append("work"))
-    mark = place.mark()
+    mark = torch_device.mark()
     assert not done
-    place.wait(mark)
+    torch_device.wait(mark)
     assert done == ["work"]
 
 
 def test_place_beside_another_has_a_stream_of_its_own_and_begins_when_the_other_is_done(cuda: Cuda) -> None:
-    place, done = CudaTorchDevice(torch.float16, captures=False), list[str]()
+    torch_device, done = CudaTorchDevice(torch.float16, captures=False), list[str]()
     cuda.streams[0].queued.append(lambda: done.append("weights are there"))
-    other = place.beside()
-    assert done and other.stream is not place.stream
+    other = torch_device.on_side_stream()
+    assert done and other.stream is not torch_device.stream
     assert (other.dtype, other.captures) == (torch.float16, False)
 
 
 def test_captures_of_a_place_share_its_pool_and_none_meets_another_or_a_new_thread(cuda: Cuda) -> None:
-    place = CudaTorchDevice(torch.bfloat16)
-    beside = place.beside()
+    torch_device = CudaTorchDevice(torch.bfloat16)
+    on_side_stream = torch_device.on_side_stream()
 
     def capture(where: CudaTorchDevice, work: Work = lambda: None) -> None:
         with where.use():
@@ -214,17 +214,17 @@ def test_captures_of_a_place_share_its_pool_and_none_meets_another_or_a_new_thre
     with ThreadPoolExecutor(2, "other") as others:
 
         def meanwhile() -> None:
-            for asked in (others.submit(capture, beside), others.submit(enter, beside)):
+            for asked in (others.submit(capture, on_side_stream), others.submit(enter, on_side_stream)):
                 with pytest.raises(NotYet):
                     asked.result(SOON_S)
 
-        capture(place, meanwhile)
-    capture(place)
+        capture(torch_device, meanwhile)
+    capture(torch_device)
     first, second, again = cuda.captures
     # Another thread may copy frames out while something is captured.
     assert {options["capture_error_mode"] for options in cuda.captures} == {"thread_local"}
-    assert first == again and first["stream"] is place.stream
-    assert second["stream"] is beside.stream and second["pool"] != first["pool"]
+    assert first == again and first["stream"] is torch_device.stream
+    assert second["stream"] is on_side_stream.stream and second["pool"] != first["pool"]
 
 
 def test_time_of_work_is_the_one_in_the_middle_without_the_first(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,26 +244,26 @@ def test_type_on_a_gpu_is_bfloat16_where_it_has_it_and_products_are_checked_firs
     opened: dict[tuple[int, int], torch.dtype] = {}
     for capability in ((7, 5), (8, 0), (9, 0)):
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None, its=capability: its)
-        place = backend.open_place("cuda", None, captures=False)
-        assert not place.captures
-        opened[capability] = place.dtype
+        torch_device = backend.open_device("cuda", None, captures=False)
+        assert not torch_device.captures
+        opened[capability] = torch_device.dtype
     assert opened == {(7, 5): torch.float16, (8, 0): torch.bfloat16, (9, 0): torch.bfloat16}
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (8, 6))
-    assert backend.open_place("cuda", "int8", captures=True).dtype == torch.bfloat16
+    assert backend.open_device("cuda", "int8", captures=True).dtype == torch.bfloat16
     with pytest.raises(BackendError, match="no FP8 products; found sm_86"):
-        backend.open_place("cuda", "fp8", captures=True)
+        backend.open_device("cuda", "fp8", captures=True)
 
 
-class Apart(TapePlace):
+class Apart(TapeDevice):
     """A place that has another beside it, and a memory that is measured."""
 
     memory = CudaTorchDevice.memory
 
     def __init__(self) -> None:
         super().__init__()
-        self.other = TapePlace()
+        self.other = TapeDevice()
 
-    def beside(self) -> TorchDevice:
+    def on_side_stream(self) -> TorchDevice:
         return self.other
 
 
@@ -276,21 +276,24 @@ def test_parts_play_every_plan_and_prompts_are_read_beside(
     graphs: backend.Graphs, cuda: Cuda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backend, "CudaTorchDevice", Apart)
-    place, (predictor, denoiser, encoder, decoder) = Apart(), networks()
+    torch_device, (predictor, denoiser, encoder, decoder) = Apart(), networks()
     made = backend.Models(predictor, denoiser, decoder, encoder.unconditional())
-    part = backend.build_engines(place, made, GEOMETRY, [PLAN, LONGER], graphs)
+    part = backend.build_engines(torch_device, made, GEOMETRY, [PLAN, LONGER], graphs)
     for plan in (LONGER, PLAN):
         turn = Turn(plan=plan)
         close(turn.latents(part)[0], turn.latents(engines(plan=plan))[0])
     parts: Any = part
     assert parts.denoiser.table_rows.keys() == {step.timestep for plan in (PLAN, LONGER) for step in plan}
-    assert parts.predictor.place is place.other and parts.denoiser.place is parts.vae.place is place
+    assert (
+        parts.predictor.torch_device is torch_device.other
+        and parts.denoiser.torch_device is parts.vae.torch_device is torch_device
+    )
     assert part.memory is not None
     held = part.memory()
     assert (held.peak_bytes, held.allocated_bytes) == (7000, 5000)
 
 
-class Late(TapePlace):
+class Late(TapeDevice):
     """Once `late`, graphs and the copies before them wait until somebody waits for them."""
 
     def __init__(self) -> None:
@@ -310,13 +313,13 @@ class Late(TapePlace):
 
         return queue
 
-    def send(self, array: npt.NDArray[np.generic]) -> Tensor:
+    def to_device(self, array: npt.NDArray[np.generic]) -> Tensor:
         self.stream.synchronize()  # as a copy from memory that is not pinned does
-        return super().send(array)
+        return super().to_device(array)
 
-    def receive(self, tensor: Tensor) -> Tensor:
+    def to_host(self, tensor: Tensor) -> Tensor:
         self.stream.synchronize()
-        return super().receive(tensor)
+        return super().to_host(tensor)
 
     def mark(self) -> object:
         passed: list[bool] = []
@@ -332,17 +335,17 @@ class Late(TapePlace):
 def test_host_that_runs_ahead_of_the_device_writes_over_nothing(
     whole_turns: int, late_copies: Callable[[Stream], None]
 ) -> None:
-    place = Late()
-    part, turns = engines(place, whole_turns), [Turn(scope) for scope in (2.5, 15.0, 40.0)]
+    torch_device = Late()
+    part, turns = engines(torch_device, whole_turns), [Turn(scope) for scope in (2.5, 15.0, 40.0)]
     for _ in range(2):
         turns[0].latents(part)
     expected = [turn.latents(engines())[0] for turn in turns]
-    late_copies(place.stream)
-    place.late = True
+    late_copies(torch_device.stream)
+    torch_device.late = True
     for turn, latent in zip(turns, expected, strict=True):
         np.testing.assert_array_equal(turn.latents(part)[0], latent)
     # One step is filled in while one runs, and no more are ever waiting.
-    assert place.most == (1 if whole_turns else 2)
+    assert torch_device.most == (1 if whole_turns else 2)
 
 
 def test_turn_after_one_whose_numbers_were_lost_is_whole() -> None:
