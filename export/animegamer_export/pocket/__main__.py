@@ -1,7 +1,7 @@
-"""Build the pocket bundle from nothing: python -m animegamer_export.pocket --work DIR --out engines/pocket
+"""Build the pocket bundle from scratch: python -m animegamer_export.pocket --work DIR --out engines/pocket
 
-Phases run in order, and a phase whose result lies in the work folder is not run again; `--phase NAME` runs one alone
-(decoder and denoiser may then run side by side). `--recipe short` walks the whole road in a minute or two.
+Phases run in order. A phase whose result is in the work folder is skipped. `--phase NAME` runs one phase alone, so that
+decoder and denoiser can be trained at the same time. `--recipe short` runs all phases in a minute or two.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from .config import RECIPES
+from .config import CONFIGS
 from .context import BuildContext
 from .phases import PHASES, write_networks
 
@@ -19,23 +19,25 @@ from .phases import PHASES, write_networks
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m animegamer_export.pocket", description=__doc__)
-    parser.add_argument("--recipe", choices=sorted(RECIPES), default="full")
-    parser.add_argument("--work", type=Path, required=True, help="keeps the corpus and each phase's weights (4 GB)")
-    parser.add_argument("--out", type=Path, required=True, help="where the bundle is written")
-    parser.add_argument("--phase", choices=list(PHASES), help="run this phase alone")
-    parser.add_argument("--device", default="cpu", help="where to train: cpu or cuda")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--fp32", type=Path, metavar="DIR", help="write the trained networks there in float32, no more")
+    parser.add_argument("--recipe", choices=sorted(CONFIGS), default="full", help="full ships; short is for tests")
+    parser.add_argument(
+        "--work", type=Path, required=True, help="folder for the corpus and each phase's weights (4 GB)"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder of the bundle; its content is replaced")
+    parser.add_argument("--phase", choices=list(PHASES), help="run only this phase")
+    parser.add_argument("--device", default="cpu", help="device to train on: cpu or cuda")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads of PyTorch")
+    parser.add_argument("--fp32", type=Path, metavar="DIR", help="only write the trained networks there, in float32")
     chosen = parser.parse_args(argv)
     torch.set_num_threads(chosen.threads)
-    workshop = BuildContext(RECIPES[chosen.recipe], chosen.work, chosen.out, chosen.device)
+    context = BuildContext(CONFIGS[chosen.recipe], chosen.work, chosen.out, chosen.device)
     if chosen.fp32 is not None:
-        write_networks(workshop, chosen.fp32, "fp32")
+        write_networks(context, chosen.fp32, "fp32")
         return 0
     for name, phase in PHASES.items():
         if chosen.phase in (None, name):
             print(f"== {name}", flush=True)
-            phase(workshop)
+            phase(context)
     return 0
 
 

@@ -1,7 +1,4 @@
-"""Assembles the pocket bundle: exports every network into one folder and writes the manifest over it.
-
-It knows what the manifest should say of the pocket world; how a network is trained or measured is not its business.
-"""
+"""Writes the pocket bundle: exports every network into one folder, then writes the manifest."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ NAME = "pocket"
 DESCRIPTION = "a small procedural cartoon world of our own, 96 x 144, with the architecture of the full size"
 LICENCE = "Apache-2.0"
 TOKENIZER_FILES = ("tokenizer.model", "added_tokens.json")
-MOST_BYTES = 24_000_000
+MAX_BYTES = 24_000_000
 
 WORLD = World(
     characters=CHARACTERS,
@@ -54,7 +51,7 @@ WORLD = World(
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """The trained networks of one pocket world. The decoder's size holds the scale that training measured."""
+    """The trained networks of one bundle. The decoder's size holds the latent scale that training measured."""
 
     predictor: Predictor
     denoiser: Denoiser
@@ -74,11 +71,11 @@ def write_bundle(
     origin: str = "trained",
     precision: Precision = "fp16",
 ) -> Bundle:
-    """Writes all parts, checks each against its network, and the manifest last; prints the errors of the checks.
+    """Export all parts, compare each with its network, then write the manifest. The errors found are printed.
 
-    tokenizer is the folder that holds tokenizer.model and added_tokens.json. What an earlier bundle left in the folder
-    is replaced. In fp32 it is the reference of the others, not to ship.
-    Raises BundleError for a part that disagrees, or a bundle to ship over 24 MB.
+    folder: is replaced. tokenizer: the folder with tokenizer.model and added_tokens.json. precision: fp16 ships; fp32
+    is the reference that other precisions are compared with.
+    Raises BundleError if a part disagrees with its network, or if an fp16 bundle is over 24 MB.
     """
     if folder.exists():
         shutil.rmtree(folder)
@@ -94,7 +91,7 @@ def write_bundle(
         description=DESCRIPTION,
         origin=origin,
         geometry=geometry,
-        parts=_export_all(folder, networks, geometry, precision),
+        parts=_export_parts(folder, networks, geometry, precision),
         plans=plan_entries(plans or default_plans()),
         files={},
         compatibility=COMPATIBILITY,
@@ -103,33 +100,35 @@ def write_bundle(
         provenance=provenance or {},
         licence=LICENCE,
     )
-    return _finish(folder, manifest) if precision == "fp16" else write_manifest(folder, manifest)
+    return _write_checked(folder, manifest) if precision == "fp16" else write_manifest(folder, manifest)
 
 
 def update_bundle(folder: Path, quality: Mapping[str, Any]) -> Bundle:
-    """Writes new quality figures over those of a bundle; parts and plans stay."""
-    return _finish(folder, replace(load(folder).manifest, quality=quality))
+    """Replace a bundle's quality figures; parts and plans stay. Raises BundleError if it is over 24 MB."""
+    return _write_checked(folder, replace(load(folder).manifest, quality=quality))
 
 
-def _export_all(folder: Path, networks: Networks, geometry: Geometry, kind: Precision) -> dict[str, Part]:
-    unconditional, eight_bit = networks.encoder.unconditional().detach(), kind == "fp16"
+def _export_parts(folder: Path, networks: Networks, geometry: Geometry, precision: Precision) -> dict[str, Part]:
+    unconditional, eight_bit = networks.encoder.unconditional().detach(), precision == "fp16"
     written: list[ExportResult] = [
-        export_predictor(networks.predictor, folder, kind),
-        export_denoiser(networks.denoiser, unconditional, folder, kind, attention="onnxruntime", eight_bit=eight_bit),
-        export_vae(networks.decoder, folder, geometry.latent_height, geometry.latent_width, kind),
-        export_encoder(networks.encoder, folder, kind),
-        export_text_tower(networks.text_tower, folder, TEXT_TOKENS, kind),
-        export_image_tower(networks.image_tower, folder, geometry.height, geometry.width, kind),
+        export_predictor(networks.predictor, folder, precision),
+        export_denoiser(
+            networks.denoiser, unconditional, folder, precision, attention="onnxruntime", eight_bit=eight_bit
+        ),
+        export_vae(networks.decoder, folder, geometry.latent_height, geometry.latent_width, precision),
+        export_encoder(networks.encoder, folder, precision),
+        export_text_tower(networks.text_tower, folder, TEXT_TOKENS, precision),
+        export_image_tower(networks.image_tower, folder, geometry.height, geometry.width, precision),
     ]
     print("\n".join(one.report() for one in written), flush=True)
     return {name: part for one in written for name, part in one.parts.items()}
 
 
-def _finish(folder: Path, manifest: Manifest) -> Bundle:
+def _write_checked(folder: Path, manifest: Manifest) -> Bundle:
     bundle = write_manifest(folder, manifest)
     found = sum(path.stat().st_size for path in folder.iterdir())
-    if found > MOST_BYTES:
+    if found > MAX_BYTES:
         raise BundleError(
-            "the bundle is too large to ship", where=folder, found=f"{found} bytes", expected=f"at most {MOST_BYTES}"
+            "the bundle is too large to ship", where=folder, found=f"{found} bytes", expected=f"at most {MAX_BYTES}"
         )
     return bundle

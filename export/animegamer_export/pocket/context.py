@@ -1,6 +1,6 @@
-"""The work folder of one pocket build: corpora, fresh and trained networks, latents and shots, made or read when asked.
+"""The work folder of one pocket build: corpora, networks, latents and shots, each made or read on first use.
 
-Knows what lies where and what fits together; the order of the phases is `build`'s.
+The order of the phases is in `phases`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -21,117 +22,127 @@ from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.stages.prompt import PromptBuilder
 from animegamer_rt.state.game import GameState, motion_scope
 
-from .config import Recipe
+from .config import BuildConfig
 from .tokenizer import train_tokenizer
 from .towers import TextTower, pad_text
 from .training import autoencoder, checkpoint, diffusion, prediction
-from .training.corpus import Corpus, build
-from .training.diffusion import Examples, ShotEncoder
-from .training.frame_encoder import FrameEncoder
-from .world.scene import ADVERBS, Scene, facts, strengths
+from .training.corpus import Corpus, build_corpus
+from .training.diffusion import DenoiserExamples, ShotEncoder
+from .training.vae_encoder import VaeEncoder
+from .world.scene import ADVERBS, Scene, scene_labels, strengths
 
-SHIFTED_WEIGHT = 2.0
-"""How much more often a turn is learned from that starts elsewhere than the one before."""
+MOVED_WEIGHT = 2.0
+"""Added to the weight of a turn that starts at another position than the turn before (others have weight 1)."""
+
+
+Split: TypeAlias = Literal["corpus", "held"]
+"""The games that are trained on, or the held-out ones. The names are part of file names in the work folder."""
 
 
 class BuildContext:
-    """The work folder of one build: what has been made, loaded when asked for."""
+    """One build: its configuration, work folder, output folder and device."""
 
-    def __init__(self, recipe: Recipe, work: Path, out: Path, device: str = "cpu") -> None:
-        self.recipe, self.work, self.out, self.device = recipe, work, out, torch.device(device)
+    def __init__(self, config: BuildConfig, work: Path, out: Path, device: str = "cpu") -> None:
+        self.config, self.work, self.out, self.device = config, work, out, torch.device(device)
 
-    def at(self, name: str) -> Path:
-        """Where a phase's weights lie."""
+    def weights_path(self, name: str) -> Path:
+        """The file of a phase's weights."""
         return self.work / f"{name}.pt"
 
     @cached_property
     def corpus(self) -> Corpus:
-        """The training games, rendered whole."""
-        r = self.recipe
-        return build(self.work / "corpus", r.games, r.turns_per_game, r.seed)
+        """The training games, all frames rendered."""
+        config = self.config
+        return build_corpus(self.work / "corpus", config.games, config.turns_per_game, config.seed)
 
     @cached_property
-    def held(self) -> Corpus:
-        """Games that hold combinations never trained on."""
-        r = self.recipe
-        return build(self.work / "held", r.held_out_games, r.turns_per_game, r.seed + 1, train=False)
+    def held_out(self) -> Corpus:
+        """Games that end with a combination that training never sees."""
+        config = self.config
+        games, turns = config.held_out_games, config.turns_per_game
+        return build_corpus(self.work / "held", games, turns, config.seed + 1, train=False)
 
     @cached_property
-    def stories(self) -> Corpus:
-        """Many more games as text and first frames, for the predictor."""
-        r = self.recipe
-        return build(self.work / "stories", r.stories, r.turns_per_game, r.seed + 2, frames=1)
+    def predictor_corpus(self) -> Corpus:
+        """Many more games for the predictor: instructions and first frames only."""
+        config = self.config
+        games, turns = config.predictor_games, config.turns_per_game
+        return build_corpus(self.work / "stories", games, turns, config.seed + 2, frames=1)
 
     @cached_property
-    def vocabulary(self) -> int:
-        """Train the tokenizer on the training games' instructions; gives back the vocabulary's size."""
-        return train_tokenizer(self.corpus.instructions, self.recipe.vocabulary_pieces, self.work / "tokenizer")
+    def vocabulary_size(self) -> int:
+        """Train the tokenizer on the training games' instructions; returns the vocabulary size."""
+        return train_tokenizer(self.corpus.instructions, self.config.vocabulary_pieces, self.work / "tokenizer")
 
     @cached_property
     def prompt_builder(self) -> PromptBuilder:
-        """The runtime's own prompt writer over the pocket tokenizer."""
-        assert self.vocabulary
+        """The runtime's prompt builder with the pocket tokenizer."""
+        assert self.vocabulary_size
         files = self.work / "tokenizer"
-        width = self.recipe.denoiser.hidden
+        width = self.config.denoiser.hidden
         return PromptBuilder(
             files / "tokenizer.model", files / "added_tokens.json", COMPATIBILITY, width, WINDOW_TOKENS
         )
 
-    def new_autoencoder(self) -> tuple[FrameEncoder, VaeDecoder]:
-        """Fresh encoder and decoder, in the memory layout that convolutions like."""
-        encoder: FrameEncoder = FrameEncoder().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        decoder: VaeDecoder = VaeDecoder(self.recipe.vae).to(memory_format=torch.channels_last_3d)  # type: ignore[call-overload]
+    def new_autoencoder(self) -> tuple[VaeEncoder, VaeDecoder]:
+        """An untrained VAE encoder and decoder, in channels-last layout: convolutions are fastest in it."""
+        encoder: VaeEncoder = VaeEncoder().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        decoder: VaeDecoder = VaeDecoder(self.config.vae).to(memory_format=torch.channels_last_3d)  # type: ignore[call-overload]
         return encoder.to(self.device), decoder.to(self.device)
 
     def new_denoiser(self) -> tuple[Denoiser, ShotEncoder]:
-        """Fresh denoiser and shot encoder."""
-        tower = TextTower(self.vocabulary, self.recipe.text_width)
-        shot_encoder = ShotEncoder(tower, Encoder(self.recipe.encoder)).to(self.device)
-        return Denoiser(self.recipe.denoiser).to(self.device), shot_encoder
+        """An untrained denoiser and shot encoder."""
+        tower = TextTower(self.vocabulary_size, self.config.text_width)
+        shot_encoder = ShotEncoder(tower, Encoder(self.config.encoder)).to(self.device)
+        return Denoiser(self.config.denoiser).to(self.device), shot_encoder
 
     def new_predictor(self) -> Predictor:
-        """A fresh predictor."""
-        return Predictor(self.recipe.predictor_size(self.vocabulary)).to(self.device)
+        """An untrained predictor."""
+        return Predictor(self.config.predictor_size(self.vocabulary_size)).to(self.device)
 
-    def means(self, which: str, rows: int | None = None) -> np.ndarray:
-        """The frozen encoder's mean latents float16 [N, 16, 5, h, w] of "corpus" or "held", kept once all are made."""
-        kept = self.work / f"latents-{which}.npy"
-        if kept.exists():
-            means: np.ndarray = np.load(kept)[:rows]
+    def _corpus_of(self, split: Split) -> Corpus:
+        return self.corpus if split == "corpus" else self.held_out
+
+    def mean_latents(self, split: Split, rows: int | None = None) -> np.ndarray:
+        """The frozen encoder's mean latents, float16 [N, 16, 5, h, w]; saved if all rows were asked for."""
+        path = self.work / f"latents-{split}.npy"
+        if path.exists():
+            means: np.ndarray = np.load(path)[:rows]
             return means
         encoder, decoder = self.new_autoencoder()
-        checkpoint.load(self.at("autoencoder"), ("encoder", encoder), ("decoder", decoder))
-        means = autoencoder.encode_all(encoder, getattr(self, which).clips[:rows])
+        checkpoint.load(self.weights_path("autoencoder"), ("encoder", encoder), ("decoder", decoder))
+        means = autoencoder.encode_all(encoder, self._corpus_of(split).clips[:rows])
         if rows is None:
-            np.save(kept, means)
+            np.save(path, means)
         return means
 
     @cached_property
-    def scale(self) -> float:
-        """What makes the mean latents' variance one."""
+    def latent_scale(self) -> float:
+        """The factor that gives the mean latents unit variance."""
         encoder, decoder = self.new_autoencoder()
-        return float(str(checkpoint.load(self.at("autoencoder"), ("encoder", encoder), ("decoder", decoder))["scale"]))
+        saved = checkpoint.load(self.weights_path("autoencoder"), ("encoder", encoder), ("decoder", decoder))
+        return float(str(saved["scale"]))
 
-    def latents(self, which: str, rows: int | None = None) -> np.ndarray:
-        """Unit-variance latents float16 [N, 5, 16, h, w] of "corpus" or "held"."""
-        means = self.means(which, rows).astype(np.float32)
-        return (means * self.scale).transpose(0, 2, 1, 3, 4).astype(np.float16)
+    def latents(self, split: Split, rows: int | None = None) -> np.ndarray:
+        """Unit-variance latents, float16 [N, 5, 16, h, w]."""
+        means = self.mean_latents(split, rows).astype(np.float32)
+        return (means * self.latent_scale).transpose(0, 2, 1, 3, 4).astype(np.float16)
 
     def motion_ids(self, scenes: list[Scene]) -> np.ndarray:
-        """The motion texts as the text tower reads them: int64 [N, 30]."""
+        """Token ids of the scenes' motion texts for the text tower, int64 [N, 30]."""
         texts = [f"{ADVERBS[scene.level - 1]} {scene.motion}" for scene in scenes]
         return np.asarray([pad_text(self.prompt_builder.words(text)) for text in texts], np.int64)
 
-    def examples(self, corpus: Corpus, latents: np.ndarray, rows: int | None = None) -> Examples:
-        """What the denoiser learns from, for the first `rows` clips of a corpus."""
+    def denoiser_examples(self, corpus: Corpus, latents: np.ndarray, rows: int | None = None) -> DenoiserExamples:
+        """The training examples of the first `rows` clips of a corpus."""
         scenes = corpus.scenes[:rows]
         scopes = [motion_scope(GameState(*strengths(scene)), COMPATIBILITY.motion_table) for scene in scenes]
         pictures = np.ascontiguousarray(corpus.clips[:rows, 0])
-        return Examples(latents[:rows], np.asarray(scopes, np.float32), self.motion_ids(scenes), pictures)
+        return DenoiserExamples(latents[:rows], np.asarray(scopes, np.float32), self.motion_ids(scenes), pictures)
 
     @torch.no_grad()
-    def true_shots(self, shot_encoder: ShotEncoder, corpus: Corpus) -> np.ndarray:
-        """The encoder's shot of every turn: float16 [N, 226, D]."""
+    def encoder_shots(self, shot_encoder: ShotEncoder, corpus: Corpus) -> np.ndarray:
+        """The encoder's shot of every turn, float16 [N, 226, D]."""
         ids, parts = self.motion_ids(corpus.scenes), []
         for start in range(0, len(ids), 64):
             pictures = diffusion.to_pictures(corpus.clips[start : start + 64, 0], self.device)
@@ -140,40 +151,40 @@ class BuildContext:
         return np.concatenate(parts)
 
     def predicted_shots(self) -> np.ndarray:
-        """The predictor's shot of every turn of the corpus, on its own earlier ones: float16 [N, 226, D], kept."""
-        kept = self.work / "predicted.npy"
-        if not kept.exists():
+        """The predictor's shot of every turn of the corpus, after its own earlier shots: float16 [N, 226, D]; saved."""
+        path = self.work / "predicted.npy"
+        if not path.exists():
             _, shot_encoder = self.load_denoiser("denoiser")
-            turns = self.turns(self.corpus, self.true_shots(shot_encoder, self.corpus))
+            turns = self.game_turns(self.corpus, self.encoder_shots(shot_encoder, self.corpus))
             history, games = COMPATIBILITY.history_turns, range(turns.games)
-            shots, right = prediction.predict_games(self.load_predictor(), self.prompt_builder, turns, games, history)
+            shots, right = prediction.roll_out_games(self.load_predictor(), self.prompt_builder, turns, games, history)
             error = float(np.mean((shots.astype(np.float32) - turns.shots.astype(np.float32)) ** 2))
             print(f"predicted shots: mean squared error {error:.4f}, motion level right {right:.3f}")
-            np.save(kept, shots)
-        predicted: np.ndarray = np.load(kept, mmap_mode="r")
+            np.save(path, shots)
+        predicted: np.ndarray = np.load(path, mmap_mode="r")
         return predicted
 
-    def turns(self, corpus: Corpus, shots: np.ndarray) -> prediction.Turns:
-        """A corpus as the predictor sees it."""
-        shown = np.asarray([facts(scene) for scene in corpus.scenes], np.float32)
-        weights = np.asarray([1.0 + SHIFTED_WEIGHT * shifted for shifted in corpus.shifted])
+    def game_turns(self, corpus: Corpus, shots: np.ndarray) -> prediction.GameTurns:
+        """The turns of a corpus as the predictor is trained on them; shots: float16 [N, 226, D]."""
+        labels = np.asarray([scene_labels(scene) for scene in corpus.scenes], np.float32)
+        weights = np.asarray([1.0 + MOVED_WEIGHT * moved for moved in corpus.moved])
         states = [strengths(scene) for scene in corpus.scenes]
-        return prediction.Turns(corpus.instructions, states, shots, shown, weights, corpus.turns)
+        return prediction.GameTurns(corpus.instructions, states, shots, labels, weights, corpus.turns)
 
     def load_decoder(self) -> VaeDecoder:
-        """The finished decoder, with the latent scale that training measured."""
-        decoder = VaeDecoder(replace(self.recipe.vae, scale=self.scale))
-        checkpoint.load(self.at("adapted_decoder"), ("decoder", decoder))
+        """The trained decoder. Its size holds the latent scale that training measured."""
+        decoder = VaeDecoder(replace(self.config.vae, scale=self.latent_scale))
+        checkpoint.load(self.weights_path("adapted_decoder"), ("decoder", decoder))
         return decoder.eval()
 
     def load_denoiser(self, name: str) -> tuple[Denoiser, ShotEncoder]:
-        """The denoiser and shot encoder of a phase ("denoiser" or "adapted")."""
+        """The denoiser and shot encoder that a phase ("denoiser" or "adapted") left."""
         denoiser, shot_encoder = self.new_denoiser()
-        checkpoint.load(self.at(name), ("both", nn.ModuleList([denoiser, shot_encoder])))
+        checkpoint.load(self.weights_path(name), ("both", nn.ModuleList([denoiser, shot_encoder])))
         return denoiser, shot_encoder
 
     def load_predictor(self) -> Predictor:
         """The trained predictor."""
         predictor = self.new_predictor()
-        checkpoint.load(self.at("predictor"), ("predictor", predictor))
+        checkpoint.load(self.weights_path("predictor"), ("predictor", predictor))
         return predictor

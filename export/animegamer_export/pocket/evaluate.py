@@ -19,11 +19,11 @@ from .judge.model import Judge, Reading, read_clips
 from .world.captions import caption, parse, said_parts
 from .world.render import render
 from .world.sampling import sample_game, sample_scenes
-from .world.scene import DEFAULT_OUTFIT, Scene, position, strengths
+from .world.scene import DEFAULT_OUTFIT, Scene, position_x, strengths
 
 Clip: TypeAlias = npt.NDArray[np.uint8]
 States: TypeAlias = tuple[int, int, int, int]
-Play: TypeAlias = Callable[[list[str], int], Sequence[tuple[Clip, States]]]
+PlayGame: TypeAlias = Callable[[list[str], int], Sequence[tuple[Clip, States]]]
 """Plays a game from its start: (instructions, seed) -> the turns' clips, uint8 [17, 96, 144, 3], and states (motion
 level, social, entertainment, stamina)."""
 
@@ -58,7 +58,7 @@ def held_out_turns(count: int, seed: int) -> list[tuple[Scene, str]]:
     """First turns of combinations that training never saw, as reference captions; the levels take turns."""
     turns = []
     for index, scene in enumerate(sample_scenes(count, seed, train=False)):
-        start_x = position("centre", len(scene.characters))
+        start_x = position_x("centre", len(scene.characters))
         scene = dataclasses.replace(scene, level=1 + index % LEVELS, start_x=start_x)
         turns.append((scene, caption(scene)))
     return turns
@@ -78,7 +78,7 @@ def play_rendered(instructions: list[str], seed: int) -> list[tuple[Clip, States
     return [(render(scene), strengths(scene)) for scene in game]
 
 
-def judge_game(play: Play, judge: Judge, game: Sequence[tuple[Scene, str]], seed: int) -> list[JudgedTurn]:
+def judge_game(play: PlayGame, judge: Judge, game: Sequence[tuple[Scene, str]], seed: int) -> list[JudgedTurn]:
     """Plays a game and looks at every turn."""
     played = list(play([instruction for _, instruction in game], seed))
     readings = read_clips(judge, np.stack([clip for clip, _ in played]))
@@ -91,7 +91,7 @@ def judge_game(play: Play, judge: Judge, game: Sequence[tuple[Scene, str]], seed
 
 
 def evaluate(
-    play: Play,
+    play: PlayGame,
     judge: Judge,
     scale: MotionScale,
     single_turns: int = 40,

@@ -19,7 +19,7 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
-from .evaluate import JudgedTurn, Play, States, evaluate, fit_motion_scale
+from .evaluate import JudgedTurn, PlayGame, States, evaluate, fit_motion_scale
 from .evaluation.contact_sheet import SheetRow, contact_sheet
 from .judge.model import Judge
 from .world.captions import caption
@@ -30,7 +30,7 @@ SHEET_ROWS = 9
 Clip = npt.NDArray[np.uint8]
 
 
-def player(bundle: Bundle, engines: Engines, plan: str) -> Play:
+def player(bundle: Bundle, engines: Engines, plan: str) -> PlayGame:
     """Plays whole games through the runtime's own road."""
     pipeline = Pipeline.open(bundle, engines, plan)
 
@@ -50,7 +50,7 @@ def player(bundle: Bundle, engines: Engines, plan: str) -> Play:
     return play
 
 
-def measure(
+def measure_quality(
     bundle: Bundle, engines: Engines, judge: Judge, plans: Sequence[str], turns: int, games: int, pictures: Path
 ) -> dict[str, Any]:
     """The judge's figures of every plan, and a contact sheet of the first plan's clips beside rendered truth."""
@@ -58,11 +58,11 @@ def measure(
     for plan in plans:
         figures[plan], judged = evaluate(player(bundle, engines, plan), judge, scale, turns, games)
         if plan == plans[0]:
-            _draw(judged, pictures)
+            _write_sheets(judged, pictures)
     return figures
 
 
-def _draw(judged: Sequence[JudgedTurn], folder: Path) -> None:
+def _write_sheets(judged: Sequence[JudgedTurn], folder: Path) -> None:
     """Single turns, levels and a whole game: generated above what the renderer would have drawn."""
     singles = [turn for turn in judged if turn.turn == 0][:SHEET_ROWS]
     contact_sheet([_row(turn) for turn in singles], folder / "pocket-turns.png")

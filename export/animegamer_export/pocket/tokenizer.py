@@ -1,6 +1,6 @@
-"""The pocket tokenizer: a sentencepiece model of the captions, and the added tokens in the reference's order.
+"""The pocket tokenizer: a sentencepiece model of the instructions, and the added tokens in the reference's order.
 
-The same two files, with the same meaning, as the full size has (MODEL.md section 2), so one prompt writer serves both.
+The full size has the same two files (MODEL.md section 2), so one prompt builder serves both.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from animegamer_export.checkpoints.added_tokens import added_tokens
 
 
 def train_tokenizer(texts: Iterable[str], pieces: int, folder: Path) -> int:
-    """Write tokenizer.model and added_tokens.json into folder; gives back the whole vocabulary's size.
+    """Train a tokenizer of `pieces` pieces; write tokenizer.model and added_tokens.json into `folder`.
 
-    Byte fallback: any text in any script has ids. The size is rounded up to a multiple of 8 for the engines.
+    Returns the vocabulary size with the added tokens, rounded up to a multiple of 8 for the engines' matrix products.
+    Byte fallback gives any text in any script ids.
     """
     folder.mkdir(parents=True, exist_ok=True)
     model = io.BytesIO()

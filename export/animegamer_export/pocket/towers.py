@@ -1,9 +1,8 @@
-"""The pocket's small text and image towers: what T5 and CLIP are to the full size, behind the same shapes.
+"""Pocket's small text and image towers. They take the place of T5 and CLIP, with the same number of tokens.
 
-text: token ids -> [B, 30, C] (zeros after the text's end, as an all-zero feature means "nothing said").
-image: a picture -> [B, 196, 224], the 14 x 14 squares of 8 x 8 pixels of the picture resized to 112 x 112, each with
-where it lies: shot tokens get no positions of their own in the denoiser, so a tower's features have to tell them.
-They know nothing of the shot.
+text: token ids -> [B, 30, C]; features after the text's end are zero.
+image: a picture -> [B, 196, 224]: it is resized to 112 x 112 and cut into 14 x 14 patches of 8 x 8 pixels, each with
+its position. The denoiser adds no positions to shot tokens, so the features have to hold them.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .config import PATCH_PIXELS, PLACE_WAVES
+from .config import PATCH_PIXELS, POSITION_WAVES
 
 TEXT_TOKENS = 30
 GRID = 14
@@ -35,28 +34,25 @@ class TextTower(nn.Module):
 
 
 class ImageTower(nn.Module):
-    """A picture float32 [B, 3, H, W] in -1..1 -> [B, 196, 224]: squares of its 112 x 112 version and their places.
+    """A picture float32 [B, 3, H, W] in -1..1 -> [B, 196, 224]: its patches and their positions. It has no weights."""
 
-    No weights.
-    """
-
-    places: Tensor
+    positions: Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("places", square_places(), persistent=False)
+        self.register_buffer("positions", patch_positions(), persistent=False)
 
     def forward(self, picture: Tensor) -> Tensor:
         side = GRID * PATCH_PIXELS
         small = F.interpolate(picture, (side, side), mode="bicubic", align_corners=True)
-        squares = F.unfold(small, PATCH_PIXELS, stride=PATCH_PIXELS).transpose(1, 2)  # [B, 196, 192]
-        return torch.cat([squares, self.places.expand(squares.shape[0], -1, -1)], dim=2)
+        patches = F.unfold(small, PATCH_PIXELS, stride=PATCH_PIXELS).transpose(1, 2)  # [B, 196, 192]
+        return torch.cat([patches, self.positions.expand(patches.shape[0], -1, -1)], dim=2)
 
 
-def square_places() -> Tensor:
-    """Where each square lies, float32 [196, 32]: sine and cosine of 1..8 quarter turns across the picture, and down."""
+def patch_positions() -> Tensor:
+    """Positional encoding, float32 [196, 32]: sines and cosines of 1..8 quarter turns, across and down the picture."""
     centres = (torch.arange(GRID) + 0.5) / GRID
-    angles = centres[:, None] * (math.pi / 2) * torch.arange(1, PLACE_WAVES + 1)
+    angles = centres[:, None] * (math.pi / 2) * torch.arange(1, POSITION_WAVES + 1)
     waves = torch.cat([angles.sin(), angles.cos()], dim=1)  # [14, 16]
     along_x = waves[None].expand(GRID, -1, -1)
     along_y = waves[:, None].expand(-1, GRID, -1)
@@ -64,5 +60,5 @@ def square_places() -> Tensor:
 
 
 def pad_text(ids: list[int]) -> list[int]:
-    """Exactly 30 ids: cut at 30, zeros after the end."""
+    """Exactly 30 ids: cut at 30, or padded with zeros."""
     return (ids + [0] * TEXT_TOKENS)[:TEXT_TOKENS]

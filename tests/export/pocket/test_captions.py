@@ -8,7 +8,7 @@ import pytest
 
 from animegamer_export.pocket.world.captions import PARTS, caption, paraphrase, parse, said_parts
 from animegamer_export.pocket.world.sampling import sample_game, sample_scene
-from animegamer_export.pocket.world.scene import Scene, held_out
+from animegamer_export.pocket.world.scene import Scene, is_held_out
 
 ALONE = Scene(("Dovan",), "lie down", 5, "beach", True, ("everyday",))
 PAIR = Scene(("Zelki", "Bixo"), "dance", 2, "city", False, ("raincoat", "everyday"), 56)
@@ -62,8 +62,8 @@ def test_clothes_come_back_with_their_wearer() -> None:
 
 def test_training_games_hold_no_held_out_turn_and_the_others_end_with_one() -> None:
     for seed in range(30):
-        assert not any(held_out(scene) for scene, _ in sample_game(random.Random(seed), 4))
-        assert held_out(sample_game(random.Random(seed), 3, train=False)[-1][0])
+        assert not any(is_held_out(scene) for scene, _ in sample_game(random.Random(seed), 4))
+        assert is_held_out(sample_game(random.Random(seed), 3, train=False)[-1][0])
 
 
 def test_a_paraphrase_says_exactly_what_is_not_left_out() -> None:

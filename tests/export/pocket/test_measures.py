@@ -26,13 +26,13 @@ from animegamer_export.pocket.evaluation.motion import fit_scale, motion_amount,
 from animegamer_export.pocket.evaluation.reconstruction import vae_figures
 from animegamer_export.pocket.judge import scorer as score
 from animegamer_export.pocket.judge import training as judge_training
-from animegamer_export.pocket.judge.model import Judge, Reading, load_judge, read_clips, save_judge, stack_frames
-from animegamer_export.pocket.training import autoencoder
+from animegamer_export.pocket.judge.model import Judge, Reading, judge_input, load_judge, read_clips, save_judge
+from animegamer_export.pocket.training.vae_loss import change_loss
 from animegamer_export.pocket.world import clips as clip_files
 from animegamer_export.pocket.world import sampling
 from animegamer_export.pocket.world.captions import caption, parse
 from animegamer_export.pocket.world.render import render
-from animegamer_export.pocket.world.scene import CHARACTERS, Scene, held_out, strengths
+from animegamer_export.pocket.world.scene import CHARACTERS, Scene, is_held_out, strengths
 from animegamer_rt.errors import ConfigError
 
 STILL = np.full((17, 96, 144, 3), 90, np.uint8)
@@ -97,7 +97,7 @@ def test_a_judge_reads_one_or_two_characters_and_survives_saving(tmp_path: Path)
 
 def test_the_judge_refuses_clips_of_another_shape() -> None:
     with pytest.raises(ValueError, match="expected"):
-        stack_frames(STILL[None, :5])
+        judge_input(STILL[None, :5])
 
 
 def test_the_truth_of_a_scene_has_the_least_loss() -> None:
@@ -119,8 +119,8 @@ def test_the_truth_of_a_scene_has_the_least_loss() -> None:
 
 
 def test_worsened_clips_stay_in_range_and_are_the_same_for_the_same_seed() -> None:
-    frames = stack_frames(np.stack([STILL, render(parse("Zelki flies"))]))
-    first, second = (judge_training.worsen(frames, torch.Generator().manual_seed(3)) for _ in range(2))
+    frames = judge_input(np.stack([STILL, render(parse("Zelki flies"))]))
+    first, second = (judge_training.degrade(frames, torch.Generator().manual_seed(3)) for _ in range(2))
     assert first.shape == frames.shape and float(first.abs().max()) <= 1
     assert torch.equal(first, second) and not torch.equal(first, frames)
 
@@ -133,7 +133,7 @@ def test_the_rendered_player_gets_every_state_right_and_keeps_the_game() -> None
 
 def test_held_out_first_turns_start_where_a_reader_expects_them() -> None:
     for scene, text in held_out_turns(10, seed=4):
-        assert held_out(scene)
+        assert is_held_out(scene)
         assert dataclasses.replace(parse(text), seed=scene.seed) == scene
 
 
@@ -220,5 +220,5 @@ def test_a_smear_of_two_places_gains_nothing_by_its_bustle() -> None:
     # Who draws the one is right half of the time; who draws both never is.
     wrong = float((there - here).square().mean())
     assert float((smear - here).square().mean()) < 0.6 * wrong / 2
-    bustle = [float(autoencoder.bustle_loss(drawn, here)) for drawn in (here, there, smear, still)]
+    bustle = [float(change_loss(drawn, here)) for drawn in (here, there, smear, still)]
     assert bustle[0] == 0 and bustle[2] == pytest.approx(bustle[1] / 2, rel=0.05) and bustle[3] > 1.5 * bustle[1]

@@ -228,6 +228,6 @@ def test_figures_are_renewed_without_a_new_export(bundle: Bundle) -> None:
 
 
 def test_a_bundle_too_large_to_ship_is_refused(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pocket, "MOST_BYTES", 1000)
+    monkeypatch.setattr(pocket, "MAX_BYTES", 1000)
     with pytest.raises(BundleError, match="too large to ship"):
         pocket.update_bundle(bundle.folder, {})

@@ -20,11 +20,11 @@ from animegamer_export.pocket.world.scene import (
     POSITIONS,
     TRAVELLING,
     Scene,
-    held_out,
-    held_out_combination,
-    next_start,
-    reach,
+    is_held_out,
+    is_held_out_combination,
+    next_start_x,
     strengths,
+    x_range,
 )
 
 BASE = Scene(("Mirel",), "walk", 3, "meadow", False, ("everyday",), POSITIONS["left"], seed=5)
@@ -73,9 +73,9 @@ def test_every_part_of_a_scene_is_visible_in_the_first_frame(change: dict[str, A
 
 def test_no_character_leaves_the_picture_while_travelling() -> None:
     for motion in TRAVELLING:
-        for start_x in range(*reach(1), 8):
+        for start_x in range(*x_range(1), 8):
             for level in range(1, 6):
-                low, high = reach(1)
+                low, high = x_range(1)
                 assert low <= dataclasses.replace(BASE, motion=motion, start_x=start_x, level=level).end_x <= high
 
 
@@ -88,33 +88,33 @@ def test_travel_goes_to_the_side_with_more_room_and_grows_with_the_level() -> No
 def test_who_stays_keeps_the_place_when_a_friend_comes_or_goes() -> None:
     for name in POSITIONS:
         alone = dataclasses.replace(BASE, motion="wave", start_x=POSITIONS[name])
-        assert next_start(alone, ("Tofi", "Mirel")) == PAIR_POSITIONS[name]
+        assert next_start_x(alone, ("Tofi", "Mirel")) == PAIR_POSITIONS[name]
         pair = Scene(("Mirel", "Tofi"), "wave", 2, "meadow", False, ("everyday", "everyday"), PAIR_POSITIONS[name])
-        assert next_start(pair, ("Tofi",)) == POSITIONS[name]
-    assert set(PAIR_POSITIONS.values()) <= set(range(reach(2)[0], reach(2)[1] + 1))
+        assert next_start_x(pair, ("Tofi",)) == POSITIONS[name]
+    assert set(PAIR_POSITIONS.values()) <= set(range(x_range(2)[0], x_range(2)[1] + 1))
 
 
 def test_after_travel_a_turn_begins_at_the_nearest_named_position() -> None:
     walks = [dataclasses.replace(BASE, motion="walk", level=level) for level in range(1, 6)]
-    assert [next_start(walk, BASE.characters) for walk in walks] == [40, 64, 64, 64, 64]
+    assert [next_start_x(walk, BASE.characters) for walk in walks] == [40, 64, 64, 64, 64]
 
 
 def test_strangers_to_the_last_turn_come_in_at_the_centre() -> None:
     right = dataclasses.replace(BASE, characters=("Mirel",), motion="wave", start_x=104)
-    assert next_start(right, ("Mirel",)) == 104
-    assert next_start(right, ("Tofi",)) == POSITIONS["centre"]
-    assert next_start(right, ("Tofi", "Bixo")) == PAIR_POSITIONS["centre"]
+    assert next_start_x(right, ("Mirel",)) == 104
+    assert next_start_x(right, ("Tofi",)) == POSITIONS["centre"]
+    assert next_start_x(right, ("Tofi", "Bixo")) == PAIR_POSITIONS["centre"]
 
 
 def test_training_scenes_never_hold_a_held_out_combination() -> None:
     rng = random.Random(3)
-    assert not any(held_out(sample_scene(rng)) for _ in range(600))
-    assert all(held_out(sample_scene(rng, train=False)) for _ in range(20))
+    assert not any(is_held_out(sample_scene(rng)) for _ in range(600))
+    assert all(is_held_out(sample_scene(rng, train=False)) for _ in range(20))
 
 
 def test_about_six_percent_of_combinations_are_held_out() -> None:
     chosen = [
-        held_out_combination(character, motion, place, night)
+        is_held_out_combination(character, motion, place, night)
         for character in CHARACTERS
         for motion in MOTIONS
         for place in PLACES

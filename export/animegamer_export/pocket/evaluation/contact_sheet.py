@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-SHOWN = (0, 3, 6, 9, 12, 16)
+SHEET_FRAMES = (0, 3, 6, 9, 12, 16)
 _BAR_PX, _GAP_PX = 18, 4
 _PAPER, _TEXT, _FAINT = (250, 248, 244), (50, 40, 60), (150, 140, 150)
 
@@ -27,7 +27,7 @@ class SheetRow:
 
 
 def contact_sheet(rows: Sequence[SheetRow], path: Path) -> None:
-    """Writes a PNG with the frames `SHOWN` of every row's clips.
+    """Writes a PNG with the frames `SHEET_FRAMES` of every row's clips.
 
     Raises:
         ValueError: there are no rows, or a clip has too few frames.
@@ -43,9 +43,13 @@ def contact_sheet(rows: Sequence[SheetRow], path: Path) -> None:
 
 def _block(row: SheetRow) -> npt.NDArray[np.uint8]:
     for label, clip in row.clips.items():
-        if max(SHOWN) >= len(clip):
-            raise ValueError(f"the clip {label!r} of {row.caption!r} has {len(clip)} frames, needs {max(SHOWN) + 1}")
-    strips = {label: np.concatenate([clip[frame] for frame in SHOWN], axis=1) for label, clip in row.clips.items()}
+        if max(SHEET_FRAMES) >= len(clip):
+            raise ValueError(
+                f"the clip {label!r} of {row.caption!r} has {len(clip)} frames, needs {max(SHEET_FRAMES) + 1}"
+            )
+    strips = {
+        label: np.concatenate([clip[frame] for frame in SHEET_FRAMES], axis=1) for label, clip in row.clips.items()
+    }
     width = max(strip.shape[1] for strip in strips.values()) + 2 * _GAP_PX
     height = _BAR_PX + sum(strip.shape[0] + _GAP_PX for strip in strips.values())
     block = np.full((height, width, 3), _PAPER, np.uint8)

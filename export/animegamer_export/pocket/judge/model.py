@@ -79,7 +79,7 @@ class Judge(nn.Module):
         return presence.amax(dim=2), worn, *groups
 
 
-def stack_frames(clips: npt.NDArray[np.uint8]) -> Tensor:
+def judge_input(clips: npt.NDArray[np.uint8]) -> Tensor:
     """Clips uint8 [N, 17, 96, 144, 3] -> the judge's input, float32 [N, 18, 48, 72].
 
     Raises:
@@ -98,7 +98,7 @@ def read_clips(judge: Judge, clips: npt.NDArray[np.uint8]) -> list[Reading]:
     judge.eval()
     readings: list[Reading] = []
     for start in range(0, len(clips), 32):
-        groups = [group.numpy() for group in judge(stack_frames(clips[start : start + 32]))]
+        groups = [group.numpy() for group in judge(judge_input(clips[start : start + 32]))]
         readings += [_reading(*row) for row in zip(*groups, strict=True)]
     return readings
 

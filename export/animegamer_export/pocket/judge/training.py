@@ -23,7 +23,7 @@ from animegamer_export.pocket.world.clips import render_many
 from animegamer_export.pocket.world.sampling import sample_scenes
 from animegamer_export.pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES, WIDTH, Scene
 
-from .model import SEEN_FRAMES, Judge, read_clips, save_judge, stack_frames
+from .model import SEEN_FRAMES, Judge, judge_input, read_clips, save_judge
 
 _BATCH = 32
 _PEAK_RATE = 2e-3
@@ -55,7 +55,7 @@ def loss(groups: Sequence[Tensor], truth: Sequence[Tensor]) -> Tensor:
     return total + 20 * nn.functional.mse_loss(where, truth[5])
 
 
-def worsen(frames: Tensor, generator: torch.Generator) -> Tensor:
+def degrade(frames: Tensor, generator: torch.Generator) -> Tensor:
     """A batch as a small vae or denoiser might give it: blurred, its frames mixed, noisy, too bright or too pale."""
     batch, channels, height, width = frames.shape
 
@@ -91,7 +91,7 @@ def train_judge(clips: npt.NDArray[np.uint8], scenes: Sequence[Scene], epochs: i
     judge.train()
     for _ in range(steps):
         rows = sorted(picker.sample(range(len(scenes)), min(_BATCH, len(scenes))))
-        frames = worsen(stacked[rows].float() / 127.5 - 1, generator)
+        frames = degrade(stacked[rows].float() / 127.5 - 1, generator)
         with torch.autocast("cpu", torch.bfloat16):
             groups = judge(frames)
         value = loss(groups, [part[rows] for part in truth])
@@ -104,7 +104,7 @@ def train_judge(clips: npt.NDArray[np.uint8], scenes: Sequence[Scene], epochs: i
 
 def _bytes(clips: npt.NDArray[np.uint8]) -> Tensor:
     """The judge's input as bytes: a thousand clips take 62 MB."""
-    return ((stack_frames(clips) + 1) * 127.5).round().to(torch.uint8)
+    return ((judge_input(clips) + 1) * 127.5).round().to(torch.uint8)
 
 
 def judge_scenes(count: int, seed: int) -> list[Scene]:

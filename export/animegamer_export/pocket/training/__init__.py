@@ -1,1 +1,1 @@
-"""Training of pocket's networks."""
+"""The training of pocket's networks: VAE, denoiser with shot encoder, predictor."""

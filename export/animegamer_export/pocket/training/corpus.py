@@ -1,6 +1,6 @@
-"""The training corpus: whole games, every turn rendered; and the same games as text and first frames for the predictor.
+"""A corpus: games of equal length, their instructions and their rendered turns.
 
-A game's turns lie one after another, so clip `g * turns + k` is turn k of game g. Knows nothing of the networks.
+A game's turns follow each other: clip `g * turns + k` is turn k of game g.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from animegamer_export.pocket.world.scene import FRAMES, Scene, position_name
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Games of equal length: clips uint8 [games * turns, frames, H, W, 3] (memory-mapped), and a row for each clip."""
+    """clips: uint8 [games * turns, frames, H, W, 3], memory-mapped; scenes and instructions: one a clip."""
 
     clips: np.ndarray
     scenes: list[Scene]
@@ -32,21 +32,21 @@ class Corpus:
         return len(self.scenes) // self.turns
 
     @property
-    def shifted(self) -> list[bool]:
-        """Of each clip: whether it starts at another named position than the turn before it; first turns do not."""
-        spots = [position_name(scene.start_x) for scene in self.scenes]
-        return [index % self.turns > 0 and spot != spots[index - 1] for index, spot in enumerate(spots)]
+    def moved(self) -> list[bool]:
+        """Of each clip: does it start at another named position than the turn before? False for first turns."""
+        positions = [position_name(scene.start_x) for scene in self.scenes]
+        return [index % self.turns > 0 and position != positions[index - 1] for index, position in enumerate(positions)]
 
 
-def build(folder: Path, games: int, turns: int, seed: int, train: bool = True, frames: int = FRAMES) -> Corpus:
-    """Sample and render the games into `folder` (or only the first `frames` of every turn), or read them back."""
-    facts = {"games": games, "turns": turns, "seed": seed, "train": train, "frames": frames}
-    done = folder / "corpus.json"
-    if not done.exists() or json.loads(done.read_text(encoding="utf-8"))["facts"] != facts:
+def build_corpus(folder: Path, games: int, turns: int, seed: int, train: bool = True, frames: int = FRAMES) -> Corpus:
+    """Sample and render games into `folder`, the first `frames` frames of each turn; or read them if they are there."""
+    key = {"games": games, "turns": turns, "seed": seed, "train": train, "frames": frames}
+    path = folder / "corpus.json"
+    if not path.exists() or json.loads(path.read_text(encoding="utf-8"))["facts"] != key:
         rng = random.Random(seed)
         rows = [row for _ in range(games) for row in sample_game(rng, turns, train=train)]
         clip_files.write([scene for scene, _ in rows], folder, processes=2, frames=frames)
-        whole = json.dumps({"facts": facts, "instructions": [text for _, text in rows]}, ensure_ascii=False)
-        done.write_text(whole, encoding="utf-8")
+        record = json.dumps({"facts": key, "instructions": [text for _, text in rows]}, ensure_ascii=False)
+        path.write_text(record, encoding="utf-8")
     clips, scenes = clip_files.read(folder)
-    return Corpus(clips, scenes, json.loads(done.read_text(encoding="utf-8"))["instructions"], turns)
+    return Corpus(clips, scenes, json.loads(path.read_text(encoding="utf-8"))["instructions"], turns)

@@ -1,7 +1,7 @@
-"""Train the pocket denoiser: with its shot encoder on true shots first, then alone on the predictor's shots.
+"""Trains pocket's denoiser: with its shot encoder first (phase one), then alone on predicted shots too (phase three).
 
-v-prediction on the very schedule that is played (zero terminal SNR); one clip in ten is shown the unconditional shot,
-so that guidance has something to push away from. Source: MODEL.md sections 1, 4, 5; the paper's phases one and three.
+v-prediction on the noise schedule of play (zero terminal SNR). One clip in ten gets the unconditional shot, for
+classifier-free guidance. Source: MODEL.md sections 1, 4, 5; the paper's phases one and three.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from animegamer_export.pocket.config import Phase
+from animegamer_export.pocket.config import PhaseConfig
 from animegamer_export.pocket.towers import ImageTower, TextTower
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.noise_schedule import full_signal_levels
@@ -24,20 +24,21 @@ from animegamer_rt.models.encoder import Encoder
 
 from .optimiser import Optimisers, autocast, device_of
 
-CONDITION_DROP = 0.1
-PREDICTED_SHARE = 0.5  # phase three: this share of the clips is shown the predicted shot, the rest the true one
-DRAWN_AT_ONCE = 8
-MOST_MOTION = 12.0  # phase three: a cell that changes more than this many times the clip's mean counts no more for it
+CONDITION_DROPOUT = 0.1
+PREDICTED_SHARE = 0.5  # of the clips of phase three get the predicted shot, the others the encoder's
+GENERATION_BATCH = 8
+MAX_MOTION_RATIO = 12.0  # limit on a cell's change / the clip's mean change, in phase three's weights
 TIMESTEP_POWER = 0.65
-"""Phase three draws timesteps as 1000 u ** 0.65: what moves where is settled at the noisy end, and learned last."""
+"""Phase three draws timesteps as 1000 u ** 0.65, more of them noisy: layout and motion are decided there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Examples:
-    """What the denoiser learns from, one row a clip.
+class DenoiserExamples:
+    """Training examples, one row a clip.
 
-    latents float16 [N, 5, 16, h, w] with unit variance; motion_scopes float32 [N]; motion_ids int64 [N, 30];
-    pictures uint8 [N, H, W, 3], the first frames; predicted float16 [N, 226, D] or None before phase three.
+    latents: float16 [N, 5, 16, h, w], unit variance. motion_scopes: float32 [N]. motion_ids: int64 [N, 30].
+    pictures: uint8 [N, H, W, 3], the first frames. predicted: the predictor's shots, float16 [N, 226, D]; None in
+    phase one.
     """
 
     latents: np.ndarray
@@ -48,7 +49,7 @@ class Examples:
 
 
 class ShotEncoder(nn.Module):
-    """Towers and projections together: motion ids and a first frame -> shot."""
+    """Towers and encoder together: motion ids and a first frame -> shot."""
 
     def __init__(self, text_tower: TextTower, encoder: Encoder) -> None:
         super().__init__()
@@ -67,29 +68,29 @@ def to_pictures(frames: np.ndarray, device: torch.device) -> Tensor:
     return torch.from_numpy(np.array(frames)).to(device).permute(0, 3, 1, 2).float().div_(127.5).sub_(1.0)
 
 
-def noised(latents: Tensor, signal: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """The network's input x_t and its target v, for signal level a [B] (a^2 + sigma^2 = 1)."""
+def add_noise(latents: Tensor, signal: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """The network's input x_t and target v, each like latents; signal [B] is the level a, with a^2 + sigma^2 = 1."""
     a = signal.view(-1, 1, 1, 1, 1)
     sigma = (1.0 - a.square()).sqrt()
     return a * latents + sigma * noise, a * noise - sigma * latents
 
 
 def motion_weights(latents: Tensor) -> Tensor:
-    """What each cell of latents [B, 5, C, h, w] counts for, [B, 5, 1, h, w], mean 1: half by how much it changes.
+    """Loss weights [B, 5, 1, h, w], mean 1, of latents [B, 5, C, h, w]: a constant plus the cell's change over time.
 
-    Nine tenths of a picture stand still and are learned soon; without this they are most of what is learned from.
+    Nine tenths of a picture stand still and are learned soon; unweighted, they would make up most of the loss.
     """
     change = latents.sub(latents.mean(1, keepdim=True)).square().mean(2, keepdim=True)
     relative = change / change.mean((1, 2, 3, 4), keepdim=True).clamp_min(1e-6)
-    weights = 1.0 + relative.clamp_max(MOST_MOTION)
+    weights = 1.0 + relative.clamp_max(MAX_MOTION_RATIO)
     return weights / weights.mean()
 
 
-def motion_chances(latents: np.ndarray) -> np.ndarray:
-    """How likely each clip of latents [N, 5, C, h, w] is drawn, [N], sum 1: half alike, half by how much it moves."""
+def motion_probabilities(latents: np.ndarray) -> np.ndarray:
+    """Sampling probabilities [N] of clips with latents [N, 5, C, h, w]: half uniform, half by change over time."""
     moves = np.asarray([np.asarray(clip, np.float32).var(axis=0).mean() for clip in latents])
-    chances: np.ndarray = 0.5 / len(moves) + 0.5 * moves / moves.sum()
-    return chances
+    probabilities: np.ndarray = 0.5 / len(moves) + 0.5 * moves / moves.sum()
+    return probabilities
 
 
 def denoiser_loss(
@@ -101,9 +102,9 @@ def denoiser_loss(
     noise: Tensor,
     weights: Tensor | None = None,
 ) -> Tensor:
-    """Mean squared error of v at the given integer timesteps [B], each cell weighted if `weights` are given."""
+    """Mean squared error of v at integer timesteps [B]; weights: None or as of `motion_weights`. A scalar."""
     signals = torch.from_numpy(np.asarray(full_signal_levels(), dtype=np.float32)).to(latents.device)
-    x, target = noised(latents, signals[timesteps], noise)
+    x, target = add_noise(latents, signals[timesteps], noise)
     with autocast(latents.device):
         v: Tensor = denoiser(x, timesteps.float(), scopes, shots)
     errors = (v.float() - target).square()
@@ -111,31 +112,36 @@ def denoiser_loss(
 
 
 def train_denoiser(
-    denoiser: Denoiser, shot_encoder: ShotEncoder, examples: Examples, phase: Phase, ema: AveragedModel, seed: int
+    denoiser: Denoiser,
+    shot_encoder: ShotEncoder,
+    examples: DenoiserExamples,
+    phase: PhaseConfig,
+    ema: AveragedModel,
+    seed: int,
 ) -> Iterator[dict[str, float]]:
-    """Phase one (no predicted shots: encoder and denoiser learn together) or three (the denoiser alone adapts).
+    """Phase one (no predicted shots: encoder and denoiser train together) or three (only the denoiser trains).
 
-    `ema` averages nn.ModuleList([denoiser, shot_encoder]).
+    ema: the average of nn.ModuleList([denoiser, shot_encoder]). Yields each step's loss.
     """
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
     adapting = examples.predicted is not None
-    learning: nn.Module = denoiser if adapting else nn.ModuleList([denoiser, shot_encoder])
+    trained: nn.Module = denoiser if adapting else nn.ModuleList([denoiser, shot_encoder])
     shot_encoder.requires_grad_(not adapting)
-    optimisers, device = Optimisers(learning, phase), device_of(denoiser)
+    optimisers, device = Optimisers(trained, phase), device_of(denoiser)
     count = len(examples.latents)
-    chances = motion_chances(examples.latents) if adapting else None
+    probabilities = motion_probabilities(examples.latents) if adapting else None
     for step in range(phase.steps):
-        rows = np.sort(rng.choice(count, phase.batch, replace=phase.batch > count, p=chances))
+        rows = np.sort(rng.choice(count, phase.batch, replace=phase.batch > count, p=probabilities))
         latents = torch.from_numpy(examples.latents[rows]).to(device).float()
         motion_ids = torch.from_numpy(examples.motion_ids[rows]).to(device)
         shots = shot_encoder(motion_ids, to_pictures(examples.pictures[rows], device))
         if examples.predicted is not None:
             swap = torch.from_numpy(rng.random(phase.batch) < PREDICTED_SHARE).to(device).view(-1, 1, 1)
             shots = torch.where(swap, torch.from_numpy(examples.predicted[rows]).to(device).float(), shots)
-        drop = torch.from_numpy(rng.random(phase.batch) < CONDITION_DROP).to(device).view(-1, 1, 1)
+        drop = torch.from_numpy(rng.random(phase.batch) < CONDITION_DROPOUT).to(device).view(-1, 1, 1)
         shots = torch.where(drop, shot_encoder.encoder.unconditional().expand_as(shots), shots)
-        timesteps = _spread_timesteps(rng, phase.batch, TIMESTEP_POWER if adapting else 1.0).to(device)
+        timesteps = _stratified_timesteps(rng, phase.batch, TIMESTEP_POWER if adapting else 1.0).to(device)
         scopes = torch.from_numpy(examples.motion_scopes[rows]).to(device)
         weights = motion_weights(latents) if adapting else None
         loss = denoiser_loss(denoiser, latents, timesteps, scopes, shots, torch.randn_like(latents), weights)
@@ -144,15 +150,15 @@ def train_denoiser(
         yield {"v_loss": loss.item()}
 
 
-def _spread_timesteps(rng: np.random.Generator, batch: int, power: float) -> Tensor:
-    """One timestep in each of `batch` equally likely parts of 0..999: the same mean, less noise between steps."""
+def _stratified_timesteps(rng: np.random.Generator, batch: int, power: float) -> Tensor:
+    """One timestep in each of `batch` equally likely parts of 0..999: the same mean, less variance between steps."""
     drawn = (np.arange(batch) + rng.random(batch)) / batch
     return torch.from_numpy((1000 * drawn**power).astype(np.int64).clip(0, 999))
 
 
 @torch.no_grad()
-def held_out_loss(denoiser: nn.Module, shot_encoder: nn.Module, examples: Examples) -> float:
-    """v loss on clips never trained on, at fixed noise and twenty timesteps."""
+def held_out_loss(denoiser: nn.Module, shot_encoder: nn.Module, examples: DenoiserExamples) -> float:
+    """The v loss of examples that were not trained on, with fixed noise, over twenty timesteps."""
     torch.manual_seed(1)
     total, device = 0.0, device_of(denoiser)
     latents = torch.from_numpy(examples.latents).to(device).float()
@@ -167,27 +173,32 @@ def held_out_loss(denoiser: nn.Module, shot_encoder: nn.Module, examples: Exampl
 
 
 @torch.no_grad()
-def draw(
-    denoiser: Denoiser, shot_encoder: ShotEncoder, shots: np.ndarray, examples: Examples, plan: DenoisePlan, seed: int
+def generate_latents(
+    denoiser: Denoiser,
+    shot_encoder: ShotEncoder,
+    shots: np.ndarray,
+    examples: DenoiserExamples,
+    plan: DenoisePlan,
+    seed: int,
 ) -> np.ndarray:
-    """What the denoiser draws of shots [N, 226, D] by a plan: float16 like examples.latents."""
+    """Generate a latent for each of shots [N, 226, D] by a plan: float16 [N, 5, 16, h, w], unit variance."""
     torch.manual_seed(seed)
-    device, drawn = device_of(denoiser), np.empty((len(shots), *examples.latents.shape[1:]), np.float16)
+    device, generated = device_of(denoiser), np.empty((len(shots), *examples.latents.shape[1:]), np.float16)
     denoiser.eval()
-    for start in range(0, len(shots), DRAWN_AT_ONCE):
-        rows = slice(start, start + DRAWN_AT_ONCE)
-        asked = torch.from_numpy(shots[rows].astype(np.float32)).to(device)
-        unasked = shot_encoder.encoder.unconditional().expand_as(asked)
+    for start in range(0, len(shots), GENERATION_BATCH):
+        rows = slice(start, start + GENERATION_BATCH)
+        conditional = torch.from_numpy(shots[rows].astype(np.float32)).to(device)
+        unconditional = shot_encoder.encoder.unconditional().expand_as(conditional)
         scopes = torch.from_numpy(examples.motion_scopes[rows]).to(device)
-        latent = torch.randn(1, len(asked), *drawn.shape[1:], device=device)
+        latent = torch.randn(1, len(conditional), *generated.shape[1:], device=device)
         x0 = difference = torch.zeros_like(latent)
         for step, coefficients in zip(plan, torch.from_numpy(plan.coefficients()).to(device), strict=True):
-            many, noise = len(step.rows), torch.randn_like(latent)
-            timesteps = torch.full((many * len(asked),), float(step.timestep), device=device)
-            shown = torch.cat([unasked, asked][-many:])
+            branches, noise = len(step.rows), torch.randn_like(latent)
+            timesteps = torch.full((branches * len(conditional),), float(step.timestep), device=device)
+            conditions = torch.cat([unconditional, conditional][-branches:])
             with autocast(device):
-                v = denoiser(latent[0].repeat(many, 1, 1, 1, 1), timesteps, scopes.repeat(many), shown)
-            v = v.float().unflatten(0, (many, -1))
+                v = denoiser(latent[0].repeat(branches, 1, 1, 1, 1), timesteps, scopes.repeat(branches), conditions)
+            v = v.float().unflatten(0, (branches, -1))
             latent, x0, difference = advance(v, latent, x0, noise, difference, coefficients.unbind(0))
-        drawn[rows] = latent[0].half().cpu().numpy()
-    return drawn
+        generated[rows] = latent[0].half().cpu().numpy()
+    return generated

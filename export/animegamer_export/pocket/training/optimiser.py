@@ -1,7 +1,4 @@
-"""What every training phase shares: learning rates, optimisers, averaged weights, progress lines, saved phases.
-
-A phase is a generator of losses; this room knows nothing of what is being trained.
-"""
+"""What every training phase shares: optimisers, the learning-rate schedule, mixed precision and averaged weights."""
 
 from __future__ import annotations
 
@@ -11,33 +8,33 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from animegamer_export.pocket.config import Phase
+from animegamer_export.pocket.config import PhaseConfig
 
 WARMUP_SHARE = 0.03
-AVERAGE_DECAY = 0.995  # of the weights' moving average, once it is long enough
-MATRIX_DECAY = 0.01
+EMA_DECAY = 0.995  # of the weights' moving average, once it is long enough
+MUON_WEIGHT_DECAY = 0.01
 CLIP_NORM = 1.0
 
 
 class Optimisers:
-    """AdamW, with Muon beside it for the 2-D weights of transformer blocks, on one warm-up and one linear decay."""
+    """AdamW, and Muon for the 2-D weights of transformer blocks; both warm up and then decay linearly."""
 
-    def __init__(self, module: nn.Module, phase: Phase) -> None:
+    def __init__(self, module: nn.Module, phase: PhaseConfig) -> None:
         self.phase = phase
         named = [(name, weight) for name, weight in module.named_parameters() if weight.requires_grad]
-        matrices = [w for n, w in named if phase.matrix_learning_rate > 0 and w.ndim == 2 and _is_hidden(n)]
+        matrices = [w for n, w in named if phase.muon_learning_rate > 0 and w.ndim == 2 and _is_hidden(n)]
         chosen = {id(weight) for weight in matrices}
         others = [weight for _, weight in named if id(weight) not in chosen]
         self._pairs: list[tuple[torch.optim.Optimizer, float]] = [
             (torch.optim.AdamW(others, betas=(0.9, 0.99), weight_decay=0.0), phase.learning_rate)
         ]
         if matrices:
-            muon = torch.optim.Muon(matrices, weight_decay=MATRIX_DECAY)
-            self._pairs.append((muon, phase.matrix_learning_rate))
+            muon = torch.optim.Muon(matrices, weight_decay=MUON_WEIGHT_DECAY)
+            self._pairs.append((muon, phase.muon_learning_rate))
         self._weights = [weight for _, weight in named]
 
     def step(self, loss: Tensor, step: int) -> None:
-        """Back-propagate and update every weight at the learning rate of `step` (0-based)."""
+        """Back-propagate and update every weight at the learning rate of `step` (from 0)."""
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self._weights, CLIP_NORM)
         factor = learning_rate_factor(step, self.phase)
@@ -49,19 +46,19 @@ class Optimisers:
 
 
 def _is_hidden(name: str) -> bool:
-    """True for the weights inside transformer blocks: embeddings, heads and adaLN stay with AdamW."""
+    """True for weights inside transformer blocks. AdamW trains embeddings, heads and adaLN."""
     return "blocks." in name and "modulation" not in name and "embed" not in name
 
 
-def learning_rate_factor(step: int, phase: Phase) -> float:
-    """Linear warm-up over the first 3 % of the steps, then one linear decay to the phase's final share."""
+def learning_rate_factor(step: int, phase: PhaseConfig) -> float:
+    """Learning rate / peak: linear warm-up over the first 3 % of the steps, then linear decay to `final_ratio`."""
     warmup = max(1, round(phase.steps * WARMUP_SHARE))
     left = max(0.0, (phase.steps - step) / max(1, phase.steps - warmup))
-    return min((step + 1) / warmup, phase.final_share + (1.0 - phase.final_share) * left)
+    return min((step + 1) / warmup, phase.final_ratio + (1.0 - phase.final_ratio) * left)
 
 
 def device_of(module: nn.Module) -> torch.device:
-    """Where the module's weights lie; a batch has to be brought there."""
+    """The device of the module's weights."""
     return next(module.parameters()).device
 
 
@@ -70,15 +67,15 @@ def autocast(device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, dtype=torch.bfloat16)
 
 
-def averaged(module: nn.Module) -> AveragedModel:
-    """An exponential moving average of the module's weights; its `.module` is what ships.
+def exponential_average(module: nn.Module) -> AveragedModel:
+    """An exponential moving average of the module's weights; `.module` is the averaged network, which ships.
 
-    The average starts short and grows: a short phase would otherwise ship its first steps' weights, too.
+    The decay rate grows over the first steps, so that a short phase does not ship its initial weights.
     """
 
-    def average(kept: Sequence[Tensor], new: Sequence[Tensor], count: Tensor | int) -> None:
-        decay = min(AVERAGE_DECAY, (1.0 + float(count)) / (10.0 + float(count)))
-        for mean, weight in zip(kept, new, strict=True):
+    def average(means: Sequence[Tensor], new: Sequence[Tensor], count: Tensor | int) -> None:
+        decay = min(EMA_DECAY, (1.0 + float(count)) / (10.0 + float(count)))
+        for mean, weight in zip(means, new, strict=True):
             mean.lerp_(weight, 1.0 - decay)
 
     return AveragedModel(module, multi_avg_fn=average, use_buffers=False)

@@ -1,7 +1,6 @@
-"""Train the pocket predictor: prompt with history -> the next shot (mean squared error) and the four strengths.
+"""Trains pocket's predictor (the paper's phase two): prompt with history -> next shot (squared error) and strengths.
 
-The paper's phase two. The runtime's own `PromptBuilder` builds every prompt, so what is trained is what is played.
-Knows nothing of the denoiser that will be shown the shots.
+The runtime's `PromptBuilder` builds every prompt, so prompts are the same in training and at play.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from animegamer_export.parts.predictor import read
-from animegamer_export.pocket.config import Phase
+from animegamer_export.pocket.config import PhaseConfig
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.stages.readouts import Prompt
@@ -25,26 +24,26 @@ from animegamer_rt.state.game import GameState
 from .optimiser import Optimisers, autocast, device_of
 
 STATE_WEIGHT = 0.4
-STATE_EVERY = 4  # steps: the four strengths are learned in a tenth of the time that the shot takes
-FACTS_WEIGHT = 0.5
-HISTORY_NOISE = 0.15  # earlier shots are predictions at play, so they are never quite right in training either
+STATE_EVERY = 4  # steps: the four strengths are learned ten times faster than the shot
+LABEL_WEIGHT = 0.5
+HISTORY_NOISE = 0.15  # on the encoder's earlier shots: at play they are predictions, so never exact
 STRENGTH_CHOICES = 4
-PLAYED_SHARE = 0.5
-"""Of the prompts of the second part: with the predictor's own earlier shots, as at play, instead of true ones."""
+ROLLOUT_SHARE = 0.5
+"""Of the rollout phase's prompts have the predictor's own earlier shots, as at play; the others the encoder's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
-    """Games as the predictor sees them, `turns` rows a game: instruction, strengths, true shot float16 [226, D].
+class GameTurns:
+    """Games as the predictor is trained on them; a game has `turns` rows.
 
-    `facts` float32 [N, FACTS] says what each turn shows (`scene.facts`), `weights` float64 [N] how often it is learned
-    from beside its like in other games; only training looks at them.
+    states: the four strengths a row. shots: the encoder's, float16 [N, 226, D]. labels: what each turn shows, float32
+    [N, L] (`scene_labels`). weights: float64 [N], how often a row is drawn among the same turns of other games.
     """
 
     instructions: Sequence[str]
     states: Sequence[tuple[int, int, int, int]]
     shots: np.ndarray
-    facts: np.ndarray
+    labels: np.ndarray
     weights: np.ndarray
     turns: int
 
@@ -68,36 +67,36 @@ class _Batch:
 def train_predictor(
     predictor: Predictor,
     prompt_builder: PromptBuilder,
-    turns: Turns,
+    turns: GameTurns,
     history_turns: int,
-    phase: Phase,
+    phase: PhaseConfig,
     ema: AveragedModel,
     seed: int,
-    played: np.ndarray | None = None,
+    rollouts: np.ndarray | None = None,
 ) -> Iterator[dict[str, float]]:
-    """One batch: the same turn number of several games, each prompt for its shot and at some steps for its state.
+    """Train the predictor for one phase; yields each step's losses.
 
-    played: the first games' shots as the predictor itself plays them (`predict_games`), for the second part of the
-    training, after one without.
+    A batch has the same turn of several games, each with its shot and, at every fourth step, its strengths.
+    rollouts: None, or for the rollout phase the predictor's own shots of the first games (`roll_out_games`).
     """
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
     device = device_of(predictor)
-    # Who is asked for changes a few squares of the shot, too few for its squared error to teach the name in an hour.
-    # So a reader, thrown away afterwards, tells the scene from the shot's hidden states: three minutes (docs/LOG.md).
-    reader = nn.Linear(predictor.size.hidden, turns.facts.shape[1]).to(device)
-    optimisers = Optimisers(nn.ModuleList([predictor, reader]), phase)
+    # The named character changes few of the shot's tokens, so its squared error alone teaches names in over an hour.
+    # With a linear probe that reads the scene's labels off the shot's hidden states it takes minutes (docs/LOG.md).
+    probe = nn.Linear(predictor.size.hidden, turns.labels.shape[1]).to(device)
+    optimisers = Optimisers(nn.ModuleList([predictor, probe]), phase)
     predictor.train()
     for step in range(phase.steps):
         earlier = None
-        if played is None:
+        if rollouts is None:
             # First turns alone, then one more turn of history each tenth of the phase.
             turn = int(rng.integers(min(turns.turns, 1 + 2 * turns.turns * step // phase.steps)))
         else:
-            turn = int(rng.integers(turns.turns, size=2).max())  # the later, the more often
-            earlier = played if rng.random() < PLAYED_SHARE else None
+            turn = int(rng.integers(turns.turns, size=2).max())  # later turns more often
+            earlier = rollouts if rng.random() < ROLLOUT_SHARE else None
         known = turns.games if earlier is None else len(earlier) // turns.turns
-        count = phase.batch * turns.turns // (turn + 1)  # short histories are cheap: as many tokens a step, more games
+        count = phase.batch * turns.turns // (turn + 1)  # short histories are cheap: more games, as many tokens a step
         weights = turns.weights[turn :: turns.turns][:known]
         games = rng.choice(known, count, replace=count > known, p=weights / weights.sum())
         rows = [int(game) * turns.turns + turn for game in games]
@@ -111,17 +110,17 @@ def train_predictor(
             tokens = turns.shots.shape[1]
             queries = torch.stack([hidden[i, start : start + tokens] for i, start in enumerate(batch.readouts)])
             predicted = predictor.output_resampler(queries)
-            told = reader(queries.mean(dim=1))
+            probed = probe(queries.mean(dim=1))
         target = torch.from_numpy(turns.shots[rows]).to(device).float()
         losses["shot"] = F.mse_loss(predicted.float(), target)
-        facts = torch.from_numpy(turns.facts[rows]).to(device)
-        losses["facts"] = F.binary_cross_entropy_with_logits(told.float(), facts)
+        labels = torch.from_numpy(turns.labels[rows]).to(device)
+        losses["labels"] = F.binary_cross_entropy_with_logits(probed.float(), labels)
         if with_state:
             with autocast(device):
                 slots = hidden[count:].gather(1, batch.choices.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
                 logits = predictor.head(slots)
             losses["state"] = F.cross_entropy(logits.float().flatten(0, 1), batch.chosen.flatten())
-        loss = losses["shot"] + FACTS_WEIGHT * losses["facts"] + STATE_WEIGHT * losses.get("state", 0.0)
+        loss = losses["shot"] + LABEL_WEIGHT * losses["labels"] + STATE_WEIGHT * losses.get("state", 0.0)
         optimisers.step(loss, step)
         ema.update_parameters(predictor)
         yield {name: loss.item() for name, loss in losses.items()}
@@ -130,20 +129,23 @@ def train_predictor(
 
 def _example(
     prompt_builder: PromptBuilder,
-    turns: Turns,
+    turns: GameTurns,
     row: int,
     turn: int,
     history_turns: int,
     rng: np.random.Generator,
-    played: np.ndarray | None,
+    rollouts: np.ndarray | None,
 ) -> tuple[Prompt, list[int], tuple[int, int, int, int]]:
-    """The prompt of a turn over played earlier shots, or true ones with noise, the state's answer, its strengths."""
+    """A turn's prompt, the token ids of its state, and its strengths.
+
+    Its history has shots of `rollouts`, or without them the encoder's with noise.
+    """
     past = []
     for earlier in range(row - min(turn, history_turns), row):
-        if played is None:
+        if rollouts is None:
             shot = turns.shots[earlier] + HISTORY_NOISE * rng.standard_normal(turns.shots[earlier].shape)
         else:
-            shot = played[earlier]
+            shot = rollouts[earlier]
         past.append(
             HistoryTurn(turns.instructions[earlier], GameState(*turns.states[earlier]), shot.astype(np.float16))
         )
@@ -156,7 +158,7 @@ def _example(
 def _collate(
     examples: Sequence[tuple[Prompt, list[int], tuple[int, int, int, int]]], count: int, device: torch.device
 ) -> _Batch:
-    """First all shot rows, then all state rows; padded at the end, where a causal mask never looks."""
+    """Pad and stack: first the rows that read shots, then those that read states. The causal mask hides the padding."""
     length = max(sum(run.ids.shape[1] for run in prompt.runs) + len(answer) for prompt, answer, _ in examples)
     ids = np.zeros((2 * count, length), np.int64)
     index = np.full((2 * count, length), -1, np.int64)
@@ -185,7 +187,7 @@ def _collate(
 
 
 def _rows(prompt: Prompt) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Ids [L], history index [L] and mask [L, L] of the shot's read-out and of the state's, each whole."""
+    """Ids [L], history index [L] and mask [L, L] of the whole prompt, for the shot's read-out and for the state's."""
     ids, rows = np.concatenate([run.ids[0] for run in prompt.runs]), []
     for row in range(2):
         index = np.concatenate([run.history_index[min(row, len(run.history_index) - 1)] for run in prompt.runs])
@@ -197,12 +199,12 @@ def _rows(prompt: Prompt) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
 
 
 @torch.no_grad()
-def predict_games(
-    predictor: Predictor, prompt_builder: PromptBuilder, turns: Turns, games: Sequence[int], history_turns: int
+def roll_out_games(
+    predictor: Predictor, prompt_builder: PromptBuilder, turns: GameTurns, games: Sequence[int], history_turns: int
 ) -> tuple[np.ndarray, float]:
-    """Play the games through the predictor alone, each turn on its own earlier predictions.
+    """Predict every turn of the games, each after the predictor's own earlier shots and the true earlier states.
 
-    Returns shots float16 [len(games) * turns, 226, D] and the share of turns whose first strength was right.
+    Returns shots, float16 [len(games) * turns, 226, D], and the share of turns whose motion level was right.
     """
     predictor.eval()
     shots = np.empty((len(games) * turns.turns, *turns.shots.shape[1:]), np.float16)

@@ -9,7 +9,7 @@ REPORT_EVERY_S = 20.0
 
 
 def run_phase(name: str, losses: Iterator[dict[str, float]], steps: int) -> None:
-    """Drain a phase, printing a line every twenty seconds: step, smoothed losses, seconds left."""
+    """Run a phase to its end; print step, smoothed losses and seconds left every twenty seconds."""
     started = reported = time.monotonic()
     smooth: dict[str, float] = {}
     for step, loss in enumerate(losses):

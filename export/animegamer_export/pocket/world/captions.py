@@ -22,8 +22,8 @@ from .scene import (
     PLACES,
     POSITIONS,
     Scene,
-    next_start,
-    position,
+    next_start_x,
+    position_x,
 )
 
 PARTS = ("characters", "adverb", "place", "time", "outfit", "position")
@@ -83,7 +83,7 @@ def paraphrase(scene: Scene, rng: random.Random, omit: Collection[str] = ()) -> 
     names = "" if "characters" in omit else names
     where = "" if "place" in omit else rng.choice(_WHERE[scene.place])
     hour = "" if "time" in omit else ("at night" if scene.night else rng.choice(("by day", "during the day")))
-    named = next((name for name in POSITIONS if position(name, len(scene.characters)) == scene.start_x), None)
+    named = next((name for name in POSITIONS if position_x(name, len(scene.characters)) == scene.start_x), None)
     spot = _PLACED[named] if named is not None and "position" not in omit else ""
     if names and rng.random() < 0.4:
         return _short_reference(scene, names, adverb, spot, omit)
@@ -157,9 +157,9 @@ def parse(text: str, game: Sequence[Scene] = (), seed: int = 0) -> Scene:
     outfits = tuple(said[index] or worn.get(name, DEFAULT_OUTFIT) for index, name in enumerate(characters))
     spot = next((name for name, words in _PLACED.items() if words in lowered), None)
     if spot is not None:
-        start_x = position(spot, len(characters))
+        start_x = position_x(spot, len(characters))
     else:
-        start_x = next_start(previous, characters) if previous else position("centre", len(characters))
+        start_x = next_start_x(previous, characters) if previous else position_x("centre", len(characters))
     return Scene(characters, motion, level, place, night, outfits, start_x, seed)
 
 

@@ -46,7 +46,7 @@ def _byte(value: float) -> int:
 
 
 @lru_cache(maxsize=512)
-def oval(x: float, y: float, radius_x: float, radius_y: float, sides: int = 28) -> Points:
+def ellipse(x: float, y: float, radius_x: float, radius_y: float, sides: int = 28) -> Points:
     """The points of an ellipse. Cached: never write to the result."""
     turn = np.arange(sides) * (2 * math.pi / sides)
     return np.stack([x + radius_x * np.cos(turn), y + radius_y * np.sin(turn)], axis=1)
@@ -62,14 +62,14 @@ def smooth(corners: tuple[tuple[float, float], ...], rounds: int = 2) -> Points:
     return points
 
 
-def fixed(points: Points) -> npt.NDArray[np.int32]:
+def to_fixed_point(points: Points) -> npt.NDArray[np.int32]:
     """Picture px to the fixed-point coordinates of the large canvas."""
     return (points * _FIXED).astype(np.int32)
 
 
 def fill(canvas: Canvas, points: Points, color: Color, outline: Color | None = None, outline_px: float = 1.0) -> None:
     """Fills a closed shape; an outline is drawn half outside it."""
-    where = [fixed(points)]
+    where = [to_fixed_point(points)]
     if outline is not None:
         cv2.polylines(canvas, where, True, outline, max(1, round(2 * outline_px * SCALE)), cv2.LINE_8, _SHIFT)
     cv2.fillPoly(canvas, where, color, cv2.LINE_8, _SHIFT)
@@ -84,7 +84,7 @@ def stroke(
     outline_px: float = 1.0,
 ) -> None:
     """Draws an open line with round ends, `width` px wide; an outline adds `outline_px` on either side."""
-    where = [fixed(np.asarray(points, dtype=np.float64))]
+    where = [to_fixed_point(np.asarray(points, dtype=np.float64))]
     if outline is not None:
         thickness = max(1, round((width + 2 * outline_px) * SCALE))
         cv2.polylines(canvas, where, False, outline, thickness, cv2.LINE_8, _SHIFT)
@@ -99,8 +99,8 @@ def gradient(canvas: Canvas, top: Color, bottom: Color, first_y: float, last_y: 
     canvas[low:high] = np.rint(rows).astype(np.uint8)[:, None, :]
 
 
-def reduce(canvas: Canvas) -> Canvas:
-    """The large canvas averaged down to the picture's size."""
+def downsample(canvas: Canvas) -> Canvas:
+    """The large canvas exponential_average down to the picture's size."""
     for _ in range(2):
         size = (canvas.shape[1] // 2, canvas.shape[0] // 2)
         canvas = cv2.resize(canvas, size, interpolation=cv2.INTER_AREA)  # type: ignore[assignment]

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from .drawing import SCALE, Canvas, Color, fill, gradient, mix, oval, shade, smooth, stroke
+from .drawing import SCALE, Canvas, Color, ellipse, fill, gradient, mix, shade, smooth, stroke
 from .scene import HEIGHT, WIDTH
 
 GROUND_Y = 85
@@ -21,12 +21,12 @@ _NIGHT_LIGHT, _NIGHT_GLOW = (0.36, 0.42, 0.60), (14, 14, 34)
 """By night a colour is multiplied, then lifted: dark and blue, its hue still readable."""
 
 
-def _by_night(day: Color) -> Color:
+def _night_color(day: Color) -> Color:
     red, green, blue = (round(c * m + g) for c, m, g in zip(day, _NIGHT_LIGHT, _NIGHT_GLOW, strict=True))
     return (red, green, blue)
 
 
-class _Painter:
+class PlacePainter:
     """One picture in the making: colours come out darker and bluer by night."""
 
     def __init__(self, night: bool) -> None:
@@ -34,13 +34,13 @@ class _Painter:
         self.night = night
 
     def color(self, day: Color) -> Color:
-        return _by_night(day) if self.night else day
+        return _night_color(day) if self.night else day
 
     def band(self, top: Color, bottom: Color, first_y: float, last_y: float) -> None:
         gradient(self.canvas, self.color(top), self.color(bottom), first_y, last_y)
 
-    def oval(self, x: float, y: float, radius_x: float, radius_y: float, color: Color) -> None:
-        fill(self.canvas, oval(x, y, radius_x, radius_y, 48), self.color(color))
+    def ellipse(self, x: float, y: float, radius_x: float, radius_y: float, color: Color) -> None:
+        fill(self.canvas, ellipse(x, y, radius_x, radius_y, 48), self.color(color))
 
     def shape(self, corners: tuple[tuple[float, float], ...], color: Color, rounds: int = 2) -> None:
         fill(self.canvas, smooth(corners, rounds), self.color(color))
@@ -50,7 +50,7 @@ class _Painter:
 
     def glow(self, x: float, y: float, radius_x: float, radius_y: float, color: Color) -> None:
         """Something that shines by night: its colour is not darkened."""
-        fill(self.canvas, oval(x, y, radius_x, radius_y, 32), color)
+        fill(self.canvas, ellipse(x, y, radius_x, radius_y, 32), color)
 
     def sky(self, top: Color = (126, 190, 250), bottom: Color = (222, 240, 255)) -> None:
         """A gradient with a sun, or with a moon and a few large stars."""
@@ -74,14 +74,14 @@ class _Painter:
 
     def cloud(self, x: float, y: float, size: float, color: Color) -> None:
         for dx, dy, radius in ((-1.1, 0.2, 0.6), (-0.4, -0.25, 0.8), (0.45, -0.1, 0.75), (1.1, 0.22, 0.55)):
-            self.oval(x + dx * size, y + dy * size, radius * size * 1.15, radius * size * 0.75, color)
+            self.ellipse(x + dx * size, y + dy * size, radius * size * 1.15, radius * size * 0.75, color)
 
 
-def _meadow(paint: _Painter) -> None:
+def _meadow(paint: PlacePainter) -> None:
     paint.sky()
     paint.cloud(34, 18, 9, (255, 255, 255))
-    paint.oval(28, 84, 62, 32, (170, 222, 160))
-    paint.oval(118, 86, 66, 32, (150, 212, 146))
+    paint.ellipse(28, 84, 62, 32, (170, 222, 160))
+    paint.ellipse(118, 86, 66, 32, (150, 212, 146))
     paint.band((150, 216, 128), (112, 190, 100), _HORIZON + 6, HEIGHT)
     for x, y, color in (
         (10, 90, (255, 150, 170)),
@@ -91,10 +91,10 @@ def _meadow(paint: _Painter) -> None:
         (112, 80, (255, 240, 140)),
         (24, 79, (255, 255, 255)),
     ):
-        paint.oval(x, y, 2.6, 2.0, color)
+        paint.ellipse(x, y, 2.6, 2.0, color)
 
 
-def _forest(paint: _Painter) -> None:
+def _forest(paint: PlacePainter) -> None:
     paint.sky((176, 220, 200), (222, 240, 214))
     for x, height, color in (
         (2, 40, (104, 160, 120)),
@@ -112,26 +112,26 @@ def _forest(paint: _Painter) -> None:
     paint.band((122, 158, 92), (90, 126, 70), _HORIZON + 5, HEIGHT)
 
 
-def _beach(paint: _Painter) -> None:
+def _beach(paint: PlacePainter) -> None:
     paint.sky((120, 200, 250), (226, 244, 255))
     paint.band((84, 176, 222), (136, 212, 232), 48, _HORIZON + 6)
     paint.band((252, 236, 190), (238, 212, 152), _HORIZON + 4, HEIGHT)
-    paint.oval(72, _HORIZON + 4, 90, 3.0, (224, 246, 250))
-    paint.oval(72, _HORIZON + 7, 92, 3.0, (252, 236, 190))
+    paint.ellipse(72, _HORIZON + 4, 90, 3.0, (224, 246, 250))
+    paint.ellipse(72, _HORIZON + 7, 92, 3.0, (252, 236, 190))
     stroke(paint.canvas, [(14, 80), (15, 60), (19, 42)], paint.color((170, 124, 90)), 5)
     for angle in (-2.9, -2.2, -0.9, -0.2, 0.5):
         x, y = 19 + 17 * math.cos(angle), 44 + 13 * math.sin(angle) + 3
         paint.shape(
-            ((19, 38), (mix_x(19, x, 0.5), y - 7), (x, y + 4), (mix_x(19, x, 0.5), y + 1), (19, 44)), (104, 184, 110), 2
+            ((19, 38), (_lerp(19, x, 0.5), y - 7), (x, y + 4), (_lerp(19, x, 0.5), y + 1), (19, 44)), (104, 184, 110), 2
         )
 
 
-def mix_x(first: float, second: float, share: float) -> float:
+def _lerp(first: float, second: float, share: float) -> float:
     """The number `share` of the way from first to second."""
     return first + (second - first) * share
 
 
-def _city(paint: _Painter) -> None:
+def _city(paint: PlacePainter) -> None:
     paint.sky((190, 206, 236), (238, 232, 240))
     walls: tuple[Color, ...] = ((186, 186, 208), (212, 184, 184), (180, 198, 212))
     for index, (x, height) in enumerate(((-2, 44), (24, 56), (50, 36), (76, 50), (102, 40), (128, 58))):
@@ -154,12 +154,12 @@ def _city(paint: _Painter) -> None:
         paint.box(x, 90, x + 20, 93, (226, 222, 226))
 
 
-def _room(paint: _Painter) -> None:
+def _room(paint: PlacePainter) -> None:
     paint.band((250, 228, 214), (244, 214, 200), 0, _HORIZON + 4)
     paint.band((212, 164, 124), (186, 136, 98), _HORIZON + 4, HEIGHT)
     paint.box(0, _HORIZON + 2, WIDTH, _HORIZON + 5, (232, 196, 172))
     paint.box(50, 8, 98, 44, (255, 252, 246))
-    gradient_box(paint, 53, 11, 95, 41)
+    _window_view(paint, 53, 11, 95, 41)
     paint.box(72.5, 11, 75.5, 41, (255, 252, 246))
     paint.box(4, 22, 30, _HORIZON + 6, (184, 130, 96))
     for row, colors in enumerate(
@@ -168,11 +168,11 @@ def _room(paint: _Painter) -> None:
         for column, color in enumerate(colors):
             paint.box(7 + column * 7, 26 + row * 21, 13 + column * 7, 42 + row * 21, color)
     paint.box(120, 50, 138, _HORIZON + 8, (150, 170, 214))
-    paint.oval(129, 36, 9, 15, (140, 196, 140))
-    paint.oval(72, 88, 66, 8, (230, 190, 190))
+    paint.ellipse(129, 36, 9, 15, (140, 196, 140))
+    paint.ellipse(72, 88, 66, 8, (230, 190, 190))
 
 
-def gradient_box(paint: _Painter, x0: int, y0: int, x1: int, y1: int) -> None:
+def _window_view(paint: PlacePainter, x0: int, y0: int, x1: int, y1: int) -> None:
     """The view out of the room's window."""
     top, bottom = ((24, 28, 80), (70, 74, 140)) if paint.night else ((140, 200, 250), (220, 240, 255))
     strip: Canvas = np.zeros_like(paint.canvas)
@@ -183,21 +183,21 @@ def gradient_box(paint: _Painter, x0: int, y0: int, x1: int, y1: int) -> None:
         paint.glow(86, 20, 4.5, 4.5, (252, 244, 200))
 
 
-def _snowfield(paint: _Painter) -> None:
+def _snowfield(paint: PlacePainter) -> None:
     paint.sky((176, 206, 240), (236, 242, 252))
     paint.shape(((-20, 76), (30, 16), (80, 76)), (178, 194, 222), 1)
     paint.shape(((60, 78), (106, 26), (156, 78)), (190, 204, 230), 1)
     paint.shape(((15, 36), (30, 20), (45, 36), (36, 40), (30, 35), (23, 41)), (250, 252, 255), 1)
     paint.shape(((92, 44), (106, 29), (120, 44), (112, 46), (106, 42), (99, 47)), (250, 252, 255), 1)
     paint.band((246, 250, 255), (218, 230, 246), _HORIZON + 3, HEIGHT)
-    paint.oval(20, 74, 50, 7, (246, 250, 255))
-    paint.oval(110, 73, 60, 6, (246, 250, 255))
+    paint.ellipse(20, 74, 50, 7, (246, 250, 255))
+    paint.ellipse(110, 73, 60, 6, (246, 250, 255))
 
 
-def _desert(paint: _Painter) -> None:
+def _desert(paint: PlacePainter) -> None:
     paint.sky((255, 214, 160), (255, 238, 208))
-    paint.oval(20, 88, 76, 34, (240, 206, 160))
-    paint.oval(128, 90, 76, 32, (232, 194, 146))
+    paint.ellipse(20, 88, 76, 34, (240, 206, 160))
+    paint.ellipse(128, 90, 76, 32, (232, 194, 146))
     paint.band((242, 210, 158), (222, 180, 124), _HORIZON + 8, HEIGHT)
     for x, y, size in ((126, 72, 1.0), (12, 74, 0.8)):
         color: Color = (126, 178, 128)
@@ -217,7 +217,7 @@ def _desert(paint: _Painter) -> None:
         )
 
 
-def _cloudland(paint: _Painter) -> None:
+def _cloudland(paint: PlacePainter) -> None:
     paint.sky((196, 170, 244), (255, 214, 232))
     arch: tuple[Color, ...] = ((250, 170, 176), (252, 224, 160), (170, 222, 190), (166, 190, 240))
     for index, color in enumerate(arch):
@@ -234,7 +234,7 @@ def _cloudland(paint: _Painter) -> None:
     paint.band((255, 242, 250), (238, 220, 244), _HORIZON + 14, HEIGHT)
 
 
-_PLACES: dict[str, Callable[[_Painter], None]] = {
+_PLACES: dict[str, Callable[[PlacePainter], None]] = {
     "meadow": _meadow,
     "forest": _forest,
     "beach": _beach,
@@ -249,7 +249,7 @@ _PLACES: dict[str, Callable[[_Painter], None]] = {
 @lru_cache(maxsize=32)
 def paint_place(place: str, night: bool) -> Canvas:
     """The place on a large canvas [384, 576, 3]. Cached: copy it before drawing on it."""
-    paint = _Painter(night)
+    paint = PlacePainter(night)
     _PLACES[place](paint)
     return paint.canvas
 

@@ -47,7 +47,7 @@ class Pose:
     mouth: float = 0.0
     broom: bool = False
     asleep: bool = False
-    look: float = 2.0
+    gaze: float = 2.0
 
 
 def pose_at(motion: str, level: int, frame: int, phase: float = 0.0) -> Pose:
@@ -90,5 +90,5 @@ def pose_at(motion: str, level: int, frame: int, phase: float = 0.0) -> Pose:
         pose.arms, pose.legs = (0.8, 1.0), (-0.75, -0.5)
     elif motion == "bow":
         pose.lean, pose.nod = 0.62 - 0.4 * size * math.cos(angle), 0.12
-        pose.arms, pose.look = (-0.5, -0.2), 2.5
+        pose.arms, pose.gaze = (-0.5, -0.2), 2.5
     return pose

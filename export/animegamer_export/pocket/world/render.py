@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .characters import draw_character
-from .drawing import fill, oval, reduce
+from .drawing import downsample, ellipse, fill
 from .places import GROUND_Y, paint_place, shadow_color
 from .poses import pose_at
 from .scene import FRAMES, HEIGHT, PAIR_SPACING_PX, WIDTH, Scene
@@ -43,10 +43,10 @@ def render(scene: Scene, frames: int = FRAMES) -> npt.NDArray[np.uint8]:
         for pose, offset in zip(poses, apart, strict=True):
             x = middle + offset + scene.direction * (pose.shift - 19.0 * math.sin(-pose.turn)) * scale
             size = 17.0 if pose.turn > -1 else 30.0
-            fill(canvas, oval(0, 0, size * scale, 3.6) + (x, GROUND_Y + 1.0), shadow_color(scene.place, scene.night))
+            fill(canvas, ellipse(0, 0, size * scale, 3.6) + (x, GROUND_Y + 1.0), shadow_color(scene.place, scene.night))
         for pose, offset, name, outfit in zip(poses, apart, scene.characters, scene.outfits, strict=True):
             draw_character(
                 canvas, name, outfit, pose, middle + offset, GROUND_Y + shift_y, scene.direction, scale, scene.night
             )
-        clip[frame] = reduce(canvas)
+        clip[frame] = downsample(canvas)
     return clip

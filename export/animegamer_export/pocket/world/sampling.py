@@ -19,9 +19,9 @@ from .scene import (
     PLACES,
     POSITIONS,
     Scene,
-    held_out,
-    next_start,
-    position,
+    is_held_out,
+    next_start_x,
+    position_x,
 )
 
 
@@ -30,7 +30,7 @@ def sample_scene(rng: random.Random, train: bool = True) -> Scene:
     while True:
         count = 2 if rng.random() < 0.3 else 1
         characters = tuple(rng.sample(CHARACTERS, count))
-        named = position(rng.choice(("left", "centre", "centre", "right")), count)
+        named = position_x(rng.choice(("left", "centre", "centre", "right")), count)
         scene = Scene(
             characters=characters,
             motion=rng.choice(MOTIONS),
@@ -41,7 +41,7 @@ def sample_scene(rng: random.Random, train: bool = True) -> Scene:
             start_x=named if rng.random() < 0.6 else 8 * (rng.randint(6, 12) if count == 2 else rng.randint(4, 14)),
             seed=rng.getrandbits(31),
         )
-        if held_out(scene) != train:
+        if is_held_out(scene) != train:
             return scene
 
 
@@ -60,9 +60,9 @@ def sample_game(rng: random.Random, turns: int, train: bool = True) -> list[tupl
         game: list[tuple[Scene, str]] = []
         for _ in range(turns):
             game.append(_sample_turn(rng, [scene for scene, _ in game]))
-        if train and not any(held_out(scene) for scene, _ in game):
+        if train and not any(is_held_out(scene) for scene, _ in game):
             return game
-        if not train and held_out(game[-1][0]):
+        if not train and is_held_out(game[-1][0]):
             return game
 
 
@@ -78,10 +78,10 @@ def _sample_turn(rng: random.Random, past: list[Scene]) -> tuple[Scene, str]:
     place, night = (previous.place, previous.night) if previous else (DEFAULT_PLACE, DEFAULT_NIGHT)
     if rng.random() < (0.4 if previous else 0.85):
         place, night = rng.choice(PLACES), rng.random() < 0.5
-    start_x = next_start(previous, characters) if previous else position("centre", len(characters))
+    start_x = next_start_x(previous, characters) if previous else position_x("centre", len(characters))
     said_spot = rng.random() < (0.05 if previous else 0.25)
     if said_spot:
-        start_x = position(rng.choice(tuple(POSITIONS)), len(characters))
+        start_x = position_x(rng.choice(tuple(POSITIONS)), len(characters))
     scene = Scene(
         characters, rng.choice(MOTIONS), rng.randint(1, 5), place, night, outfits, start_x, rng.getrandbits(31)
     )

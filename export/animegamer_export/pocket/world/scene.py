@@ -65,35 +65,35 @@ class Scene:
         """How many px the characters cover during the clip."""
         if self.motion not in TRAVELLING:
             return 0
-        low, high = reach(len(self.characters))
+        low, high = x_range(len(self.characters))
         room = high - self.start_x if self.direction > 0 else self.start_x - low
         return min(TRAVEL_PER_LEVEL_PX * self.level, room)
 
     @property
     def end_x(self) -> int:
-        """Where the clip ends, px: the next turn of a game starts near here (`next_start`)."""
+        """Where the clip ends, px: the next turn of a game starts near here (`next_start_x`)."""
         return self.start_x + self.direction * self.travel
 
 
-def reach(characters: int) -> tuple[int, int]:
+def x_range(characters: int) -> tuple[int, int]:
     """The lowest and highest x, px, at which one character or the middle of a pair may stand."""
     return (48, 96) if characters == 2 else (32, 112)
 
 
-def next_start(previous: Scene, characters: tuple[str, ...]) -> int:
+def next_start_x(previous: Scene, characters: tuple[str, ...]) -> int:
     """Where the next turn of a game starts: if somebody stays, at the named position nearest to where the last ended.
 
     Any px would be too fine to count out from earlier shots (docs/LOG.md). Where nobody stays, the others come in at
     the centre, as in a first turn.
     """
     if not set(characters) & set(previous.characters):
-        return position("centre", len(characters))
+        return position_x("centre", len(characters))
     before = len(previous.characters)
-    nearest = min(POSITIONS, key=lambda name: abs(position(name, before) - previous.end_x))
-    return position(nearest, len(characters))
+    nearest = min(POSITIONS, key=lambda name: abs(position_x(name, before) - previous.end_x))
+    return position_x(nearest, len(characters))
 
 
-def position(name: str, characters: int) -> int:
+def position_x(name: str, characters: int) -> int:
     """The start x, px, of a named position: left, centre or right."""
     return (PAIR_POSITIONS if characters == 2 else POSITIONS)[name]
 
@@ -127,11 +127,11 @@ def strengths(scene: Scene) -> tuple[int, int, int, int]:
 _COLUMNS_PX = range(32, 113, 10)
 
 
-def facts(scene: Scene) -> list[float]:
+def scene_labels(scene: Scene) -> list[float]:
     """What a clip's first frame shows, as 0s and 1s: who, in which clothes, where, when, doing what, how far right."""
     worn = dict(zip(scene.characters, scene.outfits, strict=True))
     nearest = min(_COLUMNS_PX, key=lambda x: abs(x - scene.start_x))
-    shown = [
+    labels = [
         *(name in worn for name in CHARACTERS),
         *(worn.get(name) == outfit for name in CHARACTERS for outfit in OUTFITS),
         *(scene.place == place for place in PLACES),
@@ -139,15 +139,15 @@ def facts(scene: Scene) -> list[float]:
         *(scene.motion == motion for motion in MOTIONS),
         *(nearest == x for x in _COLUMNS_PX),
     ]
-    return [float(fact) for fact in shown]
+    return [float(label) for label in labels]
 
 
-def held_out(scene: Scene) -> bool:
+def is_held_out(scene: Scene) -> bool:
     """True for the combinations of (first character, motion, place, time) that training never sees, about 6 %."""
-    return held_out_combination(scene.characters[0], scene.motion, scene.place, scene.night)
+    return is_held_out_combination(scene.characters[0], scene.motion, scene.place, scene.night)
 
 
-def held_out_combination(character: str, motion: str, place: str, night: bool) -> bool:
-    """The rule behind `held_out`: a hash of the combination, the same on every machine."""
+def is_held_out_combination(character: str, motion: str, place: str, night: bool) -> bool:
+    """The rule behind `is_held_out`: a hash of the combination, the same on every machine."""
     digest = hashlib.sha256(f"{character}|{motion}|{place}|{night}".encode()).digest()
     return digest[0] * 100 < _HELD_OUT_SHARE_PERCENT * 256

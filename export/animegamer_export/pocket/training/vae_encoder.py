@@ -1,7 +1,6 @@
-"""The pocket VAE's own encoder: clip -> latent distribution. Used only to train; a player never needs it.
+"""The encoder of pocket's VAE: clip -> latent distribution. Only training needs it.
 
-It keeps the order of frames: the four frames behind a latent frame become channels, instead of being averaged
-(averaging loses which way a limb moves). It knows nothing of the decoder.
+The four frames of a latent frame become channels. Averaging them would lose which way a limb moves.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 LATENT_CHANNELS = 16
 WIDTHS = (64, 96, 128)
-FRAMES_PER_LATENT = 4  # the 3D VAE compresses time by four; the first frame has a latent frame of its own
+FRAMES_PER_LATENT = 4  # the first frame of a clip has a latent frame of its own
 
 
 class _ResBlock(nn.Module):
@@ -29,7 +28,7 @@ class _ResBlock(nn.Module):
         return x + change
 
 
-class FrameEncoder(nn.Module):
+class VaeEncoder(nn.Module):
     """[B, 3, T, H, W] pixels in -1..1 with T = 1 + 4k -> mean and log variance, each [B, 16, 1 + k, H/8, W/8]."""
 
     def __init__(self) -> None:

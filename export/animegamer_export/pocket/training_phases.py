@@ -1,0 +1,165 @@
+"""The phases that train pocket's networks. Each reads what earlier phases left in the work folder and leaves one file.
+
+A phase whose file exists does nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from animegamer_export.build.default_plans import COMPATIBILITY
+from animegamer_rt.bundle.coarse_plan import coarse_plan
+from animegamer_rt.models.predictor import Predictor
+from animegamer_rt.models.vae import VaeDecoder
+
+from .context import BuildContext
+from .training import autoencoder, checkpoint, decoder_start, diffusion, prediction
+from .training.optimiser import exponential_average
+from .training.progress import run_phase
+
+PREDICTED_SHOT_SHARE = 1 / 3
+"""The share of generated clips that come from a predicted shot; the others come from the encoder's shot."""
+
+
+def make_corpus(context: BuildContext) -> None:
+    """Render the games and train the tokenizer."""
+    clips, held_out, first_frames = context.corpus.clips, context.held_out.clips, context.predictor_corpus.clips
+    print(f"{len(clips)} clips, {len(held_out)} held out, {len(first_frames)} first frames")
+    print(f"vocabulary of {context.vocabulary_size} tokens")
+
+
+def train_frames(context: BuildContext) -> None:
+    """Train the VAE's encoder and decoder on single frames; leaves frames.pt."""
+    if context.weights_path("frames").exists():
+        return
+    phase, seed = context.config.frames_phase, context.config.seed
+    torch.manual_seed(seed)
+    encoder, decoder = context.new_autoencoder()
+    decoder_start.init_latent_norms(decoder)
+    run_phase("frames", autoencoder.train_frames(encoder, decoder, context.corpus.clips, phase, seed), phase.steps)
+    checkpoint.save(context.weights_path("frames"), ("encoder", encoder), ("decoder", decoder))
+
+
+def train_autoencoder(context: BuildContext) -> None:
+    """Train the VAE's encoder and decoder on whole clips; leaves autoencoder.pt with the latent scale."""
+    if context.weights_path("autoencoder").exists():
+        return
+    phase, seed = context.config.autoencoder_phase, context.config.seed + 5
+    encoder, decoder = context.new_autoencoder()
+    checkpoint.load(context.weights_path("frames"), ("encoder", encoder), ("decoder", decoder))
+    decoder_start.init_temporal_taps(decoder)
+    losses = autoencoder.train_autoencoder(encoder, decoder, context.corpus.clips, phase, seed)
+    run_phase("autoencoder", losses, phase.steps)
+    spread = float(autoencoder.encode_all(encoder, context.corpus.clips[:256]).astype(np.float32).std())
+    checkpoint.save(context.weights_path("autoencoder"), ("encoder", encoder), ("decoder", decoder), scale=1.0 / spread)
+
+
+def train_decoder(context: BuildContext) -> None:
+    """Train the decoder alone, on latents of the frozen encoder; leaves decoder.pt."""
+    if context.weights_path("decoder").exists():
+        return
+    phase, seed = context.config.decoder_phase, context.config.seed + 1
+    encoder, decoder = context.new_autoencoder()
+    checkpoint.load(context.weights_path("autoencoder"), ("encoder", encoder), ("decoder", decoder))
+    ema = exponential_average(decoder)
+    losses = autoencoder.train_decoder(decoder, context.mean_latents("corpus"), context.corpus.clips, phase, ema, seed)
+    run_phase("decoder", losses, phase.steps)
+    checkpoint.save(context.weights_path("decoder"), ("decoder", ema.module))
+    finished = cast(VaeDecoder, ema.module)
+    decibels = autoencoder.psnr_db(finished, context.mean_latents("held", 60), context.held_out.clips[:60])
+    print("held-out psnr", decibels.mean())
+
+
+def train_denoiser(context: BuildContext) -> None:
+    """Train the shot encoder and the denoiser together (the paper's phase one); leaves denoiser.pt."""
+    if context.weights_path("denoiser").exists():
+        return
+    phase, seed = context.config.denoiser_phase, context.config.seed + 2
+    torch.manual_seed(seed)
+    denoiser, shot_encoder = context.new_denoiser()
+    both = nn.ModuleList([denoiser, shot_encoder])
+    ema = exponential_average(both)
+    examples = context.denoiser_examples(context.corpus, context.latents("corpus"))
+    losses = diffusion.train_denoiser(denoiser, shot_encoder, examples, phase, ema, seed)
+    run_phase("denoiser", losses, phase.steps)
+    checkpoint.save(context.weights_path("denoiser"), ("both", ema.module))
+    held_out = context.denoiser_examples(context.held_out, context.latents("held", 40), 40)
+    averaged_denoiser, averaged_encoder = cast(nn.ModuleList, ema.module)
+    print("held-out v loss", diffusion.held_out_loss(averaged_denoiser, averaged_encoder, held_out))
+
+
+def train_predictor(context: BuildContext) -> None:
+    """Train the predictor on the encoder's shots, then on its own rollouts (phase two); leaves predictor.pt."""
+    if context.weights_path("predictor").exists():
+        return
+    phase, seed = context.config.predictor_phase, context.config.seed + 3
+    torch.manual_seed(seed)
+    _, shot_encoder = context.load_denoiser("denoiser")
+    turns = context.game_turns(context.predictor_corpus, context.encoder_shots(shot_encoder, context.predictor_corpus))
+    predictor = context.new_predictor()
+    ema = exponential_average(predictor)
+    history, prompt_builder = COMPATIBILITY.history_turns, context.prompt_builder
+    losses = prediction.train_predictor(predictor, prompt_builder, turns, history, phase, ema, seed)
+    run_phase("predictor", losses, phase.steps)
+    predictor = cast(Predictor, ema.module)
+    # At play the history holds predicted shots, which differ from the encoder's: train on the predictor's own rollouts.
+    phase, games = context.config.rollout_phase, range(min(turns.games, context.config.rollout_games))
+    rollouts, _ = prediction.roll_out_games(predictor, prompt_builder, turns, games, history)
+    ema = exponential_average(predictor)
+    losses = prediction.train_predictor(predictor, prompt_builder, turns, history, phase, ema, seed + 100, rollouts)
+    run_phase("predictor", losses, phase.steps)
+    checkpoint.save(context.weights_path("predictor"), ("predictor", ema.module))
+
+
+def adapt_denoiser(context: BuildContext) -> None:
+    """Train the denoiser further, half of the time on the predictor's shots (phase three); leaves adapted.pt."""
+    if context.weights_path("adapted").exists():
+        return
+    phase, seed = context.config.adapt_phase, context.config.seed + 4
+    denoiser, shot_encoder = context.load_denoiser("denoiser")
+    examples = context.denoiser_examples(context.corpus, context.latents("corpus"))
+    examples = replace(examples, predicted=context.predicted_shots())
+    ema = exponential_average(nn.ModuleList([denoiser, shot_encoder]))
+    losses = diffusion.train_denoiser(denoiser, shot_encoder, examples, phase, ema, seed)
+    run_phase("adapt", losses, phase.steps)
+    checkpoint.save(context.weights_path("adapted"), ("both", ema.module))
+
+
+def adapt_decoder(context: BuildContext) -> None:
+    """Train the decoder further on latents that the adapted denoiser generates; leaves adapted_decoder.pt."""
+    if context.weights_path("adapted_decoder").exists():
+        return
+    config, seed = context.config, context.config.seed + 6
+    denoiser, shot_encoder = context.load_denoiser("adapted")
+    latents, rng = context.latents("corpus"), np.random.default_rng(seed)
+    probabilities = diffusion.motion_probabilities(latents)
+    rows = np.sort(rng.choice(len(latents), min(config.generated_clips, len(latents)), replace=False, p=probabilities))
+    # A predicted shot may put the character elsewhere than its clip does, which would teach the decoder to blur.
+    # So most shots are the encoder's.
+    shots = context.encoder_shots(shot_encoder, context.corpus)[rows]
+    is_predicted = rng.random(len(rows)) < PREDICTED_SHOT_SHARE
+    shots = np.where(is_predicted[:, None, None], context.predicted_shots()[rows], shots)
+    examples = context.denoiser_examples(context.corpus, latents)
+    examples = replace(examples, latents=latents[rows], motion_scopes=examples.motion_scopes[rows])
+    plan = coarse_plan(10, conditional_below=0.2)
+    generated = diffusion.generate_latents(denoiser, shot_encoder, shots, examples, plan, seed).astype(np.float32)
+    means = (generated / context.latent_scale).transpose(0, 2, 1, 3, 4).astype(np.float16)
+    _, decoder = context.new_autoencoder()
+    checkpoint.load(context.weights_path("decoder"), ("decoder", decoder))
+    ema, phase = exponential_average(decoder), config.adapt_decoder_phase
+    losses = autoencoder.train_decoder(
+        decoder,
+        context.mean_latents("corpus"),
+        context.corpus.clips,
+        phase,
+        ema,
+        seed,
+        autoencoder.GeneratedLatents(rows, means),
+    )
+    run_phase("adapt decoder", losses, phase.steps)
+    checkpoint.save(context.weights_path("adapted_decoder"), ("decoder", ema.module))
