@@ -47,7 +47,7 @@ format: $(VENV)/.dev  ## put imports and layout in order
 
 bench: $(VENV)/.play  ## measure every plan and the server on this machine, draw the plots, renew the tables
 	$(BIN)/animegamer-rt bench --preset standard $(ARGS)
-	$(BIN)/animegamer-rt bench wire
+	$(BIN)/animegamer-rt bench serve
 	$(BIN)/python benchmarks/tables.py
 
 picture: $(VENV)/.dev  ## play the game shown in README and make its animated picture

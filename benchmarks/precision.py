@@ -14,8 +14,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / folder) for folder in ("runtime", "export", "kernels")]
 
 from animegamer_export.evaluate.fidelity import PlanEvaluator  # noqa: E402
-from animegamer_rt.backends.torch.loader import open_engines  # noqa: E402
+from animegamer_rt.backends.registry import open_engines  # noqa: E402
 from animegamer_rt.bundle.loader import open_bundle  # noqa: E402
+from animegamer_rt.engine_config import EngineConfig  # noqa: E402
 from animegamer_rt.pipeline import Pipeline  # noqa: E402
 from animegamer_rt.play.instructions_file import example_script  # noqa: E402
 
@@ -29,7 +30,7 @@ def rows(name: str, plan: str, turns: int, precisions: Sequence[str] = PRECISION
     bundle = open_bundle(name)
 
     def pipeline(precision: str) -> Pipeline:
-        return Pipeline.open(bundle, open_engines(bundle, "cpu", precision), plan)
+        return Pipeline.open(bundle, open_engines(bundle, EngineConfig("torch-cpu", precision)), plan)
 
     yardstick = PlanEvaluator.play(pipeline("fp32"), example_script(bundle.manifest.world)[:turns], SEED)
     for precision in precisions:

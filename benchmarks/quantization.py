@@ -111,7 +111,8 @@ def example_runs(source: Any, part: str) -> list[Any]:
     from animegamer_export.evaluate.fidelity import draw, first_turns
     from animegamer_export.evaluate.turns import RecordedDenoiser, instructions
     from animegamer_rt.backends.interface import TokenBatch
-    from animegamer_rt.backends.onnxruntime import open_engines
+    from animegamer_rt.backends.registry import open_engines
+    from animegamer_rt.engine_config import EngineConfig
     from animegamer_rt.models.predictor import PredictorSize
     from animegamer_rt.pipeline import Pipeline
     from animegamer_rt.stages.prompt import PromptBuilder
@@ -124,7 +125,7 @@ def example_runs(source: Any, part: str) -> list[Any]:
         given = [{name: getattr(turn, name) for name in TokenBatch.__slots__} for turn in turns]
         return [{**feeds, "keys": nothing, "values": nothing} for feeds in given]
     recorded = RecordedDenoiser(source.part_path(part))
-    pipeline = Pipeline.open(source, replace(open_engines(source), denoiser=recorded))
+    pipeline = Pipeline.open(source, replace(open_engines(source, EngineConfig("cpu-fp32")), denoiser=recorded))
     draw(pipeline.denoiser, *first_turns(pipeline, texts[:1], 7))
     return [feeds for feeds, _ in recorded.steps[::3]]
 
@@ -136,10 +137,11 @@ def vae_peak(source: Any) -> float:
     from animegamer_export.evaluate.fidelity import draw, first_turns
     from animegamer_export.evaluate.turns import instructions
     from animegamer_export.quantize.ranges import peaks
-    from animegamer_rt.backends.onnxruntime import open_engines
+    from animegamer_rt.backends.registry import open_engines
+    from animegamer_rt.engine_config import EngineConfig
     from animegamer_rt.pipeline import Pipeline
 
-    pipeline = Pipeline.open(source, open_engines(source))
+    pipeline = Pipeline.open(source, open_engines(source, EngineConfig("cpu-fp32")))
     latent = draw(pipeline.denoiser, *first_turns(pipeline, instructions(source.manifest.world, 1, 7), 7))
     run: dict[str, Any] = {"latent": latent[:, :3], "channel_order": np.arange(3), "flip": np.array([False])}
     return round(max(peaks(source.part_path("vae_first"), [run]).values()), 1)

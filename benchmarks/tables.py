@@ -130,7 +130,7 @@ def row(record: Record, peer: Record | None = None) -> list[str]:
 
 
 def wire_table(records: Sequence[Record]) -> str:
-    """The newest `bench wire` record of each machine and bundle as Markdown, a table each."""
+    """The newest `bench serve` record of each machine and bundle as Markdown, a table each."""
     parts = []
     newest_of_each = {(record["machine"], record["size"]): record for record in records}
     for record in sorted(newest_of_each.values(), key=_date, reverse=True):

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from animegamer_rt.backends.onnxruntime import open_engines
+from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.events import FrameReady, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import read_script
@@ -55,7 +56,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=DOCS / "game.gif")
     options = parser.parse_args()
     bundle = open_bundle(options.bundle)
-    pipeline = Pipeline.open(bundle, open_engines(bundle), plan=options.plan)
+    pipeline = Pipeline.open(bundle, open_engines(bundle, EngineConfig("cpu-fp32")), plan=options.plan)
     session = Session.start(bundle, seed=options.seed)
     pictures = []
     for text in read_script(options.story):

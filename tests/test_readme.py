@@ -37,7 +37,7 @@ def test_python_code_runs_as_it_stands(tmp_path: Path) -> None:
 
 def test_client_code_runs_against_the_server(tmp_path: Path) -> None:
     _, code = blocks("python")
-    with LiveServer(ROOT / "engines" / "pocket", tmp_path / "state", engines="onnxruntime") as server:
+    with LiveServer(ROOT / "engines" / "pocket", tmp_path / "state", device="cpu") as server:
         code = code.replace(":5570", f":{server.ready().port}")
         done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

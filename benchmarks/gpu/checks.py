@@ -29,6 +29,7 @@ from animegamer_rt.backends.torch.transformer import Transformer
 from animegamer_rt.backends.torch.vae_decoder import decode
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.stages.predictor import read
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
@@ -63,9 +64,9 @@ class BackendVariant:
     def open(self, bundle: Bundle, graphs: backend.Graphs = "step") -> Engines:
         """A bundle's parts."""
         kernels = self.kernels or False
-        return backend.open_engines(
-            bundle, self.device, self.precision, graphs, kernels=kernels, attention=self.attention
-        )
+        device = "torch-cpu" if self.device == "cpu" else "torch"
+        config = EngineConfig(device, self.precision, self.attention)
+        return backend.load(bundle, config, graphs=graphs, kernels=kernels)
 
 
 Group = Callable[[BackendVariant], Iterator[Entry]]
@@ -205,12 +206,12 @@ def denoised(engines: Engines, plan: DenoisePlan, shot: Array, start: Array) -> 
 
 def answers_elsewhere(bundle: Bundle) -> tuple[dict[str, Array], str]:
     """What onnxruntime says on the CPU, or where it is not installed or can not, the same parts there in float32."""
-    ours = dict(answers(bundle, backend.open_engines(bundle, "cpu", "fp32")))
+    ours = dict(answers(bundle, backend.load(bundle, EngineConfig("torch-cpu", "fp32"))))
     try:
         from animegamer_rt.backends import onnxruntime
     except ModuleNotFoundError:
         return ours, "torch on the CPU"
-    return ours | dict(answers(bundle, onnxruntime.open_engines(bundle))), "onnxruntime on the CPU"
+    return ours | dict(answers(bundle, onnxruntime.load(bundle, EngineConfig("cpu-fp32")))), "onnxruntime on the CPU"
 
 
 def same_under_graphs(bundle: Bundle, way: BackendVariant) -> Iterator[Entry]:

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from . import __version__
-from .backends.registry import DEVICES, EngineConfig, add_torch_options
 from .bench.presets import PRESETS, Preset
+from .engine_config import EngineConfig, add_engine_options
 from .errors import INTERRUPTED, AnimeGamerError, ConfigError, OutputError
 
 COMMAND_GROUP = "animegamer_rt.commands"
@@ -36,6 +36,20 @@ ADDED: Mapping[str, str] = MappingProxyType(
 """A word on the subcommands of animegamer-export: importing it for its own would take seconds."""
 EARLIER_NAMES = frozenset({"calibrate"})
 """Commands that have been renamed: the earlier name works, and no list shows it."""
+RENAMED: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "play": {"--window": "--history-turns"},
+        "serve": {
+            "--allow": "--authorized-keys",
+            "--engines": "--device",
+            "--outbox-mib": "--send-queue-mib",
+            "--stall-s": "--worker-timeout-s",
+            "--state": "--state-dir",
+            "--turns-a-minute": "--turns-per-minute",
+        },
+    }
+)
+"""Subcommand -> old spelling of an option -> today's. The old ones go on working and are in no help text."""
 NO_READER, USER_ERROR = 1, 2
 
 
@@ -63,17 +77,20 @@ def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] in added:
         return _run_added(added[arguments[0]], arguments[1:])
     parser = _parser(sorted(added.keys() - EARLIER_NAMES))
-    options, unknown = parser.parse_known_args(arguments)
+    options, unknown = parser.parse_known_args(_with_new_spellings(arguments))
     if unknown:  # argparse itself would show the usage of all commands, which names none of this one's options
         getattr(options, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     if not hasattr(options, "run"):
         parser.print_help()
         return 0
-    if "precision" in options:
-        device = options.device if "device" in options else options.engines
-        EngineConfig.of(options).check(device)
     code: int = options.run(options)
     return code
+
+
+def _with_new_spellings(arguments: list[str]) -> list[str]:
+    renamed = RENAMED.get(arguments[0], {}) if arguments else {}
+    options = [word.partition("=") for word in arguments]
+    return [renamed.get(option, option) + equals + value for option, equals, value in options]
 
 
 def _ready_streams() -> None:
@@ -137,11 +154,14 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     )
     play.add_argument("--out", type=Path, metavar="DIR", help="folder of the game (default: the next games/game-NNN)")
     play.add_argument(
-        "--window", type=_window, metavar="TURNS", help="earlier turns that count (default: the bundle's)"
+        "--history-turns",
+        type=_history_turns,
+        metavar="TURNS",
+        help="earlier turns that the model sees (default: the bundle's)",
     )
     play.add_argument("--image", type=Path, metavar="FILE", help="start from this picture; needs --motion")
     play.add_argument("--motion", metavar="TEXT", help="what happens in the picture, as in 'gently wave'")
-    _add_device(play)
+    add_engine_options(play, simulated=True)
     play.add_argument("--fps", type=_fps, help="frames a second of the clips (default: the bundle's)")
     play.add_argument("--scale", type=_scale, help="enlarge clips this many times (default: 4 for pocket, 1 for full)")
     play.add_argument("--no-preview", action="store_true", help="do not show the clip in the terminal")
@@ -151,8 +171,9 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     bench.add_argument(
         "what",
         nargs="?",
-        choices=("turn", "wire", "compare"),
+        choices=("turn", "serve", "compare", "wire"),
         default="turn",
+        metavar="{turn,serve,compare}",
         help="turns alone, the server, or two records (default: turn)",
     )
     bench.add_argument("records", nargs="*", type=Path, metavar="RECORD", help="of compare: two files of --results")
@@ -163,8 +184,8 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     )
     _add_bundle(bench)
     bench.set_defaults(bundle=None)
-    _add_device(bench)
-    bench.add_argument("--turns", type=_turns, help="turns of each measurement (default: 15 of turn, 25 of wire)")
+    add_engine_options(bench)
+    bench.add_argument("--turns", type=_turns, help="turns of each measurement (default: 15 of turn, 25 of serve)")
     bench.add_argument(
         "--results",
         type=Path,
@@ -177,7 +198,7 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     selftest = commands.add_parser("selftest", help="each part against recorded answers, a turn, a report to attach")
     selftest.set_defaults(run=_selftest)
     selftest.add_argument("--bundle", default="pocket", help="name or folder (default: pocket)")
-    _add_device(selftest)
+    add_engine_options(selftest)
     selftest.add_argument("--out", type=Path, default=Path("selftest.json"), metavar="FILE", help="the report")
     selftest.add_argument("--record", action="store_true", help="record the answers beside the bundle instead")
 
@@ -189,7 +210,7 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="serve games to other programs")
     serve.set_defaults(run=_serve)
     _add_bundle(serve)
-    add_torch_options(serve)
+    add_engine_options(serve, simulated=True)
     add_serve_options(serve)
 
     curve_keys = commands.add_parser("keys", help="make the keys that serving beyond this machine needs")
@@ -215,16 +236,6 @@ def _add_bundle(command: argparse.ArgumentParser) -> None:
     command.add_argument("--plan", help="exact, balanced or fast (default: the bundle's default)")
 
 
-def _add_device(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--device",
-        choices=tuple(DEVICES),
-        default="cpu",
-        help="; ".join(f"{name}: {words}" for name, words in DEVICES.items()) + " (default: %(default)s)",
-    )
-    add_torch_options(command)
-
-
 def _play(options: argparse.Namespace) -> int:
     from .play.command import PlayOptions, play
 
@@ -234,13 +245,12 @@ def _play(options: argparse.Namespace) -> int:
             plan=options.plan,
             seed=options.seed,
             out=options.out,
-            history_turns=options.window,
+            history_turns=options.history_turns,
             fps=options.fps,
             scale=options.scale,
             instructions=options.instructions,
             preview=not options.no_preview,
-            device=options.device,
-            for_torch=EngineConfig.of(options),
+            engines=EngineConfig.from_arguments(options),
             image=options.image,
             motion=options.motion,
         )
@@ -254,11 +264,13 @@ def _bench(options: argparse.Namespace) -> int:
         return compare(options.records)
     if options.records:
         raise ConfigError("only `bench compare` takes records", found=str(options.records[0]), do="leave them out")
-    if options.what == "wire":
+    engines = EngineConfig.from_arguments(options)
+    if options.what in ("serve", "wire"):  # wire: the old name
         from .serving.bench.command import ServeBench, bench_serve
 
-        if options.preset or options.trace or options.device != "cpu":
-            raise ConfigError("--preset, --trace and --device are of turns, not of `bench wire`", do="leave them out")
+        if options.preset or options.trace or engines != EngineConfig():
+            what = "--preset, --trace and the options of engines belong to `bench turn`, not to `bench serve`"
+            raise ConfigError(what, do="leave them out")
         bundle = options.bundle or "pocket"
         return bench_serve(ServeBench(bundle, options.plan, options.turns or 25, results=options.results))
     from .bench.command import BenchOptions, bench
@@ -272,15 +284,13 @@ def _bench(options: argparse.Namespace) -> int:
         made_by=None if options.bundle else preset.made_by,
     )
     name = options.preset if settings == preset else None
-    for_torch = EngineConfig.of(options)
-    return bench(BenchOptions(settings, name, options.device, for_torch, options.results, options.trace))
+    return bench(BenchOptions(settings, name, engines, options.results, options.trace))
 
 
 def _selftest(options: argparse.Namespace) -> int:
     from .diagnose.selftest import selftest
 
-    for_torch = EngineConfig.of(options)
-    return selftest(options.bundle, options.device, options.out, options.record, for_torch)
+    return selftest(options.bundle, EngineConfig.from_arguments(options), options.out, options.record)
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -305,7 +315,8 @@ def _new_keys(options: argparse.Namespace) -> int:
     if options.name == curve_keys.SERVER:
         print(f"{public}: for every player\n{secret}: stays with the server")
     else:
-        print(f"{public}: for the server's --allow folder\n{secret}: for {options.name} alone, with the server's .key")
+        print(f"{public}: for the server's --authorized-keys folder")
+        print(f"{secret}: for {options.name} alone, with the server's .key")
     return 0
 
 
@@ -351,7 +362,7 @@ def _seed(text: str) -> int:
     return _number(0, 2**63 - 1, text)
 
 
-def _window(text: str) -> int:
+def _history_turns(text: str) -> int:
     return _number(0, 64, text)
 
 

@@ -16,6 +16,7 @@ from project import ROOT
 
 from animegamer_rt.backends.torch.attention import Measured
 from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError, DeviceLostError
 
 Entry = dict[str, Any]
@@ -98,12 +99,12 @@ def test_what_is_checked_of_a_way_is_all_that_it_can_change(checks: ModuleType, 
 
 def test_way_opens_what_it_names(checks: ModuleType, bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(checks.backend, "open_engines", lambda *given, **options: asked.append((given[1:], options)))
+    monkeypatch.setattr(checks.backend, "load", lambda *given, **options: asked.append((given[1:], options)))
     checks.Way("cuda", "fp8").open(bundle)
     checks.Way("cuda", "bf16", Path("a.so"), "int8").open(bundle, "turn")
     assert asked == [
-        (("cuda", "fp8", "step"), {"kernels": False, "attention": "torch"}),
-        (("cuda", "bf16", "turn"), {"kernels": Path("a.so"), "attention": "int8"}),
+        ((EngineConfig("torch", "fp8", "torch"),), {"graphs": "step", "kernels": False}),
+        ((EngineConfig("torch", "bf16", "int8"),), {"graphs": "turn", "kernels": Path("a.so")}),
     ]
 
 

@@ -47,7 +47,7 @@ from benchmarks.gpu import checks as gpu_checks
 
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
-from animegamer_rt.backends.torch.loader import open_engines
+from animegamer_rt.backends.torch.loader import load
 from animegamer_rt.bundle.loader import open_bundle
 fake_cuda.install()
 torch.set_num_threads(1)
@@ -56,7 +56,7 @@ torch.cuda.graph = lambda *given, **more: captured.append(given) or graph(*given
 bundle, eager = open_bundle("pocket"), None
 for graphs in ("off", "step"):
     captured.clear()
-    engines = open_engines(bundle, "cuda", "fp32", graphs, kernels=False)
+    engines = load(bundle, EngineConfig("torch", "fp32"), graphs=graphs, kernels=False)
     for _ in range(2):
         found = dict(gpu_checks.answers(bundle, engines))
     eager = eager or found

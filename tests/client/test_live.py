@@ -32,7 +32,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shared_server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with LiveServer(bundle, tmp_path_factory.mktemp("state"), "--turns-a-minute", "0") as server:
+    with LiveServer(bundle, tmp_path_factory.mktemp("state"), "--turns-per-minute", "0") as server:
         yield server.ready()
 
 
@@ -44,7 +44,7 @@ def address(shared_server: LiveServer) -> str:
 @pytest.fixture(scope="module")
 def slow_address(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server whose turns are slow, so that a test can act while one runs."""
-    with LiveServer(bundle, tmp_path_factory.mktemp("slow"), engines="fixed:0.5") as server:
+    with LiveServer(bundle, tmp_path_factory.mktemp("slow"), device="simulated:0.5") as server:
         yield f"tcp://127.0.0.1:{server.ready().port}"
 
 
@@ -165,7 +165,7 @@ def test_dead_engine_is_told_and_the_turn_goes_on(slow_address: str, truth: list
 
 
 def test_dead_server_that_comes_back_is_not_noticed(bundle: Path, tmp_path: Path, truth: list[list[bytes]]) -> None:
-    with LiveServer(bundle, tmp_path, engines="fixed:0.5") as server:
+    with LiveServer(bundle, tmp_path, device="simulated:0.5") as server:
         server.ready()
         with Client(f"tcp://127.0.0.1:{server.port}", timeout_s=60) as client:
             game, events = client.open(seed=3), []
@@ -192,7 +192,7 @@ def test_keys_let_in_those_on_the_list_only(bundle: Path, tmp_path: Path) -> Non
     server_key, _ = curve_keys.new("server", mine)
     _, friend = curve_keys.new("friend", allow)
     _, stranger = curve_keys.new("stranger", tmp_path / "elsewhere")
-    with LiveServer(bundle, tmp_path / "state", "--keys", str(mine), "--allow", str(allow)) as server:
+    with LiveServer(bundle, tmp_path / "state", "--keys", str(mine), "--authorized-keys", str(allow)) as server:
         at = f"tcp://127.0.0.1:{server.ready().port}"
         with Client(at, server_key=server_key, client_keys=friend) as client:
             assert len(pictures(list(client.open(seed=3).turn(TEXTS[0])))) == 17

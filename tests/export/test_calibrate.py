@@ -20,7 +20,7 @@ from animegamer_export.plan_search.measuring import PlanResult, SearchBudget, _n
 from animegamer_export.plan_search.reusing import guided_to_its_end, reusing
 from animegamer_export.plan_search.skipping import skipping
 from animegamer_rt.backends.interface import DenoiserEngine, DenoiseRun, Engines, FloatArray
-from animegamer_rt.backends.onnxruntime import open_engines
+from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.denoise_plan import BlockCache, Branch, DenoisePlan, build_plan, exact_plan
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.bundle.manifest import PlanEntry

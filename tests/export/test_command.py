@@ -31,11 +31,12 @@ from animegamer_export.build.weight_source import TOWER_PARTS, RandomWeights, So
 from animegamer_export.quantize.exclusions import keep_rule
 from animegamer_export.support import disk
 from animegamer_export.towers.text import TextTower
-from animegamer_rt.backends.onnxruntime import open_engines, open_towers
+from animegamer_rt.backends.registry import open_engines, open_towers
 from animegamer_rt.bench.chart import read_records
 from animegamer_rt.bundle.loader import UNFINISHED, Bundle, load, open_bundle
 from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.bundle.writer import write_manifest
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BundleError, BundleFileError, ConfigError, OutputError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.models.vae import CausalConv, VaeDecoder
@@ -52,7 +53,7 @@ def test_random_weights_become_a_bundle_that_plays(whole: Bundle) -> None:
     assert bundle.manifest.origin == "random weights"
     assert not (bundle.folder / UNFINISHED).exists() and not (bundle.folder / ".export").exists()
     session = Session.start(bundle, seed=7)
-    pipeline = Pipeline.open(bundle, open_engines(bundle, threads=1), "fast")
+    pipeline = Pipeline.open(bundle, open_engines(bundle, EngineConfig(threads=1)), "fast")
     frames = [
         event.frame
         for event in pipeline.run_turn(session, Instruction.parse("Mirel waves."))
@@ -70,7 +71,8 @@ def test_random_weights_have_towers_too_and_start_a_game_from_a_picture(
     bundle = load(tmp_path / "b")
     assert bundle.manifest.origin == "random weights" and bundle.manifest.motion_tokenizer.end == 1
     write_png(tmp_path / "start.png", np.random.default_rng(3).integers(0, 256, (56, 84, 3), np.uint8))
-    towers, encoder = open_towers(bundle, threads=1), open_engines(bundle, threads=1).encoder
+    config = EngineConfig(threads=1)
+    towers, encoder = open_towers(bundle, config), open_engines(bundle, config).encoder
     assert encoder is not None and (towers.tokens, towers.height, towers.width) == (30, 56, 56)
     turn = encode_image_start(
         bundle, read_image_start(bundle, 2, tmp_path / "start.png", "gently wave"), towers, encoder

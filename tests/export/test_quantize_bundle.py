@@ -29,6 +29,7 @@ from animegamer_rt.backends import onnxruntime as onnxruntime_backend
 from animegamer_rt.bundle.files import lock_folder
 from animegamer_rt.bundle.loader import Bundle, load, open_bundle
 from animegamer_rt.bundle.manifest import World
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BundleError, ConfigError, OutputError
 
 FEW = verify.SampleCounts(instructions=4, turns=1, plan="fast")
@@ -198,8 +199,8 @@ def test_calibrations_turns_are_played_and_measured_on_the_device(
         return "CPUExecutionProvider"
 
     monkeypatch.setattr(ranges, "check_device", noted)
-    engines = onnxruntime_backend.open_engines(pocket, threads=1)
-    monkeypatch.setattr(bundles, "open_engines", lambda bundle, device: (asked.append(device), engines)[1])
+    engines = onnxruntime_backend.load(pocket, EngineConfig("cpu-fp32", threads=1))
+    monkeypatch.setattr(bundles, "open_engines", lambda bundle, config: (asked.append(config.device), engines)[1])
     monkeypatch.setattr(bundles, "first_turns", lambda pipeline, texts, seed: [])
     monkeypatch.setattr(bundles, "matrices", lambda model: ())
     bundles.calibrated(pocket, "denoiser", scheme("w8a8"), lambda name: True, 1, "cuda")

@@ -26,8 +26,9 @@ from animegamer_export.build.state_file import ExportState
 from animegamer_export.build.steps import Request, export
 from animegamer_export.build.weight_source import TOWER_PARTS, from_checkpoints
 from animegamer_export.parts.streamed.parts import filled, whole_encoder
-from animegamer_rt.backends.onnxruntime import open_engines, open_towers
+from animegamer_rt.backends.registry import open_engines, open_towers
 from animegamer_rt.bundle.loader import Bundle, find, load
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import CheckpointError, ConfigError
 from animegamer_rt.events import Event, FrameReady, StatePredicted
 from animegamer_rt.models.denoiser import Denoiser
@@ -71,7 +72,7 @@ def test_a_turn_equals_the_reference_paths(release: Path, bundle: Bundle) -> Non
         filled(VaeDecoder(sizes.vae), weights["vae"]),
     )
     played = []
-    for engines in (open_engines(bundle, threads=1), reference):
+    for engines in (open_engines(bundle, EngineConfig(threads=1)), reference):
         session, events = Session.start(bundle, seed=7), list[Event]()
         for text in TEXTS:
             events += Pipeline.open(bundle, engines).run_turn(session, Instruction.parse(text))
@@ -90,7 +91,8 @@ def test_a_game_starts_from_a_picture_with_the_towers_of_the_checkpoints(
 ) -> None:
     source = np.random.default_rng(3).integers(0, 256, (56, 84, 3), np.uint8)
     write_png(tmp_path / "start.png", source)
-    towers, encoder = open_towers(bundle, threads=1), open_engines(bundle, threads=1).encoder
+    config = EngineConfig(threads=1)
+    towers, encoder = open_towers(bundle, config), open_engines(bundle, config).encoder
     assert encoder is not None and (towers.tokens, towers.height, towers.width) == (30, 56, 56)
     turn = encode_image_start(
         bundle, read_image_start(bundle, 2, tmp_path / "start.png", "gently wave"), towers, encoder

@@ -24,6 +24,7 @@ from animegamer_rt.backends import onnxruntime
 from animegamer_rt.backends.interface import Engines, PartCache
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.diagnose.bundle_info import size_words
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BundleError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline
@@ -147,16 +148,16 @@ def test_the_next_character_loads_only_what_differs(
     monkeypatch.setattr(onnxruntime, "_open_session", counted)
     qiqi, ponyo = both
     loaded: PartCache = {}
-    onnxruntime.open_engines(qiqi, threads=1, loaded=loaded)
+    onnxruntime.load(qiqi, EngineConfig(threads=1), loaded)
     assert len(opened) == len(loaded) == 5
     opened.clear()
     earlier += [weakref.ref(part) for part in loaded.values()]
-    engines = onnxruntime.open_engines(ponyo, threads=1, loaded=loaded)
+    engines = onnxruntime.load(ponyo, EngineConfig(threads=1), loaded)
     assert sorted(opened) == ["denoiser.onnx", "encoder.onnx"] and len(loaded) == 5
     earlier.clear()
-    alone = onnxruntime.open_engines(ponyo, threads=1)
+    alone = onnxruntime.load(ponyo, EngineConfig(threads=1))
     np.testing.assert_array_equal(clip(ponyo, engines), clip(ponyo, alone))
-    assert clip(qiqi, onnxruntime.open_engines(qiqi, threads=1, loaded=loaded)).shape == (17, 32, 48, 3)
+    assert clip(qiqi, onnxruntime.load(qiqi, EngineConfig(threads=1), loaded)).shape == (17, 32, 48, 3)
 
 
 def test_shared_parts_are_quantised_and_typed_like_any(both: tuple[Bundle, Bundle], tmp_path: Path) -> None:

@@ -30,8 +30,10 @@ PATIENCE_S = 60.0
 class LiveServer:
     """Started on a free pair of ports; `with` ends it. `code` runs before it in its process (limits, rights)."""
 
-    def __init__(self, bundle: Path, state: Path, *options: str, engines: str = "fixed:0.05", code: str = "") -> None:
-        arguments = ["serve", "--bundle", str(bundle), "--state", str(state), "--engines", engines, "--port", "0"]
+    def __init__(
+        self, bundle: Path, state: Path, *options: str, device: str = "simulated:0.05", code: str = ""
+    ) -> None:
+        arguments = ["serve", "--bundle", str(bundle), "--state-dir", str(state), "--device", device, "--port", "0"]
         program = f"import sys\n{code}\nfrom animegamer_rt.cli import main\nsys.exit(main(sys.argv[1:]))"
         self.state = state
         self.process = subprocess.Popen(

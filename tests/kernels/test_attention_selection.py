@@ -18,7 +18,6 @@ from animegamer_kernels import Library, MmaKind
 from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
 from animegamer_rt.backends import registry
 from animegamer_rt.backends.interface import Engines
-from animegamer_rt.backends.registry import EngineConfig
 from animegamer_rt.backends.torch import attention, custom_ops, fused_transformer
 from animegamer_rt.backends.torch.attention import Attention, Measured, measured, select_attention
 from animegamer_rt.backends.torch.custom_ops import Kernels, RowNorm
@@ -29,6 +28,7 @@ from animegamer_rt.backends.torch.loader import cast_for_inference
 from animegamer_rt.bundle.denoise_plan import DenoisePlan, build_plan
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.bundle.noise_schedule import even_timesteps
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError
 from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
 from animegamer_rt.models.denoiser import DenoiserSize
@@ -215,15 +215,18 @@ def test_int8_scores_are_taken_only_where_asked_for_and_possible(kernels: Kernel
 def test_attention_that_the_command_asks_for_is_what_opens(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PATH_VARIABLE, str(library.path))
     bundle = open_bundle("pocket")
-    engines = registry.open_engines(bundle, "torch-cpu", for_torch=EngineConfig("bf16", "int8"))
+    engines = registry.open_engines(bundle, EngineConfig("torch-cpu", "bf16", "int8"))
     assert engines.attention == "int8"
     assert engines.device.endswith(f"int8 attention, references of {FILE_NAME}")
     for told, said in (
-        (EngineConfig(attention="int8"), "found heads of 64 in torch.float32; .* or --precision bf16"),
-        (EngineConfig("bf16", "cudnn"), r"found cudnn not right \(RuntimeError: .*\); choose another, or leave it out"),
+        (EngineConfig("torch-cpu", attention="int8"), "found heads of 64 in torch.float32; .* or --precision bf16"),
+        (
+            EngineConfig("torch-cpu", "bf16", "cudnn"),
+            r"found cudnn not right \(RuntimeError: .*\); choose another, or leave it out",
+        ),
     ):
         with pytest.raises(BackendError, match=said):
-            registry.open_engines(bundle, "torch-cpu", for_torch=told)
+            registry.open_engines(bundle, told)
 
 
 @pytest.mark.gpu

@@ -43,6 +43,7 @@ from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, convert_to_ro
 from animegamer_rt.bundle.denoise_plan import DenoisePlan, build_plan
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.bundle.noise_schedule import even_timesteps
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError
 from animegamer_rt.models.predictor import Predictor
 
@@ -166,7 +167,9 @@ def test_every_kernel_is_queued_on_the_current_stream(kernels: Kernels, monkeypa
 
 def test_bundle_runs_with_the_kernels_that_are_asked_for(library: Library) -> None:
     bundle = open_bundle("pocket")
-    asked, plain = (torch_backend.open_engines(bundle, "cpu", kernels=which) for which in (library.path, None))
+    asked, plain = (
+        torch_backend.load(bundle, EngineConfig("torch-cpu"), kernels=which) for which in (library.path, None)
+    )
     assert asked.device.endswith(f"references of {FILE_NAME}") and plain.device.endswith("plain operators")
     latent = np.random.default_rng(0).standard_normal((1, 3, 16, 12, 18), dtype=np.float32)
     found, expected = (one.vae.first(latent, (0, 1, 2), False)[0] for one in (asked, plain))

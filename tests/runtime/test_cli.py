@@ -23,6 +23,7 @@ from animegamer_rt.bench.command import summary
 from animegamer_rt.bench.presets import Preset
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.cli import main
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BundleFileError
 from animegamer_rt.events import StageSeconds
 
@@ -106,7 +107,7 @@ def test_an_unknown_option_shows_those_of_its_command(capsys: pytest.CaptureFixt
 
 
 def test_new_keys_say_who_gets_which_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, public, secret in (("server", "every player", "stays"), ("mia", "--allow folder", "mia alone")):
+    for name, public, secret in (("server", "every player", "stays"), ("mia", "--authorized-keys folder", "mia alone")):
         assert main(["keys", "new", name, "--keys", str(tmp_path / "keys")]) == 0
         first, second = capsys.readouterr().out.splitlines()
         assert first.startswith(str(tmp_path / "keys" / f"{name}.key: ")) and public in first
@@ -282,15 +283,15 @@ def test_a_preset_without_its_bundle_names_the_command_that_makes_it(
     assert main(["bench", "--preset", "standard", "--trace", "turn.json"]) == 2
     assert "a trace is of one plan; found exact, balanced, fast; give --plan" in capsys.readouterr().err
     for of_turns in (["--preset", "quick"], ["--trace", "turn.json"], ["--device", "cuda"]):
-        assert main(["bench", "wire", "--bundle", "none", *of_turns]) == 2
-        assert "not of `bench wire`" in capsys.readouterr().err
+        assert main(["bench", "serve", "--bundle", "none", *of_turns]) == 2
+        assert "not to `bench serve`" in capsys.readouterr().err
 
 
 def test_a_gpus_record_says_card_clocks_limit_and_energy(
     bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
-    opened = lambda bundle, device, for_torch: replace(onnxruntime.open_engines(bundle), attention="flash")  # noqa: E731
+    opened = lambda bundle, config: replace(onnxruntime.load(bundle, EngineConfig()), attention="flash")  # noqa: E731
     monkeypatch.setattr(animegamer_rt.bench.command, "open_engines", opened)
     fresh = {"first_prompt_seconds": 1.0, "host_memory_peak_mib": 321.0}
     monkeypatch.setattr(animegamer_rt.bench.command, "_fresh_process", lambda bundle, plan, options: fresh)

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from animegamer_export.evaluate.fidelity import ClipScorer
-from animegamer_rt.backends.registry import DEVICES, EngineConfig, add_torch_options, open_engines
+from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bench.command import LIBRARIES
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import MANIFEST, Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT, PlanEntry
 from animegamer_rt.bundle.writer import write_manifest
+from animegamer_rt.engine_config import EngineConfig, add_engine_options
 from animegamer_rt.play.instructions_file import example_script, read_script
 from animegamer_rt.profiling import host as machine
 
@@ -33,8 +34,7 @@ def main(arguments: Sequence[str], open_judge: Callable[[Path], ClipScorer]) -> 
     parser.add_argument(
         "bundle", nargs="?", default="pocket", help="name or folder; its balanced and fast are replaced"
     )
-    parser.add_argument("--device", choices=tuple(DEVICES), default="cpu", help="where to play (default: cpu)")
-    add_torch_options(parser)
+    add_engine_options(parser)
     parser.add_argument("--instructions", metavar="FILE", help="a line a turn (default: the bundle's own examples)")
     parser.add_argument(
         "--turns", type=_turns, default=SearchBudget().turns, help="for the search, and again for the check"
@@ -54,17 +54,18 @@ def main(arguments: Sequence[str], open_judge: Callable[[Path], ClipScorer]) -> 
     )
     parser.add_argument("--dry-run", action="store_true", help="leave the bundle as it is")
     options = parser.parse_args(arguments)
+    config = EngineConfig.from_arguments(options)
     make_folder(options.results)
     bundle = open_bundle(options.bundle)
     if not options.dry_run:
         make_folder(bundle.folder)  # where it cannot be written, that is said before the work
     texts = read_script(options.instructions) if options.instructions else example_script(bundle.manifest.world)
     scorer = open_judge(options.judge) if options.judge else None
-    engines = open_engines(bundle, options.device, for_torch=EngineConfig.of(options))
+    engines = open_engines(bundle, config)
     points = curve(bundle, engines, texts, SearchBudget(turns=options.turns), _say, scorer)
     chosen = choose(points)
     record = {
-        **machine.environment(LIBRARIES.get(options.device, "onnxruntime")),
+        **machine.environment(LIBRARIES.get(config.device, "onnxruntime")),
         **describe(bundle, points, chosen),
         "runs_on": engines.device,
         "instructions": list(islice(cycle(texts), 2 * options.turns)),

@@ -16,7 +16,7 @@ from animegamer_export.onnx_io.write import Precision
 from animegamer_export.plan_search import measuring
 from animegamer_export.plan_search.command import write_plans
 from animegamer_export.plan_search.measuring import SearchBudget
-from animegamer_rt.backends.onnxruntime import open_engines
+from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import load
 from animegamer_rt.diagnose.selftest import write_record
 from animegamer_rt.stages.vae import Vae
@@ -79,7 +79,7 @@ def calibrate_plans(context: BuildContext) -> None:
     ]
     scorer = open_scorer(context.weights_path("judge"))
     budget = SearchBudget(config.plan_rows, config.plan_turns)
-    points = measuring.curve(exported, open_engines(exported, eight_bit=True), instructions, budget, scorer=scorer)
+    points = measuring.curve(exported, open_engines(exported), instructions, budget, scorer=scorer)
     write_plans(exported, measuring.choose(points))
 
 
@@ -89,7 +89,7 @@ def measure_quality(context: BuildContext) -> None:
     encoder, decoder = context.new_autoencoder()
     checkpoint.load(context.weights_path("autoencoder"), ("encoder", encoder), ("decoder", decoder))
     exported = load(context.out)
-    engines = open_engines(exported, eight_bit=True)
+    engines = open_engines(exported)
 
     def reconstruct(clips: np.ndarray) -> np.ndarray:
         latents = autoencoder.encode_all(encoder, clips).astype(np.float32).transpose(0, 2, 1, 3, 4)

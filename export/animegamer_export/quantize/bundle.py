@@ -22,12 +22,14 @@ from animegamer_export.quantize.scheme import Scheme
 from animegamer_export.quantize.smooth import ranges
 from animegamer_export.quantize.weights import Keep, Report, expected_bytes, rewrite_together, weight_of
 from animegamer_export.support.disk import require_space, told_when_full
-from animegamer_rt.backends.onnxruntime import check_device, open_engines
+from animegamer_rt.backends.onnxruntime import check_device
+from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.config import suggest
 from animegamer_rt.bundle.files import lock_folder, make_folder, write_error
 from animegamer_rt.bundle.loader import MANIFEST, Bundle
 from animegamer_rt.bundle.manifest import unmeasured
 from animegamer_rt.bundle.writer import write_manifest
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BundleError, ConfigError
 from animegamer_rt.pipeline import Pipeline
 
@@ -161,7 +163,8 @@ def calibrated(
         )
     source = bundle.part_path(name)
     recorded = RecordedDenoiser(source, device=device)
-    pipeline = Pipeline.open(bundle, replace(open_engines(bundle, device), denoiser=recorded))
+    config = EngineConfig("cpu-fp32" if device == "cpu" else device)
+    pipeline = Pipeline.open(bundle, replace(open_engines(bundle, config), denoiser=recorded))
     pipeline = by_plan(pipeline, bundle, QUICKER if QUICKER in bundle.manifest.plans else None)
     texts = instructions(bundle.manifest.world, turns, CALIBRATION_SEED)
     for turn in first_turns(pipeline, texts, CALIBRATION_SEED):

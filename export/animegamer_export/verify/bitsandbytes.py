@@ -16,9 +16,10 @@ from torch import nn
 
 from animegamer_export.evaluate.metrics import relative_error
 from animegamer_export.quantize.exclusions import keep_rule
-from animegamer_rt.backends.torch.loader import open_engines
+from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.backends.torch.predictor import Predictor
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.pipeline import Pipeline
 
 from .command import SampleCounts, predictor_figures
@@ -40,9 +41,9 @@ LAYERS: Mapping[str, Callable[[int, int, bool], nn.Module]] = {"Linear8bitLt": _
 
 def rows(bundle: Bundle, instructions: int) -> Iterator[dict[str, Any]]:
     """A row a kind of layer: errors of the weights and of the shot, and how many strengths stay the same."""
-    true = Pipeline.open(bundle, open_engines(bundle, "cpu"))
+    true = Pipeline.open(bundle, open_engines(bundle, EngineConfig("torch-cpu")))
     for name, layer in LAYERS.items():
-        engines = open_engines(bundle, "cpu")
+        engines = open_engines(bundle, EngineConfig("torch-cpu"))
         errors = exchange(cast(Predictor, engines.predictor).network, layer)
         tried = replace(true, predictor=Pipeline.open(bundle, engines).predictor)
         figures = predictor_figures(tried, true, SampleCounts(instructions))

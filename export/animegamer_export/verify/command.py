@@ -24,8 +24,9 @@ from animegamer_export.onnx_io.part_session import PartSession
 from animegamer_export.onnx_io.sessions import open_plain
 from animegamer_export.quantize.bundle import part_names
 from animegamer_rt.backends.interface import Engines, FloatArray, Frames
-from animegamer_rt.backends.onnxruntime import open_engines
+from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BundleError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling import host as machine
@@ -96,8 +97,8 @@ def compare(bundle: Bundle, against: Bundle, amount: SampleCounts, parts: Sequen
 
 
 def _open_pair(bundle: Bundle, against: Bundle, amount: SampleCounts, parts: Sequence[str]) -> _Pair:
-    engines = open_engines(against)
-    tried = engines if tuple(parts) == ("denoiser",) else open_engines(bundle)
+    engines = open_engines(against, EngineConfig("cpu-fp32"))
+    tried = engines if tuple(parts) == ("denoiser",) else open_engines(bundle, EngineConfig("cpu-fp32"))
     if "denoiser" in parts:
         # A session that computes what the graph says: the runtime's own may fuse what it must not (see plain_options).
         tried = replace(tried, denoiser=RecordedDenoiser(bundle.part_path("denoiser"), keep=False))

@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from animegamer_rt.bundle.denoise_plan import BlockCache
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.engine_config import EngineConfig
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -194,3 +196,11 @@ class Engines:
     precision: Mapping[str, str] = field(default_factory=dict)
     attention: str | None = None
     memory: Callable[[], DeviceMemory] | None = None
+
+
+class EngineProvider(Protocol):
+    """A backend: the module that loads a bundle's parts with one library. `registry.open_engines` chooses it."""
+
+    def load(self, bundle: Bundle, config: EngineConfig, cache: PartCache | None = None) -> Engines:
+        """The engines of a bundle, as `registry.open_engines` describes them. Raises BackendError."""
+        ...

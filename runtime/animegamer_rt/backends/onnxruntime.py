@@ -21,6 +21,7 @@ import onnxruntime
 
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.engine_config import INT8_DEVICES, EngineConfig
 from animegamer_rt.profiling.host import available_cores
 
 from ..errors import BackendError
@@ -48,34 +49,29 @@ _ENCODER = ("text_features", "image_features"), ("shot",)
 _TOWERS = {"text_tower": (("ids",), ("text_features",)), "image_tower": (("picture",), ("image_features",))}
 
 
-def open_engines(
-    bundle: Bundle,
-    device: str = "cpu",
-    threads: int | None = None,
-    loaded: PartCache | None = None,
-    eight_bit: bool = False,
-) -> Engines:
-    """Loads the parts of a bundle, side by side. `threads` None is one for each core this process may use.
+def load(bundle: Bundle, config: EngineConfig, cache: PartCache | None = None) -> Engines:
+    """Loads the parts of a bundle side by side; on the device `cpu`, those in 8 bits that the bundle has.
 
-    `eight_bit` takes the 8-bit graphs of the parts that bring one; for the CPU.
-    `loaded` are parts of an earlier bundle on the same device: those with the same files are taken as they are, the
-    others leave it before anything is loaded, and it then holds this bundle's.
-    Raises BackendError when the device is not there (no falling back), or when a part is not what the contract says.
+    cache: parts of an earlier bundle on the same device. Those with the same files are used again, the others are
+    dropped before anything is loaded; afterwards it holds this bundle's parts.
+    Raises BackendError when the device is not there (it does not fall back to another), or when a part's inputs and
+    outputs are not those of this version.
     """
+    device, threads, eight_bit = _device(config), config.threads, config.device in INT8_DEVICES
     names: dict[str, Names] = {"predictor": _PREDICTOR, "denoiser": _DENOISER}
     names |= {"vae_first": _VAE, "vae_next": _VAE}
     if "encoder" in bundle.manifest.parts:
         names["encoder"] = _ENCODER
     paths = {part: bundle.part_path(part, eight_bit) for part in names}
     hashes = {part: bundle.part_sha256(part, eight_bit) for part in names}
-    loaded = {} if loaded is None else loaded
-    for other in loaded.keys() - set(hashes.values()):
-        del loaded[other]
-    missing = [part for part in names if hashes[part] not in loaded]
+    cache = {} if cache is None else cache
+    for other in cache.keys() - set(hashes.values()):
+        del cache[other]
+    missing = [part for part in names if hashes[part] not in cache]
     with ThreadPoolExecutor(len(names)) as pool:
         opened = {part: pool.submit(_Part, paths[part], device, threads, *names[part]) for part in missing}
-        loaded |= {hashes[part]: future.result() for part, future in opened.items()}
-    parts: dict[str, _Part] = {part: loaded[hashes[part]] for part in names}
+        cache |= {hashes[part]: future.result() for part, future in opened.items()}
+    parts: dict[str, _Part] = {part: cache[hashes[part]] for part in names}
     return Engines(
         _Predictor(parts["predictor"]),
         _Denoiser(parts["denoiser"]),
@@ -86,12 +82,18 @@ def open_engines(
     )
 
 
-def open_towers(bundle: Bundle, device: str = "cpu", threads: int | None = None) -> TowerEngines:
-    """The text and image towers of a bundle that has them; drop what is returned and their memory is free again.
+def load_towers(bundle: Bundle, config: EngineConfig) -> TowerEngines:
+    """The text and image towers of a bundle that has them; their memory is free again once the result is dropped.
 
-    Raises BundleError when it has none, BackendError as `open_engines` does.
+    They run on CUDA for the device `cuda` and on the CPU for any other. Raises BundleError when the bundle has none,
+    BackendError as `load` does.
     """
-    return _Towers(*(_Part(bundle.part_path(part), device, threads, *names) for part, names in _TOWERS.items()))
+    device = _device(config) if config.device in PROVIDERS else "cpu"
+    return _Towers(*(_Part(bundle.part_path(part), device, config.threads, *names) for part, names in _TOWERS.items()))
+
+
+def _device(config: EngineConfig) -> str:
+    return config.device.removesuffix("-fp32")
 
 
 class _Part:

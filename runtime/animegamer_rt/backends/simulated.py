@@ -15,8 +15,9 @@ import numpy as np
 from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Geometry
+from animegamer_rt.engine_config import EngineConfig
 
-from .interface import Engines, FloatArray, Frames, IntArray, Prefill, TokenBatch
+from .interface import Engines, FloatArray, Frames, IntArray, PartCache, Prefill, TokenBatch
 
 # Shares of a turn's seconds: pocket, plan `balanced`, benchmarks/results/20261122T015118Z-pocket-balanced.json.
 PREDICTOR_SHARE, DENOISER_SHARE, VAE_SHARE = 0.14, 0.65, 0.21
@@ -25,18 +26,13 @@ BRIGHTNESS_STEP = 5
 """How much darker each frame of a chunk is than the one before, so that no two are the same."""
 
 
-def open_engines(
-    bundle: Bundle,
-    seconds: float,
-    plan: str | None = None,
-    *,
-    concurrent_prediction: bool = False,
-) -> Engines:
-    """Engines for which a turn of this plan takes `seconds`. Raises PlanError for an unknown plan.
+def load(bundle: Bundle, config: EngineConfig, cache: PartCache | None = None) -> Engines:
+    """Engines that take `config.simulated_seconds` for a turn of the bundle's default plan.
 
-    concurrent_prediction: whether a turn may be predicted while another is denoised; it costs these engines no time.
+    Another plan takes more or less, as it evaluates the network more or less often. Nothing is taken from `cache`.
     """
-    rows = DenoisePlan.from_dict(bundle.plan(plan)).network_rows
+    seconds = config.simulated_seconds
+    rows = DenoisePlan.from_dict(bundle.manifest.plans[bundle.default_plan].plan).network_rows
     tokens = json.loads(bundle.path(bundle.manifest.tokenizer.added_tokens).read_text(encoding="utf-8"))
     geometry = bundle.manifest.geometry
     return Engines(
@@ -44,7 +40,7 @@ def open_engines(
         _Denoiser(seconds * DENOISER_SHARE / rows),
         _Vae(geometry, seconds * VAE_SHARE / (FIRST_FRAMES + NEXT_FRAMES)),
         device=f"none: {seconds:g} s a turn",
-        concurrent_prediction=concurrent_prediction,
+        concurrent_prediction=config.simulated_overlapping,
     )
 
 

@@ -19,10 +19,11 @@ from types import MappingProxyType
 from typing import Any
 
 from animegamer_rt.backends.interface import Engines
-from animegamer_rt.backends.registry import DEFAULT_CONFIG, INT8_DEVICES, EngineConfig, open_engines
+from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, Geometry, Part
+from animegamer_rt.engine_config import DEFAULT_CONFIG, INT8_DEVICES, EngineConfig
 from animegamer_rt.errors import BackendError, BundleNotFoundError, ConfigError
 from animegamer_rt.events import StageSeconds
 from animegamer_rt.pipeline import Pipeline
@@ -55,8 +56,7 @@ class BenchOptions:
 
     settings: Preset = Preset()
     preset: str | None = None
-    device: str = "cpu"
-    for_torch: EngineConfig = DEFAULT_CONFIG
+    engines: EngineConfig = DEFAULT_CONFIG
     results: Path = Path("benchmarks/results")
     trace: Path | None = None
 
@@ -77,7 +77,7 @@ def bench(options: BenchOptions) -> int:
         bundle.plan(plan)
     # Before the engines are open here: both together may be more than a card holds.
     fresh = {plan: _fresh_process(bundle, plan, options) for plan in plans}
-    engines = open_engines(bundle, options.device, for_torch=options.for_torch)
+    engines = open_engines(bundle, options.engines)
     for plan in plans:
         record = _measure(options, engines, Pipeline.open(bundle, engines, plan=plan), fresh[plan])
         path = write_record(options.results, f"{record['size']}-{record['plan']}", record)
@@ -103,9 +103,9 @@ def _measure(
     """The record of one plan; `fresh` is what a process of its own was measured at."""
     manifest, turns = pipeline.bundle.manifest, options.settings.turns
     playback = manifest.geometry.frames / manifest.geometry.fps
-    precision = _precision(manifest.parts, engines, options.device)
+    precision = _precision(manifest.parts, engines, options.engines.device)
     cost = pipeline.plan.cost(engines.denoiser.skippable_blocks)
-    if options.device in ON_CPU:
+    if options.engines.device in ON_CPU:
         card, meter, where = None, energy.cpu_energy(), describe_host()
         floor = cpu_roofline(pipeline.bundle, cost)
     else:
@@ -124,10 +124,10 @@ def _measure(
         title = f"One turn: {manifest.name}, {pipeline.plan_name}, {where}"
         print(f"trace:  {write_trace(options.trace, median, pipeline.plan, title)}")
     return {
-        **environment(LIBRARIES.get(options.device, "onnxruntime")),
+        **environment(LIBRARIES.get(options.engines.device, "onnxruntime")),
         "machine": where,
         "gpu": gpu,
-        "device": options.device,
+        "device": options.engines.device,
         "runs_on": engines.device,
         "preset": options.preset,
         "size": manifest.name,
@@ -151,7 +151,7 @@ def _measure(
         "energy_j_per_turn": None if meter.joules is None else round(meter.joules / turns, 3),
         "energy_source": meter.source,
         **fresh,
-        **_memory(options.device, engines, card, fresh["host_memory_peak_mib"]),
+        **_memory(options.engines.device, engines, card, fresh["host_memory_peak_mib"]),
         "fidelity": dict(manifest.plans[pipeline.plan_name].fidelity),
     }
 
@@ -230,13 +230,13 @@ def _fresh_process(bundle: Bundle, plan: str, options: BenchOptions) -> dict[str
     """Start to first prompt, and the peak host memory of a process that plays two turns and writes their clips."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        asked = [options.device, options.for_torch.precision or "", options.for_torch.attention or ""]
-        _run([sys.executable, "-c", READY, str(bundle.folder), plan, str(Path(folder) / "ready"), *asked])
+        asked = [str(bundle.folder), plan, str(Path(folder) / "ready"), *options.engines.to_args()]
+        _run([sys.executable, "-c", READY, *asked])
         ready = time.perf_counter() - start
         script = Path(folder) / "two-turns.txt"
         script.write_text("\n".join(example_script(bundle.manifest.world)[:2]), encoding="utf-8")
         command = [sys.executable, "-m", "animegamer_rt", "play", "--bundle", str(bundle.folder), "--plan", plan]
-        command += ["--device", options.device, *options.for_torch.words()]
+        command += options.engines.to_args()
         command += ["--instructions", str(script), "--out", str(Path(folder) / "game")]
         peak = _run(command)
     return {"first_prompt_seconds": round(ready, 3), "host_memory_peak_mib": peak}

@@ -13,7 +13,7 @@ import time
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from animegamer_rt.backends.interface import Engines
-from animegamer_rt.backends.onnxruntime import PROVIDERS, open_towers
-from animegamer_rt.backends.registry import DEFAULT_CONFIG, INT8_DEVICES, EngineConfig, open_engines
+from animegamer_rt.backends.registry import open_engines, open_towers
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.files import write_file
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT
+from animegamer_rt.engine_config import INT8_DEVICES, EngineConfig
 from animegamer_rt.errors import AnimeGamerError, ConfigError
 from animegamer_rt.events import Done, FrameReady
 from animegamer_rt.pipeline import Pipeline
@@ -41,7 +41,7 @@ from animegamer_rt.state.game import GameState
 from animegamer_rt.state.instruction import Instruction
 
 RECORD = "selftest.npz"
-RECORDED_ON = "cpu-fp32"
+RECORDED_ON = EngineConfig("cpu-fp32")
 KEPT_VALUES = 4096
 ALLOWED: Mapping[str, float] = {
     "cpu": 1e-3,
@@ -82,29 +82,29 @@ class Check:
         return self.relative_error <= self.allowed
 
 
-def selftest(
-    bundle_name: str, device: str, out: Path, record: bool = False, for_torch: EngineConfig = DEFAULT_CONFIG
-) -> int:
+def selftest(bundle_name: str, config: EngineConfig, out: Path, record: bool = False) -> int:
     """Run, print and write `out`; 0 when every part agrees. With `record`, write the answers beside the bundle instead.
 
     Raises AnimeGamerError when the engines cannot be opened or a turn fails; `out` then says so too.
     """
     bundle = open_bundle(bundle_name)
     if record:
-        if device not in ("cpu", RECORDED_ON):
-            raise ConfigError("answers are recorded in float32", found=device, expected=f"--device {RECORDED_ON}")
+        if config.device not in ("cpu", RECORDED_ON.device):
+            expected = f"--device {RECORDED_ON.device}"
+            raise ConfigError("answers are recorded in float32", found=config.device, expected=expected)
         path = write_record(bundle)
         print(f"recorded: {path}, {path.stat().st_size / 1024:.0f} KiB")
         return 0
     report: dict[str, Any] = {
         **environment("onnxruntime", "tensorrt-rtx-cu13", "cuda-python", "torch"),
         "bundle": {"name": bundle.manifest.name, "fingerprint": bundle.fingerprint, "origin": bundle.manifest.origin},
-        "device": device,
-        **asdict(for_torch),
+        "device": config.device,
+        "precision": config.precision,
+        "attention": config.attention,
     }
     _write_report(out, report)  # where it cannot be written, that is said before the work
     try:
-        passed = _run(bundle, device, for_torch, report)
+        passed = _run(bundle, config, report)
     except AnimeGamerError as error:
         report["error"] = f"{type(error).__name__}: {error}"
         raise
@@ -161,11 +161,11 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray
         yield "encoder.shot", engines.encoder.encode(said, seen), time.perf_counter() - started
 
 
-def tower_answers(bundle: Bundle, device: str) -> Iterator[tuple[str, npt.NDArray[Any], float]]:
+def tower_answers(bundle: Bundle, config: EngineConfig) -> Iterator[tuple[str, npt.NDArray[Any], float]]:
     """The same of the text and image towers, if the bundle has them: opened where a game from a picture opens them."""
     if not {"text_tower", "image_tower"} <= bundle.manifest.parts.keys():
         return
-    towers = open_towers(bundle, device if device in PROVIDERS else "cpu")
+    towers = open_towers(bundle, config)
     ids = motion_ids(bundle, MOTION, towers.tokens)
     started = time.perf_counter()
     yield "text_tower.text_features", towers.text(ids), time.perf_counter() - started
@@ -182,24 +182,22 @@ def compare(found: npt.NDArray[np.float32], expected: npt.NDArray[np.float32]) -
     return float(np.linalg.norm(found - expected) / max(float(np.linalg.norm(expected)), 1e-12))
 
 
-def _run(bundle: Bundle, device: str, for_torch: EngineConfig, report: dict[str, Any]) -> bool:
+def _run(bundle: Bundle, config: EngineConfig, report: dict[str, Any]) -> bool:
     expected, report["answers"] = _expected(bundle)
     started = time.perf_counter()
-    engines = open_engines(bundle, device, for_torch=for_torch)
+    engines = open_engines(bundle, config)
     report["runs_on"], report["open_seconds"] = engines.device, round(time.perf_counter() - started, 3)
     print(f"{bundle.manifest.name} on {engines.device}; answers: {report['answers']}")
-    if device in ("cpu", RECORDED_ON) and report["answers"] == MADE_NOW:
+    if config.device in ("cpu", RECORDED_ON.device) and report["answers"] == MADE_NOW:
         print("no answers were recorded for this bundle: the parts are compared with themselves (selftest --record)")
     list(answers(bundle, engines))  # the first call of a part pays for what later ones do not
     report["parts"], passed = [], True
-    for name, values, seconds in chain(answers(bundle, engines), tower_answers(bundle, device)):
+    for name, values, seconds in chain(answers(bundle, engines), tower_answers(bundle, config)):
         if name not in expected:
             raise ConfigError(
                 "an answer was not recorded", where=bundle.folder / RECORD, found=f"no {name}", do="delete the file"
             )
-        check = Check(
-            name, compare(_sample(values), expected[name]), _allowed(bundle, device, for_torch.precision, name)
-        )
+        check = Check(name, compare(_sample(values), expected[name]), _allowed(bundle, config, name))
         passed &= check.passed
         row = {"relative_error": check.relative_error, "allowed": check.allowed, "passed": check.passed}
         report["parts"].append({"output": name, **row, "seconds": round(seconds, 4)})
@@ -210,13 +208,13 @@ def _run(bundle: Bundle, device: str, for_torch: EngineConfig, report: dict[str,
     return passed
 
 
-def _allowed(bundle: Bundle, device: str, precision: str | None, output: str) -> float:
+def _allowed(bundle: Bundle, config: EngineConfig, output: str) -> float:
     part = output.partition(".")[0]
-    if device in INT8_DEVICES and bundle.manifest.parts[part].int8_file:
+    if config.device in INT8_DEVICES and bundle.manifest.parts[part].int8_file:
         return EIGHT_BIT_ALLOWED
-    if precision is None:
-        return ALLOWED[device]
-    return EIGHT_BIT_ALLOWED if part == "denoiser" and precision in ("fp8", "int8") else HALF_ALLOWED
+    if config.precision is None:
+        return ALLOWED[config.device]
+    return EIGHT_BIT_ALLOWED if part == "denoiser" and config.precision in ("fp8", "int8") else HALF_ALLOWED
 
 
 def _turns(bundle: Bundle, engines: Engines) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ Knows the order of things: open, ask, run a turn, write it down. What it looks l
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import secrets
 import signal
@@ -20,9 +21,9 @@ from types import FrameType
 import numpy as np
 
 from animegamer_rt.backends.interface import PartCache
-from animegamer_rt.backends.onnxruntime import PROVIDERS, open_towers
-from animegamer_rt.backends.registry import DEFAULT_CONFIG, EngineConfig, open_engines
+from animegamer_rt.backends.registry import open_engines, open_towers
 from animegamer_rt.bundle.loader import Bundle, list_bundles, open_bundle, sibling_bundles
+from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig, add_engine_options
 from animegamer_rt.errors import (
     INTERRUPTED,
     AnimeGamerError,
@@ -58,8 +59,7 @@ class PlayOptions:
     scale: int | None = None
     instructions: str | None = None
     preview: bool = True
-    device: str = "cpu"
-    for_torch: EngineConfig = DEFAULT_CONFIG
+    engines: EngineConfig = DEFAULT_CONFIG
     image: Path | None = None
     motion: str | None = None
 
@@ -115,7 +115,7 @@ def open_game(options: PlayOptions, bundle: Bundle, loaded: PartCache | None = N
     """Everything up to the first prompt: folder writable, engines loaded. Raises AnimeGamerError.
 
     A game that lies in the folder is replaced last, when nothing else can fail; a new folder goes again if it does.
-    `loaded`: the parts that the game before this one, on the same device, has left (`choose.open_engines`).
+    `loaded`: the parts that the game before this one, on the same device, has left (`registry.open_engines`).
     """
     plan = options.plan or bundle.default_plan
     bundle.plan(plan)
@@ -126,12 +126,11 @@ def open_game(options: PlayOptions, bundle: Bundle, loaded: PartCache | None = N
     new = not out.exists()
     check_folder(out)
     try:
-        engines = open_engines(bundle, options.device, loaded, options.for_torch)
+        engines = open_engines(bundle, options.engines, loaded)
         if start is not None:
             assert engines.encoder is not None
-            # The towers run once, and in onnxruntime only.
-            towers = options.device if options.device in PROVIDERS else "cpu"
-            session.initial_turn = encode_image_start(bundle, start, open_towers(bundle, towers), engines.encoder)
+            towers = open_towers(bundle, options.engines)
+            session.initial_turn = encode_image_start(bundle, start, towers, engines.encoder)
         pipeline = Pipeline.open(bundle, engines, plan=plan)
     except BaseException:
         if new:
@@ -152,15 +151,16 @@ def _read_start(options: PlayOptions, bundle: Bundle, history_turns: int) -> Ima
     return read_image_start(bundle, history_turns, options.image, options.motion)
 
 
-def warm_start(bundle: str, plan: str, out: str, device: str, precision: str, attention: str) -> str | None:
+def warm_start(bundle: str, plan: str, out: str, *engine_arguments: str) -> str | None:
     """All that happens before the first prompt, and no more: what `bench` measures in a process of its own.
 
-    Returns the error where there is one that the user can mend.
+    engine_arguments: those of `EngineConfig.to_args`. Returns the error where there is one that the user can mend.
     """
-    for_torch = EngineConfig(precision or None, attention or None)
-    options = PlayOptions(bundle, plan, seed=0, out=Path(out), device=device, for_torch=for_torch)
+    parser = argparse.ArgumentParser()
+    add_engine_options(parser)
     try:
-        open_game(options, open_bundle(bundle))
+        engines = EngineConfig.from_arguments(parser.parse_args(engine_arguments))
+        open_game(PlayOptions(bundle, plan, seed=0, out=Path(out), engines=engines), open_bundle(bundle))
     except AnimeGamerError as error:
         return str(error)
     return None

@@ -95,7 +95,7 @@ def _refuse_blocks(part: DenoiserEngine, plan: DenoisePlan) -> None:
     if not part.skippable_blocks:
         raise PlanError(
             "the plan skips blocks, which these engines cannot",
-            do="use another plan, or PyTorch: --device torch or torch-cpu, serve --engines torch",
+            do="use another plan, or PyTorch: --device torch or torch-cpu",
         )
     expected = f"0 to {part.skippable_blocks - 1}"
     raise PlanError("the plan skips blocks that the network does not have", found=f"block {last}", expected=expected)

@@ -61,7 +61,7 @@ def read_image_start(bundle: Bundle, history_turns: int, image: Path, motion: st
             "no turn would see the picture",
             found="a window of 0 earlier turns",
             expected="1 or more",
-            do="give --window 1 or more, or start without --image",
+            do="give --history-turns 1 or more, or start without --image",
         )
     text = Instruction.parse(motion).text
     words = motion_text(text)

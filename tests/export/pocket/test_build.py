@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from animegamer_rt.backends.onnxruntime import open_engines
+from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle, load
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.events import Done, FrameReady, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
@@ -42,7 +43,7 @@ def test_every_phase_runs_in_order(built: tuple[Bundle, str, Path]) -> None:
 
 def test_the_built_bundle_plays_a_turn_with_history(built: tuple[Bundle, str, Path]) -> None:
     bundle, _, _ = built
-    pipeline = Pipeline.open(bundle, open_engines(bundle, threads=1), "fast")
+    pipeline = Pipeline.open(bundle, open_engines(bundle, EngineConfig("cpu-fp32", threads=1)), "fast")
     session = Session.start(bundle, seed=3)
     for text in ("Tofi waves gently in the meadow.", "Now run!"):
         events = list(pipeline.run_turn(session, Instruction.parse(text)))

@@ -24,9 +24,10 @@ from animegamer_export.quantize.scheme import scheme
 from animegamer_export.verify import command as verify
 from animegamer_rt.backends import registry
 from animegamer_rt.backends.interface import PartCache
-from animegamer_rt.backends.onnxruntime import open_engines
+from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle, load
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BundleError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
@@ -107,7 +108,7 @@ def test_every_part_was_checked_against_its_network(written: tuple[Bundle, dict[
 
 
 def test_the_bundle_plays_turns_with_history(bundle: Bundle) -> None:
-    pipeline = Pipeline.open(bundle, open_engines(bundle, threads=1), "balanced")
+    pipeline = Pipeline.open(bundle, open_engines(bundle, EngineConfig("cpu-fp32", threads=1)), "balanced")
     session = Session.start(bundle, seed=7)
     clips = []
     for text in ("Mirel runs quickly at the beach.", "Mirel waves."):
@@ -186,7 +187,7 @@ def test_the_8_bit_denoiser_is_integers_once_loaded_and_has_no_weights_of_its_ow
 
 def test_the_cpu_plays_8_bits_and_float32_when_asked(bundle: Bundle) -> None:
     loaded: PartCache = {}
-    eight, full = (registry.open_engines(bundle, device, loaded) for device in ("cpu", "cpu-fp32"))
+    eight, full = (registry.open_engines(bundle, EngineConfig(device), loaded) for device in ("cpu", "cpu-fp32"))
     assert "denoiser in 8 bits" in eight.device and "8 bits" not in full.device
     clips = []
     for engines in (eight, full):

@@ -11,7 +11,7 @@ import pytest
 import fakes
 from animegamer_rt.backends import simulated
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.errors import PlanError
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
@@ -27,7 +27,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 @pytest.fixture(scope="module")
 def pipeline(bundle: Bundle) -> Pipeline:
-    return Pipeline.open(bundle, simulated.open_engines(bundle, 0.0))
+    return Pipeline.open(bundle, simulated.load(bundle, EngineConfig("simulated:0")))
 
 
 def frames(pipeline: Pipeline, session: Session, text: str, **options: object) -> np.ndarray:
@@ -78,22 +78,18 @@ def test_flip_and_pixel_format_are_obeyed(pipeline: Pipeline) -> None:
     assert (other[:, ::-1, :, 2::-1] == straight).all() and (other[..., 3] == 255).all()
 
 
-@pytest.mark.parametrize("plan", ["balanced", "exact"])
-def test_a_turn_takes_the_seconds_it_was_given(bundle: Bundle, plan: str) -> None:
-    pipeline = Pipeline.open(bundle, simulated.open_engines(bundle, 0.3, plan), plan)
+def test_a_turn_of_the_default_plan_takes_the_seconds_it_was_given(bundle: Bundle) -> None:
+    pipeline = Pipeline.open(bundle, simulated.load(bundle, EngineConfig("simulated:0.3")))
     started = time.perf_counter()
     last(pipeline, TEXTS[:1])
     # A busy machine may only make it longer.
     assert time.perf_counter() - started > 0.29
 
 
-def test_unknown_plan_is_refused(bundle: Bundle) -> None:
-    with pytest.raises(PlanError, match="has no plan 'fastest'"):
-        simulated.open_engines(bundle, 0.0, "fastest")
-
-
 def test_a_bundle_of_another_size_has_its_own_frames(tmp_path: Path) -> None:
-    pipeline = Pipeline.open(bundle := fakes.write_bundle(tmp_path / "one"), simulated.open_engines(bundle, 0.0))
+    pipeline = Pipeline.open(
+        bundle := fakes.write_bundle(tmp_path / "one"), simulated.load(bundle, EngineConfig("simulated:0"))
+    )
     session = Session.start(bundle, 7)
     frames(pipeline, session, TEXTS[0])
     size = bundle.manifest.geometry

@@ -24,12 +24,13 @@ from animegamer_rt.backends import onnxruntime as ort_backend
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.tensorrt import runtime_cache
 from animegamer_rt.backends.tensorrt.engine_id import ENGINE_PARTS, engine_name, library_for
-from animegamer_rt.backends.tensorrt.loader import open_engines
+from animegamer_rt.backends.tensorrt.loader import load
 from animegamer_rt.backends.tensorrt.memory_budget import RESERVE_BYTES, PartMemory, plan
 from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.bundle.writer import write_manifest
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError, EngineStaleError
 from animegamer_rt.events import FrameReady, StatePredicted
 from animegamer_rt.pipeline import Pipeline
@@ -75,7 +76,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 def opened(bundle: Bundle, **options: object) -> tuple[Engines, FakeDevice]:
     device = FakeDevice(MOST, **options)  # type: ignore[arg-type]
-    return open_engines(bundle, device, tell=lambda _: None), device
+    return load(bundle, EngineConfig("tensorrt"), device=device, tell=lambda _: None), device
 
 
 def frames_of(bundle: Bundle, engines: Engines) -> str:
@@ -90,7 +91,7 @@ def frames_of(bundle: Bundle, engines: Engines) -> str:
 @pytest.mark.parametrize("captures", [True, False])
 def test_game_is_the_one_that_onnxruntime_plays(bundle: Bundle, captures: bool) -> None:
     engines, _ = opened(bundle, captures=captures)
-    assert frames_of(bundle, engines) == frames_of(bundle, ort_backend.open_engines(bundle, threads=1))
+    assert frames_of(bundle, engines) == frames_of(bundle, ort_backend.load(bundle, EngineConfig(threads=1)))
 
 
 def test_all_memory_is_allocated_before_the_first_turn(bundle: Bundle) -> None:
@@ -117,7 +118,7 @@ def test_each_kind_of_step_is_captured_once_and_launched_after(bundle: Bundle) -
 def test_host_values_are_not_overwritten_while_the_gpu_may_read_them(bundle: Bundle) -> None:
     start, noises = latent(), [latent() for _ in range(6)]
     results = []
-    for engines in (opened(bundle)[0], ort_backend.open_engines(bundle, threads=1)):
+    for engines in (opened(bundle)[0], ort_backend.load(bundle, EngineConfig(threads=1))):
         denoising = engines.denoiser.start(start, SHOT, 10.0)
         for step, noise in zip(even_plan(6, pair_every=2), noises, strict=True):
             passed = noise.copy()
@@ -146,7 +147,7 @@ def test_turn_that_was_read_leaves_its_history_to_be_read_over_again(bundle: Bun
     history = predictor.prefill(prompts[0].history).cache
     over = [predictor.prefill(prompt.turn, history) for prompt in prompts]
     for found, prompt in zip(over, prompts, strict=True):
-        expected = read(ort_backend.open_engines(bundle, threads=1).predictor, prompt)
+        expected = read(ort_backend.load(bundle, EngineConfig(threads=1)).predictor, prompt)
         np.testing.assert_array_equal(found.shot, expected.shot)
         np.testing.assert_array_equal(found.logits, expected.logits)
     predictor.extend(np.array([6]), over[1].cache)
@@ -173,7 +174,7 @@ def test_earlier_turn_cannot_go_on_in_the_next_ones_buffers(bundle: Bundle) -> N
 @pytest.mark.parametrize("axis", ["tokens", "cached_tokens"])
 def test_prompt_longer_than_the_engine_is_refused_with_what_to_do(bundle: Bundle, axis: str) -> None:
     device = FakeDevice(MOST | {axis: 240})
-    engines = open_engines(bundle, device, tell=lambda _: None)
+    engines = load(bundle, EngineConfig("tensorrt"), device=device, tell=lambda _: None)
     with pytest.raises(BackendError, match="larger than the engine of predictor .*--longest-prompt"):
         engines.predictor.prefill(PromptBuilder.from_bundle(bundle).build("Mia waves and waves. " * 9, ()).turn)
 
@@ -191,19 +192,19 @@ def test_stale_or_foreign_engine_is_refused_with_the_mending_command(
 ) -> None:
     bundle = with_engines(tmp_path / "tiny", **{change: value})
     with pytest.raises(EngineStaleError, match=rf"{text}.*export tensorrt --bundle .*tiny --gpu sm89"):
-        open_engines(bundle, FakeDevice(MOST))
+        load(bundle, EngineConfig("tensorrt"), device=FakeDevice(MOST))
 
 
 def test_engine_that_was_never_built_is_named_with_the_command(bundle: Bundle) -> None:
     device = FakeDevice(MOST, arch="sm120")
     with pytest.raises(BackendError, match=r"no engine of predictor for sm120; found predictor-sm89; .*--gpu sm120"):
-        open_engines(bundle, device)
+        load(bundle, EngineConfig("tensorrt"), device=device)
 
 
 def test_budget_is_told_before_anything_is_placed(bundle: Bundle) -> None:
     told: list[str] = []
     device = FakeDevice(MOST)
-    open_engines(bundle, device, tell=lambda text: told.append(f"{len(device.blocks)} {text}"))
+    load(bundle, EngineConfig("tensorrt"), device=device, tell=lambda text: told.append(f"{len(device.blocks)} {text}"))
     assert told[0].startswith("0 Fake (sm89), tensorrt_rtx 1.7.1.116")
     assert "scratch, shared" in told[0] and "of the predictor" in told[0]
 
@@ -232,7 +233,7 @@ def test_predictor_has_its_own_scratch_only_where_no_weights_are_streamed_for_it
     def opened_with(free: int) -> tuple[Engines, FakeDevice, str]:
         told: list[str] = []
         device = FakeDevice(MOST, streamable=2**20, free=free)
-        return open_engines(bundle, device, tell=told.append), device, told[0]
+        return load(bundle, EngineConfig("tensorrt"), device=device, tell=told.append), device, told[0]
 
     roomy, device, text = opened_with(2**33)
     buffers, shared, own = (len(block) for block in device.blocks.values())
@@ -311,7 +312,7 @@ def two_players(bundle: Bundle, engines: Engines, *, ahead: bool) -> str:
 def test_game_with_turns_predicted_ahead_is_the_one_without(bundle: Bundle, captures: bool) -> None:
     engines = opened(bundle, captures=captures)[0]
     assert engines.concurrent_prediction
-    expected = two_players(bundle, ort_backend.open_engines(bundle, threads=1), ahead=False)
+    expected = two_players(bundle, ort_backend.load(bundle, EngineConfig(threads=1)), ahead=False)
     assert [two_players(bundle, engines, ahead=ahead) for ahead in (True, False, True)] == [expected] * 3
 
 
@@ -377,7 +378,7 @@ def test_capture_that_fails_leaves_the_stream_usable(bundle: Bundle, monkeypatch
 def test_game_is_the_same_with_streamed_weights_and_their_larger_scratch(bundle: Bundle) -> None:
     device = FakeDevice(MOST, streamable=10**9, free=3 * 10**9)
     device.streamed_scratch = 5000
-    engines = open_engines(bundle, device, tell=lambda _: None)
+    engines = load(bundle, EngineConfig("tensorrt"), device=device, tell=lambda _: None)
     assert "streamed" in engines.device
     assert frames_of(bundle, engines) == frames_of(bundle, opened(bundle)[0])
 
@@ -385,7 +386,7 @@ def test_game_is_the_same_with_streamed_weights_and_their_larger_scratch(bundle:
 def test_memory_is_given_back_when_opening_fails(bundle: Bundle) -> None:
     device = FakeDevice(MOST, free=2**20)
     with pytest.raises(BackendError, match="do not fit"):
-        open_engines(bundle, device)
+        load(bundle, EngineConfig("tensorrt"), device=device)
     assert device.closed
 
 
@@ -434,7 +435,7 @@ def test_machine_without_a_gpu_is_told_so(bundle: Bundle, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", runtime)
     monkeypatch.setitem(sys.modules, "cuda.bindings.utils", SimpleNamespace())
     with pytest.raises(BackendError, match="no NVIDIA GPU that can be used; found cudaErrorInsufficientDriver; check"):
-        open_engines(bundle)
+        load(bundle, EngineConfig("tensorrt"))
 
 
 def test_backend_imports_no_torch_and_no_gpu_library() -> None:

@@ -18,9 +18,8 @@ import fakes
 from animegamer_export.evaluate.metrics import psnr
 from animegamer_kernels.library import OFF, PATH_VARIABLE
 from animegamer_rt import cli
-from animegamer_rt.backends import onnxruntime, registry
+from animegamer_rt.backends import registry
 from animegamer_rt.backends.interface import Engines, Frames
-from animegamer_rt.backends.registry import EngineConfig
 from animegamer_rt.backends.torch import loader as torch_backend
 from animegamer_rt.backends.torch.attention import Wanted
 from animegamer_rt.bench import command as bench
@@ -29,12 +28,12 @@ from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Part
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.diagnose import selftest
-from animegamer_rt.errors import BackendError, ConfigError
+from animegamer_rt.engine_config import ATTENTIONS, EngineConfig
+from animegamer_rt.errors import BackendError
 from animegamer_rt.events import Event, FrameReady, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play import command as play
 from animegamer_rt.play.command import PlayOptions
-from animegamer_rt.serving.worker import __main__ as worker
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 from benchmarks import precision
@@ -62,7 +61,7 @@ def bundle() -> Bundle:
 @pytest.fixture(scope="module")
 def both(bundle: Bundle) -> tuple[Engines, Engines]:
     """PyTorch's engines and onnxruntime's."""
-    return registry.open_engines(bundle, "torch-cpu"), onnxruntime.open_engines(bundle, threads=1)
+    return registry.open_engines(bundle, EngineConfig("torch-cpu")), registry.open_engines(bundle)
 
 
 def test_every_part_answers_as_onnxruntime_does(bundle: Bundle, both: tuple[Engines, Engines]) -> None:
@@ -123,14 +122,14 @@ def test_engines_say_what_runs_them(both: tuple[Engines, Engines]) -> None:
 def test_machine_without_a_gpu_is_told_so(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(BackendError, match=r"PyTorch finds no NVIDIA GPU; found torch .*; check the driver"):
-        registry.open_engines(bundle, "torch")
+        registry.open_engines(bundle, EngineConfig("torch"))
 
 
 def test_unknown_device_and_precision_are_refused(bundle: Bundle) -> None:
     with pytest.raises(BackendError, match="unknown device; found 'tpu'; expected cpu or cuda"):
-        torch_backend.open_engines(bundle, "tpu")
+        torch_backend.open_device("tpu", None, captures=False)
     with pytest.raises(BackendError, match="unknown precision; found 'int3'; expected fp32, bf16, fp16, fp8, int8"):
-        torch_backend.open_engines(bundle, "cpu", "int3")
+        torch_backend.load(bundle, EngineConfig("torch-cpu", "int3"))
 
 
 def test_why_a_fresh_process_cannot_play_is_one_line(
@@ -146,11 +145,11 @@ def test_why_a_fresh_process_cannot_play_is_one_line(
 def test_bundle_that_is_no_network_of_ours_is_refused(tmp_path: Path) -> None:
     bundle = fakes.write_bundle(tmp_path / "tiny")
     with pytest.raises(BackendError, match="does not say the sizes of its predictor"):
-        torch_backend.open_engines(bundle, "cpu")
+        torch_backend.load(bundle, EngineConfig("torch-cpu"))
     parts = {**bundle.manifest.parts, "denoiser": Part("denoiser.onnx", "int8-qdq")}
     quantised = write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))
     with pytest.raises(BackendError, match=r"weights of denoiser are quantised.*found int8-qdq; .*predictor=int4-qdq"):
-        torch_backend.open_engines(quantised, "cpu")
+        torch_backend.load(quantised, EngineConfig("torch-cpu"))
 
 
 def test_torch_that_is_not_there_is_named(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,18 +158,7 @@ def test_torch_that_is_not_there_is_named(bundle: Bundle, monkeypatch: pytest.Mo
     monkeypatch.delattr("animegamer_rt.backends.torch.loader")
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(BackendError, match=r"PyTorch is not installed; run: pip install 'torch>=2\.9'"):
-        registry.open_engines(bundle, "torch-cpu")
-
-
-@pytest.mark.parametrize("name", ["torch", "tensorrt"])
-def test_a_server_can_be_told_to_run_them(bundle: Bundle, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    monkeypatch.setattr(registry, "open_engines", lambda *given, for_torch: asked.append((*given, for_torch)))
-    told = EngineConfig("fp8", "flash") if name == "torch" else EngineConfig()
-    worker._engines(name, None, None, told)(bundle)
-    assert asked == [(bundle, name, told)]
-    with pytest.raises(ConfigError, match="chosen for PyTorch alone; found --precision fp8 for onnxruntime"):
-        worker._engines("onnxruntime", None, None, EngineConfig("fp8"))
+        registry.open_engines(bundle, EngineConfig("torch-cpu"))
 
 
 COMMANDS = {
@@ -189,14 +177,14 @@ def test_what_is_asked_of_pytorch_reaches_its_engines(
     (tmp_path / "turns.txt").write_text("Mia waves.")
     arguments, module = COMMANDS[name]
 
-    def opened(*given: object, for_torch: EngineConfig | None = None) -> Engines:
-        raise BackendError(f"asked {given[1]} {for_torch or given[3]}")
+    def opened(bundle: Bundle, config: EngineConfig, cache: object = None) -> Engines:
+        raise BackendError(f"asked {config}")
 
     monkeypatch.setattr(f"{module}.open_engines", opened)
     monkeypatch.setattr(bench, "_fresh_process", lambda *given: {})
     words = [word.format(file=tmp_path / "turns.txt", folder=tmp_path) for word in arguments]
     assert cli.main([name, *words, "--device", "torch-cpu", "--precision", "fp16", "--attention", "int8"]) == 2
-    assert f"asked torch-cpu {EngineConfig('fp16', 'int8')}" in capsys.readouterr().err
+    assert f"asked {EngineConfig('torch-cpu', 'fp16', 'int8')}" in capsys.readouterr().err
 
 
 def test_what_is_asked_of_pytorch_reaches_the_processes_that_bench_starts(
@@ -207,12 +195,12 @@ def test_what_is_asked_of_pytorch_reaches_the_processes_that_bench_starts(
     monkeypatch.setattr(bench, "_run", commands.append)
     monkeypatch.setattr(play, "open_game", lambda options, bundle: games.append(options))
     monkeypatch.setattr(play, "play", games.append)
-    for told in (EngineConfig("bf16", "flash"), EngineConfig(attention="int8"), EngineConfig()):
-        bench._fresh_process(bundle, "fast", bench.BenchOptions(device="torch-cpu", for_torch=told))
+    for told in (EngineConfig("torch-cpu", "bf16", "flash"), EngineConfig("torch", attention="int8"), EngineConfig()):
+        bench._fresh_process(bundle, "fast", bench.BenchOptions(engines=told))
         ready, played = commands[-2:]
         play.warm_start(*ready[3:])
         cli.main(played[3:])
-        assert [(game.device, game.for_torch, game.plan) for game in games[-2:]] == [("torch-cpu", told, "fast")] * 2
+        assert [(game.engines, game.plan) for game in games[-2:]] == [(told, "fast")] * 2
 
 
 @pytest.mark.parametrize(
@@ -221,12 +209,12 @@ def test_what_is_asked_of_pytorch_reaches_the_processes_that_bench_starts(
         ["play", "--precision", "fp8"],
         ["bench", "--device", "tensorrt", "--precision", "int8"],
         ["selftest", "--device", "cuda", "--precision", "bf16"],
-        ["serve", "--engines", "fixed:1", "--precision", "fp16"],
+        ["serve", "--device", "simulated:1", "--precision", "fp16"],
         ["search-plans", "pocket", "--dry-run", "--device", "cpu-fp32", "--precision", "fp16"],
         ["play", "--attention", "torch"],
-        ["bench", "wire", "--attention", "fastest"],
+        ["bench", "serve", "--attention", "fastest"],
         ["selftest", "--device", "cuda", "--attention", "int8"],
-        ["serve", "--engines", "onnxruntime", "--attention", "flash"],
+        ["serve", "--device", "cpu", "--attention", "flash"],
         ["search-plans", "pocket", "--dry-run", "--device", "tensorrt", "--attention", "cudnn"],
     ],
     ids=lambda command: f"{command[0]}{command[-2]}",
@@ -241,7 +229,7 @@ def test_precision_and_attention_are_refused_where_nobody_can_be_told_them(
 
 
 def test_every_attention_of_the_backend_can_be_asked_for() -> None:
-    assert tuple(registry.ATTENTIONS) == get_args(Wanted)
+    assert tuple(ATTENTIONS) == get_args(Wanted)
 
 
 def test_an_attention_without_the_kernels_is_refused_before_weights_are_read(
@@ -249,15 +237,15 @@ def test_an_attention_without_the_kernels_is_refused_before_weights_are_read(
 ) -> None:
     monkeypatch.setenv(PATH_VARIABLE, OFF)
     monkeypatch.delattr(torch_backend, "load_models")
-    for name in registry.ATTENTIONS.keys() - {"torch"}:
+    for name in ATTENTIONS.keys() - {"torch"}:
         with pytest.raises(BackendError, match=f"not built or are off; found --attention {name}; .*make kernels.*or l"):
-            registry.open_engines(bundle, "torch-cpu", for_torch=EngineConfig(attention=name))
+            registry.open_engines(bundle, EngineConfig("torch-cpu", attention=name))
     with pytest.raises(BackendError, match="unknown attention; found 'quick'; expected torch, cudnn, flash"):
-        torch_backend.open_engines(bundle, "cpu", attention="quick")
+        torch_backend.load(bundle, EngineConfig("torch-cpu", attention="quick"))
 
 
 def test_precision_that_was_asked_for_is_what_opens_and_what_records_say(bundle: Bundle) -> None:
-    engines = registry.open_engines(bundle, "torch-cpu", for_torch=EngineConfig("int8"))
+    engines = registry.open_engines(bundle, EngineConfig("torch-cpu", "int8"))
     assert " in bfloat16 and INT8 on " in engines.device
     bf16 = dict.fromkeys(("predictor", "vae_first", "vae_next"), "bf16")
     assert engines.precision == {**bf16, "denoiser": "int8"}
@@ -267,7 +255,7 @@ def test_precision_that_was_asked_for_is_what_opens_and_what_records_say(bundle:
     expected, _ = selftest._expected(bundle)
     for name, found in values.items():
         error = selftest.compare(selftest._sample(found), expected[name])
-        assert 1e-4 < error <= selftest._allowed(bundle, "torch-cpu", "int8", name), name
+        assert 1e-4 < error <= selftest._allowed(bundle, EngineConfig("torch-cpu", "int8"), name), name
 
 
 def test_playing_on_a_cpu_imports_no_torch() -> None:

@@ -22,6 +22,7 @@ from animegamer_rt.backends.torch.packed_linear import PackedLinear
 from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.diagnose import selftest
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError
 from animegamer_rt.stages.predictor import read
 from animegamer_rt.stages.prompt import PromptBuilder
@@ -73,7 +74,10 @@ def test_weights_are_bit_by_bit_those_of_onnxruntime(bundle: Bundle) -> None:
 
 
 def test_answers_are_those_of_onnxruntime(bundle: Bundle) -> None:
-    (ours, theirs) = torch_backend.open_engines(bundle, "cpu"), ort_backend.open_engines(bundle, threads=1)
+    (ours, theirs) = (
+        torch_backend.load(bundle, EngineConfig("torch-cpu")),
+        ort_backend.load(bundle, EngineConfig(threads=1)),
+    )
     assert "predictor" not in ours.precision and ours.precision["denoiser"] == "fp32"
     answers = [{name: found for name, found, _ in selftest.answers(bundle, each)} for each in (ours, theirs)]
     for name in ("predictor.shot", "predictor.logits", "predictor.next_logits"):

@@ -21,6 +21,7 @@ from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Part, PlanEntry
 from animegamer_rt.bundle.writer import write_manifest
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import PlanError
 from animegamer_rt.events import Done, FrameReady, Progress, StageSeconds, StatePredicted
 from animegamer_rt.pipeline import Pipeline
@@ -182,7 +183,7 @@ def test_floor_of_a_card_is_asked_for_the_denoisers_own_precision(
     monkeypatch.setattr(energy, "gpu_energy", lambda *given: Counts())
     pipeline = Pipeline.open(bundle, engines, "exact")
     fresh = {"host_memory_peak_mib": 300.0, "first_prompt_seconds": 1.0}
-    record = bench._measure(BenchOptions(device="torch"), engines, pipeline, fresh)
+    record = bench._measure(BenchOptions(engines=EngineConfig("torch")), engines, pipeline, fresh)
     assert asked == [(2.0 * STEPS, "a card", "fp8", "int8")]
     assert record["gpu"] == {"name": "a card"} and record["attention"] == "int8" and record["ratio_to_floor"] is None
 

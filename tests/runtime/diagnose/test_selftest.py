@@ -18,6 +18,7 @@ from animegamer_rt.backends.interface import Engines
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.diagnose import selftest
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError, ConfigError
 
 
@@ -55,8 +56,8 @@ def test_encoder_and_towers_are_held_to_their_record_too(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = tiny_towers.add_towers(bundle)
-    assert selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json", record=True) == 0
-    assert selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json") == 0
+    assert selftest.selftest(str(bundle.folder), EngineConfig("cpu"), tmp_path / "r.json", record=True) == 0
+    assert selftest.selftest(str(bundle.folder), EngineConfig("cpu"), tmp_path / "r.json") == 0
     rows = [row["output"] for row in report(tmp_path / "r.json")["parts"]]
     assert rows[-3:] == ["encoder.shot", "text_tower.text_features", "image_tower.image_features"]
 
@@ -70,7 +71,7 @@ def test_encoder_and_towers_are_held_to_their_record_too(
 
     plain = selftest.open_towers
     monkeypatch.setattr(selftest, "open_towers", lambda *given: Darker(plain(*given)))
-    assert selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json") == 1
+    assert selftest.selftest(str(bundle.folder), EngineConfig("cpu"), tmp_path / "r.json") == 1
     wrong = [row["output"] for row in report(tmp_path / "r.json")["parts"] if not row["passed"]]
     assert wrong == ["image_tower.image_features"]
 
@@ -78,7 +79,7 @@ def test_encoder_and_towers_are_held_to_their_record_too(
 def test_part_that_answers_otherwise_is_named_and_fails(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json", record=True)
+    selftest.selftest(str(bundle.folder), EngineConfig("cpu"), tmp_path / "r.json", record=True)
 
     class Duller:
         def __init__(self, vae: Any) -> None:
@@ -87,12 +88,12 @@ def test_part_that_answers_otherwise_is_named_and_fails(
         def next(self, *given: Any) -> Any:
             return self.whole.next(*given) // 2
 
-    def opened(bundle: Bundle, device: str, for_torch: object = None) -> Engines:
-        engines = onnxruntime.open_engines(bundle, device, 1)
+    def opened(bundle: Bundle, config: EngineConfig) -> Engines:
+        engines = onnxruntime.load(bundle, config)
         return replace(engines, vae=Duller(engines.vae))
 
     monkeypatch.setattr(selftest, "open_engines", opened)
-    assert selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json") == 1
+    assert selftest.selftest(str(bundle.folder), EngineConfig("cpu"), tmp_path / "r.json") == 1
     written = report(tmp_path / "r.json")
     assert [row["output"] for row in written["parts"] if not row["passed"]] == ["vae_next.frames"]
     assert written["answers"] == "recorded beside the bundle" and not written["passed"]
@@ -104,14 +105,14 @@ def test_more_is_allowed_of_a_part_in_8_bits_on_the_cpu_alone(bundle: Bundle) ->
     parts["denoiser"] = replace(parts["denoiser"], int8_file="denoiser_int8.onnx")
     bundle = replace(bundle, manifest=replace(bundle.manifest, parts=parts))
     devices = ("cpu", "cpu-fp32", "torch")
-    allowed = {device: selftest._allowed(bundle, device, None, "denoiser.latent") for device in devices}
+    allowed = {device: selftest._allowed(bundle, EngineConfig(device), "denoiser.latent") for device in devices}
     assert allowed == {"cpu": 0.1, "cpu-fp32": 1e-3, "torch": 2e-2}
-    assert selftest._allowed(bundle, "cpu", None, "predictor.shot") == 1e-3
+    assert selftest._allowed(bundle, EngineConfig("cpu"), "predictor.shot") == 1e-3
 
 
 def test_record_of_other_weights_is_not_used(bundle: Bundle, tmp_path: Path) -> None:
     np.savez(bundle.folder / selftest.RECORD, bundle=np.array("another"), **{"denoiser.latent": np.zeros(3)})
-    assert selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json") == 0
+    assert selftest.selftest(str(bundle.folder), EngineConfig("cpu"), tmp_path / "r.json") == 0
     assert report(tmp_path / "r.json")["answers"] == "made now by onnxruntime on the CPU"
 
 
@@ -157,7 +158,7 @@ def test_an_answer_that_an_older_record_lacks_is_named(bundle: Bundle, tmp_path:
     with pytest.raises(
         ConfigError, match=r"selftest\.npz: an answer was not recorded; found no predictor\.next_logits"
     ):
-        selftest.selftest(str(bundle.folder), "cpu", tmp_path / "r.json")
+        selftest.selftest(str(bundle.folder), EngineConfig("cpu"), tmp_path / "r.json")
 
 
 def test_a_report_that_cannot_be_written_is_said_before_the_work(
@@ -172,14 +173,14 @@ def test_a_report_that_cannot_be_written_is_said_before_the_work(
 def test_engines_that_do_not_open_leave_a_report_too(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(bundle: Bundle, device: str, for_torch: object = None) -> Engines:
-        if device == selftest.RECORDED_ON:
-            return onnxruntime.open_engines(bundle, "cpu", 1)
+    def refuse(bundle: Bundle, config: EngineConfig) -> Engines:
+        if config == selftest.RECORDED_ON:
+            return onnxruntime.load(bundle, config)
         raise BackendError("no NVIDIA GPU that can be used")
 
     monkeypatch.setattr(selftest, "open_engines", refuse)
     with pytest.raises(BackendError):
-        selftest.selftest(str(bundle.folder), "tensorrt", tmp_path / "r.json")
+        selftest.selftest(str(bundle.folder), EngineConfig("tensorrt"), tmp_path / "r.json")
     assert report(tmp_path / "r.json")["error"] == "BackendError: no NVIDIA GPU that can be used"
 
 

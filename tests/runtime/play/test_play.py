@@ -82,7 +82,7 @@ def test_same_seed_same_frames_and_another_seed_others(bundle: Path, script: Pat
 
 
 def test_options_reach_the_game(bundle: Path, script: Path, tmp_path: Path) -> None:
-    options = ["--plan", "exact", "--fps", "12", "--window", "0", "--scale", "2"]
+    options = ["--plan", "exact", "--fps", "12", "--history-turns", "0", "--scale", "2"]
     _, game = play(bundle, script, tmp_path / "out", *options)
     assert game["plan"] == "exact"
     assert {turn["fps"] for turn in game["turns"]} == {12}
@@ -186,7 +186,7 @@ def test_what_the_user_can_mend_is_one_line_and_code_2(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("options", [["--seed", "-1"], ["--seed", "x"], ["--fps", "0"], ["--window", "-1"]])
+@pytest.mark.parametrize("options", [["--seed", "-1"], ["--seed", "x"], ["--fps", "0"], ["--history-turns", "-1"]])
 def test_a_number_out_of_range_is_refused(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["play", *options])

@@ -71,7 +71,7 @@ def test_another_picture_is_another_game(bundle: Path, image: Path, tmp_path: Pa
         (["--image", "IMAGE", "--motion", ""], "the instruction is empty"),
         (["--image", "none.png", "--motion", "gently wave"], "none.png: there is no such picture"),
         (["--image", "STORY", "--motion", "gently wave"], "story.txt: not a picture that can be read"),
-        (["--image", "IMAGE", "--motion", "gently wave", "--window", "0"], "no turn would see the picture"),
+        (["--image", "IMAGE", "--motion", "gently wave", "--history-turns", "0"], "no turn would see the picture"),
     ],
 )
 def test_what_cannot_start_is_one_line_and_leaves_no_folder(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fakes
-from animegamer_rt.backends.onnxruntime import open_engines
+from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.cli import main
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling.trace import TurnTrace, trace_turn, write_trace

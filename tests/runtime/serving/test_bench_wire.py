@@ -1,4 +1,4 @@
-"""`bench wire`: a whole run on a tiny bundle, its figures, and how they are shown. No figure of time is judged here."""
+"""`bench serve`: a whole run on a tiny bundle, its figures, and how they are shown. No time is judged here."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_every_figure_is_there_with_its_samples(record: dict[str, Any]) -> None:
     codecs = [(entry["size"], entry["codec"]) for entry in record["transfer"]]
     assert codecs == [(size, codec) for size, _ in sizes for codec in ("raw", "jpeg", "mp4")]
     crowds = [(entry["engines"], entry["sessions"], entry["interval_s"]["n"]) for entry in record["crowd"]]
-    assert crowds == [("fixed:0.01", 1, 1), ("fixed:0.01", 3, 5), ("onnxruntime", 1, 1), ("onnxruntime", 2, 3)]
+    assert crowds == [("simulated:0.01", 1, 1), ("simulated:0.01", 3, 5), ("cpu", 1, 1), ("cpu", 2, 3)]
     assert [entry["sessions"] for entry in record["memory"]] == [8, 1]
 
 
@@ -117,7 +117,7 @@ def test_page_has_the_newest_table_of_a_machine(results: Path) -> None:
     command = [sys.executable, "-c", code, str(results)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "| a turn beyond its engines, raw frames | full-size, fixed:0.01 |" in done.stdout
+    assert "| a turn beyond its engines, raw frames | full-size, simulated:0.01 |" in done.stdout
     assert "results/wire.svg" in done.stdout
 
 
@@ -143,7 +143,7 @@ def test_full_size_bundle_has_the_published_sizes(bundle: Path, tmp_path: Path) 
 
 
 def test_server_that_cannot_start_is_said(tmp_path: Path) -> None:
-    served = ServerProcess(tmp_path / "no-bundle", "fixed:0", tmp_path / "state")
+    served = ServerProcess(tmp_path / "no-bundle", "simulated:0", tmp_path / "state")
     with pytest.raises(ServerError, match="did not start.*no bundle"), served:
         raise AssertionError("it started")
 

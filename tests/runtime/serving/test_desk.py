@@ -114,7 +114,7 @@ def test_a_request_on_the_wrong_socket_is_told_the_right_port(front: Front) -> N
 
 def test_exports_count_like_turns(tmp_path: Path) -> None:
     with Store(tmp_path / "state") as store:
-        front = Front(Server(store, tmp_path, turns_a_minute=2), turns_a_minute=2)
+        front = Front(Server(store, tmp_path, turns_per_minute=2), turns_per_minute=2)
         front.server.finish(front.play("one"))
         front.ask("export")
         front.server.say(front.server.admission.running, "finished", files=[])

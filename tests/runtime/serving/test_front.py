@@ -9,6 +9,7 @@ from typing import Any, cast
 import zmq
 
 from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.serving.server.clients import FrameOptions
 from animegamer_rt.serving.server.job_queue import JobQueue
 from animegamer_rt.serving.server.jobs import Job, Subscriber
@@ -77,6 +78,6 @@ def test_a_sweep_spares_the_sessions_of_the_last_hour_and_of_jobs() -> None:
 
 def test_a_client_is_told_when_the_pictures_mean_nothing() -> None:
     pipeline: Any = [SimpleNamespace(degraded=False, warm=True)] * 5
-    for engines, noise in (("fixed:0.5", True), ("onnxruntime", False)):
-        facts = ServerStatus(ServeOptions(engines=engines), open_bundle("pocket"), *pipeline)
+    for device, noise in (("simulated:0.5", True), ("cpu", False)):
+        facts = ServerStatus(ServeOptions(engines=EngineConfig(device)), open_bundle("pocket"), *pipeline)
         assert facts.welcome()["bundle"]["random_weights"] is noise

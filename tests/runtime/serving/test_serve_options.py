@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from animegamer_rt.cli import main
+from animegamer_rt.engine_config import EngineConfig, add_engine_options
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.serving.server.options import ServeOptions, add_options, check, from_arguments
 
@@ -19,6 +20,7 @@ SERVER_PAGE = (Path(__file__).parents[3] / "docs" / "SERVER.md").read_text(encod
 def parsed(*arguments: str) -> ServeOptions:
     parser = argparse.ArgumentParser()
     parser.set_defaults(bundle="pocket", plan=None)
+    add_engine_options(parser, simulated=True)
     add_options(parser)
     return from_arguments(parser.parse_args(arguments))
 
@@ -30,18 +32,19 @@ def test_a_bare_command_serves_with_the_defaults() -> None:
 
 def test_every_option_reaches_the_server() -> None:
     asked = {
-        "port": 7000, "state": Path("s"), "host": "0.0.0.0", "engines": "fixed:0.5:overlapping", "threads": 3,
-        "keys": Path("k"), "allow": Path("a"), "block_list": Path("b"), "queue": 2, "sessions": 3, "connections": 4,
-        "turns_a_minute": 5,
-        "turn_deadline_s": 6.5, "outbox_mib": 7.5, "drain_s": 8.5, "stall_s": 9.5, "backoff_s": 1.5,
+        "port": 7000, "state_dir": Path("s"), "host": "0.0.0.0",
+        "keys": Path("k"), "authorized_keys": Path("a"), "block_list": Path("b"),
+        "queue": 2, "sessions": 3, "connections": 4, "turns_per_minute": 5,
+        "turn_deadline_s": 6.5, "send_queue_mib": 7.5, "drain_s": 8.5, "worker_timeout_s": 9.5, "backoff_s": 1.5,
         "keep_shots": "all", "quota_gib": 2.5, "keep_days": 3.5, "metrics_port": 9000,
         "trace": Path("t.json"),
     }  # fmt: skip
-    assert asked.keys() | {"bundle", "plan", "precision", "attention"} == asdict(ServeOptions()).keys()
+    assert asked.keys() | {"bundle", "plan", "engines"} == asdict(ServeOptions()).keys()
     options = {"--" + name.replace("_", "-"): str(value) for name, value in asked.items()}
     options["--turn-deadline"] = options.pop("--turn-deadline-s")
-    found = parsed(*(word for pair in options.items() for word in pair))
-    assert found == replace(ServeOptions(), **asked)
+    engines = ["--device", "torch", "--precision", "fp8", "--attention", "flash"]
+    found = parsed(*engines, *(word for pair in options.items() for word in pair))
+    assert found == replace(ServeOptions(), engines=EngineConfig("torch", "fp8", "flash"), **asked)
     check(found)
     assert set(re.findall(r"`(--[a-z-]+)`", SERVER_PAGE)) >= options.keys(), "an option that the page does not tell of"
 
@@ -51,12 +54,9 @@ def test_every_option_reaches_the_server() -> None:
     [
         ({"port": 65534}, "--port: out of range; found 65534; expected 0 to 65533"),
         ({"queue": 0}, "--queue: out of range"),
-        ({"threads": 0}, "--threads: out of range"),
         ({"turn_deadline_s": 0.0}, "--turn-deadline: out of range"),
         ({"keep_days": -1.0}, "--keep-days: out of range"),
         ({"quota_gib": float("nan")}, "--quota-gib: out of range"),
-        ({"engines": "fixed:soon"}, "--engines: unknown engines; found 'fixed:soon'; expected onnxruntime, torch"),
-        ({"engines": "fixed:1e3"}, "--engines: unknown engines"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_its_option(wrong: dict[str, object], said: str) -> None:
@@ -65,6 +65,6 @@ def test_what_makes_no_sense_is_refused_by_its_option(wrong: dict[str, object], 
 
 
 def test_the_command_refuses_before_it_opens_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "--state", str(tmp_path / "state"), "--outbox-mib", "0"]) == 2
-    assert capsys.readouterr().err.startswith("error: --outbox-mib: out of range; found 0")
+    assert main(["serve", "--state-dir", str(tmp_path / "state"), "--send-queue-mib", "0"]) == 2
+    assert capsys.readouterr().err.startswith("error: --send-queue-mib: out of range; found 0")
     assert not (tmp_path / "state").exists()

@@ -12,6 +12,7 @@ import pytest
 import zmq
 
 import fakes
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.serving.server import worker_process as supervising
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.server.worker_process import MOST_BACKOFF_S, WorkerProcess
@@ -22,7 +23,7 @@ from animegamer_rt.serving.worker import __main__ as worker
 def supervisor(tmp_path: Path) -> Iterator[WorkerProcess]:
     bundle = fakes.write_bundle(tmp_path / "tiny")
     with zmq.Context() as context, context.socket(zmq.ROUTER) as door:
-        yield WorkerProcess(ServeOptions(state=tmp_path, backoff_s=1.0), bundle, door, "tcp://127.0.0.1:1")
+        yield WorkerProcess(ServeOptions(state_dir=tmp_path, backoff_s=1.0), bundle, door, "tcp://127.0.0.1:1")
 
 
 @pytest.fixture
@@ -108,10 +109,10 @@ def test_a_long_log_is_begun_anew_with_the_next_worker(
     assert log.stat().st_size == 0
 
 
-def test_a_worker_is_told_the_precision_and_the_attention_that_were_asked_for(tmp_path: Path) -> None:
-    options = ServeOptions(state=tmp_path, engines="torch", precision="fp8", attention="int8")
+def test_a_worker_opens_the_engines_that_the_server_was_asked_for(tmp_path: Path) -> None:
+    options = ServeOptions(state_dir=tmp_path, engines=EngineConfig("torch", "fp8", "int8"))
     bundle = fakes.write_bundle(tmp_path / "tiny")
     with zmq.Context() as context, context.socket(zmq.ROUTER) as door:
         command = WorkerProcess(options, bundle, door, "tcp://127.0.0.1:1")._command
     told = worker._parse(command[command.index("--front") :])
-    assert (told.engines, told.precision, told.attention) == ("torch", "fp8", "int8")
+    assert EngineConfig.from_arguments(told) == options.engines

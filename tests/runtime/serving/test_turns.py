@@ -67,7 +67,7 @@ class Server:
 
     def __init__(self, store: Store, state: Path, **options: Any) -> None:
         self.store, self.worker = store, Worker()
-        chosen = ServeOptions(state=state, **options)
+        chosen = ServeOptions(state_dir=state, **options)
         self.admission = JobQueue(chosen)
         self.turns = Scheduler(chosen, store, self.admission, self.worker, Metrics())  # type: ignore[arg-type]
 

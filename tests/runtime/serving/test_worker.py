@@ -127,7 +127,7 @@ def game(bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     folder = tmp_path_factory.mktemp("game")
     (folder / "story.txt").write_text("\n".join(TEXTS))
     command = ["play", "--bundle", str(bundle.folder), "--instructions", str(folder / "story.txt")]
-    assert main([*command, "--seed", str(SEED), "--window", str(WINDOW), "--out", str(folder / "out")]) == 0
+    assert main([*command, "--seed", str(SEED), "--history-turns", str(WINDOW), "--out", str(folder / "out")]) == 0
     played: dict[str, Any] = json.loads((folder / "out" / "game.json").read_text(encoding="utf-8"))
     return played
 
@@ -247,7 +247,7 @@ def test_ctrl_c_is_left_to_the_front(front: Front) -> None:
 @pytest.fixture
 def slow(bundle: Bundle) -> Iterator[Front]:
     """A worker whose turns take long enough to do something meanwhile."""
-    with started("--bundle", str(bundle.folder), "--plan", "exact", "--engines", "fixed:2") as front:
+    with started("--bundle", str(bundle.folder), "--plan", "exact", "--device", "simulated:2") as front:
         ready(front)
         yield front
 
@@ -288,7 +288,7 @@ def test_a_worker_in_the_middle_of_a_turn_can_be_ended(slow: Front, how: str) ->
 
 @pytest.mark.parametrize("how", ["stop", "stdin"])
 def test_an_idle_worker_can_be_ended(bundle: Bundle, how: str) -> None:
-    with started("--bundle", str(bundle.folder), "--engines", "fixed:0") as front:
+    with started("--bundle", str(bundle.folder), "--device", "simulated:0") as front:
         ready(front)
         assert front.process is not None and front.process.stdin is not None
         front.send(Message("stop")) if how == "stop" else front.process.stdin.close()
@@ -299,7 +299,7 @@ def test_an_idle_worker_can_be_ended(bundle: Bundle, how: str) -> None:
     ("options", "said"),
     [
         (["--bundle", "no-such-bundle"], "no bundle 'no-such-bundle'"),
-        (["--engines", "fixed:soon"], "unknown engines; found 'fixed:soon'"),
+        (["--device", "tensorrt", "--precision", "fp8"], "precision and attention can be chosen for PyTorch alone"),
         (["--plan", "exakt"], "has no plan 'exakt'"),
     ],
 )

@@ -18,6 +18,7 @@ from PIL import Image
 import fakes
 from animegamer_rt.backends import simulated
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import AnimeGamerError, ConfigError, OutputError, SessionError, TurnCancelled
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
@@ -38,7 +39,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 @pytest.fixture(scope="module")
 def pipeline(bundle: Bundle) -> Pipeline:
-    return Pipeline.open(bundle, simulated.open_engines(bundle, 0.0))
+    return Pipeline.open(bundle, simulated.load(bundle, EngineConfig("simulated:0")))
 
 
 class Front:

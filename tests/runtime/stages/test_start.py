@@ -10,10 +10,11 @@ import pytest
 from tiny_towers import add_towers
 
 import fakes
-from animegamer_rt.backends.onnxruntime import open_engines, open_towers
+from animegamer_rt.backends.registry import open_engines, open_towers
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import MotionTokenizer
 from animegamer_rt.bundle.writer import write_manifest
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import AnimeGamerError, BundleError, ConfigError, InstructionError, PictureError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.video import write_png
@@ -39,11 +40,10 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opening(bundle: Bundle, image: Path, motion: str = "gently wave") -> HistoryTurn:
-    encoder = open_engines(bundle, threads=1).encoder
+    encoder = open_engines(bundle, EngineConfig(threads=1)).encoder
     assert encoder is not None
-    return encode_image_start(
-        bundle, read_image_start(bundle, 2, image, motion), open_towers(bundle, threads=1), encoder
-    )
+    towers = open_towers(bundle, EngineConfig(threads=1))
+    return encode_image_start(bundle, read_image_start(bundle, 2, image, motion), towers, encoder)
 
 
 def test_turn_zero_is_the_encoders_shot_of_picture_and_motion(bundle: Bundle, image: Path) -> None:
@@ -64,7 +64,7 @@ def test_whole_caption_tells_the_prompt_more_and_the_tower_only_the_motion(bundl
 
 
 def test_next_turns_continue_from_the_picture_until_it_leaves_the_window(bundle: Bundle, image: Path) -> None:
-    predictor = Pipeline.open(bundle, open_engines(bundle, threads=1)).predictor
+    predictor = Pipeline.open(bundle, open_engines(bundle, EngineConfig(threads=1))).predictor
     begun, plain = Session.start(bundle, seed=7), Session.start(bundle, seed=7)
     assert begun.history_turns == 2
     begun.initial_turn = opening(bundle, image)
@@ -87,7 +87,7 @@ def test_next_turns_continue_from_the_picture_until_it_leaves_the_window(bundle:
 
 
 def test_rewound_game_predicts_the_same_shots_again_behind_the_picture(bundle: Bundle, image: Path) -> None:
-    predictor = Pipeline.open(bundle, open_engines(bundle, threads=1)).predictor
+    predictor = Pipeline.open(bundle, open_engines(bundle, EngineConfig(threads=1))).predictor
     game = Session.start(bundle, seed=7)
     game.initial_turn = opening(bundle, image)
     for turn in range(1, 6):
@@ -130,7 +130,7 @@ def test_bundle_without_the_parts_says_which(tmp_path: Path, image: Path) -> Non
         ("Character: Mia.", 2, InstructionError, "the caption says no motion"),
         ("wave\x07", 2, InstructionError, "control character"),
         ("w" * 600, 2, InstructionError, "too long"),
-        ("gently wave", 0, ConfigError, "no turn would see the picture.*--window 1"),
+        ("gently wave", 0, ConfigError, "no turn would see the picture.*--history-turns 1"),
     ],
 )
 def test_what_cannot_start_a_game_is_refused(

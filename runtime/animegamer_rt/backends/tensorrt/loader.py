@@ -10,17 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from animegamer_rt.backends.interface import DeviceMemory, Engines
+from animegamer_rt.backends.interface import DeviceMemory, Engines, PartCache
 from animegamer_rt.backends.tensorrt import runtime_cache
 from animegamer_rt.backends.tensorrt.device import Device
 from animegamer_rt.backends.tensorrt.engine_id import choose
 from animegamer_rt.backends.tensorrt.engines import Denoiser, Encoder, EngineSet, Predictor, Vae, scratch_of
 from animegamer_rt.backends.tensorrt.memory_budget import Budget, PartMemory, plan
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.engine_config import EngineConfig
 
 
-def open_engines(bundle: Bundle, device: Device | None = None, tell: Callable[[str], None] = print) -> Engines:
+def load(
+    bundle: Bundle,
+    config: EngineConfig,
+    cache: PartCache | None = None,
+    *,
+    device: Device | None = None,
+    tell: Callable[[str], None] = print,
+) -> Engines:
     """Loads a bundle's engines for this machine's GPU; `tell` is given the memory budget before anything is placed.
+
+    The configuration has nothing to choose here, and no part is taken from `cache`.
 
     Raises BackendError when there is no GPU, library, engine or memory, and EngineStaleError for an engine that was
     built for another GPU, library version or bundle.

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from animegamer_kernels.library import find_library
-from animegamer_rt.backends.interface import Engines, FloatArray
+from animegamer_rt.backends.interface import Engines, FloatArray, PartCache
 from animegamer_rt.backends.torch.attention import check, select_attention
 from animegamer_rt.backends.torch.custom_ops import Choice, Kernels, open_kernels
 from animegamer_rt.backends.torch.denoiser import Denoiser
@@ -34,6 +34,7 @@ from animegamer_rt.bundle.config import read_record
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Geometry
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError
 from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
 from animegamer_rt.models.denoiser import DenoiserSize
@@ -76,23 +77,28 @@ class Models:
     encoder: EncoderNetwork | None = None
 
 
-def open_engines(
+def load(
     bundle: Bundle,
-    device: str = "cuda",
-    precision: str | None = None,
+    config: EngineConfig,
+    cache: PartCache | None = None,
+    *,
     graphs: Graphs = "step",
     compiled: bool = False,
     kernels: Choice = None,
-    attention: str = "torch",
 ) -> Engines:
-    """Loads the parts of a bundle. `precision` None is float32 on the CPU, bfloat16 on a GPU (float16 before sm_80).
+    """Loads the parts of a bundle on a GPU (`torch`) or the CPU (`torch-cpu`); no part is taken from `cache`.
 
-    `compiled` runs the denoiser's blocks through torch.compile. `kernels`: our own operators in the place of the passes
-    between products; None uses them on a GPU where their library is, False never. `attention`: the denoiser's, of
-    `attention.Wanted`; all but "torch" asks for the kernels, on the CPU for their references. Raises BackendError when
-    there is no GPU, when the bundle's parts are of a kind or size that this cannot run, or the kernels or the attention
-    asked for cannot be had.
+    config.precision None is float32 on the CPU, bfloat16 on a GPU (float16 before sm_80). config.attention is one of
+    `attention.Wanted`; all but "torch" ask for the kernels, on the CPU for their references.
+    compiled: run the denoiser's blocks through torch.compile.
+    kernels: use our own operators in place of the passes between products. None: on a GPU where their library is
+    built; False: never.
+
+    Raises BackendError when there is no GPU, when the bundle's parts are of a kind or size that this cannot run, or the
+    kernels or the attention asked for cannot be had.
     """
+    precision, attention = config.precision, config.attention or "torch"
+    device = "cpu" if config.device == "torch-cpu" else "cuda"
     torch_device = open_device(device, precision, graphs != "off")
     if kernels is None and attention != "torch":
         kernels = find_library() or False

@@ -138,7 +138,7 @@ class Predictor:
                 "more tokens than the cache has places",
                 found=length,
                 expected=f"at most {self.places}",
-                do="play a shorter instruction or a smaller --window",
+                do="play a shorter instruction or a smaller --history-turns",
             )
 
 

@@ -1,4 +1,4 @@
-"""The figures of a `bench wire` record: as rows of words beside their goals, and as a plot that needs no library.
+"""The figures of a `bench serve` record: as rows of words beside their goals, and as a plot that needs no library.
 
 Knows such records (see server/bench), nothing of how they were measured.
 """

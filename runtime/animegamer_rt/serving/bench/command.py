@@ -1,4 +1,4 @@
-"""Runs all measurements of `animegamer-rt bench wire`, prints them beside their goals, writes the record and its plot.
+"""Runs all measurements of `animegamer-rt bench serve`, prints them beside their goals, writes the record and its plot.
 
 Knows in which order and on which servers; what is measured is `measures`'.
 """
@@ -36,7 +36,7 @@ GOALS = {
 
 @dataclass(frozen=True, slots=True)
 class ServeBench:
-    """What is measured. turns: samples of each figure; turn_s: seconds of a turn of the engines of fixed cost."""
+    """What is measured. turns: samples of each figure; turn_s: seconds that simulated engines take for a turn."""
 
     bundle: str = "pocket"
     plan: str | None = None
@@ -84,39 +84,39 @@ def _measure(
     folder: Path,
 ) -> dict[str, Any]:
     """All figures, a server for each pair of bundle and engines."""
-    turns, fixed = options.turns, f"fixed:{options.turn_s:g}"
+    turns, simulated = options.turns, f"simulated:{options.turn_s:g}"
     found: dict[str, Any] = {"overhead": [], "transfer": [], "crowd": [], "memory": []}
 
-    def serve(bundle: Bundle, engines: str) -> ServerProcess:
+    def serve(bundle: Bundle, device: str) -> ServerProcess:
         name = bundle.manifest.name
-        print(f"  measuring {name}, engines {engines} ...", flush=True)
-        return ServerProcess(bundle.folder, engines, folder / f"{name}-{engines.replace(':', '-')}", plan)
+        print(f"  measuring {name}, device {device} ...", flush=True)
+        return ServerProcess(bundle.folder, device, folder / f"{name}-{device.replace(':', '-')}", plan)
 
-    def note(kind: str, bundle: Bundle, engines: str, figures: measures.Figures) -> None:
+    def note(kind: str, bundle: Bundle, device: str, figures: measures.Figures) -> None:
         size = bundle.manifest.geometry
         shape = [size.frames, size.height, size.width]
-        found[kind].append({"size": bundle.manifest.name, "shape": shape, "engines": engines, **figures})
+        found[kind].append({"size": bundle.manifest.name, "shape": shape, "engines": device, **figures})
 
     def crowds(bundle: Bundle, served: ServerProcess, counts: tuple[int, ...], turns_of: Callable[[int], int]) -> None:
         rates = [measures.concurrent_players(context, served, count, turns_of(count)) for count in counts]
         for figures in rates:
             lost = 1 - figures["turns_per_s"] / rates[0]["turns_per_s"]
-            note("crowd", bundle, served.engines, {**figures, "lost": round(lost, 4)})
+            note("crowd", bundle, served.device, {**figures, "lost": round(lost, 4)})
 
     for bundle in bundles:
-        with serve(bundle, fixed) as served:
+        with serve(bundle, simulated) as served:
             figures = measures.overhead(context, served, turns)
-            note("overhead", bundle, fixed, figures)
+            note("overhead", bundle, simulated, figures)
             if bundle is bundles[0]:
                 crowds(bundle, served, CROWDS, lambda count: max(2, 2 * turns // count))
             else:
                 figures = measures.slow_reader(context, served, turns // 2)
-                found["stalled"] = {"size": bundle.manifest.name, "engines": fixed, **figures}
-        with serve(bundle, "fixed:0") as served:
+                found["stalled"] = {"size": bundle.manifest.name, "engines": simulated, **figures}
+        with serve(bundle, "simulated:0") as served:
             for codec in CODECS:
-                note("transfer", bundle, "fixed:0", measures.transfer(context, served, codec, turns))
+                note("transfer", bundle, "simulated:0", measures.transfer(context, served, codec, turns))
             sessions = 8 * turns if bundle is bundles[0] else turns
-            note("memory", bundle, "fixed:0", measures.memory(context, served, sessions))
-    with serve(bundles[0], "onnxruntime") as served:
+            note("memory", bundle, "simulated:0", measures.memory(context, served, sessions))
+    with serve(bundles[0], "cpu") as served:
         crowds(bundles[0], served, REAL_CROWDS, lambda count: max(2, turns // 2 // count))
     return found

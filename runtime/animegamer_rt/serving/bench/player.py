@@ -37,7 +37,7 @@ class Player:
         self.socket.connect(f"tcp://127.0.0.1:{port}")
         self._session, self._token = "", ""
         self._turn: TurnTiming | None = None
-        self._ask("hello", {"versions": [1], "client": "bench wire", **hello})
+        self._ask("hello", {"versions": [1], "client": "bench serve", **hello})
 
     def __enter__(self) -> Player:
         return self

@@ -18,18 +18,18 @@ from animegamer_rt.errors import ServerError
 
 START_S, END_S, LOOK_S = 300.0, 30.0, 0.05
 MEMORY, DROPPED = "animegamer_process_resident_memory_bytes", "animegamer_frames_dropped_total"
-LIMITS = {"--turns-a-minute": "0", "--sessions": "100000", "--connections": "1000", "--queue": "1000"}
+LIMITS = {"--turns-per-minute": "0", "--sessions": "100000", "--connections": "1000", "--queue": "1000"}
 """Nothing is to be refused while it is measured."""
 
 
 class ServerProcess:
     """Ready within `with`; a server of its own in the folder `state`."""
 
-    def __init__(self, bundle: Path, engines: str, state: Path, plan: str | None = None) -> None:
+    def __init__(self, bundle: Path, device: str, state: Path, plan: str | None = None) -> None:
         state.mkdir(parents=True)
-        self.engines = engines
+        self.device = device
         self._words = state / "stdout.txt", state / "stderr.txt"
-        options = {"--bundle": str(bundle), "--state": str(state), "--engines": engines, "--port": "0", **LIMITS}
+        options = {"--bundle": str(bundle), "--state-dir": str(state), "--device": device, "--port": "0", **LIMITS}
         options |= {"--plan": plan} if plan else {}
         command = [sys.executable, "-m", "animegamer_rt", "serve", *(word for pair in options.items() for word in pair)]
         with self._words[0].open("wb") as output, self._words[1].open("wb") as errors:

@@ -58,7 +58,7 @@ def load(folder: Path | None, allow: Path | None, host: str) -> Keys:
     commands = (
         f"run: animegamer-rt keys new {SERVER} --keys {folder_asked}; for each player: animegamer-rt keys new NAME "
         f"--keys {allow_asked}, and give NAME{SECRET} and {SERVER}{PUBLIC} to the player; then: animegamer-rt serve "
-        f"--host {host} --keys {folder_asked} --allow {allow_asked}"
+        f"--host {host} --keys {folder_asked} --authorized-keys {allow_asked}"
     )
     secret_path = folder_asked / (SERVER + SECRET)
     if folder is None or not secret_path.is_file():
@@ -75,7 +75,7 @@ def load(folder: Path | None, allow: Path | None, host: str) -> Keys:
     allowed = frozenset(_read(path)[0] for path in files)
     if not allowed:
         what = f"serving on {host} needs the keys of the players who may come in"
-        raise ServerError(what, where="--allow", found=f"no *{PUBLIC} file", do=commands)
+        raise ServerError(what, where="--authorized-keys", found=f"no *{PUBLIC} file", do=commands)
     return Keys(public, secret, allowed)
 
 

@@ -61,7 +61,7 @@ class JobQueue:
 
     def check_rate(self, session: str, now: float) -> None:
         """Counts a turn or an export of the session. Raises `rate_limited` when its turns a minute are used up."""
-        most = self._options.turns_a_minute
+        most = self._options.turns_per_minute
         if not most:
             return
         times = self._turns.setdefault(session, deque())

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig
 from animegamer_rt.errors import ConfigError
 
 PORT = 5570
@@ -23,29 +23,26 @@ class ServeOptions:
 
     bundle: str = "pocket"
     plan: str | None = None
-    precision: str | None = None
-    attention: str | None = None
-    state: Path = Path("server-state")
+    engines: EngineConfig = DEFAULT_CONFIG
+    state_dir: Path = Path("server-state")
     host: str = "127.0.0.1"
     port: int = PORT
-    engines: str = "onnxruntime"
-    threads: int | None = None
     keys: Path | None = None
-    allow: Path | None = None
+    authorized_keys: Path | None = None
     block_list: Path | None = None
     queue: int = 16
     """Most turns that wait, of all sessions together."""
     sessions: int = 64
     """Most sessions used within the last hour; 0 is no limit."""
     connections: int = 128
-    turns_a_minute: int = 120
+    turns_per_minute: int = 120
     """Most turns a minute of one session; 0 is no limit."""
     turn_deadline_s: float = 120.0
     """Most seconds that a turn waits and runs, unless its client asks for fewer."""
-    outbox_mib: float = 48.0
+    send_queue_mib: float = 48.0
     """Most that is kept for a client that does not read: two full-size clips."""
     drain_s: float = 60.0
-    stall_s: float = 60.0
+    worker_timeout_s: float = 60.0
     """A worker that says nothing for this long while it has a job is taken for dead."""
     backoff_s: float = 0.5
     """Wait before a worker that died is started again; doubled with each death in a row."""
@@ -63,24 +60,22 @@ class ServeOptions:
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """Add serve's own options to its parser; those of bundle and engines are the command's."""
-    command.set_defaults(**dataclasses.asdict(ServeOptions()))
+    command.set_defaults(**{field.name: field.default for field in _own_fields()})
     add = command.add_argument
     add("--port", type=int, help="of turns; control is the next one (default: %(default)s)")
-    add("--state", type=Path, metavar="DIR", help="sessions and exports (default: %(default)s)")
-    add("--host", help="address to serve on; any but loopback needs --keys and --allow (default: %(default)s)")
+    add("--state-dir", type=Path, metavar="DIR", help="sessions and exports (default: %(default)s)")
+    add("--host", help="address; any but loopback needs --keys and --authorized-keys (default: %(default)s)")
     add("--keys", type=Path, metavar="DIR", help="folder with server.key_secret; encrypts (see: keys new)")
-    add("--allow", type=Path, metavar="DIR", help="folder of the public keys (*.key) of the clients let in")
-    add("--engines", help="onnxruntime, torch or tensorrt (GPU), fixed:SECONDS to try a client (default: %(default)s)")
-    add("--threads", type=int, help="cores that onnxruntime may use (default: all)")
+    add("--authorized-keys", type=Path, metavar="DIR", help="folder of the public keys (*.key) of the clients let in")
     add("--block-list", type=Path, metavar="FILE", help="words and phrases that no instruction may hold, a line each")
     add("--queue", type=int, help="most turns that wait (default: %(default)s)")
     add("--sessions", type=int, help="most sessions in use, 0: any (default: %(default)s)")
     add("--connections", type=int, help="most connections (default: %(default)s)")
-    add("--turns-a-minute", type=int, help="of one session, 0: any (default: %(default)s)")
+    add("--turns-per-minute", type=int, help="of one session, 0: any (default: %(default)s)")
     add("--turn-deadline", dest="turn_deadline_s", type=float, metavar="S", help="seconds (default: %(default)g)")
-    add("--outbox-mib", type=float, metavar="MIB", help="kept for a slow client (default: %(default)g)")
+    add("--send-queue-mib", type=float, metavar="MIB", help="kept for a slow client (default: %(default)g)")
     add("--drain-s", type=float, metavar="S", help="for running turns at the end (default: %(default)g)")
-    add("--stall-s", type=float, metavar="S", help="silence of a dead worker (default: %(default)g)")
+    add("--worker-timeout-s", type=float, metavar="S", help="silence of a dead worker (default: %(default)g)")
     add("--backoff-s", type=float, metavar="S", help="before a restart (default: %(default)g)")
     add("--keep-shots", help="window, a number of turns, or all (default: %(default)s)")
     add("--quota-gib", type=float, metavar="GIB", help="of all sessions (default: %(default)g)")
@@ -96,7 +91,12 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 def from_arguments(arguments: argparse.Namespace) -> ServeOptions:
     """The options that a command line asked for; `check` says whether they make sense."""
-    return ServeOptions(**{field.name: getattr(arguments, field.name) for field in dataclasses.fields(ServeOptions)})
+    own = {field.name: getattr(arguments, field.name) for field in _own_fields()}
+    return ServeOptions(engines=EngineConfig.from_arguments(arguments), **own)
+
+
+def _own_fields() -> list[dataclasses.Field[object]]:
+    return [field for field in dataclasses.fields(ServeOptions) if field.name != "engines"]
 
 
 def check(options: ServeOptions) -> None:
@@ -104,17 +104,16 @@ def check(options: ServeOptions) -> None:
     ranges: dict[str, tuple[float, float]] = {
         "port": (0, 65533),
         "metrics_port": (0, 65535),
-        "threads": (1, 1024),
         "queue": (1, 10_000),
         "sessions": (0, 100_000),
         "connections": (1, 10_000),
-        "turns_a_minute": (0, 100_000),
+        "turns_per_minute": (0, 100_000),
         "turn_deadline_s": (0.01, 86_400),
-        "outbox_mib": (0.01, 65_536),
+        "send_queue_mib": (0.01, 65_536),
         "drain_s": (0, 86_400),
         "quota_gib": (0.001, 1e6),
         "keep_days": (0, 36_500),
-        "stall_s": (0.1, 86_400),
+        "worker_timeout_s": (0.1, 86_400),
         "backoff_s": (0, 30),
     }
     for name, (low, high) in ranges.items():
@@ -122,6 +121,3 @@ def check(options: ServeOptions) -> None:
         if value is not None and not low <= value <= high:
             option = "--turn-deadline" if name == "turn_deadline_s" else "--" + name.replace("_", "-")
             raise ConfigError("out of range", where=option, found=value, expected=f"{low:g} to {high:g}")
-    if not re.fullmatch(r"onnxruntime|torch|tensorrt|fixed:\d+(\.\d+)?(:overlapping)?", options.engines):
-        expected = "onnxruntime, torch, tensorrt or fixed:SECONDS"
-        raise ConfigError("unknown engines", where="--engines", found=repr(options.engines), expected=expected)

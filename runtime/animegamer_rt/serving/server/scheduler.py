@@ -163,7 +163,7 @@ class Scheduler:
         session = self._store.get(job.session)
         fields: dict[str, Any] = {"kind": "turn", "history_turns": session.history_turns}
         if job.kind == "export":
-            job.folder = job.folder or _next_folder(self._options.state / EXPORTS, job.session)
+            job.folder = job.folder or _next_folder(self._options.state_dir / EXPORTS, job.session)
             turns = self._store.turns(job.session, 1, session.turns)
             fields |= {"kind": "export", "folder": str(job.folder), "seed": session.seed}
             fields |= {"log": [[turn.instruction, *astuple(turn.game_state)] for turn in turns]}
@@ -230,7 +230,7 @@ class Scheduler:
         if job.kind == "export":
             files = list(fields["files"])[:MOST_FILES]
             job.tell(Message("exported", {"folder": str(job.folder), "turns": turns, "files": files}))
-            for folder in _exported(self._options.state / EXPORTS, job.session)[:-KEPT_EXPORTS]:
+            for folder in _exported(self._options.state_dir / EXPORTS, job.session)[:-KEPT_EXPORTS]:
                 shutil.rmtree(folder, ignore_errors=True)
         else:
             seconds = {**fields["seconds"], "queue": job.queued_s}
@@ -251,7 +251,7 @@ class Scheduler:
     def drop_exports(self, sessions: Sequence[str]) -> None:
         """Remove the exported games of sessions that are gone."""
         for session in sessions:
-            for folder in (self._options.state / EXPORTS).glob(f"{session}-*"):
+            for folder in (self._options.state_dir / EXPORTS).glob(f"{session}-*"):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _fail(self, job: Job, error: AnimeGamerError) -> None:

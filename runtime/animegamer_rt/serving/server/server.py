@@ -58,7 +58,7 @@ def serve(options: ServeOptions) -> int:
     with contextlib.ExitStack() as stack:
         doors = ServerSockets(options)
         stack.callback(doors.close)
-        store = stack.enter_context(Store(options.state, keep_shots=keep_shots, quota=quota))
+        store = stack.enter_context(Store(options.state_dir, keep_shots=keep_shots, quota=quota))
         supervisor = WorkerProcess(options, bundle, doors.worker, doors.worker_address)
         supervisor.open_log()
         stack.callback(supervisor.stop)
@@ -66,7 +66,7 @@ def serve(options: ServeOptions) -> int:
         facts = ServerStatus(options, bundle, doors, store, admission, supervisor, metrics)
         turns = Scheduler(options, store, admission, supervisor, metrics)
         desk = RequestHandlers(options, facts, store, admission, supervisor, turns, words)
-        clients = Clients(options.connections, int(options.outbox_mib * 2**20), metrics)
+        clients = Clients(options.connections, int(options.send_queue_mib * 2**20), metrics)
         front = Server(options, doors, store, supervisor, admission, facts, turns, desk, clients, metrics)
         if options.metrics_port != 0:
             log.info("metrics on %s", stack.enter_context(page(metrics, _metrics_port(options, doors.port))))

@@ -40,7 +40,9 @@ class ServerSockets:
     def __init__(self, options: ServeOptions) -> None:
         host = "127.0.0.1" if options.host == "localhost" else options.host
         self.keys = (
-            load(options.keys, options.allow, host) if options.keys or options.allow or not is_loopback(host) else None
+            load(options.keys, options.authorized_keys, host)
+            if options.keys or options.authorized_keys or not is_loopback(host)
+            else None
         )
         self._context = zmq.Context()
         try:

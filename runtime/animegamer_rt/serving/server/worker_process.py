@@ -48,13 +48,10 @@ class WorkerProcess:
     def __init__(self, options: ServeOptions, bundle: Bundle, door: zmq.Socket[bytes], address: str) -> None:
         self._options, self._door = options, door
         self._command = [sys.executable, "-m", "animegamer_rt.serving.worker", "--front", address]
-        self._command += ["--bundle", str(bundle.folder), "--engines", options.engines]
+        self._command += ["--bundle", str(bundle.folder), *options.engines.to_args()]
         self._command += ["--plan", options.plan] if options.plan else []
-        self._command += ["--precision", options.precision] if options.precision else []
-        self._command += ["--attention", options.attention] if options.attention else []
-        self._command += ["--threads", str(options.threads)] if options.threads else []
         self._command += ["--trace", str(options.trace)] if options.trace else []
-        self._log_path = options.state / "worker.log"
+        self._log_path = options.state_dir / "worker.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._undead: list[subprocess.Popen[bytes]] = []
         """Killed, and not gone yet."""
@@ -101,7 +98,7 @@ class WorkerProcess:
                 "the worker's log cannot be written",
                 where=self._log_path,
                 found=error.strerror or str(error),
-                do="make it writable, or give another folder with --state",
+                do="make it writable, or give another folder with --state-dir",
             ) from error
 
     def watch(self, now: float) -> str | None:
@@ -121,7 +118,7 @@ class WorkerProcess:
         if code is not None:
             # A worker that ended by itself has said why; one that was killed has not.
             return self._bury(now, f"the worker ended with code {code}{self._last_words() if code > 0 else ''}")
-        limit = {"busy": self._options.stall_s, "ready": None}.get(self.state, LOADING_S)
+        limit = {"busy": self._options.worker_timeout_s, "ready": None}.get(self.state, LOADING_S)
         if limit is not None and now - self._heard_at > limit:
             return self._bury(now, f"the worker said nothing for {limit:g} s and was ended")
         return None

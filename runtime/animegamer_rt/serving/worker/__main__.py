@@ -9,20 +9,19 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import re
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import zmq
 
-from animegamer_rt.backends import registry
-from animegamer_rt.backends.interface import Engines
-from animegamer_rt.bundle.loader import Bundle, open_bundle
-from animegamer_rt.errors import AnimeGamerError, ConfigError
+from animegamer_rt.backends.registry import open_engines
+from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.engine_config import EngineConfig, add_engine_options
+from animegamer_rt.errors import AnimeGamerError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import WORKER_SECRET, Message, encode
 from animegamer_rt.session import Session
@@ -35,8 +34,6 @@ from .memory import resident_mib
 LINGER_MS = 1000
 """How long the last messages may take to leave."""
 REFUSED = 2
-
-OpenEngines = Callable[[Bundle], Engines]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def work(options: argparse.Namespace, secret: str) -> None:
     """Opens everything and runs jobs until `stop`. Raises AnimeGamerError: no bundle, no engines, or no device."""
-    open_engines = _engines(options.engines, options.plan, options.threads, registry.EngineConfig.of(options))
+    config = EngineConfig.from_arguments(options)
     watch = EngineTracer(options.trace) if options.trace else None
     _end_with_parent()
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
@@ -69,11 +66,11 @@ def work(options: argparse.Namespace, secret: str) -> None:
 
         say("loading")
         bundle = open_bundle(options.bundle)
-        engines = open_engines(bundle)
+        engines = open_engines(bundle, config)
         pipeline = Pipeline.open(bundle, watch.over(engines) if watch else engines, options.plan)
         say("ready", warmup_s=warm_up(pipeline), resident_mib=resident_mib())
         if watch:
-            watch.begin(f"Served turns: {bundle.manifest.name}, {pipeline.plan_name}, engines {options.engines}")
+            watch.begin(f"Served turns: {bundle.manifest.name}, {pipeline.plan_name}, engines {config.device}")
         Worker(socket, pipeline, watch.write if watch else None).run()
 
 
@@ -90,29 +87,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--front", required=True, help="where the front process listens: tcp://127.0.0.1:PORT")
     parser.add_argument("--bundle", required=True, help="the bundle, by name or folder")
     parser.add_argument("--plan", help="its denoise plan; by default its own choice")
-    parser.add_argument("--engines", default="onnxruntime", help="onnxruntime, torch, tensorrt or fixed:SECONDS")
-    registry.add_torch_options(parser)
-    parser.add_argument("--threads", type=int, help="threads of onnxruntime; by default one a core")
+    add_engine_options(parser, simulated=True)
     parser.add_argument("--trace", type=Path, help="where to write what the engines did")
     return parser.parse_args(arguments)
-
-
-def _engines(name: str, plan: str | None, threads: int | None, for_torch: registry.EngineConfig) -> OpenEngines:
-    """What opens the engines; their library is loaded here, so that nobody pays for one that is not used."""
-    for_torch.check(name)
-    kind, _, seconds = name.partition(":")
-    if name == "onnxruntime":
-        from animegamer_rt.backends import onnxruntime
-
-        return lambda bundle: onnxruntime.open_engines(bundle, threads=threads, eight_bit=True)
-    if name in ("torch", "tensorrt"):
-        return lambda bundle: registry.open_engines(bundle, name, for_torch=for_torch)
-    if kind == "fixed" and (cost := re.fullmatch(r"(\d+(?:\.\d+)?)(:overlapping)?", seconds)):
-        from animegamer_rt.backends import simulated
-
-        concurrent = cost[2] is not None
-        return lambda bundle: simulated.open_engines(bundle, float(cost[1]), plan, concurrent_prediction=concurrent)
-    raise ConfigError("unknown engines", found=repr(name), expected="onnxruntime, torch, tensorrt or fixed:SECONDS")
 
 
 def _end_with_parent() -> None:

@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def guarded(bundle: Path, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    options = ("--keys", str(folder / "server"), "--allow", str(folder / "allow"))
+    options = ("--keys", str(folder / "server"), "--authorized-keys", str(folder / "allow"))
     with LiveServer(bundle, tmp_path_factory.mktemp("state"), *options) as server:
         yield server.ready()
 

@@ -38,7 +38,7 @@ def address(server: LiveServer) -> str:
 
 @pytest.fixture(scope="module")
 def own_server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with LiveServer(bundle, tmp_path_factory.mktemp("counted"), engines="fixed:0.02") as server:
+    with LiveServer(bundle, tmp_path_factory.mktemp("counted"), device="simulated:0.02") as server:
         yield server.ready()
 
 

@@ -55,7 +55,7 @@ def test_a_turn_that_lost_frames_to_another_message_sends_no_more_of_them() -> N
 
 
 def test_a_client_that_vanishes_finds_its_turn_played(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", engines="fixed:0.5") as server:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0.5") as server:
         with server.ready().client() as first:
             plain = frames(first.play(first.open(seed=6)))
             game = first.open(seed=6)
@@ -72,8 +72,8 @@ def test_a_client_that_vanishes_finds_its_turn_played(bundle: Path, tmp_path: Pa
 
 def test_a_client_that_does_not_read_hurts_nobody_and_can_replay(tmp_path: Path) -> None:
     bundle = full_size(tmp_path / "full")
-    limits = ("--outbox-mib", "8", "--queue", "32", "--turns-a-minute", "0")
-    with LiveServer(bundle, tmp_path / "state", *limits, engines="fixed:0.02") as server:
+    limits = ("--send-queue-mib", "8", "--queue", "32", "--turns-per-minute", "0")
+    with LiveServer(bundle, tmp_path / "state", *limits, device="simulated:0.02") as server:
         with server.ready().client(configure=stalled) as sleeper, server.client() as reader:
             other = reader.open(seed=1)
             plain = reader.play(other)
@@ -105,7 +105,7 @@ def test_a_client_that_does_not_read_hurts_nobody_and_can_replay(tmp_path: Path)
 
 def test_a_turn_too_large_to_keep_is_rendered_again_for_who_comes_back(tmp_path: Path) -> None:
     bundle = full_size(tmp_path / "large", 1280, 1280)
-    with LiveServer(bundle, tmp_path / "state", engines="fixed:2") as server:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:2") as server:
         with server.ready().client() as first, server.client() as second:
             game = first.open()
             begun = first.begin(game)

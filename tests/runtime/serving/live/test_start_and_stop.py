@@ -50,7 +50,7 @@ print(sorted(found - names))
 
 
 def test_until_the_worker_is_warm_only_turns_are_refused(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", engines="fixed:2") as server, server.listening().client() as player:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:2") as server, server.listening().client() as player:
         assert server.status()["state"] == "starting"
         game = player.open()
         assert error_code(player.play(game)) == "starting"
@@ -61,7 +61,7 @@ def test_until_the_worker_is_warm_only_turns_are_refused(bundle: Path, tmp_path:
 
 
 def test_sigterm_lets_accepted_turns_finish_and_refuses_new_ones(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", engines="fixed:1") as server:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:1") as server:
         with server.ready().client() as one, server.client() as two, server.client() as three:
             first, second, third = one.open(), two.open(), three.open()
             runs = one.begin(first)
@@ -81,11 +81,11 @@ def test_sigterm_lets_accepted_turns_finish_and_refuses_new_ones(bundle: Path, t
 
 
 def test_a_second_ctrl_c_ends_at_once(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", engines="fixed:60") as server:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:60") as server:
         server.listening()
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(60) == 0, "nothing runs, so the first is enough"
-    with LiveServer(bundle, tmp_path / "state", engines="fixed:1.5") as server, server.ready().client() as player:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:1.5") as server, server.ready().client() as player:
         game = player.open()
         turn = player.begin(game)
         player.until(turn, "state")
@@ -117,13 +117,15 @@ def test_a_port_in_use_is_named(bundle: Path, tmp_path: Path) -> None:
 def test_other_addresses_need_keys_and_an_allow_list(bundle: Path, tmp_path: Path) -> None:
     state, keys = tmp_path / "state", tmp_path / "keys"
     code, said = refusal(bundle, state, "--host", "0.0.0.0")
-    assert code == 2 and "animegamer-rt keys new server" in said and "--allow" in said
+    assert code == 2 and "animegamer-rt keys new server" in said and "--authorized-keys" in said
     new("server", keys)
-    code, said = refusal(bundle, state, "--host", "0.0.0.0", "--keys", str(keys), "--allow", str(tmp_path / "none"))
-    assert code == 2 and "--allow" in said
+    code, said = refusal(
+        bundle, state, "--host", "0.0.0.0", "--keys", str(keys), "--authorized-keys", str(tmp_path / "none")
+    )
+    assert code == 2 and "--authorized-keys" in said
     (keys / "server.key_secret").chmod(0o644)
     new("mia", tmp_path / "allow")
-    allow = ("--allow", str(tmp_path / "allow"))
+    allow = ("--authorized-keys", str(tmp_path / "allow"))
     code, said = refusal(bundle, state, "--host", "0.0.0.0", "--keys", str(keys), *allow)
     assert code == 2 and "chmod 600" in said
 
@@ -159,7 +161,9 @@ def test_two_servers_do_not_share_a_state_folder(bundle: Path, server: LiveServe
 
 def test_a_full_disk_costs_the_turn_and_nothing_that_was_kept(bundle: Path, tmp_path: Path) -> None:
     played: list[list[bytes]] = []
-    with LiveServer(bundle, tmp_path / "state", "--turns-a-minute", "0", engines="fixed:0", code=SMALL_DISK) as server:
+    with LiveServer(
+        bundle, tmp_path / "state", "--turns-per-minute", "0", device="simulated:0", code=SMALL_DISK
+    ) as server:
         with server.ready().client() as player:
             game = player.open()
             while (events := player.play(game, f"Mia waves {len(played)}."))[-1].type == "done":
@@ -168,7 +172,7 @@ def test_a_full_disk_costs_the_turn_and_nothing_that_was_kept(bundle: Path, tmp_
             assert "do" in events[-1].fields
             status = server.status()
             assert status["state"] == "ready" and status["worker"]["restarts"] == 0
-    with LiveServer(bundle, tmp_path / "state", engines="fixed:0") as server, server.ready().client() as player:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0") as server, server.ready().client() as player:
         assert player.open(token=game.token).opened.fields["turns"] == len(played)
         last = player.send("replay", {"token": game.token}, session=game.session, turn=len(played))
         assert frames(player.rest(last)) == played[-1]

@@ -14,7 +14,7 @@ STORY = ("Mia waves.", "Tobo runs to the forest.", "Mia sleeps.", "Tobo flies on
 
 @pytest.fixture(scope="module")
 def slow(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with LiveServer(bundle, tmp_path_factory.mktemp("slow"), engines="fixed:2") as server:
+    with LiveServer(bundle, tmp_path_factory.mktemp("slow"), device="simulated:2") as server:
         yield server.ready()
 
 

@@ -17,7 +17,9 @@ TRIES = 8
 
 @pytest.fixture(scope="module")
 def mortal(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with LiveServer(bundle, tmp_path_factory.mktemp("mortal"), "--stall-s", "4", *SOON, engines="fixed:0.5") as server:
+    with LiveServer(
+        bundle, tmp_path_factory.mktemp("mortal"), "--worker-timeout-s", "4", *SOON, device="simulated:0.5"
+    ) as server:
         yield server.ready()
 
 
@@ -86,7 +88,7 @@ def test_a_cancelled_turn_whose_worker_dies_is_not_begun_again(mortal: LiveServe
 
 def test_a_worker_that_always_dies_costs_the_turn_then_the_server_says_degraded(bundle: Path, tmp_path: Path) -> None:
     with (
-        LiveServer(bundle, tmp_path / "state", *SOON, engines="fixed:0.8") as server,
+        LiveServer(bundle, tmp_path / "state", *SOON, device="simulated:0.8") as server,
         server.ready().client() as player,
     ):
         game = player.open()

@@ -1,0 +1,194 @@
+"""Which engines play a bundle, and how: one configuration for commands, the server and its worker.
+
+Knows names of devices and spellings of options. Imports no library, so that the server's front process may hold it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from .bundle.config import suggest_only
+from .errors import ConfigError
+
+DEVICES: Mapping[str, str] = MappingProxyType(
+    {
+        "cpu": "onnxruntime on the CPU, in 8-bit integers where the bundle has 8-bit parts",
+        "cpu-fp32": "onnxruntime on the CPU, in float32",
+        "cuda": "onnxruntime on CUDA",
+        "tensorrt": "built TensorRT engines",
+        "torch": "PyTorch on an NVIDIA GPU",
+        "torch-cpu": "PyTorch on the CPU, to check torch",
+    }
+)
+"""Every device that runs networks, and what runs there."""
+
+SIMULATED = "simulated:SECONDS"
+"""Engines that compute no picture and take SECONDS for a turn of the bundle's default plan.
+
+`simulated:SECONDS:overlapping`: the same, and the next turn may be predicted while one is denoised.
+"""
+_SIMULATED = re.compile(r"simulated:(\d+(?:\.\d+)?)(:overlapping)?")
+_OLD_NAMES: Mapping[str, str] = MappingProxyType({"onnxruntime": "cpu", "fixed": "simulated"})
+"""Names of `serve --engines`, up to the colon -> today's name."""
+
+TORCH_DEVICES = ("torch", "torch-cpu")
+INT8_DEVICES = ("cpu",)
+"""Devices on which a part is played by its `int8_file`, if it has one."""
+THREADED_DEVICES = ("cpu", "cpu-fp32", "cuda")
+"""Devices whose number of CPU threads can be chosen: those of onnxruntime."""
+MAX_THREADS = 1024
+
+PRECISIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "bf16": "sm_80 and later",
+        "fp16": "any GPU",
+        "fp8": "FP8 for the denoiser's large products, sm_89 and later",
+        "int8": "INT8 for the denoiser's large products, sm_80 and later",
+    }
+)
+"""What PyTorch can compute in, and on which GPUs. For other devices the bundle decides."""
+
+ATTENTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "torch": "PyTorch's choice",
+        "cudnn": "cuDNN",
+        "flash": "FlashAttention",
+        "efficient": "PyTorch's memory-efficient attention",
+        "int8": "our kernel with INT8 scores, sm_80 and later",
+        "int8-wgmma": "our kernel with INT8 scores by sm_90's own instructions",
+        "fastest": "the fastest of these that is accurate, timed when the engines are opened",
+    }
+)
+"""The attention of PyTorch's denoiser. All but `torch` need this project's kernels."""
+
+
+def _arguments(options: Mapping[str, str | None]) -> list[str]:
+    return [word for option, value in options.items() if value is not None for word in (option, value)]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """Where and how a bundle's parts run.
+
+    device: one of DEVICES, or "simulated:SECONDS".
+    precision, attention: for PyTorch only, one of PRECISIONS and of ATTENTIONS; None is PyTorch's own choice.
+    threads: CPU threads of onnxruntime; None is one for each core that this process may use.
+
+    Raises ConfigError for an unknown device, or for a choice that the device does not offer.
+    """
+
+    device: str = "cpu"
+    precision: str | None = None
+    attention: str | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.device not in DEVICES and not _SIMULATED.fullmatch(self.device):
+            raise ConfigError(
+                "unknown device",
+                found=repr(self.device),
+                expected=", ".join((*DEVICES, SIMULATED)),
+                do=suggest_only(self.device, DEVICES),
+            )
+        asked = _arguments({"--precision": self.precision, "--attention": self.attention})
+        if asked and self.device not in TORCH_DEVICES:
+            raise ConfigError(
+                "precision and attention can be chosen for PyTorch alone",
+                found=f"{' '.join(asked)} for {self.device}",
+                expected=" or ".join(TORCH_DEVICES),
+                do="leave them out; animegamer-rt quantize makes a bundle of another precision",
+            )
+        if self.threads is None:
+            return
+        if self.device not in THREADED_DEVICES:
+            raise ConfigError(
+                "threads can be chosen for onnxruntime alone",
+                found=f"--threads {self.threads} for {self.device}",
+                expected=", ".join(THREADED_DEVICES),
+                do="leave --threads out",
+            )
+        if not 1 <= self.threads <= MAX_THREADS:
+            raise ConfigError("out of range", where="--threads", found=self.threads, expected=f"1 to {MAX_THREADS}")
+
+    @classmethod
+    def from_arguments(cls, arguments: argparse.Namespace) -> EngineConfig:
+        """The configuration that the options of `add_engine_options` asked for. Raises ConfigError."""
+        return cls(arguments.device, arguments.precision, arguments.attention, arguments.threads)
+
+    def to_args(self) -> list[str]:
+        """The options that give the same configuration again, for another process."""
+        threads = None if self.threads is None else str(self.threads)
+        options = {"--precision": self.precision, "--attention": self.attention, "--threads": threads}
+        return ["--device", self.device, *_arguments(options)]
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the engines compute no picture."""
+        return self.device not in DEVICES
+
+    @property
+    def simulated_seconds(self) -> float:
+        """Seconds that simulated engines take for a turn of the bundle's default plan."""
+        found = _SIMULATED.fullmatch(self.device)
+        assert found is not None, "asked of engines that compute"
+        return float(found[1])
+
+    @property
+    def simulated_overlapping(self) -> bool:
+        """Whether simulated engines say that the next turn may be predicted while one is denoised."""
+        return self.device.endswith(":overlapping")
+
+
+DEFAULT_CONFIG = EngineConfig()
+
+
+def add_engine_options(command: argparse.ArgumentParser, *, simulated: bool = False) -> None:
+    """Add the options of every command that opens engines; `EngineConfig.from_arguments` reads them.
+
+    simulated: the command also takes simulated engines.
+    """
+    known = dict(DEVICES)
+    if simulated:
+        known[SIMULATED] = "no pictures; a turn takes this long, to try a client"
+    add = command.add_argument
+    add(
+        "--device",
+        type=parse_device if simulated else _parse_computing_device,
+        default=DEFAULT_CONFIG.device,
+        metavar="DEVICE",
+        help=_choices(known) + " (default: %(default)s)",
+    )
+    add(
+        "--precision",
+        choices=tuple(PRECISIONS),
+        help=f"for PyTorch only: {_choices(PRECISIONS)} (default: bf16 where the GPU has it, float32 on the CPU)",
+    )
+    add(
+        "--attention",
+        choices=tuple(ATTENTIONS),
+        help=f"for PyTorch only; all but torch need our kernels: {_choices(ATTENTIONS)} (default: torch)",
+    )
+    add("--threads", type=int, metavar="N", help="for onnxruntime only: CPU threads (default: one a core)")
+
+
+def parse_device(text: str) -> str:
+    """A device as the command line spells it, old spellings included. Raises ArgumentTypeError."""
+    kind, colon, rest = text.partition(":")
+    device = _OLD_NAMES.get(kind, kind) + colon + rest
+    if device not in DEVICES and not _SIMULATED.fullmatch(device):
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join((*DEVICES, SIMULATED))}")
+    return device
+
+
+def _parse_computing_device(text: str) -> str:
+    if text not in DEVICES:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(DEVICES)}")
+    return text
+
+
+def _choices(choices: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {meaning}" for name, meaning in choices.items())

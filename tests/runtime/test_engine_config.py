@@ -1,0 +1,98 @@
+"""One way to choose engines: what the command line makes of it, what another process gets, and what is refused."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+import pytest
+
+import animegamer_rt.cli
+from animegamer_rt.cli import RENAMED, main
+from animegamer_rt.engine_config import DEVICES, EngineConfig, add_engine_options
+from animegamer_rt.errors import ConfigError
+
+
+def parsed(*arguments: str) -> EngineConfig:
+    parser = argparse.ArgumentParser()
+    add_engine_options(parser, simulated=True)
+    return EngineConfig.from_arguments(parser.parse_args(arguments))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        *(EngineConfig(device) for device in DEVICES),
+        EngineConfig("cpu-fp32", threads=3),
+        EngineConfig("torch", "fp8", "int8"),
+        EngineConfig("simulated:0.5:overlapping"),
+    ],
+    ids=lambda config: config.device,
+)
+def test_another_process_gets_the_same_configuration(config: EngineConfig) -> None:
+    assert parsed(*config.to_args()) == config
+
+
+def test_simulated_engines_say_their_seconds() -> None:
+    plain, overlapping = EngineConfig("simulated:2"), EngineConfig("simulated:0.5:overlapping")
+    assert (plain.simulated, plain.simulated_seconds, plain.simulated_overlapping) == (True, 2.0, False)
+    assert (overlapping.simulated_seconds, overlapping.simulated_overlapping) == (0.5, True)
+    assert not EngineConfig().simulated
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"device": "simulated:soon"}, "unknown device; found 'simulated:soon'; expected cpu, cpu-fp32, cuda"),
+        ({"device": "simulated:1e3"}, "unknown device"),
+        ({"device": "cupu"}, "did you mean 'cpu'?"),
+        ({"precision": "fp8"}, "can be chosen for PyTorch alone; found --precision fp8 for cpu; expected torch or"),
+        ({"device": "tensorrt", "threads": 2}, "can be chosen for onnxruntime alone; found --threads 2 for tensorrt"),
+        ({"threads": 0}, "--threads: out of range; found 0; expected 1 to 1024"),
+    ],
+)
+def test_a_choice_that_the_device_does_not_offer_is_refused(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        EngineConfig(**fields)  # type: ignore[arg-type]
+
+
+def test_only_commands_that_need_no_pictures_take_simulated_engines(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("bench", "selftest"):
+        with pytest.raises(SystemExit):
+            main([command, "--device", "simulated:1"])
+        assert "--device: 'simulated:1' is not one of cpu, cpu-fp32, cuda, tensorrt" in capsys.readouterr().err
+
+
+OLD_SPELLINGS = {
+    ("play", "--window", "2"): ("history_turns", 2),
+    ("serve", "--allow", "folder"): ("authorized_keys", "folder"),
+    ("serve", "--engines", "fixed:0.5"): ("device", "simulated:0.5"),
+    ("serve", "--engines", "onnxruntime"): ("device", "cpu"),
+    ("serve", "--engines=tensorrt", ""): ("device", "tensorrt"),
+    ("serve", "--outbox-mib", "2"): ("send_queue_mib", 2.0),
+    ("serve", "--stall-s", "3"): ("worker_timeout_s", 3.0),
+    ("serve", "--state", "folder"): ("state_dir", "folder"),
+    ("serve", "--turns-a-minute", "4"): ("turns_per_minute", 4),
+    ("bench", "wire", ""): ("what", "wire"),
+}
+
+
+@pytest.mark.parametrize("old", OLD_SPELLINGS, ids=" ".join)
+def test_old_spellings_go_on_working_and_are_in_no_help(
+    old: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[argparse.Namespace] = []
+    for run in ("_play", "_serve", "_bench"):
+        monkeypatch.setattr(animegamer_rt.cli, run, lambda options: asked.append(options) or 0)
+    assert main([word for word in old if word]) == 0
+    name, value = OLD_SPELLINGS[old]
+    found = getattr(asked[0], name)
+    assert (found if isinstance(value, int | float) else str(found)) == value
+    with pytest.raises(SystemExit):
+        main([old[0], "--help"])
+    assert re.search(rf"{old[1].partition('=')[0]}(?![-\w])", capsys.readouterr().out) is None
+
+
+def test_every_renamed_option_is_in_the_table_above() -> None:
+    tried = {(command, option.partition("=")[0]) for command, option, _ in OLD_SPELLINGS}
+    assert {(command, option) for command, renamed in RENAMED.items() for option in renamed} <= tried
