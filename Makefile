@@ -1,4 +1,4 @@
-# The commands of the house. `make play` and `make test` are all a newcomer needs; each sets up what it uses, once.
+# `make play` and `make test` are all a newcomer needs; each sets up what it uses, once.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -53,7 +53,7 @@ bench: $(VENV)/.play  ## measure every plan and the server on this machine, draw
 picture: $(VENV)/.dev  ## play the game shown in README and make its animated picture
 	$(BIN)/python docs/picture.py $(ARGS)
 
-dist: $(VENV)/.dev  ## build the wheel and play it in a clean environment without the checkout
+dist: $(VENV)/.dev  ## build the wheel and play it in a clean environment without the checkout (needs the network)
 	rm -rf dist
 	$(BIN)/python -m build --wheel
 	$(BIN)/python tests/wheel_plays.py dist

@@ -1,4 +1,4 @@
-"""The wheel plays in a clean environment without the checkout. Run by `make dist`."""
+"""The wheel plays in a clean environment without the checkout. Run by `make dist`; pip needs the network."""
 
 from __future__ import annotations
 
