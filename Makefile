@@ -32,7 +32,7 @@ setup: $(VENV)/.dev  ## everything: playing, tests, export
 play: $(VENV)/.play  ## play; ARGS='--seed 7 --out games/mine' are passed on
 	$(BIN)/animegamer-rt play $(ARGS)
 
-test: $(VENV)/.dev  ## all tests, two files at a time; ARGS='-k house' are passed on
+test: $(VENV)/.dev  ## all tests, two files at a time; ARGS='-k imports' are passed on
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check: $(VENV)/.dev  ## ruff, mypy --strict, the import layers
@@ -45,10 +45,18 @@ format: $(VENV)/.dev  ## put imports and layout in order
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.play  ## measure every plan and the server on this machine, draw the plots, renew the tables
-	$(BIN)/animegamer-rt bench --preset standard $(ARGS)
-	$(BIN)/animegamer-rt bench serve
+$(VENV)/.plot: $(VENV)/.play $(SETUP_FILES)
+	$(PIP_INSTALL) matplotlib
+	@touch $@
+
+bench: $(VENV)/.plot  ## measure every plan and the server on this machine, renew the tables and plots
+	$(BIN)/animegamer-rt bench --preset standard --results benchmarks/results $(ARGS)
+	$(BIN)/animegamer-rt bench serve --results benchmarks/results
 	$(BIN)/python benchmarks/tables.py
+	$(BIN)/python benchmarks/plots.py
+
+plot: $(VENV)/.plot  ## draw the plots from benchmarks/results; ARGS='--results bench-results' draws yours
+	$(BIN)/python benchmarks/plots.py $(ARGS)
 
 picture: $(VENV)/.dev  ## play the game shown in README and make its animated picture
 	$(BIN)/python docs/picture.py $(ARGS)

@@ -1,4 +1,4 @@
-"""What each precision costs, part by part: measures it, and writes docs/QUANTIZATION.md's tables and plot from records.
+"""Measures what each precision of each part costs, and writes the tables of docs/QUANTIZATION.md from records.
 
 `--measure BUNDLE --fp32 DIR` quantises every part of a bundle by every precision, compares each with the bundle's form
 in float32, and adds one record to benchmarks/results (`python -m animegamer_export.pocket --fp32 DIR` writes that form
@@ -12,21 +12,19 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
-from math import log10
 from pathlib import Path
 from typing import Any
 
-from table import renewed  # type: ignore[import-not-found]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from animegamer_rt.bench.chart import Record, read_records
+from animegamer_rt.bench.records import Record, read_records
 from animegamer_rt.bundle.files import write_file
-from animegamer_rt.profiling import host as machine
-from animegamer_rt.profiling.svg import svg
+from animegamer_rt.profiling.host import environment, write_record
+from benchmarks.tables import replace_section
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE, PLOT = ROOT / "docs" / "QUANTIZATION.md", ROOT / "docs" / "quantization.svg"
+PAGE = ROOT / "docs" / "QUANTIZATION.md"
 TRIED: Mapping[str, tuple[str, ...]] = {
     "predictor": ("fp16", "bf16", "int8", "nf4", "int4", "int8-qdq", "int4-qdq"),
     "denoiser": ("fp16", "bf16", "int8", "int8-qdq", "int8-dynamic", "w8a8", "fp8"),
@@ -39,7 +37,7 @@ SENSITIVE: Mapping[str, tuple[str, str]] = {"predictor": ("nf4", "shot"), "denoi
 COLUMNS = ("part", "precision", "weights", "output", "strengths", "frames", "size", "memory to load")
 IN_TORCH = ("layer", "in place of", "weights", "output", "strengths")
 KINDS = ("part", "kind of weight", "weights", "error of the output, it alone quantised", "")
-SHOWN = "\n\n![bytes saved beside error made, by precision](quantization.svg)"
+PLOT = "\n\n![bytes saved beside error made, by precision](../benchmarks/results/quantization.svg)"
 
 
 def measure(name: str, fp32: Path | None, instructions: int, turns: int) -> Record:
@@ -71,7 +69,7 @@ def measure(name: str, fp32: Path | None, instructions: int, turns: int) -> Reco
             figures |= wide
             rows.append({"part": part, **figures, "weight_error": made[part].mean_error, "kept": len(made[part].kept)})
             print(f"{part} {precision}: {figures}", flush=True)
-    record = {**machine.environment("onnxruntime"), "kind": "quantize", "bundle": shipped.manifest.name}
+    record = {**environment("onnxruntime"), "kind": "quantize", "bundle": shipped.manifest.name}
     record |= {"fingerprint": shipped.fingerprint, "origin": shipped.manifest.origin, "rows": rows}
     record |= {"reference": "fp16" if fp32 is None else "fp32"}
     record |= {"in_torch": list(bitsandbytes.rows(shipped, instructions))}
@@ -151,7 +149,7 @@ def golden(folder: Path) -> Record:
     """The fixtures' networks of random weights, exported in float32 and quantised: outputs against torch."""
     from animegamer_export.verify.quantized_fixtures import golden_rows
 
-    return {**machine.environment("torch", "onnxruntime"), "kind": "quantize-golden", "rows": list(golden_rows(folder))}
+    return {**environment("torch", "onnxruntime"), "kind": "quantize-golden", "rows": list(golden_rows(folder))}
 
 
 def newest(kind: str) -> Record | None:
@@ -168,7 +166,7 @@ def table(record: Record | None) -> str:
     head += "its networks in float32" if record["reference"] == "fp32" else "its own 16-bit weights"
     head += f", on {record['machine']}; commit `{record['commit']}`, {record['date'][:10]}."
     room = f"\n\nThe largest value inside the vae: {record['vae_largest_value']:.0f}; fp16 ends at 65504."
-    return "\n".join([head, "", *_lines(COLUMNS, map(cells, record["rows"]))]) + room + SHOWN
+    return "\n".join([head, "", *_lines(COLUMNS, map(cells, record["rows"]))]) + room + PLOT
 
 
 def cells(row: Mapping[str, Any]) -> list[str]:
@@ -227,31 +225,6 @@ def golden_errors(row: Mapping[str, Any]) -> str:
     return said + ("" if "same_token" not in row else ", same token" if row["same_token"] else ", another token")
 
 
-def plot(record: Record) -> str:
-    """Size beside error, a row a precision: grey is the share of the bytes, colour the error on a scale of tens."""
-    colours = {"predictor": "#4e79a7", "denoiser": "#f28e2b", "vae": "#59a14f"}
-    rows = [row for row in record["rows"] if row["part"] != "vae"]
-    top, height = 56, 56 + 26 * len(rows) + 12
-    parts = [
-        '<text x="170" y="44" fill="#777">bytes, of the 16-bit part</text>',
-        '<text x="500" y="44" fill="#777">relative error of shot or step (0.0001 to 1)</text>',
-    ]
-    for number, row in enumerate(rows):
-        y = top + 26 * number
-        share = row["bytes"] / row["bytes_before"]
-        error = row.get("shot_relative_error", row.get("step_relative_error"))
-        decades = min(4.0, max(0.0, 4 + log10(max(error, 1e-9))))
-        colour = colours[row["part"]]
-        parts += [
-            f'<text x="12" y="{y + 14}">{escape(row["part"])} {escape(row["precision"])}</text>',
-            f'<rect x="170" y="{y}" width="{240 * min(share, 1.1):.1f}" height="18" fill="#bbb"/>',
-            f'<text x="{176 + 240 * min(share, 1.1):.1f}" y="{y + 14}">{share:.0%}</text>',
-            f'<rect x="500" y="{y}" width="{70 * decades:.1f}" height="18" fill="{colour}"/>',
-            f'<text x="{506 + 70 * decades:.1f}" y="{y + 14}">{error:.4f}</text>',
-        ]
-    return svg(860, height, "What a precision saves, and what it costs", parts)
-
-
 def _lines(columns: Sequence[str], rows: Any) -> list[str]:
     return ["| " + " | ".join(cells) + " |" for cells in (columns, ["---"] * len(columns), *rows)]
 
@@ -268,20 +241,18 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.measure:
         record = measure(options.measure, options.fp32, options.instructions, options.turns)
-        print(machine.write_record(RESULTS, f"quantize-{record['bundle']}", record))
+        print(write_record(RESULTS, f"quantize-{record['bundle']}", record))
     if options.golden:
-        print(machine.write_record(RESULTS, "quantize-golden", golden(options.golden)))
+        print(write_record(RESULTS, "quantize-golden", golden(options.golden)))
     record_now = newest("quantize")
     wanted = PAGE.read_text(encoding="utf-8")
-    wanted = renewed(wanted, "precisions", table(record_now))
-    wanted = renewed(wanted, "in torch", in_torch_table(record_now))
-    wanted = renewed(wanted, "kinds", kinds_table(record_now))
-    wanted = renewed(wanted, "golden", golden_table(newest("quantize-golden")))
-    files = {PAGE: wanted} | ({} if record_now is None else {PLOT: plot(record_now)})
+    wanted = replace_section(wanted, "precisions", table(record_now))
+    wanted = replace_section(wanted, "in torch", in_torch_table(record_now))
+    wanted = replace_section(wanted, "kinds", kinds_table(record_now))
+    wanted = replace_section(wanted, "golden", golden_table(newest("quantize-golden")))
     if options.check:
-        return int(any(not path.is_file() or path.read_text(encoding="utf-8") != text for path, text in files.items()))
-    for path, text in files.items():
-        write_file(path, text.encode())
+        return int(PAGE.read_text(encoding="utf-8") != wanted)
+    write_file(PAGE, wanted.encode())
     return 0
 
 

@@ -1,7 +1,6 @@
-"""The tables of README, WIRE.md and PREDICTED.md, from benchmarks/results, the shipped bundle and predict.py.
+"""Writes the tables of README, docs/QUALITY.md and WIRE.md from benchmarks/results and the shipped bundle's manifest.
 
-`python benchmarks/tables.py` renews them in place; `--check` only says whether they are up to date. Nothing in them is
-typed by hand.
+`python benchmarks/tables.py` renews them in place; `--check` writes nothing and exits with 1 if one is out of date.
 """
 
 from __future__ import annotations
@@ -14,31 +13,29 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.gpu import goals as gpu_goals
 
-from animegamer_rt.bench.chart import OURS, Record, newest, on_device, ran_by, read_records
-from animegamer_rt.bundle.denoise_plan import DenoisePlan
-from animegamer_rt.serving.bench import chart as chart_wire
-from benchmarks import predict
+from animegamer_rt.bench.records import Record, read_records
+from animegamer_rt.serving.bench.table import rows
+from benchmarks.gpu.goals import BASELINE
+from benchmarks.records import OURS, device_label, newest, runner
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 README = ROOT / "README.md"
 QUALITY_PAGE = ROOT / "docs" / "QUALITY.md"
 WIRE = ROOT / "benchmarks" / "WIRE.md"
-PREDICTED = ROOT / "benchmarks" / "PREDICTED.md"
 MANIFEST = ROOT / "engines" / "pocket" / "manifest.json"
 BEGIN, END = "<!-- {}: begin (written by benchmarks/tables.py) -->", "<!-- {}: end -->"
 COLUMNS = (
     "bundle, plan",
     "by",
     "branches",
-    "s/turn p50",
+    "s/turn, median",
     "p95",
     "predictor",
     "denoiser",
     "vae",
-    "denoiser / floor",
+    "denoiser / roofline bound",
     "diffusers eager / this",
     "peak memory",
     "first prompt",
@@ -46,9 +43,9 @@ COLUMNS = (
     "commit, date",
 )
 CITED = ("standard", "full-size")
-"""The presets that README cites; a quick look, or one with settings of its own, changes none of its rows."""
+"""The presets whose records README shows. A quick run, or one with other settings, changes no row."""
 OF_SEVERAL = ("by", "diffusers eager / this")
-"""Shown where a machine ran peers or several variants."""
+"""Columns shown only where a machine ran peers or several variants."""
 
 SHARE, OF_GAME = "share of held-out first turns", "share of later turns where it is not said again"
 QUALITY: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
@@ -82,7 +79,7 @@ MISSED = " (missed)"
 
 
 def cited(record: Record) -> bool:
-    """Whether a record may stand in README: a whole preset's, one older than presets, or one of `gpu.py`."""
+    """Whether README shows a record: one of a whole preset, one older than presets, or one of the GPU benchmark."""
     return bool(record.get("variant") or record["peer"]) or record.get("preset", "standard") in CITED
 
 
@@ -94,28 +91,28 @@ def table(records: Sequence[Record]) -> str:
     lines = []
     for machine in dict.fromkeys(record["machine"] for record in sorted(shown, key=_date, reverse=True)):
         here = [record for record in shown if record["machine"] == machine]
-        alone = not any(ran_by(record) != OURS for record in here)
+        alone = not any(runner(record) != OURS for record in here)
         kept = [place for place, column in enumerate(COLUMNS) if not (alone and column in OF_SEVERAL)]
-        rows = [COLUMNS, ["---"] * len(COLUMNS), *(row(record, yardstick(record, here)) for record in here)]
+        rows = [COLUMNS, ["---"] * len(COLUMNS), *(row(record, baseline(record, here)) for record in here)]
         lines += [f"On {machine}:", "", *(_line([cells[place] for place in kept]) for cells in rows), ""]
     return "\n".join(lines)
 
 
-def yardstick(record: Record, here: Sequence[Record]) -> Record | None:
-    """The turn of the same size by the peer that goals are set against, of the same machine's records."""
+def baseline(record: Record, here: Sequence[Record]) -> Record | None:
+    """The record, of those of one machine, of the peer that goals compare with, at the same size."""
     same = (other for other in here if other["size"] == record["size"])
-    return next((other for other in same if other["peer"] == gpu_goals.YARDSTICK), None)
+    return next((other for other in same if other["peer"] == BASELINE), None)
 
 
 def row(record: Record, peer: Record | None = None) -> list[str]:
-    """The cells of one record, beside a peer's."""
+    """The cells of one record. peer: the record that it is compared with."""
     stages = [f"{record['stages'][stage]['p50']:.2f}" for stage in ("predictor", "denoiser", "vae")]
     memory, first, floor = (
         record.get(name) for name in ("memory_peak_mib", "first_prompt_seconds", "denoiser_floor_seconds")
     )
     return [
-        f"{record['size']}, **{record['plan']}**{on_device(record)}",
-        ran_by(record),
+        f"{record['size']}, **{record['plan']}**{device_label(record)}",
+        runner(record),
         str(record["branches"]),
         f"**{record['seconds_per_turn_p50']:.2f}**",
         f"{record['seconds_per_turn_p95']:.2f}",
@@ -138,7 +135,7 @@ def wire_table(records: Sequence[Record]) -> str:
         head += f"commit `{record['commit']}`, {record['date'][:10]}:"
         shown = [
             [row.what, row.where, row.median, row.p95, row.samples, row.goal + MISSED * (row.reached is False)]
-            for row in chart_wire.rows(record)
+            for row in rows(record)
         ]
         parts += [head, "", _line(WIRE_COLUMNS), _line(["---"] * len(WIRE_COLUMNS)), *map(_line, shown), ""]
     return "\n".join([*parts, WIRE_PLOT]) if parts else "Nothing was measured yet.\n"
@@ -160,12 +157,12 @@ def quality_table(quality: Mapping[str, Any]) -> str:
 
 
 def fidelity(record: Record) -> str:
-    """How near a plan's pictures are to those of `exact`, in words."""
+    """How close the frames are to those of the plan `exact`, as text."""
     found = record["fidelity"]
     if record["peer"] or record.get("origin") == "random weights":
         return "random weights"
     if not found:
-        return "the measure" if record["plan"] == "exact" else "not measured"
+        return "the reference" if record["plan"] == "exact" else "not measured"
     return f"SSIM {found['ssim']:.3f}, {found['psnr_db']:.1f} dB"
 
 
@@ -183,8 +180,8 @@ def _goal(goal: float | None) -> str:
     return "" if goal is None else f"at least {_number(goal)}"
 
 
-def renewed(text: str, mark: str, content: str) -> str:
-    """A file's text with the content between its two marks of that name."""
+def replace_section(text: str, mark: str, content: str) -> str:
+    """The text of a file with new content between its two marks."""
     begin, end = BEGIN.format(mark), END.format(mark)
     assert begin in text and end in text, f"the marks {begin} and {end} are missing"
     before, _, rest = text.partition(begin)
@@ -192,24 +189,22 @@ def renewed(text: str, mark: str, content: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Renew all files, or with --check say (1) that one is out of date."""
+    """Renew all files; with --check, 1 if one is out of date."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a table is out of date")
     check = parser.parse_args(arguments).check
     manifest = json.loads(MANIFEST.read_text(encoding="utf-8"))
-    rows = {name: DenoisePlan.from_dict(entry["plan"]).network_rows for name, entry in manifest["plans"].items()}
     turns, wire = list(filter(cited, read_records(RESULTS))), read_records(RESULTS, "wire")
     contents = {
         README: {"measured": table(turns)},
         QUALITY_PAGE: {"quality": quality_table(manifest["quality"])},
         WIRE: {"wire": wire_table(wire)},
-        PREDICTED: {"predicted": predict.table(rows)},
     }
     stale = False
     for path, tables in contents.items():
         before = wanted = path.read_text(encoding="utf-8")
         for mark, content in tables.items():
-            wanted = renewed(wanted, mark, content)
+            wanted = replace_section(wanted, mark, content)
         stale = stale or wanted != before
         if not check:
             path.write_text(wanted, encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import shlex
@@ -87,19 +86,6 @@ def test_links_to_files_and_headings_lead_somewhere(page: Path) -> None:
 def test_ci_runs_the_test_command_of_readme() -> None:
     assert "make test" in commands()
     assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
-
-
-def test_table_is_the_measured_one() -> None:
-    done = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "tables.py"), "--check"])
-    assert done.returncode == 0, "run: python benchmarks/tables.py"
-
-
-def test_a_quick_look_is_not_cited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    cited = importlib.import_module("tables").cited
-    assert cited({"preset": "standard", "peer": None}) and cited({"peer": None}), "of before there were presets"
-    assert not cited({"preset": "quick", "peer": None}) and not cited({"preset": None, "peer": None})
-    assert cited({"preset": None, "peer": None, "variant": "bf16"}) and cited({"preset": None, "peer": "diffusers"})
 
 
 def test_a_slip_in_an_option_of_the_tables_writes_nothing() -> None:

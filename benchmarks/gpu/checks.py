@@ -15,9 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from benchmarks.gpu import kernels as gpu_kernels
-from benchmarks.gpu import rates as gpu_rates
-from benchmarks.gpu import turns as gpu_turns
 
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.torch import loader as backend
@@ -33,6 +30,9 @@ from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.stages.predictor import read
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
+from benchmarks.gpu import kernels as gpu_kernels
+from benchmarks.gpu import rates as gpu_rates
+from benchmarks.gpu import turns as gpu_turns
 
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden"
 ALLOWED = {"fp32": 1e-3, "bf16": 3e-2, "fp16": 4e-3, "fp8": 1.8e-1, "int8": 6e-2}

@@ -12,7 +12,7 @@ from typing import Any
 
 Record = Mapping[str, Any]
 Figure = Callable[[Record], float | None]
-YARDSTICK = "diffusers eager"
+BASELINE = "diffusers eager"
 
 
 def seconds(record: Record) -> float | None:
@@ -117,7 +117,7 @@ def lines(held: Sequence[Mapping[str, Any]], by_one: Sequence[Mapping[str, Any]]
 def _at_full_size(records: Sequence[Record]) -> tuple[list[Record], float | None]:
     """Our turns, and the seconds of the yardstick's."""
     full = [record for record in records if record["size"] == "full"]
-    peer = next((seconds(record) for record in full if record["peer"] == YARDSTICK), None)
+    peer = next((seconds(record) for record in full if record["peer"] == BASELINE), None)
     return [record for record in full if record["peer"] is None], peer
 
 

@@ -16,9 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.gpu import build as gpu_build
-from benchmarks.gpu import rates as gpu_rates
-from benchmarks.gpu.kernel_cases import FAMILIES, FULL, SMALL, Case, Results
 from torch import Tensor
 
 from animegamer_rt.backends.torch import attention
@@ -26,6 +23,9 @@ from animegamer_rt.backends.torch.custom_ops import Kernels
 from animegamer_rt.backends.torch.device import CudaTorchDevice, TorchDevice
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8
 from animegamer_rt.errors import AnimeGamerError
+from benchmarks.gpu import build as gpu_build
+from benchmarks.gpu import rates as gpu_rates
+from benchmarks.gpu.kernel_cases import FAMILIES, FULL, SMALL, Case, Results
 
 ALLOWED: Mapping[str, float] = {
     "fp32": 1e-5,

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.gpu import turns as gpu_turns
-from benchmarks.gpu.jobs import Variant
 from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from animegamer_rt.stages.predictor import read
+from benchmarks.gpu import turns as gpu_turns
+from benchmarks.gpu.jobs import Variant
 
 TOP = 30
 ORDER = (0, 1, 2)

@@ -18,11 +18,11 @@ from importlib.metadata import version
 from typing import Any
 
 import torch
-from benchmarks.gpu import machine as gpu_machine
-from benchmarks.predict import FULL_PROMPT
 from torch import Tensor, nn
 
 from animegamer_rt.profiling.host import percentile
+from benchmarks.gpu import machine as gpu_machine
+from benchmarks.gpu.prompt import FULL_PROMPT
 
 PAIRS = 50
 STATE_TOKENS = 10  # four strengths, and two fixed tokens between each and the next

@@ -13,11 +13,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.jobs import PEER_MODES, PEER_PARTS, Job
-
-from animegamer_rt.bench.chart import read_json
+from animegamer_rt.bench.records import read_json
 from animegamer_rt.bundle.files import write_file
 from animegamer_rt.errors import ConfigError
+from benchmarks.gpu.jobs import PEER_MODES, PEER_PARTS, Job
 
 Entry = dict[str, Any]
 SAME = ("kind", "commit", "machine", "device", "bundle")

@@ -29,17 +29,16 @@ ROOT = Path(__file__).resolve().parents[2]
 PATHS = [str(ROOT), *(str(ROOT / folder) for folder in ("runtime", "export", "kernels"))]
 sys.path[:0] = PATHS
 
+from animegamer_rt.bench.records import read_json  # noqa: E402
+from animegamer_rt.bundle.files import make_folder  # noqa: E402
+from animegamer_rt.bundle.loader import open_bundle  # noqa: E402
+from animegamer_rt.errors import INTERRUPTED, AnimeGamerError  # noqa: E402
+from animegamer_rt.profiling.host import RECORD_FORMAT, commit  # noqa: E402
 from benchmarks.gpu import goals as gpu_goals  # noqa: E402
 from benchmarks.gpu import jobs as gpu_jobs  # noqa: E402
 from benchmarks.gpu import record as gpu_record  # noqa: E402
 from benchmarks.gpu.jobs import LIMITS_S, PLANS, STAGES, Job, Variant  # noqa: E402
 from benchmarks.gpu.record import Entry, Record  # noqa: E402
-
-from animegamer_rt.bench.chart import read_json, read_records, write_chart  # noqa: E402
-from animegamer_rt.bundle.files import make_folder  # noqa: E402
-from animegamer_rt.bundle.loader import open_bundle  # noqa: E402
-from animegamer_rt.errors import INTERRUPTED, AnimeGamerError  # noqa: E402
-from animegamer_rt.profiling.host import RECORD_FORMAT, commit  # noqa: E402
 
 POLL_S, END_S = 0.2, 15.0
 INSTALL = "run: pip install 'torch>=2.9'"
@@ -225,8 +224,6 @@ def summary(record: Record, options: argparse.Namespace) -> int:
     failed = [entry for entry in ended if entry["ended"] in gpu_record.FAILED]
     for entry in failed:
         print(f"{entry['ended']}: {entry['stage']} {entry['job']}: {entry['said'].splitlines()[-1]}")
-    if turns and options.device == "cuda":
-        write_chart(options.results / "turn.svg", read_records(options.results))
     print(f"{len(checks) - len(wrong)} of {len(checks)} checks passed, {len(failed)} of {len(ended)} jobs failed")
     print(f"record: {record.path}")
     return 1 if wrong or failed else 0

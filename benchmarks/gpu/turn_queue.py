@@ -13,16 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu import machine as gpu_machine
-from benchmarks.gpu import turns as gpu_turns
-from benchmarks.gpu.jobs import Variant
-
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.profiling.host import percentile
 from animegamer_rt.profiling.trace import PREFETCH
 from animegamer_rt.serving.worker.engine_trace import EngineTracer
 from animegamer_rt.stages.denoiser import Denoiser
 from animegamer_rt.stages.vae import Vae
+from benchmarks.gpu import machine as gpu_machine
+from benchmarks.gpu import turns as gpu_turns
+from benchmarks.gpu.jobs import Variant
 
 TURNS = 2
 

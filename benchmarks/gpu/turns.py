@@ -16,9 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.gpu import machine as gpu_machine
-from benchmarks.gpu.jobs import SKIPPING, Variant
-from benchmarks.predict import CAPTION_TOKENS, FULL_PROMPT, HISTORY_TURNS
 
 from animegamer_export.plan_search.skipping import skipping
 from animegamer_rt.backends.interface import Engines, FloatArray
@@ -40,6 +37,9 @@ from animegamer_rt.stages.denoiser import Denoiser
 from animegamer_rt.stages.predictor import read
 from animegamer_rt.stages.readouts import Prompt, build_readouts
 from animegamer_rt.stages.vae import Vae
+from benchmarks.gpu import machine as gpu_machine
+from benchmarks.gpu.jobs import SKIPPING, Variant
+from benchmarks.gpu.prompt import CAPTION_TOKENS, FULL_PROMPT, HISTORY_TURNS
 
 Entry = dict[str, Any]
 

@@ -166,7 +166,7 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     play.add_argument("--scale", type=_scale, help="enlarge clips this many times (default: 4 for pocket, 1 for full)")
     play.add_argument("--no-preview", action="store_true", help="do not show the clip in the terminal")
 
-    bench = commands.add_parser("bench", help="measure turns on this machine, by stage, or what serving them adds")
+    bench = commands.add_parser("bench", help="measure turns on this machine, by stage, or what serving adds")
     bench.set_defaults(run=_bench)
     bench.add_argument(
         "what",
@@ -189,9 +189,9 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     bench.add_argument(
         "--results",
         type=Path,
-        default=Path("benchmarks/results"),
+        default=Path("bench-results"),
         metavar="DIR",
-        help="where the record and the plot go (default: %(default)s)",
+        help="where the record goes (default: %(default)s)",
     )
     bench.add_argument("--trace", type=Path, metavar="FILE", help="the median turn as JSON, for ui.perfetto.dev")
 

@@ -1,70 +1,162 @@
-"""The tables of the documents: predicted seconds by hand, and cells of records of which everything is known."""
+"""The tables and plots of the documents: what they select from the records, and that they are up to date."""
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
+import json
+import shutil
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.records import device_label, newest
 from project import ROOT
 
-from animegamer_rt.profiling.gpu_specs import GpuSpecs
-from benchmarks import predict
+from animegamer_rt.bench.records import read_records
+from benchmarks import plots, quantization, tables
 
-CARD = GpuSpecs("a card", 1000, 1.0, 1000.0, fp16=100, fp16_sums=200, fp8=200, int8=400)
-"""100, 200 and 400 tera-operations a second, a terabyte a second."""
+STAGES = ("predictor", "denoiser", "vae")
+PRECISIONS: dict[str, Any] = {
+    "bundle": "pocket",
+    "origin": "trained",
+    "reference": "fp16",
+    "fingerprint": "12ab",
+    "machine": "one of mine",
+    "commit": "abc",
+    "date": "2026-11-22T00:00:00+00:00",
+    "vae_largest_value": 812.4,
+    "rows": [
+        {
+            "part": "predictor",
+            "precision": "nf4",
+            "weight_error": 0.0921,
+            "shot_relative_error": 0.0312,
+            "shot_relative_error_max": 0.051,
+            "instructions": 200,
+            "four_strengths_equal": 197,
+            "strengths_equal": 796,
+            "bytes": 2_000_000,
+            "bytes_before": 4_000_000,
+            "load_mib": 9.0,
+            "load_mib_before": 17.0,
+        }
+    ],
+    "in_torch": [
+        {
+            "precision": "Linear8bitLt",
+            "layers": 28,
+            "weight_error": 0.0068,
+            "shot_relative_error": 0.0031,
+            "shot_relative_error_max": 0.0033,
+            "instructions": 200,
+            "four_strengths_equal": 200,
+            "strengths_equal": 800,
+        }
+    ],
+    "kinds": [
+        {"part": "denoiser", "precision": "w8a8", "kind": "a", "weights": 6, "error": 0.5, "kept": True},
+        {"part": "denoiser", "precision": "w8a8", "kind": "b", "weights": 6, "error": 0.1, "kept": False},
+    ],
+}
 
 
-@pytest.fixture
-def table(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    return importlib.import_module("tables")
-
-
-def test_predicted_seconds_are_counted_work_over_rates() -> None:
-    # Of 1061 tokens of history and 252 of the turn, read twice; and four readings of 4.1 GB of weights.
-    predictor = 2 * 6.98e-3 * (1061 + 2 * 252) / 100 + 4 * 0.0041
-    around = 110 / 100 + predictor
-    sums = 30 * 6976 * 9 * 1920 * 10 / 1e12
-    for products, attention, branch in (
-        ("fp16", "fp16", (18.5 + 11.2) / 100),
-        ("fp8", "fp16", 18.5 / 200 + 11.2 / 100),
-        ("fp8", "int8", 18.5 / 200 + 5.6 / 400 + 5.6 / 200),
-        ("int8", "fp16", 18.5 / 400 + 11.2 / 100 + sums),
-    ):
-        whole = predict.seconds(CARD, 98, products, attention, 1.0)
-        assert whole == pytest.approx(98 * branch + around, rel=1e-9), (products, attention)
-        assert predict.seconds(CARD, 98, products, attention, 0.5) == pytest.approx(2 * whole)
-
-
-def record(**changes: Any) -> dict[str, Any]:
-    stages = {"predictor": {"p50": 1.0}, "denoiser": {"p50": 6.0}, "vae": {"p50": 3.0}}
-    about = {"machine": "a machine", "size": "full", "plan": "exact", "peer": None, "branches": 98, "stages": stages}
-    about |= {"seconds_per_turn_p50": 10.0, "seconds_per_turn_p95": 12.0, "precision": {"denoiser": "fp8"}}
-    about |= {"fidelity": {}, "commit": "abc", "date": "2026-01-02T03:04:05", "denoiser_floor_seconds": 4.0}
+def record(date: str = "2026-01-02", plan: str = "exact", total: float = 10.0, **changes: Any) -> dict[str, Any]:
+    """A record of turns at full size."""
+    about = {"date": date, "machine": "a machine", "size": "full", "plan": plan, "peer": None, "branches": 98}
+    about |= {"stages": {stage: {"p50": share * total} for stage, share in zip(STAGES, (0.1, 0.6, 0.3), strict=True)}}
+    about |= {"seconds_per_turn_p50": total, "seconds_per_turn_p95": 12.0, "playback_seconds": 2.125}
+    about |= {"fidelity": {}, "commit": "abc", "denoiser_floor_seconds": 4.0, "precision": {"denoiser": "fp8"}}
     return about | changes
 
 
-def test_peer_that_turns_are_held_against_is_of_their_size_and_eager(table: ModuleType) -> None:
-    ours, peer = record(), record(peer="diffusers eager", seconds_per_turn_p50=30.0)
+def test_only_the_newest_of_a_kind_is_shown_and_the_slowest_comes_first() -> None:
+    records = [
+        record("2026-01-01", "exact", 9.0),
+        record("2026-01-01", "fast", 1.0),
+        record("2026-01-02", "exact", 4.0),
+    ]
+    shown = [(one["plan"], one["seconds_per_turn_p50"]) for one in newest(records)]
+    assert shown == [("exact", 4.0), ("fast", 1.0)]
+
+
+def test_each_setting_of_pytorch_is_a_row_of_its_own() -> None:
+    settings = [("bf16", "torch", 3.0), ("fp8", "torch", 2.0), ("fp8", "int8", 1.0), ("fp8", "int8", 1.5)]
+    records = [
+        record(f"2026-01-0{day}", total=total, device="torch", attention=attention, precision={"denoiser": precision})
+        for day, (precision, attention, total) in enumerate(settings, 1)
+    ]
+    assert [(one["seconds_per_turn_p50"], device_label(one)) for one in newest(records)] == [
+        (3.0, ", torch, bf16"),
+        (2.0, ", torch, fp8"),
+        (1.5, ", torch, fp8, int8 attention"),
+    ]
+
+
+def test_the_fastest_variant_of_a_precision_is_shown_by_its_newest_record() -> None:
+    timed = [("fp8-kernels", "01", 1.0), ("fp8", "01", 4.0), ("fp8-compiled", "01", 5.0), ("fp8-kernels", "02", 3.0)]
+    records = [record(f"2026-01-{day}", total=total, device="torch", variant=name) for name, day, total in timed]
+    (shown,) = newest(records)
+    assert (shown["variant"], shown["seconds_per_turn_p50"]) == ("fp8-kernels", 3.0)
+
+
+def test_an_earlier_bundle_of_the_same_name_is_not_shown() -> None:
+    first = record("2026-01-01", machine="another", fingerprint="first")
+    second = record("2026-01-02", fingerprint="second")
+    assert newest([record("2026-01-01", "fast"), first, second]) == [second]
+
+
+def test_quick_runs_are_not_cited() -> None:
+    assert tables.cited({"preset": "standard", "peer": None})
+    assert tables.cited({"peer": None}), "a record from before there were presets"
+    assert not tables.cited({"preset": "quick", "peer": None}) and not tables.cited({"preset": None, "peer": None})
+    assert tables.cited({"preset": None, "peer": None, "variant": "bf16"})
+
+
+def test_turns_are_compared_with_the_eager_peer_of_their_size() -> None:
+    ours, peer = record(), record(peer="diffusers eager", total=30.0)
     tiny, compiled = {**peer, "size": "tiny"}, {**peer, "peer": "diffusers compiled"}
-    assert table.yardstick(ours, [tiny, compiled, ours]) is None
-    assert table.yardstick(ours, [tiny, compiled, peer, ours]) is peer
-    cells = dict(zip(table.COLUMNS, table.row(ours, peer), strict=True))
-    assert (cells["diffusers eager / this"], cells["denoiser / floor"]) == ("3.0", "1.50")
-    cells = dict(zip(table.COLUMNS, table.row(record(denoiser_floor_seconds=None)), strict=True))
-    assert (cells["diffusers eager / this"], cells["denoiser / floor"]) == ("not measured", "not known")
+    assert tables.baseline(ours, [tiny, compiled, ours]) is None
+    assert tables.baseline(ours, [tiny, compiled, peer, ours]) is peer
+    cells = dict(zip(tables.COLUMNS, tables.row(ours, peer), strict=True))
+    assert (cells["diffusers eager / this"], cells["denoiser / roofline bound"]) == ("3.0", "1.50")
 
 
-def test_fidelity_is_that_of_the_record_and_never_assumed(table: ModuleType) -> None:
-    assert table.fidelity(record()) == "the measure"
-    assert table.fidelity(record(plan="fast")) == "not measured"
-    assert table.fidelity(record(plan="fast", fidelity={"ssim": 0.9, "psnr_db": 25.0})) == "SSIM 0.900, 25.0 dB"
-    assert table.fidelity(record(origin="random weights")) == table.fidelity(record(peer="diffusers eager"))
+def test_a_missed_goal_is_marked() -> None:
+    found = {"above": 0.96, "at": 0.95, "below": 0.94}
+    assert [name for name in found if "missed" in tables._measured(found, [name], 0.95)] == ["below"]
 
 
-def test_goal_that_is_missed_is_marked_so(table: ModuleType) -> None:
-    said = {"above": 0.96, "at": 0.95, "below": 0.94}
-    marked = [name for name in said if "missed" in table._measured(said, [name], 0.95)]
-    assert marked == ["below"] and "missed" not in table._measured(said, ["below"], None)
+def test_page_of_precisions_shows_a_records_figures() -> None:
+    text = quantization.table(PRECISIONS)
+    assert "| predictor | nf4 | 0.0921 | 0.0312, at most 0.0510 | all four in 197 of 200, single 796/800 |" in text
+    assert "against its own 16-bit weights" in text
+    kinds = quantization.kinds_table(PRECISIONS)
+    assert kinds.index("| a |") < kinds.index("| b |")
+
+
+def test_tables_are_up_to_date() -> None:
+    assert tables.main(["--check"]) == 0, "run: python benchmarks/tables.py"
+    assert quantization.main(["--check"]) == 0, "run: python benchmarks/quantization.py"
+
+
+def test_every_plot_can_be_drawn_and_shows_the_records_figures(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    results = tmp_path / "results"
+    shutil.copytree(ROOT / "benchmarks" / "results", results)
+    drawn = {path.stem: ElementTree.parse(path) for path in plots.draw_all(results)}
+    assert set(drawn) == {path.stem for path in (ROOT / "benchmarks" / "results").glob("*.svg")}
+    labels = "".join(drawn["turn"].getroot().itertext())
+    assert all(f"{one['seconds_per_turn_p50']:.2f} s" in labels for one in newest(read_records(results)))
+
+
+def test_a_chosen_plan_that_skips_blocks_is_drawn_beside_one_of_the_same_cost(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    points = [{"rows": rows, "cost": rows, "skipped": "", "ssim": 0.9 + rows / 1000} for rows in (11, 17, 20)]
+    points += [{"rows": 23, "cost": 17.0, "skipped": "blocks 0 to 5 in 3 steps", "ssim": 0.98}]
+    searched = {"kind": "calibrate", "date": "2026-01-01", "size": "tiny", "exact_rows": 98}
+    searched |= {"points": [{**point, "denoise_seconds_p50": 0.21} for point in points]}
+    searched |= {"chosen": {"balanced": 20, "balanced-skipping": 17}}
+    (tmp_path / "record.json").write_text(json.dumps(searched))
+    (path,) = plots.draw_all(tmp_path)
+    labels = "".join(ElementTree.parse(path).getroot().itertext())
+    assert labels.count("balanced-skipping: SSIM") == 1 and "balanced-skipping: SSIM 0.980" in labels

@@ -15,7 +15,6 @@ from animegamer_export import cli
 from animegamer_export.evaluate.fidelity import draw, first_turns
 from animegamer_export.evaluate.metrics import Clip, relative_error
 from animegamer_export.plan_search import command, measuring, search, trajectory
-from animegamer_export.plan_search.curve import write_curve
 from animegamer_export.plan_search.measuring import PlanResult, SearchBudget, _nearer, _Played
 from animegamer_export.plan_search.reusing import guided_to_its_end, reusing
 from animegamer_export.plan_search.skipping import skipping
@@ -222,7 +221,6 @@ def test_the_command_writes_plans_figures_record_and_picture(
     assert records and records[0]["points"][-1]["rows"] == 38
     assert len(records[0]["instructions"]) == 2
     assert after.plans["fast"].fidelity["runs_on"] == records[0]["runs_on"] != ""
-    assert "balanced" in (tmp_path / "results" / "calibrate.svg").read_text()
 
 
 def test_a_bundle_that_cannot_be_written_is_said_before_the_work(
@@ -348,27 +346,6 @@ def test_calibration_leaves_a_default_that_every_engine_plays(
     (record,) = (json.loads(path.read_text()) for path in tmp_path.glob("*.json"))
     (point,) = (one for one in record["points"] if one["cost"] == record["chosen"]["balanced-skipping"])
     assert point["rows"] > point["cost"] and "blocks" in point["skipped"]
-    drawn = (tmp_path / "calibrate.svg").read_text()
-    assert ">balanced, fast: 0." in drawn and ">balanced-skipping, fast-skipping: 0." in drawn and "hollow" in drawn
-
     monkeypatch.setattr(command, "open_engines", lambda *_, **__: open_engines(bundle))
     assert cli.search_plans(arguments) == 0
     assert list(load(bundle.folder).manifest.plans) == ["exact", "balanced", "fast"]
-
-
-def test_record_made_before_blocks_were_skipped_is_drawn(tmp_path: Path) -> None:
-    points = [{"rows": 11, "ssim": 0.9}, {"rows": 20, "ssim": 0.98}]
-    points = [{**point, "denoise_seconds_p50": 0.21} for point in points]
-    record = {"size": "tiny", "exact_rows": 98, "points": points, "chosen": {"balanced": 20, "fast": 11}}
-    drawn = write_curve(tmp_path / "calibrate.svg", record).read_text()
-    assert drawn.count(">0.21 s<") == 2
-    assert "balanced: 0.980" in drawn and "fast: 0.900" in drawn and "hollow" not in drawn
-
-
-def test_chosen_plan_that_skips_is_not_taken_for_one_of_the_same_cost_that_does_not(tmp_path: Path) -> None:
-    plain = [{"rows": rows, "cost": rows, "skipped": "", "ssim": 0.9 + rows / 1000} for rows in (11, 17, 20)]
-    points = [*plain, {"rows": 23, "cost": 17.0, "skipped": "blocks 0 to 5 in 3 steps", "ssim": 0.98}]
-    points = [{**point, "denoise_seconds_p50": 0.21} for point in points]
-    record = {"size": "tiny", "exact_rows": 98, "points": points, "chosen": {"balanced": 20, "balanced-skipping": 17}}
-    drawn = write_curve(tmp_path / "calibrate.svg", record).read_text()
-    assert drawn.count("balanced-skipping: ") == 1 and "balanced-skipping: 0.980" in drawn

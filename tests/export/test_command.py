@@ -32,7 +32,7 @@ from animegamer_export.quantize.exclusions import keep_rule
 from animegamer_export.support import disk
 from animegamer_export.towers.text import TextTower
 from animegamer_rt.backends.registry import open_engines, open_towers
-from animegamer_rt.bench.chart import read_records
+from animegamer_rt.bench.records import read_records
 from animegamer_rt.bundle.loader import UNFINISHED, Bundle, load, open_bundle
 from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.bundle.writer import write_manifest

@@ -24,7 +24,7 @@ from animegamer_export.tensorrt import command
 from animegamer_export.tensorrt.builder import RESIDENT, Built, Job, build
 from animegamer_export.tensorrt.graph import rewrite, strongly_typed
 from animegamer_rt import cli
-from animegamer_rt.bench.chart import read_records
+from animegamer_rt.bench.records import read_records
 from animegamer_rt.bundle import loader as bundles
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Compatibility

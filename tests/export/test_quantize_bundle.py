@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import errno
-import importlib.util
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from types import SimpleNamespace
 
 import onnxruntime
 import pytest
@@ -249,76 +246,3 @@ def test_bitsandbytes_layers_take_the_place_of_the_matrices_that_are_quantised(p
     assert int8["layers"] == nf4["layers"] == 7 * pocket.manifest.sizes["predictor"]["layers"]
     assert 0 < int8["weight_error"] < 0.01 < nf4["weight_error"] < 0.1
     assert 0 < int8["shot_relative_error"] < nf4["shot_relative_error"] < 0.5
-
-
-def page() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("quantization", ROOT / "benchmarks" / "quantization.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-RECORD: dict[str, Any] = {
-    "bundle": "pocket",
-    "origin": "trained",
-    "reference": "fp16",
-    "fingerprint": "12ab",
-    "machine": "one of mine",
-    "commit": "abc",
-    "date": "2026-11-22T00:00:00+00:00",
-    "vae_largest_value": 812.4,
-    "rows": [
-        {
-            "part": "predictor",
-            "precision": "nf4",
-            "weight_error": 0.0921,
-            "shot_relative_error": 0.0312,
-            "shot_relative_error_max": 0.051,
-            "instructions": 200,
-            "four_strengths_equal": 197,
-            "strengths_equal": 796,
-            "bytes": 2_000_000,
-            "bytes_before": 4_000_000,
-            "load_mib": 9.0,
-            "load_mib_before": 17.0,
-        }
-    ],
-    "in_torch": [
-        {
-            "precision": "Linear8bitLt",
-            "layers": 28,
-            "weight_error": 0.0068,
-            "shot_relative_error": 0.0031,
-            "shot_relative_error_max": 0.0033,
-            "instructions": 200,
-            "four_strengths_equal": 200,
-            "strengths_equal": 800,
-        }
-    ],
-    "kinds": [
-        {"part": "denoiser", "precision": "w8a8", "kind": "a", "weights": 6, "error": 0.5, "kept": True},
-        {"part": "denoiser", "precision": "w8a8", "kind": "b", "weights": 6, "error": 0.1, "kept": False},
-    ],
-}
-
-
-def test_page_shows_a_records_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    made = page()
-    text = made.table(RECORD)
-    assert "| predictor | nf4 | 0.0921 | 0.0312, at most 0.0510 | all four in 197 of 200, single 796/800 |" in text
-    assert "against its own 16-bit weights" in text
-    assert "against its networks in float32" in made.table({**RECORD, "reference": "fp32"})
-    errors = {"shot": 0.02109, "logits": 0.5}
-    assert made.golden_errors({"errors": errors, "same_token": True}) == "shot 0.02109, logits 0.50000, same token"
-    torch_row = "| Linear8bitLt | 28 | 0.0068 | 0.0031, at most 0.0033 | all four in 200 of 200, single 800/800 |"
-    assert torch_row in made.in_torch_table(RECORD)
-    assert made.kinds_table(RECORD).index("| a |") < made.kinds_table(RECORD).index("| b |")
-    drawn = ElementTree.fromstring(made.plot(RECORD))
-    assert any("50%" in (element.text or "") for element in drawn.iter())
-
-
-def test_page_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    assert page().main(["--check"]) == 0

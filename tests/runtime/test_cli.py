@@ -241,7 +241,6 @@ def test_machine_is_measured(bundle: str, tmp_path: Path, capsys: pytest.Capture
     assert record["fps"] == pytest.approx(17 / record["seconds_per_turn_p50"], rel=1e-2)
     assert record["machine"] and record["commit"] and record["date"].endswith("+00:00")
     assert record["fingerprint"] is None  # of random weights it would say nothing
-    assert (results / "turn.svg").read_text().startswith("<svg")
 
 
 def test_a_record_says_which_bundle_was_played(tmp_path: Path) -> None:
@@ -309,11 +308,10 @@ def test_a_gpus_record_says_card_clocks_limit_and_energy(
     assert "energy counter of the card" in record["energy_source"]
     assert (record["memory_peak_mib"], record["host_memory_peak_mib"]) == (3 * 1024, 321.0)
     assert record["memory_source"].startswith("in use on the card")
-    assert "cuda" in (tmp_path / "turn.svg").read_text()
 
 
 def test_percentiles_are_of_the_turns() -> None:
-    turns = [StageSeconds(0.1 * n, 1.0 * n, 0.2 * n, 1.3 * n) for n in range(1, 12)]
+    turns = [StageSeconds(predictor=0.1 * n, denoiser=1.0 * n, vae=0.2 * n, total=1.3 * n) for n in range(1, 12)]
     figures = summary(turns)
     assert figures["seconds_per_turn_p50"] == pytest.approx(1.3 * 6)
     assert figures["stages"]["denoiser"] == pytest.approx({"p50": 6.0, "p95": 10.5})
@@ -322,7 +320,6 @@ def test_percentiles_are_of_the_turns() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        ("old.json", [], "old.json: the record cannot be read"),
         ("trace/inside", ["--trace", "trace"], "--trace: not a file for a trace; found trace"),
         ("inside", ["--trace", "turn.svg"], "--trace: not a file for a trace; found turn.svg"),
     ],

@@ -21,7 +21,6 @@ from animegamer_rt.engine_config import EngineConfig, add_engine_options
 from animegamer_rt.play.instructions_file import example_script, read_script
 from animegamer_rt.profiling import host as machine
 
-from .curve import write_curve
 from .measuring import SKIPPING, PlanResult, SearchBudget, choose, curve
 
 WHAT = "Find cheaper plans for a bundle, and write them with their measured fidelity into its manifest."
@@ -29,7 +28,7 @@ DEFAULT = "balanced"
 
 
 def main(arguments: Sequence[str], open_judge: Callable[[Path], ClipScorer]) -> int:
-    """Parses, measures, writes the record, the plot and the bundle's plans; `open_judge` reads the file of --judge."""
+    """Parses, measures, writes the record and the bundle's plans; `open_judge` reads the file of --judge."""
     parser = argparse.ArgumentParser(prog="animegamer-rt search-plans", description=WHAT)
     parser.add_argument(
         "bundle", nargs="?", default="pocket", help="name or folder; its balanced and fast are replaced"
@@ -48,9 +47,9 @@ def main(arguments: Sequence[str], open_judge: Callable[[Path], ClipScorer]) -> 
     parser.add_argument(
         "--results",
         type=Path,
-        default=Path("benchmarks/results"),
+        default=Path("bench-results"),
         metavar="DIR",
-        help="where the record and the plot go (default: %(default)s)",
+        help="where the record goes (default: %(default)s)",
     )
     parser.add_argument("--dry-run", action="store_true", help="leave the bundle as it is")
     options = parser.parse_args(arguments)
@@ -71,7 +70,6 @@ def main(arguments: Sequence[str], open_judge: Callable[[Path], ClipScorer]) -> 
         "instructions": list(islice(cycle(texts), 2 * options.turns)),
     }
     print(f"record: {machine.write_record(options.results, f'calibrate-{bundle.manifest.name}', record)}")
-    print(f"plot:   {write_curve(options.results / 'calibrate.svg', record)}")
     for name, point in chosen.items():
         print(f"{name}: {point.words}, SSIM {point.ssim}, {_instruction(point)}")
     if not options.dry_run:

@@ -1,6 +1,6 @@
-"""`animegamer-rt bench`: how long a turn takes on this machine, stage by stage, and how much memory playing needs.
+"""`animegamer-rt bench`: measures how long a turn takes on this machine, by stage, and how much memory playing needs.
 
-Measures whole turns of a game in progress (history window full), without encoding clips. One JSON record a run.
+Measures whole turns of a game whose history is full, without encoding clips. Writes one JSON record for each plan.
 """
 
 from __future__ import annotations
@@ -29,44 +29,53 @@ from animegamer_rt.events import StageSeconds
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling import energy, nvml
+from animegamer_rt.profiling.child_process import describe_failure
 from animegamer_rt.profiling.energy import EnergyMeter
 from animegamer_rt.profiling.host import describe_host, environment, percentile, write_record
 from animegamer_rt.profiling.trace import TurnTrace, check_trace, trace_turn, write_trace
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
-from .chart import read_records, write_chart
 from .presets import Preset
 from .roofline import cpu_roofline, gpu_roofline
 
+WHAT_IS_TIMED = """\
+What is timed: a turn inside one process, from the instruction to the last frame in memory, with no encoding and no
+server. The turns are of one game with seed 7 that plays the bundle's example instructions. Its history is full:
+history_turns + 1 turns of warm-up come first and are not counted. Stages: predictor (text and history to the game
+state and the shot), denoiser (shot to latents), vae (latents to frames); the time between them counts in the turn.
+--turns turns are timed; the record has their median and 95th percentile."""
 STAGES = ("predictor", "denoiser", "vae")
 SEED = 7
-READY = "import sys; from animegamer_rt.play.command import warm_start; sys.exit(warm_start(*sys.argv[1:]))"
-"""What a fresh process runs to be measured from its start to the first prompt."""
+READY_PROGRAM = "import sys; from animegamer_rt.play.command import warm_start; sys.exit(warm_start(*sys.argv[1:]))"
+"""What a fresh process runs, to be timed from its start to the first prompt."""
 LIBRARIES: Mapping[str, str] = MappingProxyType(
     {"cuda": "onnxruntime-gpu", "tensorrt": "tensorrt-rtx-cu13", "torch": "torch", "torch-cpu": "torch"}
 )
 """Whose version a record names, by device; onnxruntime's for the others."""
 ON_CPU = ("cpu", "cpu-fp32", "torch-cpu")
+P95_TURNS = 20
+"""Fewest turns of which the 95th percentile is not just the slowest."""
+INDENT = " " * 18
 
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """What is measured, and where. preset: whose settings these are, None when one of them was changed."""
+    """What is measured, and where to. preset: the name of these settings, None if one of them was changed."""
 
     settings: Preset = Preset()
     preset: str | None = None
     engines: EngineConfig = DEFAULT_CONFIG
-    results: Path = Path("benchmarks/results")
+    results: Path = Path("bench-results")
     trace: Path | None = None
 
 
 def bench(options: BenchOptions) -> int:
-    """Measure every plan of the settings, print, and write a record of each and the plot of all records, and the median
-    turn's trace. Raises AnimeGamerError.
+    """Measure every plan of the settings; print and write a record of each, and the median turn's trace.
+
+    Raises AnimeGamerError.
     """
     make_folder(options.results)
-    read_records(options.results)  # the plot is of all of them: one that cannot be read is said before the work
     if options.trace is not None:
         if len(options.settings.plans) > 1:
             raise ConfigError("a trace is of one plan", found=", ".join(options.settings.plans), do="give --plan")
@@ -75,7 +84,7 @@ def bench(options: BenchOptions) -> int:
     plans = options.settings.plans or (bundle.default_plan,)
     for plan in plans:
         bundle.plan(plan)
-    # Before the engines are open here: both together may be more than a card holds.
+    # Before the engines are opened here: a GPU may not hold both.
     fresh = {plan: _fresh_process(bundle, plan, options) for plan in plans}
     engines = open_engines(bundle, options.engines)
     for plan in plans:
@@ -83,7 +92,6 @@ def bench(options: BenchOptions) -> int:
         path = write_record(options.results, f"{record['size']}-{record['plan']}", record)
         _print_summary(record)
         print(f"record: {path}")
-        print(f"plot:   {write_chart(options.results / 'turn.svg', read_records(options.results))}")
         print(json.dumps(record))
     return 0
 
@@ -100,7 +108,7 @@ def _open(settings: Preset) -> Bundle:
 def _measure(
     options: BenchOptions, engines: Engines, pipeline: Pipeline, fresh: Mapping[str, float | None]
 ) -> dict[str, Any]:
-    """The record of one plan; `fresh` is what a process of its own was measured at."""
+    """The record of one plan. fresh: what a process of its own was measured at."""
     manifest, turns = pipeline.bundle.manifest, options.settings.turns
     playback = manifest.geometry.frames / manifest.geometry.fps
     precision = _precision(manifest.parts, engines, options.engines.device)
@@ -113,9 +121,7 @@ def _measure(
         name = str(card.facts()["name"]) if card is not None else engines.device
         meter, where = energy.gpu_energy(card, why_not), f"{name}, {describe_host()}"
         floor = gpu_roofline(pipeline.bundle, cost, name, precision["denoiser"], engines.attention)
-    print(f"{manifest.name}, plan {pipeline.plan_name}, {where}")
-    least = f"; the denoiser's floor is {floor.seconds:.2f} s ({floor.source})" if floor else ""
-    print(f"a clip plays {playback:.2f} s{least}")
+    print(f"\n{manifest.name}, plan {pipeline.plan_name}, on {where}\na clip plays {playback:.2f} s")
     measured = measure_turns(pipeline, turns, meter)
     gpu = card.facts() if card is not None else None  # as found while it is still warm
     figures = summary([turn.done.seconds for turn in measured])
@@ -147,7 +153,7 @@ def _measure(
         "floor_source": floor.source if floor else None,
         "ratio_to_floor": round(figures["stages"]["denoiser"]["p50"] / floor.seconds, 3) if floor else None,
         **figures,
-        **waits(measured, manifest.geometry),
+        **latency_fields(measured, manifest.geometry),
         "energy_j_per_turn": None if meter.joules is None else round(meter.joules / turns, 3),
         "energy_source": meter.source,
         **fresh,
@@ -157,7 +163,7 @@ def _measure(
 
 
 def measure_turns(pipeline: Pipeline, turns: int, meter: EnergyMeter) -> list[TurnTrace]:
-    """`turns` turns of a game of the bundle's example instructions, metered, after its history window is full."""
+    """Play the bundle's example instructions: `history_turns` + 1 turns untimed, then `turns` timed and metered."""
     session = Session.start(pipeline.bundle, seed=SEED)
     texts = cycle(example_script(pipeline.bundle.manifest.world))
 
@@ -170,10 +176,8 @@ def measure_turns(pipeline: Pipeline, turns: int, meter: EnergyMeter) -> list[Tu
         return [play(text) for text in islice(texts, turns)]
 
 
-def waits(measured: Sequence[TurnTrace], geometry: Geometry) -> dict[str, Any]:
-    """What a player waits for: seconds to the state and to the first frame; frames a second, also as a share of what
-    playback needs.
-    """
+def latency_fields(measured: Sequence[TurnTrace], geometry: Geometry) -> dict[str, Any]:
+    """Record fields: seconds to the state and to the first frame; frames per second, and playback over turn time."""
     turn = percentile([one.done.seconds.total for one in measured], 50)
     return {
         "seconds_to_state_p50": percentile([one.to_state for one in measured], 50),
@@ -197,7 +201,7 @@ def summary(measured: list[StageSeconds]) -> dict[str, Any]:
 
 
 def _precision(parts: Mapping[str, Part], engines: Engines, device: str) -> dict[str, str]:
-    """What each part computes in, where the engines say it, and else what its weights are."""
+    """The precision of each part: that of its engine where the engines tell, else that of its weights."""
     in_bundle = {
         name: "int8" if part.int8_file and device in INT8_DEVICES else part.precision for name, part in parts.items()
     }
@@ -227,11 +231,11 @@ def _mib(count: int) -> float:
 
 
 def _fresh_process(bundle: Bundle, plan: str, options: BenchOptions) -> dict[str, float | None]:
-    """Start to first prompt, and the peak host memory of a process that plays two turns and writes their clips."""
+    """Seconds from process start to first prompt; peak host memory of a process that plays two turns with clips."""
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        asked = [str(bundle.folder), plan, str(Path(folder) / "ready"), *options.engines.to_args()]
-        _run([sys.executable, "-c", READY, *asked])
+        engine_args = [str(bundle.folder), plan, str(Path(folder) / "ready"), *options.engines.to_args()]
+        _run([sys.executable, "-c", READY_PROGRAM, *engine_args])
         ready = time.perf_counter() - start
         script = Path(folder) / "two-turns.txt"
         script.write_text("\n".join(example_script(bundle.manifest.world)[:2]), encoding="utf-8")
@@ -243,9 +247,9 @@ def _fresh_process(bundle: Bundle, plan: str, options: BenchOptions) -> dict[str
 
 
 def _run(command: list[str]) -> float | None:
-    """Run to the end; the process's peak memory in MiB, None where the system does not say."""
-    with tempfile.TemporaryFile() as words:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words)
+    """Run a command to its end; its peak memory in MiB, None where the system does not tell. Raises BackendError."""
+    with tempfile.TemporaryFile() as stderr:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
         peak = None
         if sys.platform == "win32":
             process.wait()
@@ -254,24 +258,30 @@ def _run(command: list[str]) -> float | None:
             process.returncode = os.waitstatus_to_exitcode(status)
             peak = round(usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 2**20, 1)
         if process.returncode:
-            words.seek(0)
-            said = words.read().decode(errors="replace").strip()
-            raise BackendError("a fresh process cannot play this bundle", found=said[-500:])
+            stderr.seek(0)
+            output = stderr.read().decode(errors="replace")
+            raise BackendError("a fresh process cannot play this bundle", found=describe_failure(output))
     return peak
 
 
 def _print_summary(record: Mapping[str, Any]) -> None:
-    print(f"{'stage':<12}{'p50':>9}{'p95':>9}   seconds, n = {record['n']}")
+    """For a terminal of 80 columns."""
+    print(f"{'seconds':<12}{'median':>10}{'p95':>10}   (n = {record['n']} turns)")
     for stage, seconds in record["stages"].items():
-        print(f"{stage:<12}{seconds['p50']:>9.3f}{seconds['p95']:>9.3f}")
-    print(f"{'turn':<12}{record['seconds_per_turn_p50']:>9.3f}{record['seconds_per_turn_p95']:>9.3f}")
-    state, frame = record["seconds_to_state_p50"], record["seconds_to_first_frame_p50"]
-    print(f"state after {state:.2f} s, first frame after {frame:.2f} s, {record['real_time_factor']} x real time")
-    if record["ratio_to_floor"] is not None:
-        print(f"the denoiser takes {record['ratio_to_floor']} x its floor")
-    print(f"start to first prompt {record['first_prompt_seconds']:.2f} s")
-    print(f"peak memory {record['memory_peak_mib']} MiB ({record['memory_source']})")
+        print(f"{stage:<12}{seconds['p50']:>10.3f}{seconds['p95']:>10.3f}")
+    print(f"{'turn':<12}{record['seconds_per_turn_p50']:>10.3f}{record['seconds_per_turn_p95']:>10.3f}")
+    if record["n"] < P95_TURNS:
+        print(f"Below {P95_TURNS} turns, p95 is close to the slowest one.")
+    print(f"state predicted   {record['seconds_to_state_p50']:.2f} s after the instruction (median)")
+    print(f"first frame       {record['seconds_to_first_frame_p50']:.2f} s after the instruction (median)")
+    print(f"speed             {record['fps']} frames/s, {record['real_time_factor']} x real time")
+    if record["denoiser_floor_seconds"] is not None:
+        bound, ratio = record["denoiser_floor_seconds"], record["ratio_to_floor"]
+        print(f"roofline bound    {bound:.3f} s of denoising; measured: {ratio} x the bound")
+        print(f"{INDENT}({record['floor_source']})")
+    print(f"start of process  {record['first_prompt_seconds']:.2f} s until the first instruction can be typed")
+    print(f"peak memory       {record['memory_peak_mib']} MiB, {record['memory_source']}")
     joules, source = record["energy_j_per_turn"], record["energy_source"]
-    print(f"energy {source}" if joules is None else f"energy {joules:.1f} J a turn ({source})")
-    if record["gpu"]:
-        print(", ".join(f"{name} {value}" for name, value in record["gpu"].items()))
+    print(f"energy            {source}" if joules is None else f"energy            {joules:.1f} J per turn, {source}")
+    for name, value in (record["gpu"] or {}).items():
+        print(f"{name:<17} {value}")

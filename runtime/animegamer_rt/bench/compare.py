@@ -14,7 +14,7 @@ from rich.table import Table
 
 from animegamer_rt.errors import ConfigError
 
-from .chart import Record, read_json
+from .records import Record, read_json
 
 SETTINGS = (
     *("machine", "gpu", "device", "runs_on", "preset", "size", "plan", "branches", "cost_rows", "precision"),
@@ -80,7 +80,7 @@ def _fidelity(record: Record, name: str, digits: int) -> str:
     found = (record.get("fidelity") or {}).get(name)
     if found is not None:
         return f"{found:.{digits}f}"
-    return "the measure" if record.get("plan") == "exact" and not record.get("peer") else "not measured"
+    return "the reference" if record.get("plan") == "exact" and not record.get("peer") else "not measured"
 
 
 def _read(path: Path) -> Record:

@@ -1,7 +1,4 @@
-"""What `animegamer-rt bench --preset` measures: settings with names, so that a figure can be cited and repeated.
-
-Data, and nothing of how it is measured.
-"""
+"""The settings behind `animegamer-rt bench --preset`: named, so that a figure can be cited and repeated."""
 
 from __future__ import annotations
 

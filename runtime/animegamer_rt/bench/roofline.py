@@ -1,6 +1,6 @@
-"""The least time that a plan's denoising can take on a machine: counted work over the rate of its products.
+"""The roofline bound of a plan's denoising: counted operations over the rate of the machine's matrix products.
 
-Knows sizes of a denoiser and rates, measured here for a processor and published for a card; nothing of how it is run.
+Knows the sizes of a denoiser, and rates: measured here for a CPU, published for a GPU. Knows nothing of how it runs.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from animegamer_rt.profiling.gpu_specs import GPU_SPECS
 
 MATMUL_SIDE = 1024
 PRODUCTS: Mapping[str, str] = MappingProxyType({"fp8": "fp8", "int8": "int8", "w8a8": "int8"})
-"""What the denoiser runs in -> the type of its large products; of every other precision they are 16-bit."""
+"""Precision of the denoiser -> type of its large products. Every other precision multiplies in 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpCount:
-    """Operations of one branch of one step: its matrices' products, and attention's."""
+    """Operations of one network evaluation: the products of its matrices, and attention's."""
 
     products: float
     attention: float
@@ -30,16 +30,16 @@ class OpCount:
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """Seconds of a plan's branches (`DenoisePlan.cost`), and in words whose rate they were divided by."""
+    """seconds: the bound for one turn's denoising. source: the rate that it was computed with, as text."""
 
     seconds: float
     source: str
 
 
-def work(bundle: Bundle) -> OpCount | None:
-    """None for a bundle that does not say the sizes of its denoiser.
+def count_operations(bundle: Bundle) -> OpCount | None:
+    """Operations of one evaluation: 24 n D^2 + 4 n^2 D per layer, for n tokens of width D.
 
-    A layer has 24 n D^2 and 4 n^2 D operations (n tokens of width D).
+    None for a bundle whose manifest has no sizes of its denoiser.
     """
     size, geometry = bundle.manifest.sizes.get("denoiser"), bundle.manifest.geometry
     if not isinstance(size, Mapping) or not {"hidden", "layers"} <= set(size):
@@ -52,8 +52,8 @@ def work(bundle: Bundle) -> OpCount | None:
 
 
 def cpu_roofline(bundle: Bundle, branches: float) -> Roofline | None:
-    """At this machine's float32 matrix rate, measured now."""
-    needed = work(bundle)
+    """The bound at this machine's float32 matrix rate, measured now. branches: `DenoisePlan.cost`."""
+    needed = count_operations(bundle)
     if needed is None:
         return None
     seconds = branches * (needed.products + needed.attention) / _matmul_rate()
@@ -63,11 +63,11 @@ def cpu_roofline(bundle: Bundle, branches: float) -> Roofline | None:
 def gpu_roofline(
     bundle: Bundle, branches: float, card: str, precision: str, attention: str | None = None
 ) -> Roofline | None:
-    """At the published peak of a card by its driver's name; None for one whose rates are not known, and for float32.
+    """The bound at the published peak of a GPU. None if its rates are not known, and for float32.
 
-    attention: of the ways of TORCH.md, those in INT8 begin with it.
+    card: the name that its driver gives. attention: as `--attention` (docs/TORCH.md); INT8 variants begin with "int8".
     """
-    needed, rates = work(bundle), GPU_SPECS.get(card)
+    needed, rates = count_operations(bundle), GPU_SPECS.get(card)
     if needed is None or rates is None or precision == "fp32":
         return None
     kind = PRODUCTS.get(precision, "fp16")

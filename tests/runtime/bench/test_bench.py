@@ -165,7 +165,7 @@ def test_slow_turns_are_at_the_far_end_of_percentiles() -> None:
 
 
 def test_floor_of_a_processor_has_products_and_attention(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roofline, "work", lambda bundle: roofline.OpCount(products=3e9, attention=1e9))
+    monkeypatch.setattr(roofline, "count_operations", lambda bundle: roofline.OpCount(products=3e9, attention=1e9))
     monkeypatch.setattr(roofline, "_matmul_rate", lambda: 1e9)
     found = roofline.cpu_roofline(bundle, 10)
     assert found is not None and found.seconds == 40.0

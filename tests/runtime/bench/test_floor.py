@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.gpu.prompt import prompt_tokens
 
 import fakes
 from animegamer_rt.backends.interface import DeviceMemory
@@ -17,10 +18,8 @@ from animegamer_rt.bundle.denoise_plan import build_plan
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.profiling.gpu_specs import GPU_SPECS
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
-from benchmarks import predict
 
 FULL = {"hidden": 1920, "layers": 30, "patch": 2}
 H100, RTX_3060 = "NVIDIA H100 80GB HBM3", "NVIDIA GeForce RTX 3060"
@@ -36,11 +35,11 @@ def full(tmp_path: Path) -> Bundle:
     return replace(bundle, manifest=replace(bundle.manifest, geometry=geometry, sizes={"denoiser": FULL}))
 
 
-def test_work_of_full_size_is_what_the_prediction_counts(full: Bundle) -> None:
-    work = roofline.work(full)
+def test_operations_of_full_size_are_those_of_the_published_model(full: Bundle) -> None:
+    work = roofline.count_operations(full)
     assert work is not None
-    assert work.products / 1e12 == pytest.approx(predict.GEMM_TFLOP, abs=0.05)
-    assert work.attention / 1e12 == pytest.approx(predict.ATTENTION_TFLOP, abs=0.05)
+    assert work.products / 1e12 == pytest.approx(18.5, abs=0.05)
+    assert work.attention / 1e12 == pytest.approx(11.2, abs=0.05)
 
 
 def test_floor_of_a_card_is_of_its_own_rates(full: Bundle) -> None:
@@ -87,14 +86,7 @@ def test_prompt_is_as_long_as_the_prompter_writes_it() -> None:
     prompt = prompt_builder.build(texts[4], [HistoryTurn(text, GameState(1, 2, 3, 4), shot) for text in texts[:4]])
     assert prompt.history is not None
     written = prompt.history.ids.shape[1], prompt.turn.ids.shape[1]
-    assert predict.prompt_tokens([len(prompt_builder.words(text)) for text in texts[:5]]) == written
-
-
-def test_every_card_is_predicted_in_each_type_that_it_has() -> None:
-    lines = predict.table({"exact": 98, "fast": 11}).splitlines()
-    assert len(lines) == 2 + sum(5 if card.fp8 else 3 for card in GPU_SPECS.values())
-    assert sum("| RTX 3060 12 GB | fp8" in line for line in lines) == 0
-    assert any(line.startswith("| H200 SXM | fp8 | int8 |") for line in lines)
+    assert prompt_tokens([len(prompt_builder.words(text)) for text in texts[:5]]) == written
 
 
 def test_memory_is_the_devices_where_the_engines_say_it() -> None:

@@ -86,7 +86,7 @@ def test_two_records_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[
     )
     assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"ssim .*the measure .*0\.927", shown) and re.search(r"psnr_db .*the measure .*26\.5", shown)
+    assert re.search(r"ssim .*the reference .*0\.927", shown) and re.search(r"psnr_db .*the reference .*26\.5", shown)
     assert main(["bench", "compare", str(tmp_path / "a.json")]) == 2
     assert main(["bench", "turn", str(tmp_path / "a.json")]) == 2
     assert "only `bench compare` takes records" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`animegamer-rt bench serve`: what the server adds to the engines' time and memory, measured from a client's side.
+"""`animegamer-rt bench serve`: the time and memory that the server adds to the engines', measured by a client.
 
-Runs in the command's own process; the server and its worker are processes of theirs, as always.
+The client runs in the process of the command; the server and its worker run in processes of their own, as always.
 """

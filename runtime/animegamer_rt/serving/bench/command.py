@@ -1,6 +1,6 @@
-"""Runs all measurements of `animegamer-rt bench serve`, prints them beside their goals, writes the record and its plot.
+"""Runs the measurements of `animegamer-rt bench serve`, prints them beside their goals and writes the record.
 
-Knows in which order and on which servers; what is measured is `measures`'.
+Knows their order and the servers they need; `measures` does the measuring.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from animegamer_rt.profiling.host import describe_host, environment, write_recor
 from animegamer_rt.serving.wire import CODECS
 
 from . import measures
-from .chart import lines, write_wire_chart
 from .full_size import write_full_size
 from .server_process import ServerProcess
+from .table import lines
 
 CROWDS, REAL_CROWDS = (1, 4, 16), (1, 4)
 GOALS = {
@@ -42,17 +42,17 @@ class ServeBench:
     plan: str | None = None
     turns: int = 25
     turn_s: float = 0.2
-    results: Path = Path("benchmarks/results")
+    results: Path = Path("bench-results")
 
 
 def bench_serve(options: ServeBench) -> int:
-    """Measure, print, and write a record and the plot under `results`. Raises AnimeGamerError."""
+    """Measure, print, and write a record under `results`. Raises AnimeGamerError."""
     make_folder(options.results)
     bundle = open_bundle(options.bundle)
     plan = options.plan or bundle.default_plan
     bundle.plan(plan)
     name = bundle.manifest.name
-    print(f"wire: {name}, plan {plan}, {describe_host()}")
+    print(f"{name}, plan {plan}, on {describe_host()}")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, zmq.Context() as context:
         context.linger = 0
         full = write_full_size(Path(folder) / "bundle", bundle)
@@ -71,7 +71,6 @@ def bench_serve(options: ServeBench) -> int:
         print(line)
     path = write_record(options.results, f"{name}-wire", record)
     print(f"record: {path}")
-    print(f"plot:   {write_wire_chart(options.results / 'wire.svg', record)}")
     print(json.dumps(record))
     return 0
 

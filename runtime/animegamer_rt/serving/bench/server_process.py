@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from animegamer_rt.errors import ServerError
+from animegamer_rt.profiling.child_process import describe_failure
 
 START_S, END_S, LOOK_S = 300.0, 30.0, 0.05
 MEMORY, DROPPED = "animegamer_process_resident_memory_bytes", "animegamer_frames_dropped_total"
@@ -73,8 +74,8 @@ class ServerProcess:
             if self._process.poll() is not None:
                 break
             time.sleep(LOOK_S)
-        words = self._words[1].read_text(encoding="utf-8", errors="replace").strip()
-        raise ServerError("the server to be measured did not start", found=words[-500:] or "no word from it")
+        output = self._words[1].read_text(encoding="utf-8", errors="replace")
+        raise ServerError("the server to be measured did not start", found=describe_failure(output))
 
     def _end(self) -> None:
         if self._process.poll() is None:

@@ -1,0 +1,50 @@
+"""Selects and names the records of turns that tables and plots show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from animegamer_rt.bench.records import Record
+
+OURS = "animegamer-rt"
+
+
+def newest(records: Sequence[Record]) -> list[Record]:
+    """The newest record of each machine, device, engine settings, bundle, plan and peer; the slowest plan first.
+
+    records: oldest first. Of several variants of one precision, the fastest. Only the newest fingerprint of a bundle
+    counts, on any machine: an earlier bundle of the same name can no longer be measured.
+    """
+    current = {record["size"]: record.get("fingerprint") for record in records}
+    records = [record for record in records if record.get("fingerprint") == current[record["size"]]]
+    latest = {(*_key(record), record.get("variant")): record for record in records}
+    fastest: dict[tuple[Any, ...], Record] = {}
+    for record in sorted(latest.values(), key=lambda record: -float(record["seconds_per_turn_p50"])):
+        fastest[_key(record)] = record
+    return sorted(fastest.values(), key=lambda record: (record["size"], -record["seconds_per_turn_p50"]))
+
+
+def runner(record: Record) -> str:
+    """Who played the turns: a peer's name, or this project, with the variant where several were timed."""
+    variant = record.get("variant")
+    return str(record["peer"] or (f"{OURS} {variant}" if variant else OURS))
+
+
+def device_label(record: Record) -> str:
+    """ ", device, settings" of a record that is not of the CPU; a record older than `--device` is of the CPU."""
+    device = record.get("device", "cpu")
+    return "" if device == "cpu" else ", ".join(["", device, *_engine_settings(record)])
+
+
+def _key(record: Record) -> tuple[Any, ...]:
+    settings = [record["precision"]["denoiser"]] if record.get("variant") else _engine_settings(record)
+    return record["machine"], record.get("device", "cpu"), record["size"], record["plan"], record["peer"], *settings
+
+
+def _engine_settings(record: Record) -> list[str]:
+    """`--precision` and `--attention`, which only PyTorch's engines have."""
+    if not str(record.get("device")).startswith("torch") or record.get("variant") or record["peer"]:
+        return []
+    attention = record.get("attention") or "torch"
+    return [record["precision"]["denoiser"], *([f"{attention} attention"] if attention != "torch" else [])]

@@ -1,0 +1,103 @@
+"""The figures of a `bench serve` record as rows, each beside its goal: for a terminal and for benchmarks/WIRE.md.
+
+Knows such records (kind `wire`); nothing of how they were measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure as text. reached: None without a goal."""
+
+    what: str
+    where: str
+    median: str
+    p95: str = ""
+    samples: str = ""
+    goal: str = ""
+    reached: bool | None = None
+
+
+def rows(record: Record) -> list[Row]:
+    """All figures of a record, in the order of measuring."""
+    return [*_overhead_rows(record), *_transfer_rows(record), *_crowd_rows(record), *_memory_rows(record)]
+
+
+def lines(record: Record) -> Iterator[str]:
+    """The rows for a terminal of 80 columns, under a heading for each bundle and engines."""
+    heading = f"{'':<48}{'median':>11}{'p95':>11}{'n':>5}"
+    for where, group in groupby(rows(record), key=lambda row: row.where):
+        yield where if not heading else f"{where:<48}{heading[48:]}"
+        heading = ""
+        for row in group:
+            yield f"  {row.what:<46}{row.median:>11}{row.p95:>11}{row.samples:>5}".rstrip()
+            if row.reached is not None:
+                yield f"    goal {row.goal}: {'reached' if row.reached else 'missed'}"
+
+
+def _overhead_rows(record: Record) -> Iterator[Row]:
+    goal = record["goals"]["overhead_s"]
+    for entry in record["overhead"]:
+        where, beyond = _where(entry), entry["overhead_s"]
+        yield _timed(
+            "turn time outside the engines, raw frames", where, beyond, f"<= {_ms(goal)}", beyond["p50"] <= goal
+        )
+        yield _timed("- of it, outside the worker", where, entry["outside_s"])
+        yield _timed("game state, without the predictor's time", where, entry["state_overhead_s"])
+        yield _timed("game state, from the request", where, entry["state_s"])
+        yield _timed("first frame, from the request", where, entry["first_frame_s"])
+        yield _timed("whole turn, from the request", where, entry["turn_s"])
+
+
+def _transfer_rows(record: Record) -> Iterator[Row]:
+    for entry in record["transfer"]:
+        what = f"clip as {entry['codec']}, {entry['bytes'] / 1e6:.2f} MB (vae {_ms(entry['vae_s']['p50'])} of it)"
+        yield _timed(what, _where(entry), entry["clip_s"])
+
+
+def _crowd_rows(record: Record) -> Iterator[Row]:
+    goal = record["goals"]["lost"]
+    for entry in record["crowd"]:
+        what = f"{entry['sessions']} session{'s' * (entry['sessions'] > 1)}, {entry['turns_per_s']:.2f} turns/s"
+        yield _timed(f"{what}: time between turns", _where(entry), entry["interval_s"])
+        if entry["sessions"] > 1:
+            lost, count = entry["lost"], str(entry["interval_s"]["n"])
+            what = f"- throughput lost by {entry['sessions']} sessions against one"
+            yield Row(what, _where(entry), f"{lost:.1%}", "", count, f"< {goal:.0%}", lost < goal)
+    entry, goal = record["stalled"], record["goals"]["stalled_ratio"]
+    yield _timed("turn behind a player who reads", _where(entry), entry["beside_reader_s"])
+    yield _timed("turn behind a player who stopped reading", _where(entry), entry["beside_stalled_s"])
+    what = f"- slower by (frames dropped: {entry['frames_dropped']})"
+    yield Row(what, _where(entry), f"{entry['ratio'] - 1:.1%}", "", "", f"< {goal - 1:.0%}", entry["ratio"] < goal)
+
+
+def _memory_rows(record: Record) -> Iterator[Row]:
+    goal = record["goals"]["mib_per_session"]
+    for entry in record["memory"]:
+        size, each = entry.get("mib_per_session"), "server memory of an idle session"
+        if size is None:
+            yield Row(each, _where(entry), "not measured")
+            continue
+        yield Row(each, _where(entry), f"{size:.3f} MiB", "", str(entry["sessions"]), f"<= {goal:g} MiB", size <= goal)
+        connection = f"{entry['mib_per_connection']:.3f} MiB"
+        yield Row("server memory of a connection", _where(entry), connection, "", str(entry["connections"]))
+
+
+def _timed(what: str, where: str, series: dict[str, Any], goal: str = "", reached: bool | None = None) -> Row:
+    return Row(what, where, _ms(series["p50"]), _ms(series["p95"]), str(series["n"]), goal, reached)
+
+
+def _where(entry: dict[str, Any]) -> str:
+    return f"{entry['size']}, {entry['engines']}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.1f} ms"
