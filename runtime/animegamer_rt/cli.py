@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from . import __version__
-from .bench.presets import PRESETS, Preset
+from .bench.presets import PRESETS, WHAT_IS_TIMED, Preset
 from .engine_config import EngineConfig, add_engine_options
 from .errors import INTERRUPTED, AnimeGamerError, ConfigError, OutputError
 
@@ -166,7 +166,12 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     play.add_argument("--scale", type=_scale, help="enlarge clips this many times (default: 4 for pocket, 1 for full)")
     play.add_argument("--no-preview", action="store_true", help="do not show the clip in the terminal")
 
-    bench = commands.add_parser("bench", help="measure turns on this machine, by stage, or what serving adds")
+    bench = commands.add_parser(
+        "bench",
+        help="measure turns on this machine, by stage, or what serving adds",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=WHAT_IS_TIMED,
+    )
     bench.set_defaults(run=_bench)
     bench.add_argument(
         "what",

@@ -39,12 +39,6 @@ from animegamer_rt.state.instruction import Instruction
 from .presets import Preset
 from .roofline import cpu_roofline, gpu_roofline
 
-WHAT_IS_TIMED = """\
-What is timed: a turn inside one process, from the instruction to the last frame in memory, with no encoding and no
-server. The turns are of one game with seed 7 that plays the bundle's example instructions. Its history is full:
-history_turns + 1 turns of warm-up come first and are not counted. Stages: predictor (text and history to the game
-state and the shot), denoiser (shot to latents), vae (latents to frames); the time between them counts in the turn.
---turns turns are timed; the record has their median and 95th percentile."""
 STAGES = ("predictor", "denoiser", "vae")
 SEED = 7
 READY_PROGRAM = "import sys; from animegamer_rt.play.command import warm_start; sys.exit(warm_start(*sys.argv[1:]))"

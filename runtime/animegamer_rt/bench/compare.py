@@ -1,6 +1,6 @@
-"""`animegamer-rt bench compare A B`: two records of turns side by side, with their ratios and what else is different.
+"""`animegamer-rt bench compare A B`: shows two records of turns side by side, with their ratios and differing settings.
 
-Knows records (see `bench`), nothing of how they were measured.
+Knows records; nothing of how they were measured.
 """
 
 from __future__ import annotations
@@ -34,16 +34,18 @@ FIGURES = (
     "energy_j_per_turn",
 )
 FIDELITY = {"ssim": 3, "psnr_db": 1}
-"""What is shown of a bundle's own measure of a plan against `exact`, with so many digits."""
-NOISE = "figures of a shared machine vary by a tenth and more from run to run: trust ratios within one run"
+"""Figures of a plan's fidelity against `exact`, as the bundle holds it, and their digits."""
+COMPARABLE = ("machine", "size", "plan")
+"""Settings that two records must share for their ratio to say something about the software."""
+NOISE = "on a shared machine, figures vary by a tenth and more between runs: trust only ratios within one run"
 
 
 def compare(paths: Sequence[Path]) -> int:
-    """Print both records' figures; 0 when done. Raises ConfigError if these are not two records of turns."""
+    """Print the figures of two records; returns 0. Raises ConfigError if these are not two records of turns."""
     if len(paths) != 2:
-        raise ConfigError("compare needs two records", found=f"{len(paths)}", do="give two files of benchmarks/results")
+        raise ConfigError("compare needs two records", found=f"{len(paths)}", do="give two files of bench-results")
     first, second = map(_read, paths)
-    table = Table(title="seconds unless said otherwise")
+    table = Table(title="seconds, unless the name has another unit")
     for column in ("figure", "A", "B", "B / A"):
         table.add_column(column, justify="left" if column == "figure" else "right")
     for name, a, b in figures(first, second):
@@ -51,7 +53,10 @@ def compare(paths: Sequence[Path]) -> int:
     for name, digits in FIDELITY.items():
         table.add_row(f"fidelity {name}", *(_fidelity(record, name, digits) for record in (first, second)), "")
     console = Console(markup=False)
-    console.print(f"A: {paths[0]}\nB: {paths[1]}", soft_wrap=True)
+    for label, path, record in zip("AB", paths, (first, second), strict=True):
+        console.print(f"{label}: {path} (n = {record.get('n', 'unknown')} turns)", soft_wrap=True, highlight=False)
+    if different := [name for name in COMPARABLE if first.get(name) != second.get(name)]:
+        console.print(f"The records differ in {', '.join(different)}: the ratios compare more than the software.")
     console.print(table)
     for name, a, b in differences(first, second):
         console.print(f"{name}: A {a}; B {b}", soft_wrap=True, highlight=False)
@@ -60,7 +65,7 @@ def compare(paths: Sequence[Path]) -> int:
 
 
 def figures(first: Record, second: Record) -> Iterator[tuple[str, float, float]]:
-    """What both have measured, by name."""
+    """(name, A, B) of each figure that both records have."""
     for name in FIGURES:
         if first.get(name) is not None and second.get(name) is not None:
             yield name, float(first[name]), float(second[name])
@@ -70,7 +75,7 @@ def figures(first: Record, second: Record) -> Iterator[tuple[str, float, float]]
 
 
 def differences(first: Record, second: Record) -> Iterator[tuple[str, Any, Any]]:
-    """The settings in which the records differ."""
+    """(name, A, B) of each setting in which the records differ."""
     for name in SETTINGS:
         if first.get(name) != second.get(name):
             yield name, first.get(name), second.get(name)

@@ -1,4 +1,4 @@
-"""The settings behind `animegamer-rt bench --preset`: named, so that a figure can be cited and repeated."""
+"""The settings behind `animegamer-rt bench --preset`, named so that a figure can be cited, and what is timed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 FULL_SIZE = "bundles/full-random"
+WHAT_IS_TIMED = """\
+what is timed:
+  A turn inside one process, from the instruction to the last frame in memory,
+  without encoding and without a server. All turns are of one game with seed 7
+  that plays the bundle's example instructions. Its history is full:
+  history_turns + 1 turns of warm-up come first and are not counted.
+  Stages: predictor (text and history to game state and shot), denoiser (shot
+  to latents), vae (latents to frames). Time between them counts in the turn.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """bundle: name or folder. plans: in this order, none for the bundle's default. turns: measured of each plan.
+    """bundle: name or folder. plans: in this order; empty for the bundle's default. turns: timed for each plan.
 
     made_by: the command that makes the bundle, for one that does not come with the package.
     """
@@ -34,5 +43,5 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
     }
 )
-"""quick: is it about right? standard: README's table. full-size: time and memory at 480 x 720; on a GPU, as a CPU takes
-hours a turn."""
+"""quick: a first impression. standard: README's table. full-size: time and memory at 480 x 720, on a GPU.
+A CPU takes hours per turn."""
