@@ -33,7 +33,7 @@ play: $(VENV)/.play  ## play; ARGS='--seed 7 --out games/mine' are passed on
 	$(BIN)/animegamer-rt play $(ARGS)
 
 test: $(VENV)/.dev  ## all tests, two files at a time; ARGS='-k imports' are passed on
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --max-worker-restart 0 $(ARGS)
 
 check: $(VENV)/.dev  ## ruff, mypy --strict, the import layers
 	$(BIN)/ruff check .

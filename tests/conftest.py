@@ -1,13 +1,20 @@
-"""Every test sees the same terminal, whatever the caller's variables say of theirs."""
+"""Every test sees the same terminal and the same Ctrl-C, and what a test started ends with the run at the latest."""
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 # People set NO_COLOR and TERM=dumb, CI systems FORCE_COLOR: rich obeys, and from Python 3.14 on argparse does too.
 ASKING = ("FORCE_COLOR", "NO_COLOR", "PYTHON_COLORS", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+RUN = "ANIMEGAMER_TEST_RUN"
+"""Every process that a test starts inherits this variable. Its value is this run's."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -18,3 +25,37 @@ def same_terminal() -> Iterator[None]:
         variables.setenv("TERM", "xterm-256color")
         variables.setenv("COLUMNS", "80")
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def same_ctrl_c() -> Iterator[None]:
+    """A shell ignores SIGINT for what it starts in the background; processes that tests start would inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # the workers of pytest-xdist inherit it
+        os.environ[RUN] = uuid.uuid4().hex
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Ends what tests left behind, also where the worker that ran them was killed. Linux only."""
+    if not hasattr(config, "workerinput"):
+        for process, command in left_behind():
+            print(f"ended what a test left behind: {process} {command}", file=sys.stderr)
+            os.kill(process, signal.SIGKILL)
+
+
+def left_behind() -> list[tuple[int, str]]:
+    """Processes of this run that still live: (id, command)."""
+    mark, found = f"{RUN}={os.environ[RUN]}".encode(), []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                found.append((int(folder.name), (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:120]))
+        except OSError:
+            continue  # it ended, or it is another user's
+    return found
