@@ -47,6 +47,8 @@ SKIPPED_MORE = 1.5
 """Times what other answers are allowed: a step takes the roundings of what another kept, too, and with pocket on a CPU
 errors are up to 1.7 times as large. Blocks that are not skipped show 0.32."""
 SEED, SYNCED_STEPS = 11, 4
+GRAPH_ROUNDS = 3
+"""Of all answers: one runs eagerly, one captures the graphs, one replays them."""
 
 Array = npt.NDArray[Any]
 Entry = dict[str, Any]
@@ -220,7 +222,7 @@ def same_under_graphs(bundle: Bundle, way: BackendVariant) -> Iterator[Entry]:
     modes: tuple[backend.Graphs, ...] = ("step", "turn")
     for mode in modes:
         engines = way.open(bundle, mode)
-        for _ in range(3):
+        for _ in range(GRAPH_ROUNDS):
             found = dict(answers(bundle, engines))
         worst = max(relative(values, eager[name]) for name, values in found.items())
         yield entry(f"graphs of a {mode} against running eagerly", way, worst, EXACT)

@@ -341,6 +341,10 @@ def test_most_telling_comes_first_and_nothing_twice(gpu: ModuleType) -> None:
 
 TINY = """
 import json, sys, torch
+sys.path.insert(0, "tests/fakes")
+import half_products
+half_products.install()
+torch.set_num_threads(1)  # tiny work, and other tests run beside it
 from benchmarks.gpu import jobs as gpu_jobs, run as gpu, stage as gpu_stage
 options = gpu.parse(["--device", "cpu", "--turns", "1"])
 for job in gpu_jobs.jobs("cpu", ["tiny"], ["fast"], lambda variant: variant.name == "fp8-eager-int4-predictor"):

@@ -8,12 +8,12 @@ tests/runtime/backends/test_torch_device.py.
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import half_products
 import torch
 from torch.overrides import TorchFunctionMode
 from torch_tape import Tape
@@ -31,11 +31,11 @@ NOTHING = (
 
 
 class OnTheCpu(TorchFunctionMode):
-    """Whatever is made for a GPU is made on the CPU, and memory is pinned nowhere."""
+    """Whatever is made for a GPU is made on the CPU, and memory is pinned nowhere; products are summed in float32."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = {name: on_cpu(value) for name, value in (kwargs or {}).items() if name != "pin_memory"}
-        return func(*map(on_cpu, args), **given)
+        return half_products.call(func, tuple(map(on_cpu, args)), given)
 
 
 def on_cpu(value: Any) -> Any:
@@ -124,20 +124,15 @@ def install(capability: tuple[int, int] = (9, 0)) -> None:
     for name, stand_in in stand_ins.items():
         setattr(torch.cuda, name, stand_in)
     torch.version.cuda = "0.0"
-    _generators_and_threads()
-    OnTheCpu().__enter__()
+    _generators()
+    half_products.enter_everywhere(OnTheCpu)
 
 
-def _generators_and_threads() -> None:
-    plain, run = torch.Generator, threading.Thread.run
+def _generators() -> None:
+    plain = torch.Generator
 
     class Generator(plain):  # type: ignore[misc, valid-type]  # the name stands in annotations, too
         def __new__(cls, device: Any = "cpu") -> Any:
             return plain(on_cpu(device))
 
-    def with_mode(thread: threading.Thread) -> None:
-        with OnTheCpu():
-            run(thread)
-
     torch.Generator = Generator  # type: ignore[misc]
-    threading.Thread.run = with_mode  # type: ignore[method-assign]

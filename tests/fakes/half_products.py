@@ -1,0 +1,68 @@
+"""Products of half-precision numbers as a GPU does them, on a CPU: summed in float32 and rounded once.
+
+A CPU without bfloat16 instructions takes about a hundred times as long for them as for float32. No test may depend on
+what instructions a processor has, so tests that run half-precision networks on the CPU call `install()`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+HALF = (torch.bfloat16, torch.float16)
+PRODUCTS = {
+    functional.linear,
+    functional.scaled_dot_product_attention,
+    *(getattr(functional, name) for name in ("conv1d", "conv2d", "conv3d")),
+    *(getattr(torch, name) for name in ("mm", "addmm", "bmm", "baddbmm", "matmul", "einsum")),
+    *(getattr(Tensor, name) for name in ("mm", "addmm", "bmm", "baddbmm", "matmul", "__matmul__", "__rmatmul__")),
+}
+"""What multiplies matrices."""
+
+
+class HalfProducts(TorchFunctionMode):
+    """Half-precision products are summed in float32."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return call(func, args, kwargs or {})
+
+
+def install() -> None:
+    """From now on every thread of this process sums half-precision products in float32."""
+    enter_everywhere(HalfProducts)
+
+
+def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """func(*args, **kwargs); a product of half-precision tensors runs in float32 and is rounded to their type."""
+    half = {value.dtype for value in tree_leaves((args, kwargs)) if is_half(value)} if func in PRODUCTS else set()
+    if not half:
+        return func(*args, **kwargs)
+    (dtype,) = half
+    out = kwargs.pop("out", None)
+    args, kwargs = tree_map(lambda value: value.float() if is_half(value) else value, (args, kwargs))
+    rounded = func(*args, **kwargs).to(dtype)
+    return rounded if out is None else out.copy_(rounded)
+
+
+def is_half(value: object) -> bool:
+    """Whether this is a tensor of half precision."""
+    return isinstance(value, Tensor) and value.dtype in HALF
+
+
+def enter_everywhere(mode: type[TorchFunctionMode]) -> None:
+    """Enters this mode in this thread and in each that starts later."""
+    run = threading.Thread.run
+
+    def with_mode(thread: threading.Thread) -> None:
+        with mode():
+            run(thread)
+
+    threading.Thread.run = with_mode  # type: ignore[method-assign]
+    mode().__enter__()
