@@ -17,10 +17,10 @@ from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.events import FrameReady, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import read_script
-from animegamer_rt.play.video import Frames
 from animegamer_rt.session import Session
 from animegamer_rt.state.game import CharacterState
 from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.video import Frames
 
 DOCS = Path(__file__).resolve().parent
 SCALE, STRIP, MARGIN = 3, 74, 10

@@ -1,6 +1,104 @@
 """animegamer-rt: plays AnimeGamer turns. An instruction in; the next game state and a 17-frame clip out.
 
-Importing the package does no work.
+    import animegamer_rt
+
+    with animegamer_rt.open("pocket") as player:
+        game = player.start(seed=7)
+        clip = game.turn("Tofi waves gently in the meadow.")
+        clip.save("turn.mp4")
+
+Importing the package does no work: a public name's module is imported when the name is first used.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .api import Clip, Game, Player, open
+    from .bundle.loader import Bundle
+    from .engine_config import EngineConfig
+    from .errors import (
+        AnimeGamerError,
+        BackendError,
+        BundleError,
+        ConfigError,
+        InstructionError,
+        OutputError,
+        PictureError,
+        PlanError,
+        SessionError,
+    )
+    from .events import Done, Event, FrameReady, Progress, StageSeconds, StatePredicted
+    from .pipeline import Pipeline
+    from .session import Session
+    from .state.game import CharacterState, GameState
+    from .state.instruction import Instruction
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "AnimeGamerError",
+    "BackendError",
+    "Bundle",
+    "BundleError",
+    "CharacterState",
+    "Clip",
+    "ConfigError",
+    "Done",
+    "EngineConfig",
+    "Event",
+    "FrameReady",
+    "Game",
+    "GameState",
+    "Instruction",
+    "InstructionError",
+    "OutputError",
+    "PictureError",
+    "Pipeline",
+    "PlanError",
+    "Player",
+    "Progress",
+    "Session",
+    "SessionError",
+    "StageSeconds",
+    "StatePredicted",
+    "__version__",
+    "open",
+]
+
+_MODULES = {
+    "api": ("Clip", "Game", "Player", "open"),
+    "bundle.loader": ("Bundle",),
+    "engine_config": ("EngineConfig",),
+    "errors": (
+        "AnimeGamerError",
+        "BackendError",
+        "BundleError",
+        "ConfigError",
+        "InstructionError",
+        "OutputError",
+        "PictureError",
+        "PlanError",
+        "SessionError",
+    ),
+    "events": ("Done", "Event", "FrameReady", "Progress", "StageSeconds", "StatePredicted"),
+    "pipeline": ("Pipeline",),
+    "session": ("Session",),
+    "state.game": ("CharacterState", "GameState"),
+    "state.instruction": ("Instruction",),
+}
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _MODULES.items():
+        if name in names:
+            value: object = getattr(importlib.import_module(f".{module}", __name__), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

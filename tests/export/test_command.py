@@ -41,11 +41,11 @@ from animegamer_rt.errors import BundleError, BundleFileError, ConfigError, Outp
 from animegamer_rt.events import FrameReady
 from animegamer_rt.models.vae import CausalConv, VaeDecoder
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.play.video import write_png
 from animegamer_rt.profiling.gpu_specs import FULL_PREDICTOR, FULL_WEIGHTS, VAE_CACHES_BYTES
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import encode_image_start, motion_ids, read_image_start
 from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.video import write_png
 
 
 def test_random_weights_become_a_bundle_that_plays(whole: Bundle) -> None:

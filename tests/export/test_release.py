@@ -35,11 +35,11 @@ from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.play.video import write_png
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image import prepare
 from animegamer_rt.stages.image_start import encode_image_start, motion_ids, read_image_start
 from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.video import write_png
 
 SAT = "AnimeGamer/VDM_Decoder-Qiqi/1/mp_rank_00_model_states.pt"
 CLIP = "CLIP-ViT-B-16-laion2B-s34B-b88K"

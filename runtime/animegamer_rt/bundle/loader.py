@@ -178,7 +178,7 @@ def find(name_or_path: str | Path) -> Path:
     raise BundleNotFoundError(
         f"no bundle {name!r}",
         found=f"no {MANIFEST} in {looked}",
-        do=f"give its folder, or set {SEARCH_PATH} to the folder it is in",
+        do=suggest_only(name, list_bundles()) or f"give its folder, or set {SEARCH_PATH} to the folder it is in",
     )
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from animegamer_rt.api import Player
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.registry import open_engines, open_towers
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
@@ -29,16 +30,12 @@ from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT
 from animegamer_rt.engine_config import INT8_DEVICES, EngineConfig
 from animegamer_rt.errors import AnimeGamerError, ConfigError
-from animegamer_rt.events import Done, FrameReady
-from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling.host import environment
-from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import motion_ids
 from animegamer_rt.stages.predictor import read
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
-from animegamer_rt.state.instruction import Instruction
 
 RECORD = "selftest.npz"
 RECORDED_ON = EngineConfig("cpu-fp32")
@@ -218,15 +215,13 @@ def _allowed(bundle: Bundle, config: EngineConfig, output: str) -> float:
 
 
 def _turns(bundle: Bundle, engines: Engines) -> list[dict[str, Any]]:
-    pipeline, session = Pipeline.open(bundle, engines), Session.start(bundle, SEED)
-    rows = []
+    player = Player(bundle, engines)
+    game, plan, rows = player.start(SEED), player.pipeline.plan_name, []
     for text in example_script(bundle.manifest.world)[:TURNS]:
-        events = list(pipeline.run_turn(session, Instruction.parse(text)))
-        frames = sum(isinstance(event, FrameReady) for event in events)
-        seconds = next(event.seconds for event in events if isinstance(event, Done))
-        stages = {name: round(getattr(seconds, name), 4) for name in ("predictor", "denoiser", "vae", "total")}
-        rows.append({"plan": pipeline.plan_name, "frames": frames, "seconds": stages})
-        print(f"a turn, plan {pipeline.plan_name}: {frames} frames in {seconds.total:.2f} s")
+        clip = game.turn(text)
+        stages = {name: round(getattr(clip.seconds, name), 4) for name in ("predictor", "denoiser", "vae", "total")}
+        rows.append({"plan": plan, "frames": len(clip.frames), "seconds": stages})
+        print(f"a turn, plan {plan}: {len(clip.frames)} frames in {clip.seconds.total:.2f} s")
     return rows
 
 

@@ -1,7 +1,7 @@
 """`animegamer-rt play`: one game in one process, asked for turn by turn on a terminal or read from a script.
 
-Knows the order of things: open, ask, run a turn, write it down. What it looks like is `terminal`'s, what is kept is
-`gamefile`'s, how a turn is made is `pipeline`'s.
+Opens the game, asks for instructions, plays the turns and writes them to the game's folder. `terminal` shows them,
+`game_folder` writes them, `api` plays them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from types import FrameType
 
 import numpy as np
 
+from animegamer_rt.api import Game, Player
 from animegamer_rt.backends.interface import PartCache
-from animegamer_rt.backends.registry import open_engines, open_towers
+from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle, list_bundles, open_bundle, sibling_bundles
 from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig, add_engine_options
 from animegamer_rt.errors import (
@@ -34,10 +35,8 @@ from animegamer_rt.errors import (
     PlanError,
 )
 from animegamer_rt.events import Done, FrameReady, StatePredicted
-from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
-from animegamer_rt.stages.image_start import ImageStart, encode_image_start, read_image_start
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.stages.image_start import ImageStart, read_image_start
 
 from .game_folder import FinishedTurn, GameFolder, check_folder, next_folder
 from .instructions_file import STDIN, example_script, read_script, stdin_has_lines
@@ -64,13 +63,15 @@ class PlayOptions:
     motion: str | None = None
 
 
-class Game:
-    """A game that is being played: the pipeline, the session, and the folder it is written to."""
+class PlayedGame:
+    """A game and the folder that it is written to."""
 
-    def __init__(self, pipeline: Pipeline, session: Session, folder: GameFolder) -> None:
-        self.pipeline, self.session, self.folder = pipeline, session, folder
-        self._geometry = pipeline.bundle.manifest.geometry
-        self._frames_bytes = self._geometry.frames * self._geometry.height * self._geometry.width * 3
+    def __init__(self, game: Game, folder: GameFolder) -> None:
+        self.game, self.folder = game, folder
+        self.pipeline, self.session = game.player.pipeline, game.session
+        geometry = self.pipeline.bundle.manifest.geometry
+        self._frames = geometry.frames
+        self._frames_bytes = geometry.frames * geometry.height * geometry.width * 3
 
     @property
     def next_turn(self) -> int:
@@ -79,16 +80,16 @@ class Game:
 
     @contextlib.contextmanager
     def prepared(self) -> Iterator[None]:
-        """While the player thinks, the predictor reads the history in a thread of its own; it is through on return."""
+        """While the player types, another thread has the predictor read the history; it has finished on return."""
         with ThreadPoolExecutor(1) as pool:
             reading = pool.submit(self.pipeline.predictor.prepare, self.session.history)
             yield
             reading.result()
 
     def play_turn(self, text: str, terminal: Terminal) -> None:
-        """Play one turn and write it down. An error or an interrupt leaves the game as it was after the turn before."""
+        """Play one turn and write it to the folder. An error or an interrupt leaves the game as it was before."""
         self.folder.check_room(self._frames_bytes)
-        events = self.pipeline.run_turn(self.session, Instruction.parse(text))
+        events = self.game.stream(text)
         frames = []
         held: list[int] = []
         with contextlib.ExitStack() as stack:
@@ -99,8 +100,8 @@ class Game:
                     predicted = event
                 elif isinstance(event, FrameReady):
                     frames.append(event.frame)
-                    if len(frames) == self._geometry.frames:
-                        # The next event means that the session keeps the turn: the folder must then have it as well.
+                    if len(frames) == self._frames:
+                        # The session commits the turn with the next event: the folder must then get it as well.
                         held = stack.enter_context(_uninterrupted())
                 elif isinstance(event, Done):
                     seconds = event.seconds
@@ -111,11 +112,11 @@ class Game:
             raise KeyboardInterrupt
 
 
-def open_game(options: PlayOptions, bundle: Bundle, loaded: PartCache | None = None) -> Game:
-    """Everything up to the first prompt: folder writable, engines loaded. Raises AnimeGamerError.
+def open_game(options: PlayOptions, bundle: Bundle, cache: PartCache | None = None) -> PlayedGame:
+    """Everything up to the first prompt: folder checked, engines loaded. Raises AnimeGamerError.
 
-    A game that lies in the folder is replaced last, when nothing else can fail; a new folder goes again if it does.
-    `loaded`: the parts that the game before this one, on the same device, has left (`registry.open_engines`).
+    An earlier game in the folder is replaced last, when nothing else can fail. A folder made here goes on failure.
+    `cache`: the parts that the game before this one left on the same device (`registry.open_engines`).
     """
     plan = options.plan or bundle.default_plan
     bundle.plan(plan)
@@ -126,20 +127,19 @@ def open_game(options: PlayOptions, bundle: Bundle, loaded: PartCache | None = N
     new = not out.exists()
     check_folder(out)
     try:
-        engines = open_engines(bundle, options.engines, loaded)
+        engines = open_engines(bundle, options.engines, cache)
+        player = Player(bundle, engines, plan=plan, config=options.engines)
         if start is not None:
-            assert engines.encoder is not None
-            towers = open_towers(bundle, options.engines)
-            session.initial_turn = encode_image_start(bundle, start, towers, engines.encoder)
-        pipeline = Pipeline.open(bundle, engines, plan=plan)
+            session.initial_turn = player.encode_image(start)
     except BaseException:
         if new:
             with contextlib.suppress(OSError):
                 out.rmdir()
         raise
-    told = None if start is None else {"image": start.path.name, "caption": start.caption}
+    image = None if start is None else {"image": start.path.name, "caption": start.caption}
     fps = options.fps or bundle.manifest.geometry.fps
-    return Game(pipeline, session, GameFolder(out, bundle.manifest.name, plan, seed, fps, options.scale, told))
+    folder = GameFolder(out, bundle.manifest.name, plan, seed, fps, options.scale, image)
+    return PlayedGame(Game(player, session), folder)
 
 
 def _read_start(options: PlayOptions, bundle: Bundle, history_turns: int) -> ImageStart | None:
@@ -171,11 +171,11 @@ def play(options: PlayOptions) -> int:
     interactive = options.instructions is None and sys.stdin.isatty() and sys.stdout.isatty()
     bundle = open_bundle(options.bundle)
     script = [] if interactive else _script(options.instructions, bundle)
-    loaded: PartCache = {}
+    cache: PartCache = {}
     following: Bundle | None = bundle
     try:
         while following is not None:
-            following = _play_game(options, following, script, interactive, loaded)
+            following = _play_game(options, following, script, interactive, cache)
             # A game that follows has a folder of its own, and begins without a picture.
             parent = GAMES_FOLDER if options.out is None else options.out.parent
             options = replace(options, out=next_folder(parent), image=None, motion=None)
@@ -185,10 +185,10 @@ def play(options: PlayOptions) -> int:
 
 
 def _play_game(
-    options: PlayOptions, bundle: Bundle, script: list[str], interactive: bool, loaded: PartCache
+    options: PlayOptions, bundle: Bundle, script: list[str], interactive: bool, cache: PartCache
 ) -> Bundle | None:
     """One game to its end; returns the bundle of the game that is to follow. No other game is held meanwhile."""
-    game = open_game(options, bundle, loaded)
+    game = open_game(options, bundle, cache)
     terminal = Terminal(bundle, preview=options.preview and interactive)
     terminal.opening(game.pipeline.plan_name, game.session.seed, game.folder, interactive)
     following = None
@@ -209,7 +209,7 @@ def _script(instructions: str | None, bundle: Bundle) -> list[str]:
     return read_script(STDIN) if stdin_has_lines() else example_script(bundle.manifest.world)
 
 
-def _ask_turns(game: Game, terminal: Terminal, options: PlayOptions) -> Bundle | None:
+def _ask_turns(game: PlayedGame, terminal: Terminal, options: PlayOptions) -> Bundle | None:
     """Ask for turns until the player has enough, or names the bundle of another game.
 
     An interrupt stops the turn; at the prompt it stops the game.

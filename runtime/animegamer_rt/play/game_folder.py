@@ -19,8 +19,7 @@ from animegamer_rt.errors import OutputError
 from animegamer_rt.events import StageSeconds
 from animegamer_rt.stages.image import Picture
 from animegamer_rt.state.game import CharacterState, GameState
-
-from .video import Frames, sheet_row, write_clip, write_sheet
+from animegamer_rt.video import Frames, sheet_row, write_clip, write_sheet
 
 GAME_FILE = "game.json"
 SHEET_FILE = "contact-sheet.png"

@@ -12,7 +12,7 @@ from tiny_towers import add_towers
 
 import fakes
 from animegamer_rt.cli import main
-from animegamer_rt.play.video import write_png
+from animegamer_rt.video import write_png
 
 LINES = "Mia waves.\nTobo runs.\nMia flies.\n"
 

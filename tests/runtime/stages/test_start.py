@@ -17,12 +17,12 @@ from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import AnimeGamerError, BundleError, ConfigError, InstructionError, PictureError
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.play.video import write_png
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import NEUTRAL, encode_image_start, motion_ids, read_image_start
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import CharacterState
 from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.video import write_png
 
 CAPTION = "Character: Mia; Motion: gently wave; Background: day town."
 

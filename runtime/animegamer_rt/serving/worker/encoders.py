@@ -12,7 +12,7 @@ import av
 import numpy as np
 import numpy.typing as npt
 
-from animegamer_rt.play.video import CRF
+from animegamer_rt.video import CRF
 
 Frame = npt.NDArray[np.uint8]
 """One frame [H, W, C]."""

@@ -11,7 +11,7 @@ import pytest
 
 from animegamer_rt.bundle.files import make_folder, write_file
 from animegamer_rt.errors import OutputError
-from animegamer_rt.play.video import SHEET_FRAMES, clip_scale, sheet_row, write_clip, write_sheet
+from animegamer_rt.video import SHEET_FRAMES, clip_scale, sheet_row, write_clip, write_sheet
 
 
 def moving_square(frames: int = 17, height: int = 96, width: int = 144) -> np.ndarray:

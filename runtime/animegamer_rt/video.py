@@ -14,8 +14,8 @@ import av
 import numpy as np
 import numpy.typing as npt
 
-from animegamer_rt.bundle.files import remove, write_error, write_file
-from animegamer_rt.stages.image import Picture
+from .bundle.files import remove, write_error, write_file
+from .stages.image import Picture
 
 Frames = npt.NDArray[np.uint8]
 """Video frames [T, H, W, 3], RGB24."""

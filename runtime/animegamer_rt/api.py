@@ -1,0 +1,300 @@
+"""Play from Python: open a bundle, start a game, turn instructions into clips.
+
+>>> import animegamer_rt
+>>> with animegamer_rt.open("pocket", plan="fast") as player:
+...     game = player.start(seed=7)
+...     clip = game.turn("Tofi waves gently in the meadow.")
+>>> clip.frames.shape, clip.frames.dtype
+((17, 96, 144, 3), dtype('uint8'))
+>>> clip.state
+GameState(motion_level=2, social=0, entertainment=1, stamina=0)
+>>> clip.save("turn.mp4")
+PosixPath('turn.mp4')
+
+`pipeline.py` plays the same turns with each stage in view. Nothing here knows terminals, sockets or stored sessions.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from .backends.interface import Engines
+from .backends.registry import open_engines, open_towers
+from .bundle.loader import Bundle, open_bundle
+from .engine_config import DEFAULT_CONFIG, EngineConfig
+from .errors import ConfigError, InstructionError, SessionError
+from .events import Done, Event, FrameReady, StageSeconds, StatePredicted
+from .pipeline import Pipeline
+from .session import Session
+from .state.game import CharacterState, GameState
+from .state.instruction import Instruction
+
+if TYPE_CHECKING:
+    from .stages.image_start import ImageStart
+    from .stages.prompt import HistoryTurn
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clip:
+    """One finished turn.
+
+    turn: its number, from 1. frames: uint8 [17, H, W, 3], RGB, top row first; played at `fps` frames a second.
+    state: the four strengths that the model predicted, -5..5. character: the character's values after the turn, 0..100;
+    shown: the same values with the quiet-turn rule, as a game displays them. seconds: time in each stage.
+    """
+
+    turn: int
+    instruction: str
+    frames: npt.NDArray[np.uint8]
+    fps: int
+    state: GameState
+    character: CharacterState
+    shown: CharacterState
+    seconds: StageSeconds
+
+    def save(self, path: str | Path, *, scale: int | None = None) -> Path:
+        """Writes the clip as H.264 (`.mp4`), or six of its frames side by side (`.png`); returns the path.
+
+        scale: enlarges a video by this whole number; by default clips lower than 384 pixels grow, as many players blur
+        tiny videos. A file of that name is replaced. Raises ConfigError for another ending, OutputError where the file
+        cannot be written.
+        """
+        from . import video
+
+        path = Path(path)
+        match path.suffix.lower():
+            case ".mp4":
+                video.write_clip(path, self.frames, self.fps, scale)
+            case ".png":
+                video.write_png(path, video.sheet_row(self.frames))
+            case suffix:
+                raise ConfigError(
+                    "not a kind of file that a clip is saved as", found=suffix or str(path), expected=".mp4 or .png"
+                )
+        return path
+
+
+class Player:
+    """An open bundle with its engines: starts any number of games, and plays one turn at a time.
+
+    Use it as a context manager, or call `close`. `animegamer_rt.open` makes it; the constructor takes engines that are
+    loaded already. Turns of several games may alternate. It may move between threads but is not for two at once.
+    """
+
+    def __init__(
+        self, bundle: Bundle, engines: Engines, *, plan: str | None = None, config: EngineConfig = DEFAULT_CONFIG
+    ) -> None:
+        self._pipeline: Pipeline | None = Pipeline.open(bundle, engines, plan)
+        self._engines: Engines | None = engines
+        self._config = config
+        self._playing = False
+
+    def __enter__(self) -> Player:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the engines and their memory. Games of this player play no further turn."""
+        self._pipeline = self._engines = None
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The stages, for whoever wants to run them apart. Raises SessionError once the player is closed."""
+        if self._pipeline is None:
+            raise SessionError("the player is closed", do="play inside the `with` block, or open the bundle again")
+        return self._pipeline
+
+    @property
+    def bundle(self) -> Bundle:
+        """The open bundle: its manifest has sizes, plans, and the words that the model knows (`manifest.world`)."""
+        return self.pipeline.bundle
+
+    def start(
+        self,
+        seed: int | None = None,
+        *,
+        history_turns: int | None = None,
+        image: str | Path | None = None,
+        motion: str | None = None,
+    ) -> Game:
+        """Starts a game. The same bundle, plan, device, seed and instructions give the same frames.
+
+        seed: 0 or more; None draws one, which `Game.seed` tells. history_turns: how many earlier turns the model sees
+        (None: the bundle's own number; 0 or more). image, motion: a picture to start from and what happens in it
+        ("gently wave"); both or neither, and only with a bundle that has the encoder's parts.
+        Raises SessionError for a negative number, and ConfigError, BundleError, InstructionError or PictureError for
+        a picture that no game can start from.
+
+        >>> import animegamer_rt
+        >>> with animegamer_rt.open("pocket") as player:
+        ...     game = player.start(seed=7)
+        >>> game.seed, game.turns, game.character
+        (7, 0, CharacterState(stamina=50, social=50, entertainment=50))
+        """
+        seed = secrets.randbelow(2**31) if seed is None else seed
+        session = Session.start(self.bundle, seed, history_turns)
+        if (image is None) != (motion is None):
+            raise ConfigError("a start picture and its motion come together", expected="both image= and motion=")
+        if image is not None and motion is not None:
+            from .stages.image_start import read_image_start
+
+            start = read_image_start(self.bundle, session.history_turns, Path(image), motion)
+            session.initial_turn = self.encode_image(start)
+        return Game(self, session)
+
+    def encode_image(self, start: ImageStart) -> HistoryTurn:
+        """Turn 0 of a game that starts from a picture: its shot, as the prompts of later turns see it."""
+        from .stages.image_start import encode_image_start
+
+        assert self._engines is not None and self._engines.encoder is not None
+        return encode_image_start(self.bundle, start, open_towers(self.bundle, self._config), self._engines.encoder)
+
+    @contextmanager
+    def _one_turn(self) -> Generator[None, None, None]:
+        if self._playing:
+            raise SessionError(
+                "another turn of this player is being played", do="read its stream to the end, or close the stream"
+            )
+        self._playing = True
+        try:
+            yield
+        finally:
+            self._playing = False
+
+
+class Game:
+    """One game: turns that remember the ones before. `Player.start` makes it.
+
+    session: the game's record, for whoever stores it or runs the stages apart.
+    """
+
+    def __init__(self, player: Player, session: Session) -> None:
+        self.player = player
+        self.session = session
+
+    @property
+    def seed(self) -> int:
+        """The number that the frames depend on."""
+        return self.session.seed
+
+    @property
+    def turns(self) -> int:
+        """How many turns are finished."""
+        return self.session.turns
+
+    @property
+    def character(self) -> CharacterState:
+        """The character's three values now, 0..100; 50 at the start of a game."""
+        return self.session.character
+
+    def turn(self, text: str) -> Clip:
+        """Plays one turn to its end.
+
+        text: one instruction of at most 500 characters, in words ("Tofi runs wildly in the night city.") or in the
+        paper's caption or story form. Raises InstructionError for a text that cannot be played, SessionError when the
+        player is closed or in the middle of another turn, BackendError when the engines fail. The game is then as it
+        was before the turn.
+
+        >>> import animegamer_rt
+        >>> with animegamer_rt.open("pocket", plan="fast") as player:
+        ...     clip = player.start(seed=7).turn("Bixo runs in the city.")
+        >>> clip.turn, len(clip.frames), clip.seconds.total > 0
+        (1, 17, True)
+        """
+        frames: list[npt.NDArray[np.uint8]] = []
+        for event in self.stream(text):
+            match event:
+                case StatePredicted():
+                    predicted = event
+                case FrameReady():
+                    frames.append(event.frame)
+                case Done():
+                    seconds = event.seconds
+        return Clip(
+            turn=self.turns,
+            instruction=text.strip(),
+            frames=np.stack(frames),
+            fps=self.player.bundle.manifest.geometry.fps,
+            state=predicted.game_state,
+            character=predicted.character,
+            shown=predicted.shown,
+            seconds=seconds,
+        )
+
+    def stream(self, text: str) -> Generator[Event, None, None]:
+        """Plays one turn and yields its events: StatePredicted, a Progress a step, a FrameReady a frame, Done.
+
+        The first nine frames come while the other eight are decoded. The turn counts once Done has come: a stream that
+        is closed or dropped earlier, or that fails, leaves the game as it was. Raises as `turn` does; a text that
+        cannot be played is refused at once, all else while the stream is read.
+
+        >>> import animegamer_rt
+        >>> with animegamer_rt.open("pocket", plan="fast") as player:
+        ...     game = player.start(seed=7)
+        ...     for event in game.stream("Mirel jumps on the beach."):
+        ...         if isinstance(event, animegamer_rt.StatePredicted):
+        ...             break
+        >>> game.turns
+        0
+        """
+        if not isinstance(text, str):
+            raise InstructionError("not an instruction", found=type(text).__name__, expected="text (str)")
+        instruction = Instruction.parse(text)
+        return self._stream(self.player.pipeline, instruction)
+
+    def _stream(self, pipeline: Pipeline, instruction: Instruction) -> Generator[Event, None, None]:
+        with self.player._one_turn():
+            for event in pipeline.run_turn(self.session, instruction):
+                yield event
+                if not isinstance(event, Done):
+                    self.player.pipeline  # noqa: B018  raises when the player was closed meanwhile
+
+    def rewind(self, turn: int) -> None:
+        """Goes back to just after `turn` (0: the start); later turns are gone. Raises SessionError for no such turn."""
+        self.session.rewind(turn, self.player.pipeline.predictor.predict)
+
+    def branch(self, turn: int, *, seed: int | None = None) -> Game:
+        """A new game with this one's turns up to `turn`; this one stays as it is. Raises SessionError as `rewind` does.
+
+        seed: of the new game's further turns (None: this game's).
+        """
+        return Game(self.player, self.session.branch(turn, self.player.pipeline.predictor.predict, seed))
+
+
+def open(
+    bundle: str | Path | Bundle = "pocket",
+    *,
+    device: str = "cpu",
+    plan: str | None = None,
+    precision: str | None = None,
+    attention: str | None = None,
+    threads: int | None = None,
+) -> Player:
+    """Loads a bundle's engines; returns a Player, to be used in a `with` block or closed.
+
+    bundle: a name ("pocket" comes with the package), a folder, or a bundle that is open already. device: "cpu",
+    "cpu-fp32", "cuda", "tensorrt", "torch" or "torch-cpu". plan: "exact", "balanced" or "fast" (None: the bundle's
+    default). precision, attention: for PyTorch only, as `animegamer-rt play --help` lists them. threads: CPU threads of
+    onnxruntime (None: one for each core).
+    Raises BundleError, PlanError, ConfigError (an unknown device or setting) or BackendError (a library or a device is
+    missing), each with what to do about it.
+
+    >>> import animegamer_rt
+    >>> animegamer_rt.open("poket")
+    Traceback (most recent call last):
+    animegamer_rt.errors.BundleNotFoundError: no bundle 'poket'; ...; did you mean 'pocket'?
+    """
+    config = EngineConfig(device, precision, attention, threads)
+    bundle = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
+    bundle.plan(plan)  # an unknown plan is refused before the engines are loaded
+    return Player(bundle, open_engines(bundle, config), plan=plan, config=config)

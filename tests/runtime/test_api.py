@@ -1,0 +1,169 @@
+"""The public API: what `import animegamer_rt` offers, and what its errors and broken-off turns leave behind."""
+
+from __future__ import annotations
+
+import doctest
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+import animegamer_rt
+import fakes
+from animegamer_rt import (
+    AnimeGamerError,
+    BundleError,
+    ConfigError,
+    Done,
+    FrameReady,
+    Game,
+    InstructionError,
+    PlanError,
+    Player,
+    SessionError,
+    StatePredicted,
+    api,
+)
+from animegamer_rt.bundle.loader import Bundle
+
+WAVE = "Mia waves."
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Bundle:
+    return fakes.write_bundle(tmp_path / "tiny")
+
+
+@pytest.fixture
+def player(bundle: Bundle) -> Iterator[Player]:
+    with Player(bundle, fakes.fake_engines()) as player:
+        yield player
+
+
+@pytest.fixture
+def game(player: Player) -> Game:
+    return player.start(seed=7)
+
+
+def test_examples_in_the_docstrings_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    failed, tried = doctest.testmod(api, optionflags=doctest.ELLIPSIS)
+    assert failed == 0 and tried > 10
+    with av.open("turn.mp4") as video:
+        assert sum(1 for _ in video.decode(video=0)) == 17
+
+
+def test_importing_the_package_imports_no_numpy_and_no_engine() -> None:
+    code = "import sys, animegamer_rt; print({'numpy', 'onnxruntime', 'av', 'torch'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "set()"
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    for name in animegamer_rt.__all__:
+        assert getattr(animegamer_rt, name).__doc__, name
+    assert set(animegamer_rt.__all__) <= set(dir(animegamer_rt))
+    with pytest.raises(AttributeError, match="no attribute 'opne'"):
+        animegamer_rt.opne  # noqa: B018
+
+
+def test_turn_is_its_stream_put_together(player: Player) -> None:
+    clip, events = player.start(seed=7).turn(WAVE), list(player.start(seed=7).stream(WAVE))
+    frames = [event.frame for event in events if isinstance(event, FrameReady)]
+    assert clip.frames.dtype == np.uint8 and (clip.frames == np.stack(frames)).all()
+    assert isinstance(events[0], StatePredicted) and isinstance(events[-1], Done)
+    assert (clip.state, clip.character, clip.shown) == (events[0].game_state, events[0].character, events[0].shown)
+    assert (clip.turn, clip.instruction, clip.fps) == (1, WAVE, 8)
+
+
+def test_games_of_one_player_take_turns_and_remember_their_own(player: Player) -> None:
+    alone, one, other = player.start(seed=7), player.start(seed=7), player.start(seed=8)
+    for text in (WAVE, "Tobo runs."):
+        expected = alone.turn(text).frames
+        assert (one.turn(text).frames == expected).all()
+        assert (other.turn(text).frames != expected).any()
+
+
+def test_rewound_game_and_its_branch_play_the_same_turn_again(game: Game) -> None:
+    first = [game.turn(text).frames for text in (WAVE, "Tobo runs.")]
+    branch = game.branch(1)
+    game.rewind(1)
+    assert (branch.turns, game.turns) == (1, 1)
+    for again in (game, branch):
+        assert (again.turn("Tobo runs.").frames == first[1]).all()
+
+
+@pytest.mark.parametrize("after", [0, 1, 5, 12])
+def test_stream_that_is_closed_early_leaves_the_game_as_it_was(player: Player, game: Game, after: int) -> None:
+    stream = game.stream(WAVE)
+    for _ in range(after):
+        next(stream)
+    stream.close()
+    assert (game.turns, game.character.stamina) == (0, 50)
+    assert (game.turn(WAVE).frames == player.start(seed=7).turn(WAVE).frames).all()
+
+
+def test_turn_that_fails_leaves_the_game_as_it_was(bundle: Bundle) -> None:
+    denoiser = fakes.FakeDenoiser(fail_at=1)
+    game = Player(bundle, fakes.fake_engines(denoiser=denoiser)).start(seed=7)
+    with pytest.raises(MemoryError):
+        game.turn(WAVE)
+    denoiser.fail_at = None
+    assert game.turns == 0 and game.turn(WAVE).turn == 1
+
+
+def test_second_turn_at_once_is_refused_until_the_first_is_closed(player: Player, game: Game) -> None:
+    stream = game.stream(WAVE)
+    next(stream)
+    with pytest.raises(SessionError, match="another turn .* close the stream"):
+        player.start().turn(WAVE)
+    stream.close()
+    assert player.start().turn(WAVE).turn == 1
+
+
+def test_closed_player_plays_nothing(player: Player, game: Game) -> None:
+    running = game.stream(WAVE)
+    next(running)
+    player.close()
+    for act in (lambda: next(running), lambda: game.turn(WAVE), lambda: game.stream(WAVE), player.start):
+        with pytest.raises(SessionError, match="the player is closed; .*`with` block"):
+            act()
+    assert game.turns == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "said"),
+    [
+        ({"bundle": "poket"}, BundleError, "did you mean 'pocket'"),
+        ({"plan": "fats"}, PlanError, "did you mean 'fast'"),
+        ({"device": "cuda0"}, ConfigError, "unknown device.*did you mean 'cuda'"),
+        ({"precision": "fp8"}, ConfigError, "PyTorch alone"),
+    ],
+)
+def test_unknown_choice_is_refused_with_the_nearest(options: dict[str, str], kind: type, said: str) -> None:
+    with pytest.raises(kind, match=said):
+        animegamer_rt.open(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["", "  ", "x" * 501, None])
+def test_text_that_cannot_be_played_is_refused_before_the_turn(game: Game, text: str) -> None:
+    with pytest.raises(InstructionError):
+        game.stream(text)
+
+
+@pytest.mark.parametrize(
+    "options", [{"seed": -1}, {"history_turns": -1}, {"image": "picture.png"}, {"motion": "gently wave"}]
+)
+def test_game_that_cannot_start_is_refused(player: Player, options: dict[str, object]) -> None:
+    with pytest.raises(AnimeGamerError):
+        player.start(**options)  # type: ignore[arg-type]
+
+
+def test_clip_is_saved_by_the_ending_of_its_name(game: Game, tmp_path: Path) -> None:
+    clip = game.turn(WAVE)
+    assert clip.save(tmp_path / "turn.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ConfigError, match=r"found .avi; expected .mp4 or .png"):
+        clip.save(tmp_path / "turn.avi")
