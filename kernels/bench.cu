@@ -1,10 +1,10 @@
 // Times every operator at full size on the current GPU: `animegamer_kernels_bench [repeats]`, a table, then one JSON line.
 //
-// The ceiling comes first: bytes a second of a device-to-device copy, read and written. A case's floor is the time in which
-// that copy would move the bytes that the operator must move, each input read once (the spatial norm's and the smoothed
-// keys' twice, as their statistics come first) and each output written once. Calls rotate over so many sets of buffers
-// that no cache holds them; random numbers, because zeros run faster than data. Attention's floor is its products at the
-// rates of tensor cores that do nothing else, by the same instructions. It does not know what the operators replace.
+// First it measures the ceiling: bytes per second, read and written, of a device-to-device copy. The floor of a case is the time
+// that this copy would need for the bytes that the operator must move: each input read once (twice for the spatial norm and
+// the smoothed keys, whose statistics come first) and each output written once. The floor of attention is the time of its
+// MMAs at the measured rate of the same instructions. Calls rotate over enough sets of buffers that no cache holds them. The
+// buffers hold random numbers, because zeros run faster. It does not time what the operators replace.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,18 +19,18 @@ namespace {
 
 using agk::divide_up;
 constexpr double MIB = 1024.0 * 1024.0;
-// Beside the largest cache of a GPU today, some 100 MiB, this is much; of its memory it is little.
+// Much more than the largest cache of a GPU today (some 100 MiB), and a small part of its memory.
 constexpr double ROTATED_BYTES = 512 * MIB;
-// Calls between two looks at the clock: at least so many, and all sets of buffers once.
-constexpr int CALLS = 16, MOST_SETS = 256;
+// At least so many calls per measurement, and every set of buffers at least once.
+constexpr int CALLS = 16, MAX_SETS = 256;
 
-void must(cudaError_t error) {
+void check_status(cudaError_t error) {
     if (error == cudaSuccess) return;
     std::fprintf(stderr, "CUDA: %s\n", cudaGetErrorString(error));
     std::exit(1);
 }
 
-void must(int code) {
+void check_status(int code) {
     if (code == AGK_OK) return;
     std::fprintf(stderr, "%s\n", agk_last_error());
     std::exit(1);
@@ -49,21 +49,21 @@ __global__ void fill_kernel(T* to, int64_t count, unsigned seed) {
     }
 }
 
-// Device memory of one case, filled with random numbers and given back with it.
+// Device memory of one case, filled with random numbers, freed by the destructor.
 class Arena {
 public:
     Arena() = default;
     Arena(const Arena&) = delete;
     ~Arena() {
-        for (void* each : taken) must(cudaFree(each));
+        for (void* each : taken) check_status(cudaFree(each));
     }
     template <typename T>
     T* take(int64_t count) {
         void* memory = nullptr;
-        must(cudaMalloc(&memory, static_cast<size_t>(count) * sizeof(T)));
+        check_status(cudaMalloc(&memory, static_cast<size_t>(count) * sizeof(T)));
         taken.push_back(memory);
         fill_kernel<T><<<1024, 256>>>(static_cast<T*>(memory), count, static_cast<unsigned>(taken.size()));
-        must(cudaGetLastError());
+        check_status(cudaGetLastError());
         return static_cast<T*>(memory);
     }
 
@@ -75,39 +75,39 @@ using Call = std::function<void(cudaStream_t)>;
 struct Case {
     std::string name, shape;
     double bytes;
-    // Takes a set of buffers and returns the call on them.
+    // Allocates a set of buffers and returns a call that uses them.
     std::function<Call(Arena&)> prepare;
-    // Multiplications and additions in products of INT8, of halves, and of halves with sums in halves.
+    // Multiplications and additions of INT8 MMAs, of half MMAs with float32 sums, and with half sums.
     double int8_operations = 0.0, half_operations = 0.0, half_sum_operations = 0.0;
 };
 
 double median_seconds(const Case& bench, int repeats, cudaStream_t stream) {
     Arena arena;
     std::vector<Call> sets;
-    const int count = static_cast<int>(std::min<double>(MOST_SETS, ROTATED_BYTES / bench.bytes + 1));
+    const int count = static_cast<int>(std::min<double>(MAX_SETS, ROTATED_BYTES / bench.bytes + 1));
     const int calls = std::max(CALLS, count);
     for (int i = 0; i < count; ++i) sets.push_back(bench.prepare(arena));
-    must(cudaDeviceSynchronize());
+    check_status(cudaDeviceSynchronize());
     cudaEvent_t begin, end;
-    must(cudaEventCreate(&begin));
-    must(cudaEventCreate(&end));
+    check_status(cudaEventCreate(&begin));
+    check_status(cudaEventCreate(&end));
     std::vector<double> seconds;
     for (int repeat = -2; repeat < repeats; ++repeat) {
-        must(cudaEventRecord(begin, stream));
+        check_status(cudaEventRecord(begin, stream));
         for (int i = 0; i < calls; ++i) sets[i % sets.size()](stream);
-        must(cudaEventRecord(end, stream));
-        must(cudaEventSynchronize(end));
+        check_status(cudaEventRecord(end, stream));
+        check_status(cudaEventSynchronize(end));
         float milliseconds = 0.0f;
-        must(cudaEventElapsedTime(&milliseconds, begin, end));
+        check_status(cudaEventElapsedTime(&milliseconds, begin, end));
         if (repeat >= 0) seconds.push_back(milliseconds / 1e3 / calls);
     }
-    must(cudaEventDestroy(begin));
-    must(cudaEventDestroy(end));
+    check_status(cudaEventDestroy(begin));
+    check_status(cudaEventDestroy(end));
     std::sort(seconds.begin(), seconds.end());
     return seconds[seconds.size() / 2];
 }
 
-// Full size: a guided pair of 6976 tokens of 1920, 226 of them the shot's (MODEL.md section 4).
+// Full size: a guided pair, each with 6976 tokens of width 1920, 226 of them the shot's (MODEL.md section 4).
 constexpr int64_t BATCH = 2, TOKENS = 6976, SHOT = 226, WIDTH = 1920, ROWS = BATCH * TOKENS, HEADS = 30, HEAD_WIDTH = 64;
 using Half = __nv_bfloat16;
 
@@ -124,17 +124,17 @@ Case rows_case(const char* out_name, int out_dtype, int64_t out_bytes, bool gate
         }
         if (!gated) {
             const agk_norm_modulate_args args{sizeof args, shape, arena.take<Half>(ROWS * WIDTH), norm};
-            return [args](cudaStream_t stream) { must(agk_norm_modulate(&args, stream)); };
+            return [args](cudaStream_t stream) { check_status(agk_norm_modulate(&args, stream)); };
         }
         const agk_gate_residual_args args{sizeof args, shape, arena.take<Half>(ROWS * WIDTH), arena.take<Half>(ROWS * WIDTH),
                                           table + 6 * WIDTH, table + 7 * WIDTH, arena.take<Half>(ROWS * WIDTH), norm};
-        return [args](cudaStream_t stream) { must(agk_gate_residual(&args, stream)); };
+        return [args](cudaStream_t stream) { check_status(agk_gate_residual(&args, stream)); };
     };
     const std::string name = std::string(gated ? "gate_residual" : "norm_modulate") + (normed ? out_name : "");
     return {name, "2 x 6976 x 1920 bf16", moved, prepare};
 }
 
-// GELU and rounding before the MLP's second product, of an FP8 product's rows or of an INT8 product's sums; or sums alone.
+// Epilogues: GELU and quantisation after the MLP's first product, in FP8 or from INT8's sums; or dequantised sums only.
 Case epilogue_case(const char* name, int64_t width, bool sums, bool gelu, int out_dtype) {
     const int64_t in_bytes = sums ? 4 : 2, out_bytes = out_dtype == AGK_BF16 ? 2 : 1;
     const auto prepare = [=](Arena& arena) -> Call {
@@ -148,7 +148,7 @@ Case epilogue_case(const char* name, int64_t width, bool sums, bool gelu, int ou
         } else {
             args.x = arena.take<Half>(ROWS * width);
         }
-        return [args](cudaStream_t stream) { must(agk_epilogue(&args, stream)); };
+        return [args](cudaStream_t stream) { check_status(agk_epilogue(&args, stream)); };
     };
     const std::string shape = "2 x 6976 x " + std::to_string(width) + (sums ? " int32" : " bf16");
     return {std::string("epilogue") + name, shape, static_cast<double>(ROWS) * static_cast<double>(width * (in_bytes + out_bytes)),
@@ -170,13 +170,13 @@ Case heads_case(bool in_place) {
             args = {sizeof args, shape, arena.take<Half>(ROWS * WIDTH), arena.take<Half>(ROWS * WIDTH),
                     arena.take<Half>(ROWS * WIDTH), TOKENS * WIDTH, HEAD_WIDTH, TOKENS * HEAD_WIDTH};
         }
-        return [args](cudaStream_t stream) { must(agk_head_norm(&args, stream)); };
+        return [args](cudaStream_t stream) { check_status(agk_head_norm(&args, stream)); };
     };
     return {in_place ? "head_norm in place" : "head_norm head-major", "2 x 6976 x 30 x 64 bf16",
             static_cast<double>(ROWS) * WIDTH * 2 * 2 * (in_place ? 2 : 3), prepare};
 }
 
-// One of the predictor's MLP in 4 bits, made whole, or times the tokens of a choice (MODEL.md section 2).
+// A 4-bit weight of the predictor's MLP: unpacked, or times the tokens of an answer (MODEL.md section 2).
 Case packed_case(int64_t outputs, int64_t inputs, int64_t rows) {
     constexpr int64_t BLOCK = 64;
     const double held = static_cast<double>(outputs * inputs) * (0.5 + 4.0 / BLOCK);
@@ -186,11 +186,11 @@ Case packed_case(int64_t outputs, int64_t inputs, int64_t rows) {
                                 arena.take<float>(outputs * inputs / BLOCK)};
         if (rows == 0) {
             const agk_unpack_args args{sizeof args, AGK_BF16, weight, arena.take<Half>(outputs * inputs)};
-            return [args](cudaStream_t stream) { must(agk_unpack(&args, stream)); };
+            return [args](cudaStream_t stream) { check_status(agk_unpack(&args, stream)); };
         }
         const agk_packed_product_args args{sizeof args, AGK_BF16, weight, rows, arena.take<Half>(rows * inputs),
                                            arena.take<Half>(rows * outputs)};
-        return [args](cudaStream_t stream) { must(agk_packed_product(&args, stream)); };
+        return [args](cudaStream_t stream) { check_status(agk_packed_product(&args, stream)); };
     };
     const std::string shape = (rows ? std::to_string(rows) + " x " : "") + std::to_string(outputs) + " x " + std::to_string(inputs);
     return {rows ? "packed_product" : "unpack", shape + " 4 bits", held + numbers, prepare};
@@ -208,7 +208,7 @@ agk_head_norm_int8_args int8_heads(Arena& arena, Half* qkv) {
 Case int8_case() {
     const auto prepare = [](Arena& arena) -> Call {
         const agk_head_norm_int8_args args = int8_heads(arena, arena.take<Half>(ROWS * 3 * WIDTH));
-        return [args](cudaStream_t stream) { must(agk_head_norm_int8(&args, stream)); };
+        return [args](cudaStream_t stream) { check_status(agk_head_norm_int8(&args, stream)); };
     };
     return {"head_norm_int8", "2 x 6976 x 30 x 64 bf16", static_cast<double>(ROWS) * WIDTH * (2 * 3 + 2), prepare};
 }
@@ -217,12 +217,12 @@ Case attention_case(agk_products products) {
     const auto prepare = [=](Arena& arena) -> Call {
         Half* qkv = arena.take<Half>(ROWS * 3 * WIDTH);
         const agk_head_norm_int8_args given = int8_heads(arena, qkv);
-        must(agk_head_norm_int8(&given, nullptr));
+        check_status(agk_head_norm_int8(&given, nullptr));
         const agk_attention_int8_args args{
             sizeof args, AGK_BF16, BATCH, TOKENS, HEADS, HEAD_WIDTH, given.query, given.key, given.query_scales, given.key_scales,
             given.query_group, given.key_group, qkv + 2 * WIDTH, TOKENS * 3 * WIDTH, 3 * WIDTH, HEAD_WIDTH,
             arena.take<Half>(ROWS * WIDTH), products};
-        return [args](cudaStream_t stream) { must(agk_attention_int8(&args, stream)); };
+        return [args](cudaStream_t stream) { check_status(agk_attention_int8(&args, stream)); };
     };
     const double operations = 2.0 * BATCH * TOKENS * TOKENS * WIDTH;
     const bool half_sums = products == AGK_HALF_SUMS;
@@ -239,7 +239,7 @@ Case step_case() {
             sizeof args, AGK_BF16, BATCH, 5, 16, 60, 90, arena.take<Half>(BATCH * ELEMENTS), arena.take<float>(ELEMENTS),
             arena.take<float>(ELEMENTS), arena.take<float>(ELEMENTS), arena.take<float>(ELEMENTS), arena.take<float>(8),
             arena.take<float>(ELEMENTS), arena.take<float>(ELEMENTS), arena.take<float>(ELEMENTS), arena.take<Half>(ELEMENTS)};
-        return [args](cudaStream_t stream) { must(agk_guided_step(&args, stream)); };
+        return [args](cudaStream_t stream) { check_status(agk_guided_step(&args, stream)); };
     };
     return {"guided_step", "2 x 5 x 16 x 60 x 90 bf16", static_cast<double>(ELEMENTS) * (4 * 7 + 2 * BATCH + 2), prepare};
 }
@@ -250,7 +250,7 @@ Case pixels_case(int channels, bool interleaved) {
         const agk_pixels_args args{sizeof args, AGK_BF16, 9, 480, 720, arena.take<Half>(3 * PLACES),
                                    reinterpret_cast<uint8_t*>(arena.take<int8_t>(4 * PLACES)), interleaved, 1, channels,
                                    {2, 1, 0, 3}};
-        return [args](cudaStream_t stream) { must(agk_pixels(&args, stream)); };
+        return [args](cudaStream_t stream) { check_status(agk_pixels(&args, stream)); };
     };
     const std::string name = std::string("pixels ") + (channels == 4 ? "bgra " : "bgr ") + (interleaved ? "interleaved" : "planar");
     return {name, "9 x 480 x 720 bf16", static_cast<double>(PLACES) * (6 + channels), prepare};
@@ -266,14 +266,14 @@ Case spatial_case(int64_t frames, int64_t scale, int64_t channels) {
                                    nullptr, 0, 1e-6f};
         args.workspace_bytes = agk_spatial_norm_workspace(&args);
         args.workspace = arena.take<int8_t>(args.workspace_bytes);
-        return [args](cudaStream_t stream) { must(agk_spatial_norm(&args, stream)); };
+        return [args](cudaStream_t stream) { check_status(agk_spatial_norm(&args, stream)); };
     };
     const std::string shape = std::to_string(frames) + " x " + std::to_string(height) + " x " + std::to_string(width) + " x " +
                               std::to_string(channels) + " bf16";
     return {"spatial_norm", shape, 2.0 * (3.0 * static_cast<double>(count) + 2.0 * static_cast<double>(cells)), prepare};
 }
 
-// Products on tensor cores and nothing else: eight sums a warp, so that none waits for itself.
+// MMAs and nothing else. Each warp has eight accumulators, so that no MMA waits for the one before it.
 constexpr int SUMS = 8, ROUNDS = 4096, RATE_WARPS = 4;
 
 template <typename Sum>
@@ -282,16 +282,16 @@ __global__ void product_kernel(const uint32_t* operands, Sum* out) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) a[i] = operands[threadIdx.x * 6 + i];
     const uint32_t b0 = operands[threadIdx.x * 6 + 4], b1 = operands[threadIdx.x * 6 + 5];
-    // Sums in halves lie two in a register.
+    // Half sums are two per register.
     constexpr int REGISTERS = std::is_same_v<Sum, uint32_t> ? 2 : 4;
     Sum sums[SUMS][REGISTERS] = {};
     for (int round = 0; round < ROUNDS; ++round) {
 #pragma unroll
         for (int i = 0; i < SUMS; ++i) {
             if constexpr (std::is_same_v<Sum, float>) {
-                agk::multiply<Half>(sums[i], a, b0, b1);
+                agk::mma<Half>(sums[i], a, b0, b1);
             } else {
-                agk::multiply(sums[i], a, b0, b1);
+                agk::mma(sums[i], a, b0, b1);
             }
         }
     }
@@ -301,8 +301,7 @@ __global__ void product_kernel(const uint32_t* operands, Sum* out) {
     out[blockIdx.x * blockDim.x + threadIdx.x] = total;
 }
 
-// Operations a second: of INT8 (Sum int), 16 x 8 x 32 a product, or of halves (Sum float, or uint32_t for sums in
-// halves), 16 x 8 x 16.
+// Operations per second of INT8 MMAs (Sum int, 16 x 8 x 32) or half MMAs (Sum float, or uint32_t for half sums, 16 x 8 x 16).
 template <typename Sum>
 double product_rate(int processors, int repeats, cudaStream_t stream) {
     const unsigned blocks = static_cast<unsigned>(processors) * 4;
@@ -311,7 +310,7 @@ double product_rate(int processors, int repeats, cudaStream_t stream) {
         auto* out = reinterpret_cast<Sum*>(arena.take<float>(blocks * RATE_WARPS * agk::WARP));
         return [=](cudaStream_t on) {
             product_kernel<Sum><<<blocks, RATE_WARPS * agk::WARP, 0, on>>>(operands, out);
-            must(cudaGetLastError());
+            check_status(cudaGetLastError());
         };
     };
     const double each = 2.0 * 16 * 8 * (std::is_same_v<Sum, int> ? 32 : 16);
@@ -322,7 +321,7 @@ Case copy_case() {
     constexpr int64_t BYTES = 256 * 1024 * 1024;
     const auto prepare = [](Arena& arena) -> Call {
         int8_t *from = arena.take<int8_t>(BYTES), *to = arena.take<int8_t>(BYTES);
-        return [=](cudaStream_t stream) { must(cudaMemcpyAsync(to, from, BYTES, cudaMemcpyDeviceToDevice, stream)); };
+        return [=](cudaStream_t stream) { check_status(cudaMemcpyAsync(to, from, BYTES, cudaMemcpyDeviceToDevice, stream)); };
     };
     return {"copy", "256 MiB", 2.0 * BYTES, prepare};
 }
@@ -338,9 +337,9 @@ int main(int argc, char** argv) {
     int device = 0;
     cudaDeviceProp gpu{};
     cudaStream_t stream = nullptr;
-    must(cudaGetDevice(&device));
-    must(cudaGetDeviceProperties(&gpu, device));
-    must(cudaStreamCreate(&stream));
+    check_status(cudaGetDevice(&device));
+    check_status(cudaGetDeviceProperties(&gpu, device));
+    check_status(cudaStreamCreate(&stream));
     const Case copy = copy_case();
     const double ceiling = copy.bytes / median_seconds(copy, repeats, stream);
     const double int8_rate = product_rate<int>(gpu.multiProcessorCount, repeats, stream);
@@ -364,7 +363,7 @@ int main(int argc, char** argv) {
         pixels_case(3, true),     pixels_case(4, false),    spatial_case(9, 8, 128),
         spatial_case(9, 4, 256),  spatial_case(5, 2, 256),  spatial_case(3, 1, 512),
     };
-    // Its floor is by the rates of mma.sync, below which it may go.
+    // Its floor is computed from the rate of mma.sync, so it may be faster than its floor.
     if (gpu.major == 9 && gpu.minor == 0) cases.push_back(attention_case(AGK_WARPGROUPS));
     std::string json;
     for (const Case& bench : cases) {

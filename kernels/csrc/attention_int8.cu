@@ -1,41 +1,41 @@
-// Attention whose scores are products of INT8 queries and keys: softmax(q k^T / 8) v for heads of 64.
+// Attention with INT8 queries and keys: softmax(q k^T / 8) v for heads of 64.
 //
-// A warp keeps 32 queries, their scores' maximum and sum, and 32 x 64 results in registers and goes over all keys, 64 at a
-// time: scores in int32, made float32 by the two scales, the softmax continued in float32, weights rounded to the values'
-// type, times the values. The next keys and values are copied to shared memory meanwhile. Every sum is in a fixed order.
-// With half sums, weights and values are float16, and so are the sums of 64 keys, which then go to the float32 ones.
-// (One pass over the keys, and weights that stay in the registers of their scores: FlashAttention-2, arXiv:2307.08691.
-// INT8 scores with a scale a block of smoothed keys, weights and values in 16 bits, half sums: SageAttention, arXiv:2410.02367.)
+// A warp keeps 32 queries, the maximum and sum of their weights, and 32 x 64 results in registers, and loops over all keys, 64
+// at a time. Scores are int32; the two scales make them float32. The online softmax is float32. Weights are rounded to the
+// values' type and multiplied by the values. The next keys and values are copied to shared memory meanwhile. Every sum has a
+// fixed order. With HALF_SUMS, weights, values and the sums of 64 keys are float16; these sums are added to float32 ones.
+// (One pass over the keys, and weights that stay in the registers of their scores: FlashAttention-2, arXiv:2307.08691. INT8
+// scores with one scale per block of smoothed keys, 16-bit weights and values, half sums: SageAttention, arXiv:2410.02367.)
 #include "attention.cuh"
 
 namespace agk {
 namespace {
 
 constexpr int WARPS = 4, THREADS = WARPS * WARP;
-// Two of 16 queries a warp: each key and value read from shared memory is used twice, which is what that memory's speed
-// asks for.
+// Each warp has two tiles of 16 queries, so that each key and value read from shared memory is used twice. With one tile the
+// bandwidth of shared memory would be the limit.
 constexpr int ROW_TILES = 2;
 constexpr int QUERIES = WARPS * ROW_TILES * ROWS;
-// Scores are summed on top of this int32: its bits are 1.5 * 2^23 as a float32, whose last bit is 1. So the sum's bits are
-// the float 1.5 * 2^23 + score, as 64 * 127 * 127 < 2^22; taking it off is exact, and faster than a conversion.
+// Initial value of the int32 accumulators: the bits of the float32 1.5 * 2^23, where one unit is 1. As 64 * 127 * 127 < 2^22,
+// the final bits are the float 1.5 * 2^23 + score. Subtracting the bias is exact, and faster than a conversion.
 constexpr int SCORE_BIAS = 0x4b400000;
 constexpr float SCORE_BIAS_AS_FLOAT = 12582912.0f;
 
-// Values whose sums are float16 are made so much smaller, as 64 of the largest must not overflow, and results larger.
+// With float16 sums, values are scaled down by this factor so that 64 of the largest do not overflow; results are scaled up.
 constexpr float SHRINK = 1.0f / KEYS;
 
-// Two values as float16, made smaller; of bfloat16 each is the upper half of a float32.
+// Two values as scaled-down float16. A bfloat16 is the upper half of a float32.
 template <typename T>
-__device__ __forceinline__ uint32_t as_halves(uint32_t bits) {
+__device__ __forceinline__ uint32_t scaled_halves(uint32_t bits) {
     if constexpr (std::is_same_v<T, __half>) {
         __half both[2];
         memcpy(static_cast<void*>(both), &bits, sizeof both);
-        return pair<__half>(to_float(both[0]) * SHRINK, to_float(both[1]) * SHRINK);
+        return pack_pair<__half>(to_float(both[0]) * SHRINK, to_float(both[1]) * SHRINK);
     }
-    return pair<__half>(__uint_as_float(bits << 16) * SHRINK, __uint_as_float(bits & 0xffff0000u) * SHRINK);
+    return pack_pair<__half>(__uint_as_float(bits << 16) * SHRINK, __uint_as_float(bits & 0xffff0000u) * SHRINK);
 }
 
-// Adds two sums in float16.
+// Adds two float16 sums to float32 ones.
 __device__ __forceinline__ void add_halves(float& low, float& high, uint32_t sums) {
     __half both[2];
     memcpy(static_cast<void*>(both), &sums, sizeof both);
@@ -43,7 +43,7 @@ __device__ __forceinline__ void add_halves(float& low, float& high, uint32_t sum
     high += to_float(both[1]);
 }
 
-// Over the four threads that hold a row.
+// Reductions over the four threads that hold a row.
 __device__ __forceinline__ float row_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
     return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
@@ -53,7 +53,7 @@ __device__ __forceinline__ float row_sum(float x) {
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// Grid (tiles of QUERIES queries, heads, batch). 255 registers a thread leave room for two blocks on a multiprocessor.
+// Grid: (tiles of QUERIES queries, heads, batch). At most 255 registers per thread, so two blocks fit on a multiprocessor.
 template <typename T, bool HALF_SUMS>
 __global__ void __launch_bounds__(THREADS, 2) attention_kernel(agk_attention_int8_args a) {
     using Weight = std::conditional_t<HALF_SUMS, __half, T>;
@@ -61,24 +61,24 @@ __global__ void __launch_bounds__(THREADS, 2) attention_kernel(agk_attention_int
     const unsigned lane = threadIdx.x % WARP;
     const int tokens = static_cast<int>(a.tokens);
     const int first_row = blockIdx.x * QUERIES + threadIdx.x / WARP * ROW_TILES * ROWS + lane / 4;
-    const Head<T> head(a);
-    Fetcher<THREADS, T> fetcher(head, a.token_stride);
+    const HeadPointers<T> head(a);
+    TileLoader<THREADS, T> loader(head, a.token_stride);
     KeyScales key_scales(head.key_scales, a.key_group);
-    fetcher.next(tiles[0], tokens);
+    loader.next(tiles[0], tokens);
 
     uint32_t query[ROW_TILES][2][4];
     Softmax softmax[ROW_TILES];
     float out[ROW_TILES][WIDTH_TILES][4] = {}, sum[ROW_TILES][2] = {};
 #pragma unroll
-    for (int tile = 0; tile < ROW_TILES; ++tile) take_queries(softmax[tile], query[tile], a, head, first_row + tile * ROWS);
+    for (int tile = 0; tile < ROW_TILES; ++tile) load_queries(softmax[tile], query[tile], a, head, first_row + tile * ROWS);
 
 #pragma unroll 1
     for (int first = 0; first < tokens; first += KEYS) {
         Tile<T>& tile = tiles[first / KEYS % 2];
-        copies_arrived();
-        // All threads' copies are there, and nobody reads the other tile any more.
+        wait_for_copies();
+        // Now all threads' copies have arrived, and no thread still reads the other tile.
         __syncthreads();
-        if (first + KEYS < tokens) fetcher.next(tiles[(first / KEYS + 1) % 2], tokens - first - KEYS);
+        if (first + KEYS < tokens) loader.next(tiles[(first / KEYS + 1) % 2], tokens - first - KEYS);
 
         int scores[ROW_TILES][KEY_TILES][4];
 #pragma unroll
@@ -89,8 +89,8 @@ __global__ void __launch_bounds__(THREADS, 2) attention_kernel(agk_attention_int
             for (int row = 0; row < ROW_TILES; ++row) {
 #pragma unroll
                 for (int i = 0; i < 4; ++i) scores[row][column][i] = SCORE_BIAS;
-                multiply(scores[row][column], query[row][0], key[0], key[1]);
-                multiply(scores[row][column], query[row][1], key[2], key[3]);
+                mma(scores[row][column], query[row][0], key[0], key[1]);
+                mma(scores[row][column], query[row][1], key[2], key[3]);
             }
         }
         uint32_t weights[ROW_TILES][STEPS][4];
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_kernel(agk_attention_int
                 }
                 largest[half] = row_max(largest[half]);
             }
-            continue_softmax(softmax[row], exact, largest, key_scale, shrink[row]);
+            online_softmax(softmax[row], exact, largest, key_scale, shrink[row]);
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 sum[row][half] *= shrink[row][half];
@@ -125,11 +125,11 @@ __global__ void __launch_bounds__(THREADS, 2) attention_kernel(agk_attention_int
             }
             pack<Weight>(exact, weights[row]);
         }
-        if (any_new_maximum(shrink)) {
+        if (any_maximum_changed(shrink)) {
 #pragma unroll
             for (int row = 0; row < ROW_TILES; ++row) rescale(out[row], shrink[row]);
         }
-        // Two tiles of 8 columns at once: keys 0 to 7 and 8 to 15 of the step for each.
+        // Two tiles of 8 columns at a time; for each, keys 0 to 7 and 8 to 15 of the step.
         if constexpr (HALF_SUMS) {
 #pragma unroll
             for (int column = 0; column < WIDTH_TILES; column += 2) {
@@ -139,11 +139,11 @@ __global__ void __launch_bounds__(THREADS, 2) attention_kernel(agk_attention_int
                     uint32_t value[4];
                     load_transposed(value, tile.value(step * 16 + lane % 16, column + lane / 16));
 #pragma unroll
-                    for (int i = 0; i < 4; ++i) value[i] = as_halves<T>(value[i]);
+                    for (int i = 0; i < 4; ++i) value[i] = scaled_halves<T>(value[i]);
 #pragma unroll
                     for (int row = 0; row < ROW_TILES; ++row) {
-                        multiply(sums[row][0], weights[row][step], value[0], value[1]);
-                        multiply(sums[row][1], weights[row][step], value[2], value[3]);
+                        mma(sums[row][0], weights[row][step], value[0], value[1]);
+                        mma(sums[row][1], weights[row][step], value[2], value[3]);
                     }
                 }
 #pragma unroll
@@ -161,8 +161,8 @@ __global__ void __launch_bounds__(THREADS, 2) attention_kernel(agk_attention_int
                     load_transposed(value, tile.value(step * 16 + lane % 16, column + lane / 16));
 #pragma unroll
                     for (int row = 0; row < ROW_TILES; ++row) {
-                        multiply<T>(out[row][column], weights[row][step], value[0], value[1]);
-                        multiply<T>(out[row][column + 1], weights[row][step], value[2], value[3]);
+                        mma<T>(out[row][column], weights[row][step], value[0], value[1]);
+                        mma<T>(out[row][column + 1], weights[row][step], value[2], value[3]);
                     }
                 }
             }
@@ -171,10 +171,10 @@ __global__ void __launch_bounds__(THREADS, 2) attention_kernel(agk_attention_int
 
 #pragma unroll
     for (int tile = 0; tile < ROW_TILES; ++tile) {
-        // Weights whose values were made smaller count as much less.
+        // Scale the sum of the weights as the values were scaled.
         constexpr float COUNT = HALF_SUMS ? SHRINK : 1.0f;
         const float of_rows[2] = {row_sum(sum[tile][0]) * COUNT, row_sum(sum[tile][1]) * COUNT};
-        finish<T>(a, out[tile], of_rows, first_row + tile * ROWS);
+        store_results<T>(a, out[tile], of_rows, first_row + tile * ROWS);
     }
 }
 
@@ -193,6 +193,6 @@ extern "C" int agk_attention_int8(const agk_attention_int8_args* args, void* to)
         using T = decltype(element);
         const auto kernel = a.products == AGK_HALF_SUMS ? attention_kernel<T, true> : attention_kernel<T, false>;
         kernel<<<grid, THREADS, 0, stream>>>(a);
-        return launched("attention_int8");
+        return launch_result("attention_int8");
     });
 }

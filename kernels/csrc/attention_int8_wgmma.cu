@@ -1,9 +1,8 @@
-// attention_int8 for Hopper: the same by products of warpgroups, which read keys and values from shared memory themselves and
-// at twice the rate of mma.sync.
+// attention_int8 for Hopper, with wgmma, which reads keys and values from shared memory and has twice the rate of mma.sync.
 //
-// Each of three warpgroups keeps 64 queries. Weights times the values of a tile run while the next tile's scores become
-// weights, and where those wait for each other, other warpgroups have the rest to do. What a row's weights sum up to comes
-// with them: to the 64 columns of the values belong 8 of ones. (Scores before the last tile's results: FlashAttention-3,
+// Each of three warpgroups has 64 queries. The product of weights and values of a tile runs while the next tile's scores become
+// weights; while one warpgroup waits, the others run. The sum of a row's weights comes from the same product: the 64 columns
+// of the values are followed by 8 columns of ones. (Scores before the previous tile's results: FlashAttention-3,
 // arXiv:2407.08608.)
 #include "warpgroup.cuh"
 
@@ -11,83 +10,83 @@ namespace agk {
 namespace {
 
 constexpr int WARPS = 12, THREADS = WARPS * WARP, QUERIES = WARPS * ROWS;
-// Tiles in shared memory: whose values are multiplied, whose scores are, and what is being copied.
+// Tiles in shared memory: one for the product with values, one for the scores, one being copied.
 constexpr int SLOTS = 3;
-// Rows of keys have 64 bytes, of values 128: each as wide as its swizzle.
+// A row of keys has 64 bytes and a row of values 128, each the width of its swizzle.
 constexpr unsigned BYTES_OF_8_KEYS = 8 * WIDTH, BYTES_OF_8_VALUES = 8 * WIDTH * 2;
 
-// The ones come last, as descriptors have no room for a way back.
+// The ones come last, because offsets in a descriptor cannot be negative.
 template <typename T>
 struct Shared {
     Tile<T> tiles[SLOTS];
     T ones[DEPTH * WIDTH];
 };
 
-// Descriptors of the first tile's keys, and of its values with the ones as columns 64 to 71; others' are a step away.
+// Descriptors of the first tile's keys, and of its values with the ones as columns 64 to 71. Other tiles: advance_descriptor.
 template <typename T>
 struct Descriptors {
     uint64_t keys, values;
 
     __device__ __forceinline__ explicit Descriptors(const Shared<T>& shared)
-        : keys(describe(shared.tiles[0].keys, 0, BYTES_OF_8_KEYS, Swizzle::Bytes64)),
-          values(describe(shared.tiles[0].values, shared_address(shared.ones) - shared_address(shared.tiles[0].values),
+        : keys(make_descriptor(shared.tiles[0].keys, 0, BYTES_OF_8_KEYS, Swizzle::Bytes64)),
+          values(make_descriptor(shared.tiles[0].values, shared_address(shared.ones) - shared_address(shared.tiles[0].values),
                           BYTES_OF_8_VALUES, Swizzle::Bytes128)) {}
 };
 
-// Results of a warpgroup's queries so far, each warp's of 16, and after them the sums of their weights.
+// Accumulators of a warp's 16 queries: results so far, and in the last tile the sums of the weights.
 using Results = float[WIDTH_TILES + 1][4];
 
-// Begins the scores of a tile: 64 columns of queries and keys in two products.
+// Starts the scores of a tile: a depth of 64 in two MMAs.
 template <typename T>
 __device__ __forceinline__ void begin_scores(int (&scores)[KEY_TILES][4], const uint32_t (&query)[2][4],
                                              const Descriptors<T>& of, int slot) {
-    const uint64_t keys = moved(of.keys, slot * sizeof(Tile<T>));
-    begin_products();
-    multiply<false>(scores, query[0], keys);
-    multiply<true>(scores, query[1], moved(keys, WIDTH / 2));
-    end_products();
+    const uint64_t keys = advance_descriptor(of.keys, slot * sizeof(Tile<T>));
+    wgmma_fence();
+    mma<false>(scores, query[0], keys);
+    mma<true>(scores, query[1], advance_descriptor(keys, WIDTH / 2));
+    wgmma_commit();
 }
 
-// Begins to add weights times the values of a tile.
+// Starts to add the product of weights and values of a tile.
 template <typename T>
 __device__ __forceinline__ void begin_results(Results& results, const uint32_t (&weights)[STEPS][4], const Descriptors<T>& of,
                                               int slot) {
-    const uint64_t values = moved_before(of.values, slot * sizeof(Tile<T>));
-    begin_products();
+    const uint64_t values = advance_descriptor_before(of.values, slot * sizeof(Tile<T>));
+    wgmma_fence();
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
-        multiply<T>(results, weights[step], moved_before(values, step * sizeof(Shared<T>::ones)));
+        mma<T>(results, weights[step], advance_descriptor_before(values, step * sizeof(Shared<T>::ones)));
     }
-    end_products();
+    wgmma_commit();
 }
 
-// Waits for the last results, and brings them to the maximum that the next weights have.
+// Waits for the last results and rescales them to the maximum of the next weights.
 __device__ __forceinline__ void settle(Results& results, uint32_t (&weights)[STEPS][4], const float (&shrink)[1][2]) {
     wait<0>(results, weights);
-    if (any_new_maximum(shrink)) rescale(results, shrink[0]);
+    if (any_maximum_changed(shrink)) rescale(results, shrink[0]);
 }
 
-// Over the four threads that hold a row.
+// Maximum over the four threads that hold a row.
 __device__ __forceinline__ int row_max(int x) {
     x = max(x, __shfl_xor_sync(~0u, x, 1));
     return max(x, __shfl_xor_sync(~0u, x, 2));
 }
 
-// Grid (tiles of QUERIES queries, heads, batch). 168 registers a thread are one block a multiprocessor.
+// Grid: (tiles of QUERIES queries, heads, batch). At most 168 registers per thread: one block per multiprocessor.
 template <typename T>
 __global__ void __launch_bounds__(THREADS, 1) warpgroup_kernel(agk_attention_int8_args a) {
     __shared__ Shared<T> shared;
     const int tokens = static_cast<int>(a.tokens);
     const int first_row = blockIdx.x * QUERIES + threadIdx.x / WARP * ROWS + threadIdx.x % WARP / 4;
     const auto all_arrived = [] {
-        copies_arrived_for_products();
+        wait_for_copies_before_wgmma();
         __syncthreads();
     };
-    const Head<T> head(a);
+    const HeadPointers<T> head(a);
     const Descriptors<T> descriptors(shared);
-    Fetcher<THREADS, T> fetcher(head, a.token_stride);
+    TileLoader<THREADS, T> loader(head, a.token_stride);
     KeyScales key_scales(head.key_scales, a.key_group);
-    fetcher.next(shared.tiles[0], tokens);
+    loader.next(shared.tiles[0], tokens);
     for (unsigned i = threadIdx.x; i < DEPTH * WIDTH; i += THREADS) shared.ones[i] = from_float<T>(1.0f);
 
     Softmax softmax;
@@ -112,11 +111,11 @@ __global__ void __launch_bounds__(THREADS, 1) warpgroup_kernel(agk_attention_int
             }
             largest[half] = static_cast<float>(row_max(of_row));
         }
-        continue_softmax(softmax, weights, largest, key_scales.next(), shrink[0]);
+        online_softmax(softmax, weights, largest, key_scales.next(), shrink[0]);
     };
-    take_queries(softmax, query, a, head, first_row);
+    load_queries(softmax, query, a, head, first_row);
     all_arrived();
-    if (tokens > KEYS) fetcher.next(shared.tiles[1], tokens - KEYS);
+    if (tokens > KEYS) loader.next(shared.tiles[1], tokens - KEYS);
     begin_scores(scores, query, descriptors, 0);
     wait<0>(scores);
     weigh(tokens);
@@ -127,9 +126,9 @@ __global__ void __launch_bounds__(THREADS, 1) warpgroup_kernel(agk_attention_int
         const int now = last + 1 == SLOTS ? 0 : last + 1, next = now + 1 == SLOTS ? 0 : now + 1;
         settle(results, pairs, shrink);
         pack<T>(weights, pairs);
-        // This tile is there, and nobody multiplies any more by the one before the last, whose place the next one takes.
+        // This tile has arrived, and no MMA still reads the tile before the last, which the next one overwrites.
         all_arrived();
-        if (left > KEYS) fetcher.next(shared.tiles[next], left - KEYS);
+        if (left > KEYS) loader.next(shared.tiles[next], left - KEYS);
         begin_scores(scores, query, descriptors, now);
         begin_results(results, pairs, descriptors, last);
         wait<1>(scores);
@@ -140,7 +139,7 @@ __global__ void __launch_bounds__(THREADS, 1) warpgroup_kernel(agk_attention_int
     pack<T>(weights, pairs);
     begin_results(results, pairs, descriptors, last);
     wait<0>(results);
-    finish<T>(a, results, {results[WIDTH_TILES][0], results[WIDTH_TILES][2]}, first_row);
+    store_results<T>(a, results, {results[WIDTH_TILES][0], results[WIDTH_TILES][2]}, first_row);
 }
 
 }  // namespace
@@ -151,7 +150,7 @@ int attention_int8_by_warpgroups(const agk_attention_int8_args& args, cudaStream
     return with_halves(args.dtype, [&](auto element) {
         const auto kernel = warpgroup_kernel<decltype(element)>;
         kernel<<<grid, THREADS, 0, stream>>>(args);
-        return launched("attention_int8");
+        return launch_result("attention_int8");
     });
 }
 

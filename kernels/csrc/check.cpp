@@ -1,4 +1,4 @@
-// The checks of the denoiser's row operators and of the guided step.
+// Checks of the denoiser's row operators and of the guided step.
 #include "check.h"
 
 #include <cinttypes>
@@ -18,7 +18,7 @@ int64_t dtype_bytes(int dtype) {
 
 namespace {
 
-// A row that one block holds.
+// A block must be able to hold a row.
 int check_width(const char* name, int64_t width, int dtype) {
     const int64_t bytes = width * dtype_bytes(dtype);
     if (bytes % VECTOR_BYTES != 0) {
@@ -42,7 +42,7 @@ int check_rows(const char* name, const agk_rows& shape) {
         return fail(AGK_BAD_SHAPE, "%s: shot_tokens %" PRId64 ": expected 0 to tokens (%" PRId64 ")", name,
                     shape.shot_tokens, shape.tokens);
     }
-    // Shifts are read 16 bytes at a time too.
+    // Shifts and scales are also read 16 bytes at a time.
     if (shape.modulation_stride < 0 || shape.modulation_stride % 4 != 0) {
         return fail(AGK_BAD_SHAPE, "%s: modulation_stride %" PRId64 ": expected a multiple of 4 floats, 0 or more", name,
                     shape.modulation_stride);
@@ -50,16 +50,16 @@ int check_rows(const char* name, const agk_rows& shape) {
     return check_width(name, shape.width, shape.dtype);
 }
 
-// One pointer for each kind of row that there is.
-int check_kinds(const char* name, const char* what, const agk_rows& shape, const void* image, const void* shot) {
+// The image's array is needed if there are image tokens, the shot's if there are shot tokens.
+int check_shot_and_image(const char* name, const char* what, const agk_rows& shape, const void* image, const void* shot) {
     if (shape.shot_tokens < shape.tokens) {
         if (const int code = check_array(name, what, image)) return code;
     }
     return shape.shot_tokens > 0 ? check_array(name, what, shot) : AGK_OK;
 }
 
-// What rows are written as: the activations' dtype, or a quantised one with its scales.
-int check_rounding(const char* name, int dtype, int out_dtype, const float* out_scales) {
+// The output dtype is the activations', or a quantised one with scales.
+int check_output(const char* name, int dtype, int out_dtype, const float* out_scales) {
     if (out_dtype == AGK_E4M3 || out_dtype == AGK_I8) return check_array(name, "out_scales", out_scales);
     if (out_dtype == dtype) return AGK_OK;
     return fail(AGK_BAD_DTYPE, "%s: out_dtype %d: expected the activations' (%d), AGK_E4M3 or AGK_I8", name, out_dtype, dtype);
@@ -72,11 +72,11 @@ int check_norm(const char* name, const agk_rows& shape, const agk_norm& norm) {
         if (const int code = check_array(name, "norm.bias", norm.bias)) return code;
     }
     if (norm.image_shift || norm.image_scale || norm.shot_shift || norm.shot_scale) {
-        if (const int code = check_kinds(name, "norm.*_shift", shape, norm.image_shift, norm.shot_shift)) return code;
-        if (const int code = check_kinds(name, "norm.*_scale", shape, norm.image_scale, norm.shot_scale)) return code;
+        if (const int code = check_shot_and_image(name, "norm.*_shift", shape, norm.image_shift, norm.shot_shift)) return code;
+        if (const int code = check_shot_and_image(name, "norm.*_scale", shape, norm.image_scale, norm.shot_scale)) return code;
     }
     if (!(norm.epsilon > 0.0f)) return fail(AGK_BAD_SHAPE, "%s: norm.epsilon %g: expected above 0", name, norm.epsilon);
-    return check_rounding(name, shape.dtype, norm.out_dtype, norm.out_scales);
+    return check_output(name, shape.dtype, norm.out_dtype, norm.out_scales);
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ int check(const agk_gate_residual_args* args) {
     if (const int code = check_array(name, "x", args->x)) return code;
     if (const int code = check_array(name, "branch", args->branch)) return code;
     if (const int code = check_array(name, "x_next", args->x_next)) return code;
-    if (const int code = check_kinds(name, "*_gate", args->shape, args->image_gate, args->shot_gate)) return code;
+    if (const int code = check_shot_and_image(name, "*_gate", args->shape, args->image_gate, args->shot_gate)) return code;
     return args->norm.out == nullptr ? AGK_OK : check_norm(name, args->shape, args->norm);
 }
 
@@ -116,7 +116,7 @@ int check(const agk_epilogue_args* args) {
         if (const int code = check_array(name, "bias", args->bias)) return code;
     }
     if (const int code = check_array(name, "out", args->out)) return code;
-    return check_rounding(name, args->dtype, args->out_dtype, args->out_scales);
+    return check_output(name, args->dtype, args->out_dtype, args->out_scales);
 }
 
 int check(const agk_guided_step_args* args) {

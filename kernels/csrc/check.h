@@ -1,27 +1,26 @@
-// What every operator asks of its arguments, once for kernel and reference: AGK_OK, or a code with words kept for
-// agk_last_error().
+// Argument checks, shared by kernel and reference: AGK_OK, or a status code with a text for agk_last_error().
 //
-// It does not know who is asked: pointers are looked at, never followed.
+// The checks read addresses and never dereference them, so they work for device and host memory.
 #pragma once
 
 #include "animegamer_kernels.h"
 
 namespace agk {
 
-// A thread takes 16 bytes at a time; a block holds a row: 32 bytes each of 512 threads, or 16 of 1024.
+// A thread accesses 16 bytes at a time. A block holds a row: 512 threads of 32 bytes, or 1024 of 16.
 constexpr int64_t VECTOR_BYTES = 16;
 constexpr int64_t MAX_ROW_BYTES = 1024 * VECTOR_BYTES;
 // Patches of the latent are 2 x 2 (MODEL.md section 4).
 constexpr int64_t PATCH = 2;
-// Tokens whose keys one block adds up, and places whose statistics one block takes: sizes of the workspaces.
+// Tokens per block of the keys' sum, and blocks of the statistics. They set the sizes of the workspaces.
 constexpr int64_t KEY_CHUNK = 256;
 constexpr int64_t STATISTICS_BLOCKS = 512;
-// What attention_int8 is written for: heads of 64, keys 64 at a time.
+// attention_int8 is written for heads of 64 and tiles of 64 keys.
 constexpr int ATTENTION_WIDTH = 64, ATTENTION_KEYS = 64;
-// 16 bytes of each colour of half floats; a whole number of 8-byte stores of bytes.
-constexpr int PIXELS_A_THREAD = 8;
+// With halves, 16 bytes of each channel; the output is a whole number of 8-byte stores.
+constexpr int PIXELS_PER_THREAD = 8;
 
-// Keeps the words for agk_last_error() and returns the code. Format as printf's.
+// Stores the text for agk_last_error() and returns the code. Format as printf.
 #if defined(__GNUC__)
 __attribute__((format(printf, 2, 3)))
 #endif

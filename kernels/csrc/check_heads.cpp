@@ -1,4 +1,4 @@
-// The checks of the operators on heads.
+// Checks of the operators on heads.
 #include <cinttypes>
 #include <initializer_list>
 
@@ -8,7 +8,7 @@
 namespace agk {
 namespace {
 
-// Of agk_heads or of agk_attention_int8_args: the token and the head are indices of a CUDA grid.
+// Shape: agk_heads or agk_attention_int8_args. Tokens and heads are indices of a CUDA grid, which is limited.
 template <typename Shape>
 int check_sizes(const char* name, const Shape& shape) {
     if (shape.batch <= 0 || shape.tokens <= 0 || shape.heads <= 0 || shape.head_width <= 0) {
@@ -32,7 +32,7 @@ int check_group(const char* name, int64_t group) {
 int check_shape(const char* name, const agk_heads& shape) {
     if (const int code = check_activations(name, shape.dtype)) return code;
     if (const int code = check_sizes(name, shape)) return code;
-    // A head is held by 1, 2, 4 .. 32 threads of a warp, which add up by shuffles.
+    // A head is held by 1, 2, 4 .. 32 threads of a warp, which reduce it by shuffles.
     const int64_t bytes = shape.head_width * dtype_bytes(shape.dtype), lanes = bytes / VECTOR_BYTES;
     if (bytes % VECTOR_BYTES != 0 || (lanes & (lanes - 1)) != 0) {
         return fail(AGK_UNALIGNED_WIDTH, "%s: head_width %" PRId64 " is %" PRId64
@@ -121,7 +121,7 @@ int check(const agk_attention_int8_args* args) {
 
 }  // namespace agk
 
-// Sums of the keys of every chunk of tokens.
+// Holds the sum of the keys of every chunk of tokens.
 extern "C" int64_t agk_head_norm_int8_workspace(const agk_heads* shape) {
     const int64_t chunks = (shape->tokens + agk::KEY_CHUNK - 1) / agk::KEY_CHUNK;
     return shape->batch * shape->heads * chunks * shape->head_width * static_cast<int64_t>(sizeof(float));

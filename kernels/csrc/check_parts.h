@@ -1,4 +1,4 @@
-// Checks that every operator makes: the struct's size, an array's address, a dtype of activations.
+// Checks shared by all operators: the struct's size, an array's address, a dtype of activations.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The checks of the vae's operators.
+// Checks of the VAE's operators.
 #include <cinttypes>
 
 #include "check.h"
@@ -16,9 +16,9 @@ int check(const agk_pixels_args* args) {
         return fail(AGK_BAD_SHAPE, "%s: frames %" PRId64 ", height %" PRId64 ", width %" PRId64
                     ": expected positive sizes", name, args->frames, args->height, args->width);
     }
-    if (args->width % PIXELS_A_THREAD != 0) {
+    if (args->width % PIXELS_PER_THREAD != 0) {
         return fail(AGK_UNALIGNED_WIDTH, "%s: width %" PRId64 ": expected a multiple of %d", name, args->width,
-                    PIXELS_A_THREAD);
+                    PIXELS_PER_THREAD);
     }
     if (args->out_channels != 3 && args->out_channels != 4) {
         return fail(AGK_BAD_SHAPE, "%s: out_channels %d: expected 3 or 4", name, args->out_channels);
@@ -59,7 +59,7 @@ int check(const agk_spatial_norm_args* args) {
                     "), the first frame of an odd number apart", name, args->frames, args->height, args->width,
                     args->latent_frames, args->latent_height, args->latent_width);
     }
-    // Places are counted in 32 bits, some beyond the last.
+    // Positions are counted in 32 bits, and the loops go somewhat beyond the last.
     if (args->frames * args->height * args->width > INT32_MAX / 2) {
         return fail(AGK_BAD_SHAPE, "%s: more than 2^30 places", name);
     }
@@ -78,7 +78,7 @@ int check(const agk_spatial_norm_args* args) {
 
 }  // namespace agk
 
-// Mean and sum of squares of every group in every block's places, then mean and deviation of every group.
+// Holds mean and sum of squares of every group for every block, and mean and 1 / deviation of every group.
 extern "C" int64_t agk_spatial_norm_workspace(const agk_spatial_norm_args* args) {
     return (agk::STATISTICS_BLOCKS + 1) * args->groups * 2 * static_cast<int64_t>(sizeof(float));
 }

@@ -1,4 +1,4 @@
-// What follows a product: INT8's sums as numbers, GELU, and the rounding that the next product wants, in one pass.
+// Epilogue of a matrix product in one pass: dequantise INT8's int32 sums, GELU, quantise for the next product.
 #include "rows.cuh"
 #include "tensor_cores.cuh"
 
@@ -8,28 +8,28 @@ namespace {
 // x / 2 (1 + tanh(u)) with u = sqrt(2 / pi) (x + 0.044715 x^3), as x / (1 + 2^(-2 log2(e) u)).
 __device__ __forceinline__ float gelu(float x) {
     constexpr float LINEAR = -2.302208198f, CUBIC = 0.044715f * LINEAR;
-    return __fdividef(x, 1.0f + power_of_two(x * (LINEAR + CUBIC * (x * x))));
+    return __fdividef(x, 1.0f + exp2_approx(x * (LINEAR + CUBIC * (x * x))));
 }
 
 template <typename In>
 constexpr bool SUMS = std::is_same_v<In, int32_t>;
 
-// In is T, or int32_t for sums that the scales and the bias belong to. Out is T, __nv_fp8_e4m3 or int8_t. Of rows of T two
-// blocks at least are on a multiprocessor, so that one reads while the other reduces.
+// In is T, or int32_t with scales and bias. Out is T, __nv_fp8_e4m3 or int8_t. For rows of T the launch bounds ask for two blocks
+// per multiprocessor, so that one reads while the other reduces.
 template <typename T, typename In, typename Out>
-__global__ void __launch_bounds__(MAX_THREADS, SUMS<In> ? 1 : 2) epilogue_kernel(agk_epilogue_args args, int64_t rows_a_block) {
+__global__ void __launch_bounds__(MAX_THREADS, SUMS<In> ? 1 : 2) epilogue_kernel(agk_epilogue_args args, int64_t rows_per_block) {
     constexpr int N = VECTOR<T>;
     __shared__ unsigned maxima[2][MAX_WARPS];
     clear(maxima[0]);
     clear(maxima[1]);
     const Columns<N> columns(args.width);
-    int64_t row = blockIdx.x * rows_a_block;
-    const int64_t last = min(row + rows_a_block, args.rows);
+    int64_t row = blockIdx.x * rows_per_block;
+    const int64_t last = min(row + rows_per_block, args.rows);
     const In* x = static_cast<const In*>(args.x);
     float column_scale[VECTORS][N] = {}, bias[VECTORS][N] = {}, row_scale = 0.0f;
-    Words<In, N> coming[VECTORS] = {};
+    Words<In, N> prefetched[VECTORS] = {};
     int64_t at = row * args.width;
-    load_row(x + at, columns, coming);
+    load_row(x + at, columns, prefetched);
     if constexpr (SUMS<In>) {
 #pragma unroll
         for (int v = 0; v < VECTORS; ++v) {
@@ -44,15 +44,15 @@ __global__ void __launch_bounds__(MAX_THREADS, SUMS<In> ? 1 : 2) epilogue_kernel
         float value[VECTORS][N];
 #pragma unroll
         for (int v = 0; v < VECTORS; ++v) {
-            to_floats(coming[v], value[v]);
+            to_floats(prefetched[v], value[v]);
             if constexpr (SUMS<In>) {
 #pragma unroll
                 for (int i = 0; i < N; ++i) value[v][i] = value[v][i] * (row_scale * column_scale[v][i]) + bias[v][i];
             }
         }
-        // The next row is on its way while this one is reduced.
+        // Prefetch the next row while this one is reduced.
         if (row + 1 < last) {
-            load_row(x + at + args.width, columns, coming);
+            load_row(x + at + args.width, columns, prefetched);
             if constexpr (SUMS<In>) row_scale = args.row_scales[row + 1];
         }
         if (args.gelu) {
@@ -69,9 +69,9 @@ int launch_epilogue(const agk_epilogue_args& args, cudaStream_t stream) {
     const char* name = "epilogue";
     const auto kernel = epilogue_kernel<T, In, Out>;
     RowGrid grid;
-    if (const int code = row_grid<T>(name, kernel, args.rows, args.width, grid)) return code;
-    kernel<<<grid.blocks, grid.threads, 0, stream>>>(args, grid.rows_a_block);
-    return launched(name);
+    if (const int code = make_row_grid<T>(name, kernel, args.rows, args.width, grid)) return code;
+    kernel<<<grid.blocks, grid.threads, 0, stream>>>(args, grid.rows_per_block);
+    return launch_result(name);
 }
 
 }  // namespace

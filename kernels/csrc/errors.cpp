@@ -1,4 +1,4 @@
-// Codes in words, and the words of the last failing call of each thread.
+// Texts of the status codes, and the last error of each thread.
 #include <cstdarg>
 #include <cstdio>
 

@@ -1,4 +1,4 @@
-// Gate + residual, with the shot's or the image's gate by row, and the next LayerNorm + modulate (+ quantise) with it.
+// Gate and residual (each row with the shot's or the image's gate), and the next LayerNorm, modulation and quantisation.
 #include "rows.cuh"
 
 extern "C" int agk_gate_residual(const agk_gate_residual_args* args, void* stream) {

@@ -1,18 +1,18 @@
-// Unpatchify, guidance and solver update in one pass over the latent, and the next step's patches with it.
+// Unpatchify, guidance and solver update in one pass over the latent; optionally writes the next step's patches.
 //
-// A thread takes the four values of one channel of one patch. Rows of a latent are as short as 90 floats, so a patch's
-// two columns are the widest access that is always aligned; the patches' 4 x 2 or 4 x 4 bytes are one access too.
-// Neighbouring threads take neighbouring patches, so the latents' accesses run together; the patches' lines are read
-// whole by the warps of a block, one channel each, from L1.
+// A thread handles the four values of one channel of one patch. A row of the latent may have 90 floats, so the two columns of a
+// patch are the widest access that is always aligned. In the patches the four values are one access of 8 or 16 bytes.
+// Neighbouring threads handle neighbouring patches, so accesses to the latents are coalesced. Each warp of a block handles one
+// channel, so together they read whole cache lines of the patches, from L1.
 #include "launch.cuh"
 
 namespace agk {
 namespace {
 
-constexpr int CHANNELS_A_BLOCK = 16;
+constexpr int CHANNELS_PER_BLOCK = 16;
 
 template <typename T>
-__global__ void __launch_bounds__(WARP * CHANNELS_A_BLOCK) step_kernel(agk_guided_step_args a, int64_t patches) {
+__global__ void __launch_bounds__(WARP * CHANNELS_PER_BLOCK) step_kernel(agk_guided_step_args a, int64_t patches) {
     const int64_t patch = static_cast<int64_t>(blockIdx.x) * WARP + threadIdx.x;
     if (patch >= patches) return;
     const int64_t columns = a.width / PATCH, rows = a.height / PATCH;
@@ -58,10 +58,10 @@ extern "C" int agk_guided_step(const agk_guided_step_args* args, void* stream) {
     using namespace agk;
     if (const int code = check(args)) return code;
     const int64_t patches = args->frames * (args->height / PATCH) * (args->width / PATCH);
-    const dim3 threads(WARP, static_cast<unsigned>(args->channels < CHANNELS_A_BLOCK ? args->channels : CHANNELS_A_BLOCK));
+    const dim3 threads(WARP, static_cast<unsigned>(args->channels < CHANNELS_PER_BLOCK ? args->channels : CHANNELS_PER_BLOCK));
     return with_activations(args->dtype, [&](auto element) {
         step_kernel<decltype(element)><<<static_cast<unsigned>(divide_up(patches, WARP)), threads, 0,
                                          static_cast<cudaStream_t>(stream)>>>(*args, patches);
-        return launched("guided_step");
+        return launch_result("guided_step");
     });
 }

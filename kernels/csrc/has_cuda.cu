@@ -1,10 +1,10 @@
-// This library holds the operators for CUDA, and they run here or not.
+// Says that this library has the CUDA operators, and whether they run on the current device.
 #include <cuda_runtime.h>
 
 #include "animegamer_kernels.h"
 
 namespace {
-// Built as all others are.
+// Built with the same options as the operators.
 __global__ void any_kernel() {}
 }  // namespace
 
@@ -13,7 +13,7 @@ extern "C" int agk_has_cuda(void) { return 1; }
 extern "C" int agk_runs_here(void) {
     cudaFuncAttributes found;
     const bool runs = cudaFuncGetAttributes(&found, any_kernel) == cudaSuccess;
-    // Otherwise the next launch would say it again.
+    // Clear the error, or the next launch would report it again.
     cudaGetLastError();
     return runs;
 }

@@ -1,7 +1,7 @@
-// LayerNorm of every head of queries and keys, and the layout that attention wants, in one pass over qkv.
+// LayerNorm of every head of queries and keys, written in attention's layout, in one pass over qkv.
 //
-// A block takes a run of tokens, and of each the same vectors of its queries and keys (and values, if they move too). So
-// a thread knows its head once and for all, holds its part of the norm, and has the next two tokens' 16 bytes on their way.
+// A block takes a range of tokens, and a thread the same vector of the queries or keys (or values, if they are copied too) of
+// each token. So a thread keeps its norm's weights in registers, and prefetches the next two tokens' 16 bytes.
 #include "heads.cuh"
 
 namespace agk {
@@ -9,35 +9,35 @@ namespace {
 
 constexpr int MAX_THREADS = 512;
 
-// Grid (runs of tokens, parts of a token's vectors).
+// Grid: (ranges of tokens, parts of a token's vectors).
 template <typename T>
 __global__ void __launch_bounds__(MAX_THREADS, 2)
-    head_kernel(agk_head_norm_args a, int lanes, int vectors, int tokens_a_block) {
+    head_kernel(agk_head_norm_args a, int lanes, int vectors, int tokens_per_block) {
     constexpr int N = VECTOR<T>;
     const int index = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x), heads = static_cast<int>(a.shape.heads);
-    // Whole warps stay, for the shuffles; `vectors` is a multiple of `lanes`.
+    // No early return: the shuffles need whole warps. `vectors` is a multiple of `lanes`.
     const bool inside = index < vectors;
     const int lane = index % lanes, head = index / lanes % heads, part = index / lanes / heads;
     const HeadNorm<N> norm(a.shape, part == QUERY, lane);
-    // Fewer than 2^31 tokens, as check() has seen.
-    const int tokens = static_cast<int>(a.shape.tokens), first = static_cast<int>(blockIdx.x) * tokens_a_block;
-    const int left = min(tokens_a_block, static_cast<int>(a.shape.batch) * tokens - first);
+    // check() has made sure of fewer than 2^31 tokens.
+    const int tokens = static_cast<int>(a.shape.tokens), first = static_cast<int>(blockIdx.x) * tokens_per_block;
+    const int left = min(tokens_per_block, static_cast<int>(a.shape.batch) * tokens - first);
     const int64_t entry = first / tokens, stride = token_stride(a.shape);
     int token = first % tokens;
     const T* from = vector_of<T>(a.shape, first, part, head, lane);
     T* out = static_cast<T*>(part == QUERY ? a.query : part == KEY ? a.key : a.value);
     out += entry * a.batch_stride + token * a.token_stride + head * a.head_stride + lane * N;
-    Words<T, N> coming{}, after{};
-    if (inside) coming = load_words<N>(from);
+    Words<T, N> prefetched{}, after{};
+    if (inside) prefetched = load_words<N>(from);
     if (inside && left > 1) after = load_words<N>(from + stride);
     for (int done = 0; done < left; ++done, ++token) {
         if (token == tokens) {
             token = 0;
             out += a.batch_stride - tokens * a.token_stride;
         }
-        // Two tokens are on their way while one is normalised.
-        const Words<T, N> words = coming;
-        coming = after;
+        // Two tokens are prefetched while one is normalised.
+        const Words<T, N> words = prefetched;
+        prefetched = after;
         if (inside && done + 2 < left) after = load_words<N>(from + 2 * stride);
         from += stride;
         float value[N];
@@ -66,10 +66,10 @@ extern "C" int agk_head_norm(const agk_head_norm_args* args, void* stream) {
         const int threads = static_cast<int>(divide_up(divide_up(vectors, parts), WARP)) * WARP;
         int64_t blocks = 0;
         if (const int code = cuda_result(name, resident_blocks(kernel, threads, blocks))) return code;
-        const int64_t tokens = shape.batch * shape.tokens, tokens_a_block = divide_up(tokens * parts, blocks);
-        const dim3 grid(static_cast<unsigned>(divide_up(tokens, tokens_a_block)), static_cast<unsigned>(parts));
+        const int64_t tokens = shape.batch * shape.tokens, tokens_per_block = divide_up(tokens * parts, blocks);
+        const dim3 grid(static_cast<unsigned>(divide_up(tokens, tokens_per_block)), static_cast<unsigned>(parts));
         kernel<<<grid, threads, 0, static_cast<cudaStream_t>(stream)>>>(
-            *args, lanes, static_cast<int>(vectors), static_cast<int>(tokens_a_block));
-        return launched(name);
+            *args, lanes, static_cast<int>(vectors), static_cast<int>(tokens_per_block));
+        return launch_result(name);
     });
 }

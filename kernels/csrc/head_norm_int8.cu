@@ -1,21 +1,21 @@
-// LayerNorm of every head of queries and keys, keys less their mean over the tokens, both in INT8 with a scale a group.
+// LayerNorm of every head of queries and keys, minus the keys' mean over the tokens, in INT8 with one scale per group of tokens.
 //
-// The keys are read twice, for their mean and to be written; normalising them again is cheaper than keeping them. Blocks
-// that start together take the heads of the same tokens, so that they read whole rows of qkv. Sums go through the workspace
-// in a fixed order, so the same input gives the same bytes. (Smoothing: SageAttention, arXiv:2410.02367, section 4.2.)
+// The keys are read twice, once for their mean; normalising them again is cheaper than storing them. Consecutive blocks handle
+// the heads of the same tokens, so that together they read whole rows of qkv. Sums go through the workspace in a fixed order,
+// so the same input gives the same bytes. (Smoothing: SageAttention, arXiv:2410.02367, section 4.2.)
 #include "heads.cuh"
 #include "reduce.cuh"
 
 namespace agk {
 namespace {
 
-// A group of 64 keys of 64 halves is one vector a thread.
+// A group of 64 keys of 64 halves is one vector per thread.
 constexpr int THREADS = 512;
-// Vectors that a thread has on their way at once for the keys' mean; groups that a block takes one after the other.
-constexpr int TOGETHER = 4;
+// Loads in flight per thread for the keys' mean, and groups per block.
+constexpr int VECTORS_IN_FLIGHT = 4;
 constexpr unsigned GROUPS = 8;
 
-// Sum of the keys of KEY_CHUNK tokens, normalised without weight and bias: grid (heads of chunks, batch), out [batch, heads,
+// Sums the keys of KEY_CHUNK tokens, normalised without weight and bias. Grid: (heads of chunks, batch). out: [batch, heads,
 // chunks, head_width].
 template <typename T>
 __global__ void __launch_bounds__(THREADS, 2) key_sum_kernel(agk_heads shape, int lanes, int chunks, float* out) {
@@ -24,21 +24,21 @@ __global__ void __launch_bounds__(THREADS, 2) key_sum_kernel(agk_heads shape, in
     const int heads = static_cast<int>(shape.heads), head = blockIdx.x % heads, chunk = blockIdx.x / heads;
     const int lane = threadIdx.x % lanes, slots = THREADS / lanes;
     const float inverse_width = 1.0f / static_cast<float>(shape.head_width);
-    // Fewer than 2^31 tokens, as check() has seen.
+    // check() has made sure of fewer than 2^31 tokens.
     const int tokens = static_cast<int>(shape.tokens), slot = threadIdx.x / lanes, first = chunk * static_cast<int>(KEY_CHUNK);
     const int last = min(first + static_cast<int>(KEY_CHUNK), tokens);
     const T* from = vector_of<T>(shape, blockIdx.y * shape.tokens + first + slot, KEY, head, lane);
     const int64_t step = slots * token_stride(shape);
     float sum[N] = {};
-    for (int begin = first; begin < last; begin += TOGETHER * slots, from += TOGETHER * step) {
-        Words<T, N> words[TOGETHER] = {};
+    for (int begin = first; begin < last; begin += VECTORS_IN_FLIGHT * slots, from += VECTORS_IN_FLIGHT * step) {
+        Words<T, N> words[VECTORS_IN_FLIGHT] = {};
 #pragma unroll
-        for (int i = 0; i < TOGETHER; ++i) {
+        for (int i = 0; i < VECTORS_IN_FLIGHT; ++i) {
             if (begin + i * slots + slot < last) words[i] = load_words<N>(from + i * step);
         }
 #pragma unroll
-        for (int i = 0; i < TOGETHER; ++i) {
-            // Of a token that is not there all is 0, the sum's part too.
+        for (int i = 0; i < VECTORS_IN_FLIGHT; ++i) {
+            // A token past the end is all zeros and adds 0.
             float value[N];
             to_floats(words[i], value);
             const float deviation = centre_head(lanes, inverse_width, shape.epsilon, value);
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(THREADS, 2) key_sum_kernel(agk_heads shape, in
     out[((blockIdx.y * shape.heads + head) * chunks + chunk) * width + column] = total;
 }
 
-// The chunks' sums to a mean: grid (heads, batch), a thread a column.
+// The mean from the chunks' sums. Grid: (heads, batch), one thread per column.
 __global__ void key_mean_kernel(agk_heads shape, int chunks, const float* sums, float* mean) {
     const int64_t row = static_cast<int64_t>(blockIdx.y) * shape.heads + blockIdx.x;
     float total = 0.0f;
@@ -70,8 +70,8 @@ __global__ void key_mean_kernel(agk_heads shape, int chunks, const float* sums, 
         total / static_cast<float>(shape.tokens) * shape.key_weight[threadIdx.x] + shape.key_bias[threadIdx.x];
 }
 
-// Of queries, or of keys with their mean [batch, heads, head_width]: grid (heads of runs of GROUPS groups, batch). A block
-// normalises a group for the largest magnitude, and to write it once more unless its threads hold all of it.
+// Quantises queries (key_mean NULL), or keys with their mean [batch, heads, head_width]. Grid: (heads of GROUPS groups, batch). A
+// block normalises a group to find the largest magnitude, and again to write it unless its threads hold the whole group.
 template <typename T>
 __global__ void __launch_bounds__(THREADS, 2)
     quantise_kernel(agk_heads shape, int lanes, int group, unsigned groups, const float* key_mean, int8_t* out, float* scales) {
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     const int64_t begin = static_cast<int64_t>(first) * group + slot, stride = token_stride(shape);
     const T* from = vector_of<T>(shape, entry * shape.tokens + begin, key_mean == nullptr ? QUERY : KEY, head, lane);
     out += (row * shape.tokens + begin) * shape.head_width + lane * N;
-    // Tokens from the thread's first one on. Fewer than 2^31, as check() has seen.
+    // Tokens from the thread's first one on. check() has made sure of fewer than 2^31.
     int left = static_cast<int>(shape.tokens - begin);
     const auto fetch = [&](int ahead) { return ahead < left ? load_words<N>(from + ahead * stride) : Words<T, N>{}; };
     float value[N];
@@ -101,13 +101,13 @@ __global__ void __launch_bounds__(THREADS, 2)
         to_floats(words, value);
         normalise_head(norm, lanes, value);
     };
-    Words<T, N> coming = fetch(0);
+    Words<T, N> prefetched = fetch(0);
     for (unsigned number = first; number < last; ++number) {
         const int mine = min(group - slot, left);
-        unsigned bits = SMALLEST_MAGNITUDE_BITS;
-        normalise(coming);
-        // The next group is on its way while this one is reduced.
-        if (number + 1 < last) coming = fetch(group);
+        unsigned bits = MIN_MAGNITUDE_BITS;
+        normalise(prefetched);
+        // Prefetch the next group while this one is reduced.
+        if (number + 1 < last) prefetched = fetch(group);
         for (int at = 0; at < group; at += slots) {
             if (at > 0) normalise(fetch(at));
             if (at >= mine) continue;
@@ -115,8 +115,8 @@ __global__ void __launch_bounds__(THREADS, 2)
             for (int i = 0; i < N; ++i) bits = max(bits, magnitude_bits(value[i]));
         }
         const float magnitude = __uint_as_float(block_max(bits, scratch[number % 2]));
-        const float factor = LARGEST<int8_t> / magnitude;
-        if (threadIdx.x == 0) scales[row * groups + number] = magnitude / LARGEST<int8_t>;
+        const float factor = MAX_VALUE<int8_t> / magnitude;
+        if (threadIdx.x == 0) scales[row * groups + number] = magnitude / MAX_VALUE<int8_t>;
         for (int at = 0; at < group; at += slots) {
             if (group > slots) normalise(fetch(at));
             if (at >= mine) continue;
@@ -135,13 +135,13 @@ template <typename T>
 int quantise(const agk_heads& shape, int lanes, int64_t wanted, const float* key_mean, int8_t* out, float* scales,
              cudaStream_t stream) {
     const int64_t group = wanted < shape.tokens ? wanted : shape.tokens, groups = divide_up(shape.tokens, group);
-    // No more threads than a group has vectors.
+    // At most one thread per vector of a group.
     const int64_t vectors = divide_up(group * lanes, WARP) * WARP;
     const int threads = vectors < THREADS ? static_cast<int>(vectors) : THREADS;
     const dim3 grid(static_cast<unsigned>(shape.heads * divide_up(groups, GROUPS)), static_cast<unsigned>(shape.batch));
     quantise_kernel<T><<<grid, threads, 0, stream>>>(shape, lanes, static_cast<int>(group), static_cast<unsigned>(groups),
                                                      key_mean, out, scales);
-    return launched("head_norm_int8");
+    return launch_result("head_norm_int8");
 }
 
 }  // namespace
@@ -160,10 +160,10 @@ extern "C" int agk_head_norm_int8(const agk_head_norm_int8_args* args, void* to)
         using T = decltype(element);
         const int lanes = static_cast<int>(shape.head_width / VECTOR<T>);
         key_sum_kernel<T><<<dim3(heads * chunks, batch), THREADS, 0, stream>>>(shape, lanes, static_cast<int>(chunks), sums);
-        if (const int code = launched(name)) return code;
+        if (const int code = launch_result(name)) return code;
         key_mean_kernel<<<dim3(heads, batch), static_cast<unsigned>(shape.head_width), 0, stream>>>(
             shape, static_cast<int>(chunks), sums, args->key_mean);
-        if (const int code = launched(name)) return code;
+        if (const int code = launch_result(name)) return code;
         if (const int code = quantise<T>(shape, lanes, args->query_group, nullptr, args->query, args->query_scales, stream)) {
             return code;
         }

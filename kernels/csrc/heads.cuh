@@ -1,4 +1,4 @@
-// A head of a token held by neighbouring threads of a warp, 16 bytes each, and its LayerNorm by shuffles.
+// LayerNorm of a head of a token, held by neighbouring threads of a warp (16 bytes each) and reduced by shuffles.
 #pragma once
 
 #include "launch.cuh"
@@ -7,9 +7,9 @@ namespace agk {
 
 enum Part { QUERY = 0, KEY = 1, VALUE = 2 };
 
-// Sum over the `lanes` (a power of two) threads of a head. Every thread of the warp takes part.
+// Sum over the `lanes` threads of a head; `lanes` is a power of two. Every thread of the warp must call it.
 __device__ __forceinline__ float head_sum(float value, int lanes) {
-    // Heads of 64 halves, which the network has, go without a loop.
+    // The network's heads of 64 halves need no loop.
     if (lanes == 8) {
 #pragma unroll
         for (int distance = 4; distance; distance /= 2) value += __shfl_xor_sync(~0u, value, distance);
@@ -19,7 +19,7 @@ __device__ __forceinline__ float head_sum(float value, int lanes) {
     return value;
 }
 
-// Takes a head's mean from its values; returns 1 / their deviation.
+// Subtracts a head's mean from its values. Returns 1 / standard deviation.
 template <int N>
 __device__ __forceinline__ float centre_head(int lanes, float inverse_width, float epsilon, float (&value)[N]) {
     float sum = 0.0f, squares = 0.0f;
@@ -34,7 +34,7 @@ __device__ __forceinline__ float centre_head(int lanes, float inverse_width, flo
     return rsqrtf(head_sum(squares, lanes) * inverse_width + epsilon);
 }
 
-// A thread's part of the norm of queries or of keys.
+// A thread's weights and biases of the norm of queries or keys.
 template <int N>
 struct HeadNorm {
     float weight[N], bias[N], inverse_width, epsilon;
@@ -53,10 +53,10 @@ __device__ __forceinline__ void normalise_head(const HeadNorm<N>& norm, int lane
     for (int i = 0; i < N; ++i) value[i] = value[i] * deviation * norm.weight[i] + norm.bias[i];
 }
 
-// From a head of a token to that of the next, in elements.
+// Stride between tokens of qkv, in elements.
 __device__ __forceinline__ int64_t token_stride(const agk_heads& shape) { return 3 * shape.heads * shape.head_width; }
 
-// Where a head's vector `lane` lies in qkv.
+// Address of a head's vector `lane` in qkv.
 template <typename T>
 __device__ __forceinline__ const T* vector_of(const agk_heads& shape, int64_t token_row, int part, int head, int lane) {
     return static_cast<const T*>(shape.qkv) + ((token_row * 3 + part) * shape.heads + head) * shape.head_width +

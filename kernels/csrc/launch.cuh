@@ -1,4 +1,4 @@
-// Around every launch: a dtype code as a type, how many blocks fill the GPU, and a launch's error in words.
+// Helpers for launches: dtype codes to types, the number of blocks that fill the GPU, and errors in words.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,7 +9,7 @@
 
 namespace agk {
 
-// Calls visit(T{}) with the type of a dtype of activations, which check() has seen to be one.
+// Calls visit(T{}) with the type of an activations' dtype. check() has validated the dtype.
 template <typename Visit>
 int with_activations(int dtype, Visit&& visit) {
     switch (dtype) {
@@ -19,13 +19,13 @@ int with_activations(int dtype, Visit&& visit) {
     }
 }
 
-// As above without float32.
+// As above, without float32.
 template <typename Visit>
 int with_halves(int dtype, Visit&& visit) {
     return dtype == AGK_F16 ? visit(__half{}) : visit(__nv_bfloat16{});
 }
 
-// As with_activations for an output that is in the activations' dtype T or quantised.
+// As with_activations, for an output in the activations' type T or quantised.
 template <typename T, typename Visit>
 int with_output(int dtype, Visit&& visit) {
     switch (dtype) {
@@ -37,15 +37,15 @@ int with_output(int dtype, Visit&& visit) {
 
 inline int cuda_result(const char* name, cudaError_t error) {
     if (error == cudaSuccess) return AGK_OK;
-    // The runtime keeps it, too, and would say it again of the next launch.
+    // Clear the runtime's own copy, or the next launch would report it again.
     cudaGetLastError();
     return fail(AGK_CUDA_ERROR + static_cast<int>(error), "%s: CUDA: %s", name, cudaGetErrorString(error));
 }
 
-// Whether the launch just made was accepted; what goes wrong while it runs shows at the stream's next wait.
-inline int launched(const char* name) { return cuda_result(name, cudaGetLastError()); }
+// Status of the launch just made. An error while the kernel runs appears when the stream is next synchronised.
+inline int launch_result(const char* name) { return cuda_result(name, cudaGetLastError()); }
 
-// Blocks that the current device runs at once of a kernel: a grid of so many fills it exactly once.
+// The number of blocks of a kernel that the current device runs at the same time.
 template <typename Kernel>
 cudaError_t resident_blocks(Kernel kernel, int threads, int64_t& blocks) {
     int device = 0, processors = 0, each = 0;

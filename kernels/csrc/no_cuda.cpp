@@ -1,4 +1,4 @@
-// The operators of a library built without a CUDA compiler: each says so.
+// The operators of a library built without a CUDA compiler: each returns AGK_NO_CUDA.
 #include "check.h"
 
 namespace {

@@ -1,18 +1,16 @@
-// Weights that lie in 4 or 8 bits with a scale for each block of inputs: four bytes of them as numbers.
-//
-// It does not know what is done with them. Layout: agk_packed.
+// Decodes weights of 4 or 8 bits, four bytes at a time. The layout is described at agk_packed in animegamer_kernels.h.
 #pragma once
 
 #include "launch.cuh"
 
 namespace agk {
 
-// What four bytes hold: in 8 bits four codes in a row; in 4 bits four of the block's first half, low halves of the bytes,
-// then the four as far into its second half.
+// The number of codes in four bytes. In 8 bits they are consecutive. In 4 bits the low halves are four consecutive codes of the
+// block's first half, and the high halves the four at the same offset of its second half.
 template <int BITS>
 constexpr int CODES = 32 / BITS;
 
-// A code without its sign's offset stands in the last bits of a float32 of 2^23, whose unit is 1: faster than converting.
+// Puts the unsigned code in the low bits of the float32 2^23, where one unit is 1, and subtracts: faster than a conversion.
 template <int BITS>
 __device__ __forceinline__ void decode(uint32_t word, float (&to)[CODES<BITS>]) {
     constexpr uint32_t MAGIC = 0x4b000000u, MASK = BITS == 4 ? 0xfu : 0xffu;
@@ -25,12 +23,12 @@ __device__ __forceinline__ void decode(uint32_t word, float (&to)[CODES<BITS>]) 
     }
 }
 
-// Where four bytes of a row of codes belong: the block whose scale they have, the input of their first code, and how far
-// behind it the second four are (4 bits).
+// The inputs that word `word` of a row of codes holds: their block (for the scale), the first input, and in 4 bits the offset
+// from the first four inputs to the second four.
 template <int BITS>
-struct Place {
+struct CodeOffset {
     unsigned block, input, second;
-    __device__ __forceinline__ Place(unsigned word, unsigned block_inputs) {
+    __device__ __forceinline__ CodeOffset(unsigned word, unsigned block_inputs) {
         const unsigned bytes = block_inputs / (8 / BITS), at = word * 4;
         block = at / bytes;
         input = block * block_inputs + (at - block * bytes);
@@ -38,7 +36,7 @@ struct Place {
     }
 };
 
-// Calls visit(std::integral_constant<int, BITS>{}) with 4 or 8, which check() has seen it to be.
+// Calls visit(std::integral_constant<int, BITS>{}) with 4 or 8. check() has validated it.
 template <typename Visit>
 int with_bits(int bits, Visit&& visit) {
     return bits == 4 ? visit(std::integral_constant<int, 4>{}) : visit(std::integral_constant<int, 8>{});

@@ -1,18 +1,18 @@
-// A few tokens times a packed weight: each code is read once, made a number in registers, and used for every token.
+// A few tokens times a packed weight. Each code is read once, decoded in registers, and used for every token.
 //
-// A warp has some outputs. Its threads go along the inputs side by side, four bytes of codes of each output at a time;
-// the tokens' numbers for them come from the cache, where all warps of a multiprocessor want the same ones. What a block
-// of inputs adds up to is scaled once. Weights are the traffic; their bytes a second are the bound.
+// A warp computes OUTPUTS outputs. Its threads walk along the inputs, four bytes of codes of each output at a time. The
+// tokens' values come from the cache: all warps of a multiprocessor read the same ones. The scale is applied once per word.
+// Reading the weights is the bound.
 #include "packed.cuh"
 
 namespace agk {
 namespace {
 
-// Outputs of one warp, and warps of a block: few outputs a block, so that a matrix of 4096 has blocks for every
+// Outputs per warp and warps per block. Few outputs per block, so that a matrix with 4096 outputs has blocks for every
 // multiprocessor.
 constexpr int OUTPUTS = 4, WARPS = 4;
 
-// The sum over the warp, for its first thread.
+// Sum over the warp; only the first thread's result is valid.
 __device__ __forceinline__ float warp_sum(float value) {
 #pragma unroll
     for (int distance = WARP / 2; distance; distance /= 2) value += __shfl_down_sync(~0u, value, distance);
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(WARPS * WARP) product_kernel(agk_packed weight
     const float* scales[OUTPUTS];
 #pragma unroll
     for (int n = 0; n < OUTPUTS; ++n) {
-        // Outputs beyond the last are the last once more, and are not written.
+        // Past the end, compute the last output again and do not write it.
         const int64_t output = min(first + n, weight.outputs - 1);
         codes[n] = static_cast<const uint32_t*>(weight.codes) + output * words;
         scales[n] = weight.scales + output * blocks;
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(WARPS * WARP) product_kernel(agk_packed weight
     float sums[OUTPUTS][ROWS] = {};
 #pragma unroll 4
     for (unsigned word = lane; word < words; word += WARP) {
-        const Place<BITS> place(word, block_inputs);
+        const CodeOffset<BITS> place(word, block_inputs);
         float tokens[ROWS][CODES<BITS>];
 #pragma unroll
         for (int row = 0; row < ROWS; ++row) {
@@ -78,7 +78,7 @@ int launch_product(const agk_packed_product_args& args, cudaStream_t stream) {
     const auto kernel = product_kernel<T, BITS, ROWS>;
     const auto blocks = static_cast<unsigned>(divide_up(args.weight.outputs, OUTPUTS * WARPS));
     kernel<<<blocks, WARPS * WARP, 0, stream>>>(args.weight, static_cast<const T*>(args.x), static_cast<T*>(args.out));
-    return launched("packed_product");
+    return launch_result("packed_product");
 }
 
 }  // namespace

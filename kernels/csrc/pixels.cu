@@ -1,12 +1,12 @@
-// Decoded frames to bytes in the order and orientation asked for, in one pass.
+// Converts decoded frames to bytes in the requested channel order and orientation, in one pass.
 //
-// A thread takes eight pixels: of half floats 16 bytes a colour, of either layout three such loads, and stores of 8 bytes.
+// A thread handles eight pixels. With halves that is three loads of 16 bytes, in either layout, and stores of 8 bytes.
 #include "launch.cuh"
 
 namespace agk {
 namespace {
 
-constexpr int THREADS = 256, N = PIXELS_A_THREAD;
+constexpr int THREADS = 256, N = PIXELS_PER_THREAD;
 
 __device__ __forceinline__ uint8_t to_byte(float x) {
     return static_cast<uint8_t>(fminf(fmaxf((x + 1.0f) * 0.5f, 0.0f), 1.0f) * 255.0f);
@@ -32,10 +32,10 @@ __global__ void __launch_bounds__(THREADS) pixel_kernel(agk_pixels_args a, int64
             for (int i = 0; i < N; ++i) colours[channel][i] = to_byte(values[i]);
         }
     }
-    const int64_t runs_a_row = a.width / N;
-    const int64_t line = run / runs_a_row, frame = line / a.height, row = line - frame * a.height;
+    const int64_t runs_per_row = a.width / N;
+    const int64_t line = run / runs_per_row, frame = line / a.height, row = line - frame * a.height;
     const int64_t to_line = a.flip ? frame * a.height + a.height - 1 - row : line;
-    uint8_t* out = a.out + (to_line * runs_a_row + run - line * runs_a_row) * N * OUT;
+    uint8_t* out = a.out + (to_line * runs_per_row + run - line * runs_per_row) * N * OUT;
     Pack<uint8_t, N> bytes[OUT];
 #pragma unroll
     for (int i = 0; i < N * OUT; ++i) {
@@ -63,6 +63,6 @@ extern "C" int agk_pixels(const agk_pixels_args* args, void* to) {
         } else {
             pixel_kernel<T, 4><<<blocks, THREADS, 0, stream>>>(*args, runs);
         }
-        return launched("pixels");
+        return launch_result("pixels");
     });
 }

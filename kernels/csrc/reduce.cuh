@@ -1,8 +1,8 @@
-// Sum and maximum over a block of whole warps, for every thread of it.
+// Sum and maximum over a block of whole warps; every thread gets the result.
 //
-// A scratch array is cleared before its first use. It may be used again after one other reduction: whoever writes it then has
-// passed that one's barrier, and so has everybody who still read it. All threads of a warp write what they all have: to
-// choose one, or the warps that there are, would take more instructions than the sum.
+// A scratch array must be cleared before its first use. It may be reused only after another reduction, whose barrier makes sure
+// that all threads have read it. All threads of a warp write the same value: selecting one thread would take more
+// instructions than the sum.
 #pragma once
 
 #include "launch.cuh"
@@ -11,7 +11,7 @@ namespace agk {
 
 constexpr int MAX_WARPS = 16;
 
-// The places of warps that the block does not have.
+// Zeroes the entries of warps that the block does not have.
 template <typename T>
 __device__ __forceinline__ void clear(T (&scratch)[MAX_WARPS]) {
     if (threadIdx.x < MAX_WARPS && threadIdx.x >= blockDim.x / WARP) scratch[threadIdx.x] = 0;

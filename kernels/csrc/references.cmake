@@ -1,4 +1,4 @@
-# What every build of the library holds, with CUDA, without it, and emulated. SOURCES is this folder.
+# Sources of every build of the library: with CUDA, without CUDA, and emulated. SOURCES is this folder.
 set(REFERENCES
   ${SOURCES}/check.cpp
   ${SOURCES}/check_heads.cpp

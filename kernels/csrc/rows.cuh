@@ -1,16 +1,15 @@
-// Rows of tokens in one pass: gate and residual (or not), LayerNorm, modulation by the row's kind, quantisation.
+// Row operators in one pass: gate and residual (optional), LayerNorm, modulation (shot or image), quantisation.
 //
-// A block takes a run of rows. A thread holds two 16-byte vectors of the row, so that what a row costs beside its elements
-// (sums over the block, addresses) is shared by two, and, because consecutive rows are nearly always of one kind, their
-// modulation in registers: it is read again only where the kind or the batch entry changes. The row's own bytes are read
-// once and written once; that is the floor.
+// A block takes a range of consecutive rows. A thread holds two 16-byte vectors of the row, which halves the cost per element
+// of block reductions and address arithmetic. It keeps the modulation in registers, and reads it again only where the rows
+// change from shot to image or to the next batch entry. A row's bytes are read once and written once.
 #pragma once
 
 #include "reduce.cuh"
 
 namespace agk {
 
-// A block's width apart, so that neighbouring threads still take neighbouring vectors.
+// A thread's two vectors are blockDim.x vectors apart, so that neighbouring threads access neighbouring vectors.
 constexpr int VECTORS = 2;
 constexpr int MAX_THREADS = MAX_WARPS * WARP;
 static_assert(MAX_ROW_BYTES == VECTORS * MAX_THREADS * VECTOR_BYTES);
@@ -21,7 +20,7 @@ __device__ __forceinline__ void fill(float (&to)[N], float value) {
     for (int i = 0; i < N; ++i) to[i] = value;
 }
 
-// gain and offset of a kind of row: normalised * gain + offset is weight and bias, then (1 + scale) and shift.
+// Combines weight, bias, scale and shift: normalised * gain + offset = (normalised * weight + bias) * (1 + scale) + shift.
 template <int N>
 __device__ __forceinline__ void load_modulation(const agk_norm& norm, const float* shift, const float* scale,
                                                 int column, float (&gain)[N], float (&offset)[N]) {
@@ -42,8 +41,8 @@ __device__ __forceinline__ void load_modulation(const agk_norm& norm, const floa
     }
 }
 
-// A thread's part of a row: element [v][i] is that of column(v) + i. Threads past the row's end only take part in the
-// reductions, with zeros.
+// A thread's columns of a row: element [v][i] is column columns[v] + i. Threads past the end of the row hold zeros and only
+// take part in reductions.
 template <int N>
 struct Columns {
     int first, step, width;
@@ -72,15 +71,15 @@ __device__ __forceinline__ void store_row(T* row, const Columns<N>& columns, con
     }
 }
 
-// Values of a row as codes of Out that go into [-448, 448] or [-127, 127], and the scale that they were divided by.
+// Scales a row to the range of Out, [-448, 448] or [-127, 127], and writes the scale.
 template <typename Out, int N>
 __device__ __forceinline__ void scale_row(float (&value)[VECTORS][N], unsigned (&scratch)[MAX_WARPS], float* scale) {
-    unsigned bits = SMALLEST_MAGNITUDE_BITS;
+    unsigned bits = MIN_MAGNITUDE_BITS;
 #pragma unroll
     for (int i = 0; i < VECTORS * N; ++i) bits = max(bits, magnitude_bits(value[i / N][i % N]));
     const float magnitude = __uint_as_float(block_max(bits, scratch));
-    if (threadIdx.x == 0) *scale = magnitude / LARGEST<Out>;
-    const float factor = LARGEST<Out> / magnitude;
+    if (threadIdx.x == 0) *scale = magnitude / MAX_VALUE<Out>;
+    const float factor = MAX_VALUE<Out> / magnitude;
 #pragma unroll
     for (int i = 0; i < VECTORS * N; ++i) value[i / N][i % N] *= factor;
 }
@@ -89,7 +88,7 @@ __device__ __forceinline__ void scale_row(float (&value)[VECTORS][N], unsigned (
 template <typename T, typename Out, bool GATED>
 __global__ void __launch_bounds__(MAX_THREADS)
     row_kernel(agk_rows shape, const T* x, const T* branch, const float* image_gate, const float* shot_gate, T* x_next,
-               agk_norm norm, int64_t rows_a_block) {
+               agk_norm norm, int64_t rows_per_block) {
     constexpr int N = VECTOR<T>;
     __shared__ float sums[2][MAX_WARPS];
     __shared__ unsigned maxima[MAX_WARPS];
@@ -97,15 +96,15 @@ __global__ void __launch_bounds__(MAX_THREADS)
     clear(sums[1]);
     clear(maxima);
     const Columns<N> columns(shape.width);
-    int64_t row = blockIdx.x * rows_a_block;
-    const int64_t last = min(row + rows_a_block, shape.rows);
+    int64_t row = blockIdx.x * rows_per_block;
+    const int64_t last = min(row + rows_per_block, shape.rows);
     const float inverse_width = 1.0f / static_cast<float>(columns.width);
-    Words<T, N> coming[VECTORS] = {}, coming_branch[VECTORS] = {};
+    Words<T, N> prefetched[VECTORS] = {}, prefetched_branch[VECTORS] = {};
     int64_t at = row * shape.width;
-    load_row(x + at, columns, coming);
-    if constexpr (GATED) load_row(branch + at, columns, coming_branch);
+    load_row(x + at, columns, prefetched);
+    if constexpr (GATED) load_row(branch + at, columns, prefetched_branch);
     while (row < last) {
-        // Rows of one kind and batch entry: their modulation once.
+        // Load the modulation once for the rows up to the next change of shot, image or batch entry.
         const int64_t entry = row / shape.tokens, token = row % shape.tokens, begin = entry * shape.modulation_stride;
         const bool shot = token < shape.shot_tokens;
         const int64_t end = min(last, row - token + (shot ? shape.shot_tokens : shape.tokens));
@@ -124,19 +123,19 @@ __global__ void __launch_bounds__(MAX_THREADS)
             float value[VECTORS][N];
 #pragma unroll
             for (int v = 0; v < VECTORS; ++v) {
-                to_floats(coming[v], value[v]);
+                to_floats(prefetched[v], value[v]);
                 if constexpr (GATED) {
                     float added[N];
-                    to_floats(coming_branch[v], added);
+                    to_floats(prefetched_branch[v], added);
 #pragma unroll
                     for (int i = 0; i < N; ++i) value[v][i] = to_float(from_float<T>(value[v][i] + gate[v][i] * added[i]));
                 }
             }
             if constexpr (GATED) store_row(x_next + at, columns, value);
-            // The next row is on its way while this one is reduced.
+            // Prefetch the next row while this one is reduced.
             if (row + 1 < last) {
-                load_row(x + at + shape.width, columns, coming);
-                if constexpr (GATED) load_row(branch + at + shape.width, columns, coming_branch);
+                load_row(x + at + shape.width, columns, prefetched);
+                if constexpr (GATED) load_row(branch + at + shape.width, columns, prefetched_branch);
             }
             if (GATED && norm.out == nullptr) continue;
 
@@ -146,7 +145,7 @@ __global__ void __launch_bounds__(MAX_THREADS)
             const float mean = block_sum(sum, sums[0]) * inverse_width;
 #pragma unroll
             for (int v = 0; v < VECTORS; ++v) {
-                // What is past the row's end stays 0.
+                // Columns past the end of the row stay 0.
                 const float middle = columns.inside(v) ? mean : 0.0f;
 #pragma unroll
                 for (int i = 0; i < N; ++i) {
@@ -166,20 +165,20 @@ __global__ void __launch_bounds__(MAX_THREADS)
     }
 }
 
-// How rows are shared out so that the grid fills the GPU exactly once.
+// A grid that fills the GPU exactly once.
 struct RowGrid {
     unsigned blocks;
     int threads;
-    int64_t rows_a_block;
+    int64_t rows_per_block;
 };
 
 template <typename T, typename Kernel>
-int row_grid(const char* name, Kernel kernel, int64_t rows, int64_t width, RowGrid& grid) {
+int make_row_grid(const char* name, Kernel kernel, int64_t rows, int64_t width, RowGrid& grid) {
     grid.threads = static_cast<int>(divide_up(width, VECTORS * VECTOR<T> * WARP)) * WARP;
     int64_t blocks = 0;
     if (const int code = cuda_result(name, resident_blocks(kernel, grid.threads, blocks))) return code;
-    grid.rows_a_block = divide_up(rows, blocks);
-    grid.blocks = static_cast<unsigned>(divide_up(rows, grid.rows_a_block));
+    grid.rows_per_block = divide_up(rows, blocks);
+    grid.blocks = static_cast<unsigned>(divide_up(rows, grid.rows_per_block));
     return AGK_OK;
 }
 
@@ -188,11 +187,11 @@ int launch_rows(const char* name, const agk_rows& shape, const void* x, const vo
                 const float* shot_gate, void* x_next, const agk_norm& norm, cudaStream_t stream) {
     const auto kernel = row_kernel<T, Out, GATED>;
     RowGrid grid;
-    if (const int code = row_grid<T>(name, kernel, shape.rows, shape.width, grid)) return code;
+    if (const int code = make_row_grid<T>(name, kernel, shape.rows, shape.width, grid)) return code;
     kernel<<<grid.blocks, grid.threads, 0, stream>>>(
         shape, static_cast<const T*>(x), static_cast<const T*>(branch), image_gate, shot_gate, static_cast<T*>(x_next),
-        norm, grid.rows_a_block);
-    return launched(name);
+        norm, grid.rows_per_block);
+    return launch_result(name);
 }
 
 }  // namespace agk

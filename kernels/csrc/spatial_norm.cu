@@ -1,19 +1,19 @@
-// The vae's spatial norm: GroupNorm over a whole chunk, scale and shift from the latent by nearest place, SiLU.
+// The VAE's spatial norm: GroupNorm over a chunk, scale and shift from the nearest position of the latent, SiLU.
 //
-// Three launches: every block's part of the statistics, their merging, the norm itself. The chunk is read twice and
-// written once; that is the floor without the convolution before it. Statistics are means and sums of squared distances,
-// merged pair by pair (Chan, Golub, LeVeque 1983), so a large mean costs no digits; the order of merging is fixed.
+// Three launches: statistics per block, their merging, and the norm. The chunk is read twice and written once. Statistics are
+// means and sums of squared differences, merged pairwise (Chan, Golub, LeVeque 1983), so a large mean costs no precision. The
+// order of merging is fixed.
 #include "launch.cuh"
 #include "tensor_cores.cuh"
 
 namespace agk {
 namespace {
 
-constexpr int MAX_THREADS = 1024, WANTED_THREADS = 256;
-// A group's channels come in fours, so a four of a vector is of one group.
+constexpr int MAX_THREADS = 1024, TARGET_THREADS = 256;
+// A group's width is a multiple of four, so four consecutive channels of a vector belong to one group.
 constexpr int FOUR = 4;
-// Vectors that a thread has on their way at once.
-constexpr int TOGETHER = 4;
+// Loads in flight per thread.
+constexpr int VECTORS_IN_FLIGHT = 4;
 constexpr float LOG2_E = 1.4426950408889634f;
 
 template <typename Real>
@@ -21,7 +21,7 @@ struct Moments {
     Real count, mean, squares;
 };
 
-// As store(), in one instruction: left to itself, the compiler made four of some.
+// As store(), in one instruction. The compiler split some of these stores in four.
 template <typename T, int N>
 __device__ __forceinline__ void store_whole(T* to, const float (&from)[N]) {
 #ifdef __CUDA_ARCH__
@@ -43,8 +43,8 @@ __device__ __forceinline__ Moments<Real> merged(Moments<Real> a, Moments<Real> b
     return {count, a.mean + apart * part, a.squares + b.squares + apart * apart * a.count * part};
 }
 
-// Block b takes `chunk` places from b * chunk on and writes mean and squares of every group: out [blocks, groups].
-// A thread keeps one vector of channels and goes from place to place.
+// Block b handles `chunk` positions from b * chunk on, and writes the mean and squares of every group: out [blocks, groups].
+// A thread handles one vector of channels of several positions.
 template <typename T>
 __global__ void __launch_bounds__(MAX_THREADS)
     statistics_kernel(agk_spatial_norm_args a, int vectors, int places, int chunk, float2* out) {
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(MAX_THREADS)
     const int vector = threadIdx.x % vectors, slot = threadIdx.x / vectors, slots = blockDim.x / vectors;
     const int first = blockIdx.x * chunk, last = min(first + chunk, places);
     const T* x = static_cast<const T*>(a.x) + vector * N;
-    // Sums of distances from the first value seen: near the mean, whatever that is.
+    // Sums of differences from the first value, which is near the mean even where the mean is large.
     float origin[FOURS] = {}, sum[FOURS] = {}, squares[FOURS] = {};
     if (first + slot < last) {
         const Pack<T, N> pack = load<N>(x + static_cast<int64_t>(first + slot) * a.channels);
@@ -71,14 +71,14 @@ __global__ void __launch_bounds__(MAX_THREADS)
             squares[i / FOUR] += apart * apart;
         }
     };
-    // Four are on their way before the first is added.
+    // Start VECTORS_IN_FLIGHT loads before the first is used.
     int place = first + slot;
-    for (; place + (TOGETHER - 1) * slots < last; place += TOGETHER * slots) {
-        Words<T, N> words[TOGETHER];
+    for (; place + (VECTORS_IN_FLIGHT - 1) * slots < last; place += VECTORS_IN_FLIGHT * slots) {
+        Words<T, N> words[VECTORS_IN_FLIGHT];
 #pragma unroll
-        for (int i = 0; i < TOGETHER; ++i) words[i] = load_words<N>(at(place + i * slots));
+        for (int i = 0; i < VECTORS_IN_FLIGHT; ++i) words[i] = load_words<N>(at(place + i * slots));
 #pragma unroll
-        for (int i = 0; i < TOGETHER; ++i) add(words[i]);
+        for (int i = 0; i < VECTORS_IN_FLIGHT; ++i) add(words[i]);
     }
     for (; place < last; place += slots) add(load_words<N>(at(place)));
     const int taken = first + slot < last ? (last - first - slot - 1) / slots + 1 : 0;
@@ -88,13 +88,13 @@ __global__ void __launch_bounds__(MAX_THREADS)
         kept[threadIdx.x * FOURS + four] = {origin[four] + mean, squares[four] - sum[four] * mean};
     }
     __syncthreads();
-    const int groups = static_cast<int>(a.groups), fours_a_group = static_cast<int>(a.channels / a.groups) / FOUR;
+    const int groups = static_cast<int>(a.groups), fours_per_group = static_cast<int>(a.channels / a.groups) / FOUR;
     for (int group = threadIdx.x; group < groups; group += blockDim.x) {
         Moments<float> all{0.0f, 0.0f, 0.0f};
         for (int from = 0; from < slots; ++from) {
             const int places_there = first + from < last ? (last - first - from - 1) / slots + 1 : 0;
-            for (int four = 0; four < fours_a_group; ++four) {
-                const float2 part = kept[(from * vectors * FOURS) + group * fours_a_group + four];
+            for (int four = 0; four < fours_per_group; ++four) {
+                const float2 part = kept[(from * vectors * FOURS) + group * fours_per_group + four];
                 all = merged(all, {static_cast<float>(places_there * FOUR), part.x, part.y});
             }
         }
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(MAX_THREADS)
     }
 }
 
-// The blocks' parts to mean and 1 / deviation: a warp a group.
+// Merges the blocks' statistics to mean and 1 / standard deviation, one warp per group.
 __global__ void merge_kernel(agk_spatial_norm_args a, int places, int chunk, int blocks, const float2* parts, float2* out) {
     const int group = blockIdx.x;
     const double width = static_cast<double>(a.channels / a.groups);
@@ -121,12 +121,12 @@ __global__ void merge_kernel(agk_spatial_norm_args a, int places, int chunk, int
     }
 }
 
-// A thread takes one vector of channels of the pixels of a frame that share a place of the latent: what that costs, divisions
-// too, is paid once for all of them.
+// A thread handles one vector of channels of all pixels of a frame that share a position of the latent, so that the divisions and
+// the loads of scale and shift are needed once for all of them.
 template <typename T>
-__global__ void __launch_bounds__(WANTED_THREADS) norm_kernel(agk_spatial_norm_args a, int vectors, int64_t total, const float2* statistics) {
+__global__ void __launch_bounds__(TARGET_THREADS) norm_kernel(agk_spatial_norm_args a, int vectors, int64_t total, const float2* statistics) {
     constexpr int N = VECTOR<T>;
-    const int64_t index = static_cast<int64_t>(blockIdx.x) * WANTED_THREADS + threadIdx.x;
+    const int64_t index = static_cast<int64_t>(blockIdx.x) * TARGET_THREADS + threadIdx.x;
     if (index >= total) return;
     const int cell = static_cast<int>(index / vectors), vector = static_cast<int>(index - static_cast<int64_t>(cell) * vectors);
     const int latent_width = static_cast<int>(a.latent_width), latent_height = static_cast<int>(a.latent_height);
@@ -155,21 +155,21 @@ __global__ void __launch_bounds__(WANTED_THREADS) norm_kernel(agk_spatial_norm_a
     const T* x = static_cast<const T*>(a.x) + corner * channels + vector * N;
     T* out = static_cast<T*>(a.out) + corner * channels + vector * N;
     for (int row = 0; row < rows; ++row) {
-        for (int begin = 0; begin < run; begin += TOGETHER) {
-            Words<T, N> words[TOGETHER];
+        for (int begin = 0; begin < run; begin += VECTORS_IN_FLIGHT) {
+            Words<T, N> words[VECTORS_IN_FLIGHT];
 #pragma unroll
-            for (int i = 0; i < TOGETHER; ++i) {
+            for (int i = 0; i < VECTORS_IN_FLIGHT; ++i) {
                 if (begin + i < run) words[i] = load_words<N>(x + (begin + i) * channels);
             }
 #pragma unroll
-            for (int i = 0; i < TOGETHER; ++i) {
+            for (int i = 0; i < VECTORS_IN_FLIGHT; ++i) {
                 if (begin + i >= run) continue;
                 float value[N];
                 to_floats(words[i], value);
 #pragma unroll
                 for (int j = 0; j < N; ++j) {
                     value[j] = value[j] * gain[j] + offset[j];
-                    value[j] = __fdividef(value[j], 1.0f + power_of_two(-LOG2_E * value[j]));
+                    value[j] = __fdividef(value[j], 1.0f + exp2_approx(-LOG2_E * value[j]));
                 }
                 store_whole(out + (begin + i) * channels, value);
             }
@@ -193,19 +193,19 @@ extern "C" int agk_spatial_norm(const agk_spatial_norm_args* args, void* to) {
     return with_activations(args->dtype, [&](auto element) {
         using T = decltype(element);
         const int vectors = static_cast<int>(args->channels / VECTOR<T>);
-        const int threads = vectors > WANTED_THREADS ? vectors : WANTED_THREADS / vectors * vectors;
-        // At least four places a thread, so that a small chunk is not all merging.
+        const int threads = vectors > TARGET_THREADS ? vectors : TARGET_THREADS / vectors * vectors;
+        // At least four positions per thread, so that merging does not dominate small inputs.
         const int64_t least = threads / vectors * 4;
         const int64_t even = divide_up(places, STATISTICS_BLOCKS);
         const int chunk = static_cast<int>(even > least ? even : least);
         const int blocks = static_cast<int>(divide_up(places, chunk));
         statistics_kernel<T><<<blocks, threads, 0, stream>>>(*args, vectors, places, chunk, parts);
-        if (const int code = launched(name)) return code;
+        if (const int code = launch_result(name)) return code;
         merge_kernel<<<static_cast<unsigned>(args->groups), WARP, 0, stream>>>(*args, places, chunk, blocks, parts, statistics);
-        if (const int code = launched(name)) return code;
+        if (const int code = launch_result(name)) return code;
         const int64_t total = args->frames * args->latent_height * args->latent_width * vectors;
-        norm_kernel<T><<<static_cast<unsigned>(divide_up(total, WANTED_THREADS)), WANTED_THREADS, 0, stream>>>(
+        norm_kernel<T><<<static_cast<unsigned>(divide_up(total, TARGET_THREADS)), TARGET_THREADS, 0, stream>>>(
             *args, vectors, total, statistics);
-        return launched(name);
+        return launch_result(name);
     });
 }

@@ -1,4 +1,4 @@
-// A packed weight made whole, in one pass, for prompts: their products have tokens enough to pay for it.
+// Dequantises a packed weight to a full matrix in one pass. Used for prompts, which have enough tokens to pay for it.
 #include <algorithm>
 
 #include "packed.cuh"
@@ -8,15 +8,15 @@ namespace {
 
 constexpr int UNPACK_THREADS = 256;
 
-// A thread takes four bytes of codes. Threads go over rows as over one long line of words.
+// A thread handles four bytes of codes at a time; the rows are one long array of words.
 template <typename T, int BITS>
-__global__ void __launch_bounds__(UNPACK_THREADS) unpack_kernel(agk_packed weight, T* out, unsigned words_a_row, int64_t words) {
+__global__ void __launch_bounds__(UNPACK_THREADS) unpack_kernel(agk_packed weight, T* out, unsigned words_per_row, int64_t words) {
     const auto* codes = static_cast<const uint32_t*>(weight.codes);
     const auto block_inputs = static_cast<unsigned>(weight.block);
     const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
     for (int64_t at = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; at < words; at += step) {
-        const int64_t row = at / words_a_row;
-        const Place<BITS> place(static_cast<unsigned>(at - row * words_a_row), block_inputs);
+        const int64_t row = at / words_per_row;
+        const CodeOffset<BITS> place(static_cast<unsigned>(at - row * words_per_row), block_inputs);
         float value[CODES<BITS>];
         decode<BITS>(codes[at], value);
         const float scale = weight.scales[row * (weight.inputs / weight.block) + place.block];
@@ -39,14 +39,14 @@ extern "C" int agk_unpack(const agk_unpack_args* args, void* stream) {
         using T = decltype(element);
         return agk::with_bits(args->weight.bits, [&](auto bits) {
             const auto kernel = agk::unpack_kernel<T, decltype(bits)::value>;
-            const auto words_a_row = static_cast<unsigned>(args->weight.inputs / agk::CODES<decltype(bits)::value>);
-            const int64_t words = args->weight.outputs * words_a_row;
+            const auto words_per_row = static_cast<unsigned>(args->weight.inputs / agk::CODES<decltype(bits)::value>);
+            const int64_t words = args->weight.outputs * words_per_row;
             int64_t blocks = 0;
             if (const int code = agk::cuda_result("unpack", agk::resident_blocks(kernel, agk::UNPACK_THREADS, blocks))) return code;
             const int64_t grid = std::min(blocks, agk::divide_up(words, agk::UNPACK_THREADS));
             kernel<<<static_cast<unsigned>(grid), agk::UNPACK_THREADS, 0, static_cast<cudaStream_t>(stream)>>>(
-                args->weight, static_cast<T*>(args->out), words_a_row, words);
-            return agk::launched("unpack");
+                args->weight, static_cast<T*>(args->out), words_per_row, words);
+            return agk::launch_result("unpack");
         });
     });
 }

@@ -1,6 +1,6 @@
-// 16 bytes of a row at a time: loads, stores and conversions to float32 of every dtype an operator takes.
+// Loads and stores of 16 bytes, and conversions between float32 and every dtype that an operator takes.
 //
-// It does not know which operator asks. One thread holds one vector; neighbouring threads hold neighbouring vectors.
+// It does not know operators. One thread holds one vector; neighbouring threads hold neighbouring vectors.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -45,8 +45,8 @@ __device__ __forceinline__ Pack<T, N> load(const T* from) {
     return *reinterpret_cast<const Pack<T, N>*>(from);
 }
 
-// The bytes of N elements as 32-bit words, for what is loaded ahead: elements of 16 bits would be taken apart at once, and
-// whoever takes them apart waits for them.
+// The bytes of N elements as 32-bit words, for prefetched data. The compiler would unpack 16-bit elements at once, and
+// unpacking waits for the load.
 template <typename T, int N>
 struct alignas(VECTOR_BYTES) Words {
     uint32_t w[sizeof(T) * N / sizeof(uint32_t)];
@@ -57,7 +57,7 @@ __device__ __forceinline__ Words<T, N> load_words(const T* from) {
     return *reinterpret_cast<const Words<T, N>*>(from);
 }
 
-// N floats of an array that the kernel only reads: a 16-byte load for each four.
+// Loads N floats, 16 bytes at a time.
 template <int N>
 __device__ __forceinline__ void load_floats(const float* from, float (&to)[N]) {
     constexpr int PART = N < 4 ? N : 4;
@@ -78,7 +78,7 @@ __device__ __forceinline__ void to_floats(const Pack<T, N>& from, float (&to)[N]
 template <typename T, int N>
 __device__ __forceinline__ void to_floats(const Words<T, N>& from, float (&to)[N]) {
     if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-        // A bfloat16 is the upper half of its float32: an instruction each.
+        // A bfloat16 is the upper half of a float32: one instruction per element.
 #pragma unroll
         for (int i = 0; i < N; i += 2) {
             to[i] = __uint_as_float(from.w[i / 2] << 16);
@@ -99,14 +99,14 @@ __device__ __forceinline__ Pack<T, N> to_pack(const float (&from)[N]) {
     return pack;
 }
 
-// Four numbers as the bytes of a word: put together one at a time they take more instructions than all before.
+// Four numbers as the bytes of a word. Converting and inserting them one at a time takes many more instructions.
 template <typename T>
-__device__ __forceinline__ uint32_t four_codes(float a, float b, float c, float d) {
+__device__ __forceinline__ uint32_t pack_codes(float a, float b, float c, float d) {
     if constexpr (std::is_same_v<T, __nv_fp8_e4m3>) {
-        // Two at a time, as the GPU converts them.
+        // The GPU converts two at a time.
         return __nv_fp8x4_e4m3(make_float4(a, b, c, d)).__x;
     } else {
-        // Beside 1.5 * 2^23 an integer from -127 to 127 is the last byte of a float, rounded to nearest even.
+        // Adding 1.5 * 2^23 rounds to the nearest integer (ties to even) and puts it in the last byte of the float.
         const auto code = [](float x) { return __float_as_uint(x + 12582912.0f); };
         return __byte_perm(__byte_perm(code(a), code(b), 0x0040), __byte_perm(code(c), code(d), 0x0040), 0x5410);
     }
@@ -117,19 +117,19 @@ __device__ __forceinline__ void store(T* to, const float (&from)[N]) {
     if constexpr (QUANTISED<T> && N % 4 == 0) {
         Pack<uint32_t, N / 4> words;
 #pragma unroll
-        for (int i = 0; i < N; i += 4) words.v[i / 4] = four_codes<T>(from[i], from[i + 1], from[i + 2], from[i + 3]);
+        for (int i = 0; i < N; i += 4) words.v[i / 4] = pack_codes<T>(from[i], from[i + 1], from[i + 2], from[i + 3]);
         *reinterpret_cast<Pack<uint32_t, N / 4>*>(to) = words;
     } else {
         *reinterpret_cast<Pack<T, N>*>(to) = to_pack<T>(from);
     }
 }
 
-// Largest number of a quantised format, and the bits of the smallest magnitude a row is scaled by (1e-30).
+// Largest value of a quantised format, and the bits of the smallest magnitude that a row is scaled by (1e-30).
 template <typename T>
-constexpr float LARGEST = std::is_same_v<T, __nv_fp8_e4m3> ? 448.0f : 127.0f;
-constexpr unsigned SMALLEST_MAGNITUDE_BITS = 0x0da24260u;
+constexpr float MAX_VALUE = std::is_same_v<T, __nv_fp8_e4m3> ? 448.0f : 127.0f;
+constexpr unsigned MIN_MAGNITUDE_BITS = 0x0da24260u;
 
-// Magnitudes compare as their bits do, and a NaN's are the largest: one integer maximum finds both.
+// Magnitudes order like their bits, with NaN above all others, so an integer maximum finds the largest or a NaN.
 __device__ __forceinline__ unsigned magnitude_bits(float x) { return __float_as_uint(fabsf(x)); }
 
 }  // namespace agk

@@ -1,15 +1,15 @@
-// Products of a warpgroup, four warps whose first number is a multiple of four: wgmma, of sm_90a alone.
+// wgmma, the MMA of a warpgroup (four warps, the first at a multiple of four). It exists on sm_90a only.
 //
-// The left side is in registers, 16 rows a warp, which holds them and its 16 x 64 sums as of mma.sync (tensor_cores.cuh): sums
-// d[tile][i] are of eight columns a tile. The right side is read from shared memory, by a descriptor, while the warps go on:
-// until `wait` names them, sums may not be touched, nor what is multiplied be changed. Source: PTX ISA, "Asynchronous
-// Warpgroup Level Matrix Multiply-Accumulate Instructions". On the processor they are emulated, by tests/kernels/emulation.
+// The left operand is in registers, 16 rows per warp, in the layout of mma.sync (tensor_cores.cuh). The accumulators have the
+// same layout; d[tile] is eight columns. The right operand is read from shared memory through a descriptor, asynchronously:
+// until wait() has been called with them, accumulators must not be read or written, and operands must not change. Source: PTX
+// ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions". Tests emulate them in tests/kernels/emulation.
 #pragma once
 
 #include "attention.cuh"
 
 namespace agk {
-// How deep a product of halves is.
+// Depth of an MMA of halves.
 constexpr int DEPTH = 16;
 }  // namespace agk
 
@@ -23,14 +23,14 @@ __device__ __forceinline__ uint32_t shared_address(const void* shared) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
 
-// Orders what was written to registers before the products that follow.
-__device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+// Orders earlier register writes before the MMAs that follow.
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
-// Makes one group of all products since the last one.
-__device__ __forceinline__ void end_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Commits all MMAs since the last commit as one group.
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 template <typename Register, int TILES>
-__device__ __forceinline__ void touch(Register (&held)[TILES][4]) {
+__device__ __forceinline__ void use_registers(Register (&held)[TILES][4]) {
 #pragma unroll
     for (int i = 0; i < TILES * 4; ++i) {
         if constexpr (std::is_same_v<Register, float>) {
@@ -41,23 +41,23 @@ __device__ __forceinline__ void touch(Register (&held)[TILES][4]) {
     }
 }
 
-// Returns when at most PENDING groups still run. held: what the others hold, sums and left sides, which the compiler must
-// neither read nor write earlier.
+// Returns when at most PENDING groups are still running. held: accumulators and left operands of the finished groups, which the
+// compiler must not read or write before this point.
 template <int PENDING, typename... Registers>
 __device__ __forceinline__ void wait(Registers&... held) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
-    (touch(held), ...);
+    (use_registers(held), ...);
 }
 
-// copies_arrived(), for wgmma to see: it reads shared memory by another road than loads do.
-__device__ __forceinline__ void copies_arrived_for_products() {
-    copies_arrived();
+// As wait_for_copies(), for data that wgmma reads: it reads shared memory through the async proxy.
+__device__ __forceinline__ void wait_for_copies_before_wgmma() {
+    wait_for_copies();
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// d = a b, or with ADD d += a b, in int32 of int8: a 64 x 32 by rows; b 32 x 64, a column's 32 in a row of 64 bytes.
+// d = a b, or with ADD d += a b, int8 to int32: a 64 x 32 row-major; b 32 x 64, 32 elements of a column in a 64-byte row.
 template <bool ADD>
-__device__ __forceinline__ void multiply(int (&d)[KEY_TILES][4], const uint32_t (&a)[4], uint64_t b) {
+__device__ __forceinline__ void mma(int (&d)[KEY_TILES][4], const uint32_t (&a)[4], uint64_t b) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 "
         "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
@@ -74,7 +74,7 @@ __device__ __forceinline__ void multiply(int (&d)[KEY_TILES][4], const uint32_t 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(ADD));
 }
 
-// d += a b in float32 of halves T: a 64 x DEPTH by rows; b DEPTH x 72, a row's first 64 together.
+// d += a b, halves T to float32: a 64 x DEPTH row-major; b DEPTH x 72, the first 64 columns of a row contiguous.
 #define AGK_MULTIPLY_HALVES(TYPE)                                                                                          \
     asm volatile("wgmma.mma_async.sync.aligned.m64n72k16.f32." TYPE "." TYPE " "                                           \
                  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "   \
@@ -89,7 +89,7 @@ __device__ __forceinline__ void multiply(int (&d)[KEY_TILES][4], const uint32_t 
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
 
 template <typename T>
-__device__ __forceinline__ void multiply(float (&d)[WIDTH_TILES + 1][4], const uint32_t (&a)[4], uint64_t b) {
+__device__ __forceinline__ void mma(float (&d)[WIDTH_TILES + 1][4], const uint32_t (&a)[4], uint64_t b) {
     if constexpr (std::is_same_v<T, __half>) {
         AGK_MULTIPLY_HALVES("f16");
     } else {
@@ -103,22 +103,22 @@ __device__ __forceinline__ void multiply(float (&d)[WIDTH_TILES + 1][4], const u
 
 namespace agk {
 
-// "Matrix Descriptor Format": where a matrix begins, how far what is beyond its swizzle's width lies, how far the next 8 rows,
-// and the swizzle. In units of 16 bytes, from bits 0, 16 and 32 on.
+// PTX ISA, "Matrix Descriptor Format": start address, offset to the part beyond the swizzle's width, offset to the next 8 rows,
+// and the swizzle. The first three are in units of 16 bytes, from bits 0, 16 and 32 on.
 enum class Swizzle : uint64_t { Bytes128 = 1, Bytes64 = 2 };
 
-__device__ __forceinline__ uint64_t describe(const void* shared, unsigned bytes_beyond, unsigned bytes_of_8_rows,
+__device__ __forceinline__ uint64_t make_descriptor(const void* shared, unsigned bytes_beyond, unsigned bytes_of_8_rows,
                                              Swizzle swizzle) {
     const auto field = [](uint64_t bytes) { return (bytes & 0x3ffff) >> 4; };
     return field(shared_address(shared)) | field(bytes_beyond) << 16 | field(bytes_of_8_rows) << 32 |
            static_cast<uint64_t>(swizzle) << 62;
 }
 
-// The same matrix so many bytes on.
-__device__ __forceinline__ uint64_t moved(uint64_t descriptor, unsigned bytes) { return descriptor + bytes / 16; }
+// The descriptor of a matrix `bytes` further on.
+__device__ __forceinline__ uint64_t advance_descriptor(uint64_t descriptor, unsigned bytes) { return descriptor + bytes / 16; }
 
-// The same, where what is beyond the swizzle's width stays where it is.
-__device__ __forceinline__ uint64_t moved_before(uint64_t descriptor, unsigned bytes) {
+// The same, but the part beyond the swizzle's width stays at its address.
+__device__ __forceinline__ uint64_t advance_descriptor_before(uint64_t descriptor, unsigned bytes) {
     return descriptor + bytes / 16 - (static_cast<uint64_t>(bytes / 16) << 16);
 }
 

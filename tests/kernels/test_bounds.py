@@ -32,7 +32,7 @@ def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedPro
 
 def test_sanitized_emulated_kernels_stay_within_their_arrays(sanitized: dict[str, str]) -> None:
     tests = "emulated and not sanitized and not backend"
-    done = run(sanitized, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", tests, ".")
+    done = run(sanitized, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "-k", tests, ".")
     assert done.returncode == 0 and " passed" in done.stdout, done.stdout[-4000:] + done.stderr[-4000:]
 
 

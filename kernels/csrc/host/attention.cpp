@@ -1,4 +1,4 @@
-// Plain reference of attention_int8: a query of a head at a time, in float64.
+// Plain reference of attention_int8: one query of a head at a time, in float64.
 #include <cmath>
 #include <limits>
 #include <vector>

@@ -1,4 +1,4 @@
-// Plain reference of guided_step: an element of the latent at a time.
+// Plain reference of guided_step: one element of the latent at a time.
 #include "../check.h"
 #include "number.h"
 

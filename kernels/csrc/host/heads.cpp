@@ -1,4 +1,4 @@
-// Plain reference of head_norm and head_norm_int8: a head of a token at a time, statistics in float64.
+// Plain references of head_norm and head_norm_int8: one head of a token at a time, statistics in float64.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -32,7 +32,7 @@ std::vector<double> normalised(const agk_heads& shape, int64_t entry, int64_t to
     return x;
 }
 
-// One head of one batch entry in INT8, less `mean`.
+// Quantises one head of one batch entry, minus `mean`, to INT8.
 void quantise(const agk_heads& shape, int64_t entry, Part part, int64_t head, const std::vector<double>& mean,
               int64_t group, int8_t* out, float* scales) {
     for (int64_t first = 0; first < shape.tokens; first += group) {

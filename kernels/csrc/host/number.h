@@ -1,6 +1,6 @@
-// Floating-point formats of less than 32 bits, value by value, to the nearest with ties to even: the plain truth.
+// Conversions of floating-point formats of less than 32 bits, one value at a time, rounding to nearest, ties to even.
 //
-// E4M3 is the finite kind: no infinities, one NaN a sign, 448 at most, and larger values become 448
+// E4M3 has no infinities and one NaN per sign. Its largest value is 448, and larger values become 448
 // (OCP 8-bit Floating Point Specification, revision 1.0).
 #pragma once
 
@@ -68,7 +68,7 @@ inline void put(void* array, int dtype, int64_t index, float value) {
         case AGK_BF16: static_cast<uint16_t*>(array)[index] = static_cast<uint16_t>(encode(value, BF16)); break;
         case AGK_E4M3: static_cast<uint8_t*>(array)[index] = static_cast<uint8_t>(encode(value, E4M3)); break;
         default: {
-            // A NaN has no int8; its row's scale is NaN, so any number will do.
+            // INT8 has no NaN. The row's scale is NaN, so any code will do.
             const float bounded = std::fmax(-I8_MAX, std::fmin(I8_MAX, std::isnan(value) ? 0.0f : value));
             static_cast<int8_t*>(array)[index] = static_cast<int8_t>(std::nearbyint(bounded));
         }

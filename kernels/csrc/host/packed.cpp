@@ -1,11 +1,11 @@
-// Plain references of unpack and packed_product: a weight at a time, sums in float64.
+// Plain references of unpack and packed_product: one weight at a time, sums in float64.
 #include "../check.h"
 #include "number.h"
 
 namespace agk::host {
 namespace {
 
-// Weight (output, input), not rounded: a code of 8 bits or of half a byte, times its block's scale.
+// Weight (output, input) in float32: an 8-bit or 4-bit code times its block's scale.
 float weight_at(const agk_packed& weight, int64_t output, int64_t input) {
     const int64_t block = input / weight.block, within = input % weight.block, half = weight.block / 2;
     const float scale = weight.scales[output * (weight.inputs / weight.block) + block];

@@ -1,4 +1,4 @@
-// Plain references of norm_modulate, gate_residual and epilogue: a row at a time, statistics and GELU in float64.
+// Plain references of norm_modulate, gate_residual and epilogue: one row at a time, statistics and GELU in float64.
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -9,18 +9,18 @@
 namespace agk::host {
 namespace {
 
-// The vector of a row's kind and batch entry, or NULL where there is none.
+// The image's or the shot's vector for a row, at its batch entry; NULL if there is none.
 const float* of_row(const agk_rows& shape, int64_t row, const float* image, const float* shot) {
     const float* kind = row % shape.tokens < shape.shot_tokens ? shot : image;
     return kind == nullptr ? nullptr : kind + row / shape.tokens * shape.modulation_stride;
 }
 
-// A row as numbers of that dtype; a quantised one with the scale that puts its largest magnitude at the format's own.
+// Writes a row in `dtype`. A quantised row is scaled so that its largest magnitude is the format's largest value.
 void put_row(void* out, float* scales, int dtype, int64_t row, const std::vector<float>& values) {
     float factor = 1.0f;
     if (dtype == AGK_E4M3 || dtype == AGK_I8) {
         const float most = dtype == AGK_E4M3 ? E4M3_MAX : I8_MAX;
-        // A row of zeros still needs a scale that can be divided by.
+        // A row of zeros needs a scale above 0.
         float magnitude = 1e-30f;
         bool number = true;
         for (const float value : values) {
@@ -78,7 +78,7 @@ extern "C" int agk_gate_residual_host(const agk_gate_residual_args* args) {
         for (int64_t i = 0; i < shape.width; ++i) {
             const int64_t at = row * shape.width + i;
             put(args->x_next, shape.dtype, at, get(args->x, shape.dtype, at) + gate[i] * get(args->branch, shape.dtype, at));
-            // The norm sees the sum as it was written.
+            // The norm uses the sum as rounded to dtype.
             x[i] = get(args->x_next, shape.dtype, at);
         }
         if (args->norm.out != nullptr) normalise(shape, args->norm, row, x);
@@ -99,7 +99,7 @@ extern "C" int agk_epilogue_host(const agk_epilogue_args* args) {
                 const double scale = static_cast<double>(args->row_scales[number]) * args->column_scales[i];
                 value = static_cast<const int32_t*>(args->x)[at] * scale + args->bias[i];
             }
-            // GELU's approximation by tanh, as the network has it (MODEL.md section 4).
+            // The tanh approximation of GELU, as in the network (MODEL.md section 4).
             if (args->gelu) value *= 0.5 * (1.0 + std::tanh(std::sqrt(2.0 / 3.14159265358979323846) * (value + 0.044715 * value * value * value)));
             row[i] = static_cast<float>(value);
         }

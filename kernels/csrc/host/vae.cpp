@@ -1,4 +1,4 @@
-// Plain reference of pixels and spatial_norm: an element at a time, statistics in float64.
+// Plain references of pixels and spatial_norm: one element at a time, statistics in float64.
 #include <cmath>
 #include <vector>
 

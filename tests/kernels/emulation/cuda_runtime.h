@@ -1,10 +1,10 @@
-// Stands where CUDA's own header would, so that a C++ compiler builds the kernels' sources for threads of one processor.
+// Replaces CUDA's header, so that a C++ compiler builds the kernels' sources for one CPU thread.
 //
-// A block's threads are fibers that run in turn and change places only at barriers, shuffles and warp reductions; a warp
-// runs from barrier to barrier before the next one does, and blocks follow one another. Every second block runs its warps
-// and threads backwards, so that a missing barrier shows. What a real GPU leaves undefined, a warp operation that not all
-// 32 threads reach, or a barrier that some never do, ends the program. It does not know memory spaces, speed or rounding of
-// the GPU's own functions.
+// The threads of a block are fibers. They run in turn and switch only at barriers, shuffles and warp reductions. A warp runs to
+// the next barrier before the next warp starts, and blocks run one after the other. Every second block runs its warps and
+// threads in reverse order, so that a missing barrier gives wrong results. A warp operation that not all 32 threads reach, or
+// a barrier that some threads never reach, ends the program. It does not emulate memory spaces, speed or the rounding of the
+// GPU's functions.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -35,7 +35,7 @@ namespace emulation {
 // Runs `thread` once for every thread of every block.
 void launch(const std::function<void()>& thread, dim3 grid, dim3 block, std::size_t = 0, void* = nullptr);
 void block_barrier();
-// Gives a value to the other threads of the warp; returns all 32 of them, valid until this thread's next exchange but one.
+// Exchanges a value with the other threads of the warp. Returns all 32 values, valid until this thread's next exchange but one.
 const uint64_t* warp_exchange(uint64_t value);
 unsigned lane();
 
@@ -88,12 +88,12 @@ inline bool __any_sync(unsigned mask, bool value) {
 
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }
-// To 2 units in the last place on a GPU, and 0 where y is beyond 2^126.
+// On a GPU it is accurate to 2 units in the last place, and 0 if y is above 2^126.
 inline float __fdividef(float x, float y) { return x / y; }
 inline unsigned __float_as_uint(float x) { return static_cast<unsigned>(emulation::bits(x)); }
 inline float __uint_as_float(unsigned x) { return emulation::value<float>(x); }
 inline float __int_as_float(int x) { return emulation::value<float>(static_cast<unsigned>(x)); }
-// Byte i is the one of b and a together that digit i of `pick` counts, 0 to 7.
+// Byte i of the result is the byte of (b, a) that digit i of `pick` selects, 0 to 7.
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned pick) {
     const uint64_t both = static_cast<uint64_t>(b) << 32 | a;
     unsigned to = 0;
@@ -115,7 +115,7 @@ std::common_type_t<A, B> max(A a, B b) {
 
 inline int __vimax3_s32(int a, int b, int c) { return std::max(a, std::max(b, c)); }
 
-// CUDA's own functions that the kernels' launches call are defined in emulation.cpp.
+// The other CUDA functions that launches call are defined in emulation.cpp.
 template <typename Kernel>
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, Kernel) {
     return cudaSuccess;

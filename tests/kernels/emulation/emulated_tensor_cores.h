@@ -1,9 +1,8 @@
-// The instructions of kernels/csrc/tensor_cores.cuh for a warp of fibers, written from the tables of the PTX ISA.
+// Emulates the instructions of kernels/csrc/tensor_cores.cuh for a warp of fibers, from the tables of the PTX ISA.
 //
-// Which thread holds which element is here twice told, once by a table and once by the kernel that uses it: where they
-// differ, the kernel's results are wrong. The first lane computes the whole product, and every lane takes what it holds.
-// A copy in the background arrives when its thread waits for it and not before; meanwhile its place holds no number.
-// It does not know a tensor core's own order of summing: sums are rounded once.
+// A kernel that assumes another layout of fragments than these tables gives wrong results. The first lane computes the whole
+// product, and every lane takes its elements. An asynchronous copy is done when its thread waits for it; until then its
+// destination holds NaNs. Sums are rounded once, unlike a tensor core's.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,29 +18,29 @@ namespace emulation {
 }
 
 // Element i of a fragment that lane `lane` holds. groupID is lane / 4 and threadID_in_group lane % 4.
-struct Place {
+struct Position {
     unsigned row, column;
 };
 // "Accumulators (C or D)" of m16n8k16 and m16n8k32: c0..c3.
-inline Place of_sum(unsigned lane, unsigned i) { return {i < 2 ? lane / 4 : lane / 4 + 8, lane % 4 * 2 + (i & 1)}; }
+inline Position of_sum(unsigned lane, unsigned i) { return {i < 2 ? lane / 4 : lane / 4 + 8, lane % 4 * 2 + (i & 1)}; }
 // "Matrix Fragments for mma.m16n8k32", .s8: a0..a15 and b0..b7.
-inline Place of_left_bytes(unsigned lane, unsigned i) {
+inline Position of_left_bytes(unsigned lane, unsigned i) {
     const bool upper = i < 4 || (8 <= i && i < 12);
     return {upper ? lane / 4 : lane / 4 + 8, lane % 4 * 4 + (i & 3) + (i < 8 ? 0 : 16)};
 }
-inline Place of_right_bytes(unsigned lane, unsigned i) { return {lane % 4 * 4 + (i & 3) + (i < 4 ? 0 : 16), lane / 4}; }
+inline Position of_right_bytes(unsigned lane, unsigned i) { return {lane % 4 * 4 + (i & 3) + (i < 4 ? 0 : 16), lane / 4}; }
 // "Matrix Fragments for mma.m16n8k16 with floating point type", .f16 and .bf16: a0..a7 and b0..b3.
-inline Place of_left_halves(unsigned lane, unsigned i) {
+inline Position of_left_halves(unsigned lane, unsigned i) {
     const bool upper = i < 2 || (4 <= i && i < 6);
     return {upper ? lane / 4 : lane / 4 + 8, lane % 4 * 2 + (i & 1) + (i < 4 ? 0 : 8)};
 }
-inline Place of_right_halves(unsigned lane, unsigned i) { return {lane % 4 * 2 + (i & 1) + (i < 2 ? 0 : 8), lane / 4}; }
+inline Position of_right_halves(unsigned lane, unsigned i) { return {lane % 4 * 2 + (i & 1) + (i < 2 ? 0 : 8), lane / 4}; }
 
-using Layout = Place (*)(unsigned lane, unsigned i);
+using Layout = Position (*)(unsigned lane, unsigned i);
 
 // d += a b of a whole warp. Element: as it lies in a register; Sum: of d; INNER: columns of a.
 template <typename Element, typename Sum, unsigned INNER>
-void multiply(Sum (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, Layout left, Layout right) {
+void mma(Sum (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, Layout left, Layout right) {
     constexpr unsigned LEFT = 16 / sizeof(Element), RIGHT = 8 / sizeof(Element);
     struct Operands {
         Element a[LEFT], b[RIGHT];
@@ -49,7 +48,7 @@ void multiply(Sum (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, Lay
     const uint32_t registers[] = {a[0], a[1], a[2], a[3], b0, b1};
     static_assert(sizeof mine == sizeof registers);
     std::memcpy(static_cast<void*>(&mine), registers, sizeof mine);
-    // Of every warp of a block: the first lane writes it when all have come here, and all have read it before they come again.
+    // One per warp. The first lane writes it after all lanes have arrived, and all have read it before they arrive again.
     static double products[32][16][8];
     auto& product = products[threadIdx.x / 32];
     const uint64_t* all = warp_exchange(bits<const Operands*>(&mine));
@@ -69,12 +68,12 @@ void multiply(Sum (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, Lay
     }
     warp_exchange(0);
     for (unsigned i = 0; i < 4; ++i) {
-        const Place at = of_sum(lane(), i);
+        const Position at = of_sum(lane(), i);
         d[i] = static_cast<Sum>(static_cast<double>(d[i]) + product[at.row][at.column]);
     }
 }
 
-// "ldmatrix": row r of matrix m is at the address that lane 8 m + r gives; lane t's register m holds two elements.
+// "ldmatrix": lane 8 m + r passes the address of row r of matrix m; register m of lane t receives two elements.
 inline void load_matrices(uint32_t (&to)[4], const void* row, bool transposed) {
     if (bits(row) % 16 != 0) refuse("a row of ldmatrix that is not aligned to 16 bytes");
     const uint64_t* rows = warp_exchange(bits(row));
@@ -82,13 +81,13 @@ inline void load_matrices(uint32_t (&to)[4], const void* row, bool transposed) {
         unsigned banks = 0;
         for (unsigned r = 0; r < 8; ++r) banks |= 1u << rows[8 * matrix + r] / 16 % 8;
         if (banks != 0xff) refuse("two rows of a matrix in the same banks of shared memory");
-        uint16_t pair[2];
+        uint16_t elements[2];
         for (unsigned i = 0; i < 2; ++i) {
             const unsigned across = lane() / 4, along = lane() % 4 * 2 + i;
             const auto* from = value<const uint16_t*>(rows[8 * matrix + (transposed ? along : across)]);
-            pair[i] = from[transposed ? across : along];
+            elements[i] = from[transposed ? across : along];
         }
-        std::memcpy(&to[matrix], pair, 4);
+        std::memcpy(&to[matrix], elements, 4);
     }
 }
 
@@ -97,29 +96,29 @@ struct Copy {
     const void* from;
     bool there;
 };
-// Of every thread of a block.
+// Pending copies of every thread of a block.
 inline std::vector<Copy> copies[1024];
 
 }  // namespace emulation
 
 namespace agk {
 
-inline void multiply(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    emulation::multiply<int8_t, int, 32>(d, a, b0, b1, emulation::of_left_bytes, emulation::of_right_bytes);
+inline void mma(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    emulation::mma<int8_t, int, 32>(d, a, b0, b1, emulation::of_left_bytes, emulation::of_right_bytes);
 }
 
 template <typename T>
-void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    emulation::multiply<T, float, 16>(d, a, b0, b1, emulation::of_left_halves, emulation::of_right_halves);
+void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    emulation::mma<T, float, 16>(d, a, b0, b1, emulation::of_left_halves, emulation::of_right_halves);
 }
 
 // c0 and c1 in the first register, c2 and c3 in the second.
-inline void multiply(uint32_t (&d)[2], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+inline void mma(uint32_t (&d)[2], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     __half halves[4];
     std::memcpy(static_cast<void*>(halves), d, sizeof halves);
     float sums[4];
     for (unsigned i = 0; i < 4; ++i) sums[i] = __half2float(halves[i]);
-    multiply<__half>(sums, a, b0, b1);
+    mma<__half>(sums, a, b0, b1);
     for (unsigned i = 0; i < 4; ++i) halves[i] = __float2half_rn(sums[i]);
     std::memcpy(d, halves, sizeof halves);
 }
@@ -127,7 +126,7 @@ inline void multiply(uint32_t (&d)[2], const uint32_t (&a)[4], uint32_t b0, uint
 inline void load_matrices(uint32_t (&to)[4], const void* row) { emulation::load_matrices(to, row, false); }
 inline void load_transposed(uint32_t (&to)[4], const void* row) { emulation::load_matrices(to, row, true); }
 
-inline void copy_in_background(void* shared, const void* global, bool there) {
+inline void copy_async(void* shared, const void* global, bool there) {
     if (emulation::bits(shared) % 16 != 0 || (there && emulation::bits(global) % 16 != 0)) {
         emulation::refuse("a copy in the background that is not aligned to 16 bytes");
     }
@@ -135,13 +134,13 @@ inline void copy_in_background(void* shared, const void* global, bool there) {
     emulation::copies[threadIdx.x].push_back({shared, global, there});
 }
 
-inline void copies_arrived() {
+inline void wait_for_copies() {
     for (const emulation::Copy& copy : emulation::copies[threadIdx.x]) {
         copy.there ? std::memcpy(copy.to, copy.from, 16) : std::memset(copy.to, 0, 16);
     }
     emulation::copies[threadIdx.x].clear();
 }
 
-inline float power_of_two(float x) { return std::exp2(x); }
+inline float exp2_approx(float x) { return std::exp2(x); }
 
 }  // namespace agk

@@ -1,8 +1,8 @@
-// The instructions of kernels/csrc/warpgroup.cuh, a warp of fibers at a time, written from the tables of the PTX ISA.
+// Emulates the instructions of kernels/csrc/warpgroup.cuh, one warp of fibers at a time, from the tables of the PTX ISA.
 //
-// A product is computed when it is waited for and not before, from what registers and shared memory hold then: sums that are
-// read too early, or a tile or weights that are overwritten too early, make the kernel's results wrong. Where an element of
-// the right side lies is worked out from its descriptor by the canonical layouts and the swizzle on address bits.
+// A product is computed when it is waited for, from the registers and shared memory at that time. So a kernel that reads sums
+// too early, or overwrites a tile or weights too early, gives wrong results. The address of an element of the right operand is
+// computed from its descriptor, by the canonical layouts and the swizzle of address bits.
 #pragma once
 
 #include "emulated_tensor_cores.h"
@@ -13,7 +13,7 @@ struct Queued {
     unsigned group;
     std::function<void()> run;
 };
-// Of a thread: products that were begun and not yet waited for, the groups that were ended, whether registers are ordered.
+// Per thread: products that were started and not yet waited for, the number of committed groups, whether a fence was executed.
 struct Products {
     std::vector<Queued> queue;
     unsigned groups = 0;
@@ -21,7 +21,7 @@ struct Products {
 };
 inline Products products[1024];
 
-// Addresses in shared memory have 18 bits. The last one that was asked for says which of this process's they are.
+// Addresses in shared memory have 18 bits. The last full address gives the upper bits.
 inline uint64_t last_shared = 0;
 inline uint8_t* from_shared(uint32_t address) {
     const int32_t apart = static_cast<int32_t>((address - static_cast<uint32_t>(last_shared)) << 14) >> 14;
@@ -44,7 +44,7 @@ struct Descriptor {
 
     const uint8_t* at(unsigned k, unsigned n, unsigned bytes, bool n_major) const {
         const bool swizzled = swizzle_bytes > 16;
-        // Along: the index whose elements lie together. A row of them is as wide as the swizzle, and 8 rows are a pattern.
+        // along: the contiguous index. A row is as wide as the swizzle, and 8 rows are one pattern.
         const unsigned along = (n_major ? n : k) * bytes, across = n_major ? k : n;
         uint32_t offset = across % 8 * swizzle_bytes + along % swizzle_bytes;
         if (swizzled || !n_major) {
@@ -59,12 +59,12 @@ struct Descriptor {
     }
 };
 
-// Queues d = a b, or d += a b, of 16 rows of a warp. Of `a` and `d` references: what they hold when it is waited for counts.
+// Queues d = a b, or d += a b, for 16 rows of a warp. It keeps references: the values at the time of the wait are used.
 template <typename Element, unsigned DEPTH, bool ADD, bool N_MAJOR, typename Sum, std::size_t TILES>
 void begin_product(Sum (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, Layout left) {
     constexpr unsigned LEFT = 16 / sizeof(Element), COLUMNS = 8 * TILES;
     Products& mine = products[threadIdx.x];
-    if (!mine.ordered) refuse("a product of a warpgroup without begin_products()");
+    if (!mine.ordered) refuse("a product of a warpgroup without wgmma_fence()");
     mine.queue.push_back({mine.groups, [&d, &a, b, left] {
         static double sums[32][16][COLUMNS];
         auto& product = sums[threadIdx.x / 32];
@@ -94,7 +94,7 @@ void begin_product(Sum (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, Layou
         warp_exchange(0);
         for (unsigned tile = 0; tile < TILES; ++tile) {
             for (unsigned i = 0; i < 4; ++i) {
-                const Place at = of_sum(lane(), i);
+                const Position at = of_sum(lane(), i);
                 const double before = ADD ? static_cast<double>(d[tile][i]) : 0.0;
                 d[tile][i] = static_cast<Sum>(before + product[at.row][8 * tile + at.column]);
             }
@@ -112,9 +112,9 @@ inline uint32_t shared_address(const void* shared) {
     return static_cast<uint32_t>(emulation::last_shared & 0x3ffff);
 }
 
-inline void begin_products() { emulation::products[threadIdx.x].ordered = true; }
+inline void wgmma_fence() { emulation::products[threadIdx.x].ordered = true; }
 
-inline void end_products() {
+inline void wgmma_commit() {
     ++emulation::products[threadIdx.x].groups;
     emulation::products[threadIdx.x].ordered = false;
 }
@@ -127,15 +127,15 @@ void wait(Registers&...) {
     mine.queue.erase(mine.queue.begin(), mine.queue.begin() + static_cast<std::ptrdiff_t>(done));
 }
 
-inline void copies_arrived_for_products() { copies_arrived(); }
+inline void wait_for_copies_before_wgmma() { wait_for_copies(); }
 
 template <bool ADD>
-void multiply(int (&d)[KEY_TILES][4], const uint32_t (&a)[4], uint64_t b) {
+void mma(int (&d)[KEY_TILES][4], const uint32_t (&a)[4], uint64_t b) {
     emulation::begin_product<int8_t, 32, ADD, false>(d, a, b, emulation::of_left_bytes);
 }
 
 template <typename T>
-void multiply(float (&d)[WIDTH_TILES + 1][4], const uint32_t (&a)[4], uint64_t b) {
+void mma(float (&d)[WIDTH_TILES + 1][4], const uint32_t (&a)[4], uint64_t b) {
     emulation::begin_product<T, DEPTH, true, true>(d, a, b, emulation::of_left_halves);
 }
 

@@ -1,4 +1,4 @@
-// Blocks of fibers: one context a thread of the block; a warp runs until all of it waits for other warps, or is done.
+// Runs blocks of fibers, one context per thread. A warp runs until all its threads wait for other warps or are done.
 #include <cuda_runtime.h>
 #include <ucontext.h>
 
@@ -13,7 +13,7 @@ extern "C" {
 const char* cudaGetErrorString(cudaError_t) { return "an error that emulation does not make"; }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
-// A very small GPU, so that blocks have several rows to go through.
+// A very small GPU, so that a block handles several rows.
 cudaError_t cudaDeviceGetAttribute(int* count, cudaDeviceAttr, int) { return *count = 3, cudaSuccess; }
 }
 
@@ -33,7 +33,7 @@ struct Fiber {
 };
 
 struct Warp {
-    // Two, because one thread may give its next value while another still reads the last ones.
+    // Two buffers: a thread may write its next value while another still reads the last ones.
     uint64_t values[2][WARP];
 };
 

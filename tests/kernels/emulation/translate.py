@@ -1,6 +1,6 @@
-"""Copies CUDA sources with each launch `kernel<<<grid, block, ..>>>(arguments);` as a call of emulation::launch.
+"""Copies CUDA sources, with each launch `kernel<<<grid, block, ..>>>(arguments);` as a call of emulation::launch.
 
-`python translate.py SOURCES TARGET`. It does not know C++ beyond launches and balanced parentheses.
+Usage: `python translate.py SOURCES TARGET`. It knows launches and balanced parentheses, no other C++.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ LAUNCH = re.compile(r"(\w+(?:<[\w\s(),]+>)?)<<<(.*?)>>>\(", re.DOTALL)
 
 
 def closing(text: str, begin: int) -> int:
-    """Index of the parenthesis that closes the one just before `begin`."""
+    """Index of the parenthesis that closes the one before `begin`."""
     depth = 1
     for at in range(begin, len(text)):
         depth += {"(": 1, ")": -1}.get(text[at], 0)
@@ -32,7 +32,7 @@ def translate(text: str) -> str:
 
 
 def main(sources: Path, target: Path) -> None:
-    """Writes only what changed and removes what is gone, so that a build compiles what it must and no more."""
+    """Writes only changed files and removes stale ones, so that a build compiles as little as possible."""
     target.mkdir(parents=True, exist_ok=True)
     names = {f"{path.name}.cpp": path for path in sources.glob("*.cu")} | {
         path.name: path for path in sources.glob("*.cuh")
