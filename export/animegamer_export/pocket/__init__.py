@@ -1,1 +1,1 @@
-"""The pocket bundle: a tiny cartoon world and how its small models are trained on it."""
+"""The pocket bundle: a small cartoon world, and the training of small models on it."""

@@ -1,8 +1,4 @@
-"""How well turns are played: held-out instructions and five-turn games, judged, counted, and put into one dict.
-
-Whoever plays is given as a function, so that the same figures can be had of a bundle, of a model in training, and of
-the renderer itself (`play_rendered`), which gives the ceiling. It does not know how a turn is played.
-"""
+"""How well turns are played: held-out instructions and games, played by any function, judged and counted."""
 
 from __future__ import annotations
 
@@ -16,25 +12,25 @@ import numpy.typing as npt
 
 from .evaluation.motion import LEVELS, MotionScale, fit_scale, motion_amount, motion_figures
 from .judge.model import Judge, Reading, read_clips
-from .world.captions import caption, parse, said_parts
+from .world.captions import caption, said_parts
 from .world.render import render
 from .world.sampling import sample_game, sample_scenes
 from .world.scene import DEFAULT_OUTFIT, Scene, position_x, strengths
 
 Clip: TypeAlias = npt.NDArray[np.uint8]
 States: TypeAlias = tuple[int, int, int, int]
+"""Motion level, social, entertainment, stamina."""
 PlayGame: TypeAlias = Callable[[list[str], int], Sequence[tuple[Clip, States]]]
-"""Plays a game from its start: (instructions, seed) -> the turns' clips, uint8 [17, 96, 144, 3], and states (motion
-level, social, entertainment, stamina)."""
+"""Plays a game from its start: (instructions, seed) -> a clip, uint8 [17, 96, 144, 3], and four states per turn."""
 
 POSITION_TOLERANCE_PX = 16
-"""A turn starts where the last ended if the judge sees it within two grid steps (9 % of the picture's width)."""
+"""A turn starts where the last ended if the judge reads a position at most this far off (9 % of the width)."""
 _STATES = ("motion_level", "social", "entertainment", "stamina")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class JudgedTurn:
-    """One played turn beside what was asked: the scene it should show, the text, and what was seen."""
+    """A played turn, the scene that it should show, and what the judge read. amount: mean motion, px a frame."""
 
     scene: Scene
     instruction: str
@@ -46,7 +42,7 @@ class JudgedTurn:
 
 
 def fit_motion_scale(clips_per_level: int = 40, seed: int = 11) -> MotionScale:
-    """The level thresholds, fitted on rendered training clips."""
+    """Fit the thresholds between motion levels on rendered training clips."""
     scenes = [
         dataclasses.replace(scene, level=1 + index % LEVELS)
         for index, scene in enumerate(sample_scenes(clips_per_level * LEVELS, seed))
@@ -55,7 +51,7 @@ def fit_motion_scale(clips_per_level: int = 40, seed: int = 11) -> MotionScale:
 
 
 def held_out_turns(count: int, seed: int) -> list[tuple[Scene, str]]:
-    """First turns of combinations that training never saw, as reference captions; the levels take turns."""
+    """First turns with combinations that training never sees, as reference captions; levels 1..5 in turn."""
     turns = []
     for index, scene in enumerate(sample_scenes(count, seed, train=False)):
         start_x = position_x("centre", len(scene.characters))
@@ -65,21 +61,13 @@ def held_out_turns(count: int, seed: int) -> list[tuple[Scene, str]]:
 
 
 def held_out_games(count: int, turns: int, seed: int) -> list[list[tuple[Scene, str]]]:
-    """Games whose last turn is a combination that training never saw."""
+    """Games whose last turn has a combination that training never sees."""
     rng = random.Random(seed)
     return [sample_game(rng, turns, train=False) for _ in range(count)]
 
 
-def play_rendered(instructions: list[str], seed: int) -> list[tuple[Clip, States]]:
-    """The perfect player: reads each instruction as it is meant and renders it. Its figures are the ceiling."""
-    game: list[Scene] = []
-    for index, instruction in enumerate(instructions):
-        game.append(parse(instruction, game, seed * 1000 + index))
-    return [(render(scene), strengths(scene)) for scene in game]
-
-
 def judge_game(play: PlayGame, judge: Judge, game: Sequence[tuple[Scene, str]], seed: int) -> list[JudgedTurn]:
-    """Plays a game and looks at every turn."""
+    """Play a game and judge every turn."""
     played = list(play([instruction for _, instruction in game], seed))
     readings = read_clips(judge, np.stack([clip for clip, _ in played]))
     return [
@@ -99,7 +87,7 @@ def evaluate(
     turns: int = 5,
     seed: int = 2024,
 ) -> tuple[dict[str, object], list[JudgedTurn]]:
-    """All figures of a player on held-out instructions with fixed seeds, and the judged turns they were counted on."""
+    """All figures of a player on held-out instructions with fixed seeds, and the judged turns behind them."""
     singles = [
         judge_game(play, judge, [turn], seed + index)[0]
         for index, turn in enumerate(held_out_turns(single_turns, seed))
@@ -123,7 +111,7 @@ def evaluate(
 
 
 def instruction_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]:
-    """The share of turns that show what was asked, field by field, and their mean."""
+    """The share of turns that show what was asked, by field, and the mean of the fields."""
     figures = {
         "characters": _share(turn.reading.characters == frozenset(turn.scene.characters) for turn in judged),
         "outfits": _share(_outfits_right(turn) for turn in judged),
@@ -136,7 +124,7 @@ def instruction_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]
 
 
 def state_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]:
-    """The share of turns whose states are exactly right, one by one and all four."""
+    """The share of turns with the right state, for each of the four and for all at once."""
     pairs = [(turn.states, strengths(turn.scene)) for turn in judged]
     figures = {
         name: _share(tuple(states)[index] == truth[index] for states, truth in pairs)
@@ -146,7 +134,7 @@ def state_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]:
 
 
 def consistency_figures(games: Sequence[Sequence[JudgedTurn]]) -> dict[str, object]:
-    """What later turns keep although the text does not say it, and how each turn of a game fares."""
+    """How often later turns keep what their instruction does not mention, and the score by turn of the game."""
     later = [turn for game in games for turn in game[1:]]
     unsaid = {
         part: [turn for turn in later if part not in said_parts(turn.instruction)]
@@ -176,13 +164,13 @@ def consistency_figures(games: Sequence[Sequence[JudgedTurn]]) -> dict[str, obje
 
 
 def _outfits_right(turn: JudgedTurn) -> bool:
-    """Every asked-for character that is seen wears the right clothes, and at least one is seen."""
+    """At least one character that was asked for is seen, and all of them that are seen wear the right clothes."""
     asked = dict(zip(turn.scene.characters, turn.scene.outfits, strict=True))
     seen = {name: outfit for name, outfit in turn.reading.outfits.items() if name in asked}
     return bool(seen) and all(asked[name] == outfit for name, outfit in seen.items())
 
 
 def _share(right: Iterable[bool]) -> float | None:
-    """The share of true values, to four places; None of nothing."""
+    """The share of true values, rounded to four places; None if there are no values."""
     values = list(right)
     return round(sum(values) / len(values), 4) if values else None

@@ -1,7 +1,4 @@
-"""What the pocket bundle's manifest says of its quality, measured on the bundle as it is played, and the pictures.
-
-Knows the runtime's pipeline, the judge and the renderer; nothing of how the networks were trained.
-"""
+"""Measures a bundle at play: the figures of its manifest's `quality`, and contact sheets."""
 
 from __future__ import annotations
 
@@ -30,8 +27,8 @@ SHEET_ROWS = 9
 Clip = npt.NDArray[np.uint8]
 
 
-def player(bundle: Bundle, engines: Engines, plan: str) -> PlayGame:
-    """Plays whole games through the runtime's own road."""
+def bundle_player(bundle: Bundle, engines: Engines, plan: str) -> PlayGame:
+    """A function that plays games through the runtime's pipeline."""
     pipeline = Pipeline.open(bundle, engines, plan)
 
     def play(instructions: list[str], seed: int) -> list[tuple[Clip, States]]:
@@ -53,17 +50,17 @@ def player(bundle: Bundle, engines: Engines, plan: str) -> PlayGame:
 def measure_quality(
     bundle: Bundle, engines: Engines, judge: Judge, plans: Sequence[str], turns: int, games: int, pictures: Path
 ) -> dict[str, Any]:
-    """The judge's figures of every plan, and a contact sheet of the first plan's clips beside rendered truth."""
+    """The judge's figures of every plan; the first plan's clips go into contact sheets in `pictures`."""
     scale, figures = fit_motion_scale(), {}
     for plan in plans:
-        figures[plan], judged = evaluate(player(bundle, engines, plan), judge, scale, turns, games)
+        figures[plan], judged = evaluate(bundle_player(bundle, engines, plan), judge, scale, turns, games)
         if plan == plans[0]:
             _write_sheets(judged, pictures)
     return figures
 
 
 def _write_sheets(judged: Sequence[JudgedTurn], folder: Path) -> None:
-    """Single turns, levels and a whole game: generated above what the renderer would have drawn."""
+    """Write sheets of the single turns and of one game, each generated clip above the rendered one."""
     singles = [turn for turn in judged if turn.turn == 0][:SHEET_ROWS]
     contact_sheet([_row(turn) for turn in singles], folder / "pocket-turns.png")
     start = next((at for at, turn in enumerate(judged) if turn.turn == 1), 1) - 1
@@ -76,6 +73,6 @@ def _write_sheets(judged: Sequence[JudgedTurn], folder: Path) -> None:
 
 
 def _row(turn: JudgedTurn) -> SheetRow:
-    meant = caption(turn.scene)
-    said = meant if turn.instruction == meant else f"{turn.instruction}  ->  {meant}"
-    return SheetRow(said, {"generated": turn.clip, "rendered": render(turn.scene)})
+    expected = caption(turn.scene)
+    title = expected if turn.instruction == expected else f"{turn.instruction}  ->  {expected}"
+    return SheetRow(title, {"generated": turn.clip, "rendered": render(turn.scene)})

@@ -115,7 +115,7 @@ def test_the_truth_of_a_scene_has_the_least_loss() -> None:
     )
     truth = (who, worn, place, night, motion, where)
     swapped = tuple(group.flip(0) for group in perfect)
-    assert judge_training.loss(perfect, truth) < 1.5 < judge_training.loss(swapped, truth)
+    assert judge_training.judge_loss(perfect, truth) < 1.5 < judge_training.judge_loss(swapped, truth)
 
 
 def test_worsened_clips_stay_in_range_and_are_the_same_for_the_same_seed() -> None:

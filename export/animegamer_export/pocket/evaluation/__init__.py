@@ -1,1 +1,1 @@
-"""Measures of clips: how much they move, how much the VAE keeps of them; and contact sheets."""
+"""Measures of clips (motion, reconstruction) and contact sheets."""

@@ -1,7 +1,4 @@
-"""Contact sheets: what was generated above what the renderer would show, under the caption of each.
-
-It does not know how either was made.
-"""
+"""Contact sheets: rows of clips as a PNG, each row under its caption."""
 
 from __future__ import annotations
 
@@ -14,20 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 SHEET_FRAMES = (0, 3, 6, 9, 12, 16)
-_BAR_PX, _GAP_PX = 18, 4
-_PAPER, _TEXT, _FAINT = (250, 248, 244), (50, 40, 60), (150, 140, 150)
+_CAPTION_PX, _GAP_PX = 18, 4
+_BACKGROUND, _TEXT, _LABEL = (250, 248, 244), (50, 40, 60), (150, 140, 150)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SheetRow:
-    """One row: its caption and its clips by label, each uint8 [17, 96, 144, 3], drawn below each other."""
+    """A caption and its clips by label, each uint8 [17, 96, 144, 3]. The clips stand below each other."""
 
     caption: str
     clips: dict[str, npt.NDArray[np.uint8]]
 
 
 def contact_sheet(rows: Sequence[SheetRow], path: Path) -> None:
-    """Writes a PNG with the frames `SHEET_FRAMES` of every row's clips.
+    """Write a PNG with the frames `SHEET_FRAMES` of every row's clips.
 
     Raises:
         ValueError: there are no rows, or a clip has too few frames.
@@ -51,12 +48,12 @@ def _block(row: SheetRow) -> npt.NDArray[np.uint8]:
         label: np.concatenate([clip[frame] for frame in SHEET_FRAMES], axis=1) for label, clip in row.clips.items()
     }
     width = max(strip.shape[1] for strip in strips.values()) + 2 * _GAP_PX
-    height = _BAR_PX + sum(strip.shape[0] + _GAP_PX for strip in strips.values())
-    block = np.full((height, width, 3), _PAPER, np.uint8)
+    height = _CAPTION_PX + sum(strip.shape[0] + _GAP_PX for strip in strips.values())
+    block = np.full((height, width, 3), _BACKGROUND, np.uint8)
     _write(block, row.caption, _GAP_PX, _TEXT)
     labels = " / ".join(strips)
-    _write(block, labels, width - _GAP_PX - _text_width(labels), _FAINT)
-    y = _BAR_PX
+    _write(block, labels, width - _GAP_PX - _text_width(labels), _LABEL)
+    y = _CAPTION_PX
     for strip in strips.values():
         block[y : y + strip.shape[0], _GAP_PX : _GAP_PX + strip.shape[1]] = strip
         y += strip.shape[0] + _GAP_PX
@@ -68,4 +65,4 @@ def _text_width(text: str) -> int:
 
 
 def _write(block: npt.NDArray[np.uint8], text: str, x: int, color: tuple[int, int, int]) -> None:
-    cv2.putText(block, text, (x, _BAR_PX - 5), cv2.FONT_HERSHEY_SIMPLEX, 0.42, color, 1, cv2.LINE_AA)
+    cv2.putText(block, text, (x, _CAPTION_PX - 5), cv2.FONT_HERSHEY_SIMPLEX, 0.42, color, 1, cv2.LINE_AA)

@@ -1,8 +1,7 @@
-"""How much a clip moves: mean optical flow, and the paper's two figures against the instructed level (ACC-F, MAE-F).
+"""How much a clip moves: mean optical flow, and the paper's figures against the instructed level (ACC-F, MAE-F).
 
-Flow is Farneback's between neighbouring frames; lengths of 0.2 px a frame and less are filtered out; the mean of the
-rest over the clip is its motion amount. Four thresholds, fitted on rendered clips, turn an amount into a level 1..5.
-It does not know what the clip shows.
+Flow is Farneback's, between neighbouring frames. Pixels that move 0.2 px a frame or less are left out; the mean of the
+others over the clip is its motion amount. Four thresholds, fitted on rendered clips, turn an amount into a level 1..5.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 FILTER_PX = 0.2
-"""Flow at or under this, px a frame, is noise (the paper's filter for its motion figures)."""
+"""Flow of at most this, px a frame, is noise (the paper's filter)."""
 LEVELS = 5
 
 
 def flow_magnitudes(frames: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-    """The flow's length in px a frame, float32 [T-1, H, W], of a clip uint8 [T, H, W, 3]."""
+    """The length of the optical flow, px a frame, float32 [T-1, H, W], of a clip uint8 [T, H, W, 3]."""
     grey = [cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY) for frame in frames]
     lengths = []
     for first, second in zip(grey[:-1], grey[1:], strict=True):
@@ -31,7 +30,7 @@ def flow_magnitudes(frames: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
 
 
 def motion_amount(frames: npt.NDArray[np.uint8]) -> float:
-    """The mean flow in px a frame over the pixels that move; 0.0 for a still clip."""
+    """The mean flow of the pixels that move, px a frame; 0.0 for a still clip."""
     lengths = flow_magnitudes(frames)
     moving = lengths[lengths > FILTER_PX]
     return float(moving.mean()) if moving.size else 0.0
@@ -39,7 +38,7 @@ def motion_amount(frames: npt.NDArray[np.uint8]) -> float:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MotionScale:
-    """Where one level ends and the next begins: four rising amounts, px a frame."""
+    """The thresholds between levels 1..5: four rising amounts, px a frame."""
 
     thresholds: tuple[float, float, float, float]
 
@@ -49,10 +48,10 @@ class MotionScale:
 
 
 def fit_scale(amounts: Sequence[float], levels: Sequence[int]) -> MotionScale:
-    """The thresholds that put most clips into their own level.
+    """Fit the thresholds to the amounts and levels of clips.
 
-    Each threshold is the best cut between two neighbouring levels: the middle of the range of amounts at which the
-    fewest of their clips fall on the wrong side.
+    A threshold separates the clips of two neighbouring levels with the fewest errors. Where several amounts do so, it
+    is the middle of them.
 
     Raises:
         ValueError: a level 1..5 has no clip.
@@ -74,7 +73,7 @@ def fit_scale(amounts: Sequence[float], levels: Sequence[int]) -> MotionScale:
 
 
 def motion_figures(amounts: Sequence[float], levels: Sequence[int], scale: MotionScale) -> dict[str, object]:
-    """ACC-F, MAE-F (in levels), the share within one level, the mean amount (px a frame) by level and its ratio 5:1."""
+    """ACC-F, MAE-F (levels), the share within one level, mean amounts (px a frame) by level and the ratio of 5 to 1."""
     measured = np.asarray([scale.level(amount) for amount in amounts])
     off = np.abs(measured - np.asarray(levels))
     means = {

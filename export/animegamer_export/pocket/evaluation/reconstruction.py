@@ -1,7 +1,4 @@
-"""How much of a clip the vae keeps: PSNR of held-out rendered clips against their reconstruction, also by level.
-
-It does not know the vae, only a function from clips to clips.
-"""
+"""How much of a clip the VAE keeps: PSNR of held-out rendered clips after encoding and decoding, also by level."""
 
 from __future__ import annotations
 
@@ -23,12 +20,12 @@ _BATCH = 4
 def vae_figures(
     reconstruct: Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.uint8]], clips: int = 60, seed: int = 77
 ) -> dict[str, object]:
-    """Mean PSNR in dB over held-out clips, all levels alike, and by level.
+    """Mean PSNR in dB over held-out clips, in all and by level; each level has as many clips.
 
-    `reconstruct` is decode(encode(x)): uint8 [N, 17, 96, 144, 3] -> the same shape and type.
+    reconstruct: encodes and decodes, uint8 [N, 17, 96, 144, 3] -> the same shape and dtype.
 
     Raises:
-        ValueError: `reconstruct` gives another shape or type.
+        ValueError: `reconstruct` gives another shape or dtype.
     """
     scenes = [
         dataclasses.replace(scene, level=1 + index % LEVELS)

@@ -1,1 +1,1 @@
-"""The judge: a small classifier that reads off a clip what it shows, its training and its score."""
+"""The judge, a small classifier of clips: its network, its training and the score that it gives."""

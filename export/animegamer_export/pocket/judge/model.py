@@ -1,7 +1,6 @@
-"""A small network that looks at a clip and says what it shows: who, in what clothes, where, when, doing what.
+"""The judge: a small network that classifies a clip: characters, outfits, place, day or night, motion, positions.
 
-Trained on rendered clips only (training.py), it measures generated ones. It is never shipped and knows nothing of
-instructions.
+It is trained on rendered clips (training.py) and measures generated ones. It is never shipped.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from animegamer_export.pocket.world.scene import CHARACTERS, FRAMES, HEIGHT, MOT
 
 _Row: TypeAlias = npt.NDArray[np.float32]
 SEEN_FRAMES = (0, 3, 6, 9, 12, 16)
-"""The frames of a clip that the judge looks at."""
+"""The frames of a clip that the judge gets."""
 _CHANNELS = (32, 64, 96, 128)
 _SHRINK = 2
-"""The judge looks at half size: fine blur, which it should forgive, is gone, and it learns four times as fast."""
+"""Frames are halved: fine blur, which should not count, disappears, and training is four times as fast."""
 _ROWS, _COLUMNS = 3, 9
 _WHOLE = (len(PLACES), 1, len(MOTIONS), 2)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reading:
-    """What the judge sees in one clip; characters in the order of `CHARACTERS`, x in px at the first and last frame."""
+    """What the judge reads off one clip. start_x and end_x: px, in the first and the last frame."""
 
     characters: frozenset[str]
     outfits: dict[str, str]
@@ -43,8 +42,8 @@ class Reading:
 class Judge(nn.Module):
     """Six frames stacked as channels -> logits: characters, their outfits, place, night, motion, two positions.
 
-    Who is there and what is worn is read off a 6 x 9 map, so that each of two characters keeps its own clothes: a
-    character is present if some place of the map says so, and is dressed as the map says at that place.
+    Characters and outfits are classified per cell of a 6 x 9 map, so that each of two characters keeps its own clothes:
+    a character's logit is the largest of the map, its outfit is averaged where the character is.
     """
 
     def __init__(self) -> None:
@@ -80,7 +79,7 @@ class Judge(nn.Module):
 
 
 def judge_input(clips: npt.NDArray[np.uint8]) -> Tensor:
-    """Clips uint8 [N, 17, 96, 144, 3] -> the judge's input, float32 [N, 18, 48, 72].
+    """Clips uint8 [N, 17, 96, 144, 3] -> the judge's input, float32 [N, 18, 48, 72], -1..1.
 
     Raises:
         ValueError: clips of another shape.
@@ -94,7 +93,7 @@ def judge_input(clips: npt.NDArray[np.uint8]) -> Tensor:
 
 @torch.inference_mode()
 def read_clips(judge: Judge, clips: npt.NDArray[np.uint8]) -> list[Reading]:
-    """What each clip shows. At least one and at most two characters are seen."""
+    """Classify clips, uint8 [N, 17, 96, 144, 3]. A reading has one or two characters."""
     judge.eval()
     readings: list[Reading] = []
     for start in range(0, len(clips), 32):
@@ -119,13 +118,13 @@ def _reading(who: _Row, worn: _Row, place: _Row, night: _Row, motion: _Row, wher
 
 
 def save_judge(judge: Judge, path: Path) -> None:
-    """Writes the judge's weights."""
+    """Write the judge's weights."""
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.save(judge.state_dict(), path)
 
 
 def load_judge(path: Path) -> Judge:
-    """Reads a judge that `save_judge` wrote."""
+    """Read a judge that `save_judge` wrote."""
     judge = Judge()
     judge.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
     return judge.eval()

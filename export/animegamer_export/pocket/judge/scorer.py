@@ -1,7 +1,4 @@
-"""Whether pocket's clips show what was asked: the share of characters, places and motions that its judge reads as said.
-
-Knows pocket's words and its judge; nothing of plans nor of how clips came about.
-"""
+"""Scores clips of the pocket world: the share of characters, places and motions that the judge reads as instructed."""
 
 from __future__ import annotations
 
@@ -21,17 +18,17 @@ from .model import Judge, Reading, load_judge, read_clips
 
 @dataclass(frozen=True, slots=True)
 class JudgeScorer:
-    """A `Scorer` of first turns of the pocket world."""
+    """Scores first turns of the pocket world, for the search of plans."""
 
     judge: Judge
     words: str = "pocket's judge: characters, place and motion"
 
     def score(self, clips: Sequence[Clip], instructions: Sequence[str]) -> float:
-        """The share, over all clips and what their instructions say. Raises ConfigError for what cannot be judged."""
+        """The share, 0..1, over all that the instructions name. Raises ConfigError for other clips or instructions."""
         try:
             readings = read_clips(self.judge, np.stack(clips))
             right = [
-                good for reading, text in zip(readings, instructions, strict=True) for good in _as_said(reading, text)
+                right for reading, text in zip(readings, instructions, strict=True) for right in _matches(reading, text)
             ]
         except ValueError as error:
             raise ConfigError(
@@ -41,7 +38,7 @@ class JudgeScorer:
 
 
 def open_scorer(path: Path) -> JudgeScorer:
-    """The judge that a pocket build left in its work folder. Raises ConfigError if the file is not one."""
+    """Open judge.pt, which a pocket build leaves in its work folder. Raises ConfigError if it is not a judge."""
     try:
         return JudgeScorer(load_judge(path))
     except (OSError, EOFError, LookupError, RuntimeError, TypeError, ValueError, pickle.UnpicklingError) as error:
@@ -53,8 +50,8 @@ def open_scorer(path: Path) -> JudgeScorer:
         ) from error
 
 
-def _as_said(reading: Reading, text: str) -> Iterator[bool]:
-    """Of a first turn: is its motion as said, and are characters and place, where it says them?"""
+def _matches(reading: Reading, text: str) -> Iterator[bool]:
+    """Does a first turn show its motion, and its characters and place if the instruction names them?"""
     scene, said = parse(text), said_parts(text)
     yield reading.motion == scene.motion
     if "characters" in said:

@@ -1,8 +1,8 @@
-"""Teaches the judge on rendered clips, made worse on purpose so that it is fair to generated ones.
+"""Trains the judge on rendered clips, degraded as generated clips are.
 
     python -m animegamer_export.pocket.judge.training --clips 6000 --out judge.pt
 
-Training clips hold no held-out combination; the accuracy it prints is on clips that hold nothing else.
+Training clips have no held-out combination. The printed accuracy is of clips that all have one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PEAK_RATE = 2e-3
 
 
 def targets(scenes: Sequence[Scene]) -> tuple[Tensor, ...]:
-    """The truth of each scene: who [N, 5], outfits [N, 5] (-100 = absent), place, night, motion [N], x [N, 2]."""
+    """The targets of scenes: characters [N, 5], outfits [N, 5] (-100: absent), place, night, motion [N], x [N, 2]."""
     who = torch.zeros(len(scenes), len(CHARACTERS))
     worn = torch.full((len(scenes), len(CHARACTERS)), -100)
     for row, scene in enumerate(scenes):
@@ -44,8 +44,8 @@ def targets(scenes: Sequence[Scene]) -> tuple[Tensor, ...]:
     return who, worn, place, night, motion, where
 
 
-def loss(groups: Sequence[Tensor], truth: Sequence[Tensor]) -> Tensor:
-    """The sum of the groups' losses."""
+def judge_loss(groups: Sequence[Tensor], truth: Sequence[Tensor]) -> Tensor:
+    """The weighted sum of the losses of all outputs; truth: as of `targets`."""
     who, worn, place, night, motion, where = groups
     entropy = nn.functional.cross_entropy
     binary = nn.functional.binary_cross_entropy_with_logits
@@ -56,7 +56,7 @@ def loss(groups: Sequence[Tensor], truth: Sequence[Tensor]) -> Tensor:
 
 
 def degrade(frames: Tensor, generator: torch.Generator) -> Tensor:
-    """A batch as a small vae or denoiser might give it: blurred, its frames mixed, noisy, too bright or too pale."""
+    """Augment a batch with the faults of a small VAE or denoiser: blur, ghosts of earlier frames, noise, contrast."""
     batch, channels, height, width = frames.shape
 
     def uniform(low: float, high: float, *shape: int) -> Tensor:
@@ -79,7 +79,7 @@ def degrade(frames: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def train_judge(clips: npt.NDArray[np.uint8], scenes: Sequence[Scene], epochs: int = 8, seed: int = 0) -> Judge:
-    """A judge taught on rendered clips, under bf16 autocast (nearly twice as fast on a CPU with AMX)."""
+    """Train a judge on rendered clips."""
     torch.manual_seed(seed)
     judge = Judge()
     stacked = torch.cat([_bytes(clips[start : start + 64]) for start in range(0, len(clips), 64)])
@@ -94,7 +94,7 @@ def train_judge(clips: npt.NDArray[np.uint8], scenes: Sequence[Scene], epochs: i
         frames = degrade(stacked[rows].float() / 127.5 - 1, generator)
         with torch.autocast("cpu", torch.bfloat16):
             groups = judge(frames)
-        value = loss(groups, [part[rows] for part in truth])
+        value = judge_loss(groups, [part[rows] for part in truth])
         optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(value)
         optimizer.step()
@@ -103,19 +103,19 @@ def train_judge(clips: npt.NDArray[np.uint8], scenes: Sequence[Scene], epochs: i
 
 
 def _bytes(clips: npt.NDArray[np.uint8]) -> Tensor:
-    """The judge's input as bytes: a thousand clips take 62 MB."""
+    """The judge's input as bytes, 62 MB per thousand clips."""
     return ((judge_input(clips) + 1) * 127.5).round().to(torch.uint8)
 
 
 def judge_scenes(count: int, seed: int) -> list[Scene]:
-    """Training scenes of which half are pairs, the harder half."""
+    """Training scenes, half of them with two characters, which are harder."""
     scenes = sample_scenes(3 * count, seed)
     pairs = [scene for scene in scenes if scene.is_pair][: count // 2]
     return pairs + [scene for scene in scenes if not scene.is_pair][: count - len(pairs)]
 
 
 def accuracy(judge: Judge, clips: npt.NDArray[np.uint8], scenes: Sequence[Scene]) -> dict[str, float]:
-    """The share of clips read right, field by field; `position_error_px` is the mean error of the first frame's x."""
+    """The share of clips read right, by field; `position_error_px` is the mean error of start_x."""
     readings = read_clips(judge, clips)
     pairs = list(zip(readings, scenes, strict=True))
     right = {
@@ -142,17 +142,17 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    began = time.perf_counter()
+    started = time.perf_counter()
     scenes = judge_scenes(arguments.clips, arguments.seed)
     judge = train_judge(render_many(scenes, arguments.processes), scenes, arguments.epochs, arguments.seed)
     save_judge(judge, arguments.out)
-    unseen = sample_scenes(arguments.held_out_clips, arguments.seed + 1, train=False)
-    figures = accuracy(judge, render_many(unseen, arguments.processes), unseen)
+    held_out = sample_scenes(arguments.held_out_clips, arguments.seed + 1, train=False)
+    figures = accuracy(judge, render_many(held_out, arguments.processes), held_out)
     record = {
         "clips": arguments.clips,
-        "held_out_clips": len(unseen),
+        "held_out_clips": len(held_out),
         "held_out_accuracy": figures,
-        "seconds": round(time.perf_counter() - began),
+        "seconds": round(time.perf_counter() - started),
     }
     arguments.out.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(record))

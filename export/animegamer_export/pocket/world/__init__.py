@@ -1,1 +1,1 @@
-"""The procedural cartoon world that pocket is trained on."""
+"""The procedural cartoon world that pocket is trained on: scenes, their texts and their pictures."""

@@ -1,7 +1,7 @@
-"""Scenes as text: the reference caption, free paraphrases, and reading either back to a scene.
+"""Scenes as text: the reference caption, free paraphrases, and the parser of both.
 
-What a text leaves out comes from the game so far, and in its first turn from the defaults: the meadow, day, everyday
-clothes, the centre, level 3. It does not know how anything is drawn.
+What a text leaves out comes from the game so far. In a first turn it comes from the defaults: the meadow, day, everyday
+clothes, the centre, level 3.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from .scene import (
 PARTS = ("characters", "adverb", "place", "time", "outfit", "position")
 """What a paraphrase may leave out."""
 
-_CLOTHES = {"everyday": "everyday clothes", "raincoat": "a raincoat", "party": "party clothes"}
-_WHERE = {
+_OUTFIT_WORDS = {"everyday": "everyday clothes", "raincoat": "a raincoat", "party": "party clothes"}
+_PLACE_WORDS = {
     "meadow": ("in the meadow", "across the meadow"),
     "forest": ("in the forest", "through the forest"),
     "beach": ("at the beach", "on the beach"),
@@ -51,7 +51,7 @@ _VERBS = {
     "fly": ("fly", "flies", "flying"),
     "bow": ("bow", "bows", "bowing"),
 }
-_PLACED = {"left": "on the left", "centre": "in the middle", "right": "on the right"}
+_POSITION_WORDS = {"left": "on the left", "centre": "in the middle", "right": "on the right"}
 
 
 def caption(scene: Scene) -> str:
@@ -65,7 +65,7 @@ def caption(scene: Scene) -> str:
 
 def _names(scene: Scene, all_clothes: bool = False) -> str:
     named = [
-        f"{name} in {_CLOTHES[outfit]}" if outfit != DEFAULT_OUTFIT or all_clothes else name
+        f"{name} in {_OUTFIT_WORDS[outfit]}" if outfit != DEFAULT_OUTFIT or all_clothes else name
         for name, outfit in zip(scene.characters, scene.outfits, strict=True)
     ]
     return " and ".join(named)
@@ -74,17 +74,16 @@ def _names(scene: Scene, all_clothes: bool = False) -> str:
 def paraphrase(scene: Scene, rng: random.Random, omit: Collection[str] = ()) -> str:
     """The scene in free words, or in a shortened reference form.
 
-    `omit` names the PARTS to leave out (history or the defaults must supply them); an outfit that is not left out is
-    said even if it is the everyday one.
+    omit: the PARTS to leave out. An outfit that is not left out is named even if it is the everyday one.
     """
     assert set(omit) <= set(PARTS), f"unknown parts to leave out: {sorted(set(omit) - set(PARTS))}"
     adverb = "" if "adverb" in omit else ADVERBS[scene.level - 1]
     names = " and ".join(scene.characters) if "outfit" in omit else _names(scene, all_clothes=True)
     names = "" if "characters" in omit else names
-    where = "" if "place" in omit else rng.choice(_WHERE[scene.place])
+    where = "" if "place" in omit else rng.choice(_PLACE_WORDS[scene.place])
     hour = "" if "time" in omit else ("at night" if scene.night else rng.choice(("by day", "during the day")))
     named = next((name for name in POSITIONS if position_x(name, len(scene.characters)) == scene.start_x), None)
-    spot = _PLACED[named] if named is not None and "position" not in omit else ""
+    spot = _POSITION_WORDS[named] if named is not None and "position" not in omit else ""
     if names and rng.random() < 0.4:
         return _short_reference(scene, names, adverb, spot, omit)
     return _sentence(scene, rng, names, adverb, (spot, where, hour))
@@ -130,7 +129,7 @@ def _closed(text: str, rng: random.Random) -> str:
 
 
 def parse(text: str, game: Sequence[Scene] = (), seed: int = 0) -> Scene:
-    """The scene a text asks for after the turns of a game so far.
+    """The scene that a text asks for after the earlier turns of a game.
 
     Raises:
         ValueError: the text names no motion, or no character in a game's first turn.
@@ -155,7 +154,7 @@ def parse(text: str, game: Sequence[Scene] = (), seed: int = 0) -> Scene:
     worn = {name: outfit for turn in game for name, outfit in zip(turn.characters, turn.outfits, strict=True)}
     said = _outfits(lowered, [start for start, _ in found[:2]], len(characters))
     outfits = tuple(said[index] or worn.get(name, DEFAULT_OUTFIT) for index, name in enumerate(characters))
-    spot = next((name for name, words in _PLACED.items() if words in lowered), None)
+    spot = next((name for name, words in _POSITION_WORDS.items() if words in lowered), None)
     if spot is not None:
         start_x = position_x(spot, len(characters))
     else:
@@ -164,7 +163,7 @@ def parse(text: str, game: Sequence[Scene] = (), seed: int = 0) -> Scene:
 
 
 def said_parts(text: str) -> frozenset[str]:
-    """Which of the PARTS a text says; the rest must come from the game so far or from the defaults."""
+    """The PARTS that a text names. The others come from the game so far or from the defaults."""
     lowered = text.lower()
     words = {
         "characters": [name.lower() for name in CHARACTERS],
@@ -172,7 +171,7 @@ def said_parts(text: str) -> frozenset[str]:
         "place": PLACES,
         "time": ("day", "night"),
         "outfit": OUTFITS,
-        "position": tuple(_PLACED.values()),
+        "position": tuple(_POSITION_WORDS.values()),
     }
     return frozenset(part for part in PARTS if any(_word(word, lowered) for word in words[part]))
 
@@ -182,7 +181,7 @@ def _word(word: str, text: str) -> re.Match[str] | None:
 
 
 def _outfits(lowered: str, starts: list[int], characters: int) -> list[str | None]:
-    """The outfit said after each name and before the next; without names it is everyone's; None where none is said."""
+    """The outfit named after each name and before the next, or None. Without names it is everybody's."""
     starts = starts or [0] * characters
     ends = [*(start or len(lowered) for start in starts[1:]), len(lowered)]
     return [

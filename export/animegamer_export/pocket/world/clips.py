@@ -1,6 +1,6 @@
-"""Many clips at once: rendered over processes, kept in a memory-mappable file.
+"""Many rendered clips, in memory or in a folder.
 
-A folder of them holds clips.npy (uint8 [N, T, 96, 144, 3]) and scenes.jsonl (one scene with its caption a line).
+The folder holds clips.npy (uint8 [N, T, 96, 144, 3]) and scenes.jsonl (a scene with its caption a line).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _CHUNK = 8
 
 
 def render_many(scenes: Sequence[Scene], processes: int = 1) -> npt.NDArray[np.uint8]:
-    """The clips of the scenes in order, uint8 [N, 17, 96, 144, 3], in memory (0.7 MB a clip)."""
+    """Render scenes: uint8 [N, 17, 96, 144, 3], 0.7 MB a clip."""
     clips = np.empty((len(scenes), FRAMES, HEIGHT, WIDTH, 3), np.uint8)
-    for index, clip in enumerate(_rendered(scenes, processes)):
+    for index, clip in enumerate(_render_all(scenes, processes)):
         clips[index] = clip
     return clips
 
 
 def write(scenes: Sequence[Scene], folder: Path, processes: int = 1, frames: int = FRAMES) -> None:
-    """Renders the scenes, or only their first frames, into folder/clips.npy and folder/scenes.jsonl."""
+    """Render the first `frames` frames of scenes into folder/clips.npy and folder/scenes.jsonl."""
     folder.mkdir(parents=True, exist_ok=True)
     shape = (len(scenes), frames, HEIGHT, WIDTH, 3)
     clips = np.lib.format.open_memmap(folder / "clips.npy", mode="w+", dtype=np.uint8, shape=shape)
-    for index, clip in enumerate(_rendered(scenes, processes, frames)):
+    for index, clip in enumerate(_render_all(scenes, processes, frames)):
         clips[index] = clip
     clips.flush()
     lines = [json.dumps({**dataclasses.asdict(scene), "caption": caption(scene)}) for scene in scenes]
@@ -43,7 +43,7 @@ def write(scenes: Sequence[Scene], folder: Path, processes: int = 1, frames: int
 
 
 def read(folder: Path) -> tuple[npt.NDArray[np.uint8], list[Scene]]:
-    """What `write` wrote: the clips memory-mapped (read-only) and the scenes."""
+    """Read what `write` wrote: the clips, memory-mapped and read-only, and the scenes."""
     clips: npt.NDArray[np.uint8] = np.load(folder / "clips.npy", mmap_mode="r")
     return clips, [_scene(line) for line in (folder / "scenes.jsonl").read_text(encoding="utf-8").splitlines()]
 
@@ -55,7 +55,7 @@ def _scene(line: str) -> Scene:
     return Scene(**fields)
 
 
-def _rendered(scenes: Sequence[Scene], processes: int, frames: int = FRAMES) -> Iterator[npt.NDArray[np.uint8]]:
+def _render_all(scenes: Sequence[Scene], processes: int, frames: int = FRAMES) -> Iterator[npt.NDArray[np.uint8]]:
     draw = functools.partial(render, frames=frames)
     if processes <= 1:
         yield from map(draw, scenes)

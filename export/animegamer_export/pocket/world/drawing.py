@@ -1,6 +1,6 @@
-"""Soft-edged drawing: shapes at four times the picture's size, made small by averaging.
+"""Antialiased drawing: shapes on a canvas of four times the picture's size, which is then averaged down.
 
-It does not know what is drawn. Shapes are given in px of the picture.
+Coordinates are px of the picture.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Points: TypeAlias = npt.NDArray[np.float64]
 Canvas: TypeAlias = npt.NDArray[np.uint8]
 
 SCALE = 4
-"""Supersampling: 4 x 4 samples a pixel give soft edges a small vae can follow. 4 and not 3: halving twice is the fast
-road in OpenCV (0.2 ms a picture, 0.4 ms at 3)."""
+"""4 x 4 samples a pixel: a small VAE reproduces soft edges better. Halving twice is fast in OpenCV (0.2 ms a picture;
+3 x 3 samples take 0.4 ms)."""
 _SHIFT = 4
 _FIXED = SCALE * (1 << _SHIFT)
 
 
 @lru_cache(maxsize=4096)
 def shade(color: Color, factor: float) -> Color:
-    """The colour made darker (factor < 1) or lighter."""
+    """The colour times a factor: darker below 1, lighter above."""
     return (_byte(color[0] * factor), _byte(color[1] * factor), _byte(color[2] * factor))
 
 
@@ -47,14 +47,14 @@ def _byte(value: float) -> int:
 
 @lru_cache(maxsize=512)
 def ellipse(x: float, y: float, radius_x: float, radius_y: float, sides: int = 28) -> Points:
-    """The points of an ellipse. Cached: never write to the result."""
+    """The corners of an ellipse, float64 [sides, 2]. Cached: never write to the result."""
     turn = np.arange(sides) * (2 * math.pi / sides)
     return np.stack([x + radius_x * np.cos(turn), y + radius_y * np.sin(turn)], axis=1)
 
 
 @lru_cache(maxsize=512)
 def smooth(corners: tuple[tuple[float, float], ...], rounds: int = 2) -> Points:
-    """A closed shape with its corners cut `rounds` times (Chaikin), so soft. Cached: never write to the result."""
+    """A closed shape with its corners cut `rounds` times (Chaikin). Cached: never write to the result."""
     points = np.array(corners, dtype=np.float64)
     for _ in range(rounds):
         following = np.roll(points, -1, axis=0)
@@ -63,12 +63,12 @@ def smooth(corners: tuple[tuple[float, float], ...], rounds: int = 2) -> Points:
 
 
 def to_fixed_point(points: Points) -> npt.NDArray[np.int32]:
-    """Picture px to the fixed-point coordinates of the large canvas."""
+    """Px of the picture to OpenCV's fixed-point coordinates on the canvas."""
     return (points * _FIXED).astype(np.int32)
 
 
 def fill(canvas: Canvas, points: Points, color: Color, outline: Color | None = None, outline_px: float = 1.0) -> None:
-    """Fills a closed shape; an outline is drawn half outside it."""
+    """Fill a closed shape; half of the outline is outside it."""
     where = [to_fixed_point(points)]
     if outline is not None:
         cv2.polylines(canvas, where, True, outline, max(1, round(2 * outline_px * SCALE)), cv2.LINE_8, _SHIFT)
@@ -83,7 +83,7 @@ def stroke(
     outline: Color | None = None,
     outline_px: float = 1.0,
 ) -> None:
-    """Draws an open line with round ends, `width` px wide; an outline adds `outline_px` on either side."""
+    """Draw an open line with round ends, `width` px wide; an outline adds `outline_px` on each side."""
     where = [to_fixed_point(np.asarray(points, dtype=np.float64))]
     if outline is not None:
         thickness = max(1, round((width + 2 * outline_px) * SCALE))
@@ -92,7 +92,7 @@ def stroke(
 
 
 def gradient(canvas: Canvas, top: Color, bottom: Color, first_y: float, last_y: float) -> None:
-    """Fills the rows between two heights with a smooth vertical gradient."""
+    """Fill the rows between two heights with a vertical gradient."""
     low, high = round(first_y * SCALE), round(last_y * SCALE)
     share = (np.arange(high - low, dtype=np.float64) / max(1, high - low - 1))[:, None]
     rows = np.asarray(top) * (1 - share) + np.asarray(bottom) * share
@@ -100,7 +100,7 @@ def gradient(canvas: Canvas, top: Color, bottom: Color, first_y: float, last_y: 
 
 
 def downsample(canvas: Canvas) -> Canvas:
-    """The large canvas exponential_average down to the picture's size."""
+    """Average the canvas down to the picture's size."""
     for _ in range(2):
         size = (canvas.shape[1] // 2, canvas.shape[0] // 2)
         canvas = cv2.resize(canvas, size, interpolation=cv2.INTER_AREA)  # type: ignore[assignment]

@@ -1,6 +1,6 @@
-"""The eight places of the pocket world, by day and by night: still pictures, drawn once and kept.
+"""The eight places of the pocket world, by day and by night.
 
-Pale and low in contrast, with large shapes only, so that the characters stand out. It does not know who is in them.
+They are pale and low in contrast, with large shapes only, so that characters stand out.
 """
 
 from __future__ import annotations
@@ -11,70 +11,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from .drawing import SCALE, Canvas, Color, ellipse, fill, gradient, mix, shade, smooth, stroke
+from .drawing import SCALE, Canvas, Color, fill, gradient, shade, smooth, stroke
+from .place_painter import PlacePainter
 from .scene import HEIGHT, WIDTH
 
 GROUND_Y = 85
-"""Where feet stand, px from the top."""
+"""The ground under a character's feet, px from the top."""
 _HORIZON = 66
-_NIGHT_LIGHT, _NIGHT_GLOW = (0.36, 0.42, 0.60), (14, 14, 34)
-"""By night a colour is multiplied, then lifted: dark and blue, its hue still readable."""
-
-
-def _night_color(day: Color) -> Color:
-    red, green, blue = (round(c * m + g) for c, m, g in zip(day, _NIGHT_LIGHT, _NIGHT_GLOW, strict=True))
-    return (red, green, blue)
-
-
-class PlacePainter:
-    """One picture in the making: colours come out darker and bluer by night."""
-
-    def __init__(self, night: bool) -> None:
-        self.canvas: Canvas = np.zeros((HEIGHT * SCALE, WIDTH * SCALE, 3), np.uint8)
-        self.night = night
-
-    def color(self, day: Color) -> Color:
-        return _night_color(day) if self.night else day
-
-    def band(self, top: Color, bottom: Color, first_y: float, last_y: float) -> None:
-        gradient(self.canvas, self.color(top), self.color(bottom), first_y, last_y)
-
-    def ellipse(self, x: float, y: float, radius_x: float, radius_y: float, color: Color) -> None:
-        fill(self.canvas, ellipse(x, y, radius_x, radius_y, 48), self.color(color))
-
-    def shape(self, corners: tuple[tuple[float, float], ...], color: Color, rounds: int = 2) -> None:
-        fill(self.canvas, smooth(corners, rounds), self.color(color))
-
-    def box(self, x0: float, y0: float, x1: float, y1: float, color: Color) -> None:
-        fill(self.canvas, smooth(((x0, y0), (x1, y0), (x1, y1), (x0, y1)), 0), self.color(color))
-
-    def glow(self, x: float, y: float, radius_x: float, radius_y: float, color: Color) -> None:
-        """Something that shines by night: its colour is not darkened."""
-        fill(self.canvas, ellipse(x, y, radius_x, radius_y, 32), color)
-
-    def sky(self, top: Color = (126, 190, 250), bottom: Color = (222, 240, 255)) -> None:
-        """A gradient with a sun, or with a moon and a few large stars."""
-        if not self.night:
-            gradient(self.canvas, top, bottom, 0, HEIGHT)
-            self.glow(123, 15, 11, 11, mix(top, (255, 240, 150), 0.45))
-            self.glow(123, 15, 8, 8, (255, 236, 130))
-            return
-        gradient(self.canvas, mix((18, 22, 70), top, 0.06), mix((66, 70, 140), bottom, 0.08), 0, HEIGHT)
-        for x, y, size in ((14, 12, 2.6), (38, 24, 2.0), (60, 9, 2.4), (88, 20, 2.2), (104, 8, 1.8)):
-            self.star(x, y, size)
-        self.glow(123, 15, 9, 9, (252, 244, 200))
-        self.glow(119, 13, 7.5, 7.5, (32, 36, 90))
-
-    def star(self, x: float, y: float, size: float) -> None:
-        corners = []
-        for corner in range(8):
-            turn, reach = corner * math.pi / 4, size * (1.3 if corner % 2 == 0 else 0.55)
-            corners.append((x + reach * math.cos(turn), y + reach * math.sin(turn)))
-        fill(self.canvas, smooth(tuple(corners), 1), (240, 236, 190))
-
-    def cloud(self, x: float, y: float, size: float, color: Color) -> None:
-        for dx, dy, radius in ((-1.1, 0.2, 0.6), (-0.4, -0.25, 0.8), (0.45, -0.1, 0.75), (1.1, 0.22, 0.55)):
-            self.ellipse(x + dx * size, y + dy * size, radius * size * 1.15, radius * size * 0.75, color)
 
 
 def _meadow(paint: PlacePainter) -> None:
@@ -121,14 +64,7 @@ def _beach(paint: PlacePainter) -> None:
     stroke(paint.canvas, [(14, 80), (15, 60), (19, 42)], paint.color((170, 124, 90)), 5)
     for angle in (-2.9, -2.2, -0.9, -0.2, 0.5):
         x, y = 19 + 17 * math.cos(angle), 44 + 13 * math.sin(angle) + 3
-        paint.shape(
-            ((19, 38), (_lerp(19, x, 0.5), y - 7), (x, y + 4), (_lerp(19, x, 0.5), y + 1), (19, 44)), (104, 184, 110), 2
-        )
-
-
-def _lerp(first: float, second: float, share: float) -> float:
-    """The number `share` of the way from first to second."""
-    return first + (second - first) * share
+        paint.shape(((19, 38), ((19 + x) / 2, y - 7), (x, y + 4), ((19 + x) / 2, y + 1), (19, 44)), (104, 184, 110), 2)
 
 
 def _city(paint: PlacePainter) -> None:
@@ -248,7 +184,7 @@ _PLACES: dict[str, Callable[[PlacePainter], None]] = {
 
 @lru_cache(maxsize=32)
 def paint_place(place: str, night: bool) -> Canvas:
-    """The place on a large canvas [384, 576, 3]. Cached: copy it before drawing on it."""
+    """The picture of a place on a canvas, uint8 [384, 576, 3]. Cached: copy it before you draw on it."""
     paint = PlacePainter(night)
     _PLACES[place](paint)
     return paint.canvas
@@ -256,6 +192,6 @@ def paint_place(place: str, night: bool) -> Canvas:
 
 @lru_cache(maxsize=32)
 def shadow_color(place: str, night: bool) -> Color:
-    """The colour of a shadow on this place's ground."""
+    """The colour of a shadow on the ground of a place."""
     red, green, blue = paint_place(place, night)[GROUND_Y * SCALE, 72 * SCALE].tolist()
     return shade((red, green, blue), 0.8)

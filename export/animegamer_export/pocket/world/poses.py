@@ -1,8 +1,7 @@
-"""How a body moves: the pose of one character in each frame, by motion and level.
+"""The pose of a character in each frame, by motion and level.
 
-A travelling motion's way is the scene's; here are only the limbs, the sway and the lift. Larger levels make larger and
-slightly faster sweeps; `CYCLES` keeps the period at 10 frames or more, so that the vae's latents (4 frames each) can
-follow. `STRENGTH` was fitted so that the measured optical flow of each motion rises alike (see motion.py).
+Larger levels make larger and slightly faster swings. A swing takes at least 10 frames, so that the VAE's latents (4
+frames each) can follow. How far a travelling motion goes is in scene.py.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ STRENGTH: dict[str, tuple[float, float, float, float, float]] = {
     "fly": (0.12, 0.24, 0.33, 0.44, 0.53),
     "bow": (0.13, 0.30, 0.41, 0.47, 0.60),
 }
-"""Amplitude of the sweeps by motion and level, fitted to a mean flow of 0.5, 0.95, 1.4, 1.9 and 2.4 px a frame."""
+"""Amplitude of the swings by motion and level, fitted to a mean flow of 0.5, 0.95, 1.4, 1.9 and 2.4 px a frame."""
 
 
 @dataclasses.dataclass(slots=True)
 class Pose:
-    """One frame of one body. Angles in radians: 0 hangs down, positive swings to the front (where it faces).
+    """One body in one frame. Angles are in radians: 0 hangs down, positive is to the front, where the body faces.
 
-    `shift`, `hip_y` in px of a figure at scale 1: shift to the front, hip height above the ground. `turn` rotates the
-    whole figure, `lean` the body above the hip, `nod` the head.
+    shift: px to the front; hip_y: the hip's px above the ground (both at scale 1). turn rotates the whole figure, lean
+    the body above the hip, nod the head. mouth: 0 closed .. 1 open. gaze: px that the face is moved to the front.
     """
 
     shift: float = 0.0
@@ -51,7 +50,7 @@ class Pose:
 
 
 def pose_at(motion: str, level: int, frame: int, phase: float = 0.0) -> Pose:
-    """The pose in a frame (0..16); `phase` in radians is the seed's jitter or a partner's delay."""
+    """The pose in a frame (0..16). phase: radians, the seed's jitter or the delay of the second character."""
     size = STRENGTH[motion][level - 1]
     angle = 2 * math.pi * CYCLES[level - 1] * frame / (FRAMES - 1) + phase
     swing, rise = math.sin(angle), (1 - math.cos(angle)) / 2

@@ -16,15 +16,15 @@ from .poses import pose_at
 from .scene import FRAMES, HEIGHT, PAIR_SPACING_PX, WIDTH, Scene
 
 _ALONE_SCALE, _PAIR_SCALE = 1.06, 0.9
-"""A figure is about 60 px tall at scale 1: 66 % of the picture alone, 56 % in a pair."""
+"""A figure is 60 px tall at scale 1: 66 % of the picture's height alone, 56 % in a pair."""
 _JITTER_PX, _JITTER_RADIANS = 1.5, 0.25
 _PARTNER_DELAY_RADIANS = 0.6
 
-cv2.setNumThreads(1)  # one clip is too small to share; the data set is spread over processes instead
+cv2.setNumThreads(1)  # one clip is too small to share; many are rendered by several processes
 
 
 def render(scene: Scene, frames: int = FRAMES) -> npt.NDArray[np.uint8]:
-    """The clip of a scene, uint8 [17, 96, 144, 3] RGB, or its first `frames` alone."""
+    """The first `frames` frames of a scene's clip: uint8 [frames, 96, 144, 3] RGB."""
     jitter = random.Random(scene.seed)
     shift_x, shift_y = (jitter.uniform(-_JITTER_PX, _JITTER_PX) for _ in range(2))
     phase = jitter.uniform(-_JITTER_RADIANS, _JITTER_RADIANS)
@@ -32,7 +32,7 @@ def render(scene: Scene, frames: int = FRAMES) -> npt.NDArray[np.uint8]:
     scale = _PAIR_SCALE if scene.is_pair else _ALONE_SCALE
     apart = (-PAIR_SPACING_PX / 2, PAIR_SPACING_PX / 2) if scene.is_pair else (0.0,)
     clip = np.empty((frames, HEIGHT, WIDTH, 3), np.uint8)
-    canvas = np.empty_like(place)  # one for all frames: a fresh copy each would cost page faults
+    canvas = np.empty_like(place)  # one for all frames: a new one for each would cost page faults
     for frame in range(frames):
         np.copyto(canvas, place)
         middle = scene.start_x + shift_x + scene.direction * scene.travel * frame / (FRAMES - 1)

@@ -1,7 +1,4 @@
-"""Random scenes and random games of the pocket world, for training and for held-out evaluation.
-
-The same random source gives the same scenes and texts.
-"""
+"""Random scenes and games of the pocket world, for training and for held-out evaluation."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from .scene import (
 
 
 def sample_scene(rng: random.Random, train: bool = True) -> Scene:
-    """A random scene: three in ten have two characters; held-out combinations only when `train` is False."""
+    """A random scene; three in ten have two characters. Its combination is held out if and only if `train` is False."""
     while True:
         count = 2 if rng.random() < 0.3 else 1
         characters = tuple(rng.sample(CHARACTERS, count))
@@ -46,15 +43,15 @@ def sample_scene(rng: random.Random, train: bool = True) -> Scene:
 
 
 def sample_scenes(count: int, seed: int, train: bool = True) -> list[Scene]:
-    """Random scenes, of which none (train) or all (not train) are held-out combinations."""
+    """Random scenes. All have held-out combinations if `train` is False, else none."""
     rng = random.Random(seed)
     return [sample_scene(rng, train=train) for _ in range(count)]
 
 
 def sample_game(rng: random.Random, turns: int, train: bool = True) -> list[tuple[Scene, str]]:
-    """A random game: each turn's scene and an instruction, which together with the turns before means that scene.
+    """A random game: each turn's scene, and an instruction that means this scene after the earlier turns.
 
-    With `train` no turn is a held-out combination; else the last turn is one.
+    With `train` no turn has a held-out combination; else the last one does.
     """
     while True:
         game: list[tuple[Scene, str]] = []
@@ -79,13 +76,13 @@ def _sample_turn(rng: random.Random, past: list[Scene]) -> tuple[Scene, str]:
     if rng.random() < (0.4 if previous else 0.85):
         place, night = rng.choice(PLACES), rng.random() < 0.5
     start_x = next_start_x(previous, characters) if previous else position_x("centre", len(characters))
-    said_spot = rng.random() < (0.05 if previous else 0.25)
-    if said_spot:
+    names_position = rng.random() < (0.05 if previous else 0.25)
+    if names_position:
         start_x = position_x(rng.choice(tuple(POSITIONS)), len(characters))
     scene = Scene(
         characters, rng.choice(MOTIONS), rng.randint(1, 5), place, night, outfits, start_x, rng.getrandbits(31)
     )
-    omit = set() if said_spot else {"position"}
+    omit = set() if names_position else {"position"}
     if same_characters and outfits == kept and rng.random() < 0.3:
         omit.add("characters")
     if scene.level == DEFAULT_LEVEL and rng.random() < 0.4:
@@ -97,13 +94,18 @@ def _sample_turn(rng: random.Random, past: list[Scene]) -> tuple[Scene, str]:
         omit.add("place")
     if night == past_night and rng.random() < 0.7:
         omit.add("time")
-    if not omit - {"position", "outfit"} and not said_spot and _caption_means(scene, worn) and rng.random() < 0.6:
+    if (
+        not omit - {"position", "outfit"}
+        and not names_position
+        and _caption_is_enough(scene, worn)
+        and rng.random() < 0.6
+    ):
         return scene, caption(scene)
     return scene, paraphrase(scene, rng, omit)
 
 
-def _caption_means(scene: Scene, worn: dict[str, str]) -> bool:
-    """The reference caption does not say everyday clothes, so they must be what was worn."""
+def _caption_is_enough(scene: Scene, worn: dict[str, str]) -> bool:
+    """A caption names no everyday clothes. So it means the scene only if they were worn before, or nothing was."""
     return all(
         outfit != DEFAULT_OUTFIT or worn.get(name, DEFAULT_OUTFIT) == DEFAULT_OUTFIT
         for name, outfit in zip(scene.characters, scene.outfits, strict=True)

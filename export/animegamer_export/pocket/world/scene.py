@@ -1,7 +1,4 @@
-"""What a clip of the pocket world shows: one frozen `Scene`, and the facts that follow from it.
-
-It does not know how anything is drawn or worded.
-"""
+"""What a clip of the pocket world shows: a frozen `Scene` and what follows from it."""
 
 from __future__ import annotations
 
@@ -20,10 +17,10 @@ HEIGHT, WIDTH, FRAMES = 96, 144, 17
 DEFAULT_PLACE, DEFAULT_NIGHT, DEFAULT_OUTFIT, DEFAULT_LEVEL = "meadow", False, "everyday", 3
 POSITIONS = {"left": 40, "centre": 64, "right": 104}
 PAIR_POSITIONS = {"left": 48, "centre": 56, "right": 96}
-"""Named start positions, px. Pairs stand 48 px apart around their centre, so they have less room."""
+"""Named start positions, px. The two of a pair stand 48 px apart around their centre, so they have less room."""
 
 TRAVEL_PER_LEVEL_PX = 8
-"""A travelling motion covers 8 px a level in one clip (0.5 px a frame at level 1, 2.5 at level 5)."""
+"""A travelling motion covers 8 px a level in a clip: 0.5 px a frame at level 1, 2.5 at level 5."""
 PAIR_SPACING_PX = 48
 
 _HELD_OUT_SHARE_PERCENT = 6
@@ -33,8 +30,8 @@ _HELD_OUT_SHARE_PERCENT = 6
 class Scene:
     """One clip: who does what, how strongly, where and when.
 
-    `start_x` is the centre of the one character, or of the pair, in px; `level` is 1..5; `outfits` has one entry a
-    character; `seed` only moves things by a pixel or two.
+    level: 1..5. outfits: one a character. start_x: px, the centre of the character or of the pair. seed: moves
+    characters by a pixel or two.
     """
 
     characters: tuple[str, ...]
@@ -57,12 +54,12 @@ class Scene:
 
     @property
     def direction(self) -> int:
-        """+1 (to the right) or -1: the side with more room, which is also where the characters face."""
+        """+1 (to the right) or -1: towards the side with more room. The characters face there."""
         return 1 if self.start_x <= WIDTH // 2 else -1
 
     @property
     def travel(self) -> int:
-        """How many px the characters cover during the clip."""
+        """How many px the characters move during the clip."""
         if self.motion not in TRAVELLING:
             return 0
         low, high = x_range(len(self.characters))
@@ -71,20 +68,20 @@ class Scene:
 
     @property
     def end_x(self) -> int:
-        """Where the clip ends, px: the next turn of a game starts near here (`next_start_x`)."""
+        """The x, px, at the clip's end. The next turn of a game starts near it (`next_start_x`)."""
         return self.start_x + self.direction * self.travel
 
 
 def x_range(characters: int) -> tuple[int, int]:
-    """The lowest and highest x, px, at which one character or the middle of a pair may stand."""
+    """The lowest and highest x, px, of one character or of the centre of a pair."""
     return (48, 96) if characters == 2 else (32, 112)
 
 
 def next_start_x(previous: Scene, characters: tuple[str, ...]) -> int:
-    """Where the next turn of a game starts: if somebody stays, at the named position nearest to where the last ended.
+    """The x, px, at which the next turn starts: the named position nearest to the last clip's end.
 
-    Any px would be too fine to count out from earlier shots (docs/LOG.md). Where nobody stays, the others come in at
-    the centre, as in a first turn.
+    The predictor could not read an exact px off earlier shots (docs/LOG.md). If no character stays, it is the centre,
+    as in a first turn.
     """
     if not set(characters) & set(previous.characters):
         return position_x("centre", len(characters))
@@ -99,7 +96,7 @@ def position_x(name: str, characters: int) -> int:
 
 
 def position_name(x: int) -> str:
-    """The coarse name of an x: left, centre or right third of the picture."""
+    """The name of the picture's third at an x, px: left, centre or right."""
     return "left" if x < 52 else "centre" if x < 92 else "right"
 
 
@@ -108,10 +105,10 @@ _EFFORT = {"sit": 2, "lie down": 3, "wave": 0, "bow": 0, "walk": -1, "fly": -1, 
 
 
 def strengths(scene: Scene) -> tuple[int, int, int, int]:
-    """The four states after a clip: (motion level 1..5, social, entertainment, stamina), the last three in -5..5.
+    """The four states after a clip: motion level 1..5, and social, entertainment, stamina in -5..5.
 
-    Social: 0 alone (-1 alone and resting), 1 with a friend (2 when they dance or wave together). Entertainment and
-    stamina: by motion; the two strongest levels push one further.
+    Social: 0 alone, -1 alone and resting, 1 in a pair, 2 in a pair that dances, waves or bows. Entertainment and
+    stamina depend on the motion; the two strongest levels change them by one.
     """
     resting = scene.motion in ("sit", "lie down")
     strong = scene.level >= 4
@@ -128,7 +125,7 @@ _COLUMNS_PX = range(32, 113, 10)
 
 
 def scene_labels(scene: Scene) -> list[float]:
-    """What a clip's first frame shows, as 0s and 1s: who, in which clothes, where, when, doing what, how far right."""
+    """What a clip's first frame shows, as 0s and 1s: characters, outfits, place, night, motion, nearest column."""
     worn = dict(zip(scene.characters, scene.outfits, strict=True))
     nearest = min(_COLUMNS_PX, key=lambda x: abs(x - scene.start_x))
     labels = [
@@ -143,11 +140,11 @@ def scene_labels(scene: Scene) -> list[float]:
 
 
 def is_held_out(scene: Scene) -> bool:
-    """True for the combinations of (first character, motion, place, time) that training never sees, about 6 %."""
+    """True for combinations of first character, motion, place and night that training never sees, about 6 % of all."""
     return is_held_out_combination(scene.characters[0], scene.motion, scene.place, scene.night)
 
 
 def is_held_out_combination(character: str, motion: str, place: str, night: bool) -> bool:
-    """The rule behind `is_held_out`: a hash of the combination, the same on every machine."""
+    """The rule of `is_held_out`: a hash of the combination, the same on every machine."""
     digest = hashlib.sha256(f"{character}|{motion}|{place}|{night}".encode()).digest()
     return digest[0] * 100 < _HELD_OUT_SHARE_PERCENT * 256
