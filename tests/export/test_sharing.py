@@ -23,7 +23,7 @@ from animegamer_export.tensorrt.graph import strongly_typed
 from animegamer_rt.backends import onnxruntime
 from animegamer_rt.backends.interface import Engines, PartCache
 from animegamer_rt.bundle.loader import Bundle, load
-from animegamer_rt.diagnose.bundle_info import size_words
+from animegamer_rt.diagnose.bundle_info import describe_size
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BundleError
 from animegamer_rt.events import FrameReady
@@ -85,7 +85,7 @@ def test_equal_files_of_two_characters_become_one(both: tuple[Bundle, Bundle]) -
     assert set(linked["qiqi"]) == in_common(qiqi, ponyo) == set(ponyo.manifest.files) - OWN
     assert load(qiqi.folder) == qiqi and load(ponyo.folder) == ponyo
     assert ponyo.shared_bytes == ponyo.bytes - sum(ponyo.manifest.files[name].bytes for name in OWN)
-    assert f"{ponyo.shared_bytes / 1e6:.1f} MB shared" in size_words(ponyo)
+    assert f"{ponyo.shared_bytes / 1e6:.1f} MB shared" in describe_size(ponyo)
     assert share(ponyo) == share(qiqi) == {}
 
 

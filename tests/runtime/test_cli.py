@@ -22,6 +22,7 @@ from animegamer_rt.backends import onnxruntime
 from animegamer_rt.bench.command import summary
 from animegamer_rt.bench.presets import Preset
 from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.cli import main
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BundleFileError
@@ -187,7 +188,7 @@ runpy.run_module("animegamer_rt", run_name="__main__")
 def test_bundle_is_explained(bundle: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", bundle]) == 0
     shown = capsys.readouterr().out
-    for word in ("random weights", "17 frames of 16 x 24", "denoiser", "balanced (default)", "40", "Mia, Tobo"):
+    for word in ("random weights", "17 frames of 24 x 16 pixels", "denoiser", "balanced (default)", "40", "Mia, Tobo"):
         assert word in shown
 
 
@@ -196,7 +197,7 @@ def test_square_brackets_are_shown_and_not_obeyed(
 ) -> None:
     monkeypatch.setenv("ANIMEGAMER_BUNDLES", str(tmp_path / "[old]"))
     written = fakes.write_bundle(tmp_path / "[old]" / "[red]")
-    animegamer_rt.bundle.loader.write_manifest(written.folder, replace(written.manifest, description="a [/b]undle"))
+    write_manifest(written.folder, replace(written.manifest, description="a [/b]undle"))
     for options, words in (
         (["info", str(written.folder)], ["[old]/[red]", "a[/b]undle"]),
         (["info", "--list"], ["[red]"]),
@@ -209,10 +210,10 @@ def test_square_brackets_are_shown_and_not_obeyed(
 def test_exact_is_the_measure_of_the_other_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written = fakes.write_bundle(tmp_path / "tiny")
     plans = {name: replace(entry, fidelity={}) for name, entry in written.manifest.plans.items()}
-    animegamer_rt.bundle.loader.write_manifest(written.folder, replace(written.manifest, plans=plans))
+    write_manifest(written.folder, replace(written.manifest, plans=plans))
     assert main(["info", str(written.folder)]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"exact .*the measure", shown) and re.search(r"balanced .*not measured", shown)
+    assert re.search(r"exact .*reference", shown) and re.search(r"balanced .*not measured", shown)
 
 
 def test_bundle_is_explained_to_programs(bundle: str, capsys: pytest.CaptureFixture[str]) -> None:

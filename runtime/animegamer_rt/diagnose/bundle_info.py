@@ -1,6 +1,6 @@
-"""`animegamer-rt info`: a bundle explained, as tables for people or as JSON.
+"""`animegamer-rt info`: what a bundle is and holds, as tables for people or as JSON.
 
-Knows the manifest's fields; it opens no part.
+Knows the manifest's fields; it loads no network.
 """
 
 from __future__ import annotations
@@ -9,27 +9,31 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from animegamer_rt.bundle import loader as bundles
 from animegamer_rt.bundle.config import write_record
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.bundle.manifest import EXACT, RANDOM_WEIGHTS, PlanEntry
+from animegamer_rt.bundle.manifest import EXACT, RANDOM_WEIGHTS, Manifest, PlanEntry
 
-ROOMS = {
+PLAN_FIGURES = {"psnr_db": "PSNR, dB", "ssim": "SSIM", "latent_relative_error": "latent error"}
+"""Columns of the table of plans: field of the fidelity record -> heading."""
+
+PART_ROLES = {
     "encoder": "picture and motion words -> shot; not needed to play",
     "text_tower": "motion words -> features for the encoder",
     "image_tower": "picture -> features for the encoder",
     "predictor": "prompt -> shot and the first state choice; a choice -> the next",
     "denoiser": "shot -> latent, one call a step",
     "vae_first": "first 3 latent frames -> 9 video frames",
-    "vae_next": "2 latent frames more -> 8 video frames",
+    "vae_next": "2 further latent frames -> 8 video frames",
 }
 
 
 def print_bundle(bundle: Bundle, console: Console) -> None:
-    """Print what the bundle is, holds, can do and was measured at."""
+    """Print what the bundle is, what it holds, and how good it was measured to be. Tables fit 80 columns."""
     manifest, geometry = bundle.manifest, bundle.manifest.geometry
     console.print(Text.assemble((manifest.name, "bold"), f"  {manifest.description}"))
     if manifest.origin == RANDOM_WEIGHTS:
@@ -37,43 +41,37 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
     facts = {
         "folder": str(bundle.folder),
         "origin": manifest.origin,
-        "size": size_words(bundle),
-        "a turn": f"{geometry.frames} frames of {geometry.height} x {geometry.width} at {geometry.fps} fps "
-        f"({geometry.frames / geometry.fps:.1f} s of play)",
+        "size": describe_size(bundle),
+        "a turn": f"{geometry.frames} frames of {geometry.width} x {geometry.height} pixels (width x height) "
+        f"at {geometry.fps} frames/s: {geometry.frames / geometry.fps:.1f} s of video",
         "latent": f"{geometry.latent_frames} frames of {geometry.latent_channels} channels, "
-        f"{geometry.latent_height} x {geometry.latent_width}",
+        f"{geometry.latent_width} x {geometry.latent_height}",
         "shot": f"{geometry.shot_tokens} tokens of width {geometry.shot_width}",
         "history": f"{manifest.compatibility.history_turns} earlier turns",
         "licence": manifest.licence or "not stated",
     }
     console.print(_table("", ("", ""), facts.items(), headed=False))
-    parts = [
-        (name, part.precision, f"{_part_bytes(bundle, name) / 1e6:.2f} MB", ROOMS.get(name, ""))
-        for name, part in manifest.parts.items()
-    ]
-    console.print(_table("Parts", ("part", "weights", "size", "what it does"), parts))
-    plans = [
-        (f"{name} (default)" if entry.default else name, _steps(entry.plan), _fidelity(name, entry))
-        for name, entry in manifest.plans.items()
-    ]
-    console.print(_table("Plans", ("plan", "steps", "fidelity against exact"), plans))
-    console.print(_table("Compatibility", ("setting", "value"), write_record(manifest.compatibility).items()))
-    if manifest.quality:
-        console.print(_table("Measured quality", ("figure", "value"), _flat(manifest.quality)))
     world = manifest.world
     words = {"characters": world.characters, "motions": world.motions, "adverbs": world.adverbs, "places": world.places}
     if any(words.values()):
-        console.print(
-            _table("World", ("", ""), [(name, ", ".join(known)) for name, known in words.items() if known], False)
-        )
+        known = [(name, ", ".join(listed)) for name, listed in words.items() if listed]
+        console.print(_table("Words that the model knows", ("", ""), known, headed=False))
+    parts = [
+        (name, part.precision, f"{_part_bytes(bundle, name) / 1e6:.2f}", PART_ROLES.get(name, ""))
+        for name, part in manifest.parts.items()
+    ]
+    console.print(_table("Parts", ("part", "weights", "MB", "what it does"), parts))
+    _print_plans(manifest.plans, console)
+    console.print(_table("Compatibility", ("setting", "value"), write_record(manifest.compatibility).items()))
+    _print_quality(manifest, console)
     for engine in manifest.engines.values():
         console.print(Text(f"engine {engine.file}: built for {_line(engine.built_for)}"))
 
 
-def size_words(bundle: Bundle) -> str:
-    """How large a verified bundle is, and how much of it the disk holds once for this and other bundles."""
+def describe_size(bundle: Bundle) -> str:
+    """How large a verified bundle is, and how many of its bytes it shares with other bundles on the disk."""
     shared = f"; {bundle.shared_bytes / 1e6:.1f} MB shared with other bundles" if bundle.shared_bytes else ""
-    return f"{bundle.bytes / 1e6:.1f} MB in {len(bundle.manifest.files)} files, every one verified{shared}"
+    return f"{bundle.bytes / 1e6:.1f} MB in {len(bundle.manifest.files)} files, all verified{shared}"
 
 
 def list_bundles(console: Console) -> None:
@@ -103,8 +101,33 @@ def _part_bytes(bundle: Bundle, name: str) -> int:
     return sum(bundle.manifest.files[file].bytes for file in part.files)
 
 
-def _fidelity(name: str, entry: PlanEntry) -> str:
-    return _line(entry.fidelity) or ("the measure" if name == EXACT else "not measured")
+def _print_plans(plans: Mapping[str, PlanEntry], console: Console) -> None:
+    rows, conditions = [], []
+    for name, entry in plans.items():
+        label = f"{name} (default)" if entry.default else name
+        measured = [_value(entry.fidelity[figure]) if figure in entry.fidelity else "" for figure in PLAN_FIGURES]
+        if not any(measured):
+            measured[0] = "reference" if name == EXACT else "not measured"
+        rows.append((label, _steps(entry.plan), *measured))
+        others = {figure: value for figure, value in entry.fidelity.items() if figure not in PLAN_FIGURES}
+        if others:
+            conditions.append(f"{name}: {_line(others)}")
+    console.print(_table("Plans, compared with exact", ("plan", "steps", *PLAN_FIGURES.values()), rows))
+    for line in conditions:
+        console.print(Padding(Text(line, "dim"), (0, 0, 0, 2)))
+
+
+def _print_quality(manifest: Manifest, console: Console) -> None:
+    """Measured figures: one column for each plan, and a table for whatever is not of a plan."""
+    plans = [name for name in manifest.quality if name in manifest.plans]
+    others = {name: value for name, value in manifest.quality.items() if name not in plans}
+    if others:
+        console.print(_table("Measured quality", ("figure", "value"), _flat(others)))
+    if plans:
+        columns = [dict(_flat(manifest.quality[name])) for name in plans]
+        figures = dict.fromkeys(figure for column in columns for figure in column)
+        rows = [(figure, *(column.get(figure, "") for column in columns)) for figure in figures]
+        console.print(_table("Measured quality by plan", ("figure", *plans), rows))
 
 
 def _steps(plan: Mapping[str, object]) -> str:

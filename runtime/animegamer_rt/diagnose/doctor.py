@@ -1,6 +1,6 @@
-"""`animegamer-rt doctor`: what this machine has for playing, what is missing, and the command that mends each.
+"""`animegamer-rt doctor`: whether this machine can play, what it has, and the command that adds what it lacks.
 
-It loads no part and needs no GPU; whether the parts compute what they should is `selftest`'s business.
+It loads no network and needs no GPU. Whether the networks compute what they should is for `selftest` to say.
 """
 
 from __future__ import annotations
@@ -8,10 +8,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
 import platform
 import shutil
+import socket
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -20,6 +23,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from animegamer_kernels import KernelError
 from animegamer_kernels.library import find_library, open_library
@@ -37,13 +41,14 @@ from animegamer_rt.bundle.manifest import EXACT
 from animegamer_rt.errors import AnimeGamerError, BundleError, BundleNotFoundError, EngineStaleError
 from animegamer_rt.profiling import gpu_specs
 from animegamer_rt.profiling.host import module_version
+from animegamer_rt.serving.server.options import PORT, ServeOptions
 
-from .bundle_info import size_words
+from .bundle_info import describe_size
 
 CANNOT_PLAY = 1
 OLDEST_PYTHON = (3, 10)
 SPARE_BYTES = 10**9
-"""Less free space than this is worth a word."""
+"""Less free disk space than this is reported."""
 INSTALL_GPU = (
     "run, in an environment of its own: pip uninstall --yes onnxruntime && pip install 'onnxruntime-gpu[cuda,cudnn]'"
 )
@@ -51,13 +56,16 @@ MAKE_BUNDLE = "make one, run: animegamer-rt export --checkpoints DIR --out BUNDL
 EXPORT_MODULES = ("torch", "onnx", "onnxscript", "onnx_ir", "ml_dtypes", "safetensors", "cv2")
 _QUERY = ("name", "memory.total", "memory.free", "driver_version", "compute_cap")
 
-State = Literal["ok", "without", "broken"]
-"""without: it is not here, and playing works all the same. broken: playing does not."""
+SECTIONS = {"broken": "Broken: playing needs it", "ok": "Found", "limited": "Missing or short: playing works without"}
+"""State of a check -> the heading that it is printed under, in this order."""
+
+State = Literal["ok", "limited", "broken"]
+"""limited: it is missing or short, and playing works all the same. broken: playing does not work."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One line: what was looked at, what was found, and what to do about it."""
+    """What was checked, what was found, and what to do about it (empty: nothing)."""
 
     what: str
     state: State
@@ -67,7 +75,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """What the driver says of a card; memory in MiB, arch as in sm89."""
+    """A GPU as its driver describes it; memory in MiB, arch as in sm89."""
 
     name: str
     total_mib: int
@@ -77,27 +85,50 @@ class Gpu:
 
 
 def doctor(bundle_name: str, as_json: bool, console: Console) -> int:
-    """Print what was found; 1 when playing cannot work, else 0."""
-    findings = list(run_checks(bundle_name))
-    broken = any(finding.state == "broken" for finding in findings)
-    table = [gpu_specs.best_precisions(gib) for gib in gpu_specs.CARDS_GIB]
+    """Print the verdict and what it rests on; 1 when playing cannot work, else 0."""
+    checks = list(run_checks(bundle_name))
+    can_play = all(check.state != "broken" for check in checks)
+    fits = [gpu_specs.best_precisions(gib) for gib in gpu_specs.CARDS_GIB]
     if as_json:
-        record = {"can_play": not broken, "findings": findings, "full_size_by_card": table}
+        record = {"can_play": can_play, "verdict": verdict(checks), "findings": checks, "full_size_by_card": fits}
         print(json.dumps(record, indent=1, default=_plain))
-        return CANNOT_PLAY if broken else 0
-    for finding in findings:
-        word = {"ok": "[green]ok[/]     ", "without": "without", "broken": "[red]BROKEN[/] "}[finding.state]
-        console.print(f"{word}  {finding.what:12s}  ", end="")
-        console.print(finding.found, markup=False, highlight=False, soft_wrap=True)
-        if finding.do:
-            console.print(f"{'':23s}{finding.do}", markup=False, highlight=False, soft_wrap=True)
-    console.print(_cards(table))
-    console.print("playing cannot work: mend what is BROKEN" if broken else "playing works", highlight=False)
-    return CANNOT_PLAY if broken else 0
+        return 0 if can_play else CANNOT_PLAY
+    console.print(Text(verdict(checks), "bold green" if can_play else "bold red"))
+    for state, title in SECTIONS.items():
+        chosen = [check for check in checks if check.state == state]
+        if chosen:
+            console.print(Text(f"\n{title}", "bold"))
+            _print_checks(chosen, console)
+    if any(check.what == "gpu" and check.state == "ok" for check in checks):
+        console.print(_full_size_table(fits))
+    return 0 if can_play else CANNOT_PLAY
+
+
+def verdict(checks: Sequence[CheckResult]) -> str:
+    """One sentence: whether playing works and on which devices, or what keeps it from working."""
+    broken = [check.what for check in checks if check.state == "broken"]
+    if broken:
+        return f"Playing does not work: {', '.join(broken)}."
+    ok = {check.what: check.found for check in checks if check.state == "ok"}
+    devices = ["cpu"]
+    if "gpu" in ok:
+        devices += ["cuda"] if "CUDAExecutionProvider" in ok["onnxruntime"] else []
+        devices += ["tensorrt"] if {"tensorrt", "engines"} <= ok.keys() else []
+        devices += ["torch"] if "torch" in ok else []
+    return f"Playing works: animegamer-rt play, with --device {' or '.join(devices)}."
+
+
+def _print_checks(checks: Sequence[CheckResult], console: Console) -> None:
+    for check in checks:
+        for number, line in enumerate(textwrap.wrap(check.found, 62, break_on_hyphens=False, break_long_words=False)):
+            name = check.what if number == 0 else ""
+            console.print(f"  {name:<14}{line}", markup=False, highlight=False, soft_wrap=True)
+        if check.do:  # on one line, so that a command can be copied
+            console.print(f"{'':16}-> {check.do}", markup=False, highlight=False, soft_wrap=True)
 
 
 def run_checks(bundle_name: str) -> Iterator[CheckResult]:
-    """Every finding, in the order in which a person would ask."""
+    """All checks of this machine and of a bundle."""
     version = platform.python_version()
     enough = sys.version_info >= OLDEST_PYTHON
     yield CheckResult("python", "ok" if enough else "broken", version, "" if enough else "install Python 3.10 or newer")
@@ -109,6 +140,8 @@ def run_checks(bundle_name: str) -> Iterator[CheckResult]:
     yield _kernels(bool(cards_here))
     yield _export()
     yield _library("sockets", _sockets)
+    yield _state_folder(ServeOptions().state_dir)
+    yield _port(PORT)
     yield _library("video", _video)
     try:
         bundle = open_bundle(bundle_name)
@@ -119,11 +152,11 @@ def run_checks(bundle_name: str) -> Iterator[CheckResult]:
         yield CheckResult("bundle", "broken", str(error), MAKE_BUNDLE if isinstance(error, BundleNotFoundError) else "")
         yield _disk(None)
         return
-    yield CheckResult("bundle", "ok", f"{bundle.manifest.name}: {size_words(bundle)}")
+    yield CheckResult("bundle", "ok", f"{bundle.manifest.name}: {describe_size(bundle)}")
     if bundle.unmeasured_plans:
         names, do = ", ".join(bundle.unmeasured_plans), f"run: animegamer-rt search-plans {bundle.folder}"
         yield CheckResult(
-            "plans", "without", f"{names}: not measured against {EXACT}, and not played until they are", do
+            "plans", "limited", f"{names}: not measured against {EXACT}, and not played until they are", do
         )
     yield CheckResult("parts", "ok", _parts(bundle))
     yield _disk(bundle)
@@ -132,7 +165,7 @@ def run_checks(bundle_name: str) -> Iterator[CheckResult]:
 
 
 def gpus() -> tuple[list[Gpu], str]:
-    """The NVIDIA cards of this machine by the driver's own command, and why there are none."""
+    """The NVIDIA GPUs that the driver's own command lists, and the reason where there is none."""
     command = shutil.which("nvidia-smi")
     if command is None:
         return [], "no NVIDIA driver (no nvidia-smi)"
@@ -153,7 +186,7 @@ def gpus() -> tuple[list[Gpu], str]:
 
 def _gpu(found: Sequence[Gpu], why: str) -> Iterator[CheckResult]:
     if not found:
-        yield CheckResult("gpu", "without", f"{why}; playing runs on the CPU")
+        yield CheckResult("gpu", "limited", f"{why}; the CPU plays")
     for card in found:
         memory = f"{card.free_mib / 1024:.1f} of {card.total_mib / 1024:.1f} GiB free"
         yield CheckResult("gpu", "ok", f"{card.name} ({card.arch}), {memory}, driver {card.driver}")
@@ -184,11 +217,11 @@ def _tensorrt(found: Sequence[Gpu]) -> CheckResult:
     if library in absent:
         install = "tensorrt-rtx-cu13" if library == RTX else "tensorrt"
         do = f"run: pip install {install} 'cuda-python>=13'" if found else ""
-        return CheckResult("tensorrt", "without", f"no {' and no '.join(absent)}", do)
+        return CheckResult("tensorrt", "limited", f"not installed: {', '.join(absent)}", do)
     builds = f"{library} {versions[library]}"
     if absent:
         do = "to run them: pip install 'cuda-python>=13'" + ("" if found else ", on a machine with a GPU")
-        return CheckResult("tensorrt", "without" if found else "ok", f"{builds}: builds engines", do)
+        return CheckResult("tensorrt", "limited" if found else "ok", f"{builds}: builds engines", do)
     return CheckResult("tensorrt", "ok", builds if found else f"{builds}: builds engines, runs none without a GPU")
 
 
@@ -199,10 +232,12 @@ def _torch(gpu_here: bool) -> CheckResult:
         version = metadata.version("torch")
     except metadata.PackageNotFoundError:
         return CheckResult(
-            "torch", "without", "no torch: neither --device torch nor export", install if gpu_here else ""
+            "torch", "limited", "torch is not installed: no --device torch, no export", install if gpu_here else ""
         )
     if gpu_here and version.endswith("+cpu"):
-        return CheckResult("torch", "without", f"torch {version} has no CUDA: --device torch-cpu alone", install)
+        return CheckResult(
+            "torch", "limited", f"torch {version} was built without CUDA: --device torch-cpu only", install
+        )
     return CheckResult("torch", "ok", f"torch {version}")
 
 
@@ -210,9 +245,9 @@ def _export() -> CheckResult:
     """What `export`, `quantize`, `verify` and `search-plans` import."""
     absent = [name for name in EXPORT_MODULES if importlib.util.find_spec(name) is None]
     if absent:
-        found = f"no {', no '.join(absent)}: plays, but makes no bundles"
-        return CheckResult("export", "without", found, "in the checkout: pip install '.[export]'")
-    return CheckResult("export", "ok", f"the libraries of export are here: {', '.join(EXPORT_MODULES[1:])}")
+        found = f"not installed: {', '.join(absent)}; needed to make bundles"
+        return CheckResult("export", "limited", found, "in the checkout: pip install '.[export]'")
+    return CheckResult("export", "ok", f"libraries to make bundles: {', '.join(EXPORT_MODULES[1:])}")
 
 
 def _kernels(gpu_here: bool) -> CheckResult:
@@ -220,14 +255,14 @@ def _kernels(gpu_here: bool) -> CheckResult:
     build = "to build them: make kernels" if gpu_here else ""
     if find_library() is None:
         return CheckResult(
-            "kernels", "without", "none built, or switched off: --device torch runs plain operators", build
+            "kernels", "limited", "not built, or switched off: --device torch uses plain operators", build
         )
     try:
         library = open_library()
     except KernelError as error:
-        return CheckResult("kernels", "without", f"{error.where}: {error.what}", error.do or "")
+        return CheckResult("kernels", "limited", f"{error.where}: {error.what}", error.do or "")
     if not library.has_cuda:
-        return CheckResult("kernels", "without", f"{library.path} was built without CUDA: references alone", build)
+        return CheckResult("kernels", "limited", f"{library.path} was built without CUDA: CPU references only", build)
     return CheckResult("kernels", "ok", str(library.path))
 
 
@@ -237,7 +272,28 @@ def _sockets() -> CheckResult:
     curve = bool(zmq.has("curve"))
     do = "" if curve else "serving beyond this machine needs it; run: pip install --force-reinstall pyzmq"
     found = f"libzmq {zmq.zmq_version()} {'with' if curve else 'without'} CURVE"
-    return CheckResult("sockets", "ok" if curve else "without", found, do)
+    return CheckResult("sockets", "ok" if curve else "limited", found, do)
+
+
+def _state_folder(folder: Path) -> CheckResult:
+    """Whether `serve` could write its sessions to the default folder."""
+    nearest = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    if os.access(nearest, os.W_OK):
+        return CheckResult("state folder", "ok", f"{folder} in {Path.cwd()} can be written")
+    return CheckResult("state folder", "limited", f"{nearest} cannot be written", "serve with --state-dir DIR")
+
+
+def _port(port: int) -> CheckResult:
+    """Whether `serve` could listen on its default port."""
+    with socket.socket() as probe:
+        if sys.platform != "win32":  # as servers do: a port that was closed a moment ago counts as free
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            found = f"{port} is not free ({(error.strerror or str(error)).lower()}): another server, perhaps"
+            return CheckResult("port", "limited", found, "serve with --port N")
+    return CheckResult("port", "ok", f"{port} is free for serving")
 
 
 def _video() -> CheckResult:
@@ -252,32 +308,32 @@ def _video() -> CheckResult:
 
 
 def _disk(bundle: Bundle | None) -> CheckResult:
-    """Room for games, and for a bundle as large as this one with its engines beside the one that is there."""
+    """Free space for games, and for one more bundle of this size with its engines."""
     free = shutil.disk_usage(Path.cwd()).free
     full = f"{gpu_specs.weights_bytes(gpu_specs.PRECISIONS_BY_SIZE[0]) / 1e9:.1f} GB"
     again = 0 if bundle is None else 2 * sum(size for _, size in _part_bytes(bundle))
-    needs = f"exporting this size takes {again / 1e9:.1f} GB, " if bundle else ""
+    needs = f"exporting a bundle of this size takes {again / 1e9:.1f} GB, " if bundle else ""
     do = "free some space: games and bundles are written here" if free < again + SPARE_BYTES else ""
-    found = f"{free / 1e9:.1f} GB free in {Path.cwd()}; {needs}the full {full} and more"
-    return CheckResult("disk", "without" if do else "ok", found, do)
+    found = f"{free / 1e9:.1f} GB free in {Path.cwd()}; {needs}one of full size {full} or more"
+    return CheckResult("disk", "limited" if do else "ok", found, do)
 
 
 def _part_bytes(bundle: Bundle) -> Iterator[tuple[str, int]]:
-    """Bytes of graphs and weights by room: what the vae's two parts share is counted once."""
-    pipeline: dict[str, set[str]] = {}
+    """Bytes of graphs and weights by part; the vae's two parts count as one, with what they share counted once."""
+    files: dict[str, set[str]] = {}
     for name, part in bundle.manifest.parts.items():
-        pipeline.setdefault("vae" if name.startswith("vae_") else name, set()).update(part.files)
-    for room, files in pipeline.items():
-        yield room, sum(bundle.manifest.files[file].bytes for file in files)
+        files.setdefault("vae" if name.startswith("vae_") else name, set()).update(part.files)
+    for name, names in files.items():
+        yield name, sum(bundle.manifest.files[file].bytes for file in names)
 
 
 def _parts(bundle: Bundle) -> str:
     precision = {"vae" if name.startswith("vae_") else name: part for name, part in bundle.manifest.parts.items()}
-    return ", ".join(f"{room} {precision[room].precision} {size / 1e6:.1f} MB" for room, size in _part_bytes(bundle))
+    return ", ".join(f"{name} {precision[name].precision} {size / 1e6:.1f} MB" for name, size in _part_bytes(bundle))
 
 
 def _memory(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[CheckResult]:
-    """Whether the bundle's own weights fit on each card, with the room that its pictures and prompts need."""
+    """Whether the bundle's weights fit on each GPU, beside the memory that frames and prompts need."""
     parts = [part for name, part in bundle.manifest.parts.items() if name in NEEDED_PARTS]
     files = {file for part in parts for file in (part.file, *part.data_files)}
     weights = sum(bundle.manifest.files[file].bytes for file in files)
@@ -286,13 +342,13 @@ def _memory(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[CheckResult]:
     needed = weights + gpu_specs.room_bytes(size.height, size.width, predictor)
     for card in found:
         enough = needed <= card.total_mib * 2**20
-        do = "" if enough else "export it at a smaller precision (the table below); TensorRT streams what does not fit"
+        do = "" if enough else "export it at a smaller precision (see the table); TensorRT streams what does not fit"
         said = f"{weights / 2**30:.1f} GiB of weights, about {needed / 2**30:.1f} GiB in all, on {card.name}"
-        yield CheckResult("memory", "ok" if enough else "without", said, do)
+        yield CheckResult("memory", "ok" if enough else "limited", said, do)
 
 
 def _engines(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[CheckResult]:
-    """All missing and stale engines: for the cards that are here, or else for all that were built."""
+    """Missing and stale TensorRT engines: for the GPUs of this machine, or else for all that were built."""
     built = {engine.built_for.get("arch", ""): engine.built_for for engine in bundle.manifest.engines.values()}
     for arch in dict.fromkeys([card.arch for card in found] or built):
         library = library_for(arch)
@@ -303,19 +359,18 @@ def _engines(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[CheckResult]:
         missing = [part for part in wrong if not isinstance(seen[part], EngineStaleError)]
         if wrong:
             absent = [f"no engine of {', '.join(missing)} for {arch}"] if missing else []
-            yield CheckResult("engines", "without", "; ".join([*absent, *stale]), mending_command(bundle, arch))
+            yield CheckResult("engines", "limited", "; ".join([*absent, *stale]), mending_command(bundle, arch))
         else:
             yield CheckResult("engines", "ok", f"{sum(map(bool, seen.values()))} for {arch}, {library} {version}")
 
 
-def _cards(table: Sequence[gpu_specs.PrecisionFit]) -> Table:
-    shown = Table(
-        title="full size by card: the best that fits (arithmetic, not measured)", title_justify="left", box=None
-    )
-    for column in ("card", "predictor", "denoiser", "vae", "weights"):
+def _full_size_table(table: Sequence[gpu_specs.PrecisionFit]) -> Table:
+    title = "\nPrecisions of a full-size bundle that fit a GPU (computed, not measured)"
+    shown = Table(title=title, title_justify="left", title_style="bold", box=None)
+    for column in ("GPU memory", "predictor", "denoiser", "vae", "weights"):
         shown.add_column(column)
     for fit in table:
-        streamed = f", {fit.streamed_bytes / 2**30:.1f} of them streamed" if fit.streamed_bytes else ""
+        streamed = f", {fit.streamed_bytes / 2**30:.1f} GiB of them streamed" if fit.streamed_bytes else ""
         names = [fit.precision[part] for part in ("predictor", "denoiser", "vae")]
         shown.add_row(f"{fit.card_gib} GB", *names, f"{fit.weights_bytes / 2**30:.1f} GiB{streamed}")
     return shown
