@@ -74,7 +74,7 @@ def game(store: Store, seed: int = 7) -> tuple[StoredSession, str]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "state", quota=Quota(least_free_bytes=0)) as opened:
+    with Store(tmp_path / "state", quota=Quota(min_free_bytes=0)) as opened:
         yield opened
 
 
@@ -123,7 +123,7 @@ def test_a_session_of_another_bundle_is_refused_by_name(store: Store) -> None:
 def test_a_closed_session_can_be_read_and_never_played(store: Store) -> None:
     session, token = game(store)
     play(store, session.id, ["a"])
-    store.close(session.id)
+    store.close_session(session.id)
     closed = store.get(session.id)
     assert closed.closed and closed.turns == 1 and store.count() == 0
     assert [turn.instruction for turn in store.turns(session.id, 1, 9)] == ["a"]
@@ -276,7 +276,7 @@ def test_any_order_of_moves_gives_the_game_of_a_straight_run(
             shots, _ = work(history, turn, known.texts[turn - 1], window_turns)
             assert shots[turn] == known.shots[turn - 1]
         elif move == "restart":
-            store.shut()
+            store.close()
             store = Store(tmp_path, keep_shots=keep)
     for name, known in games.items():
         straight = list[bytes]()
@@ -289,7 +289,7 @@ def test_any_order_of_moves_gives_the_game_of_a_straight_run(
         for text in known.texts:
             character = character.after(state_of(text))
         assert session.character == character
-    store.shut()
+    store.close()
 
 
 def test_the_store_pulls_in_no_engine() -> None:

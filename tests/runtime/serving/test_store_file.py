@@ -160,7 +160,7 @@ def test_a_full_disk_fails_the_turn_and_nothing_else(tmp_path: Path) -> None:
 def test_too_little_free_space_is_found_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Store(tmp_path, quota=Quota(least_free_bytes=10**6)) as store:
+    with Store(tmp_path, quota=Quota(min_free_bytes=10**6)) as store:
         session, _ = game(store)
         play(store, session.id, ["a"])
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1_100_000))

@@ -150,7 +150,7 @@ def test_a_turn_of_a_long_game_costs_what_a_turn_of_a_short_one_costs(tmp_path: 
 
 def test_a_sweep_removes_what_is_too_old_and_says_so(tmp_path: Path) -> None:
     clock = Clock()
-    with Store(tmp_path, clock=clock, quota=Quota(most_age_s=100, recent_s=10)) as store:
+    with Store(tmp_path, clock=clock, quota=Quota(max_age_s=100, recent_s=10)) as store:
         old, used, playing = heavy(store), heavy(store), heavy(store)
         clock.now += 95
         play(store, used, [])
@@ -172,15 +172,15 @@ def test_over_the_quota_the_shots_of_the_longest_unused_go_first_and_no_game_wit
         for _ in range(4):
             names.append(heavy(store))
             clock.now += 100
-        store.quota = Quota(most_bytes=store.database.used_bytes() - SHOT_BYTES, recent_s=150)
+        store.quota = Quota(max_bytes=store.database.used_bytes() - SHOT_BYTES, recent_s=150)
         swept = store.sweep(clock.now)
         assert swept.shots_dropped == (names[0],) and swept.removed == ()
-        assert swept.stored_bytes <= store.quota.most_bytes
+        assert swept.stored_bytes <= store.quota.max_bytes
         assert store.job_history(names[0], 3).first == 0 and len(store.job_history(names[0], 3).log) == 2
         assert kept(store, names[1]) == [1, 2]
         assert store.sweep(clock.now).shots_dropped == ()
         # A quota that cannot be kept still spares the recent one: names[3] was used 100 s ago.
-        store.quota = Quota(most_bytes=1, recent_s=150)
+        store.quota = Quota(max_bytes=1, recent_s=150)
         swept = store.sweep(clock.now, in_use=[names[1]])
         assert swept.shots_dropped == (names[2],)
         assert swept.removed == (names[0], names[2])
@@ -193,17 +193,17 @@ def test_closed_sessions_go_before_those_that_may_be_played_again(tmp_path: Path
         first, second = heavy(store), heavy(store)
         play(store, second, [f"{turn} is a long story" * 200 for turn in range(8)])
         clock.now += 50
-        store.close(second)
+        store.close_session(second)
         assert kept(store, second) == []
         store.rewind(first, 0)
         clock.now += 50
-        store.quota = Quota(most_bytes=store.database.used_bytes() - 1, recent_s=10)
+        store.quota = Quota(max_bytes=store.database.used_bytes() - 1, recent_s=10)
         assert store.sweep(clock.now).removed == (second,)
 
 
 def test_a_sweep_of_very_much_stops_halfway_and_asks_to_be_called_again(tmp_path: Path) -> None:
     clock = Clock()
-    with Store(tmp_path, clock=clock, quota=Quota(most_age_s=100)) as store:
+    with Store(tmp_path, clock=clock, quota=Quota(max_age_s=100)) as store:
         for _ in range(70):
             game(store)
         swept = store.sweep(clock.now + 10_000)
@@ -222,7 +222,7 @@ def test_a_finished_turn_finds_room_among_idle_sessions_shots_before_it_fails(tm
     with Store(tmp_path, clock=clock, quota=Quota(recent_s=10)) as store:
         idle = heavy(store, 4)
         clock.now += 100
-        store.quota = Quota(most_bytes=store.database.used_bytes() + SHOT_BYTES, recent_s=10)
+        store.quota = Quota(max_bytes=store.database.used_bytes() + SHOT_BYTES, recent_s=10)
         busy = heavy(store, 3)
         assert kept(store, idle) == [] and store.get(idle).turns == 4
         assert kept(store, busy) == [1, 2, 3]
@@ -233,7 +233,7 @@ def test_a_finished_turn_finds_room_among_idle_sessions_shots_before_it_fails(tm
 
 def test_a_disk_that_others_filled_costs_shots_and_no_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    with Store(tmp_path, clock=clock, quota=Quota(recent_s=10, least_free_bytes=10**9)) as store:
+    with Store(tmp_path, clock=clock, quota=Quota(recent_s=10, min_free_bytes=10**9)) as store:
         name = heavy(store)
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
         swept = store.sweep(clock.now + 100)
@@ -243,7 +243,7 @@ def test_a_disk_that_others_filled_costs_shots_and_no_session(tmp_path: Path, mo
 
 def test_room_that_fell_free_goes_back_to_the_disk(tmp_path: Path) -> None:
     clock = Clock()
-    with Store(tmp_path, clock=clock, quota=Quota(most_age_s=100)) as store:
+    with Store(tmp_path, clock=clock, quota=Quota(max_age_s=100)) as store:
         session, _ = game(store)
         play(store, session.id, ["a"])
         store.database.rows("UPDATE shots SET shot = zeroblob(20000000)")
@@ -272,7 +272,7 @@ def test_another_text_is_refused(text: str) -> None:
 
 def test_a_clock_that_was_set_costs_no_session_in_use(tmp_path: Path) -> None:
     clock, day = Clock(), 86_400.0
-    with Store(tmp_path, clock=clock, quota=Quota(most_age_s=day, recent_s=10)) as store:
+    with Store(tmp_path, clock=clock, quota=Quota(max_age_s=day, recent_s=10)) as store:
         played, left = heavy(store), heavy(store)
         for step in (2 * day, -3 * day, 5 * day):
             clock.now += step
@@ -288,15 +288,15 @@ def test_a_clock_that_was_set_costs_no_session_in_use(tmp_path: Path) -> None:
 
 def test_sessions_of_a_time_to_come_go_last_and_the_quota_holds(tmp_path: Path) -> None:
     clock = Clock()
-    with Store(tmp_path, clock=clock, quota=Quota(most_age_s=100, recent_s=10)) as store:
+    with Store(tmp_path, clock=clock, quota=Quota(max_age_s=100, recent_s=10)) as store:
         clock.now += 10**9
         ahead = heavy(store)
         clock.now -= 10**9
         old = heavy(store)
         clock.now += 50
         assert store.sweep(clock.now).removed == ()
-        store.quota = Quota(most_bytes=store.database.used_bytes() - 1, recent_s=10)
+        store.quota = Quota(max_bytes=store.database.used_bytes() - 1, recent_s=10)
         assert store.sweep(clock.now).shots_dropped == (old,)
-        store.quota = Quota(most_bytes=1, recent_s=10)
+        store.quota = Quota(max_bytes=1, recent_s=10)
         swept = store.sweep(clock.now)
         assert (swept.shots_dropped, swept.removed) == ((ahead,), (old, ahead))

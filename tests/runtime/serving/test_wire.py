@@ -124,7 +124,7 @@ def test_a_game_without_end_fits_a_job() -> None:
 def test_a_full_page_of_the_longest_turns_fits_its_header() -> None:
     strengths = dict.fromkeys(("motion_level", "social", "entertainment", "stamina"), -5)
     turn = {"turn": 2**62, "turn_id": "\U0001f600" * 64, "instruction": "\U0001f600" * 500, **strengths}
-    page = Message("listed", {"turns": [turn] * wire.MOST_LISTED, "more": True}, session="s")
+    page = Message("listed", {"turns": [turn] * wire.MAX_LISTED, "more": True}, session="s")
     assert decode(encode(page), SERVER_LIMITS) == page
     with pytest.raises(ProtocolError, match="at most 100 items"):
         decode(encode(Message("listed", {"turns": [turn] * 101, "more": True}, session="s")), SERVER_LIMITS)

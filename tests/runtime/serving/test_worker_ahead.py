@@ -7,24 +7,20 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zmq
+from worker_client import TIMEOUT_S, Game, WorkerClient, running
 
 import fakes
 from animegamer_rt.backends.interface import Prefill, TokenBatch
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode, encode
+from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.worker.engine_trace import EngineTracer
-from animegamer_rt.serving.worker.loop import Worker
-from animegamer_rt.state.game import CharacterState
-
-PATIENCE_S = 60
-"""How long to wait for what must happen; only a broken worker makes a test wait so long."""
 
 
 class Predictor(fakes.FakePredictor):
@@ -40,7 +36,7 @@ class Predictor(fakes.FakePredictor):
     def reads(self, count: int) -> bool:
         """Whether so many prompts have been read, now or soon."""
         with self.changed:
-            return self.changed.wait_for(lambda: len(self.threads) >= count, PATIENCE_S)
+            return self.changed.wait_for(lambda: len(self.threads) >= count, TIMEOUT_S)
 
     def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
         name = threading.current_thread().name
@@ -56,23 +52,12 @@ class Predictor(fakes.FakePredictor):
         return super().prefill(tokens, past)
 
 
-class Play:
-    """A worker in a thread of this process, its parts, and the front's end of its socket."""
+class Play(WorkerClient):
+    """A worker in a thread of this process, and two of its engines."""
 
     def __init__(self, socket: zmq.Socket[bytes], predictor: Predictor, denoiser: fakes.HeldDenoiser) -> None:
-        self.socket, self.predictor, self.denoiser = socket, predictor, denoiser
-
-    def send(self, *messages: Message) -> None:
-        for message in messages:
-            self.socket.send_multipart(encode(message))
-
-    def answers(self) -> list[Message]:
-        """What is said of one job, up to its end."""
-        messages: list[Message] = []
-        while not messages or messages[-1].type not in ("finished", "failed"):
-            assert self.socket.poll(1000 * PATIENCE_S), "the worker says nothing"
-            messages.append(decode(self.socket.recv_multipart(), WORKER_LIMITS, check=False))
-        return messages
+        super().__init__(socket)
+        self.predictor, self.denoiser = predictor, denoiser
 
 
 @pytest.fixture(scope="module")
@@ -82,34 +67,23 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 @contextlib.contextmanager
 def playing(
-    bundle: Bundle, *, concurrent_prediction: bool, fails_ahead: bool = False, watch: EngineTracer | None = None
+    bundle: Bundle, *, concurrent_prediction: bool, fails_ahead: bool = False, tracer: EngineTracer | None = None
 ) -> Iterator[Play]:
-    predictor, denoiser = Predictor(fails_ahead), fakes.HeldDenoiser(2, PATIENCE_S)
+    predictor, denoiser = Predictor(fails_ahead), fakes.HeldDenoiser(2, TIMEOUT_S)
     engines = replace(
         fakes.fake_engines(predictor=predictor, denoiser=denoiser), concurrent_prediction=concurrent_prediction
     )
-    with zmq.Context() as context, context.socket(zmq.DEALER) as ours, context.socket(zmq.DEALER) as theirs:
-        ours.bind("inproc://worker")
-        theirs.connect("inproc://worker")
-        worker = Worker(
-            theirs, Pipeline.open(bundle, watch.over(engines) if watch else engines), watch.write if watch else None
-        )
-        thread = threading.Thread(target=worker.run, name="worker")
-        thread.start()
-        play = Play(ours, predictor, denoiser)
+    pipeline = Pipeline.open(bundle, tracer.wrap(engines) if tracer else engines)
+    with running(pipeline, on_idle=tracer.write if tracer else None) as client:
         try:
-            yield play
+            yield Play(client.socket, predictor, denoiser)
         finally:
             denoiser.let_go.set()
-            play.send(Message("stop"))
-            thread.join(PATIENCE_S)
-            assert not thread.is_alive()
 
 
-def job(session: str, text: str = "Mia waves.", turn: int = 1, **changes: Any) -> Message:
-    fields: dict[str, Any] = {"kind": "turn", "instruction": text, "seed": 7, "history_turns": 2, "first": 0}
-    fields |= {"log": [], "shots": [], "character": asdict(CharacterState())}
-    return Message("job", fields | changes, id=f"job of {session}", session=session, turn=turn)
+def job(session: str, text: str = "Mia waves.") -> Message:
+    """The first turn of a session."""
+    return Game(session=session).job(text, id=f"job of {session}")
 
 
 def content(messages: list[Message]) -> list[Any]:
@@ -128,7 +102,7 @@ def expected(bundle: Bundle) -> list[Any]:
 def test_a_waiting_turn_is_predicted_while_the_running_one_is_denoised(bundle: Bundle, expected: list[Any]) -> None:
     with playing(bundle, concurrent_prediction=True) as play:
         play.send(job("a"), job("b", "Tobo runs."))
-        assert play.denoiser.reached.wait(PATIENCE_S) and play.predictor.read_ahead.wait(PATIENCE_S)
+        assert play.denoiser.reached.wait(TIMEOUT_S) and play.predictor.read_ahead.wait(TIMEOUT_S)
         assert len(play.denoiser.steps) == 2, "the running turn is still in its last step"
         play.denoiser.let_go.set()
         assert {message.session for message in play.answers()} == {"a"}
@@ -139,7 +113,7 @@ def test_a_waiting_turn_is_predicted_while_the_running_one_is_denoised(bundle: B
 def test_nothing_is_predicted_ahead_where_engines_do_not_overlap(bundle: Bundle, expected: list[Any]) -> None:
     with playing(bundle, concurrent_prediction=False) as play:
         play.send(job("a"), job("b", "Tobo runs."))
-        assert play.denoiser.reached.wait(PATIENCE_S)
+        assert play.denoiser.reached.wait(TIMEOUT_S)
         play.denoiser.let_go.set()
         play.answers()
         assert content(play.answers()) == expected
@@ -149,7 +123,7 @@ def test_nothing_is_predicted_ahead_where_engines_do_not_overlap(bundle: Bundle,
 def test_what_fails_ahead_is_tried_again_in_its_turn(bundle: Bundle, expected: list[Any]) -> None:
     with playing(bundle, concurrent_prediction=True, fails_ahead=True) as play:
         play.send(job("a"), job("b", "Tobo runs."))
-        assert play.predictor.read_ahead.wait(PATIENCE_S)
+        assert play.predictor.read_ahead.wait(TIMEOUT_S)
         play.denoiser.let_go.set()
         assert play.answers()[-1].type == "finished"
         assert content(play.answers()) == expected
@@ -158,8 +132,10 @@ def test_what_fails_ahead_is_tried_again_in_its_turn(bundle: Bundle, expected: l
 
 def test_a_turn_whose_shots_are_missing_waits_for_its_time(bundle: Bundle) -> None:
     with playing(bundle, concurrent_prediction=True) as play:
-        play.send(job("a"), job("b", turn=2, log=[["Tobo runs.", 1, 0, 0, 0]]))
-        assert play.denoiser.reached.wait(PATIENCE_S)
+        game = Game(session="b")
+        game.history.append(("Tobo runs.", 1, 0, 0, 0))
+        play.send(job("a"), game.job("Mia waves."))
+        assert play.denoiser.reached.wait(TIMEOUT_S)
         play.denoiser.let_go.set()
         play.answers()
         assert play.answers()[-1].type == "finished"
@@ -169,7 +145,7 @@ def test_a_turn_whose_shots_are_missing_waits_for_its_time(bundle: Bundle) -> No
 def test_a_cancelled_turn_that_was_predicted_ahead_is_not_played(bundle: Bundle) -> None:
     with playing(bundle, concurrent_prediction=True) as play:
         play.send(job("a"), job("b", "Tobo runs."))
-        assert play.predictor.read_ahead.wait(PATIENCE_S) and play.denoiser.reached.wait(PATIENCE_S)
+        assert play.predictor.read_ahead.wait(TIMEOUT_S) and play.denoiser.reached.wait(TIMEOUT_S)
         play.send(Message("cancel", id="job of b"), job("c"))
         play.denoiser.let_go.set()
         assert play.answers()[-1].type == "finished"
@@ -186,18 +162,18 @@ def traced(path: Path) -> list[dict[str, Any]]:
 
 def test_the_trace_shows_what_was_done_ahead_beside_what_ran(bundle: Bundle, tmp_path: Path) -> None:
     path = tmp_path / "traces" / "queue.json"
-    with playing(bundle, concurrent_prediction=True, watch=EngineTracer(path)) as play:
+    with playing(bundle, concurrent_prediction=True, tracer=EngineTracer(path)) as play:
         play.send(job("a"), job("b", "Tobo runs."))
-        assert play.predictor.read_ahead.wait(PATIENCE_S)
+        assert play.predictor.read_ahead.wait(TIMEOUT_S)
         play.denoiser.let_go.set()
         play.answers()
         play.answers()
-        game = Game(play, "c")  # who then plays alone, so that the next history is read at rest
-        game.turn("Mia waves.")
-        game.turn("Tobo runs.")
-        until = time.monotonic() + PATIENCE_S
+        game = Game(session="c")  # whose player is alone then, so that the next history is read when idle
+        game.turn(play, "Mia waves.")
+        game.turn(play, "Tobo runs.")
+        until = time.monotonic() + TIMEOUT_S
         while not any(event["name"][:7] == "history" and event["cat"] == "ahead" for event in traced(path)):
-            assert time.monotonic() < until, "no trace at rest"
+            assert time.monotonic() < until, "no trace when idle"
             time.sleep(0.01)
     work = [(event["cat"], event["name"], event["ts"], event["ts"] + event["dur"]) for event in traced(path)]
     assert {lane for lane, *_ in work} == {"predictor", "denoiser", "vae", "ahead"}
@@ -216,37 +192,14 @@ def test_a_trace_that_cannot_be_written_does_not_end_the_worker(bundle: Bundle, 
             tried.set()
             super().write()
 
-    watch = Tried(tmp_path / "traces" / "queue.json")
+    tracer = Tried(tmp_path / "traces" / "queue.json")
     (tmp_path / "traces").rmdir()
-    with playing(bundle, concurrent_prediction=False, watch=watch) as play:
+    with playing(bundle, concurrent_prediction=False, tracer=tracer) as play:
         play.denoiser.let_go.set()
         for session in ("a", "b"):
             play.send(job(session))
             assert play.answers()[-1].type == "finished"
-            assert tried.wait(PATIENCE_S)
-
-
-class Game:
-    """One session, played a turn at a time as the front does it."""
-
-    def __init__(self, play: Play, session: str) -> None:
-        self.play, self.session = play, session
-        self.log: list[list[Any]] = []
-        self.shots: list[bytes] = []
-
-    def job(self, text: str) -> Message:
-        turn, numbers = len(self.log) + 1, list(range(1, len(self.shots) + 1))
-        message = job(self.session, text, turn, log=list(self.log), shots=numbers)
-        return replace(message, buffers=tuple(self.shots))
-
-    def turn(self, text: str) -> list[Message]:
-        self.play.send(self.job(text))
-        messages = self.play.answers()
-        (settled,) = (message for message in messages if message.type == "settled")
-        strengths = ("motion_level", "social", "entertainment", "stamina")
-        self.log.append([text, *(settled.fields[name] for name in strengths)])
-        self.shots.append(bytes(settled.buffers[-1]))
-        return messages
+            assert tried.wait(TIMEOUT_S)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -254,12 +207,12 @@ def test_the_history_of_a_player_alone_is_read_when_idle(bundle: Bundle, fails: 
     with playing(bundle, concurrent_prediction=False) as play:
         play.denoiser.let_go.set()
         play.predictor.fails_at = 4 if fails else 0
-        game = Game(play, "a")
-        game.turn("Mia waves.")
-        game.turn("Tobo runs.")
+        game = Game(session="a")
+        game.turn(play, "Mia waves.")
+        game.turn(play, "Tobo runs.")
         assert play.predictor.reads(4), "the first turn, its history and the second, the longer history"
         third = game.job("Mia sleeps.")
-        found = content(game.turn("Mia sleeps."))
+        found = content(game.turn(play, "Mia sleeps."))
         assert play.predictor.reads(7 if fails else 6), "the third, after its history only if that had failed"
     with playing(bundle, concurrent_prediction=False) as fresh:
         fresh.denoiser.let_go.set()
@@ -270,8 +223,8 @@ def test_the_history_of_a_player_alone_is_read_when_idle(bundle: Bundle, fails: 
 def test_no_history_is_read_ahead_while_players_take_turns(bundle: Bundle) -> None:
     with playing(bundle, concurrent_prediction=False) as play:
         play.denoiser.let_go.set()
-        games = Game(play, "a"), Game(play, "b")
+        games = Game(session="a"), Game(session="b")
         for text in ("Mia waves.", "Tobo runs."):
             for game in games:
-                game.turn(text)
+                game.turn(play, text)
         assert len(play.predictor.threads) == 6, "a turn each, then a history and a turn each"

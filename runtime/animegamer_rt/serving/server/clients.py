@@ -1,4 +1,4 @@
-"""Who is connected: what each client said at hello, and its outbox.
+"""Connected clients: what each asked for at hello, and its send queue.
 
 Knows connections; nothing of sessions, which outlive them.
 """
@@ -13,72 +13,66 @@ import zmq
 
 from animegamer_rt.errors import AnimeGamerError
 from animegamer_rt.serving.wire import CODES, Message
+from animegamer_rt.serving.wire.client_errors import client_text, without_folders
+from animegamer_rt.serving.wire.worker_messages import FrameOptions
 
 from .metrics import Metrics
 from .send_queue import SendQueue
 
-REMEMBERED = 4
-"""Connections remembered for each one that may be open; a forgotten client is asked for hello again."""
-
-
-@dataclass(frozen=True, slots=True)
-class FrameOptions:
-    """How a client wants its frames, chosen at hello."""
-
-    pixel_format: str = "rgba32"
-    flip: bool = False
-    codec: str = "raw"
-    jpeg_quality: int = 90
-    clip: bool = False
+REMEMBERED_PER_CONNECTION = 4
+"""Clients remembered for each connection that may be open. A forgotten client is asked for hello again."""
 
 
 @dataclass(slots=True, eq=False)
 class Client:
-    """One connection. `pictures` is None before its hello."""
+    """One connection. `frame_options` is None before its hello."""
 
-    outbox: SendQueue
+    send_queue: SendQueue
     metrics: Metrics
-    pictures: FrameOptions | None = None
+    frame_options: FrameOptions | None = None
 
     def send(self, message: Message, delivery: str | None = None) -> None:
-        """Send or keep a message; `delivery` names the turn whose frames are dropped together if it does not read."""
-        self.outbox.send(message, delivery)
+        """Send or queue a message. `delivery` names the turn whose frames are dropped together if it does not read."""
+        self.send_queue.send(message, delivery)
 
-    def refuse(
+    def send_error(
         self, error: AnimeGamerError, parent: str | None = None, session: str | None = None, turn: int | None = None
     ) -> None:
-        """Send an error."""
+        """Send an error. The client gets none of the server's paths."""
         code = error.code if error.code in CODES else "internal"
         self.metrics.error(code)
-        fields: dict[str, Any] = {"code": code, "text": error.text, **({"do": error.do} if error.do else {})}
+        fields: dict[str, Any] = {"code": code, "text": client_text(error)}
+        if error.do:
+            fields["do"] = without_folders(error.do)
         self.send(Message("error", fields, parent=parent, session=session, turn=turn))
 
 
 class Clients:
-    """All connections by socket and routing id; the ones heard from longest ago are forgotten first."""
+    """All connections, by socket and routing id. The ones that were silent for longest are forgotten first."""
 
-    def __init__(self, most: int, outbox_bytes: int, metrics: Metrics) -> None:
-        self._most, self._outbox_bytes, self._metrics = REMEMBERED * most, outbox_bytes, metrics
+    def __init__(self, max_connections: int, send_queue_bytes: int, metrics: Metrics) -> None:
+        self._max_remembered = REMEMBERED_PER_CONNECTION * max_connections
+        self._send_queue_bytes, self._metrics = send_queue_bytes, metrics
         self._clients: OrderedDict[tuple[zmq.Socket[bytes], bytes], Client] = OrderedDict()
 
-    def of(self, socket: zmq.Socket[bytes], routing: bytes) -> Client:
-        """The client behind a routing id of a socket, new or known."""
+    def get_or_add(self, socket: zmq.Socket[bytes], routing: bytes) -> Client:
+        """The client behind a routing id of a socket."""
         key = socket, routing
         client = self._clients.get(key)
-        if client is None or client.outbox.gone:
-            client = Client(SendQueue(socket, routing, self._outbox_bytes, self._metrics), self._metrics)
+        if client is None or client.send_queue.gone:
+            client = Client(SendQueue(socket, routing, self._send_queue_bytes, self._metrics), self._metrics)
             self._clients[key] = client
-            while len(self._clients) > self._most:
+            while len(self._clients) > self._max_remembered:
                 self._clients.popitem(last=False)
         self._clients.move_to_end(key)
         return client
 
     def retry(self) -> bool:
-        """Hand over what has become possible; whether anything still waits."""
+        """Send what the sockets take now. Returns whether any message is still queued."""
         waiting = False
         for key, client in list(self._clients.items()):
-            client.outbox.retry()
-            waiting = waiting or client.outbox.waiting
-            if client.outbox.gone:
+            client.send_queue.retry()
+            waiting = waiting or client.send_queue.waiting
+            if client.send_queue.gone:
                 del self._clients[key]
         return waiting

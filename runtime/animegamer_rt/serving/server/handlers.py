@@ -1,6 +1,6 @@
-"""Answers requests: one method per message of the protocol, each given what it may rely on, or an error with its code.
+"""Answers requests: one method for each message of the protocol.
 
-Knows what clients may ask for; how jobs run is `turns`', who gets one is `admission`'s, what is kept is `store`'s.
+Knows what clients may ask for. How jobs run is in `scheduler`, their limits in `job_queue`, what is stored in `store`.
 """
 
 from __future__ import annotations
@@ -9,19 +9,21 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from animegamer_rt.errors import AnimeGamerError, ProtocolError
+from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
 from animegamer_rt.serving.store import Store, StoredSession
-from animegamer_rt.serving.wire import MAJOR, MESSAGES, MOST_LISTED, Buffer, Message, decode
+from animegamer_rt.serving.wire import MAJOR, MAX_LISTED, MESSAGES, Buffer, Message, decode
+from animegamer_rt.serving.wire.game_values import character_to_fields, game_state_to_fields
+from animegamer_rt.serving.wire.worker_messages import FrameOptions
 from animegamer_rt.state.game import CharacterState
 
-from .clients import Client, FrameOptions
+from .clients import Client
 from .instruction_filter import InstructionFilter
 from .job_queue import JobQueue
-from .jobs import Job, Subscriber
+from .jobs import Job, JobKind, JobState, Subscriber
 from .options import ServeOptions
 from .scheduler import Scheduler, degraded
 from .status import ServerStatus
@@ -34,23 +36,37 @@ log = logging.getLogger(__name__)
 
 
 class RequestHandlers:
-    """All requests of all clients."""
+    """Handles every request of every client: `handlers` maps the type of a message to its method."""
 
     def __init__(
         self,
         options: ServeOptions,
-        facts: ServerStatus,
+        status: ServerStatus,
         store: Store,
-        admission: JobQueue,
-        supervisor: WorkerProcess,
-        turns: Scheduler,
-        words: InstructionFilter,
+        queue: JobQueue,
+        worker: WorkerProcess,
+        scheduler: Scheduler,
+        instruction_filter: InstructionFilter,
     ) -> None:
-        self._options, self._facts, self._store, self._admission = options, facts, store, admission
-        self._supervisor, self._turns, self._words = supervisor, turns, words
+        self._options, self._status, self._store, self._queue = options, status, store, queue
+        self._worker, self._scheduler, self._filter = worker, scheduler, instruction_filter
+        self.handlers: Mapping[str, Callable[[Client, Message], None]] = {
+            "hello": self._hello,
+            "open": self._open,
+            "turn": self._turn,
+            "replay": self._replay,
+            "rewind": self._rewind,
+            "branch": self._branch,
+            "list": self._list,
+            "export": self._export,
+            "close": self._close,
+            "cancel": self._cancel,
+            "ping": self._ping,
+            "status": self._send_status,
+        }
 
-    def answer(self, client: Client, socket: str, frames: Sequence[Buffer]) -> None:
-        """Answer one message that came in on the turn socket or the control socket, whatever it is."""
+    def handle(self, client: Client, socket: str, frames: Sequence[Buffer]) -> None:
+        """Handle one message that came in on the turn socket or the control socket, whatever its bytes are."""
         message = Message("")
         try:
             message = decode(frames)
@@ -59,16 +75,18 @@ class RequestHandlers:
                 raise ProtocolError(
                     "not a message for this socket", code="unknown_type", found=repr(message.type), do=f"ask {other}"
                 )
-            if socket == TURNS and client.pictures is None and message.type != "hello":
+            if socket == TURNS and client.frame_options is None and message.type != "hello":
                 raise ProtocolError("this connection has not said hello", code="hello_first", do="send hello")
-            getattr(self, f"_{message.type}")(client, message)
+            self.handlers[message.type](client, message)
         except AnimeGamerError as error:
+            if isinstance(error, StoreError) and error.code == StoreError.code:  # the client is not told where
+                log.error("%s", error)
             parent = error.request if isinstance(error, ProtocolError) and error.request else message.id
-            client.refuse(error, parent, message.session, message.turn)
+            client.send_error(error, parent, message.session, message.turn)
         except Exception:  # one bad request must not end the server and everybody's games
             log.exception("a fault while answering %r", message.type)
             fault = ProtocolError("a fault of the server", code="internal", do="the operator finds it in the log")
-            client.refuse(fault, message.id, message.session, message.turn)
+            client.send_error(fault, message.id, message.session, message.turn)
 
     def _hello(self, client: Client, message: Message) -> None:
         fields = message.fields
@@ -76,89 +94,93 @@ class RequestHandlers:
             raise ProtocolError(
                 "no version that both speak", code="version", found=fields["versions"], expected=MAJOR, do="update"
             )
-        if client.pictures is None and self._facts.connections > self._options.connections:
+        if client.frame_options is None and self._status.connections > self._options.connections:
             raise ProtocolError(
                 "too many connections",
                 code="too_many_sessions",
                 expected=f"at most {self._options.connections}",
                 do="close others, or try again later",
             )
-        names = FrameOptions.__dataclass_fields__
-        client.pictures = FrameOptions(**{name: value for name, value in fields.items() if name in names})
-        _reply(client, message, "welcome", self._facts.welcome())
+        client.frame_options = FrameOptions.from_fields(fields)
+        _reply(client, message, "welcome", self._status.welcome())
 
     def _ping(self, client: Client, message: Message) -> None:
         _reply(client, message, "pong", {})
 
-    def _status(self, client: Client, message: Message) -> None:
-        _reply(client, message, "status", self._facts.status())
+    def _send_status(self, client: Client, message: Message) -> None:
+        _reply(client, message, "status", self._status.status())
 
     def _open(self, client: Client, message: Message) -> None:
-        fields, bundle = message.fields, self._facts.bundle
+        fields, bundle = message.fields, self._status.bundle
         now, name = time.monotonic(), bundle.manifest.name
         if "token" in fields:
             session, token = self._store.resume(fields["token"]), fields["token"]
             session.require_bundle(name, bundle.fingerprint)
-            self._admission.use_session(session.id, now)
+            self._queue.use_session(session.id, now)
         else:
-            self._admission.check_sessions(now)
+            self._queue.check_sessions(now)
             seed = fields.get("seed", secrets.randbelow(2**31))
             window = fields.get("history_turns", bundle.manifest.compatibility.history_turns)
             session, token = self._store.open(name, bundle.fingerprint, seed, window)
-            self._admission.use_session(session.id, now)
+            self._queue.use_session(session.id, now)
         self._opened(client, message, self._as_done(session), token)
 
     def _branch(self, client: Client, message: Message) -> None:
         session, turn = self._session(message), message.fields["turn"]
         if turn > session.turns:
             raise _no_such_turn(session, turn)
-        self._admission.check_sessions(time.monotonic())
+        self._queue.check_sessions(time.monotonic())
         other, token = self._store.branch(session.id, turn, message.fields.get("seed"))
-        self._admission.use_session(other.id, time.monotonic())
+        self._queue.use_session(other.id, time.monotonic())
         self._opened(client, message, other, token)
 
     def _turn(self, client: Client, message: Message) -> None:
         session, fields = self._session(message), message.fields
-        listener, turn_id = Subscriber(client, message.id), fields["turn_id"]
-        running = self._admission.of_session(session.id)
+        subscriber, turn_id = Subscriber(client, message.id), fields["turn_id"]
+        running = self._queue.of_session(session.id)
         if running is not None and running.turn_id == turn_id:
-            running.attach(listener)
+            running.subscribe(subscriber)
             return
         finished = self._store.find_turn(session.id, turn_id)
         if finished is not None:
-            self._play_again(listener, session, finished.turn)
+            self._admit_replay(subscriber, session, finished.turn)
             return
-        instruction = self._words.read(fields["instruction"])
-        asked_s = fields.get("deadline_s", math.inf)
-        job = self._job("turn", session, listener, min(asked_s, self._options.turn_deadline_s))
-        job.asked_s = asked_s
-        self._admission.check_rate(session.id, job.accepted_at)
+        instruction = self._filter.read(fields["instruction"])
+        requested_s = fields.get("deadline_s", math.inf)
+        job = self._new_job("turn", session, subscriber, min(requested_s, self._options.turn_deadline_s))
+        job.requested_s = requested_s
+        self._queue.count_turn(session.id, job.accepted_at)
         job.turn, job.turn_id, job.instruction, job.seed = session.turns + 1, turn_id, instruction.text, session.seed
-        self._turns.admit(job, job.accepted_at)
+        self._scheduler.admit(job, job.accepted_at)
 
     def _replay(self, client: Client, message: Message) -> None:
         session, turn = self._session(message), message.turn
         assert turn is not None
-        listener = Subscriber(client, message.id, message.fields.get("after_seq", -1))
-        running = self._admission.of_session(session.id)
+        subscriber = Subscriber(client, message.id, message.fields.get("after_seq", -1))
+        running = self._queue.of_session(session.id)
         if running is not None and running.turn == turn:
-            running.attach(listener)
+            running.subscribe(subscriber)
             return
-        self._play_again(listener, session, turn)
+        self._admit_replay(subscriber, session, turn)
 
     def _rewind(self, client: Client, message: Message) -> None:
         session = self._session(message)
-        self._check_free(session)
+        self._check_no_job(session)
         session = self._store.rewind(session.id, message.fields["turn"])
-        fields = {"turns": session.turns, "character": asdict(session.character)}
+        fields = {"turns": session.turns, "character": character_to_fields(session.character)}
         _reply(client, message, "rewound", fields, session.id)
 
     def _list(self, client: Client, message: Message) -> None:
         session = self._session(message)
         last = min(message.fields.get("before", session.turns + 1) - 1, session.turns)
-        first = max(1, last - MOST_LISTED + 1)
+        first = max(1, last - MAX_LISTED + 1)
         turns = [
-            {"turn": turn.turn, "turn_id": turn.turn_id, "instruction": turn.instruction, **asdict(turn.game_state)}
+            {
+                "turn": turn.turn,
+                "turn_id": turn.turn_id,
+                "instruction": turn.instruction,
+                **game_state_to_fields(turn.game_state),
+            }
             for turn in self._store.turns(session.id, first, last)
         ]
         _reply(client, message, "listed", {"turns": turns, "more": first > 1}, session.id)
@@ -167,71 +189,71 @@ class RequestHandlers:
         session = self._session(message)
         # Every turn of the game is rendered again, so it may take as long as all of them may.
         seconds = self._options.turn_deadline_s * max(1, session.turns)
-        job = self._job("export", session, Subscriber(client, message.id), seconds)
-        self._admission.check_rate(session.id, job.accepted_at)
-        self._turns.admit(job, job.accepted_at)
+        job = self._new_job("export", session, Subscriber(client, message.id), seconds)
+        self._queue.count_turn(session.id, job.accepted_at)
+        self._scheduler.admit(job, job.accepted_at)
 
     def _close(self, client: Client, message: Message) -> None:
         session = self._session(message)
-        self._check_free(session)
-        self._store.close(session.id)
-        self._admission.leave(session.id)
+        self._check_no_job(session)
+        self._store.close_session(session.id)
+        self._queue.forget_session(session.id)
         _reply(client, message, "closed", {}, session.id)
 
     def _cancel(self, client: Client, message: Message) -> None:
         session = self._session(message)
-        running = self._turns.cancel(session.id)
+        running = self._scheduler.cancel(session.id)
         _reply(client, message, "cancelling", {"running": running}, session.id)
 
     def _session(self, message: Message) -> StoredSession:
-        """The session that a request is for, its token checked, as of its last `done`. Raises StoreError."""
+        """The session of a request, with the turns that are done. Raises StoreError, also for a wrong token."""
         assert message.session is not None
         session = self._store.check(message.session, message.fields["token"])
-        session.require_bundle(self._facts.bundle.manifest.name, self._facts.bundle.fingerprint)
+        session.require_bundle(self._status.bundle.manifest.name, self._status.bundle.fingerprint)
         return self._as_done(session)
 
     def _as_done(self, session: StoredSession) -> StoredSession:
-        """The session without a turn that is written down but whose pictures still come: it may yet be taken back."""
-        running = self._admission.of_session(session.id)
-        if running is None or not running.kept:
+        """The session without a turn that is stored but not done: it is removed again if its frames fail to come."""
+        running = self._queue.of_session(session.id)
+        if running is None or running.state is not JobState.STORED:
             return session
         last = self._store.turns(session.id, session.turns - 1, session.turns - 1)
         return replace(session, turns=session.turns - 1, character=last[0].character if last else CharacterState())
 
-    def _play_again(self, listener: Subscriber, session: StoredSession, turn: int) -> None:
-        """A finished turn's events once more, rendered anew: the same bytes, and nothing is added to the session."""
+    def _admit_replay(self, subscriber: Subscriber, session: StoredSession, turn: int) -> None:
+        """Have a finished turn rendered again: the same bytes, and nothing is added to the session."""
         found = self._store.turns(session.id, turn, turn)
         if not found:
             raise _no_such_turn(session, turn)
-        played, job = found[0], self._job("replay", session, listener, self._options.turn_deadline_s)
+        played, job = found[0], self._new_job("replay", session, subscriber, self._options.turn_deadline_s)
         job.turn, job.turn_id, job.instruction, job.seed = turn, played.turn_id, played.instruction, played.seed
-        self._turns.admit(job, job.accepted_at)
+        self._scheduler.admit(job, job.accepted_at)
 
-    def _job(self, kind: str, session: StoredSession, listener: Subscriber, seconds: float) -> Job:
-        """A job of the session, to be done within `seconds`. Raises what keeps the session from having one now."""
-        now, pictures = time.monotonic(), listener.client.pictures
-        assert pictures is not None
-        self._check_free(session)
-        self._check_open(session, now)
-        return Job(kind, session.id, listener, pictures, now, now + seconds)
+    def _new_job(self, kind: JobKind, session: StoredSession, subscriber: Subscriber, seconds: float) -> Job:
+        """A job of the session, to be done within `seconds`. Raises ProtocolError if it cannot have one now."""
+        now, frame_options = time.monotonic(), subscriber.client.frame_options
+        assert frame_options is not None
+        self._check_no_job(session)
+        self._check_server_state()
+        self._queue.use_session(session.id, now)
+        self._queue.check_room()
+        return Job(kind, session.id, subscriber, frame_options, now, now + seconds)
 
-    def _check_free(self, session: StoredSession) -> None:
-        running = self._admission.of_session(session.id)
+    def _check_no_job(self, session: StoredSession) -> None:
+        running = self._queue.of_session(session.id)
         if running is not None:
             what = "the session's export is under way" if running.kind == "export" else "the session's turn is not over"
             raise ProtocolError(what, code="turn_running", do="wait for its end, or send cancel on the control socket")
 
-    def _check_open(self, session: StoredSession, now: float) -> None:
-        """Raises what keeps any job of the session from being taken now."""
-        state = self._facts.state
+    def _check_server_state(self) -> None:
+        """Raises ProtocolError when the server takes no jobs now."""
+        state = self._status.state
         if state == "draining":
             raise ProtocolError("the server is stopping", code="draining", do="connect again later; sessions are kept")
         if state == "starting":
             raise ProtocolError("the engines are still loading", code="starting", do="try again in a moment")
         if state == "degraded":
-            raise degraded(self._supervisor)
-        self._admission.use_session(session.id, now)
-        self._admission.check_room()
+            raise degraded(self._worker)
 
     def _opened(self, client: Client, message: Message, session: StoredSession, token: str) -> None:
         fields: dict[str, Any] = {
@@ -239,9 +261,9 @@ class RequestHandlers:
             "seed": session.seed,
             "history_turns": session.history_turns,
             "turns": session.turns,
-            "character": asdict(session.character),
+            "character": character_to_fields(session.character),
         }
-        running = self._admission.of_session(session.id)
+        running = self._queue.of_session(session.id)
         if running is not None and running.turn is not None:
             fields["running"] = {"turn": running.turn, "turn_id": running.turn_id}
         _reply(client, message, "opened", fields, session.id)

@@ -1,32 +1,27 @@
-"""What the server counts: turns, seconds by stage, errors by code, bytes, restarts; and their page for Prometheus.
+"""The server's metrics (turns, seconds by stage, errors by code, bytes, restarts) and their page for Prometheus.
 
-Knows numbers; nothing of turns or sockets of clients. The page is served on loopback alone, from a thread of its own
-that reads counters and never waits for the loop.
+Knows numbers; nothing of turns or sockets of clients. The page is served on loopback only, from a thread that reads
+counters and never waits for the server's loop.
 """
 
 from __future__ import annotations
 
 import contextlib
 import statistics
-import sys
-import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
-from socketserver import TCPServer, ThreadingMixIn
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, make_wsgi_app
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, start_http_server
 
 from animegamer_rt.errors import ServerError
 from animegamer_rt.serving.wire import STAGES
 
 REMEMBERED_TURNS = 100
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0, 30.0, 60.0, 120.0)
-"""Upper bounds of the histogram: from a stage of a fast GPU to the longest turn that the default deadline allows."""
+"""Upper bounds of the histogram's buckets: from a stage on a fast GPU to the longest turn that the default deadline
+allows."""
 HOST = "127.0.0.1"
 PREFIX = "animegamer_"
-END_POLL_S = 0.1
-"""How long the page's thread may take to notice that it is to end."""
 
 
 class Metrics:
@@ -86,14 +81,14 @@ class Metrics:
         self._dropped.inc(count)
 
     def load(self, queue: int, running: int, sessions: int, connections: int) -> None:
-        """How full the server is now; told about once a second."""
+        """How full the server is now; updated about once a second."""
         self._queue.set(queue)
         self._running.set(running)
         self._sessions.set(sessions)
         self._connections.set(connections)
 
     def health(self, ready: bool, worker_mib: float | None) -> None:
-        """Whether turns are taken now, and the worker's memory if it is known; told with `load`."""
+        """Whether turns are taken now, and the worker's memory if it is known; updated with `load`."""
         self._ready.set(ready)
         self._worker_bytes.set((worker_mib or 0.0) * 2**20)
 
@@ -111,13 +106,13 @@ class Metrics:
 
 
 @contextlib.contextmanager
-def page(metrics: Metrics, port: int) -> Iterator[str]:
-    """Within, the metrics are served as Prometheus text; gives the page's address. 0 is any free port.
+def serve_metrics(metrics: Metrics, port: int) -> Iterator[str]:
+    """Serve the metrics as Prometheus text inside a `with`; gives the page's address. Port 0 is any free port.
 
-    Raises ServerError when the port cannot be had.
+    Raises ServerError when the port cannot be bound.
     """
     try:
-        server = _Server((HOST, port), _Handler)
+        server, thread = start_http_server(port, HOST, metrics.registry)
     except OSError as error:
         raise ServerError(
             "the metrics' port cannot be bound",
@@ -125,37 +120,9 @@ def page(metrics: Metrics, port: int) -> Iterator[str]:
             found=error.strerror or str(error),
             do="choose another with --metrics-port, or 0 for none",
         ) from error
-    server.set_app(make_wsgi_app(metrics.registry))
-    thread = threading.Thread(target=server.serve_forever, args=(END_POLL_S,), name="metrics", daemon=True)
-    thread.start()
     try:
         yield f"http://{HOST}:{server.server_port}/metrics"
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-    # On Windows this would let two programs have the same port.
-    allow_reuse_address = sys.platform != "win32"
-
-    def server_bind(self) -> None:
-        # Not HTTPServer's own: it asks the network for this machine's name, which can take seconds.
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = HOST, self.server_address[1]
-        self.setup_environ()
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A visitor that says nothing or hangs up (a browser's spare connection, a port scan) is no fault of ours."""
-        if not isinstance(sys.exc_info()[1], OSError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
-
-
-class _Handler(WSGIRequestHandler):
-    timeout = 5.0
-    """Seconds that a connection may say nothing."""
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Scrapes are not worth a line."""

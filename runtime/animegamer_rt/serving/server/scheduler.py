@@ -1,34 +1,48 @@
-"""Jobs on their way: admitted, given to the worker, its events passed on, the turn kept, `done` sent.
+"""Runs the jobs: queues them, dispatches them to the worker, passes its events on, stores turns, sends `done`.
 
-Knows the order of a job's life; requests are `desk`'s, the process is `supervisor`'s, limits are `admission`'s. A turn
-is kept in one transaction while its frames are decoded; if they fail to come, it is taken back before the error is
-sent. The worker is also handed the job after the running one, so that it goes on at once. When a worker dies, the next
-one gets both again, and what was sent is not sent twice.
+Knows the order of a job's life. Requests are in `handlers`, the process in `worker_process`, limits in `job_queue`.
+
+- The worker has two jobs at most: the one that runs and the next one, so that it never waits for the server.
+- A turn's result is stored, in one transaction, while its frames are decoded. If the frames fail to come, the turn is
+  removed again before the client gets the error: a session holds only turns that were `done`.
+- When the worker dies, its next process gets both jobs again. Events that were sent are not sent twice.
 """
 
 from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Sequence
-from dataclasses import asdict, astuple, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
+from animegamer_rt.serving.store import HistoryRow as StoredRow
 from animegamer_rt.serving.store import Store
-from animegamer_rt.serving.wire import MOST_FILES, Message
-from animegamer_rt.state.game import CharacterState, GameState
+from animegamer_rt.serving.wire import MAX_FILES, STAGES, Message
+from animegamer_rt.serving.wire.worker_messages import (
+    CANCEL,
+    JOB,
+    ExportFinished,
+    ExportJob,
+    HistoryRow,
+    JobFailed,
+    PredictedShots,
+    TurnFinished,
+    TurnJob,
+    TurnResult,
+)
+from animegamer_rt.state.game import GameState
 
 from .job_queue import JobQueue
-from .jobs import Job, Subscriber
+from .jobs import Job, JobState, Subscriber
 from .metrics import Metrics
 from .options import ServeOptions
-from .worker_process import FAILURES, WorkerProcess
+from .worker_process import MAX_FAILURES, WorkerProcess
 
 EXPORTS = "exports"
-KEPT_EXPORTS = 3
-"""Exported games of a session that stay. When one more is whole the oldest goes: a visitor must not fill the disk."""
+EXPORTS_KEPT = 3
+"""Exported games of a session that stay. When one more is complete the oldest goes: nobody can fill the disk."""
 PREDICT_AGAIN_S = 1.0
 """Allowed for each shot that is predicted again, or twice what predicting takes, whichever is more."""
 
@@ -36,119 +50,128 @@ log = logging.getLogger(__name__)
 
 
 class Scheduler:
-    """All jobs of the server."""
+    """Every job from its admission to its last message."""
 
     def __init__(
-        self, options: ServeOptions, store: Store, admission: JobQueue, supervisor: WorkerProcess, metrics: Metrics
+        self, options: ServeOptions, store: Store, queue: JobQueue, worker: WorkerProcess, metrics: Metrics
     ) -> None:
-        self._options, self._store, self._admission = options, store, admission
-        self._supervisor, self._metrics = supervisor, metrics
+        self._options, self._store, self._queue = options, store, queue
+        self._worker, self._metrics = worker, metrics
+        self._exports = options.state_dir / EXPORTS
 
     def admit(self, job: Job, now: float) -> None:
-        """Queue a job and tell its client its place. The caller has asked admission."""
-        self._admission.add(job)
+        """Queue a job, whose limits the caller has checked, and tell its client its place."""
+        self._queue.add(job)
         if job.kind != "export":
-            job.emit(self._accepted(job))
-        self.start_next(now)
+            job.publish(self._accepted(job))
+        self.dispatch(now)
 
-    def start_next(self, now: float) -> None:
+    def dispatch(self, now: float) -> None:
         """See that the worker has the running job and the one after it."""
-        while self._supervisor.serving:
-            job = self._admission.running or self._admission.next()
+        while self._worker.serving:
+            job = self._queue.running or self._queue.start_next()
             if job is None:
                 return
             job.started_at = job.started_at or now
-            if self._hand_over(job, now) and self._hand_over(self._admission.follower, now):
+            if self._dispatch(job, now) and self._dispatch(self._queue.next_waiting, now):
                 return
 
-    def _hand_over(self, job: Job | None, now: float) -> bool:
-        """Whether the worker has the job, or there is none to give; a job that cannot be given to it is over."""
+    def _dispatch(self, job: Job | None, now: float) -> bool:
+        """Give a job to the worker unless it has it. Returns False if that failed: then the job is over."""
         if job is None or job.at_worker:
             return True
         try:
-            message = self._message(job)
+            message = self._job_message(job)
         except AnimeGamerError as error:
             self._fail(job, error)
             return False
-        job.at_worker = True
-        self._supervisor.give(message, now)
+        job.state = JobState.DISPATCHED
+        self._worker.dispatch(message, now)
         return True
 
-    def heard(self, message: Message, now: float) -> None:
-        """The worker says something about the running job; what it says about a stopped one no longer counts."""
-        job = self._admission.running
+    def on_worker_message(self, message: Message, now: float) -> None:
+        """Handle what the worker says of the running job. Messages of a job that was stopped are ignored."""
+        job = self._queue.running
         if job is None or not job.at_worker or message.parent != job.id:
             return
-        if message.type in ("finished", "failed"):
-            follower = self._admission.follower
-            self._supervisor.rest(more=follower is not None and follower.at_worker)
-            if message.type == "finished":
+        if message.type in (TurnFinished.TYPE, JobFailed.TYPE):
+            following = self._queue.next_waiting
+            self._worker.job_ended(has_next=following is not None and following.at_worker)
+            if message.type == JobFailed.TYPE:
+                self._fail(job, _worker_error(job, JobFailed.from_message(message)))
+            else:
                 self._finish(job, message, now)
-            else:
-                self._fail(job, _worker_error(job, message))
-            self.start_next(now)
-        elif message.type == "settled":
-            self._settle(job, message)
-        elif message.type == "shots":
-            self._keep_shots(job, message)
+            self.dispatch(now)
+        elif message.type == TurnResult.TYPE:
+            self._store_turn(job, TurnResult.from_message(message))
+        elif message.type == PredictedShots.TYPE:
+            self._store_shots(job, PredictedShots.from_message(message))
         elif job.kind == "export" and message.type == "progress":
-            job.tell(replace(message, seq=None))
-        elif message.seq is not None and message.seq > job.produced:
-            job.produced = message.seq
-            job.emit(replace(message, session=job.session, turn=job.turn, id=None))
+            job.notify(replace(message, seq=None))
+        elif message.seq is not None and message.seq > job.last_seq:
+            job.last_seq = message.seq
+            job.publish(replace(message, session=job.session, turn=job.turn, id=None))
 
-    def worker_died(self, reason: str, now: float) -> None:
-        """The job that it ran goes to the next worker, unless it has cost too many or is being stopped."""
+    def on_worker_death(self, reason: str, now: float) -> None:
+        """All jobs wait for the next worker. The one that ran is over if it was stopped or cost too many workers."""
         self._metrics.worker_restarted()
-        job = self._admission.running
-        ran = job is not None and job.at_worker
-        for held in self._admission.jobs:
-            held.at_worker = False
-        if job is not None and ran:
-            job.failures += 1
-            if job.ending is not None:
-                self._fail(job, job.ending)
-            elif job.failures >= FAILURES:
-                what = f"the worker died {job.failures} times on this turn"
+        running = self._queue.running
+        ran = running is not None and running.at_worker
+        for job in self._queue.jobs:
+            if job.state is JobState.STORED:
+                self._remove_turn(job)
+            job.state = JobState.WAITING
+        if running is not None and ran:
+            running.worker_deaths += 1
+            if running.stop_error is not None:
+                self._fail(running, running.stop_error)
+            elif running.worker_deaths >= MAX_FAILURES:
+                what = f"the worker died {running.worker_deaths} times on this turn"
                 do = "send another instruction; the operator finds the reason in worker.log"
-                self._fail(job, ProtocolError(what, code="worker_failed", found=reason, do=do))
+                self._fail(running, ProtocolError(what, code="worker_failed", found=reason, do=do))
             else:
-                fields = {"attempt": job.failures, "retry_in_s": self._supervisor.retry_in_s(now)}
-                job.tell(Message("restarting", fields))
-        elif self._supervisor.degraded:
-            # It could not even start: nobody is kept waiting for it.
-            for waiting in list(self._admission.jobs):
-                self._fail(waiting, degraded(self._supervisor))
+                fields = {"attempt": running.worker_deaths, "retry_in_s": self._worker.retry_in_s(now)}
+                running.notify(Message("restarting", fields))
+        elif self._worker.degraded:
+            # The worker cannot even start, so no job is kept waiting.
+            for job in list(self._queue.jobs):
+                self._fail(job, degraded(self._worker))
 
-    def watch_deadlines(self, now: float) -> None:
+    def stop_overdue(self, now: float) -> None:
         """Stop the jobs that are past their deadline."""
-        for job in self._admission.overdue(now):
-            self._stop(job, _ended(job, "deadline"))
+        for job in self._queue.overdue(now):
+            self._stop(job, _stopped(job, "deadline"))
 
     def cancel(self, session: str) -> bool:
-        """Stop the session's job; whether there was one. Its error follows once it has stopped."""
-        job = self._admission.of_session(session)
+        """Stop the session's job, and return whether there was one. Its error follows once it has stopped."""
+        job = self._queue.of_session(session)
         if job is None:
             return False
-        self._stop(job, _ended(job, "cancelled"))
+        self._stop(job, _stopped(job, "cancelled"))
         return True
 
     def end_all(self) -> None:
-        """The server will not wait any longer."""
-        for job in list(self._admission.jobs):
-            self._fail(job, _ended(job, "draining"))
+        """End every job: the server stops now."""
+        for job in list(self._queue.jobs):
+            self._fail(job, _stopped(job, "draining"))
+
+    def delete_exports(self, sessions: Sequence[str]) -> None:
+        """Delete the exported games of sessions that are gone."""
+        for session in sessions:
+            for folder in self._exports.glob(f"{session}-*"):
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _stop(self, job: Job, error: AnimeGamerError) -> None:
         if job.at_worker:
-            self._supervisor.send(Message("cancel", session=job.session, turn=job.turn, id=job.id))
-        if job.at_worker and job is self._admission.running:
-            job.ending = job.ending or error  # it follows once the worker has stopped
+            self._worker.send(Message(CANCEL, session=job.session, turn=job.turn, id=job.id))
+        if job.at_worker and job is self._queue.running:
+            job.stop_error = job.stop_error or error  # sent once the worker has stopped
         else:
             self._fail(job, error)
 
     def _accepted(self, job: Job) -> Message:
-        place = self._admission.place(job)
-        seconds = self._metrics.medians().get("total", float(self._supervisor.facts.get("warmup_s", 0.0)))
+        place = self._queue.place(job)
+        seconds = self._metrics.medians().get("total", self._worker.warmup_s)
         fields = {
             "turn_id": job.turn_id,
             "place": place,
@@ -158,45 +181,48 @@ class Scheduler:
         }
         return Message("accepted", fields, session=job.session, turn=job.turn, seq=0)
 
-    def _message(self, job: Job) -> Message:
-        """The job as the worker needs it. Raises StoreError."""
+    def _job_message(self, job: Job) -> Message:
+        """The job as the worker needs it. Raises StoreError, or ProtocolError when the session went on without it."""
         session = self._store.get(job.session)
-        fields: dict[str, Any] = {"kind": "turn", "history_turns": session.history_turns}
         if job.kind == "export":
-            job.folder = job.folder or _next_folder(self._options.state_dir / EXPORTS, job.session)
+            job.export_folder = job.export_folder or _next_folder(self._exports, job.session)
             turns = self._store.turns(job.session, 1, session.turns)
-            fields |= {"kind": "export", "folder": str(job.folder), "seed": session.seed}
-            fields |= {"log": [[turn.instruction, *astuple(turn.game_state)] for turn in turns]}
-            fields |= {"seeds": [turn.seed for turn in turns]}
-            return Message("job", fields, id=job.id, session=job.session)
+            history = tuple(_row(turn.instruction, turn.game_state) for turn in turns)
+            seeds = tuple(turn.seed for turn in turns)
+            export = ExportJob(str(job.export_folder), session.seed, session.history_turns, history, seeds)
+            return Message(JOB, export.to_fields(), id=job.id, session=job.session)
         assert job.turn is not None
-        if job.kind == "turn" and job.turn != session.turns + 1 and not job.kept:
+        if job.kind == "turn" and job.turn != session.turns + 1:
             raise ProtocolError("the session went on without this turn", code="no_such_turn", found=f"turn {job.turn}")
-        history = self._store.job_history(job.session, job.turn)
-        shots = sorted(history.shots)
-        if session.history_turns and len(shots) < len(history.log):
-            job.lengthen(len(history.log) * self._predict_again_s())
-        fields |= {"instruction": job.instruction, "seed": job.seed, "first": history.first}
-        fields |= {"log": [list(row) for row in history.log], "shots": shots, "character": asdict(history.character)}
-        fields |= asdict(job.pictures)
-        buffers = tuple(history.shots[number] for number in shots)
-        return Message("job", fields, id=job.id, session=job.session, turn=job.turn, buffers=buffers)
+        context = self._store.job_history(job.session, job.turn)
+        shot_turns = tuple(sorted(context.shots))
+        if session.history_turns and len(shot_turns) < len(context.log):
+            job.extend_deadline(len(context.log) * self._predict_again_s())
+        turn = TurnJob(
+            job.instruction,
+            job.seed,
+            session.history_turns,
+            context.character,
+            omitted_turns=context.first,
+            history=tuple(_row(row.text, row) for row in context.log),
+            shot_turns=shot_turns,
+            frames=job.frame_options,
+        )
+        buffers = tuple(context.shots[number] for number in shot_turns)
+        return Message(JOB, turn.to_fields(), id=job.id, session=job.session, turn=job.turn, buffers=buffers)
 
     def _predict_again_s(self) -> float:
         """The longest that a turn's shot may take to be predicted again."""
-        whole_turn = float(self._supervisor.facts.get("warmup_s", 0.0))
-        return max(PREDICT_AGAIN_S, 2 * self._metrics.medians().get("predictor", whole_turn))
+        return max(PREDICT_AGAIN_S, 2 * self._metrics.medians().get("predictor", self._worker.warmup_s))
 
-    def _keep_shots(self, job: Job, message: Message) -> None:
-        """Shots that were predicted again are kept at once: whatever comes of the turn, nobody waits for them twice."""
+    def _store_shots(self, job: Job, predicted: PredictedShots) -> None:
+        """Store shots that were predicted again at once: even if the turn fails, nobody waits for them twice."""
         try:
-            self._store.add_shots(job.session, _shots(message))
+            self._store.add_shots(job.session, predicted.shots)
         except StoreError as error:
-            log.error("shots could not be kept: %s", error)
+            log.error("shots could not be stored: %s", error)
 
-    def _settle(self, job: Job, message: Message) -> None:
-        """Everything that is kept of the turn is known: write it down, in one transaction."""
-        fields = message.fields
+    def _store_turn(self, job: Job, result: TurnResult) -> None:
         if job.kind != "turn":
             return
         assert job.turn is not None
@@ -206,83 +232,69 @@ class Scheduler:
                 job.turn,
                 job.turn_id,
                 job.instruction,
-                GameState(**{name: fields[name] for name in GameState.__slots__}),
-                CharacterState(**fields["character"]),
-                _shots(message),
+                result.game_state,
+                result.character,
+                result.shots,
             )
-            job.kept = True
+            job.state = JobState.STORED
         except StoreError as error:
-            log.error("a turn could not be kept: %s", error)
+            log.error("a turn could not be stored: %s", error)
             self._stop(job, error)
 
     def _finish(self, job: Job, message: Message, now: float) -> None:
-        """The worker has played the job to its end: say so."""
-        if job.kind == "turn" and not job.kept:
-            assert job.ending is not None, "a turn that was not kept is being stopped"
-            self._fail(job, job.ending)
+        """The worker has sent everything of the job: send its last message."""
+        if job.kind == "turn" and job.state is not JobState.STORED:
+            assert job.stop_error is not None, "a turn that could not be stored is being stopped"
+            self._fail(job, job.stop_error)
             return
-        fields = message.fields
         try:
             turns = self._store.get(job.session).turns
         except StoreError as error:
             self._fail(job, error)
             return
         if job.kind == "export":
-            files = list(fields["files"])[:MOST_FILES]
-            job.tell(Message("exported", {"folder": str(job.folder), "turns": turns, "files": files}))
-            for folder in _exported(self._options.state_dir / EXPORTS, job.session)[:-KEPT_EXPORTS]:
+            files = list(ExportFinished.from_message(message).files)[:MAX_FILES]
+            job.notify(Message("exported", {"folder": str(job.export_folder), "turns": turns, "files": files}))
+            for folder in _exported(self._exports, job.session)[:-EXPORTS_KEPT]:
                 shutil.rmtree(folder, ignore_errors=True)
         else:
-            seconds = {**fields["seconds"], "queue": job.queued_s}
+            seconds = _by_stage(TurnFinished.from_message(message).seconds, job.queued_s)
             self._metrics.turn_done(seconds)
             done = {"seconds": seconds, "turns": turns}
-            job.emit(Message("done", done, session=job.session, turn=job.turn, seq=job.produced + 1))
-        self._admission.remove(job)
-        if job.late is not None and job.kind != "export":
-            self._play_again(job, job.late, now)
-
-    def _play_again(self, job: Job, listener: Subscriber, now: float) -> None:
-        """A finished turn's events for a listener who came back too late for them; it gets as long as the turn had."""
-        again = Job("replay", job.session, listener, job.pictures, now, now + job.deadline_at - job.accepted_at)
-        again.turn, again.turn_id, again.instruction, again.seed = job.turn, job.turn_id, job.instruction, job.seed
-        again.asked_s = job.asked_s
-        self.admit(again, now)
-
-    def drop_exports(self, sessions: Sequence[str]) -> None:
-        """Remove the exported games of sessions that are gone."""
-        for session in sessions:
-            for folder in (self._options.state_dir / EXPORTS).glob(f"{session}-*"):
-                shutil.rmtree(folder, ignore_errors=True)
+            job.publish(Message("done", done, session=job.session, turn=job.turn, seq=job.last_seq + 1))
+        self._queue.remove(job)
+        if job.late_subscriber is not None and job.kind != "export":
+            self.admit(_replay_of(job, job.late_subscriber, now), now)
 
     def _fail(self, job: Job, error: AnimeGamerError) -> None:
-        self._admission.remove(job)
-        if job.folder is not None:  # half a game is of no use
-            shutil.rmtree(job.folder, ignore_errors=True)
-        if job.kept:
-            self._take_back(job)
-        to = job.late or job.listener
-        to.client.refuse(error, to.parent, job.session, job.turn)
+        self._queue.remove(job)
+        if job.export_folder is not None:  # half a game is of no use
+            shutil.rmtree(job.export_folder, ignore_errors=True)
+        if job.state is JobState.STORED:
+            self._remove_turn(job)
+        to = job.late_subscriber or job.subscriber
+        to.client.send_error(error, to.parent, job.session, job.turn)
 
-    def _take_back(self, job: Job) -> None:
-        """A turn that was kept will not be done: the session is again as it was before it."""
+    def _remove_turn(self, job: Job) -> None:
+        """Remove a stored turn whose frames will not come (from this worker)."""
         assert job.turn is not None
         try:
             self._store.rewind(job.session, job.turn - 1)
         except StoreError as error:
-            log.error("a turn that was not done could not be taken back: %s", error)
+            log.error("a turn that was not done could not be removed: %s", error)
 
 
-def degraded(supervisor: WorkerProcess) -> ProtocolError:
-    """What a turn is told while no worker can be started."""
+def degraded(worker: WorkerProcess) -> ProtocolError:
+    """The error of a turn while no worker can be started."""
     return ProtocolError(
         "the worker cannot be started",
         code="degraded",
-        found=supervisor.last_error,
+        found=worker.last_error,
         do="try again later; the server goes on trying, and the operator finds the reason in worker.log",
     )
 
 
-def _ended(job: Job, code: str) -> ProtocolError:
+def _stopped(job: Job, code: str) -> ProtocolError:
     noun, longer = ("export", "") if job.kind == "export" else ("turn", ", with a longer deadline_s if you gave one")
     what, do = {
         "cancelled": (f"the {noun} was cancelled", None),
@@ -292,16 +304,36 @@ def _ended(job: Job, code: str) -> ProtocolError:
     return ProtocolError(what, code=code, do=do)
 
 
-def _worker_error(job: Job, message: Message) -> AnimeGamerError:
-    code, text = str(message.fields.get("code", "internal")), str(message.fields.get("text", "the turn failed"))
-    if code == "cancelled":
-        return job.ending or _ended(job, "cancelled")
-    log.error("the worker failed a job: %s: %s", code, text)
-    return ProtocolError(text, code=code, do=message.fields.get("do"))
+def _worker_error(job: Job, failure: JobFailed) -> AnimeGamerError:
+    if failure.code == "cancelled":
+        return job.stop_error or _stopped(job, "cancelled")
+    log.error("the worker failed a job: %s: %s", failure.code, failure.text)
+    return ProtocolError(failure.text, code=failure.code, do=failure.do)
 
 
-def _shots(message: Message) -> dict[int, bytes]:
-    return {number: bytes(shot) for number, shot in zip(message.fields["shots"], message.buffers, strict=True)}
+def _replay_of(job: Job, subscriber: Subscriber, now: float) -> Job:
+    """A replay of a job's turn for a client that came back too late for its events; it gets as long as the turn had."""
+    return Job(
+        "replay",
+        job.session,
+        subscriber,
+        job.frame_options,
+        accepted_at=now,
+        deadline_at=now + job.deadline_at - job.accepted_at,
+        turn=job.turn,
+        turn_id=job.turn_id,
+        instruction=job.instruction,
+        seed=job.seed,
+        requested_s=job.requested_s,
+    )
+
+
+def _row(instruction: str, state: GameState | StoredRow) -> HistoryRow:
+    return instruction, state.motion_level, state.social, state.entertainment, state.stamina
+
+
+def _by_stage(seconds: Mapping[str, float], queued_s: float) -> dict[str, float]:
+    return {**{stage: seconds[stage] for stage in STAGES if stage in seconds}, "queue": queued_s}
 
 
 def _next_folder(parent: Path, session: str) -> Path:

@@ -1,8 +1,7 @@
-"""One client's messages on their way out: handed to its socket at once, or kept, bounded in bytes, until it reads.
+"""One client's outgoing messages: sent at once, or queued, up to a number of bytes, until the client reads.
 
-Knows one routing id of a ROUTER; nothing of what messages mean. A reader that stalls costs memory up to its own bound,
-and nobody else anything: beyond it, the turn's frames that it has not read are dropped, and the gap in `seq` tells it
-to replay.
+Knows one routing id of a ROUTER socket; nothing of what messages mean. A client that does not read costs memory up to
+that bound and delays nobody else. Beyond it, the frames of its turn are dropped; the gap in `seq` tells it to replay.
 """
 
 from __future__ import annotations
@@ -17,63 +16,63 @@ from animegamer_rt.serving.wire import Message, encode
 from .metrics import Metrics
 
 _OVERHEAD_BYTES = 256
-"""Counted beside its content for every message kept, so that small ones are bounded too."""
+"""Counted for every queued message beside its content, so that small ones are bounded, too."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _Queued:
     parts: tuple[bytes | memoryview, ...]
     size: int
     delivery: str | None
 
 
 class SendQueue:
-    """`gone` once the client is: the socket has no such peer any more, and what is sent is dropped."""
+    """`gone`: the client has disconnected; what is sent to it is dropped."""
 
-    def __init__(self, socket: zmq.Socket[bytes], routing: bytes, most_bytes: int, metrics: Metrics) -> None:
-        self._socket, self._routing, self._most_bytes, self._metrics = socket, routing, most_bytes, metrics
-        self._kept: deque[_Kept] = deque()
+    def __init__(self, socket: zmq.Socket[bytes], routing: bytes, max_bytes: int, metrics: Metrics) -> None:
+        self._socket, self._routing, self._max_bytes, self._metrics = socket, routing, max_bytes, metrics
+        self._queue: deque[_Queued] = deque()
         self._dropped: str | None = None
         self.bytes = 0
         self.gone = False
 
     @property
     def waiting(self) -> bool:
-        """Whether something is kept for the client."""
-        return bool(self._kept)
+        """Whether a message is queued."""
+        return bool(self._queue)
 
     def send(self, message: Message, delivery: str | None = None) -> None:
-        """Send, keep or drop. `delivery`: names the frames that are dropped together, if the message is of a turn."""
+        """Send, queue or drop a message. `delivery` names the turn whose frames are dropped together; None: no turn."""
         if self.gone:
             return
         if message.buffers and delivery is not None and delivery == self._dropped:
             self._metrics.frames_dropped(1)
             return
         parts = tuple(encode(message))
-        kept = _Kept(parts, sum(len(part) for part in parts), delivery if message.buffers else None)
-        if not self._kept and self._sent(kept):
+        queued = _Queued(parts, sum(len(part) for part in parts), delivery if message.buffers else None)
+        if not self._queue and self._sent(queued):
             return
-        if self.bytes + kept.size + _OVERHEAD_BYTES > self._most_bytes:
+        if self.bytes + queued.size + _OVERHEAD_BYTES > self._max_bytes:
             self._drop_frames(delivery)
-            if kept.delivery is not None:
+            if queued.delivery is not None:
                 self._metrics.frames_dropped(1)
                 return
-        if self.bytes + kept.size + _OVERHEAD_BYTES <= self._most_bytes:
-            self._kept.append(kept)
-            self.bytes += kept.size + _OVERHEAD_BYTES
+        if self.bytes + queued.size + _OVERHEAD_BYTES <= self._max_bytes:
+            self._queue.append(queued)
+            self.bytes += queued.size + _OVERHEAD_BYTES
 
     def retry(self) -> None:
-        """Hand over what the socket takes now."""
-        while self._kept and self._sent(self._kept[0]):
-            self.bytes -= self._kept.popleft().size + _OVERHEAD_BYTES
+        """Send what the socket takes now."""
+        while self._queue and self._sent(self._queue[0]):
+            self.bytes -= self._queue.popleft().size + _OVERHEAD_BYTES
         if self.gone:
-            self._kept.clear()
+            self._queue.clear()
             self.bytes = 0
 
-    def _sent(self, kept: _Kept) -> bool:
-        """Whether the message needs no keeping: the socket took it, or there is nobody to take it."""
+    def _sent(self, queued: _Queued) -> bool:
+        """Try to send. False: the socket is full, so the message has to be queued."""
         try:
-            self._socket.send_multipart([self._routing, *kept.parts], zmq.NOBLOCK, copy=False)
+            self._socket.send_multipart([self._routing, *queued.parts], zmq.NOBLOCK, copy=False)
         except zmq.Again:
             return False
         except zmq.ZMQError as error:
@@ -81,13 +80,17 @@ class SendQueue:
                 raise
             self.gone = True
             return True
-        self._metrics.sent(kept.size)
+        self._metrics.sent(queued.size)
         return True
 
     def _drop_frames(self, delivery: str | None) -> None:
-        """Make room for a message of this delivery; or of none: then the turn whose frames came last has lost some."""
-        frames = [kept.delivery for kept in self._kept if kept.delivery is not None]
+        """Drop all queued frames, to make room for a message.
+
+        Later frames of the same delivery are dropped, too: those of the message's turn, or, for a message that belongs
+        to no turn, those of the turn whose frames were queued last.
+        """
+        frames = [queued.delivery for queued in self._queue if queued.delivery is not None]
         self._dropped = delivery or (frames[-1] if frames else self._dropped)
-        self._kept = deque(kept for kept in self._kept if kept.delivery is None)
+        self._queue = deque(queued for queued in self._queue if queued.delivery is None)
         self._metrics.frames_dropped(len(frames))
-        self.bytes = sum(kept.size + _OVERHEAD_BYTES for kept in self._kept)
+        self.bytes = sum(queued.size + _OVERHEAD_BYTES for queued in self._queue)

@@ -1,8 +1,8 @@
-"""The front's sockets: turns, control, the worker's door, and who is let in.
+"""The server's sockets: turns, control, the worker's, and the one that decides whose key is accepted.
 
-Knows addresses, limits of libzmq and CURVE; nothing of messages. Closed by default: NULL security on loopback only,
-anything else is CURVE with an allow-list. The ZAP handler is one more socket of the same loop: pyzmq's own needs a
-thread with an event loop that Windows does not have.
+Knows addresses, limits of libzmq and CURVE; nothing of messages. Without keys it serves loopback addresses only; any
+other address needs CURVE and a list of authorized keys. The ZAP handler is one more socket of the same loop: pyzmq's
+own needs a thread with an event loop that Windows does not have.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from .curve_keys import load
 from .options import ServeOptions
 
 HIGH_WATER_MESSAGES = 40
-"""A whole turn of 17 frames with its progress fits; beyond it bytes are counted, by the client's outbox."""
+"""Messages that libzmq queues for a client: a turn of 17 frames with its progress fits. More wait in its SendQueue."""
 SOCKET_BYTES = 2**20
-MOST_FRAME_BYTES = 2 * CLIENT_LIMITS.header_bytes
-"""libzmq hangs up on a client that announces a larger frame, before it is allocated; up to here it gets `too_large`."""
+MAX_FRAME_BYTES = 2 * CLIENT_LIMITS.header_bytes
+"""libzmq disconnects a client that announces a larger frame, and allocates nothing. A smaller one gets `too_large`."""
 LINGER_MS = 2000
 HANDSHAKE_MS = 5000
-"""A connection that has not said who it is by then is hung up on."""
+"""A connection that has not finished its handshake by then is closed."""
 _FREE_PORT_TRIES = 50
 _ANY_PORT = range(20_000, 60_000)
 
@@ -58,33 +58,33 @@ class ServerSockets:
             raise
         self.address = f"tcp://{_bracketed(host)}:{self.port}"
         self._connected: set[int] = set()
-        self._heard: set[int] = set()
+        self._sent_something: set[int] = set()
         self._poller = zmq.Poller()
         for socket in (self.turns, self.control, self.worker, self._monitor, *([self._zap] if self._zap else [])):
             self._poller.register(socket, zmq.POLLIN)
 
     @property
     def connections(self) -> int:
-        """Players connected to the turn socket now, from their first message on: only those let in can send one."""
-        return len(self._heard)
+        """Clients connected to the turn socket that have sent a message; only an authorized client can send one."""
+        return len(self._sent_something)
 
-    def wait(self, milliseconds: int) -> set[zmq.Socket[bytes]]:
-        """The sockets of `turns`, `control` and `worker` that can be read; looks after the others itself."""
+    def poll(self, milliseconds: int) -> set[zmq.Socket[bytes]]:
+        """Wait for messages; returns which of `turns`, `control` and `worker` have some. Others are handled here."""
         ready = {socket for socket, _ in self._poller.poll(milliseconds)}
         if self._zap in ready:
-            self._let_in()
+            self._handle_zap()
         if self._monitor in ready:
-            self._count()
+            self._count_connections()
         return ready & {self.turns, self.control, self.worker}
 
     def receive(self, socket: zmq.Socket[bytes]) -> list[bytes]:
         """A client's next message, its routing id first. Raises zmq.Again when there is none."""
         frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
-        self._count()  # a message may be read before the round that would have seen its connection
+        self._count_connections()  # a message may be read before the round that would have seen its connection
         with contextlib.suppress(zmq.ZMQError):  # what does not speak ZMTP 3 comes without a descriptor
             descriptor = int(frames[-1].get(zmq.SRCFD))
             if descriptor in self._connected:
-                self._heard.add(descriptor)
+                self._sent_something.add(descriptor)
         return [frame.bytes for frame in frames]
 
     def close(self) -> None:
@@ -99,13 +99,13 @@ class ServerSockets:
         socket.linger = LINGER_MS
         return socket
 
-    def _client_door(self, host: str) -> zmq.Socket[bytes]:
+    def _client_socket(self, host: str) -> zmq.Socket[bytes]:
         socket = self._router()
-        socket.maxmsgsize = MOST_FRAME_BYTES
+        socket.maxmsgsize = MAX_FRAME_BYTES
         socket.sndbuf = socket.rcvbuf = SOCKET_BYTES
         socket.ipv6 = ":" in host
         socket.handshake_ivl = HANDSHAKE_MS
-        # A peer that vanished without a word (a cable, a sleeping laptop) is noticed within a minute: 30 s + 3 x 10 s.
+        # A client whose network is gone (a cable, a sleeping laptop) is noticed within a minute: 30 s + 3 x 10 s.
         socket.tcp_keepalive, socket.tcp_keepalive_idle = 1, 30
         socket.tcp_keepalive_intvl, socket.tcp_keepalive_cnt = 10, 3
         if self.keys is not None:
@@ -120,7 +120,7 @@ class ServerSockets:
         candidates = [port] if port else random.sample(_ANY_PORT, _FREE_PORT_TRIES)
         while True:
             candidate = candidates.pop()
-            turns, control = self._client_door(host), self._client_door(host)
+            turns, control = self._client_socket(host), self._client_socket(host)
             try:
                 _bind(turns, host, candidate)
                 _bind(control, host, candidate + 1)
@@ -136,19 +136,19 @@ class ServerSockets:
         socket.bind("inproc://zeromq.zap.01")
         return socket
 
-    def _let_in(self) -> None:
-        """Answer one ZAP request (RFC 27): 200 for a key on the allow-list, 400 for anything else."""
+    def _handle_zap(self) -> None:
+        """Answer one ZAP request (RFC 27): 200 for an authorized key, 400 for anything else."""
         assert self._zap is not None and self.keys is not None
         version, request, _, _, _, mechanism, *credentials = self._zap.recv_multipart()
         key = z85.encode(credentials[0]) if mechanism == b"CURVE" and len(credentials) == 1 else b""
         known = key in self.keys.allowed
-        status, text = (b"200", b"OK") if known else (b"400", b"this key is not on the server's allow-list")
+        status, text = (b"200", b"OK") if known else (b"400", b"this key is not authorized")
         self._zap.send_multipart([version, request, status, text, key if known else b"", b""])
 
-    def _count(self) -> None:
+    def _count_connections(self) -> None:
         while self._monitor.poll(0):
             event, descriptor = struct.unpack("=HI", self._monitor.recv_multipart()[0])
-            self._heard.discard(descriptor)
+            self._sent_something.discard(descriptor)
             if event == zmq.EVENT_ACCEPTED:
                 self._connected.add(descriptor)
             else:
@@ -174,7 +174,8 @@ def _bind(socket: zmq.Socket[bytes], host: str, port: int) -> None:
                 do="stop the other program, or choose another with --port (PORT is for turns, PORT + 1 for control)",
             ) from error
         if error.errno == errno.EACCES:
-            raise ServerError("the port needs rights", where=f"port {port}", do="choose one above 1023") from error
+            what = "only an administrator may bind this port"
+            raise ServerError(what, where=f"port {port}", do="choose a port above 1023") from error
         raise ServerError(
             "the address cannot be bound",
             where=f"--host {host}, port {port}",

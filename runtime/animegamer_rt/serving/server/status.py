@@ -1,6 +1,6 @@
-"""What the server says of itself: the bundle, the limits, what it can do, how it is.
+"""The server's state, and the fields of `welcome` and `status`.
 
-Knows what `welcome` and `status` hold; nothing of who asks.
+Knows where each figure comes from; nothing of who asks.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS
 from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire import CLIENT_LIMITS, MAJOR, VERSION
+from animegamer_rt.serving.wire.client_errors import without_folders
 from animegamer_rt.state.instruction import MAX_INSTRUCTION_CHARACTERS
 
 from .job_queue import JobQueue
@@ -25,20 +26,20 @@ CAPABILITIES = ("export", "replay", "branch", "rewind", "clip", "jpeg", "mp4")
 
 
 class ServerStatus:
-    """Reads everything where it is; `draining` is set once, when the server is asked to stop."""
+    """Reads each figure when it is asked for. `draining` is set once, when the server is asked to stop."""
 
     def __init__(
         self,
         options: ServeOptions,
         bundle: Bundle,
-        doors: ServerSockets,
+        sockets: ServerSockets,
         store: Store,
-        admission: JobQueue,
-        supervisor: WorkerProcess,
+        queue: JobQueue,
+        worker: WorkerProcess,
         metrics: Metrics,
     ) -> None:
-        self._options, self._doors, self._store, self._admission = options, doors, store, admission
-        self._supervisor, self._metrics = supervisor, metrics
+        self._options, self._sockets, self._store, self._queue = options, sockets, store, queue
+        self._worker, self._metrics = worker, metrics
         self._started = time.monotonic()
         self.bundle, self.plan = bundle, options.plan or bundle.default_plan
         self.draining = False
@@ -48,14 +49,14 @@ class ServerStatus:
         """starting, ready, degraded or draining."""
         if self.draining:
             return "draining"
-        if self._supervisor.degraded:
+        if self._worker.degraded:
             return "degraded"
-        return "ready" if self._supervisor.warm else "starting"
+        return "ready" if self._worker.warm else "starting"
 
     @property
     def connections(self) -> int:
-        """Players connected now, this one included."""
-        return self._doors.connections
+        """Clients connected now, this one included."""
+        return self._sockets.connections
 
     def welcome(self) -> dict[str, Any]:
         """The fields of `welcome`."""
@@ -88,11 +89,11 @@ class ServerStatus:
 
     def status(self) -> dict[str, Any]:
         """The fields of `status`. Raises StoreError."""
-        worker: dict[str, Any] = {"state": self._supervisor.state, "restarts": self._supervisor.restarts}
+        worker: dict[str, Any] = {"state": self._worker.state, "restarts": self._worker.restarts}
         known = {
-            "pid": self._supervisor.pid,
-            "last_error": self._supervisor.last_error or None,
-            "resident_mib": self._supervisor.facts.get("resident_mib"),
+            "pid": self._worker.pid,
+            "last_error": without_folders(self._worker.last_error) or None,
+            "resident_mib": self._worker.resident_mib,
         }
         worker |= {name: value for name, value in known.items() if value is not None}
         return {
@@ -105,8 +106,8 @@ class ServerStatus:
             "turns_done": self._metrics.turns_done,
             "sessions": self._store.count(),
             "connections": self.connections,
-            "queue": len(self._admission.waiting),
-            "running": int(self._admission.running is not None),
+            "queue": len(self._queue.waiting),
+            "running": int(self._queue.running is not None),
             "worker": worker,
             "seconds": self._metrics.medians(),
         }

@@ -1,7 +1,8 @@
-"""Starts the worker process, listens to it, and starts it again when it died or says nothing any more.
+"""Starts the worker process, receives its messages, and starts it again when it died or went silent.
 
-Knows one process and its socket; nothing of turns. Between the starts it waits longer each time. The worker's
-stdin is a pipe that nobody writes to: it closes when this process is gone, however it went, and the worker ends.
+Knows one process and its socket; nothing of turns. It waits longer before each start that follows a failed one. The
+worker's standard input is a pipe that nobody writes to: it closes when the server is gone, however it ended, and then
+the worker ends, too.
 """
 
 from __future__ import annotations
@@ -20,24 +21,27 @@ import zmq
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.errors import ProtocolError, StoreError
 from animegamer_rt.serving.wire import WORKER_LIMITS, WORKER_SECRET, Message, decode, encode
+from animegamer_rt.serving.wire.worker_messages import LOADING, READY, STOP, WorkerReady
 
 from .options import ServeOptions
 
-FAILURES = 3
-"""Deaths in a row after which a job fails, and after which the server says `degraded` until a worker is ready."""
-MOST_BACKOFF_S = 30.0
-_MOST_DOUBLINGS = 30
+MAX_FAILURES = 3
+"""Deaths in a row after which a job fails, and after which the server is `degraded` until a worker is ready."""
+MAX_BACKOFF_S = 30.0
+_MAX_DOUBLINGS = 30
 """2 to the power of the failures would be too large for a float after 1024 of them."""
+KILLED = 9
+"""SIGKILL; Windows has no such name."""
 STEADY_S = 60.0
 """A worker that was ready for this long does not count as a failed start when it dies."""
 LOADING_S = 600.0
-"""A worker that says nothing for this long while it loads its engines is taken for dead."""
+"""A worker that is silent for this long while it loads its engines is replaced."""
 STOP_S = 5.0
 DEATH_S = 1.0
-"""How long to wait for one that was killed; a driver or a network disk that hangs may keep it for ever."""
+"""How long to wait for a process that was killed. A driver or a network disk that hangs may keep it for ever."""
 LOG_TAIL_BYTES = 4096
-MOST_LOG_BYTES = 16 * 2**20
-"""The next worker starts a longer log afresh."""
+MAX_LOG_BYTES = 16 * 2**20
+"""A longer log is emptied when the next worker starts."""
 
 log = logging.getLogger(__name__)
 
@@ -45,16 +49,16 @@ log = logging.getLogger(__name__)
 class WorkerProcess:
     """`state`: starting, ready, busy, restarting, failed (it goes on trying) or stopped."""
 
-    def __init__(self, options: ServeOptions, bundle: Bundle, door: zmq.Socket[bytes], address: str) -> None:
-        self._options, self._door = options, door
-        self._command = [sys.executable, "-m", "animegamer_rt.serving.worker", "--front", address]
+    def __init__(self, options: ServeOptions, bundle: Bundle, socket: zmq.Socket[bytes], address: str) -> None:
+        self._options, self._socket = options, socket
+        self._command = [sys.executable, "-m", "animegamer_rt.serving.worker", "--server", address]
         self._command += ["--bundle", str(bundle.folder), *options.engines.to_args()]
         self._command += ["--plan", options.plan] if options.plan else []
         self._command += ["--trace", str(options.trace)] if options.trace else []
         self._log_path = options.state_dir / "worker.log"
         self._process: subprocess.Popen[bytes] | None = None
-        self._undead: list[subprocess.Popen[bytes]] = []
-        """Killed, and not gone yet."""
+        self._killed: list[subprocess.Popen[bytes]] = []
+        """Processes that were killed and have not ended yet."""
         self._secret, self._peer = "", b""
         self._start_at = self._heard_at = 0.0
         self._ready_at: float | None = None
@@ -62,23 +66,30 @@ class WorkerProcess:
         self.state = "starting"
         self.restarts = 0
         self.last_error = ""
-        self.facts: dict[str, Any] = {}
-        """What the worker said of itself when it was last ready."""
+        self.ready_info: WorkerReady | None = None
+        """What the worker sent when it was last ready; None before the first time."""
+        self.resident_mib: float | None = None
+        """The worker's memory after its last turn, if it is known."""
 
     @property
     def serving(self) -> bool:
-        """Whether it can be given jobs; it runs them one after the other."""
+        """Whether it takes jobs; it runs them one after the other."""
         return self.state in ("ready", "busy")
 
     @property
     def degraded(self) -> bool:
         """Whether turns cannot be expected to run soon."""
-        return self._failures >= FAILURES and not self.serving
+        return self._failures >= MAX_FAILURES and not self.serving
 
     @property
     def warm(self) -> bool:
         """Whether a worker has ever been ready."""
-        return bool(self.facts)
+        return self.ready_info is not None
+
+    @property
+    def warmup_s(self) -> float:
+        """Seconds of the turn that the worker played to warm up; 0 before it was ready."""
+        return 0.0 if self.ready_info is None else self.ready_info.warmup_s
 
     @property
     def pid(self) -> int | None:
@@ -90,7 +101,7 @@ class WorkerProcess:
         return max(0.0, self._start_at - now)
 
     def open_log(self) -> None:
-        """Begin a new log of the worker's own words. Raises StoreError when the state folder cannot be written."""
+        """Begin a new worker.log. Raises StoreError when the state folder cannot be written."""
         try:
             self._log_path.write_bytes(b"")
         except OSError as error:
@@ -102,8 +113,8 @@ class WorkerProcess:
             ) from error
 
     def watch(self, now: float) -> str | None:
-        """Start the worker when it is time. Returns what happened if it did not start, has died or had to be ended."""
-        self._undead = [process for process in self._undead if process.poll() is None]
+        """Start the worker when it is time. Returns what happened if it could not start, died or had to be ended."""
+        self._killed = [process for process in self._killed if process.poll() is None]
         if self.state == "stopped":
             return None
         if self._process is None:
@@ -111,68 +122,67 @@ class WorkerProcess:
                 return None
             try:
                 self._start(now)
-            except OSError as error:  # no memory or no processes left, say: that passes, and the players stay
+            except OSError as error:  # for example no memory: that passes, so the server goes on and tries again
                 return self._fail(now, f"the worker could not be started: {error.strerror or error}")
             return None
         code = self._process.poll()
         if code is not None:
-            # A worker that ended by itself has said why; one that was killed has not.
-            return self._bury(now, f"the worker ended with code {code}{self._last_words() if code > 0 else ''}")
+            return self._clean_up(now, self._reason(code))
         limit = {"busy": self._options.worker_timeout_s, "ready": None}.get(self.state, LOADING_S)
         if limit is not None and now - self._heard_at > limit:
-            return self._bury(now, f"the worker said nothing for {limit:g} s and was ended")
+            return self._clean_up(now, f"the worker sent nothing for {limit:g} s and was ended")
         return None
 
     def receive(self, now: float) -> Iterator[Message]:
-        """What the worker says about its job; that it loads or is ready is noted here."""
+        """The worker's messages about jobs. `loading` and `ready` are handled here."""
         while True:
             try:
-                routing, *frames = self._door.recv_multipart(zmq.NOBLOCK, copy=False)
+                routing, *frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
             try:
                 message = decode([frame.buffer for frame in frames], WORKER_LIMITS, check=False)
             except ProtocolError as error:
-                log.warning("a message to the worker's door was not understood: %s", error)
+                log.warning("a message to the worker's socket was not understood: %s", error)
                 continue
-            if message.type in ("loading", "ready"):
+            if message.type in (LOADING, READY):
                 if self._secret and message.fields.get("secret") == self._secret:
                     self._greet(routing.bytes, message, now)
             elif routing.bytes == self._peer:
                 self._heard_at = now
-                if "resident_mib" in message.fields:
-                    self.facts["resident_mib"] = message.fields["resident_mib"]
+                if message.fields.get("resident_mib") is not None:
+                    self.resident_mib = message.fields["resident_mib"]
                 yield message
 
-    def give(self, job: Message, now: float) -> None:
-        """Hand over a job, to be run after those that the worker has. It must be serving."""
+    def dispatch(self, job: Message, now: float) -> None:
+        """Give the worker a job, to be run after those that it has. It must be serving."""
         assert self.serving
         if self.state == "ready":
             self.state, self._heard_at = "busy", now
         self.send(job)
 
     def send(self, message: Message) -> None:
-        """Say something to the worker; a worker that is gone is noticed by `watch`."""
+        """Send the worker a message. A worker that is gone is noticed by `watch`."""
         try:
-            self._door.send_multipart([self._peer, *encode(message)], zmq.NOBLOCK, copy=False)
+            self._socket.send_multipart([self._peer, *encode(message)], zmq.NOBLOCK, copy=False)
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 raise
             log.warning("the worker did not take %s: %s", message.type, error)
 
-    def rest(self, *, more: bool) -> None:
-        """A job is over, so the worker works. `more`: it has another."""
-        if self.state == "busy" and not more:
+    def job_ended(self, *, has_next: bool) -> None:
+        """A job is over, so this worker works. has_next: it has another one."""
+        if self.state == "busy" and not has_next:
             self.state = "ready"
         self._failures = 0
 
     def stop(self) -> None:
-        """End the worker: asked first, then by force."""
+        """End the worker: ask it first, then kill it."""
         self.state = "stopped"
         if self._process is None:
             return
         if self._peer:
-            self.send(Message("stop"))
+            self.send(Message(STOP))
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -184,14 +194,14 @@ class WorkerProcess:
     def _start(self, now: float) -> None:
         self._secret, self._peer, self._ready_at = secrets.token_hex(16), b"", None
         self._heard_at = now
-        with self._log_path.open("ab") as words:
-            if words.tell() > MOST_LOG_BYTES:
-                words.truncate(0)
+        with self._log_path.open("ab") as worker_log:
+            if worker_log.tell() > MAX_LOG_BYTES:
+                worker_log.truncate(0)
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,
-                stdout=words,
-                stderr=words,
+                stdout=worker_log,
+                stderr=worker_log,
                 env={**os.environ, WORKER_SECRET: self._secret},
                 **_own_group(),
             )
@@ -199,11 +209,12 @@ class WorkerProcess:
 
     def _greet(self, routing: bytes, message: Message, now: float) -> None:
         self._peer, self._heard_at = routing, now
-        if message.type == "ready":
-            self.facts, self._ready_at, self.state = dict(message.fields), now, "ready"
+        if message.type == READY:
+            self.ready_info, self._ready_at, self.state = WorkerReady.from_message(message), now, "ready"
+            self.resident_mib = self.ready_info.resident_mib
             log.info("worker ready")
 
-    def _bury(self, now: float, reason: str) -> str:
+    def _clean_up(self, now: float, reason: str) -> str:
         assert self._process is not None and self._process.stdin is not None
         self._process.stdin.close()
         self._kill(self._process)
@@ -211,33 +222,39 @@ class WorkerProcess:
         return self._fail(now, reason)
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
-        """End a process that may be dead already. The players wait meanwhile, so not for long."""
+        """Kill a process that may be dead already. The loop stands still meanwhile, so it does not wait for long."""
         process.kill()
         try:
             process.wait(DEATH_S)
         except subprocess.TimeoutExpired:
-            self._undead.append(process)
-            log.error("process %d was killed and does not die; it may hold the GPU until it does", process.pid)
+            self._killed.append(process)
+            log.error("process %d was killed and has not ended; it may hold the GPU until it does", process.pid)
 
     def _fail(self, now: float, reason: str) -> str:
-        """Without a worker: when the next one is started, and what to say meanwhile. Returns the reason."""
+        """Plan the next start after a worker that died or could not start. Returns the reason."""
         steady = self._ready_at is not None and now - self._ready_at > STEADY_S
         self._failures = 1 if steady else self._failures + 1
         self._secret, self._peer = "", b""
-        doublings = min(self._failures - 1, _MOST_DOUBLINGS)
-        self._start_at = now + min(MOST_BACKOFF_S, self._options.backoff_s * 2**doublings)
+        doublings = min(self._failures - 1, _MAX_DOUBLINGS)
+        self._start_at = now + min(MAX_BACKOFF_S, self._options.backoff_s * 2**doublings)
         self.restarts += 1
-        self.state = "failed" if self._failures >= FAILURES else "restarting"
+        self.state = "failed" if self._failures >= MAX_FAILURES else "restarting"
         self.last_error = reason
         log.error("%s; it is started again in %.1f s", reason, self.retry_in_s(now))
         return reason
 
-    def _last_words(self) -> str:
-        return "".join(f": {line}" for line in tail(self._log_path)[-1:])
+    def _reason(self, code: int) -> str:
+        if code == -KILLED:
+            return "the worker was killed (signal 9; out of memory? see journalctl -k)"
+        if code < 0:
+            return f"the worker was ended by signal {-code}"
+        # A worker that ended by itself has written why.
+        last_line = "".join(f": {line}" for line in tail(self._log_path)[-1:])
+        return f"the worker ended with code {code}{last_line}"
 
 
 def tail(path: Path) -> list[str]:
-    """The last lines of a file that say something."""
+    """The last lines of a file that are not empty."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
@@ -248,7 +265,7 @@ def tail(path: Path) -> list[str]:
 
 
 def _own_group() -> dict[str, Any]:
-    """Ctrl-C on the terminal is for the front alone, which lets running turns finish."""
+    """Ctrl-C on the terminal reaches the server only, which lets running turns finish."""
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     return {"start_new_session": True}

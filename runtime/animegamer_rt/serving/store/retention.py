@@ -60,14 +60,14 @@ def kept_shots(keep: ShotRetention, history_turns: int) -> int | None:
 class Quota:
     """Bounds of the store. Sessions used within the last `recent_s` are never touched.
 
-    `most_bytes`: of the rows of all sessions. `most_age_s`: sessions unused for longer are removed; None keeps them.
-    `least_free_bytes`: free space on the disk that the store leaves to others; to get it, shots are dropped, never
+    `max_bytes`: of the rows of all sessions. `max_age_s`: sessions unused for longer are removed; None keeps them.
+    `min_free_bytes`: free space on the disk that the store leaves to others; to get it, shots are dropped, never
     sessions.
     """
 
-    most_bytes: int = 8 * 2**30
-    most_age_s: float | None = None
-    least_free_bytes: int = 256 * 2**20
+    max_bytes: int = 8 * 2**30
+    max_age_s: float | None = None
+    min_free_bytes: int = 256 * 2**20
     recent_s: float = 1800.0
 
 
@@ -95,8 +95,8 @@ def free_bytes(database: Database) -> int:
 
 def missing_bytes(database: Database, quota: Quota, wanted: int = 0) -> int:
     """How many bytes of rows have to go before `wanted` more can be written; 0 or less if they fit."""
-    disk = quota.least_free_bytes - free_bytes(database) - database.reusable_bytes()
-    return wanted + max(disk, database.used_bytes() - quota.most_bytes)
+    disk = quota.min_free_bytes - free_bytes(database) - database.reusable_bytes()
+    return wanted + max(disk, database.used_bytes() - quota.max_bytes)
 
 
 def drop_idle_shots(
@@ -124,7 +124,7 @@ def sweep(database: Database, quota: Quota, now: float, in_use: Collection[str])
     Setting the clock costs no session in use. A session whose row lies in the future has no age, and goes last.
     """
     before, removed = database.used_bytes(), list[str]()
-    too_old = None if quota.most_age_s is None else now - max(quota.most_age_s, quota.recent_s)
+    too_old = None if quota.max_age_s is None else now - max(quota.max_age_s, quota.recent_s)
     with database.transaction():
         _restamp(database, now, in_use)
         for key, session in [] if too_old is None else _idle(database, too_old, in_use):
@@ -135,7 +135,7 @@ def sweep(database: Database, quota: Quota, now: float, in_use: Collection[str])
         enough = _enough(database, before, len(removed))
         dropped = () if enough else drop_idle_shots(database, quota, 0, now, in_use)
         for key, session in _idle(database, now - quota.recent_s, in_use, now + quota.recent_s):
-            full = database.used_bytes() > quota.most_bytes
+            full = database.used_bytes() > quota.max_bytes
             if not full or _enough(database, before, len(removed) + len(dropped)):
                 break
             _remove(database, key)

@@ -148,7 +148,7 @@ class Store:
         key, _, session = self._playable(session_id)
         _check_played(session, turn)
         with self.database.transaction():
-            turns.cut_turns(self.database, key, turn)
+            turns.delete_turns_after(self.database, key, turn)
             self._touch(key)
         return self.get(session_id)
 
@@ -171,8 +171,8 @@ class Store:
             turns.copy_turns(self.database, key, self._get(branch).key, turn, kept)
         return self.get(branch), token
 
-    def close(self, session_id: str) -> None:
-        """Ends the session for good: its shots go, its texts stay until a quota wants their room."""
+    def close_session(self, session_id: str) -> None:
+        """End the session for good: its shots are deleted, its texts stay until a quota wants their room."""
         key = self._get(session_id).key
         with self.database.transaction():
             turns.drop_shots(self.database, key)
@@ -191,8 +191,8 @@ class Store:
         """
         return retention.sweep(self.database, self.quota, now, in_use)
 
-    def shut(self) -> None:
-        """Lets go of the file; the store is of no use afterwards."""
+    def close(self) -> None:
+        """Close the file; the store cannot be used afterwards."""
         self.database.close()
 
     def __enter__(self) -> Store:
@@ -201,7 +201,7 @@ class Store:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.shut()
+        self.close()
 
     def _insert(self, bundle_name: str, bundle_fingerprint: str, seed: int, history_turns: int) -> tuple[str, str]:
         session, token, now = secrets.token_hex(8), secrets.token_urlsafe(24), self._clock()

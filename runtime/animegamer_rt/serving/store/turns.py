@@ -90,7 +90,7 @@ def copy_turns(database: Database, source: int, target: int, turn: int, kept: in
     )
 
 
-def cut_turns(database: Database, session: int, turn: int) -> None:
+def delete_turns_after(database: Database, session: int, turn: int) -> None:
     """Removes all turns after `turn`; their shots go with them."""
     database.rows("DELETE FROM turns WHERE session = ? AND turn > ?", session, turn)
 

@@ -22,7 +22,7 @@ from .codec import (
     encode,
 )
 from .error_codes import CODES
-from .fields import CODECS, HEADER, MOST_FILES, MOST_LISTED, STAGES
+from .fields import CODECS, HEADER, MAX_FILES, MAX_LISTED, STAGES
 from .schema import Field, MessageType, Sender, allowed
 
 __all__ = [
@@ -36,8 +36,8 @@ __all__ = [
     "MAGIC",
     "MAJOR",
     "MESSAGES",
-    "MOST_FILES",
-    "MOST_LISTED",
+    "MAX_FILES",
+    "MAX_LISTED",
     "STAGES",
     "VERSION",
     "WORKER_SECRET",

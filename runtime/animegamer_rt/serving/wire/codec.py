@@ -15,8 +15,8 @@ import msgpack
 from animegamer_rt.errors import ProtocolError
 
 from .client_messages import REQUESTS
-from .fields import HEADER, LONGEST_NAME
-from .schema import MessageType, Sender, bad_field, known_fields
+from .fields import HEADER, MAX_NAME_CHARACTERS
+from .schema import MessageType, Sender, bad_field, validate_fields
 from .server_messages import ANSWERS
 
 Buffer = bytes | memoryview
@@ -96,12 +96,12 @@ def decode(frames: Sequence[Buffer], limits: Limits = CLIENT_LIMITS, *, check: b
     header = _unpacked(frames, limits)
     known: dict[str, Any] = {}
     try:
-        known = known_fields(HEADER, header, "header")
+        known = validate_fields(HEADER, header, "header")
         message = Message(**known, buffers=tuple(frames[2:]))
         return _checked(message, limits) if check else message
     except ProtocolError as error:
         name = header.get("id")
-        error.request = name if isinstance(name, str) and 0 < len(name) <= LONGEST_NAME else None
+        error.request = name if isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARACTERS else None
         raise
 
 
@@ -149,7 +149,7 @@ def _checked(message: Message, limits: Limits) -> Message:
     for key in kind.header:
         if getattr(message, key) is None:
             raise ProtocolError("a field is missing", code="missing_field", where=f"{kind.type}: header.{key}")
-    fields = known_fields(kind.fields, message.fields, kind.type)
+    fields = validate_fields(kind.fields, message.fields, kind.type)
     if kind.type == "frame":
         _check_picture(fields, _size(message.buffers[0]))
     return replace(message, fields=fields)

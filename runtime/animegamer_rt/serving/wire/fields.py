@@ -9,27 +9,27 @@ from dataclasses import replace
 
 from .schema import Field
 
-LONGEST_NAME = 64
+MAX_NAME_CHARACTERS = 64
 """Characters of an id, a session id or a turn id."""
 
-MOST_LISTED = 100
+MAX_LISTED = 100
 """Turns in one `listed`; with every character four bytes long they fill 240 KiB of the 256 KiB of a header."""
 
-MOST_FILES = 1000
+MAX_FILES = 1000
 """File names in one `exported`."""
 
 HEADER = (
-    Field("type", "str", "What the message is; says which fields it has.", least=1, most=LONGEST_NAME),
+    Field("type", "str", "What the message is; says which fields it has.", least=1, most=MAX_NAME_CHARACTERS),
     Field(
         "id",
         "str",
         "A request's own id, chosen by the client; comes back as `parent` in everything that answers it.",
         required=False,
         least=1,
-        most=LONGEST_NAME,
+        most=MAX_NAME_CHARACTERS,
     ),
-    Field("parent", "str", "The `id` of the request this answers.", required=False, least=1, most=LONGEST_NAME),
-    Field("session", "str", "The session's id, from `opened`.", required=False, least=1, most=LONGEST_NAME),
+    Field("parent", "str", "The `id` of the request this answers.", required=False, least=1, most=MAX_NAME_CHARACTERS),
+    Field("session", "str", "The session's id, from `opened`.", required=False, least=1, most=MAX_NAME_CHARACTERS),
     Field("turn", "int", "The turn's number in its session, from 1.", required=False, least=1, most=2**63 - 1),
     Field(
         "seq", "int", "Number of this event in its turn, from 0, without gaps.", required=False, least=0, most=2**63 - 1
@@ -44,7 +44,7 @@ TURN_ID = Field(
     "str",
     "Chosen by the client, unique in the session; the same id twice is one turn.",
     least=1,
-    most=LONGEST_NAME,
+    most=MAX_NAME_CHARACTERS,
 )
 STRENGTHS = tuple(
     Field(name, "int", doc, unit="strength", least=-5, most=5)

@@ -58,7 +58,7 @@ class MessageType:
     since: str = "1.0"
 
 
-def known_fields(fields: Sequence[Field], values: Mapping[Any, Any], where: str) -> dict[str, Any]:
+def validate_fields(fields: Sequence[Field], values: Mapping[Any, Any], where: str) -> dict[str, Any]:
     """The fields of `values` that the table knows, checked; others are left out, as the protocol wants.
 
     Raises ProtocolError: missing_field, bad_field.
@@ -111,7 +111,7 @@ def _value(field: Field, value: Any, where: str) -> Any:
     if not good:
         raise bad_field(_path(where, field), value, allowed(field))
     if field.kind == "map" and field.of:
-        return known_fields(field.of, value, _path(where, field))
+        return validate_fields(field.of, value, _path(where, field))
     if field.kind == "list":
         path = _path(where, field)
         return [_value(field.of[0], item, f"{path}[{index}]") for index, item in enumerate(value)]

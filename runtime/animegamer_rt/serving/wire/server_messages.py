@@ -8,9 +8,9 @@ from __future__ import annotations
 from .fields import (
     BUNDLE,
     CHARACTER,
-    LONGEST_NAME,
-    MOST_FILES,
-    MOST_LISTED,
+    MAX_FILES,
+    MAX_LISTED,
+    MAX_NAME_CHARACTERS,
     PIXEL_FORMATS,
     SEED,
     STAGES,
@@ -85,7 +85,7 @@ _SESSION_ANSWERS = (
             "turns",
             "list",
             "The turns before `before`, the nearest to it.",
-            most=MOST_LISTED,
+            most=MAX_LISTED,
             of=(
                 Field(
                     "",
@@ -111,8 +111,8 @@ _SESSION_ANSWERS = (
         Field(
             "files",
             "list",
-            f"Names of the files in it; of a longer game the first {MOST_FILES}.",
-            most=MOST_FILES,
+            f"Names of the files in it; of a longer game the first {MAX_FILES}.",
+            most=MAX_FILES,
             of=(text("", ""),),
         ),
         header=("session",),
@@ -250,7 +250,7 @@ _OTHERS = (
     _answer(
         "error",
         "A request was refused, or a turn ended without `done`; carries `session` and `turn` where they are known.",
-        Field("code", "str", "Which error; see Errors.", least=1, most=LONGEST_NAME),
+        Field("code", "str", "Which error; see Errors.", least=1, most=MAX_NAME_CHARACTERS),
         text("text", "What happened, for a person."),
         text("do", "What to do about it, for a person.", required=False),
         sockets="TC",

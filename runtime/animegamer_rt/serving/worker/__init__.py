@@ -1,4 +1,4 @@
-"""The worker: the process that owns the engines, and runs what the server's front process sends it, one job at a time.
+"""The worker: the process that owns the engines and runs the server's jobs, one after the other.
 
-It keeps nothing of a session between two jobs, so it may die at any moment and another takes its place.
+It keeps nothing of a session that the server cannot give it again, so another worker can take its place at any moment.
 """

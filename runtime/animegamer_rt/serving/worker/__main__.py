@@ -1,7 +1,7 @@
-"""`python -m animegamer_rt.serving.worker`: opens a bundle, plays a turn to warm up, runs jobs of the front process.
+"""`python -m animegamer_rt.serving.worker`: opens a bundle, plays a turn to warm up, and runs the server's jobs.
 
-Started by the server's supervisor, which holds the other end of its standard input: when that closes, nobody is left to
-work for, and the worker ends.
+The server starts it and holds the other end of its standard input. When that closes, the server is gone, and the worker
+ends.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from animegamer_rt.engine_config import EngineConfig, add_engine_options
 from animegamer_rt.errors import AnimeGamerError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import WORKER_SECRET, Message, encode
+from animegamer_rt.serving.wire.worker_messages import LOADING, READY, WorkerReady
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
@@ -33,12 +34,12 @@ from .memory import resident_mib
 
 LINGER_MS = 1000
 """How long the last messages may take to leave."""
-REFUSED = 2
+EXIT_USER_ERROR = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Work until told to stop; returns the exit code, 2 when there is nothing to work with."""
-    # Ctrl-C reaches every process of a terminal; what it means for running turns is the front's to decide.
+    """Work until told to stop. Returns the exit code: 2 when the bundle or the engines cannot be opened."""
+    # Ctrl-C reaches every process of a terminal. The server decides what it means for running turns.
     for name in ("SIGINT", "SIGBREAK"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
@@ -48,34 +49,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         work(options, os.environ.pop(WORKER_SECRET, ""))
     except AnimeGamerError as error:
         logging.getLogger("animegamer_rt.serving.worker").error("%s", error)
-        return REFUSED
+        return EXIT_USER_ERROR
     return 0
 
 
 def work(options: argparse.Namespace, secret: str) -> None:
-    """Opens everything and runs jobs until `stop`. Raises AnimeGamerError: no bundle, no engines, or no device."""
+    """Open bundle and engines, and run jobs until `stop`. Raises AnimeGamerError when one of them cannot be opened."""
     config = EngineConfig.from_arguments(options)
-    watch = EngineTracer(options.trace) if options.trace else None
-    _end_with_parent()
+    tracer = EngineTracer(options.trace) if options.trace else None
+    _exit_with_parent()
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.linger, socket.sndhwm = LINGER_MS, 0
-        socket.connect(options.front)
-
-        def say(kind: str, **fields: object) -> None:
-            socket.send_multipart(encode(Message(kind, {"secret": secret, **fields})))
-
-        say("loading")
+        socket.connect(options.server)
+        socket.send_multipart(encode(Message(LOADING, {"secret": secret})))
         bundle = open_bundle(options.bundle)
         engines = open_engines(bundle, config)
-        pipeline = Pipeline.open(bundle, watch.over(engines) if watch else engines, options.plan)
-        say("ready", warmup_s=warm_up(pipeline), resident_mib=resident_mib())
-        if watch:
-            watch.begin(f"Served turns: {bundle.manifest.name}, {pipeline.plan_name}, engines {config.device}")
-        Worker(socket, pipeline, watch.write if watch else None).run()
+        pipeline = Pipeline.open(bundle, tracer.wrap(engines) if tracer else engines, options.plan)
+        ready = WorkerReady(secret, warm_up(pipeline), resident_mib())
+        socket.send_multipart(encode(Message(READY, ready.to_fields())))
+        if tracer:
+            tracer.begin(f"Served turns: {bundle.manifest.name}, {pipeline.plan_name}, device {config.device}")
+        Worker(socket, pipeline, tracer.write if tracer else None).run()
 
 
 def warm_up(pipeline: Pipeline) -> float:
-    """Plays a turn that nobody sees, so that a client's first turn is as fast as the others; the seconds it took."""
+    """Play one turn that is sent to nobody, so that a client's first turn is as fast as the others; returns seconds."""
     started = time.perf_counter()
     for _ in pipeline.run_turn(Session.start(pipeline.bundle, seed=0), Instruction("One waits.")):
         pass
@@ -84,15 +82,16 @@ def warm_up(pipeline: Pipeline) -> float:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("animegamer_rt.serving.worker", description="Run turns for `animegamer-rt serve`.")
-    parser.add_argument("--front", required=True, help="where the front process listens: tcp://127.0.0.1:PORT")
-    parser.add_argument("--bundle", required=True, help="the bundle, by name or folder")
-    parser.add_argument("--plan", help="its denoise plan; by default its own choice")
+    parser.add_argument("--server", required=True, help="the server's socket for its worker: tcp://127.0.0.1:PORT")
+    parser.add_argument("--bundle", required=True, help="name or folder")
+    parser.add_argument("--plan", help="denoise plan (default: the bundle's)")
     add_engine_options(parser, simulated=True)
-    parser.add_argument("--trace", type=Path, help="where to write what the engines did")
+    parser.add_argument("--trace", type=Path, help="file for a trace of the engines")
     return parser.parse_args(arguments)
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
+    """End this process when its standard input closes: the server is gone then, however it ended."""
     if sys.stdin is None:
         return
     descriptor = sys.stdin.fileno()

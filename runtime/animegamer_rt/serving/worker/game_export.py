@@ -16,16 +16,17 @@ from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.game_folder import FinishedTurn, GameFolder
 from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.wire.worker_messages import ExportFinished, ExportJob
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
-from .messages import ExportJob, ReplyBuilder, read_job
+from .replies import ReplyBuilder
 
 
 def render_game(pipeline: Pipeline, message: Message) -> Generator[Message, None, None]:
     """`progress` after every denoise step (its `step` counts whole turns), then `finished`. Raises AnimeGamerError."""
-    job, answers = read_job(ExportJob, message), ReplyBuilder(message)
-    manifest, size, turns = pipeline.bundle.manifest, pipeline.bundle.manifest.geometry, len(job.log)
+    job, replies = ExportJob.from_message(message), ReplyBuilder(message)
+    manifest, size, turns = pipeline.bundle.manifest, pipeline.bundle.manifest.geometry, len(job.history)
     if len(job.seeds) != turns:
         raise SessionError("the job has not one seed a turn", found=len(job.seeds), expected=turns)
     session = Session.start(pipeline.bundle, job.seed, job.history_turns)
@@ -34,9 +35,9 @@ def render_game(pipeline: Pipeline, message: Message) -> Generator[Message, None
 
     def progress(written: int, begun: float = 0.0) -> Message:
         seconds_left = (time.perf_counter() - started) / (written + begun) * (turns - written - begun)
-        return answers.progress(written, turns, seconds_left)
+        return replies.progress(written, turns, seconds_left)
 
-    for turn, ((text, *_strengths), seed) in enumerate(zip(job.log, job.seeds, strict=True), 1):
+    for turn, ((text, *_strengths), seed) in enumerate(zip(job.history, job.seeds, strict=True), 1):
         folder.check_room(size.frames * size.height * size.width * 3)
         session.seed, frames = seed, []
         for event in pipeline.run_turn(session, Instruction(text)):
@@ -52,4 +53,4 @@ def render_game(pipeline: Pipeline, message: Message) -> Generator[Message, None
         yield progress(turn)
     if turns:
         files.append(folder.sheet_path)
-    yield answers.note("finished", {"files": [path.name for path in files], "turns": turns})
+    yield replies.to_server(ExportFinished(tuple(path.name for path in files)))

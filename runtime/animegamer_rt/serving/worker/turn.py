@@ -1,4 +1,4 @@
-"""Plays the turn of a job: its events as messages, pictures in the form the client asked for, and what to keep of it.
+"""Plays the turn of a job: its events as messages, frames in the form that the client asked for, and its result.
 
 Knows the pipeline and what the messages say; nothing of sockets. All that it knows of the session came with the job.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -16,9 +16,17 @@ import numpy.typing as npt
 
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.errors import SessionError
-from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted
+from animegamer_rt.events import Done, FrameReady, Progress, StageSeconds, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import Buffer, Message
+from animegamer_rt.serving.wire.game_values import character_to_fields, game_state_to_fields
+from animegamer_rt.serving.wire.worker_messages import (
+    FrameOptions,
+    PredictedShots,
+    TurnFinished,
+    TurnJob,
+    TurnResult,
+)
 from animegamer_rt.session import Session, TurnRecord
 from animegamer_rt.stages.predictor import Prediction
 from animegamer_rt.stages.prompt import HistoryTurn
@@ -27,12 +35,15 @@ from animegamer_rt.state.instruction import Instruction
 
 from .encoders import ClipEncoder, Frame, JpegEncoder
 from .memory import resident_mib
-from .messages import ReplyBuilder, TurnJob, read_job
+from .replies import ReplyBuilder
+
+Shots = Mapping[int, npt.NDArray[np.float16]]
+"""Turn -> its shot, fp16 [226, D]."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedTurn:
-    """A turn that can be played: the message of its job, the game before it, the prediction if it was made ahead."""
+    """A turn that can be played: its job, the session as it was before it, and the prediction if it was made ahead."""
 
     message: Message
     job: TurnJob
@@ -41,65 +52,71 @@ class PreparedTurn:
 
 
 def prepare_turn(
-    pipeline: Pipeline, message: Message, alive: Callable[[], None], *, ahead: bool = False
+    pipeline: Pipeline, message: Message, heartbeat: Callable[[], None], *, ahead: bool = False
 ) -> PreparedTurn:
-    """Reads a job. `ahead`: also predicts its turn, which may be done while another one is denoised.
+    """Read a job and restore its session.
 
-    `alive` is called before each turn that is predicted again, while there is nothing to say; it may raise to stop.
+    heartbeat: called before each earlier turn that is predicted again, while there is nothing else to send; it may
+    raise to stop. ahead: also predict the turn, which may be done while another one is denoised.
     Raises AnimeGamerError when the turn cannot be played.
     """
-    job = read_job(TurnJob, message)
-    session = _resume(pipeline, job, message.buffers, alive)
+    job = TurnJob.from_message(message)
+    session = _resume(pipeline, job, message.buffers, heartbeat)
     if message.turn != session.turns + 1:
         raise SessionError("the job is not of the game's next turn", found=message.turn, expected=session.turns + 1)
     prediction = pipeline.predictor.predict(session.history, Instruction(job.instruction)) if ahead else None
     return PreparedTurn(message, job, session, prediction)
 
 
-def play_turn(pipeline: Pipeline, begun: PreparedTurn) -> Generator[Message, None, None]:
-    """All messages that answer the job, the last being `finished`. Raises AnimeGamerError when it cannot be played.
+def play_turn(pipeline: Pipeline, prepared: PreparedTurn) -> Generator[Message, None, None]:
+    """All messages that answer the job; the last is `finished`. Raises AnimeGamerError when it cannot be played.
 
-    `settled` comes when the turn is denoised and brings all that is to be kept of it, so that it can be written down
-    while the vae decodes: with the shots that did not come with the job, this turn's and any predicted again. Those
-    also come before everything else, in `shots`, so that a turn that fails has not predicted them in vain.
+    Shots of earlier turns that had to be predicted again come first, so that they are kept even if the turn fails.
+    The turn's result comes as soon as it is denoised: the server stores it while the vae decodes.
     """
-    message, job, session = begun.message, begun.job, begun.session
-    again = {number: shot for number, shot in session.shots.items() if number not in job.shots}
-    geometry, answers = pipeline.bundle.manifest.geometry, ReplyBuilder(message)
-    pixel_format = job.pixel_format if job.codec == "raw" else "rgb24"
-    pictures, film = _FrameStream(job, geometry, answers), _ClipStream(job, geometry, pixel_format, answers)
-    instruction, ahead = Instruction(job.instruction), begun.prediction
-    with contextlib.closing(film):
-        if again:
-            yield answers.note("shots", {"shots": list(again)}, *map(_bytes, again.values()))
-        for event in pipeline.run_turn(
-            session, instruction, prediction=ahead, pixel_format=pixel_format, flip=job.flip
-        ):
+    message, job, session = prepared.message, prepared.job, prepared.session
+    predicted_again = {turn: shot for turn, shot in session.shots.items() if turn not in job.shot_turns}
+    geometry, replies = pipeline.bundle.manifest.geometry, ReplyBuilder(message)
+    pixel_format = job.frames.pixel_format if job.frames.codec == "raw" else "rgb24"
+    frames = _FrameStream(job.frames, geometry, replies)
+    clip = _ClipStream(job.frames, geometry, pixel_format, replies)
+    events = pipeline.run_turn(
+        session,
+        Instruction(job.instruction),
+        prediction=prepared.prediction,
+        pixel_format=pixel_format,
+        flip=job.frames.flip,
+    )
+    with contextlib.closing(clip):
+        if predicted_again:
+            yield replies.to_server(PredictedShots(_as_bytes(predicted_again)))
+        for event in events:
             if isinstance(event, StatePredicted):
                 predicted = event
-                yield answers.event("state", _state(event))
+                yield replies.event("state", _state_fields(event))
             elif isinstance(event, Progress):
-                yield answers.progress(event.step, event.steps, event.seconds_left)
+                yield replies.progress(event.step, event.steps, event.seconds_left)
                 if event.step == event.steps:
-                    yield _settled(answers, predicted, again, job.history_turns > 0)
+                    yield replies.to_server(_result(job, predicted, predicted_again))
             elif isinstance(event, FrameReady):
-                yield from pictures.messages(event)
-                yield from film.messages(event)
+                yield from frames.messages(event)
+                yield from clip.messages(event)
             elif isinstance(event, Done):
                 done = event
-        yield from film.rest()
-    yield answers.note("finished", {"seconds": asdict(done.seconds), "resident_mib": resident_mib()})
+        yield from clip.rest()
+    yield replies.to_server(TurnFinished(_by_stage(done.seconds), resident_mib()))
 
 
 class _FrameStream:
     """The `frame` messages of a turn; none when the client asked for the clip alone."""
 
-    def __init__(self, job: TurnJob, geometry: Geometry, answers: ReplyBuilder) -> None:
-        self._job, self._geometry, self._answers = job, geometry, answers
-        self._jpeg = JpegEncoder(geometry.height, geometry.width, job.jpeg_quality) if job.codec == "jpeg" else None
+    def __init__(self, options: FrameOptions, geometry: Geometry, replies: ReplyBuilder) -> None:
+        self._options, self._geometry, self._replies = options, geometry, replies
+        jpeg = options.codec == "jpeg"
+        self._jpeg = JpegEncoder(geometry.height, geometry.width, options.jpeg_quality) if jpeg else None
 
     def messages(self, event: FrameReady) -> Iterator[Message]:
-        if self._job.codec == "mp4":
+        if self._options.codec == "mp4":
             return
         height, width, channels = event.frame.shape
         fields = {
@@ -109,20 +126,20 @@ class _FrameStream:
             "width": width,
             "height": height,
             "stride": 0 if self._jpeg else width * channels,
-            "pixel_format": "rgb24" if self._jpeg else self._job.pixel_format,
-            "codec": self._job.codec,
+            "pixel_format": "rgb24" if self._jpeg else self._options.pixel_format,
+            "codec": self._options.codec,
         }
-        # A raw frame is sent from where it lies: contiguous arrays are not copied.
+        # A contiguous frame is sent from its own memory, without a copy.
         content = self._jpeg.encode(event.frame) if self._jpeg else np.ascontiguousarray(event.frame).data.cast("B")
-        yield self._answers.event("frame", fields, content)
+        yield self._replies.event("frame", fields, content)
 
 
 class _ClipStream:
-    """The `clip` messages of a turn: as the frames come if nothing else is sent, else after the last frame."""
+    """The `clip` messages of a turn: while the frames come if no frames are sent, else after the last frame."""
 
-    def __init__(self, job: TurnJob, geometry: Geometry, pixel_format: str, answers: ReplyBuilder) -> None:
-        self._wanted, self._alone = job.clip or job.codec == "mp4", job.codec == "mp4"
-        self._answers, self._numbers = answers, count()
+    def __init__(self, options: FrameOptions, geometry: Geometry, pixel_format: str, replies: ReplyBuilder) -> None:
+        self._wanted, self._alone = options.clip or options.codec == "mp4", options.codec == "mp4"
+        self._replies, self._chunk_index = replies, count()
         self._waiting: list[Frame] = []
         if self._wanted:
             self._encoder = ClipEncoder(geometry.height, geometry.width, geometry.fps, pixel_format)
@@ -141,29 +158,36 @@ class _ClipStream:
         yield from self._chunk(self._encoder.finish(), last=True)
 
     def close(self) -> None:
-        """Also of a turn that does not come to its end."""
+        """Also end the encoder of a turn that was given up."""
         if self._wanted:
             self._encoder.close()
 
     def _chunk(self, content: bytes, last: bool = False) -> Iterator[Message]:
         if content:
-            fields = {"index": next(self._numbers), "last": last, "codec": "mp4"}
-            yield self._answers.event("clip", fields, content)
+            fields = {"index": next(self._chunk_index), "last": last, "codec": "mp4"}
+            yield self._replies.event("clip", fields, content)
 
 
-def _resume(pipeline: Pipeline, job: TurnJob, buffers: Sequence[Buffer], alive: Callable[[], None]) -> Session:
+def _resume(pipeline: Pipeline, job: TurnJob, buffers: Sequence[Buffer], heartbeat: Callable[[], None]) -> Session:
     def predict(history: Sequence[HistoryTurn], instruction: Instruction) -> Prediction:
-        alive()
+        heartbeat()
         return pipeline.predictor.predict(history, instruction)
 
     geometry = pipeline.bundle.manifest.geometry
     shape = (geometry.shot_tokens, geometry.shot_width)
-    if len(buffers) != len(job.shots):
-        raise SessionError("the job's shots do not fit its numbers", found=len(buffers), expected=len(job.shots))
-    shots = {number: _shot(buffer, shape) for number, buffer in zip(job.shots, buffers, strict=True)}
-    log = [TurnRecord(text, GameState(*strengths)) for text, *strengths in job.log]
+    if len(buffers) != len(job.shot_turns):
+        raise SessionError("the job's shots do not fit its numbers", found=len(buffers), expected=len(job.shot_turns))
+    shots = {turn: _shot(buffer, shape) for turn, buffer in zip(job.shot_turns, buffers, strict=True)}
+    log = [TurnRecord(text, GameState(*strengths)) for text, *strengths in job.history]
     return Session.resume(
-        pipeline.bundle, job.seed, job.history_turns, log, job.character, shots, predict, omitted_turns=job.first
+        pipeline.bundle,
+        job.seed,
+        job.history_turns,
+        log,
+        job.character,
+        shots,
+        predict,
+        omitted_turns=job.omitted_turns,
     )
 
 
@@ -174,23 +198,29 @@ def _shot(buffer: Buffer, shape: tuple[int, int]) -> npt.NDArray[np.float16]:
     return np.frombuffer(buffer, "<f2").reshape(shape).astype(np.float16)
 
 
-def _settled(
-    answers: ReplyBuilder, event: StatePredicted, again: Mapping[int, npt.NDArray[np.float16]], wanted: bool
-) -> Message:
-    """`again`: shots that were predicted again, by turn; `wanted`: whether later turns will see this one's."""
-    shots: dict[int, npt.NDArray[Any]] = {**again, event.turn: event.shot} if wanted else {}
-    fields = {**asdict(event.game_state), "character": asdict(event.character), "shots": list(shots)}
-    return answers.note("settled", fields, *map(_bytes, shots.values()))
+def _result(job: TurnJob, event: StatePredicted, predicted_again: Shots) -> TurnResult:
+    """Without a history window no later turn sees a shot, so none is stored."""
+    shots = {**_as_bytes(predicted_again), **_as_bytes({event.turn: event.shot})} if job.history_turns else {}
+    return TurnResult(event.game_state, event.character, shots)
 
 
-def _bytes(shot: npt.NDArray[Any]) -> bytes:
-    return shot.astype("<f2").tobytes()
+def _as_bytes(shots: Mapping[int, npt.NDArray[Any]]) -> dict[int, bytes]:
+    return {turn: shot.astype("<f2").tobytes() for turn, shot in shots.items()}
 
 
-def _state(event: StatePredicted) -> dict[str, Any]:
+def _state_fields(event: StatePredicted) -> dict[str, Any]:
     return {
-        **asdict(event.game_state),
-        "character": asdict(event.character),
-        "shown": asdict(event.shown),
+        **game_state_to_fields(event.game_state),
+        "character": character_to_fields(event.character),
+        "shown": character_to_fields(event.shown),
         "motion_scope": float(event.motion_scope),
+    }
+
+
+def _by_stage(seconds: StageSeconds) -> dict[str, float]:
+    return {
+        "predictor": seconds.predictor,
+        "denoiser": seconds.denoiser,
+        "vae": seconds.vae,
+        "total": seconds.total,
     }

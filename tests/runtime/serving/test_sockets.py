@@ -1,4 +1,4 @@
-"""The front's sockets: what PROTOCOL.md promises of a network that breaks, and a port that is half taken."""
+"""The server's sockets: what PROTOCOL.md promises of a network that breaks, and a port that is half taken."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PROTOCOL = (Path(__file__).parents[3] / "client" / "PROTOCOL.md").read_text(enco
 
 def test_a_broken_network_is_noticed_within_the_minute_that_the_protocol_names() -> None:
     assert re.search(r"notices a broken network within about a minute, by TCP keep-alive", PROTOCOL)
-    doors = ServerSockets(ServeOptions(port=0))
+    sockets = ServerSockets(ServeOptions(port=0))
     try:
-        for door in (doors.turns, doors.control):
+        for door in (sockets.turns, sockets.control):
             assert door.tcp_keepalive == 1
             assert door.tcp_keepalive_idle + door.tcp_keepalive_intvl * door.tcp_keepalive_cnt <= 60
     finally:
-        doors.close()
+        sockets.close()
 
 
 def test_both_ports_are_had_or_none() -> None:
@@ -37,33 +37,33 @@ def test_both_ports_are_had_or_none() -> None:
 
 
 def test_only_who_has_said_something_counts_as_connected() -> None:
-    doors = ServerSockets(ServeOptions(port=0))
-    silent = [socket.create_connection(("127.0.0.1", doors.port)) for _ in range(5)]
+    sockets = ServerSockets(ServeOptions(port=0))
+    silent = [socket.create_connection(("127.0.0.1", sockets.port)) for _ in range(5)]
     try:
-        assert 0 < doors.turns.handshake_ivl <= 5000
+        assert 0 < sockets.turns.handshake_ivl <= 5000
         with zmq.Context() as context, context.socket(zmq.DEALER) as player:
-            player.connect(f"tcp://127.0.0.1:{doors.port}")
+            player.connect(f"tcp://127.0.0.1:{sockets.port}")
             player.send_multipart([b"hello", b"you"])
-            assert any(doors.turns in doors.wait(100) for _ in range(100)) and doors.connections == 0
-            assert doors.receive(doors.turns)[1:] == [b"hello", b"you"] and doors.connections == 1
+            assert any(sockets.turns in sockets.poll(100) for _ in range(100)) and sockets.connections == 0
+            assert sockets.receive(sockets.turns)[1:] == [b"hello", b"you"] and sockets.connections == 1
             with pytest.raises(zmq.Again):
-                doors.receive(doors.turns)
-        assert any(doors.wait(100) is not None and doors.connections == 0 for _ in range(100)), "until it is gone"
+                sockets.receive(sockets.turns)
+        assert any(sockets.poll(100) is not None and sockets.connections == 0 for _ in range(100)), "until it is gone"
     finally:
         for line in silent:
             line.close()
-        doors.close()
+        sockets.close()
 
 
 def test_a_message_that_comes_before_word_of_its_connection_counts_it() -> None:
-    doors = ServerSockets(ServeOptions(port=0))
+    sockets = ServerSockets(ServeOptions(port=0))
     try:
         with zmq.Context() as context, context.socket(zmq.DEALER) as player:
-            player.connect(f"tcp://127.0.0.1:{doors.port}")
+            player.connect(f"tcp://127.0.0.1:{sockets.port}")
             player.send_multipart([b"hello", b"you"])
-            assert doors.turns.poll(10_000), "read without a round of wait, in which connections are told of"
-            assert doors.receive(doors.turns)[1:] == [b"hello", b"you"] and doors.connections == 1
-            doors.wait(0)
-            assert doors.connections == 1, "nor is it forgotten afterwards"
+            assert sockets.turns.poll(10_000), "read without a poll, which would count connections"
+            assert sockets.receive(sockets.turns)[1:] == [b"hello", b"you"] and sockets.connections == 1
+            sockets.poll(0)
+            assert sockets.connections == 1, "nor is it forgotten afterwards"
     finally:
-        doors.close()
+        sockets.close()

@@ -8,49 +8,49 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from test_turns import Server
+from test_scheduler import Server
 
-from animegamer_rt.serving.server.clients import FrameOptions
 from animegamer_rt.serving.server.handlers import CONTROL, TURNS, RequestHandlers
 from animegamer_rt.serving.server.instruction_filter import InstructionFilter
 from animegamer_rt.serving.server.options import ServeOptions
-from animegamer_rt.serving.server.scheduler import KEPT_EXPORTS
+from animegamer_rt.serving.server.scheduler import EXPORTS_KEPT
 from animegamer_rt.serving.store import Store
-from animegamer_rt.serving.wire import Message, encode
+from animegamer_rt.serving.wire import MESSAGES, Message, encode
+from animegamer_rt.serving.wire.worker_messages import FrameOptions
 
 
 class Guest:
     """A connection that has said hello: the last answer is what it heard last."""
 
     def __init__(self) -> None:
-        self.pictures: FrameOptions | None = FrameOptions()
+        self.frame_options: FrameOptions | None = FrameOptions()
         self.heard: list[Message] = []
 
     def send(self, message: Message, delivery: str | None = None) -> None:
         self.heard.append(message)
 
-    def refuse(self, error: Any, *about: object) -> None:
+    def send_error(self, error: Any, *about: object) -> None:
         self.heard.append(Message("error", {"code": error.code, "text": error.text, "do": error.do}))
 
 
 class Front:
-    """A desk before the jobs of `Server`, and one guest with one game."""
+    """The request handlers before the jobs of `Server`, and one guest with one game."""
 
     def __init__(self, server: Server, **options: Any) -> None:
         self.server, self.guest = server, Guest()
         manifest = SimpleNamespace(name="tiny", compatibility=SimpleNamespace(history_turns=2))
-        self.facts: Any = SimpleNamespace(
+        self.status: Any = SimpleNamespace(
             bundle=SimpleNamespace(manifest=manifest, fingerprint="f"), state="ready", connections=1, welcome=dict
         )
-        pipeline: tuple[Any, ...] = (
-            self.facts,
+        parts: tuple[Any, ...] = (
+            self.status,
             server.store,
-            server.admission,
+            server.queue,
             server.worker,
-            server.turns,
+            server.scheduler,
             InstructionFilter(),
         )
-        self.desk = RequestHandlers(ServeOptions(**options), *pipeline)
+        self.handlers = RequestHandlers(ServeOptions(**options), *parts)
         opened = self.ask("open", seed=7)
         self.session, self.token = opened.session, opened.fields["token"]
 
@@ -60,13 +60,13 @@ class Front:
         if type not in ("open", "hello", "ping"):
             session, fields["token"] = self.session, self.token
         guest: Any = self.guest
-        self.desk.answer(guest, socket, encode(Message(type, fields, id="1", session=session)))
+        self.handlers.handle(guest, socket, encode(Message(type, fields, id="1", session=session)))
         return self.guest.heard[-1]
 
     def play(self, turn_id: str, text: str = "Mia waves.") -> Any:
         """Ask for a turn; its job, which is at the worker."""
         assert self.ask("turn", instruction=text, turn_id=turn_id).type == "accepted"
-        return self.server.admission.running
+        return self.server.queue.running
 
     def code(self, *request: Any, **fields: Any) -> str:
         """The code that a request is refused with."""
@@ -79,13 +79,17 @@ def front(tmp_path: Path) -> Iterator[Front]:
         yield Front(Server(store, tmp_path))
 
 
-def test_a_turn_that_is_written_down_is_not_seen_before_it_is_done(front: Front) -> None:
+def test_every_request_of_the_protocol_has_a_handler(front: Front) -> None:
+    assert front.handlers.handlers.keys() == MESSAGES["client"].keys()
+
+
+def test_a_stored_turn_is_not_seen_before_it_is_done(front: Front) -> None:
     first = front.play("one")
     front.server.finish(first)
     before = front.ask("open", token=front.token).fields
     second = front.play("two")
-    front.server.settle(second, social=3)
-    assert front.server.kept(second) == 2
+    front.server.send_result(second, social=3)
+    assert front.server.stored(second) == 2
     opened = front.ask("open", token=front.token).fields
     assert opened == {**before, "running": {"turn": 2, "turn_id": "two"}} and opened["turns"] == 1
     assert [turn["turn_id"] for turn in front.ask("list").fields["turns"]] == ["one"]
@@ -99,7 +103,7 @@ def test_a_turn_that_is_written_down_is_not_seen_before_it_is_done(front: Front)
 
 def test_before_the_first_turn_is_done_the_character_is_as_at_the_start(front: Front) -> None:
     before = front.ask("open", token=front.token).fields
-    front.server.settle(front.play("one"), social=3)
+    front.server.send_result(front.play("one"), social=3)
     opened = front.ask("open", token=front.token).fields
     assert (opened["turns"], opened["character"]) == (0, before["character"])
     assert front.ask("list").fields == {"turns": [], "more": False}
@@ -117,7 +121,7 @@ def test_exports_count_like_turns(tmp_path: Path) -> None:
         front = Front(Server(store, tmp_path, turns_per_minute=2), turns_per_minute=2)
         front.server.finish(front.play("one"))
         front.ask("export")
-        front.server.say(front.server.admission.running, "finished", files=[])
+        front.server.say(front.server.queue.running, "finished", files=[])
         assert front.code("export") == "rate_limited"
 
 
@@ -128,30 +132,30 @@ def test_an_export_that_is_stopped_is_not_called_a_turn(front: Front) -> None:
         if stop == "cancel":
             front.ask("cancel", CONTROL)
         else:
-            front.server.turns.watch_deadlines(1e12)
-        front.server.say(front.server.admission.running, "failed", code="cancelled", text="stopped")
+            front.server.scheduler.stop_overdue(1e12)
+        front.server.say(front.server.queue.running, "failed", code="cancelled", text="stopped")
         assert front.guest.heard[-1].fields["text"] == text
 
 
 def test_a_session_keeps_its_newest_exports(front: Front) -> None:
     front.server.finish(front.play("one"))
     folders = []
-    for _ in range(KEPT_EXPORTS + 2):
+    for _ in range(EXPORTS_KEPT + 2):
         front.ask("export")
-        job: Any = front.server.admission.running
-        job.folder.mkdir(parents=True)
-        folders.append(job.folder)
+        job: Any = front.server.queue.running
+        job.export_folder.mkdir(parents=True)
+        folders.append(job.export_folder)
         front.server.say(job, "finished", files=[])
     assert len({*folders}) == len(folders)
-    assert [folder for folder in folders if folder.is_dir()] == folders[-KEPT_EXPORTS:]
+    assert [folder for folder in folders if folder.is_dir()] == folders[-EXPORTS_KEPT:]
 
 
 def test_half_an_export_does_not_stay_and_a_whole_one_stays_as_long_as_its_session(front: Front) -> None:
     def export() -> Any:
         front.ask("export")
-        job: Any = front.server.admission.running
-        job.folder.mkdir(parents=True)
-        (job.folder / "game.json").write_text("{}")
+        job: Any = front.server.queue.running
+        job.export_folder.mkdir(parents=True)
+        (job.export_folder / "game.json").write_text("{}")
         return job
 
     front.server.finish(front.play("one"))
@@ -159,8 +163,10 @@ def test_half_an_export_does_not_stay_and_a_whole_one_stays_as_long_as_its_sessi
     front.server.say(whole, "finished", files=["game.json"])
     half = export()
     front.server.say(half, "failed", code="cancelled", text="stopped")
-    assert whole.folder.is_dir() and not half.folder.exists() and whole.folder != half.folder
-    front.server.turns.drop_exports(["another"])
-    assert whole.folder.is_dir()
-    front.server.turns.drop_exports([front.session])
-    assert not whole.folder.exists()
+    assert (
+        whole.export_folder.is_dir() and not half.export_folder.exists() and whole.export_folder != half.export_folder
+    )
+    front.server.scheduler.delete_exports(["another"])
+    assert whole.export_folder.is_dir()
+    front.server.scheduler.delete_exports([front.session])
+    assert not whole.export_folder.exists()

@@ -1,4 +1,4 @@
-"""The supervisor outlives a machine that cannot start a process, and a worker that cannot be ended."""
+"""The server outlives a machine that cannot start a process, and a worker that cannot be ended."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import zmq
 
 import fakes
 from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.serving.server import worker_process as supervising
+from animegamer_rt.serving.server import worker_process as module
 from animegamer_rt.serving.server.options import ServeOptions
-from animegamer_rt.serving.server.worker_process import MOST_BACKOFF_S, WorkerProcess
+from animegamer_rt.serving.server.worker_process import MAX_BACKOFF_S, WorkerProcess
 from animegamer_rt.serving.worker import __main__ as worker
 
 
 @pytest.fixture
-def supervisor(tmp_path: Path) -> Iterator[WorkerProcess]:
+def process(tmp_path: Path) -> Iterator[WorkerProcess]:
     bundle = fakes.write_bundle(tmp_path / "tiny")
     with zmq.Context() as context, context.socket(zmq.ROUTER) as door:
         yield WorkerProcess(ServeOptions(state_dir=tmp_path, backoff_s=1.0), bundle, door, "tcp://127.0.0.1:1")
@@ -68,44 +68,44 @@ def stuck(monkeypatch: pytest.MonkeyPatch) -> list[Stuck]:
     return Stuck.made
 
 
-def test_a_worker_that_cannot_be_started_is_tried_again_later(supervisor: WorkerProcess, no_memory: list[Any]) -> None:
-    reason = supervisor.watch(100.0)
+def test_a_worker_that_cannot_be_started_is_tried_again_later(process: WorkerProcess, no_memory: list[Any]) -> None:
+    reason = process.watch(100.0)
     assert reason is not None and "could not be started: Cannot allocate memory" in reason
-    assert (supervisor.state, supervisor.pid, supervisor.degraded) == ("restarting", None, False)
-    assert supervisor.watch(100.5) is None and len(no_memory) == 1
-    assert supervisor.watch(101.5) is not None and supervisor.watch(104.0) is not None
-    assert len(no_memory) == 3 and supervisor.degraded and supervisor.last_error == reason
-    supervisor.stop()
+    assert (process.state, process.pid, process.degraded) == ("restarting", None, False)
+    assert process.watch(100.5) is None and len(no_memory) == 1
+    assert process.watch(101.5) is not None and process.watch(104.0) is not None
+    assert len(no_memory) == 3 and process.degraded and process.last_error == reason
+    process.stop()
 
 
-def test_it_goes_on_trying_however_often_that_failed(supervisor: WorkerProcess, no_memory: list[Any]) -> None:
+def test_it_goes_on_trying_however_often_that_failed(process: WorkerProcess, no_memory: list[Any]) -> None:
     for failure in range(1100):
-        assert supervisor.watch(failure * MOST_BACKOFF_S) is not None
-    assert len(no_memory) == 1100 and supervisor.retry_in_s(1099 * MOST_BACKOFF_S) == MOST_BACKOFF_S
+        assert process.watch(failure * MAX_BACKOFF_S) is not None
+    assert len(no_memory) == 1100 and process.retry_in_s(1099 * MAX_BACKOFF_S) == MAX_BACKOFF_S
 
 
-def test_a_worker_that_does_not_die_keeps_nobody_waiting(supervisor: WorkerProcess, stuck: list[Stuck]) -> None:
-    supervisor.watch(0.0)
-    reason = supervisor.watch(1000.0)
-    assert reason is not None and "said nothing" in reason
-    assert stuck[0].killed and stuck[0].stdin.closed and supervisor.pid is None
-    supervisor.watch(1002.0)
-    assert supervisor.pid == stuck[1].pid, "another takes its place"
-    supervisor.stop()
-    assert stuck[1].killed and supervisor.pid is None
+def test_a_worker_that_does_not_die_keeps_nobody_waiting(process: WorkerProcess, stuck: list[Stuck]) -> None:
+    process.watch(0.0)
+    reason = process.watch(1000.0)
+    assert reason is not None and "sent nothing" in reason
+    assert stuck[0].killed and stuck[0].stdin.closed and process.pid is None
+    process.watch(1002.0)
+    assert process.pid == stuck[1].pid, "another takes its place"
+    process.stop()
+    assert stuck[1].killed and process.pid is None
 
 
 def test_a_long_log_is_begun_anew_with_the_next_worker(
-    supervisor: WorkerProcess, stuck: list[Stuck], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    process: WorkerProcess, stuck: list[Stuck], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervising, "MOST_LOG_BYTES", 10)
+    monkeypatch.setattr(module, "MAX_LOG_BYTES", 10)
     log = tmp_path / "worker.log"
     log.write_bytes(b"x" * 10)
-    supervisor.watch(0.0)
+    process.watch(0.0)
     assert log.stat().st_size == 10
     log.write_bytes(b"x" * 11)
-    supervisor.watch(1000.0)
-    supervisor.watch(1002.0)
+    process.watch(1000.0)
+    process.watch(1002.0)
     assert log.stat().st_size == 0
 
 
@@ -114,5 +114,5 @@ def test_a_worker_opens_the_engines_that_the_server_was_asked_for(tmp_path: Path
     bundle = fakes.write_bundle(tmp_path / "tiny")
     with zmq.Context() as context, context.socket(zmq.ROUTER) as door:
         command = WorkerProcess(options, bundle, door, "tcp://127.0.0.1:1")._command
-    told = worker._parse(command[command.index("--front") :])
+    told = worker._parse(command[command.index("--server") :])
     assert EngineConfig.from_arguments(told) == options.engines

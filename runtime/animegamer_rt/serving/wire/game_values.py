@@ -1,0 +1,50 @@
+"""The game's values as fields of messages: a game state, a character, the seconds of a turn.
+
+Names on the wire are written out here, so that renaming a Python field changes no byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from animegamer_rt.state.game import CharacterState, GameState
+
+
+def game_state_to_fields(state: GameState) -> dict[str, int]:
+    """The four strengths of a turn."""
+    return {
+        "motion_level": state.motion_level,
+        "social": state.social,
+        "entertainment": state.entertainment,
+        "stamina": state.stamina,
+    }
+
+
+def game_state_from_fields(fields: Mapping[str, Any]) -> GameState:
+    """The inverse of `game_state_to_fields`; other fields are ignored. Raises KeyError, ConfigError."""
+    return GameState(
+        motion_level=fields["motion_level"],
+        social=fields["social"],
+        entertainment=fields["entertainment"],
+        stamina=fields["stamina"],
+    )
+
+
+def character_to_fields(character: CharacterState) -> dict[str, int]:
+    """The three running values of the character."""
+    return {
+        "stamina": character.stamina,
+        "social": character.social,
+        "entertainment": character.entertainment,
+    }
+
+
+def character_from_fields(fields: Mapping[str, Any]) -> CharacterState:
+    """The inverse of `character_to_fields`; an absent value is the one that a game begins with."""
+    start = CharacterState()
+    return CharacterState(
+        stamina=fields.get("stamina", start.stamina),
+        social=fields.get("social", start.social),
+        entertainment=fields.get("entertainment", start.entertainment),
+    )
