@@ -29,17 +29,17 @@ TURNS = 2
 def entries(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """One entry: seconds of the queue with its turns one after the other and overlapping, and the trace's file."""
     variant, name = Variant(**asked["variant"]), asked["plan"]
-    watch = EngineTracer(Path(asked["results"]) / f"trace-queue-{asked['name']}.json")
+    tracer = EngineTracer(Path(asked["results"]) / f"trace-queue-{asked['name']}.json")
     parts = gpu_turns.open_parts(asked, variant)
-    engines = watch.over(parts.engines)
+    engines = tracer.wrap(parts.engines)
     parts, plan = replace(parts, engines=engines, vae=Vae(engines.vae)), parts.plans[name]
     for overlaps in (False, True):  # the first turn runs plainly, the second captures
         queue(parts, plan, overlaps)
     apart = percentile([queue(parts, plan, False) for _ in range(asked["turns"])], 50)
     together = percentile([queue(parts, plan, True) for _ in range(asked["turns"])], 50)
-    watch.begin(f"Two turns in a queue: {parts.name}, {name}, {variant.name}, {parts.engines.device}")
+    tracer.begin(f"Two turns in a queue: {parts.name}, {name}, {variant.name}, {parts.engines.device}")
     queue(parts, plan, True)
-    watch.write()
+    tracer.write()
     yield {
         "size": parts.name,
         "plan": name,
