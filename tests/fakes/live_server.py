@@ -23,7 +23,7 @@ import zmq
 
 from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 """Longest wait for anything; only a failing test waits for so long."""
 
 
@@ -77,7 +77,7 @@ class LiveServer:
     def await_status(self, wanted: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
         """The first status that is as wanted."""
         with RawClient(self.port) as client:
-            for _ in patience():
+            for _ in until_timeout():
                 fields = dict(client.ask("status", control=True, answer="status").fields)
                 if wanted(fields):
                     return fields
@@ -86,7 +86,7 @@ class LiveServer:
     def end(self, number: int = signal.SIGTERM) -> int:
         """Send a signal and wait for the exit code."""
         self.process.send_signal(number)
-        return self.process.wait(PATIENCE_S)
+        return self.process.wait(TIMEOUT_S)
 
     def __enter__(self) -> LiveServer:
         return self
@@ -116,7 +116,7 @@ class LiveServer:
                 self._lines[name].put(line.rstrip())
 
     def _await(self, name: str, text: str) -> str:
-        for _ in patience():
+        for _ in until_timeout():
             try:
                 line = self._lines[name].get(timeout=0.05)
             except queue.Empty:
@@ -130,16 +130,16 @@ class LiveServer:
 def refusal(bundle: Path, state: Path, *options: str, code: str = "") -> tuple[int, str]:
     """Exit code and last words of a server that cannot start."""
     with LiveServer(bundle, state, *options, code=code) as server:
-        result = server.process.wait(PATIENCE_S)
-        for _ in patience():
+        result = server.process.wait(TIMEOUT_S)
+        for _ in until_timeout():
             if any(line.startswith("error:") for line in server.said):
                 break
         return result, "\n".join(server.said)
 
 
-def patience() -> Iterator[None]:
-    """Rounds of a wait, 10 ms apart, until patience is at an end."""
-    until = time.monotonic() + PATIENCE_S
+def until_timeout() -> Iterator[None]:
+    """Rounds of a wait, 10 ms apart, until until_timeout is at an end."""
+    until = time.monotonic() + TIMEOUT_S
     while time.monotonic() < until:
         yield
         time.sleep(0.01)
@@ -162,7 +162,7 @@ class RawClient:
         self.turns, self.control = (self.context.socket(zmq.DEALER) for _ in range(2))
         for socket, at in ((self.turns, port), (self.control, port + 1)):
             socket.linger = 0
-            socket.sndtimeo = int(PATIENCE_S * 1000)  # libzmq gives a refused connection up: a send would wait forever
+            socket.sndtimeo = int(TIMEOUT_S * 1000)  # libzmq gives a refused connection up: a send would wait forever
             if routing is not None:
                 socket.routing_id = routing
             if configure is not None:
@@ -201,7 +201,7 @@ class RawClient:
     def receive(self, *, control: bool = False) -> Message:
         """The next message; fails the test when none comes or it breaks the protocol."""
         socket = self.control if control else self.turns
-        assert socket.poll(int(PATIENCE_S * 1000)), "no answer"
+        assert socket.poll(int(TIMEOUT_S * 1000)), "no answer"
         return decode(socket.recv_multipart(), SERVER_LIMITS)
 
     def silent(self, milliseconds: int) -> bool:
@@ -211,7 +211,7 @@ class RawClient:
     def ask(self, type: str, fields: dict[str, Any] | None = None, *, answer: str = "", **header: Any) -> Message:
         """Send a request and return what answers it, which must be of the type `answer` if one is given."""
         id = self.send(type, fields, **header)
-        for _ in patience():
+        for _ in until_timeout():
             message = self.receive(control=header.get("control", False))
             if message.parent == id:
                 assert not answer or message.type == answer, message

@@ -11,7 +11,7 @@ from fake_nvml import FakeNvml
 
 from animegamer_rt.profiling import energy, nvml
 
-PATIENCE_S = 10
+TIMEOUT_S = 10
 SPAN = 1_000_000
 """Of the counters in the folder: they wrap at one joule."""
 
@@ -84,7 +84,7 @@ def test_power_is_sampled_while_the_work_runs(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(nvml.NvmlDevice, "watts", watts)
     with energy.gpu_energy(*nvml.open_nvml()) as meter:
-        assert often.wait(PATIENCE_S), "what is drawn between beginning and end is not known"
+        assert often.wait(TIMEOUT_S), "what is drawn between beginning and end is not known"
     assert meter.joules is not None and meter.joules > 0
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from animegamer_rt.serving.worker.encoders import ClipEncoder, Frame, JpegEncoder, quantiser
+from animegamer_rt.serving.worker.encoders import ClipEncoder, Frame, JpegEncoder, jpeg_quantiser
 
 HEIGHT, WIDTH = 96, 144
 
@@ -56,7 +56,7 @@ def test_a_higher_quality_is_nearer_and_takes_more_bytes() -> None:
 
 
 def test_every_quality_has_its_quantiser_and_none_is_finer_than_a_higher_one() -> None:
-    quantisers = [quantiser(quality) for quality in range(1, 101)]
+    quantisers = [jpeg_quantiser(quality) for quality in range(1, 101)]
     assert quantisers == sorted(quantisers, reverse=True)
     assert (quantisers[0], quantisers[49], quantisers[89], quantisers[99]) == (31, 15, 3, 1)
 

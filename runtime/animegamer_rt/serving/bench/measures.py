@@ -22,7 +22,7 @@ WINDOW_FULL = 5
 """Turns after which a game's history is as long as it gets, in the bundles there are."""
 STALLED_ROUNDS = 4
 """Fewest turns measured beside a reader, and beside one that has stalled."""
-MOST_BUFFERED = 20
+MAX_BUFFERED = 20
 """Most turns until frames are dropped for a stalled reader: 48 MiB are kept for it, and sockets' buffers hold more."""
 CONNECTIONS = 100
 
@@ -98,7 +98,7 @@ def slow_reader(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, 
         beside_reader = [_behind(well, reader, reads=True) for _ in range(rounds)]
         with Player(context, served.port, stalled=True) as staller:
             staller.open(history_turns=0)
-            for _ in range(MOST_BUFFERED):  # what the sockets' own buffers hold comes before the first frame is dropped
+            for _ in range(MAX_BUFFERED):  # what the sockets' own buffers hold comes before the first frame is dropped
                 if served.metric(DROPPED):
                     break
                 _behind(well, staller, reads=False)

@@ -34,7 +34,7 @@ class JpegEncoder:
         codec = av.CodecContext.create("mjpeg", "w")
         assert isinstance(codec, av.VideoCodecContext)
         codec.height, codec.width, codec.pix_fmt, codec.time_base = height, width, "yuvj444p", Fraction(1)
-        codec.qmin = codec.qmax = quantiser(quality)
+        codec.qmin = codec.qmax = jpeg_quantiser(quality)
         codec.thread_count = 1
         self._codec = codec
 
@@ -45,7 +45,7 @@ class JpegEncoder:
         return b"".join(bytes(packet) for packet in self._codec.encode(picture))
 
 
-def quantiser(quality: int) -> int:
+def jpeg_quantiser(quality: int) -> int:
     """The encoder's quantiser for a JPEG quality of 1..100, by the scale of the JPEG group's own encoder."""
     scale = 50 / quality if quality < 50 else (100 - quality) / 50
     return max(FINEST, min(COARSEST, round(STANDARD * scale)))

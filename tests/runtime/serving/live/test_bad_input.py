@@ -11,7 +11,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from live_server import LiveServer, RawClient, error_code, frames, patience
+from live_server import LiveServer, RawClient, error_code, frames, until_timeout
 
 from animegamer_rt.serving.wire import FIRST_FRAME, Message, encode
 
@@ -200,7 +200,7 @@ def test_a_fault_in_the_server_is_answered_logged_and_ends_nothing(bundle: Path,
     with LiveServer(bundle, tmp_path / "state", code=FAULT) as server, RawClient(server.listening().port) as player:
         assert error_code(player.ask("status", control=True)) == "internal"
         assert player.ask("ping", control=True).type == "pong"
-        for _ in patience():
+        for _ in until_timeout():
             if any("ZeroDivisionError: nobody thought of this" in line for line in server.said):
                 break
         assert any("Traceback" in line for line in server.said)

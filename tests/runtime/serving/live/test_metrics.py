@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import zmq
-from live_server import LiveServer, error_code, frames, patience, refusal
+from live_server import LiveServer, error_code, frames, refusal, until_timeout
 from prometheus_client.parser import text_string_to_metric_families
 
 from animegamer_rt.errors import ServerError
@@ -48,7 +48,7 @@ def test_turns_errors_and_bytes_are_counted(own_server: LiveServer) -> None:
         pictures = [picture for _ in range(2) for picture in frames(player.play(game))]
         assert error_code(player.play(game, " ")) == "instruction"
         after = read(address(own_server))
-        for _ in patience():
+        for _ in until_timeout():
             now = read(address(own_server))
             # Told once a second, so what was told last may be of the middle of a turn.
             if now["animegamer_sessions",] == now["animegamer_ready",] == 1 and now["animegamer_running",] == 0:
@@ -80,7 +80,7 @@ def test_deaths_of_the_worker_are_counted(own_server: LiveServer) -> None:
 
 def test_page_is_beside_the_servers_ports_and_a_taken_port_is_said(bundle: Path, tmp_path: Path) -> None:
     with socket.socket() as holder:
-        for _ in patience():
+        for _ in until_timeout():
             with socket.socket() as first, socket.socket() as second:
                 first.bind(("127.0.0.1", 0))
                 port = first.getsockname()[1]

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from live_server import LiveServer, error_code, frames, patience, refusal
+from live_server import LiveServer, error_code, frames, refusal, until_timeout
 
 from animegamer_rt.errors import ServerError
 from animegamer_rt.serving.server.curve_keys import new
@@ -100,7 +100,7 @@ def test_a_worker_does_not_outlive_a_front_that_was_killed(bundle: Path, tmp_pat
     with LiveServer(bundle, tmp_path / "state") as server:
         worker = server.ready().status()["worker"]["pid"]
         server.process.kill()
-        for _ in patience():
+        for _ in until_timeout():
             if gone(worker):
                 return
         raise AssertionError("the worker still runs")
