@@ -1,4 +1,4 @@
-"""CURVE key pairs: made by `animegamer-rt keys new NAME`, read by the server, and the allow-list of clients' keys.
+"""CURVE keys: `animegamer-rt keys new NAME` makes a pair; the server reads its own pair and its players' public keys.
 
 Knows files in ZeroMQ's certificate format, which every ZeroMQ library reads; nothing of sockets.
 """
@@ -22,11 +22,11 @@ PUBLIC, SECRET = ".key", ".key_secret"
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The server's own pair, and the public keys of the clients it lets in (all Z85, 40 bytes)."""
+    """The server's own pair, and the public keys of the authorized players (all Z85, 40 bytes)."""
 
     public: bytes
     secret: bytes
-    allowed: frozenset[bytes]
+    authorized: frozenset[bytes]
 
 
 def new(name: str, folder: Path) -> tuple[Path, Path]:
@@ -52,13 +52,13 @@ def new(name: str, folder: Path) -> tuple[Path, Path]:
     return paths
 
 
-def load(folder: Path | None, allow: Path | None, host: str) -> Keys:
-    """The server's pair and its allow-list. Raises ServerError that says which commands make what is missing."""
-    folder_asked, allow_asked = folder or KEYS, allow or Path("allow")
+def load(folder: Path | None, players: Path | None, host: str) -> Keys:
+    """The server's pair and its players' keys. Raises ServerError with the commands that make what is missing."""
+    folder_asked, players_asked = folder or KEYS, players or Path("players")
     commands = (
         f"run: animegamer-rt keys new {SERVER} --keys {folder_asked}; for each player: animegamer-rt keys new NAME "
-        f"--keys {allow_asked}, and give NAME{SECRET} and {SERVER}{PUBLIC} to the player; then: animegamer-rt serve "
-        f"--host {host} --keys {folder_asked} --authorized-keys {allow_asked}"
+        f"--keys {players_asked}, and give NAME{SECRET} and {SERVER}{PUBLIC} to the player; then: animegamer-rt serve "
+        f"--host {host} --keys {folder_asked} --authorized-keys {players_asked}"
     )
     secret_path = folder_asked / (SERVER + SECRET)
     if folder is None or not secret_path.is_file():
@@ -67,16 +67,23 @@ def load(folder: Path | None, allow: Path | None, host: str) -> Keys:
     public, secret = _read(secret_path)
     if secret is None:
         raise ServerError("not a secret key", where=secret_path, do=commands)
-    if os.name == "posix" and secret_path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+    if _readable_by_others(secret_path):
         raise ServerError(
             "others can read the server's secret key", where=secret_path, do=f"run: chmod 600 {secret_path}"
         )
-    files = sorted(allow.glob("*" + PUBLIC)) if allow is not None and allow.is_dir() else []
-    allowed = frozenset(_read(path)[0] for path in files)
-    if not allowed:
-        what = f"serving on {host} needs the keys of the players who may come in"
+    files = sorted(players.glob("*" + PUBLIC)) if players is not None and players.is_dir() else []
+    authorized = frozenset(_read(path)[0] for path in files)
+    if not authorized:
+        what = f"serving on {host} needs the public keys of its players"
         raise ServerError(what, where="--authorized-keys", found=f"no *{PUBLIC} file", do=commands)
-    return Keys(public, secret, allowed)
+    return Keys(public, secret, authorized)
+
+
+def _readable_by_others(path: Path) -> bool:
+    """Whether the file's mode gives it to others. systemd's credentials are for the service alone, whatever it says."""
+    if os.name != "posix" or str(path.parent) == os.environ.get("CREDENTIALS_DIRECTORY"):
+        return False
+    return bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
 
 
 def _read(path: Path) -> tuple[bytes, bytes | None]:

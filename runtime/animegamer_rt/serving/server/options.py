@@ -1,6 +1,6 @@
-"""What `animegamer-rt serve` can be asked for: every limit and every waiting time, with its unit in the name.
+"""The options of `animegamer-rt serve`: every limit and every time, with its unit in the name.
 
-Knows defaults and how the command line spells them; nothing of sockets or turns.
+Knows defaults and the command line; nothing of sockets or turns.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig
 from animegamer_rt.errors import ConfigError
 
 PORT = 5570
-"""Turns; control is the next port, metrics the one after it."""
+"""Port for turns. Control is the next port, metrics the one after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """None is the bundle's or the program's own choice; 0 is "no limit" where a limit's text says so."""
+    """None: the bundle's or the program's own choice."""
 
     bundle: str = "pocket"
     plan: str | None = None
@@ -31,56 +31,90 @@ class ServeOptions:
     authorized_keys: Path | None = None
     block_list: Path | None = None
     queue: int = 16
-    """Most turns that wait, of all sessions together."""
+    """Turns that may wait, of all sessions together."""
     sessions: int = 64
-    """Most sessions used within the last hour; 0 is no limit."""
+    """Sessions that may be used within an hour; 0: no limit."""
     connections: int = 128
     turns_per_minute: int = 120
-    """Most turns a minute of one session; 0 is no limit."""
+    """Turns that one session may have in a minute; 0: no limit."""
     turn_deadline_s: float = 120.0
-    """Most seconds that a turn waits and runs, unless its client asks for fewer."""
+    """Longest that a turn waits and runs, unless its client asks for less."""
     send_queue_mib: float = 48.0
-    """Most that is kept for a client that does not read: two full-size clips."""
+    """Most that is held for a client that does not read: two full-size clips."""
     drain_s: float = 60.0
     worker_timeout_s: float = 60.0
-    """A worker that says nothing for this long while it has a job is taken for dead."""
+    """A busy worker that sends nothing for this long is replaced."""
     backoff_s: float = 0.5
     """Wait before a worker that died is started again; doubled with each death in a row."""
     keep_shots: str = "window"
-    """Shots kept of old turns: `window`, a number of turns, or `all`."""
+    """Shots stored of old turns: `window`, a number of turns, or `all`."""
     quota_gib: float = 8.0
-    """Most that all sessions take on disk; shots of idle ones go first, they can be predicted again."""
+    """Most that all sessions take on disk. Shots of idle sessions are deleted first: they can be predicted again."""
     keep_days: float | None = None
-    """Sessions unused for longer are removed."""
+    """Sessions unused for longer are deleted; None: never."""
     metrics_port: int | None = None
-    """None is the port after control's; 0 is none."""
+    """None: the port after control's. 0: no metrics."""
     trace: Path | None = None
-    """What the engines did is written there whenever nothing waits."""
+    """A trace of the engines is written there whenever no turn waits."""
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
-    """Add serve's own options to its parser; those of bundle and engines are the command's."""
+    """Add serve's own options to its parser; those of bundle and engines are added by the caller."""
     command.set_defaults(**{field.name: field.default for field in _own_fields()})
     add = command.add_argument
-    add("--port", type=int, help="of turns; control is the next one (default: %(default)s)")
-    add("--state-dir", type=Path, metavar="DIR", help="sessions and exports (default: %(default)s)")
-    add("--host", help="address; any but loopback needs --keys and --authorized-keys (default: %(default)s)")
+    add("--port", type=int, help="port for turns; control is the next one (default: %(default)s)")
+    add("--state-dir", type=Path, metavar="DIR", help="folder of sessions and exports (default: %(default)s)")
+    add(
+        "--host",
+        help="address to listen on; any but loopback needs --keys and --authorized-keys (default: %(default)s)",
+    )
     add("--keys", type=Path, metavar="DIR", help="folder with server.key_secret; encrypts (see: keys new)")
-    add("--authorized-keys", type=Path, metavar="DIR", help="folder of the public keys (*.key) of the clients let in")
-    add("--block-list", type=Path, metavar="FILE", help="words and phrases that no instruction may hold, a line each")
-    add("--queue", type=int, help="most turns that wait (default: %(default)s)")
-    add("--sessions", type=int, help="most sessions in use, 0: any (default: %(default)s)")
-    add("--connections", type=int, help="most connections (default: %(default)s)")
-    add("--turns-per-minute", type=int, help="of one session, 0: any (default: %(default)s)")
-    add("--turn-deadline", dest="turn_deadline_s", type=float, metavar="S", help="seconds (default: %(default)g)")
-    add("--send-queue-mib", type=float, metavar="MIB", help="kept for a slow client (default: %(default)g)")
-    add("--drain-s", type=float, metavar="S", help="for running turns at the end (default: %(default)g)")
-    add("--worker-timeout-s", type=float, metavar="S", help="silence of a dead worker (default: %(default)g)")
-    add("--backoff-s", type=float, metavar="S", help="before a restart (default: %(default)g)")
-    add("--keep-shots", help="window, a number of turns, or all (default: %(default)s)")
-    add("--quota-gib", type=float, metavar="GIB", help="of all sessions (default: %(default)g)")
-    add("--keep-days", type=float, metavar="DAYS", help="remove sessions unused for longer (default: never)")
-    add("--trace", type=Path, metavar="FILE", help="what the engines did, for ui.perfetto.dev, written at rest")
+    add("--authorized-keys", type=Path, metavar="DIR", help="folder with the public keys (*.key) of the players")
+    add("--block-list", type=Path, metavar="FILE", help="words and phrases that are refused, one on each line")
+    add("--queue", type=int, metavar="N", help="turns that may wait (default: %(default)s)")
+    add("--sessions", type=int, metavar="N", help="sessions in use within an hour; 0: no limit (default: %(default)s)")
+    add("--connections", type=int, metavar="N", help="clients that may be connected (default: %(default)s)")
+    add(
+        "--turns-per-minute",
+        type=int,
+        metavar="N",
+        help="turns of one session in a minute; 0: no limit (default: %(default)s)",
+    )
+    add(
+        "--turn-deadline",
+        dest="turn_deadline_s",
+        type=float,
+        metavar="S",
+        help="longest that a turn waits and runs, in seconds (default: %(default)g)",
+    )
+    add(
+        "--send-queue-mib",
+        type=float,
+        metavar="MIB",
+        help="memory for a client that does not read (default: %(default)g)",
+    )
+    add(
+        "--drain-s",
+        type=float,
+        metavar="S",
+        help="how long turns may go on after the server is asked to stop (default: %(default)g)",
+    )
+    add(
+        "--worker-timeout-s",
+        type=float,
+        metavar="S",
+        help="a busy worker that sends nothing for so long is replaced (default: %(default)g)",
+    )
+    add(
+        "--backoff-s",
+        type=float,
+        metavar="S",
+        help="wait before a worker that died is started again (default: %(default)g)",
+    )
+    add("--keep-shots", help="shots stored of old turns: window, a number, or all (default: %(default)s)")
+    add("--quota-gib", type=float, metavar="GIB", help="disk space for all sessions (default: %(default)g)")
+    add("--keep-days", type=float, metavar="DAYS", help="delete sessions unused for longer (default: never)")
+    add("--trace", type=Path, metavar="FILE", help="write a trace of the engines, for ui.perfetto.dev")
     add(
         "--metrics-port",
         type=int,
@@ -90,7 +124,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 
 def from_arguments(arguments: argparse.Namespace) -> ServeOptions:
-    """The options that a command line asked for; `check` says whether they make sense."""
+    """The options of a command line; `check` finds those out of range."""
     own = {field.name: getattr(arguments, field.name) for field in _own_fields()}
     return ServeOptions(engines=EngineConfig.from_arguments(arguments), **own)
 

@@ -141,7 +141,7 @@ class ServerSockets:
         assert self._zap is not None and self.keys is not None
         version, request, _, _, _, mechanism, *credentials = self._zap.recv_multipart()
         key = z85.encode(credentials[0]) if mechanism == b"CURVE" and len(credentials) == 1 else b""
-        known = key in self.keys.allowed
+        known = key in self.keys.authorized
         status, text = (b"200", b"OK") if known else (b"400", b"this key is not authorized")
         self._zap.send_multipart([version, request, status, text, key if known else b"", b""])
 

@@ -1,4 +1,4 @@
-"""Behind CURVE: who is on the allow-list plays, nobody else is heard."""
+"""Behind CURVE: an authorized player plays, nobody else is heard."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def known_as(folder: Path, client: Path) -> Callable[[Any], None]:
     return configure
 
 
-def test_a_player_on_the_allow_list_plays(guarded: LiveServer, folder: Path) -> None:
+def test_an_authorized_player_plays(guarded: LiveServer, folder: Path) -> None:
     with RawClient(guarded.port, configure=known_as(folder, folder / "allow" / "mia.key_secret")) as player:
         player.ask("hello", HELLO, answer="welcome")
         assert frames(player.play(player.open()))

@@ -14,7 +14,7 @@ import pytest
 from live_server import LiveServer, error_code, frames, refusal, until_timeout
 
 from animegamer_rt.errors import ServerError
-from animegamer_rt.serving.server.curve_keys import new
+from animegamer_rt.serving.server.curve_keys import load, new
 from animegamer_rt.serving.store import FILE, Store
 
 NO_RIGHTS = """
@@ -113,7 +113,9 @@ def test_a_port_in_use_is_named(bundle: Path, tmp_path: Path) -> None:
         assert code == 2 and f"port {port}" in said and "--port" in said and "Traceback" not in said
 
 
-def test_other_addresses_need_keys_and_an_allow_list(bundle: Path, tmp_path: Path) -> None:
+def test_other_addresses_need_keys_and_a_list_of_players(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state, keys = tmp_path / "state", tmp_path / "keys"
     code, said = refusal(bundle, state, "--host", "0.0.0.0")
     assert code == 2 and "animegamer-rt keys new server" in said and "--authorized-keys" in said
@@ -127,6 +129,8 @@ def test_other_addresses_need_keys_and_an_allow_list(bundle: Path, tmp_path: Pat
     allow = ("--authorized-keys", str(tmp_path / "allow"))
     code, said = refusal(bundle, state, "--host", "0.0.0.0", "--keys", str(keys), *allow)
     assert code == 2 and "chmod 600" in said
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(keys))  # systemd's, which may show as readable by the group
+    assert len(load(keys, tmp_path / "allow", "0.0.0.0").authorized) == 1
 
 
 def test_a_state_folder_that_cannot_be_written_is_named(bundle: Path, tmp_path: Path) -> None:
