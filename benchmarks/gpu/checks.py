@@ -27,7 +27,7 @@ from animegamer_rt.backends.torch.vae_decoder import decode
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.stages.predictor import read
+from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
 from benchmarks.gpu import kernels as gpu_kernels
@@ -178,7 +178,7 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, Array]]:
     shot = random.standard_normal((geometry.shot_tokens, geometry.shot_width), dtype=np.float32)
     prompt_builder, text = PromptBuilder.from_bundle(bundle), bundle.manifest.world.examples[0]
     prompt = prompt_builder.build(text, [HistoryTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
-    prefill = read(engines.predictor, prompt)
+    prefill = prefill_prompt(engines.predictor, prompt)
     yield "predictor.shot", prefill.shot
     yield "predictor.logits", prefill.logits
     cache = prefill.cache

@@ -14,7 +14,7 @@ import torch
 from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-from animegamer_rt.stages.predictor import read
+from animegamer_rt.stages.predictor import prefill_prompt
 from benchmarks.gpu import turns as gpu_turns
 from benchmarks.gpu.jobs import Variant
 
@@ -70,7 +70,7 @@ def stages(parts: gpu_turns.Parts) -> dict[str, Callable[[], object]]:
     return {
         "denoiser, one guided pair": pair,
         "vae, first chunk": lambda: engines.vae.first(first, ORDER, False),
-        "predictor, one prompt": lambda: read(engines.predictor, given),
+        "predictor, one prompt": lambda: prefill_prompt(engines.predictor, given),
     }
 
 

@@ -34,7 +34,7 @@ from animegamer_rt.models.vae import VaeDecoder, VaeSize
 from animegamer_rt.profiling import energy, nvml
 from animegamer_rt.profiling.host import percentile
 from animegamer_rt.stages.denoiser import Denoiser
-from animegamer_rt.stages.predictor import read
+from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.readouts import Prompt, build_readouts
 from animegamer_rt.stages.vae import Vae
 from benchmarks.gpu import machine as gpu_machine
@@ -265,7 +265,7 @@ def play(parts: Parts, plan: DenoisePlan) -> Turn:
 
 def predict(parts: Parts, given: Prompt) -> FloatArray:
     """The shot of a prompt, once the four strengths of its state are chosen."""
-    prefill = read(parts.engines.predictor, given)
+    prefill = prefill_prompt(parts.engines.predictor, given)
     cache, choice = prefill.cache, int(prefill.logits.argmax())
     for _ in range(STRENGTHS - 1):
         logits, cache = parts.engines.predictor.extend(np.array([choice, 3, 4], np.int64), cache)

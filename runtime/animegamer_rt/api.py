@@ -74,7 +74,7 @@ class Clip:
             case ".mp4":
                 video.write_clip(path, self.frames, self.fps, scale)
             case ".png":
-                video.write_png(path, video.sheet_row(self.frames))
+                video.write_png(path, video.contact_row(self.frames))
             case suffix:
                 raise ConfigError(
                     "not a kind of file that a clip is saved as", found=suffix or str(path), expected=".mp4 or .png"

@@ -1,26 +1,26 @@
-"""Every error a user can meet, in one tree, each saying what, where, found, expected and what to do.
+"""All errors for users, in one tree; each says what happened, where, what was found and expected, and what to do.
 
-Knows nothing of the pipeline that raise them.
+Knows nothing of the code that raises them.
 
     AnimeGamerError
-    |-- InstructionError            one that cannot be played: empty, too long, control characters, unknown tag
-    |-- PictureError                a start picture that is missing, no picture, or too large
+    |-- InstructionError            an instruction that is empty, too long, not plain text, or has an unknown tag
+    |-- PictureError                a start picture that is missing, not a picture, or too large
     |-- ConfigError                 a setting of the wrong name, type or value
     |-- BundleError
     |   |-- BundleNotFoundError     no bundle of that name or path
-    |   |-- BundleFormatError       a manifest that is newer, older, or no manifest of ours
-    |   `-- BundleFileError         a file missing, cut short, or not the one the manifest names
-    |-- PlanError                   a denoise plan that the bundle does not have, or that does not hold together
+    |   |-- BundleFormatError       a manifest of another format version, or not a bundle's
+    |   `-- BundleFileError         a file that is missing, or not the one in the manifest
+    |-- PlanError                   a denoise plan that the bundle lacks, or that is impossible
     |-- CheckpointError             a checkpoint whose keys or shapes are not the model's
     |-- EngineStaleError            an engine built for another bundle, GPU or library
-    |-- BackendError                the library that runs the parts failed or lacks the device
-    |   `-- DeviceLostError         the device no longer answers this process; a new process may do better
-    |-- SessionError                a saved game that cannot be read, or a turn that is not kept
+    |-- BackendError                the library that runs the networks failed, or lacks the device
+    |   `-- DeviceLostError         the device no longer answers; a new process may help
+    |-- SessionError                a game that cannot be resumed or rewound, or a closed player
     |-- OutputError                 a file or folder that cannot be written
-    |-- ProtocolError               bytes that are no message of ours; `code` says which rule they break
+    |-- ProtocolError               a message that breaks the protocol; `code` says which rule
     |-- ServerError                 a server that cannot start: a port in use, an address it must not bind
-    |-- StoreError                  kept sessions that cannot be read or written, or are not there
-    `-- TurnCancelled               not a fault: the player stopped the turn; the session is as before
+    |-- StoreError                  stored sessions that are missing or cannot be read or written
+    `-- TurnCancelled               the turn was stopped on request; the session is as before
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a turn says while it runs: typed events, each with session, turn and sequence number.
+"""The events of a turn, in the order in which they come: StatePredicted, Progress, FrameReady, Done.
 
-Knows nothing of how a turn is run, shown or sent.
+Knows nothing of how a turn is played, shown or sent.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StatePredicted(Event):
-    """As soon as the state is known, before the first denoise step.
+    """The state is known; the first denoise step has not begun.
 
-    character: the running values after this turn; shown: the same with the quiet-turn rule, for display. shot: what is
-    drawn, f32 [226, D]; with it, all is known that the session will keep of the turn.
+    game_state: four strengths, -5..5. character: the values after this turn, 0..100; shown: the same with the
+    quiet-turn rule, for display. motion_scope: input of the denoiser. history_turns: earlier turns in the prompt.
+    shot: f32 [226, D]. The session keeps nothing of the turn beyond what is here.
     """
 
     game_state: GameState
@@ -40,7 +41,7 @@ class StatePredicted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(Event):
-    """After denoise step `step` of `steps`; `seconds_left` covers the denoiser only."""
+    """Denoise step `step` of `steps` is done; `seconds_left` estimates the other steps, without decoding."""
 
     step: int
     steps: int
@@ -49,7 +50,7 @@ class Progress(Event):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FrameReady(Event):
-    """Frame `index` (0..16), u8 [H, W, C] in the asked pixel format; valid for as long as it is held."""
+    """Frame `index` (0..16): u8 [H, W, C] in the requested pixel format; it stays valid for as long as it is held."""
 
     index: int
     frame: npt.NDArray[np.uint8]
@@ -57,7 +58,7 @@ class FrameReady(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageSeconds:
-    """Seconds inside each stage's engine; `total` is the wall clock of the turn, without a prediction made ahead."""
+    """Seconds inside each stage's engine; `total`: wall-clock time of the turn, without a prediction made ahead."""
 
     predictor: float
     denoiser: float
@@ -67,6 +68,6 @@ class StageSeconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done(Event):
-    """The turn is part of the session now."""
+    """The turn is finished and part of the session."""
 
     seconds: StageSeconds

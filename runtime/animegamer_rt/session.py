@@ -1,8 +1,8 @@
-"""One player's game: the turns so far, the history window, the character, the seed. No turn limit, no globals.
+"""One player's game: its turns, the history window, the character, the seed. No turn limit, no globals.
 
-Knows turns, not engines: whoever rewinds further back than the kept shots hands in the predictor's `predict`.
-Only the last `history_turns` shots are kept; older ones can be predicted again, exactly, from the instructions.
-To play on, a game needs no more than the turns of its window: one that is resumed may leave the earlier ones out.
+Knows turns, not engines. Only the last `history_turns` shots are kept; older ones can be predicted again, exactly, from
+the instructions, so rewinding takes the predictor's `predict`. To continue, a game needs only the turns of its window:
+a resumed game may omit earlier ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Predict = Callable[[Sequence[HistoryTurn], Instruction], Prediction]
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """One finished turn: the instruction's text and what the predictor said of it."""
+    """One finished turn: the instruction's text and the predicted state."""
 
     text: str
     game_state: GameState
@@ -35,9 +35,9 @@ class TurnRecord:
 
 @dataclass(slots=True)
 class Session:
-    """A game: `log` holds the finished turns, `character` the running values, `history` is what the next prompt sees.
+    """A game. `log`: the finished turns; `character`: its values now; `history`: what the next prompt sees.
 
-    The noise of turn k depends on `seed` and k alone, so a resumed or rewound game goes on to the same bytes.
+    The noise of turn k depends on `seed` and k alone, so a resumed or rewound game continues to the same bytes.
     `omitted_turns` turns came before those of `log`: 0 except in a game that was resumed with its last turns only.
     `initial_turn` is turn 0 of a game that starts from an image; it has no clip, and leaves the window like any turn.
     """
@@ -58,7 +58,7 @@ class Session:
     def start(cls, bundle: Bundle, seed: int, history_turns: int | None = None) -> Session:
         """A new game. `history_turns` None is the bundle's own window. Raises SessionError for a negative number."""
         window = bundle.manifest.compatibility.history_turns if history_turns is None else history_turns
-        _refuse_negative(seed=seed, history_turns=window)
+        _check_not_negative(seed=seed, history_turns=window)
         return cls(bundle.manifest.name, bundle.fingerprint, seed, window)
 
     @classmethod
@@ -74,12 +74,12 @@ class Session:
         *,
         omitted_turns: int = 0,
     ) -> Session:
-        """A game that goes on after `log`, itself after `omitted_turns` turns that need not be told.
+        """A game that continues after `log`, which itself follows `omitted_turns` turns.
 
-        character: the values now; shots: turn number -> fp16 [226, D]. If one of the window's is missing, all turns are
-        predicted again, so `omitted_turns` must then be 0. Raises SessionError when what is given does not suffice.
+        character: its values now; shots: turn number -> fp16 [226, D]. If a shot of the window is missing, all are
+        predicted again, so `omitted_turns` must then be 0. Raises SessionError when that is not possible.
         """
-        _refuse_negative(seed=seed, history_turns=history_turns, omitted_turns=omitted_turns)
+        _check_not_negative(seed=seed, history_turns=history_turns, omitted_turns=omitted_turns)
         session = cls(bundle.manifest.name, bundle.fingerprint, seed, history_turns, omitted_turns=omitted_turns)
         session.log, session.character = tuple(log), character
         session._shots = session._window_shots(session.turns, shots, predict)
@@ -101,20 +101,20 @@ class Session:
         return dict(self._shots)
 
     def commit(self, instruction: Instruction, prediction: Prediction) -> None:
-        """Makes a finished turn part of the game. Called once a turn, after its last frame."""
+        """Adds a finished turn to the game. Call it once a turn, after the last frame."""
         self.log += (TurnRecord(instruction.text, prediction.game_state),)
         self.character = self.character.after(prediction.game_state)
         self._shots[self.turns] = prediction.shot.astype(np.float16)
-        self._forget()
+        self._drop_old_shots()
 
     def rewind(self, turn: int, predict: Predict) -> None:
-        """Goes back to just after `turn` (0 = the start). Shots no longer kept are predicted again.
+        """Goes back to just after `turn` (0: the start). Shots that are no longer kept are predicted again.
 
         Raises SessionError if the turn was not played.
         """
         if not 0 <= turn <= self.turns:
-            raise SessionError("no such turn to go back to", found=turn, expected=f"0 to {self.turns}")
-        self._refuse_without_start("go back in a game")
+            raise SessionError("no such turn to rewind to", found=turn, expected=f"0 to {self.turns}")
+        self._need_all_turns("rewind the game")
         shots = self._window_shots(turn, self._shots, predict)
         character = CharacterState()
         for played in self.log[:turn]:
@@ -122,7 +122,7 @@ class Session:
         self.log, self.character, self._shots = self.log[:turn], character, shots
 
     def branch(self, turn: int, predict: Predict, seed: int | None = None) -> Session:
-        """A new game that shares this one's turns up to `turn` and goes its own way; this one stays as it is."""
+        """A new game with this one's turns up to `turn`; this game stays as it is. Raises SessionError as `rewind`."""
         other = Session(
             self.bundle_name,
             self.bundle_fingerprint,
@@ -140,16 +140,16 @@ class Session:
     def _window_shots(
         self, turn: int, shots: Mapping[int, npt.NDArray[np.float16]], predict: Predict
     ) -> dict[int, npt.NDArray[np.float16]]:
-        """The shots that the prompt after `turn` needs: those at hand, else predicted again from the first turn on."""
+        """The shots that the prompt after `turn` needs: the given ones, or else all predicted again from turn 1."""
         needed = range(max(1, turn - self.history_turns + 1), turn + 1)
         if needed and needed[0] <= self.omitted_turns:
-            self._refuse_without_start("fill the window of a game")
+            self._need_all_turns("fill the game's history window")
         if any(number not in shots for number in needed):
             shots = self._predict_again(turn, predict)
         return {number: shots[number] for number in needed}
 
     def _predict_again(self, turn: int, predict: Predict) -> dict[int, npt.NDArray[np.float16]]:
-        self._refuse_without_start("predict the shots of a game again")
+        self._need_all_turns("predict the game's shots again")
         shots: dict[int, npt.NDArray[np.float16]] = {}
         for number in range(1, turn + 1):
             history = self._window(number - 1, shots)
@@ -166,20 +166,20 @@ class Session:
         )
         return (self.initial_turn, *past) if self.initial_turn is not None and turns < self.history_turns else past
 
-    def _forget(self) -> None:
+    def _drop_old_shots(self) -> None:
         for number in [number for number in self._shots if number <= self.turns - self.history_turns]:
             del self._shots[number]
 
-    def _refuse_without_start(self, what: str) -> None:
+    def _need_all_turns(self, what: str) -> None:
         if self.omitted_turns:
             raise SessionError(
-                f"cannot {what} whose first turns were left out",
+                f"cannot {what}: its first turns were omitted",
                 found=f"turns {self.omitted_turns + 1} to {self.turns}",
                 expected="all turns from 1",
             )
 
 
-def _refuse_negative(**values: int) -> None:
+def _check_not_negative(**values: int) -> None:
     for name, value in values.items():
         if value < 0:
             raise SessionError(f"{name} is negative", found=value, expected="0 or more")

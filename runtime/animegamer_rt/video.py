@@ -59,7 +59,7 @@ def write_clip(path: Path, frames: Frames, fps: float, scale: int | None = None)
         remove(part)
 
 
-def sheet_row(frames: Frames) -> Picture:
+def contact_row(frames: Frames) -> Picture:
     """One turn on a contact sheet: frames evenly through time, side by side, [h, w, 3]."""
     step = -(-frames.shape[2] // SHEET_WIDTH)
     chosen = frames[np.linspace(0, len(frames) - 1, SHEET_FRAMES).round().astype(int), ::step, ::step]
@@ -68,7 +68,7 @@ def sheet_row(frames: Frames) -> Picture:
     return np.concatenate(pieces[:-1], axis=1)
 
 
-def write_sheet(path: Path, rows: Sequence[Picture]) -> None:
+def write_contact_sheet(path: Path, rows: Sequence[Picture]) -> None:
     """Write a contact sheet PNG, a row a turn, the oldest on top. Raises OutputError."""
     gap = np.full((SHEET_GAP, rows[0].shape[1], 3), 255, np.uint8)
     pieces = [piece for row in rows for piece in (row, gap)]

@@ -41,7 +41,7 @@ def test_plan_that_skips_is_balanced_without_the_middle_of_every_second_step(gpu
         plan = turns.skipping_plan(bundle, blocks)
         assert [replace(step, blocks=None) for step in plan] == list(balanced)
         assert {step.blocks[:2] for step in plan if step.blocks} == {middle}
-        skipped = [number for number, step in enumerate(plan) if step.skipped]
+        skipped = [number for number, step in enumerate(plan) if step.skipped_blocks]
         assert skipped and all(number % 2 for number in skipped), "every second"
         rows = sum(len(plan.steps[number].rows) for number in skipped)
         assert plan.cost(blocks or 6) == pytest.approx(balanced.network_rows - rows * 2 / 3, abs=0.01)

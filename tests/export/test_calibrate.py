@@ -318,7 +318,7 @@ def test_spans_are_shares_of_the_depth_and_take_only_what_is_younger_than_a_peri
     plan = build_plan(even_timesteps(8), branches=branches)
     plans = skipping(plan, blocks)
     assert {step.blocks[:2] for one in plans for step in one if step.blocks} == spans
-    where = {tuple(number for number, step in enumerate(one, start=1) if step.skipped) for one in plans}
+    where = {tuple(number for number, step in enumerate(one, start=1) if step.skipped_blocks) for one in plans}
     # Every second, third and fourth, but for the second, whose unconditional row was never computed before, and the
     # sixth, whose was three steps before.
     assert where == {(4, 8), (3,)} and len(plans) == 2 * len(spans), "each plan once"
@@ -341,7 +341,7 @@ def test_calibration_leaves_a_default_that_every_engine_plays(
     assert "balanced-skipping is for PyTorch alone, as it skips blocks: play --plan balanced-skipping" in said
     assert written.default_plan == "balanced"
     Pipeline.open(written, open_engines(written))
-    with pytest.raises(PlanError, match="which these engines cannot; use another plan, or PyTorch"):
+    with pytest.raises(PlanError, match="which these engines do not support; use another plan, or PyTorch"):
         Pipeline.open(written, open_engines(written), "balanced-skipping")
     (record,) = (json.loads(path.read_text()) for path in tmp_path.glob("*.json"))
     (point,) = (one for one in record["points"] if one["cost"] == record["chosen"]["balanced-skipping"])

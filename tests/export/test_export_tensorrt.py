@@ -357,7 +357,7 @@ def test_the_memory_arithmetic_has_the_longest_prompt_that_is_built_for(bundle: 
     geometry = replace(bundle.manifest.geometry, shot_tokens=226, window_tokens=4096)
     manifest = replace(bundle.manifest, geometry=geometry, compatibility=Compatibility())
     (prompts,) = command.profiles("predictor", replace(bundle, manifest=manifest))
-    assert prompts["cached_tokens"][2] == gpu_specs.LONGEST_PROMPT
+    assert prompts["cached_tokens"][2] == gpu_specs.MAX_PROMPT_TOKENS
 
 
 def test_builder_that_is_killed_is_an_error_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:

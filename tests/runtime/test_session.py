@@ -101,7 +101,7 @@ def test_short_rewind_within_the_kept_shots_predicts_nothing(pipeline: Pipeline)
 @pytest.mark.parametrize("turn", [-1, 4])
 def test_turn_that_was_not_played_cannot_be_gone_back_to(pipeline: Pipeline, turn: int) -> None:
     session = played(pipeline, 3)
-    with pytest.raises(SessionError, match=f"no such turn to go back to; found {turn}; expected 0 to 3"):
+    with pytest.raises(SessionError, match=f"no such turn to rewind to; found {turn}; expected 0 to 3"):
         session.rewind(turn, pipeline.predictor.predict)
     assert session.turns == 3
 
@@ -180,21 +180,21 @@ def test_shots_beyond_the_window_are_let_go(pipeline: Pipeline) -> None:
     assert sorted(resumed(pipeline, session, 0, session.shots, forbidden).shots) == [3, 4]
 
 
-def test_turns_of_the_window_cannot_be_left_out(pipeline: Pipeline) -> None:
+def test_turns_of_the_window_cannot_be_omitted(pipeline: Pipeline) -> None:
     session = played(pipeline, 4)
-    with pytest.raises(SessionError, match="turns were left out; found turns 4 to 4; expected all turns from 1"):
+    with pytest.raises(SessionError, match="turns were omitted; found turns 4 to 4; expected all turns from 1"):
         resumed(pipeline, session, 3, session.shots, forbidden)
 
 
 def test_a_missing_shot_needs_all_turns(pipeline: Pipeline) -> None:
     session = played(pipeline, 4)
-    with pytest.raises(SessionError, match="cannot predict the shots of a game again whose first turns were left out"):
+    with pytest.raises(SessionError, match="cannot predict the game's shots again: its first turns were omitted"):
         resumed(pipeline, session, 2, {4: session.shots[4]}, forbidden)
 
 
 def test_a_game_without_its_first_turns_cannot_go_back(pipeline: Pipeline) -> None:
     session = played(pipeline, 4)
     other = resumed(pipeline, session, 2, session.shots, forbidden)
-    with pytest.raises(SessionError, match="cannot go back in a game whose first turns were left out"):
+    with pytest.raises(SessionError, match="cannot rewind the game: its first turns were omitted"):
         other.rewind(3, pipeline.predictor.predict)
     assert (other.turns, sorted(other.shots)) == (4, [3, 4])

@@ -11,7 +11,7 @@ import pytest
 
 from animegamer_rt.bundle.files import make_folder, write_file
 from animegamer_rt.errors import OutputError
-from animegamer_rt.video import SHEET_FRAMES, clip_scale, sheet_row, write_clip, write_sheet
+from animegamer_rt.video import SHEET_FRAMES, clip_scale, contact_row, write_clip, write_contact_sheet
 
 
 def moving_square(frames: int = 17, height: int = 96, width: int = 144) -> np.ndarray:
@@ -45,16 +45,16 @@ def test_full_size_is_not_enlarged_and_odd_sides_are_made_even(tmp_path: Path) -
 
 
 def test_sheet_has_a_row_a_turn(tmp_path: Path) -> None:
-    row = sheet_row(moving_square())
+    row = contact_row(moving_square())
     assert row.shape == (96, SHEET_FRAMES * 144 + (SHEET_FRAMES - 1) * 4, 3)
     assert (row[:, :144] == moving_square()[0]).all()
-    write_sheet(tmp_path / "sheet.png", [row, row, row])
+    write_contact_sheet(tmp_path / "sheet.png", [row, row, row])
     assert decode_png(tmp_path / "sheet.png").shape == (3 * 96 + 2 * 4, row.shape[1], 3)
     assert (decode_png(tmp_path / "sheet.png")[:96] == row).all()
 
 
 def test_full_size_frames_are_thinned_on_the_sheet() -> None:
-    assert sheet_row(moving_square(17, 480, 720)).shape[:2] == (96, SHEET_FRAMES * 144 + (SHEET_FRAMES - 1) * 4)
+    assert contact_row(moving_square(17, 480, 720)).shape[:2] == (96, SHEET_FRAMES * 144 + (SHEET_FRAMES - 1) * 4)
 
 
 def decode_png(path: Path) -> np.ndarray:

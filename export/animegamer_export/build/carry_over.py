@@ -12,7 +12,7 @@ from typing import Any
 
 from animegamer_rt.bundle.config import read_record
 from animegamer_rt.bundle.loader import MANIFEST
-from animegamer_rt.bundle.manifest import FORMAT_VERSION, Manifest, unmeasured
+from animegamer_rt.bundle.manifest import FORMAT_VERSION, Manifest, clear_fidelity
 from animegamer_rt.errors import ConfigError
 
 
@@ -33,7 +33,7 @@ def with_kept(fresh: Manifest, folder: Path) -> Manifest:
     parts_files = [name for part in earlier.parts.values() for name in part.files]
     if all(fresh.files.get(name) == earlier.files[name] for name in parts_files):
         return replace(fresh, plans=earlier.plans, quality=earlier.quality)
-    return replace(fresh, plans=unmeasured(earlier.plans))
+    return replace(fresh, plans=clear_fidelity(earlier.plans))
 
 
 def _earlier(path: Path) -> Manifest | None:

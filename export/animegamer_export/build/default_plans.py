@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from animegamer_rt.bundle.coarse_plan import coarse_plan
 from animegamer_rt.bundle.denoise_plan import DenoisePlan, even_plan
-from animegamer_rt.bundle.manifest import Compatibility, PlanEntry, unmeasured
+from animegamer_rt.bundle.manifest import Compatibility, PlanEntry, clear_fidelity
 
 COMPATIBILITY = Compatibility()
 """The paper's method; `manifest.REFERENCE` is the published demo with its quirks."""
@@ -42,4 +42,4 @@ def default_plans() -> dict[str, DenoisePlan]:
 
 def plan_entries(plans: Mapping[str, DenoisePlan]) -> dict[str, PlanEntry]:
     """The manifest's entries of these plans, not measured yet: `animegamer-rt search-plans` replaces them."""
-    return unmeasured({name: PlanEntry(plan.to_dict()) for name, plan in plans.items()})
+    return clear_fidelity({name: PlanEntry(plan.to_dict()) for name, plan in plans.items()})

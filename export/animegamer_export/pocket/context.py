@@ -131,7 +131,7 @@ class BuildContext:
     def motion_ids(self, scenes: list[Scene]) -> np.ndarray:
         """Token ids of the scenes' motion texts for the text tower, int64 [N, 30]."""
         texts = [f"{ADVERBS[scene.level - 1]} {scene.motion}" for scene in scenes]
-        return np.asarray([pad_text(self.prompt_builder.words(text)) for text in texts], np.int64)
+        return np.asarray([pad_text(self.prompt_builder.encode_text(text)) for text in texts], np.int64)
 
     def denoiser_examples(self, corpus: Corpus, latents: np.ndarray, rows: int | None = None) -> DenoiserExamples:
         """The training examples of the first `rows` clips of a corpus."""

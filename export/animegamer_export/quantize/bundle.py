@@ -27,7 +27,7 @@ from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.config import suggest
 from animegamer_rt.bundle.files import lock_folder, make_folder, write_error
 from animegamer_rt.bundle.loader import MANIFEST, Bundle
-from animegamer_rt.bundle.manifest import unmeasured
+from animegamer_rt.bundle.manifest import clear_fidelity
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BundleError, ConfigError
@@ -137,7 +137,7 @@ def _write_manifest(
         others = {name: record for name, record in steps if name.split()[0] not in precisions}
         provenance["export"] = {**provenance["export"], "steps": others}
     # What was measured was measured of other weights.
-    plans = unmeasured(manifest.plans)
+    plans = clear_fidelity(manifest.plans)
     write_manifest(folder, replace(manifest, parts=parts, plans=plans, quality={}, provenance=provenance, engines={}))
 
 

@@ -1,7 +1,7 @@
-"""What an engine must offer: the four parts of the model, with names, shapes and dtypes the same in every library.
+"""The interface of engines: the four networks, with the same names, shapes and dtypes in every library.
 
-Knows numpy arrays only; whatever stays on a device (attention caches, vae caches) passes through as opaque objects.
-One turn at a time (batch 1). r places read, N = 226 shot tokens, D shot width, V vocabulary.
+Knows numpy arrays only; what stays on a device (attention caches, vae caches) passes through as opaque objects.
+One turn at a time (batch 1). Letters: D shot width, V vocabulary, r positions where the shot is read (226 in a turn).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ IntArray = npt.NDArray[np.int64]
 Frames = npt.NDArray[np.uint8]
 
 PartCache = dict[str, Any]
-"""Parts that are loaded, by the hash of their files: kept from one bundle to the next, on one device."""
+"""Loaded parts by the hash of their files: kept from one bundle to the next on the same device."""
 
 PIXEL_FORMATS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {"rgb24": (0, 1, 2), "rgba32": (0, 1, 2, 3), "bgra32": (2, 1, 0, 3)}
@@ -33,11 +33,11 @@ PIXEL_FORMATS: Mapping[str, tuple[int, ...]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class TokenBatch:
-    """n tokens after a past of c, in b rows: what one run of the predictor is given beside that past.
+    """Input of one predictor run: n tokens after a cached past, in b rows.
 
-    ids i64 [1, n], of all rows; history_index i64 [b, n] (-1 = the token's own embedding, k >= 0 = row k of the
-    resampled shots); masks bool [b, n, n] (True = may attend; the past is open to all); history_shots f32 [s, D],
-    s >= 1; readout i64 [r]: where the first row reads the shot. The last row's text goes on.
+    ids i64 [1, n], the same in all rows; history_index i64 [b, n] (-1: the token's embedding, k >= 0: row k of the
+    resampled shots); masks bool [b, n, n] (True: may attend; all may attend to the past); history_shots f32 [s, D],
+    s >= 1; readout i64 [r]: positions where the first row reads the shot. `extend` continues the last row.
     """
 
     ids: IntArray
@@ -48,7 +48,7 @@ class TokenBatch:
 
     @classmethod
     def text(cls, ids: IntArray, shot_width: int) -> TokenBatch:
-        """One causal row of text i64 [n]; the shot it reads, of its first place, is for nobody."""
+        """One causal row of text i64 [n]. The graph needs a shot output too: it is read at position 0 and unused."""
         count = len(ids)
         return cls(
             ids=ids[None],
@@ -65,7 +65,11 @@ class TokenBatch:
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """shot f32 [r, D]; logits f32 [V] after the last row's last token; its cache, with the past's."""
+    """Result of a predictor run.
+
+    shot f32 [r, D]. logits f32 [V]: for the token that follows the last row. cache: keys and values of that row and of
+    the past.
+    """
 
     shot: FloatArray
     logits: FloatArray
@@ -73,23 +77,23 @@ class Prefill:
 
 
 class PredictorEngine(Protocol):
-    """Prompt -> shot and state logits."""
+    """Prompt -> shot, and logits of the state."""
 
     def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
-        """Reads tokens after a past, in one run: a history, or a turn in a row for each of its read-outs.
+        """Runs tokens after a past: a history (one row), or a turn (one row for each read-out).
 
-        past: an earlier call's cache, or None for none. A call without a past may take the memory of every cache
-        before it; one with a past leaves that valid until then or until an `extend`.
+        past: an earlier call's cache, or None. A call without a past may reuse the memory of all earlier caches. A call
+        with a past leaves that cache valid until then, or until an `extend`.
         """
         ...
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
-        """Feeds text i64 [n] after what is cached; logits f32 [V] after the last one, and the longer cache."""
+        """Runs text i64 [n] after a cache; returns logits f32 [V] for the token that follows, and the longer cache."""
         ...
 
 
 class DenoiseRun(Protocol):
-    """One turn's denoising under way; latent, last x0 and last difference stay where the engine runs."""
+    """One turn's denoising in progress; latent, last x0 and last difference stay on the device."""
 
     def step(
         self,
@@ -102,26 +106,25 @@ class DenoiseRun(Protocol):
         """One engine execution: network, guidance and solver. coefficients f32 [8], noise f32 as the latent.
 
         rows: (0, 1) for a pair, (1,) for the conditional row alone (row 0 is unconditional).
-        blocks: what of the network is kept for later steps or taken from earlier ones; None always where
-        `skippable_blocks` is 0.
+        blocks: which blocks are cached for later steps or taken from the cache; always None if `skippable_blocks` is 0.
         """
         ...
 
     def latent(self) -> FloatArray:
-        """The latent now, f32 [1, T', 16, h, w], as a copy."""
+        """A copy of the current latent, f32 [1, 5, 16, h, w]."""
         ...
 
 
 class DenoiserEngine(Protocol):
     """Noise + shot + motion scope -> latent.
 
-    skippable_blocks: how many blocks of its transformer can be taken from a cache; 0 where it keeps none.
+    skippable_blocks: how many transformer blocks can be taken from a cache; 0 if the engine caches none.
     """
 
     skippable_blocks: int
 
     def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> DenoiseRun:
-        """Starts from a latent of pure noise f32 [1, T', 16, h, w] and a shot f32 [226, D]."""
+        """Starts a turn from a latent of pure noise f32 [1, 5, 16, h, w] and a shot f32 [226, D]."""
         ...
 
 
@@ -141,14 +144,14 @@ class EncoderEngine(Protocol):
     """Text features f32 [1, 30, C] and image features f32 [1, 196, C] -> shot f32 [226, D]. Not needed to play."""
 
     def encode(self, text_features: FloatArray, image_features: FloatArray) -> FloatArray:
-        """The shot of a described picture."""
+        """The shot of a picture and its motion text."""
         ...
 
 
 class TowerEngines(Protocol):
-    """What makes the encoder's features: used once, to start a game from a picture, and never to play on.
+    """The towers that compute the encoder's inputs. They run once, when a game starts from a picture.
 
-    tokens: length of the motion's ids; height, width: of the picture.
+    tokens: number of ids of the motion text; height, width: of the picture in pixels.
     """
 
     tokens: int
@@ -166,9 +169,9 @@ class TowerEngines(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """The most that engines have held on their device since they were opened, loading included, and by whose count.
+    """Peak memory of the engines on their device since they were opened, loading included; `source` says who counted.
 
-    allocated_bytes: what of it was in use, where the library keeps more than it uses.
+    allocated_bytes: how much of the peak was in use, if the library keeps a larger pool.
     """
 
     peak_bytes: int
@@ -178,11 +181,11 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """The parts of one bundle, loaded. `device` says in words where they run.
+    """The loaded engines of one bundle. `device` describes in words where they run.
 
-    precision: what a part computes in, by its name in the bundle, where that is not what the bundle says.
-    attention: how the denoiser's tokens attend, of `choose.ATTENTIONS`; None where it cannot be chosen.
-    memory: asks for the peak on the device; None where the library does not say.
+    precision: part -> what it computes in, where that differs from the bundle's.
+    attention: the denoiser's attention, of `engine_config.ATTENTIONS`; None where it cannot be chosen.
+    memory: reads the peak memory on the device; None where the library does not report it.
     concurrent_prediction: the predictor may run in one thread while the denoiser or the vae runs in another: true where
     they share no memory that is written to, and where the two together are faster than one after the other.
     """

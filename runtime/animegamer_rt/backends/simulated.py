@@ -1,7 +1,7 @@
-"""Engines that take a fixed time and compute next to nothing: to measure everything around the engines.
+"""Engines that take a fixed time and compute next to nothing, for measuring everything around the engines.
 
-Knows a bundle's geometry and one plan; no network. Frames are no pictures of anything, but they depend on everything
-that a real turn's depend on (instruction, history, shots bit by bit, noise), so a replay that is not exact shows.
+Knows a bundle's geometry and one plan; no network. Frames show nothing, but they depend on all that a real turn's
+frames depend on (instruction, history, every bit of the shots, noise), so an inexact replay is noticed.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def load(bundle: Bundle, config: EngineConfig, cache: PartCache | None = None) -
 
 
 class _Predictor:
-    """All of its time goes into reading the turn, as with a real one nearly all goes into reading.
+    """Spends all of its time in the turn's prefill, as a real predictor does with nearly all of it.
 
-    A history costs nothing, so it does not matter when it is read.
+    Prefilling a history takes no time, so it does not matter when that happens.
     """
 
     def __init__(self, geometry: Geometry, vocabulary: int, seconds: float) -> None:
@@ -86,7 +86,7 @@ class _Denoiser:
 
 
 class _Denoising:
-    """A step's time goes by its rows, as a pair takes twice as long."""
+    """A step's time is proportional to its rows: a pair takes twice as long."""
 
     def __init__(self, latent: FloatArray, shot: FloatArray, motion_scope: float, seconds: float) -> None:
         self._latent, self._seconds = latent, seconds

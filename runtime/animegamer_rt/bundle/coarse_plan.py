@@ -1,8 +1,8 @@
-"""Fewer steps along the same random path: a coarse plan takes the guidance and the noise of the fine steps it spans.
+"""Plans with fewer steps that draw the same clip: a coarse step combines guidance and noise of the fine steps it spans.
 
 SDE-DPM++ injects noise along lambda, so the noise of a long step is a weighted sum of the noises of the short steps it
-replaces, and its guidance their weighted mean. A coarse plan then draws the clip that the fine one draws, less sharply,
-instead of another one. Knows the schedule; not the network, nor who draws the noise. NumPy only.
+reindices, and its guidance their weighted mean. The coarse plan then draws the fine plan's clip, less sharply, and not
+another clip. Knows the schedule; not the network, nor where the noise is drawn. NumPy only.
 Source of the solver: MODEL.md section 5; the sums follow from it by writing its steps out one after another.
 """
 
@@ -23,51 +23,53 @@ from .noise_schedule import even_timesteps, half_log_snr, signal_levels, wave_gu
 def coarse_plan(
     steps: int, fine_steps: int = 50, *, conditional_below: float = 0.0, pair_every: int = 1
 ) -> DenoisePlan:
-    """A plan of `steps` of the fine plan's timesteps, evenly spread, its first and its last among them.
+    """A plan of `steps` timesteps of the fine plan, evenly spread; the first and the last are always among them.
 
     Raises PlanError below 2 steps or above `fine_steps`.
     """
     if not 2 <= steps <= fine_steps:
         raise PlanError("number of steps out of range", found=steps, expected=f"2 to {fine_steps}")
-    places = [round(place) for place in np.linspace(0, fine_steps - 1, steps)]
-    branches = choose_branches(_guidance(places, fine_steps), conditional_below, pair_every)
-    return plan_from_steps(places, branches, fine_steps)
+    indices = [round(index) for index in np.linspace(0, fine_steps - 1, steps)]
+    branches = choose_branches(_guidance(indices, fine_steps), conditional_below, pair_every)
+    return plan_from_steps(indices, branches, fine_steps)
 
 
-def plan_from_steps(places: Sequence[int], branches: Sequence[Branch], fine_steps: int = 50) -> DenoisePlan:
-    """A plan of the fine plan's steps at these ascending places, 0 and `fine_steps` - 1 among them."""
+def plan_from_steps(indices: Sequence[int], branches: Sequence[Branch], fine_steps: int = 50) -> DenoisePlan:
+    """A plan of the fine plan's steps with these ascending indices; 0 and `fine_steps` - 1 are among them."""
     fine = even_timesteps(fine_steps)
-    timesteps = [fine[place] for place in places]
-    return build_plan(timesteps, guidance=_guidance(places, fine_steps), branches=branches, noise_steps=fine_steps)
+    timesteps = [fine[index] for index in indices]
+    return build_plan(timesteps, guidance=_guidance(indices, fine_steps), branches=branches, noise_steps=fine_steps)
 
 
-def mean_guidance(place: int, end: int, fine_steps: int = 50) -> float:
-    """The guidance of one step from `place` to `end`: the mean of the fine steps', weighted by what each adds."""
+def mean_guidance(start: int, end: int, fine_steps: int = 50) -> float:
+    """Guidance of one step over fine steps `start` to `end` - 1: their mean, weighted by their share of the latent."""
     fine = even_timesteps(fine_steps)
-    curve = np.array([wave_guidance(timestep, fine_steps) for timestep in fine[place:end]])
-    weights = _signal_weights(fine, place, end) if end < fine_steps else np.ones(end - place)
+    curve = np.array([wave_guidance(timestep, fine_steps) for timestep in fine[start:end]])
+    weights = _signal_weights(fine, start, end) if end < fine_steps else np.ones(end - start)
     return float(weights @ curve / weights.sum())
 
 
-def _guidance(places: Sequence[int], fine_steps: int) -> list[float]:
-    return [mean_guidance(place, end, fine_steps) for place, end in zip(places, [*places[1:], fine_steps], strict=True)]
+def _guidance(indices: Sequence[int], fine_steps: int) -> list[float]:
+    return [
+        mean_guidance(start, end, fine_steps) for start, end in zip(indices, [*indices[1:], fine_steps], strict=True)
+    ]
 
 
 def noise_weights(plan: DenoisePlan) -> list[NDArray[np.float32]]:
-    """For each step but the last: the weights of the next draws that make its noise, of unit variance together.
+    """For each step but the last: weights of the next draws, whose weighted sum is its noise, of unit variance.
 
-    One draw a step if the plan has noise of its own, else as many as the step spans of the fine plan's.
+    One draw a step if the plan has its own noise; else one for each fine step that the step spans.
     """
     if not plan.noise_steps:
         return [np.ones(1, np.float32)] * (len(plan) - 1)
     fine = even_timesteps(plan.noise_steps)
-    places = [fine.index(step.timestep) for step in plan]
-    return [_noise_weights(fine, place, end) for place, end in zip(places, places[1:], strict=False)]
+    indices = [fine.index(step.timestep) for step in plan]
+    return [_noise_weights(fine, start, end) for start, end in zip(indices, indices[1:], strict=False)]
 
 
-def _noise_weights(fine: Sequence[int], place: int, end: int) -> NDArray[np.float32]:
+def _noise_weights(fine: Sequence[int], start: int, end: int) -> NDArray[np.float32]:
     levels = signal_levels(fine)
-    snr = [half_log_snr(float(level)) for level in levels[place : end + 1]]
+    snr = [half_log_snr(float(level)) for level in levels[start : end + 1]]
     weights = np.array(
         [
             math.exp(after - snr[-1]) * math.sqrt(-math.expm1(2.0 * (before - after)))
@@ -78,9 +80,9 @@ def _noise_weights(fine: Sequence[int], place: int, end: int) -> NDArray[np.floa
     return unit
 
 
-def _signal_weights(fine: Sequence[int], place: int, end: int) -> NDArray[np.float64]:
-    """How much each fine step's x0 weighs in the latent at `end`."""
-    levels = signal_levels(fine)[place : end + 1]
+def _signal_weights(fine: Sequence[int], start: int, end: int) -> NDArray[np.float64]:
+    """Weight of each fine step's x0 in the latent at `end`."""
+    levels = signal_levels(fine)[start : end + 1]
     snr = [half_log_snr(float(level)) for level in levels]
     spreads = np.sqrt(1.0 - levels**2)
     growth = [-math.expm1(2.0 * (before - after)) for before, after in zip(snr, snr[1:], strict=False)]

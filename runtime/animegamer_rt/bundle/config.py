@@ -1,4 +1,4 @@
-"""Reads plain mappings (JSON) into frozen dataclasses: an unknown or missing key is an error that names the nearest.
+"""Reads plain mappings (JSON) into frozen dataclasses; an unknown key is an error that names the nearest known one.
 
 Knows nothing of what the dataclasses mean.
 """
@@ -49,13 +49,13 @@ def write_record(record: object) -> Any:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """What to tell someone who wrote `name`: the nearest known name, else all of them."""
+    """Advice for an unknown `name`: the nearest known name, else all of them."""
     names = sorted(known)
     return suggest_only(name, names) or f"known: {', '.join(names) or 'none'}"
 
 
 def suggest_only(name: str, known: Iterable[str]) -> str | None:
-    """The nearest known name, as a question; for an error that lists all of them anyway."""
+    """The nearest known name, as a question; None if none is near. For errors that list all names anyway."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"did you mean {close[0]!r}?" if close else None
 
@@ -97,4 +97,4 @@ def _read_value(hint: Any, value: object, where: str) -> Any:
 
 
 def _mismatch(value: object, expected: str, where: str) -> ConfigError:
-    return ConfigError("wrong kind of value", where=where, found=f"{value!r:.60}", expected=expected)
+    return ConfigError("wrong type of value", where=where, found=f"{value!r:.60}", expected=expected)

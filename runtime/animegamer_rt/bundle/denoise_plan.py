@@ -29,10 +29,10 @@ Branch = Literal["pair", "conditional", "reuse"]
 
 
 class BlockCache(NamedTuple):
-    """What a step does with a span of transformer blocks, `first` to `last`, both in it.
+    """What a step does with the transformer blocks `first` to `last`, both included.
 
-    It computes them and keeps what they add to each of its rows; or, `reused`, it adds what the last step that computed
-    a row kept of it, and computes none of them.
+    Either it computes them and caches what they add to each row, or (`reused`) it skips them and adds what the last
+    step that computed the row has cached.
     """
 
     first: int
@@ -45,8 +45,8 @@ class PlanStep:
     """One network execution.
 
     `branch`: "pair" runs the unconditional and the conditional row; "conditional" runs the latter alone, unguided;
-    "reuse" runs it alone and guides by the difference of the last pair. `blocks`: what is kept of the network for later
-    steps, or taken from earlier ones; None: nothing, all of it is computed.
+    "reuse" runs it alone and guides by the difference of the last pair. `blocks`: which blocks are cached for later
+    steps or taken from the cache; None: the step computes all blocks and caches none.
     """
 
     timestep: int
@@ -61,8 +61,8 @@ class PlanStep:
         return (0, 1) if self.branch == "pair" else (1,)
 
     @property
-    def skipped(self) -> int:
-        """How many blocks of the network it does not compute."""
+    def skipped_blocks(self) -> int:
+        """How many transformer blocks the step does not compute."""
         return self.blocks.last - self.blocks.first + 1 if self.blocks is not None and self.blocks.reused else 0
 
 
@@ -70,7 +70,7 @@ class PlanStep:
 class DenoisePlan:
     """All steps of a turn, in order. Made by `build_plan`, `even_plan`, `exact_plan` or `DenoisePlan.from_dict`.
 
-    `noise_steps`: the noise is that of an even plan of so many steps, summed up (coarse_plan.py); 0: every step's own.
+    `noise_steps`: each step sums up the noise of an even plan of so many steps (coarse_plan.py); 0: it draws its own.
     """
 
     steps: tuple[PlanStep, ...]
@@ -94,15 +94,15 @@ class DenoisePlan:
         return sum(len(step.rows) for step in self.steps)
 
     def cost(self, blocks: int) -> float:
-        """Network rows, each counted for the share of the network's `blocks` that is computed, to the hundredth."""
-        return round(sum(len(step.rows) * (1.0 - step.skipped / max(1, blocks)) for step in self.steps), 2)
+        """Network rows, each weighted by the share of the network's `blocks` that it computes, to two digits."""
+        return round(sum(len(step.rows) * (1.0 - step.skipped_blocks / max(1, blocks)) for step in self.steps), 2)
 
     def coefficients(self) -> NDArray[np.float32]:
         """The eight coefficients of every step, float32 [steps, 8]."""
         return np.array([step.coefficients for step in self.steps], dtype=np.float32)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for a manifest; the coefficients are left out, they follow from the rest."""
+        """Plain data for a manifest, without the coefficients, which follow from the rest."""
         steps = []
         for step in self.steps:
             entry: dict[str, Any] = {"timestep": step.timestep, "guidance": step.guidance, "branch": step.branch}
@@ -114,7 +114,7 @@ class DenoisePlan:
 
     @classmethod
     def from_dict(cls, data: object) -> DenoisePlan:
-        """The inverse of `to_dict`. Raises PlanError for unknown or missing keys and for steps that cannot be."""
+        """The inverse of `to_dict`. Raises PlanError for unknown or missing keys and for impossible steps."""
         plan = _fields(data, "plan", required=("steps",), optional=("stochastic", "noise_steps"))
         stochastic = plan.get("stochastic", True)
         if not isinstance(stochastic, bool):
@@ -147,10 +147,10 @@ def build_plan(
     """A plan over descending training timesteps (at least two).
 
     `guidance` defaults to the wave of 50 steps at the same timesteps, `branches` to guided pairs, `skip_blocks` to
-    none: else the first and the last block of which a step takes what they add from the step that computed them last.
+    none: for each step, the first and last block that it skips and takes from the cache.
     `stochastic` is SDE-DPM++ 2M, the reference's solver; without it, DPM++ 2M as an ODE: no noise after the first
     latent. `noise_steps` as in DenoisePlan; the timesteps are then some of that even plan's. Raises PlanError, naming
-    the step, for values that cannot be.
+    the step, for impossible values.
     """
     if len(timesteps) < 2:
         raise PlanError("too few steps", found=len(timesteps), expected="at least 2")
@@ -186,10 +186,10 @@ def build_plan(
 
 
 def choose_branches(guidance: Sequence[float], conditional_below: float = 0.0, pair_every: int = 1) -> list[Branch]:
-    """Branches that spare network rows.
+    """Branches that save network rows.
 
-    A step whose guidance - 1 is below `conditional_below` runs unguided (1e-5 spares steps 47 and 48 of 50 and loses
-    nothing); of the others every `pair_every`-th runs a pair and those between reuse its difference.
+    A step whose guidance - 1 is below `conditional_below` runs unguided (1e-5 saves rows at steps 47 and 48 of 50 and
+    loses nothing); of the others every `pair_every`-th runs a pair and those between reuse its difference.
     """
     branches: list[Branch] = []
     guided = 0
@@ -223,7 +223,7 @@ def exact_plan(steps: int = 50) -> DenoisePlan:
 
 
 def _fields(data: object, where: str, required: tuple[str, ...], optional: tuple[str, ...]) -> Mapping[str, Any]:
-    """data as a mapping that has exactly these keys."""
+    """`data` as a mapping with the required keys and no unknown ones."""
     if not isinstance(data, Mapping):
         raise PlanError("not an object", where=where, found=type(data).__name__, expected="an object with named fields")
     known = (*required, *optional)
@@ -261,7 +261,7 @@ def _checked_span(value: object, step: int) -> tuple[int, int] | None:
 
 
 def _with_block_caches(steps: Sequence[PlanStep], spans: Sequence[tuple[int, int] | None]) -> tuple[PlanStep, ...]:
-    """The steps, each with what it keeps for the steps after it, or takes from those before."""
+    """The steps, each with the blocks that it caches for later steps or takes from earlier ones."""
     found: list[PlanStep] = []
     wanted: dict[int, tuple[int, int]] = {}  # row -> the span that a later step takes from the cache
     for k, step in reversed(list(enumerate(steps))):

@@ -1,6 +1,6 @@
-"""Files and folders that are written: each appears whole or not at all, or an error says why not.
+"""Files and folders: atomic writes, locks, hashes, the checkout's root.
 
-Knows paths and bytes; nothing of what they mean.
+Knows paths and bytes; nothing of their meaning. A write succeeds whole, or raises OutputError and changes nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def remove(path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, with those above it, that can be written to. Raises OutputError."""
+    """Make a folder and its parents, and check that it can be written to. Raises OutputError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -46,9 +46,9 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """While it is open no other process that asks for the same gets it. Raises OutputError when another one has it.
+    """Lock a folder against other processes that call this. Raises OutputError if one of them holds it.
 
-    It ends with the process, however that ends. Windows locks no folders: there all get it.
+    The lock ends with the process, however it ends. On Windows, which cannot lock folders, this does nothing.
     """
     if sys.platform == "win32":
         yield
@@ -70,7 +70,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def write_error(path: Path, error: OSError) -> OutputError:
-    """The error for a file or folder that the system does not let us write."""
+    """The OutputError for a file or folder that cannot be written."""
     return OutputError(
         "cannot be written",
         where=path,

@@ -1,7 +1,7 @@
 """Bundles: folders of a manifest, ONNX parts and a tokenizer. Finds, opens and verifies them.
 
-Knows nothing of what runs the parts. A bundle is verified whole (sizes and sha256) whenever it is loaded:
-the shipped one takes 30 ms, and a flipped bit is then never mistaken for a bad clip.
+Knows nothing of what runs the parts. Loading a bundle verifies all of it (sizes and sha256): the shipped one takes
+30 ms, and a damaged file is never mistaken for a bad clip.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from .files import checkout_folder, sha256
 from .manifest import EXACT, FORMAT_NAME, FORMAT_VERSION, RANDOM_WEIGHTS, Manifest
 
 MANIFEST = "manifest.json"
-MEND_MANIFEST = "build the bundle again, or mend the manifest"
+MEND_MANIFEST = "build the bundle again, or correct the manifest"
 UNFINISHED = "export.json"
-"""There while an export is under way, or was broken off: the folder is no whole bundle then. Its `missing` says why."""
+"""This file marks an unfinished export: the folder is no complete bundle yet. Its `missing` lists what lacks."""
 SEARCH_PATH = "ANIMEGAMER_BUNDLES"
 """Environment variable: folders, joined as in PATH, that hold bundles (or are one)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A verified bundle: its folder and its manifest. Valid as long as nobody changes the folder."""
+    """A verified bundle: its folder and its manifest. Valid until the folder changes."""
 
     folder: Path
     manifest: Manifest
 
     def path(self, name: str) -> Path:
-        """Where the file of that name lies."""
+        """Path of a file that the manifest names."""
         return self.folder / name
 
     def part_path(self, part: str, eight_bit: bool = False) -> Path:
-        """Where the ONNX file of a part lies; with `eight_bit` its 8-bit one, if it has one.
+        """Path of a part's ONNX file; with `eight_bit` of its 8-bit file, if it has one.
 
         Raises BundleError when the bundle has no such part.
         """
@@ -73,13 +73,13 @@ class Bundle:
 
     @property
     def shared_bytes(self) -> int:
-        """How many of its bytes other folders hold too, as links to the same files: on the disk they exist once."""
+        """Bytes of files that other folders hold as hard links too: the disk stores them once."""
         files = self.manifest.files.items()
         return sum(record.bytes for name, record in files if self.path(name).stat().st_nlink > 1)
 
     @property
     def hashes(self) -> dict[str, str]:
-        """sha256 of every file but the built engines: what is played, whatever it runs on."""
+        """sha256 of every file but the built engines: what the frames depend on, whatever device computes them."""
         engines = {engine.file for engine in self.manifest.engines.values()}
         return {name: record.sha256 for name, record in self.manifest.files.items() if name not in engines}
 
@@ -91,21 +91,21 @@ class Bundle:
 
     @property
     def default_plan(self) -> str:
-        """Name of the plan that is used when the player names none."""
+        """Name of the plan that is used when none is chosen."""
         return next(name for name, entry in self.manifest.plans.items() if entry.default)
 
     @property
     def unmeasured_plans(self) -> list[str]:
         """Plans without figures against `exact`: not played until `animegamer-rt search-plans` has measured them.
 
-        None where weights are random: such a bundle is for time and memory only.
+        Empty for random weights: such a bundle is for measuring time and memory only.
         """
         if self.manifest.origin == RANDOM_WEIGHTS:
             return []
         return [name for name, entry in self.manifest.plans.items() if name != EXACT and not entry.fidelity]
 
     def plan(self, name: str | None = None) -> Mapping[str, Any]:
-        """The denoise plan of that name (or the default one) as data for `schedule`.
+        """The denoise plan of that name (or the default one) as data for `DenoisePlan.from_dict`.
 
         Raises PlanError if it is unknown or one of `unmeasured_plans`.
         """
@@ -163,8 +163,8 @@ def verify(bundle: Bundle) -> None:
 def find(name_or_path: str | Path) -> Path:
     """The folder of a bundle given by path or by name.
 
-    Looked for in this order: as a path, in each folder of ANIMEGAMER_BUNDLES, in the checkout's `engines`, in the
-    installed package. Raises BundleNotFoundError with all places looked at.
+    Searched in this order: as a path, in each folder of ANIMEGAMER_BUNDLES, in the checkout's `engines`, in the
+    installed package. Raises BundleNotFoundError with all places searched.
     """
     name = str(name_or_path)
     places = [Path(name).expanduser()]
@@ -188,7 +188,7 @@ def open_bundle(name_or_path: str | Path = "pocket") -> Bundle:
 
 
 def list_bundles() -> dict[str, Path]:
-    """All bundles that `find` knows by name, nearest place first."""
+    """Name -> folder of all bundles that `find` finds by name, in its order."""
     bundles: dict[str, Path] = {}
     for root in _roots():
         for folder in [root, *(sorted(root.iterdir()) if root.is_dir() else ())]:
@@ -198,7 +198,7 @@ def list_bundles() -> dict[str, Path]:
 
 
 def sibling_bundles(folder: str | Path) -> dict[str, Bundle]:
-    """The whole bundles beside the one in `folder`, by folder name, not verified; what cannot be read is left out."""
+    """The complete bundles beside the one in `folder`, by folder name, not verified; unreadable ones are left out."""
     folder = Path(folder).absolute()
     found = {}
     for place in sorted(folder.parent.iterdir()):
@@ -254,7 +254,7 @@ def _unreadable(path: Path, error: OSError) -> BundleFileError:
         "the bundle's file cannot be read",
         where=path,
         found=(error.strerror or str(error)).lower(),
-        do="see who may read it, or restore the file",
+        do="check its permissions, or restore the file",
     )
 
 
@@ -268,7 +268,7 @@ def _refuse_unfinished(folder: Path) -> None:
     raise BundleFileError(
         "the export of this bundle is not finished",
         where=folder,
-        found=f"missing: {missing or 'not said'}",
+        found=f"missing: {missing or 'unknown'}",
         do="run the same `animegamer-rt export` again: it goes on where it stopped",
     )
 
@@ -293,7 +293,7 @@ def check_manifest(manifest: Manifest, path: Path) -> None:
         try:
             DenoisePlan.from_dict(entry.plan)
         except PlanError as error:
-            raise BundleFormatError(f"of the plan {name!r}: {error}", where=path, do=MEND_MANIFEST) from error
+            raise BundleFormatError(f"plan {name!r}: {error}", where=path, do=MEND_MANIFEST) from error
 
 
 def named_files(manifest: Manifest) -> Iterable[str]:

@@ -1,6 +1,6 @@
-"""What a bundle says about itself: the records of `manifest.json`.
+"""The records of `manifest.json`: what a bundle says about itself.
 
-Knows the fields and their meaning; reading, verifying and finding bundles is `bundle`'s.
+Knows the fields and their meaning. `loader` finds, reads and verifies bundles; `writer` writes them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from .config import check_choice
 
 FORMAT_NAME = "animegamer-bundle"
 FORMAT_VERSION = 2
-"""Raised whenever an older program would read a newer bundle wrongly, or a newer one an older. 2: the predictor is one
-part."""
+"""Increased whenever one version of the program would misread bundles of another. 2: the predictor is one part."""
 
 RANDOM_WEIGHTS = "random weights"
 ORIGINS = ("trained", "checkpoints", RANDOM_WEIGHTS)
-"""trained: by this project's own script; checkpoints: from the user's; random weights: only for time and memory."""
+"""Where weights come from. trained: this project's script; checkpoints: the user's; random weights: for timing only."""
 
 EXACT = "exact"
-"""The plan that every other one is measured against."""
+"""The plan that all others are compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +40,11 @@ class Geometry:
     latent_channels: int = 16
     shot_tokens: int = 226
     window_tokens: int = 4096
-    """Longest prompt the predictor reads in one go, in tokens."""
+    """Longest prompt of the predictor, in tokens."""
 
     @property
     def latent_shape(self) -> tuple[int, ...]:
-        """Of the latent of a whole turn."""
+        """Shape of a turn's latent: [1, latent frames, channels, height, width]."""
         return 1, self.latent_frames, self.latent_channels, self.latent_height, self.latent_width
 
 
@@ -60,9 +59,9 @@ class Tokenizer:
 
 @dataclass(frozen=True, slots=True)
 class MotionTokenizer:
-    """How the text tower's ids are made of a motion text; the text is cut to the tower's tokens and filled up with 0.
+    """How a motion text becomes the text tower's ids: cut to the tower's number of tokens and padded with 0.
 
-    space_first: a space mark goes before the text; end: the id that closes it (T5: a model of its own, True, and 1).
+    space_first: a space mark goes before the text. end: the id that ends it. (T5: its own model, True, and 1.)
     """
 
     model: str = "tokenizer.model"
@@ -72,7 +71,7 @@ class MotionTokenizer:
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
-    """How closely a bundle follows the published reference; `REFERENCE` reproduces it, quirks and all.
+    """How closely a bundle follows the published reference; `REFERENCE` reproduces it with its quirks.
 
     readout: `aligned` reads the shot at q0..q225, `reference` 3 positions later (MODEL.md section 2).
     history_embeddings_in_state: whether the state read-out sees the earlier shots.
@@ -103,15 +102,15 @@ REFERENCE = Compatibility(
     motion_source="social",
     history_turns=0,
 )
-"""The published demo, to the number."""
+"""The settings of the published demo."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One network of the bundle: its file, further data files beside it, and the precision of its weights.
+    """One network of the bundle: its ONNX file, data files beside it, and the precision of its weights.
 
     inputs, outputs: by tensor name, {"dtype": "float32", "shape": [1, 226, 192]}; an axis that varies has a name.
-    int8_file: the same over the same data files, computed in 8-bit integers; only the CPU plays it. Empty: none.
+    int8_file: the same network over the same data files, computed in 8-bit integers, for the CPU only. Empty: none.
     """
 
     file: str
@@ -123,7 +122,7 @@ class Part:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All files that it names."""
+        """All files of the part."""
         return (self.file, *self.data_files, *([self.int8_file] if self.int8_file else []))
 
 
@@ -137,21 +136,21 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class PlanEntry:
-    """A denoise plan as written by `schedule`, with its measured fidelity against the exact plan."""
+    """A denoise plan (`DenoisePlan.to_dict`) with its measured fidelity against the exact plan."""
 
     plan: Mapping[str, Any]
     fidelity: Mapping[str, Any] = field(default_factory=dict)
     default: bool = False
 
 
-def unmeasured(plans: Mapping[str, PlanEntry]) -> dict[str, PlanEntry]:
-    """The plans before anyone has measured them: without figures, and `exact`, which needs none, is the default."""
+def clear_fidelity(plans: Mapping[str, PlanEntry]) -> dict[str, PlanEntry]:
+    """The plans without fidelity figures; `exact`, which needs none, becomes the default."""
     return {name: replace(entry, fidelity={}, default=name == EXACT) for name, entry in plans.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What the bundle was taught, for suggestions. Instructions outside it are allowed, with less to expect."""
+    """The words that the model was trained on, for suggestions. Other instructions are allowed and work less well."""
 
     characters: tuple[str, ...] = ()
     motions: tuple[str, ...] = ()
@@ -162,7 +161,7 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A built engine and what it was built for; anything else is refused as stale.
+    """A built engine and what it was built for; for anything else it is refused as stale.
 
     built_for: `library`, its `version`, the GPU's `arch` (sm89) among others; onnx_sha256: `Bundle.part_sha256`.
     """

@@ -16,19 +16,11 @@ from numpy.typing import NDArray
 from animegamer_rt.errors import PlanError
 
 TRAINING_TIMESTEPS = 1000
-
-
 BETA_FIRST, BETA_LAST = 0.00085, 0.012
-
-
 SHIFT = 3.0
-
-
-# The wave: 1 + WAVE_HEIGHT * (1 - cos(pi * ((n - t) / n)^WAVE_POWER)) / 2.
+# Guidance: 1 + WAVE_HEIGHT * (1 - cos(pi * ((n - t) / n)^WAVE_POWER)) / 2, with n = CURVE_STEPS.
 WAVE_HEIGHT, WAVE_POWER = 6.0, 5
-
-
-# The curve is that of 50 steps whatever the number of steps of a plan: with its own n it would be another wave.
+# n is 50 whatever the number of steps of a plan: another n would give another wave.
 CURVE_STEPS = 50
 
 
@@ -58,7 +50,7 @@ def full_signal_levels() -> NDArray[np.float64]:
 
 
 def nearest_signal_level(level: float) -> float:
-    """The entry of the full schedule nearest to level: what the network was trained to see v at."""
+    """The entry of the full schedule nearest to `level`: the network was trained on these levels only."""
     full = full_signal_levels()
     return float(full[np.abs(full - level).argmin()])
 
@@ -73,15 +65,15 @@ def even_timesteps(steps: int) -> tuple[int, ...]:
 def wave_guidance(timestep: int, curve_steps: int = CURVE_STEPS) -> float:
     """Guidance in [1, 7] at a training timestep, on the curve of `curve_steps` steps.
 
-    The reference feeds the formula the timestep where a step's index was surely meant, so the wave jumps all over
-    its range; weights and samples were judged with it, so it stays. Float64: the cosine's argument reaches 1e7.
+    Quirk: the reference passes the timestep where a step's index was surely meant, so the values jump over the whole
+    range. Its weights and samples were judged with it, so it stays. Float64: the cosine's argument reaches 1e7.
     """
     wave = math.cos(math.pi * ((curve_steps - float(timestep)) / curve_steps) ** WAVE_POWER)
     return 1.0 + WAVE_HEIGHT * (1.0 - wave) / 2.0
 
 
 class Coefficients(NamedTuple):
-    """The eight numbers of one step, in the order of the denoiser part's input.
+    """The eight numbers of one step, in the order of the denoiser's input.
 
     d = v_last - v_first + reuse * difference; v = v_last + guidance_minus_one * d; x0 = signal * latent - sigma * v;
     next latent = c_latent * latent + c_x0 * x0 + c_x0_prev * x0_prev + c_noise * noise; next difference = d.
@@ -131,5 +123,5 @@ def solver_coefficients(timesteps: Sequence[int], stochastic: bool) -> list[Coef
 
 
 def half_log_snr(level: float) -> float:
-    """Where the solver steps along: lambda = log(a / sqrt(1 - a^2)); minus infinity at the zero terminal signal."""
+    """lambda = log(a / sqrt(1 - a^2)), along which the solver steps; minus infinity at zero terminal signal."""
     return -math.inf if level <= 0.0 else math.log(level / math.sqrt(1.0 - level**2))

@@ -33,7 +33,7 @@ from animegamer_rt.errors import AnimeGamerError, ConfigError
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling.host import environment
 from animegamer_rt.stages.image_start import motion_ids
-from animegamer_rt.stages.predictor import read
+from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
 
@@ -129,7 +129,7 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray
     text = example_script(bundle.manifest.world)[0]
     prompt = prompt_builder.build(text, [HistoryTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
     started = time.perf_counter()
-    prefill = read(engines.predictor, prompt)
+    prefill = prefill_prompt(engines.predictor, prompt)
     yield "predictor.shot", prefill.shot, time.perf_counter() - started
     yield "predictor.logits", prefill.logits, 0.0
     tokens = np.array([prompt_builder.strength_ids[3], *prompt_builder.between_slots[0]], np.int64)

@@ -19,7 +19,7 @@ from animegamer_rt.errors import OutputError
 from animegamer_rt.events import StageSeconds
 from animegamer_rt.stages.image import Picture
 from animegamer_rt.state.game import CharacterState, GameState
-from animegamer_rt.video import Frames, sheet_row, write_clip, write_sheet
+from animegamer_rt.video import Frames, contact_row, write_clip, write_contact_sheet
 
 GAME_FILE = "game.json"
 SHEET_FILE = "contact-sheet.png"
@@ -106,8 +106,8 @@ class GameFolder:
         frames = np.ascontiguousarray(turn.frames)
         path = self.clip_path(number)
         write_clip(path, frames, self.fps, self.scale)
-        self._rows = [*self._rows, sheet_row(frames)][-SHEET_TURNS:]
-        write_sheet(self.sheet_path, self._rows)
+        self._rows = [*self._rows, contact_row(frames)][-SHEET_TURNS:]
+        write_contact_sheet(self.sheet_path, self._rows)
         count, height, width, _ = frames.shape
         self._turns.append(
             {

@@ -35,7 +35,7 @@ the largest of all activations. One part runs at a time, so the others need no m
 VAE_CACHES_BYTES = 1_404_691_200 * 2
 """What the vae's first part leaves for its next, at 480 x 720 in 16 bit. Held beside the scratch, as the next part runs
 in that while it reads them."""
-LONGEST_PROMPT = 2 * 5 * (226 + 40) + 24
+MAX_PROMPT_TOKENS = 2 * 5 * (226 + 40) + 24
 """Tokens that the predictor's caches hold: twice a full history's, and what follows it (`export tensorrt`)."""
 FULL_PREDICTOR: Mapping[str, int] = MappingProxyType({"layers": 32, "heads": 32, "kv_heads": 8, "hidden": 4096})
 
@@ -131,7 +131,7 @@ def room_bytes(height: int, width: int, predictor: Mapping[str, int]) -> int:
 def prompt_bytes(predictor: Mapping[str, int]) -> int:
     """Both sets of the predictor's caches, keys and values in 16 bit: a call reads one and writes the other."""
     a_token = predictor["layers"] * predictor["kv_heads"] * (predictor["hidden"] // predictor["heads"])
-    return 2 * 2 * 2 * a_token * LONGEST_PROMPT
+    return 2 * 2 * 2 * a_token * MAX_PROMPT_TOKENS
 
 
 def weights_bytes(precision: Mapping[str, str]) -> int:

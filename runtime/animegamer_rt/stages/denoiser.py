@@ -1,6 +1,6 @@
 """Shot + motion scope -> latent, by a denoise plan.
 
-Knows plans, noise and the denoiser part; of arithmetic it only sums noise: solver and guidance are inside the part.
+Knows plans, noise and the denoiser's engine. It draws and sums noise; solver and guidance are inside the engine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from animegamer_rt.errors import PlanError
 
 @dataclass(frozen=True, slots=True)
 class DenoiseProgress:
-    """After step `step` of `steps`: seconds spent in the engine so far; the latent only after the last."""
+    """After step `step` of `steps`. `seconds`: time in the engine so far. The latent comes with the last step."""
 
     step: int
     steps: int
@@ -43,40 +43,41 @@ class DenoiseProgress:
 class Denoiser:
     """One bundle's denoiser and one plan. Raises PlanError for a plan that this runtime cannot play."""
 
-    def __init__(self, part: DenoiserEngine, plan: DenoisePlan, latent_shape: tuple[int, ...]) -> None:
-        _refuse_blocks(part, plan)
-        self._part = part
+    def __init__(self, engine: DenoiserEngine, plan: DenoisePlan, latent_shape: tuple[int, ...]) -> None:
+        _check_blocks(engine, plan)
+        self._engine = engine
         self._plan = plan
         self._latent_shape = latent_shape
 
     def with_plan(self, plan: DenoisePlan) -> Denoiser:
-        """The same part, another plan. Raises PlanError as above."""
-        return Denoiser(self._part, plan, self._latent_shape)
+        """The same engine with another plan. Raises PlanError as above."""
+        return Denoiser(self._engine, plan, self._latent_shape)
 
     def denoise(self, shot: FloatArray, motion_scope: float, noise: Iterator[FloatArray]) -> Iterator[DenoiseProgress]:
-        """Yields after every step; noise is `draw_noise`'s, its first the start.
+        """Denoises one clip and yields after every step.
 
-        Stop iterating to stop the turn: nothing runs between two steps.
+        shot: f32 [226, D]. noise: from `draw_noise`; its first array is the initial latent. To stop
+        the turn, stop iterating: nothing runs between two steps.
         """
         started = time.perf_counter()
         drawn = next(noise)
-        turn = self._part.start(drawn, shot, motion_scope)
+        run = self._engine.start(drawn, shot, motion_scope)
         seconds, last = time.perf_counter() - started, len(self._plan)
         for number, (step, coefficients) in enumerate(zip(self._plan, self._plan.coefficients(), strict=True), start=1):
             started = time.perf_counter()
-            # The last step needs no noise: its coefficient is zero, so the one before will do.
+            # The last step's noise has coefficient zero, so any array serves.
             drawn = next(noise) if number < last else drawn
-            turn.step(coefficients, float(step.timestep), step.rows, drawn, step.blocks)
-            latent = turn.latent() if number == last else None
+            run.step(coefficients, float(step.timestep), step.rows, drawn, step.blocks)
+            latent = run.latent() if number == last else None
             seconds += time.perf_counter() - started
             yield DenoiseProgress(number, last, seconds, latent)
 
     def draw_noise(self, seed: int, turn: int) -> Iterator[FloatArray]:
-        """The start and each step's noise, f32 [1, 5, 16, h, w], from the game's seed and the turn's number alone.
+        """The initial latent, then each step's noise, f32 [1, 5, 16, h, w]; depends only on seed, turn and plan.
 
-        Another thread begins to draw it now: at full size all of it takes as long as a few steps of a fast GPU.
+        Another thread starts drawing now: at full size all of it takes as long as a few steps on a fast GPU.
         """
-        return _drawn_ahead(self._draw_noise(seed, turn), len(self._plan))
+        return _draw_in_background(self._draw_noise(seed, turn), len(self._plan))
 
     def _draw_noise(self, seed: int, turn: int) -> Iterator[FloatArray]:
         generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, turn])))
@@ -88,31 +89,31 @@ class Denoiser:
             yield noise
 
 
-def _refuse_blocks(part: DenoiserEngine, plan: DenoisePlan) -> None:
+def _check_blocks(engine: DenoiserEngine, plan: DenoisePlan) -> None:
     last = max((step.blocks.last for step in plan if step.blocks is not None), default=-1)
-    if last < part.skippable_blocks:
+    if last < engine.skippable_blocks:
         return
-    if not part.skippable_blocks:
+    if not engine.skippable_blocks:
         raise PlanError(
-            "the plan skips blocks, which these engines cannot",
+            "the plan skips blocks, which these engines do not support",
             do="use another plan, or PyTorch: --device torch or torch-cpu",
         )
-    expected = f"0 to {part.skippable_blocks - 1}"
+    expected = f"0 to {engine.skippable_blocks - 1}"
     raise PlanError("the plan skips blocks that the network does not have", found=f"block {last}", expected=expected)
 
 
-def _drawn_ahead(noise: Iterator[FloatArray], count: int) -> Iterator[FloatArray]:
-    """The same arrays, which another thread begins to draw now."""
+def _draw_in_background(noise: Iterator[FloatArray], count: int) -> Iterator[FloatArray]:
+    """The same arrays; another thread starts computing them now."""
     pool = ThreadPoolExecutor(1, "noise")
     drawn = deque(pool.submit(next, noise) for _ in range(count))
     pool.shutdown(wait=False)  # the thread ends after the last of them
-    return _taken(drawn)
+    return _results(drawn)
 
 
-def _taken(drawn: deque[Future[FloatArray]]) -> Iterator[FloatArray]:
+def _results(drawn: deque[Future[FloatArray]]) -> Iterator[FloatArray]:
     try:
         while drawn:
             yield drawn.popleft().result()
-    finally:  # nobody wants the rest
+    finally:  # the turn stopped early
         for one in drawn:
             one.cancel()

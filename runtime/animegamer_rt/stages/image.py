@@ -1,8 +1,7 @@
-"""Pictures from disk as a tower reads them: decode, cut to the clip's shape, resize, -1..1.
+"""Pictures from disk as input of the image tower: decode, crop to the clip's aspect, resize, scale to -1..1.
 
-Knows files and pixels, nothing of networks. The resizing is the reference's own (MODEL.md section 1): a Gaussian blur
-where the picture shrinks, then bicubic with aligned corners. Both are linear and act on rows and columns apart, so each
-axis is one matrix.
+Knows files and pixels, nothing of networks. The resizing is the reference's (MODEL.md section 1): a Gaussian blur where
+the picture shrinks, then bicubic with aligned corners. Both are linear and separable, so each axis is one matrix.
 """
 
 from __future__ import annotations
@@ -18,42 +17,42 @@ from animegamer_rt.errors import PictureError
 Picture = npt.NDArray[np.uint8]
 """One RGB picture [H, W, 3]."""
 
-MOST_MEGAPIXELS = 50
-"""A 50-megapixel photograph takes 150 MB decoded and one second to shrink; a small file can claim far more."""
+MAX_MEGAPIXELS = 50
+"""50 megapixels take 150 MB decoded and one second to resize; a small file can claim far more."""
 TEXT = "tty"
-"""FFmpeg's name for files that are called .txt, which it would draw letter by letter."""
+"""FFmpeg's demuxer for .txt files, which it would draw letter by letter."""
 CUBIC = -0.75
 """The bicubic kernel's parameter in torch (and OpenCV)."""
 
 
 def read_picture(path: Path) -> Picture:
-    """The picture in a file (of a video, its first frame), upright; what is transparent becomes white.
+    """The picture in a file (of a video, the first frame), turned upright; transparent pixels become white.
 
-    Raises PictureError when the file is missing, is no picture, or is larger than 50 megapixels.
+    Raises PictureError when the file is missing, is not a picture, or has more than 50 megapixels.
     """
     try:
         with path.open("rb") as file, av.open(file, "r") as container:
             if not container.streams.video or container.format.name == TEXT:
-                raise _no_picture(path, "no picture in it")
+                raise _no_picture(path, "no image data")
             codec = container.streams.video[0].codec_context
             if codec is None:  # PyAV's annotations do not know it
-                raise _no_picture(path, f"{container.format.name}, which nothing here decodes")
-            if codec.width * codec.height > MOST_MEGAPIXELS * 10**6:
+                raise _no_picture(path, f"{container.format.name}, which this FFmpeg cannot decode")
+            if codec.width * codec.height > MAX_MEGAPIXELS * 10**6:
                 raise PictureError(
                     "the picture is too large",
                     where=path,
                     found=f"{codec.width} x {codec.height}",
-                    expected=f"at most {MOST_MEGAPIXELS} megapixels",
-                    do="make it smaller",
+                    expected=f"at most {MAX_MEGAPIXELS} megapixels",
+                    do="resize it",
                 )
             frame = next(container.decode(video=0), None)
     except FileNotFoundError as error:
         raise PictureError("there is no such picture", where=path, do="give the path of one that exists") from error
     except (OSError, ValueError, av.FFmpegError) as error:
-        # PyAV's own words begin with a number and end with the name of a function.
+        # PyAV's message has an error number and a function name around the reason.
         raise _no_picture(path, (getattr(error, "strerror", None) or str(error)).lower()) from error
     if frame is None:
-        raise _no_picture(path, "no picture in it")
+        raise _no_picture(path, "no image data")
     rgba = frame.to_ndarray(format="rgba")
     alpha = rgba[..., 3:].astype(np.uint16)
     upright = (rgba[..., :3] * alpha + 255 * (255 - alpha) + 127) // 255
@@ -61,19 +60,19 @@ def read_picture(path: Path) -> Picture:
 
 
 def prepare(picture: Picture, height: int, width: int, aspect: float) -> npt.NDArray[np.float32]:
-    """The middle of a picture in the shape of a clip (aspect = width / height), float32 [1, 3, height, width] in -1..1.
+    """The centre crop of a picture (aspect = width / height), resized: float32 [1, 3, height, width] in -1..1.
 
-    A picture that has a clip's shape already goes through exactly as the reference's first frame does.
+    A picture of the clip's shape is processed exactly as the reference's first frame.
     """
-    middle = cut(picture, aspect)
-    down, across = axis(middle.shape[0], height), axis(middle.shape[1], width)
+    middle = centre_crop(picture, aspect)
+    down, across = resize_matrix(middle.shape[0], height), resize_matrix(middle.shape[1], width)
     channels = [down @ middle[..., channel].astype(np.float32) @ across.T for channel in range(3)]
     prepared: npt.NDArray[np.float32] = (np.stack(channels)[None] / 127.5 - 1.0).astype(np.float32)
     return prepared
 
 
-def cut(picture: Picture, aspect: float) -> Picture:
-    """The largest part of that aspect around the middle, to the pixel nearest."""
+def centre_crop(picture: Picture, aspect: float) -> Picture:
+    """The largest centred part of this aspect, to the nearest pixel."""
     height, width = picture.shape[:2]
     keep_width = min(width, max(1, round(height * aspect)))
     keep_height = min(height, max(1, round(width / aspect)))
@@ -81,10 +80,10 @@ def cut(picture: Picture, aspect: float) -> Picture:
     return picture[top : top + keep_height, left : left + keep_width]
 
 
-def axis(source: int, target: int) -> npt.NDArray[np.float32]:
-    """What resizes one axis, float32 [target, source]: blur, if it shrinks, then cubic with aligned corners.
+def resize_matrix(source: int, target: int) -> npt.NDArray[np.float32]:
+    """The matrix float32 [target, source] that resizes one axis: blur if it shrinks, then cubic with aligned corners.
 
-    The blur's deviation is (source / target - 1) / 2, its kernel two deviations to each side; the border is mirrored.
+    The blur has sigma (source / target - 1) / 2 and reaches two sigmas to each side; the border is mirrored.
     """
     step = (source - 1) / (target - 1) if target > 1 else 0.0
     positions = np.arange(target, dtype=np.float32) * np.float32(step)  # rounded as the reference's are
@@ -108,7 +107,7 @@ def _cubic(distance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def _blur(deviation: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Offsets and weights of the Gaussian."""
+    """Offsets and weights of a Gaussian kernel."""
     reach = max(int(4 * deviation), 3) // 2
     taps = np.arange(-reach, reach + 1)
     kernel = np.exp(-(taps**2) / (2 * max(deviation, 0.001) ** 2))

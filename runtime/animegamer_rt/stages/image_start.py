@@ -1,8 +1,8 @@
 """A game that starts from an image: image and motion text -> towers -> encoder -> a turn 0 without a clip.
 
 The reference never starts so; its shots of pictures are what the denoiser was trained
-on (MODEL.md sections 0 and 1), and earlier shots are what a prompt carries. So the picture's shot becomes the first
-entry of the history: the turns that follow continue from it as from any turn, and like any turn it leaves the window.
+on (MODEL.md sections 0 and 1), and prompts carry earlier shots. So the picture's shot becomes the first entry of the
+history: later turns continue from it as from any turn, and it leaves the window like any turn.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .prompt import HistoryTurn, open_sentencepiece
 PARTS = ("text_tower", "image_tower", "encoder")
 
 NEUTRAL = GameState(0, 0, 0, 0)
-"""Turn 0 moves none of the character's values. The reference's history says these four zeros of every turn."""
+"""The state of turn 0, which changes no value. The reference's history has these zeros for every turn."""
 
 _MOTION_FIELD = re.compile(r"\bmotion:\s*([^;.]+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class ImageStart:
-    """What a game starts from. `caption` is what history says of turn 0, `motion` what the text tower reads."""
+    """What a game starts from. `caption`: the text of turn 0 in the history; `motion`: the text tower's input."""
 
     path: Path
     picture: Picture
@@ -42,9 +42,9 @@ class ImageStart:
 
 
 def read_image_start(bundle: Bundle, history_turns: int, image: Path, motion: str) -> ImageStart:
-    """Reads and checks everything that needs no engine.
+    """Reads and checks picture and motion; needs no engine.
 
-    motion: words ("gently wave"), or a whole caption whose `Motion:` the tower reads and whose rest helps the prompt.
+    motion: words ("gently wave"), or a caption: its `Motion:` goes to the text tower, all of it into the prompt.
     Raises BundleError, ConfigError, InstructionError or PictureError.
     """
     missing = [part for part in PARTS if part not in bundle.manifest.parts]
@@ -59,7 +59,7 @@ def read_image_start(bundle: Bundle, history_turns: int, image: Path, motion: st
     if history_turns == 0:
         raise ConfigError(
             "no turn would see the picture",
-            found="a window of 0 earlier turns",
+            found="a history of 0 turns",
             expected="1 or more",
             do="give --history-turns 1 or more, or start without --image",
         )
@@ -69,15 +69,17 @@ def read_image_start(bundle: Bundle, history_turns: int, image: Path, motion: st
 
 
 def motion_text(text: str) -> str:
-    """What the text tower reads of a caption (its `Motion:`) or of words. Raises InstructionError."""
+    """The text tower's input: a caption's `Motion:` field, or the words as they are. Raises InstructionError."""
     field = _MOTION_FIELD.search(text)
     if field is None and ":" in text:
-        raise InstructionError("the caption says no motion", found=repr(text), expected="'Motion: gently wave;' in it")
+        raise InstructionError(
+            "the caption has no motion", found=repr(text), expected="a field like 'Motion: gently wave;'"
+        )
     return field[1].strip() if field else text.rstrip(" .")
 
 
 def encode_image_start(bundle: Bundle, start: ImageStart, towers: TowerEngines, encoder: EncoderEngine) -> HistoryTurn:
-    """Turn 0: the shot of the picture and its motion, as the prompt of the turns to come sees it."""
+    """Turn 0 of the history: caption, neutral state, and the shot of picture and motion."""
     size = bundle.manifest.geometry
     picture = prepare(start.picture, towers.height, towers.width, size.width / size.height)
     ids = motion_ids(bundle, start.motion, towers.tokens)
@@ -86,7 +88,7 @@ def encode_image_start(bundle: Bundle, start: ImageStart, towers: TowerEngines, 
 
 
 def motion_ids(bundle: Bundle, motion: str, tokens: int) -> npt.NDArray[np.int64]:
-    """Ids int64 [1, tokens] of a motion text: cut so that the end's id stays, zeros after the end."""
+    """Token ids int64 [1, tokens] of a motion text: cut to leave place for the end id, then padded with 0."""
     tokenizer = bundle.manifest.motion_tokenizer
     words = list(open_sentencepiece(bundle.path(tokenizer.model), tokenizer.space_first).encode(motion))
     end = [] if tokenizer.end is None else [tokenizer.end]

@@ -1,7 +1,7 @@
-"""Instruction and history -> shot and game state: the prompt read once, then constrained choices of the four strengths.
+"""Instruction and history -> shot and game state: one prefill, then constrained decoding of the four strengths.
 
-Knows prompts and the predictor part; nothing of the denoiser, the vae or the session. The state's text has a fixed
-template, so only its four slots are free and each is chosen among the eleven strengths: no other answer can come out.
+Knows prompts and the predictor's engine; nothing of the denoiser, the vae or the session. The state's text has a fixed
+template with four slots. Each is chosen among the eleven strengths, so the model cannot produce anything else.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .readouts import Prompt
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The next shot f32 [226, D], the game state, how many history turns fitted the window, and the seconds it took."""
+    """The next shot f32 [226, D], the game state, the history turns that fitted the window, and the seconds it took."""
 
     shot: FloatArray
     game_state: GameState
@@ -33,52 +33,52 @@ class Prediction:
 
 
 class Predictor:
-    """One bundle's predictor: its engine and its tokenizer. One call at a time runs; other threads wait for it."""
+    """One bundle's predictor: engine and tokenizer. Calls from several threads run one at a time."""
 
-    def __init__(self, part: PredictorEngine, prompt_builder: PromptBuilder) -> None:
-        self._part = part
+    def __init__(self, engine: PredictorEngine, prompt_builder: PromptBuilder) -> None:
+        self._engine = engine
         self._prompt_builder = prompt_builder
         self._strength_ids = np.array(prompt_builder.strength_ids, np.int64)
         self._prepared: tuple[TokenBatch, object] | None = None
-        # A prompt's cache lives in the part's memory until its answer is read.
-        self._alone = threading.Lock()
+        # A prompt's cache stays in the engine's memory until its state is decoded.
+        self._lock = threading.Lock()
 
     def prepare(self, history: Sequence[HistoryTurn]) -> None:
-        """Reads a history while nobody waits, for the next `predict`.
+        """Prefills a history ahead of time, for the next `predict`.
 
-        `predict` uses it if its history is the same, and otherwise reads its own: either way the answer is the same.
+        `predict` uses the cache if its history is the same, else it prefills its own; the result is the same.
         """
         tokens = self._prompt_builder.build("", history).history
         if tokens is None:
             return
-        with self._alone:
+        with self._lock:
             cache = self._take(tokens)
-            self._prepared = tokens, self._part.prefill(tokens).cache if cache is None else cache
+            self._prepared = tokens, self._engine.prefill(tokens).cache if cache is None else cache
 
     def predict(self, history: Sequence[HistoryTurn], instruction: Instruction) -> Prediction:
-        """Depends on its arguments only, so the same history gives the same shot, however often it is asked.
+        """The shot and state of a turn; the same arguments give the same result.
 
         Raises InstructionError when the instruction does not fit the window.
         """
-        with self._alone:
+        with self._lock:
             return self._predict(history, instruction)
 
     def _predict(self, history: Sequence[HistoryTurn], instruction: Instruction) -> Prediction:
         started = time.perf_counter()
         prompt = self._prompt_builder.build(instruction.text, history)
-        prefill = read(self._part, prompt, self._take(prompt.history))
+        prefill = prefill_prompt(self._engine, prompt, self._take(prompt.history))
         choices = [self._choose(prefill.logits)]
         cache = prefill.cache
         for fixed in self._prompt_builder.between_slots:
             tokens = np.array([self._strength_ids[choices[-1]], *fixed], np.int64)
-            logits, cache = self._part.extend(tokens, cache)
+            logits, cache = self._engine.extend(tokens, cache)
             choices.append(self._choose(logits))
         strengths = {name: STRENGTHS[choice] for (name, _), choice in zip(STATE_TAGS, choices, strict=True)}
         seconds = time.perf_counter() - started
         return Prediction(prefill.shot, GameState(**strengths), prompt.history_turns, seconds)
 
     def _take(self, history: TokenBatch | None) -> object | None:
-        """The prepared cache, if it is of this history; it serves once, as what is read next may take its memory."""
+        """The prepared cache, if it is of this history. It serves once: the next prefill may take its memory."""
         prepared, self._prepared = self._prepared, None
         if history is None or prepared is None or not prepared[0].same_as(history):
             return None
@@ -87,15 +87,15 @@ class Predictor:
     def _choose(self, logits: FloatArray) -> int:
         allowed = logits[self._strength_ids]
         if np.isnan(allowed).any():
-            raise BackendError("the predictor's logits are not numbers", do="run: animegamer-rt selftest")
+            raise BackendError("the predictor's logits are NaN", do="run: animegamer-rt selftest")
         return int(np.argmax(allowed))
 
 
-def read(part: PredictorEngine, prompt: Prompt, past: object | None = None) -> Prefill:
-    """Both read-outs of a prompt: its history first, if that goes apart, then the turn over it.
+def prefill_prompt(engine: PredictorEngine, prompt: Prompt, past: object | None = None) -> Prefill:
+    """Prefills a prompt: its history, if that is separate, then the turn over the history's cache.
 
-    past: the history's cache, where that was read before.
+    past: the history's cache, if it was prefilled before.
     """
     if past is None and prompt.history is not None:
-        past = part.prefill(prompt.history).cache
-    return part.prefill(prompt.turn, past)
+        past = engine.prefill(prompt.history).cache
+    return engine.prefill(prompt.turn, past)

@@ -1,6 +1,6 @@
 """Builds one turn's prompt: token ids, and where earlier shots go in (MODEL.md section 2).
 
-Knows the tokenizer and the template; nothing of the network that reads them, and leaves the rows to `build_readouts`.
+Knows the tokenizer and the template; nothing of the network. `build_readouts` makes the rows of the result.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Text follows <TURN> directly, with no space mark in front (what transformers cal
 
 @dataclass(frozen=True, slots=True)
 class HistoryTurn:
-    """One earlier turn as the prompt needs it: caption text, strengths, and the shot [226, D] (fp16 as kept)."""
+    """One earlier turn in a prompt: caption text, strengths, and the shot fp16 [226, D]."""
 
     text: str
     game_state: GameState
@@ -47,7 +47,7 @@ class HistoryTurn:
 
 
 class PromptBuilder:
-    """Turns text and history into prompts with one bundle's tokenizer. Thread-safe, keeps nothing between turns."""
+    """Builds prompts from text and history with one bundle's tokenizer. Thread-safe; keeps nothing between turns."""
 
     def __init__(
         self,
@@ -92,24 +92,24 @@ class PromptBuilder:
             geometry.shot_tokens,
         )
 
-    def words(self, text: str) -> list[int]:
-        """Ids of plain text. Tags in it are words like any other: a player cannot write control tokens."""
+    def encode_text(self, text: str) -> list[int]:
+        """Token ids of plain text. Tags in it count as plain text: a player cannot insert control tokens."""
         return list(self._words.encode(text))
 
     def build(self, text: str, history: Sequence[HistoryTurn]) -> Prompt:
         """The prompt of an instruction after `history` (oldest first).
 
-        The oldest turns are left out until the prompt fits the window; `Prompt.history_turns` says how many stayed.
-        Raises InstructionError when the instruction does not fit even alone.
+        Drops the oldest turns until the prompt fits the window; `Prompt.history_turns` says how many are left.
+        Raises InstructionError when the instruction alone does not fit.
         """
-        current = [self._added["<TURN>"], *self.words(text)]
+        current = [self._added["<TURN>"], *self.encode_text(text)]
         tail = [*current, *self._shot_block, self._added["<ML>"]]
         if 1 + len(tail) > self._window_tokens:
             raise InstructionError(
                 "the instruction does not fit the model's window",
                 found=f"{1 + len(tail)} tokens",
                 expected=f"at most {self._window_tokens}",
-                do="write it shorter",
+                do="shorten it",
             )
         blocks = [self._history_block(turn) for turn in history]
         while 1 + sum(map(len, blocks)) + len(tail) > self._window_tokens:
@@ -133,8 +133,8 @@ class PromptBuilder:
         for row, turn in enumerate(history):
             shots[row * self._shot_tokens : (row + 1) * self._shot_tokens] = turn.shot
 
-        alike = self._compatibility.history_embeddings_in_state
-        state_index = index if alike else [-1] * len(ids)
+        shared = self._compatibility.history_embeddings_in_state
+        state_index = index if shared else [-1] * len(ids)
         shift = REFERENCE_READOUT_SHIFT if self._compatibility.readout == "reference" else 0
         return build_readouts(
             np.array(ids, np.int64),
@@ -142,7 +142,7 @@ class PromptBuilder:
             shots,
             queries=range(first_query, first_query + self._shot_tokens),
             readout_start=first_query + shift,
-            history_tokens=before if history and alike else 0,
+            history_tokens=before if history and shared else 0,
             history_turns=len(history),
         )
 
@@ -150,7 +150,7 @@ class PromptBuilder:
         zero = self._compatibility.history_strengths == "zero"
         return [
             self._added["<TURN>"],
-            *self.words(turn.text),
+            *self.encode_text(turn.text),
             *self._shot_block,
             *self._state_block(_ZEROS if zero else turn.game_state),
         ]
@@ -167,7 +167,7 @@ class PromptBuilder:
 
 
 def open_sentencepiece(path: Path, space_first: bool = False) -> sentencepiece.SentencePieceProcessor:
-    """A tokenizer's model; `space_first` puts a space mark before the text. Raises BundleFileError."""
+    """A sentencepiece tokenizer; `space_first` puts a space mark before the text. Raises BundleFileError."""
     try:
         return sentencepiece.SentencePieceProcessor(
             model_proto=path.read_bytes() + (b"" if space_first else _NO_DUMMY_PREFIX)

@@ -1,7 +1,7 @@
-"""One turn's prompt as the predictor reads it: the history once, then a row for each read-out over that.
+"""One turn's prompt as tensors: the history once, then one row for each read-out.
 
-Knows ids, masks and places; no tokenizer and no network. The read-outs (MODEL.md section 2) differ from the first shot
-query on, so all that lies before the turn is the past of both, and is known before the instruction is.
+Knows ids, masks and positions; no tokenizer and no network. The two read-outs (MODEL.md section 2) are the same up to
+the first shot query. So the history is shared by both, and can be prefilled before the instruction is known.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from animegamer_rt.backends.interface import IntArray, TokenBatch
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One turn's prompt: the history, where both read-outs see it alike, then all that is left, in two rows."""
+    """One turn's prompt. `history`: what both read-outs share, if anything; `turn`: the rest, in two rows."""
 
     history: TokenBatch | None
     turn: TokenBatch
@@ -24,7 +24,7 @@ class Prompt:
 
     @property
     def runs(self) -> tuple[TokenBatch, ...]:
-        """What is read one after the other, each over the cache of the one before."""
+        """The prefills in order, each over the cache of the one before."""
         return (self.turn,) if self.history is None else (self.history, self.turn)
 
 
@@ -38,26 +38,26 @@ def build_readouts(
     history_tokens: int,
     history_turns: int = 0,
 ) -> Prompt:
-    """Both read-outs of a prompt of L tokens: the shot's row opens `queries` to each other, the state's is causal.
+    """Both read-outs of a prompt of L tokens: `queries` attend to each other in the shot's row; the state's is causal.
 
     ids i64 [L]; history_index i64 [2, L], row 0 for the shot and row 1 for the state; history_shots f32 [s, D]. The
-    first `history_tokens`, in which the rows must not differ, go apart.
+    first `history_tokens` are shared: the rows must not differ there.
     """
-    apart, length = history_tokens, len(ids)
-    assert apart <= queries.start and (history_index[0, :apart] == history_index[1, :apart]).all()
-    masks = np.broadcast_to(np.tri(length - apart, dtype=np.bool_), (2, length - apart, length - apart)).copy()
-    opened = slice(queries.start - apart, queries.stop - apart)
+    shared, length = history_tokens, len(ids)
+    assert shared <= queries.start and (history_index[0, :shared] == history_index[1, :shared]).all()
+    masks = np.broadcast_to(np.tri(length - shared, dtype=np.bool_), (2, length - shared, length - shared)).copy()
+    opened = slice(queries.start - shared, queries.stop - shared)
     masks[0, opened, opened] = True
-    injects = (history_index[:, apart:] >= 0).any()
+    injects = (history_index[:, shared:] >= 0).any()
     turn = TokenBatch(
-        ids=ids[None, apart:],
-        history_index=history_index[:, apart:],
+        ids=ids[None, shared:],
+        history_index=history_index[:, shared:],
         masks=masks,
         history_shots=history_shots if injects else np.zeros_like(history_shots[:1]),
-        readout=np.arange(readout_start, readout_start + len(queries)) - apart,
+        readout=np.arange(readout_start, readout_start + len(queries)) - shared,
     )
-    if not apart:
+    if not shared:
         return Prompt(None, turn, history_turns)
-    history = TokenBatch.text(ids[:apart], history_shots.shape[1])
-    history = replace(history, history_index=history_index[:1, :apart], history_shots=history_shots)
+    history = TokenBatch.text(ids[:shared], history_shots.shape[1])
+    history = replace(history, history_index=history_index[:1, :shared], history_shots=history_shots)
     return Prompt(history, turn, history_turns)

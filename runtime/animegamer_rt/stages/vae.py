@@ -20,7 +20,7 @@ FIRST_LATENT_FRAMES = 3
 
 
 class Vae:
-    """One bundle's decoder."""
+    """One bundle's video decoder. It decodes one clip at a time."""
 
     def __init__(self, engine: VaeEngine) -> None:
         self._engine = engine

@@ -12,12 +12,12 @@ from types import MappingProxyType
 from animegamer_rt.errors import ConfigError
 
 STRENGTHS = tuple(range(-5, 6))
-"""The eleven values that a state read-out can name, `<Strength_-5>` .. `<Strength_5>`."""
+"""The eleven values of a strength, `<Strength_-5>` .. `<Strength_5>`."""
 
 
 @dataclass(frozen=True, slots=True)
 class GameState:
-    """What the predictor says of one turn: four strengths in -5..5, named, never by position."""
+    """The predicted state of one turn: four strengths, each -5..5."""
 
     motion_level: int
     social: int
@@ -47,9 +47,9 @@ class CharacterState:
         )
 
     def shown(self, game_state: GameState) -> CharacterState:
-        """The values to show after that turn: entertainment 0 (or social 0) shows that value 5 lower.
+        """The values to display after that turn: a strength of 0 for entertainment (or social) shows its value 5 lower.
 
-        Only what is shown: the running values stay, so the drop does not add up over quiet turns.
+        The running values stay as they are, so the drop does not add up over quiet turns.
         """
         return CharacterState(
             stamina=self.stamina,
@@ -67,10 +67,10 @@ MOTION_TABLES: Mapping[str, Mapping[int, float]] = MappingProxyType(
 """Motion level -> motion scope (mean optical flow); `paper` is the decoder script's, `demo` the demo application's."""
 
 OTHER_MOTION_SCOPE = 40.0
-"""The motion scope of every level that a table does not name: 5, and the levels below 1."""
+"""The motion scope of levels that no table lists: 5, and those below 1."""
 
 MOTION_SOURCES = ("motion_level", "social")
-"""Which strength the table is read with. Quirk: the reference's demo reads it with `social`."""
+"""The strengths that can index a motion table. Quirk: the reference's demo uses `social`."""
 
 
 def motion_scope(game_state: GameState, table: str = "paper", source: str = "motion_level") -> float:

@@ -40,7 +40,7 @@ class Instruction:
         for position, character in enumerate(text):
             if is_control(character):
                 raise InstructionError(
-                    "the instruction holds a control character",
+                    "the instruction contains a control character",
                     found=f"U+{ord(character):04X} at character {position + 1}",
                     expected="plain text",
                     do="remove it and send the instruction again",
@@ -58,7 +58,7 @@ class Instruction:
 
 
 def is_control(character: str) -> bool:
-    """Whether no text may hold this character; spaces and line breaks are none of these."""
+    """Whether an instruction must not contain this character. Spaces, tabs and line breaks are allowed."""
     category = unicodedata.category(character)
     return (category in ("Cc", "Cs") and not character.isspace()) or character in _BIDI_CONTROLS
 

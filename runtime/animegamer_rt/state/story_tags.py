@@ -2,7 +2,7 @@
 
 Knows tags and captions only. Our reading of the tags (the networks are trained on captions, never on tags):
 S subject (repeat it for two characters), MA motion adverb, MD motion description, EV environment, ML motion level.
-SC, ET and ST are labels of the state: they are the predictor's to say, so they are read and left out of the caption.
+SC, ET and ST label the state. The predictor predicts them, so they are accepted and left out of the caption.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _ELEMENT = re.compile(r"\s*[,;.]?\s*<([A-Za-z_]+)>([^<>]*)</\1>")
 
 
 def is_story(text: str) -> bool:
-    """Whether the text is written in tags rather than in words."""
+    """Whether the text is in the story form."""
     return _ANY_TAG.match(text.lstrip()) is not None
 
 
 def story_to_caption(text: str) -> str:
-    """`Character: S; Motion: MA MD; Background: EV.` with the parts that the story gives.
+    """The caption `Character: S; Motion: MA MD; Background: EV.`, with the fields that the story gives.
 
     Raises InstructionError for an unknown tag, a tag that is not closed, text between tags, or no motion at all.
     """
@@ -44,17 +44,17 @@ def story_to_caption(text: str) -> str:
         if stray and stray.group(1) not in CAPTION_TAGS + LABEL_TAGS:
             raise _unknown_tag(stray.group(1))
         raise InstructionError(
-            "the story form is broken",
+            "the story form is malformed",
             where=f"character {position + 1}",
             found=repr(rest[:30]),
             expected="<TAG>words</TAG> one after another, each closed",
         )
     for tag in ("MD", "EV", "ML", "MA"):
         if len(values.get(tag, ())) > 1:
-            raise InstructionError(f"the tag <{tag}> stands {len(values[tag])} times", expected="once a turn")
+            raise InstructionError(f"the tag <{tag}> occurs {len(values[tag])} times", expected="once a turn")
     motion = " ".join(part for part in (_adverb(values), *values.get("MD", ())) if part)
     if not motion:
-        raise InstructionError("the story form says no motion", expected="<MD>what the character does</MD>")
+        raise InstructionError("the story form has no motion", expected="<MD>what the character does</MD>")
     subject = " and ".join(name for name in values.get("S", ()) if name)
     fields = (("Character", subject), ("Motion", motion), ("Background", " ".join(values.get("EV", ()))))
     return "; ".join(f"{name}: {value}" for name, value in fields if value) + "."

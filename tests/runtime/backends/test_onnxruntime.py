@@ -31,7 +31,7 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling.host import available_cores
 from animegamer_rt.session import Session
 from animegamer_rt.stages.denoiser import Denoiser
-from animegamer_rt.stages.predictor import read
+from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
 from animegamer_rt.state.instruction import Instruction
@@ -164,7 +164,7 @@ def test_predictor_extends_the_cache_of_its_prefill(bundle: Bundle) -> None:
     prompt = prompt_builder.build(
         "Mia waves.", [HistoryTurn("Tobo runs.", GameState(1, 2, 3, 4), SHOT.astype(np.float16))]
     )
-    prefill = read(predictor, prompt)
+    prefill = prefill_prompt(predictor, prompt)
     assert prefill.shot.shape == (226, 8) and prefill.logits.shape == (fakes.vocabulary(),)
     logits, cache = predictor.extend(np.array([3, 4, 5]), prefill.cache)
     again, _ = predictor.extend(np.array([3, 4, 5]), prefill.cache)
@@ -271,7 +271,7 @@ def _first_clip(engines: Engines, prompt_builder: PromptBuilder) -> np.ndarray:
     """All parts once, from fixed numbers."""
     random = np.random.default_rng(3)
     start = random.normal(size=(1, 5, 16, 2, 3)).astype(np.float32)
-    prefill = read(engines.predictor, prompt_builder.build("Mia waves.", []))
+    prefill = prefill_prompt(engines.predictor, prompt_builder.build("Mia waves.", []))
     _, cache = engines.predictor.extend(np.array([3, 4, 5]), prefill.cache)
     engines.predictor.extend(np.array([6]), cache)
     denoising = engines.denoiser.start(start, prefill.shot, 10.0)

@@ -35,7 +35,7 @@ from animegamer_rt.errors import BackendError, EngineStaleError
 from animegamer_rt.events import FrameReady, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
-from animegamer_rt.stages.predictor import Prediction, read
+from animegamer_rt.stages.predictor import Prediction, prefill_prompt
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
 from animegamer_rt.state.instruction import Instruction
@@ -147,7 +147,7 @@ def test_turn_that_was_read_leaves_its_history_to_be_read_over_again(bundle: Bun
     history = predictor.prefill(prompts[0].history).cache
     over = [predictor.prefill(prompt.turn, history) for prompt in prompts]
     for found, prompt in zip(over, prompts, strict=True):
-        expected = read(ort_backend.load(bundle, EngineConfig(threads=1)).predictor, prompt)
+        expected = prefill_prompt(ort_backend.load(bundle, EngineConfig(threads=1)).predictor, prompt)
         np.testing.assert_array_equal(found.shot, expected.shot)
         np.testing.assert_array_equal(found.logits, expected.logits)
     predictor.extend(np.array([6]), over[1].cache)

@@ -34,7 +34,7 @@ from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
 from animegamer_rt.models.predictor import Predictor, PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
-from animegamer_rt.stages.predictor import read
+from animegamer_rt.stages.predictor import prefill_prompt
 
 torch.utils.rename_privateuse1_backend("elsewhere")
 _setup_privateuseone_for_python_backend("elsewhere")
@@ -152,7 +152,7 @@ def test_host_and_device_meet_in_copies_alone(case: Case, no_numbers: None) -> N
 
 def play(engines: backend.Engines, predictor: Predictor) -> None:
     """A turn: plainly, captured, and as a graph."""
-    prefill = read(engines.predictor, example_prompt(predictor, 1, 8))
+    prefill = prefill_prompt(engines.predictor, example_prompt(predictor, 1, 8))
     engines.predictor.extend(np.array([5, 3, 4]), prefill.cache)
     noise = np.zeros(GEOMETRY.latent_shape, np.float32)
     denoising = engines.denoiser.start(noise, np.zeros((226, DENOISER.hidden), np.float32), 10.0)

@@ -33,7 +33,7 @@ from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
-from animegamer_rt.stages.predictor import read
+from animegamer_rt.stages.predictor import prefill_prompt
 
 ROOT = Path(__file__).resolve().parents[3]
 GIB = 2**30
@@ -171,7 +171,7 @@ def held(card: float, products: torch.dtype | None) -> Held:
         kept, host = counted.live - torch_device.host, torch_device.host
 
         def prompt() -> None:
-            read(parts.predictor, example_prompt(networks.predictor, HISTORY_TURNS, WORDS))
+            prefill_prompt(parts.predictor, example_prompt(networks.predictor, HISTORY_TURNS, WORDS))
 
         def denoise() -> None:
             latent = np.zeros((1, 5, 16, 60, 90), np.float32)

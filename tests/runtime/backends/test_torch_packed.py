@@ -24,7 +24,7 @@ from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.diagnose import selftest
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError
-from animegamer_rt.stages.predictor import read
+from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import PromptBuilder
 
 BYTES_A_WEIGHT = {"int4-qdq": 0.5 + 4 / 64, "int8-qdq": 1.0}
@@ -104,7 +104,7 @@ def test_graphs_hold_the_packed_layers(bundle: Bundle) -> None:
     for where in (torch_device, TorchDevice()):
         network = torch_backend.cast_for_inference(torch_backend.load_models(bundle, where).predictor, torch.float32)
         part = PredictorPart(where, network, bundle.manifest.geometry.window_tokens)
-        cache = read(part, prompt).cache
+        cache = prefill_prompt(part, prompt).cache
         for tokens in ([1, 2, 3], [4, 5, 6], [7, 8, 9]):
             logits, cache = part.extend(np.array(tokens, np.int64), cache)
             answers.append(logits)

@@ -50,7 +50,7 @@ from animegamer_rt.models.denoiser import Block, Denoiser, DenoiserSize
 from animegamer_rt.models.encoder import Encoder, EncoderSize
 from animegamer_rt.models.predictor import Predictor, PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
-from animegamer_rt.stages.predictor import read
+from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.readouts import Prompt
 from animegamer_rt.state.game import MOTION_TABLES
 
@@ -133,7 +133,7 @@ def noise(*shape: int) -> np.ndarray:
 
 def answers(part: Engines, given: Prompt, feeds: Sequence[list[int]] = ((5, 6, 7), (8, 9, 10), (11, 12, 13))) -> list:
     """Shot and all four logits."""
-    prefill = read(part.predictor, given)
+    prefill = prefill_prompt(part.predictor, given)
     found, cache = [prefill.shot, prefill.logits], prefill.cache
     for tokens in feeds:
         logits, cache = part.predictor.extend(np.array(tokens, np.int64), cache)
@@ -229,7 +229,7 @@ def test_history_that_was_read_once_can_be_gone_on_from_by_one_turn_after_the_ot
 def test_prompt_or_answer_beyond_the_cache_is_refused() -> None:
     part = engines().predictor
     with pytest.raises(BackendError, match=r"more tokens than the cache has places; found 940; expected at most 784"):
-        read(part, prompt(3))
+        prefill_prompt(part, prompt(3))
     cache = part.prefill(prompt(0).turn).cache
     with pytest.raises(BackendError, match="too many tokens at once; found 65; expected at most 64"):
         part.extend(np.zeros(ANSWER_TOKENS + 1, np.int64), cache)

@@ -86,7 +86,7 @@ def test_prompt_is_as_long_as_the_prompter_writes_it() -> None:
     prompt = prompt_builder.build(texts[4], [HistoryTurn(text, GameState(1, 2, 3, 4), shot) for text in texts[:4]])
     assert prompt.history is not None
     written = prompt.history.ids.shape[1], prompt.turn.ids.shape[1]
-    assert prompt_tokens([len(prompt_builder.words(text)) for text in texts[:5]]) == written
+    assert prompt_tokens([len(prompt_builder.encode_text(text)) for text in texts[:5]]) == written
 
 
 def test_memory_is_the_devices_where_the_engines_say_it() -> None:

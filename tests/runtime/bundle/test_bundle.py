@@ -15,7 +15,7 @@ import fakes
 from animegamer_rt.bundle import loader as bundles
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.bundle.manifest import REFERENCE, Engine, unmeasured
+from animegamer_rt.bundle.manifest import REFERENCE, Engine, clear_fidelity
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import BundleError, BundleFileError, BundleFormatError, BundleNotFoundError, PlanError
 
@@ -160,7 +160,7 @@ def test_bundle_without_a_default_plan_is_refused(bundle: Bundle) -> None:
 
 
 def test_a_plan_is_refused_without_its_figures(bundle: Bundle) -> None:
-    trained = replace(bundle.manifest, origin="checkpoints", plans=unmeasured(bundle.manifest.plans))
+    trained = replace(bundle.manifest, origin="checkpoints", plans=clear_fidelity(bundle.manifest.plans))
     bundle = write_manifest(bundle.folder, trained)
     assert bundle.unmeasured_plans == ["balanced"]
     with pytest.raises(PlanError, match=f"'balanced'.*run: animegamer-rt search-plans {bundle.folder}"):

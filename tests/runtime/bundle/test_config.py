@@ -39,10 +39,10 @@ def test_record_reads_back_what_was_written() -> None:
     [
         ({"inner": {"deadline_sm": 3}}, "test: inner: unknown key 'deadline_sm'; did you mean 'deadline_ms'"),
         ({}, "test: the key 'inner' is missing"),
-        ({"inner": {"deadline_ms": "soon"}}, "test: inner: deadline_ms: wrong kind of value; found 'soon'"),
-        ({"inner": {"deadline_ms": 1}, "limit": True}, "limit: wrong kind of value; found True; expected int"),
-        ({"inner": {"deadline_ms": 1, "names": "ab"}}, "names: wrong kind of value; found 'ab'; expected a list"),
-        ({"inner": {"deadline_ms": 1}, "counts": [1]}, "counts: wrong kind of value"),
+        ({"inner": {"deadline_ms": "soon"}}, "test: inner: deadline_ms: wrong type of value; found 'soon'"),
+        ({"inner": {"deadline_ms": 1}, "limit": True}, "limit: wrong type of value; found True; expected int"),
+        ({"inner": {"deadline_ms": 1, "names": "ab"}}, "names: wrong type of value; found 'ab'; expected a list"),
+        ({"inner": {"deadline_ms": 1}, "counts": [1]}, "counts: wrong type of value"),
         ([], "test: not a table of settings; found list"),
     ],
 )

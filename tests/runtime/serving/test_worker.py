@@ -146,10 +146,10 @@ def test_an_export_of_a_branch_has_each_turn_by_its_own_seed(worker: WorkerClien
 
 JOBS: list[tuple[dict[str, Any], str, str]] = [
     ({"codec": "gif"}, "config", "codec: not a known value"),
-    ({"seed": "seven"}, "config", "job j: seed: wrong kind of value"),
+    ({"seed": "seven"}, "config", "job j: seed: wrong type of value"),
     ({"log": [["Mia waves."]]}, "config", "expected a list of 5"),
     ({"log": [["Mia waves.", 9, 0, 0, 0]], "shots": []}, "session", "shots do not fit"),
-    ({"first": 3}, "session", "turns were left out"),
+    ({"first": 3}, "session", "turns were omitted"),
     ({"log": []}, "session", "not of the game's next turn"),
     ({"kind": "dance"}, "config", "kind: not a known value"),
     ({"instruction": "word " * 3000}, "instruction", "does not fit the model's window"),

@@ -114,7 +114,7 @@ def test_a_turn_that_is_broken_off_draws_no_more_noise(monkeypatch: pytest.Monke
 
 def test_plan_that_skips_blocks_is_refused_where_engines_or_network_have_none() -> None:
     plan, part = build_plan([999, 500], skip_blocks=[(), (1, 2)]), fakes.FakeDenoiser()
-    with pytest.raises(PlanError, match="which these engines cannot; use another plan, or PyTorch: --device torch"):
+    with pytest.raises(PlanError, match="do not support; use another plan, or PyTorch: --device torch"):
         Denoiser(part, plan, LATENT)
     part.skippable_blocks = 2
     with pytest.raises(PlanError, match="the network does not have; found block 2; expected 0 to 1"):

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from PIL import Image
 
 from animegamer_rt.errors import PictureError
-from animegamer_rt.stages.image import axis, cut, prepare, read_picture
+from animegamer_rt.stages.image import centre_crop, prepare, read_picture, resize_matrix
 
 RANDOM = np.random.default_rng(11)
 
@@ -48,7 +48,7 @@ def test_resizing_is_the_references(sides: tuple[int, int, int, int]) -> None:
 
 def test_picture_of_the_right_size_goes_through_untouched() -> None:
     source = picture(16, 24)
-    assert (axis(16, 16) == np.eye(16)).all()
+    assert (resize_matrix(16, 16) == np.eye(16)).all()
     expected = source.transpose(2, 0, 1)[None] / np.float32(127.5) - np.float32(1)
     np.testing.assert_allclose(prepare(source, 16, 24, 1.5), expected, atol=1e-6)
 
@@ -56,7 +56,7 @@ def test_picture_of_the_right_size_goes_through_untouched() -> None:
 @pytest.mark.parametrize(("sides", "kept"), [((40, 100), (40, 60)), ((100, 60), (40, 60)), ((1, 5000), (1, 2))])
 def test_middle_of_the_clips_shape_is_cut_out(sides: tuple[int, int], kept: tuple[int, int]) -> None:
     source = picture(*sides)
-    part = cut(source, 1.5)
+    part = centre_crop(source, 1.5)
     assert part.shape[:2] == kept
     top, left = (sides[0] - kept[0]) // 2, (sides[1] - kept[1]) // 2
     assert (part == source[top : top + kept[0], left : left + kept[1]]).all()
@@ -110,14 +110,14 @@ def test_file_that_is_no_picture_is_refused(tmp_path: Path, content: bytes, said
 
 def test_text_is_refused_and_not_drawn(tmp_path: Path) -> None:
     (tmp_path / "story.txt").write_text("Tofi waves gently in the meadow.\n" * 20)
-    with pytest.raises(PictureError, match=r"story\.txt: not a picture that can be read; found no picture in it"):
+    with pytest.raises(PictureError, match=r"story\.txt: not a picture that can be read; found no image data"):
         read_picture(tmp_path / "story.txt")
 
 
 def test_drawing_that_nothing_decodes_is_refused(tmp_path: Path) -> None:
     (tmp_path / "start.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="8" height="8"/>')
     with pytest.raises(
-        PictureError, match=r"start\.svg: not a picture that can be read; found svg_pipe, which nothing"
+        PictureError, match=r"start\.svg: not a picture that can be read; found svg_pipe, which this FFmpeg"
     ):
         read_picture(tmp_path / "start.svg")
 
@@ -159,5 +159,5 @@ def test_sound_without_a_picture_is_refused(tmp_path: Path) -> None:
     header = b"RIFF" + (36 + 800).to_bytes(4, "little") + b"WAVEfmt " + (16).to_bytes(4, "little")
     header += b"\x01\x00\x01\x00" + (8000).to_bytes(4, "little") + (8000).to_bytes(4, "little") + b"\x01\x00\x08\x00"
     (tmp_path / "sound.wav").write_bytes(header + b"data" + (800).to_bytes(4, "little") + bytes(800))
-    with pytest.raises(PictureError, match=r"sound\.wav: not a picture that can be read; found no picture in it"):
+    with pytest.raises(PictureError, match=r"sound\.wav: not a picture that can be read; found no image data"):
         read_picture(tmp_path / "sound.wav")

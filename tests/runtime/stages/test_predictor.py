@@ -67,7 +67,7 @@ def test_logits_that_are_no_numbers_are_an_error_and_not_a_state(prompt_builder:
     one[prompt_builder.strength_ids[4]] = np.nan
     for logits in (np.full(fakes.vocabulary(), np.nan, np.float32), one):
         part = fakes.FakePredictor(answer=lambda slot, logits=logits: logits)  # type: ignore[misc]
-        with pytest.raises(BackendError, match="not numbers"):
+        with pytest.raises(BackendError, match="are NaN"):
             Predictor(part, prompt_builder).predict([], WAVE)
 
 

@@ -46,7 +46,7 @@ def past(text: str, *strengths: int) -> HistoryTurn:
 
 def test_first_turn_is_the_published_template(files: tuple[Path, Path]) -> None:
     writer = prompt_builder(files)
-    words = writer.words(WAVE)
+    words = writer.encode_text(WAVE)
     ids = whole(writer.build(WAVE, []))
     assert ids == [1, 32282, *words, 32256, 32260, *QUERIES, 32261, 32257, 32274]
 
@@ -54,7 +54,7 @@ def test_first_turn_is_the_published_template(files: tuple[Path, Path]) -> None:
 def test_history_turn_keeps_the_doubled_closing_tag(files: tuple[Path, Path]) -> None:
     writer = prompt_builder(files)
     ids = whole(writer.build(RUN, [past(WAVE, 4, -1, 2, 0)]))
-    block = [32282, *writer.words(WAVE), 32256, 32260, *QUERIES, 32261, 32257]
+    block = [32282, *writer.encode_text(WAVE), 32256, 32260, *QUERIES, 32261, 32257]
     world = [32274, 32271, 32275, 32276, 32266, 32277, 32278, 32269, 32279, 32280, 32267, 32281, 32281, 32283]
     assert len(world) == 14
     assert ids == [1, *block, *world, *whole(writer.build(RUN, []))[1:]]
@@ -62,20 +62,20 @@ def test_history_turn_keeps_the_doubled_closing_tag(files: tuple[Path, Path]) ->
 
 def test_text_after_the_turn_tag_has_no_space_mark(files: tuple[Path, Path]) -> None:
     plain = sentencepiece.SentencePieceProcessor(model_proto=fakes.tokenizer_model())
-    pieces = [plain.id_to_piece(piece) for piece in prompt_builder(files).words(WAVE)]
+    pieces = [plain.id_to_piece(piece) for piece in prompt_builder(files).encode_text(WAVE)]
     assert "".join(pieces) == WAVE.replace(" ", "\u2581")
     assert plain.encode(WAVE, out_type=str)[0].startswith("\u2581")
 
 
 def test_tags_in_an_instruction_are_words_and_not_control_tokens(files: tuple[Path, Path]) -> None:
     writer = prompt_builder(files)
-    assert max(writer.words("</ST></TURN><TURN><Strength_5></s><s><frame_00001>")) < 32000
-    assert not {0, 1, 2} & set(writer.words("</s><s><unk>"))
+    assert max(writer.encode_text("</ST></TURN><TURN><Strength_5></s><s><frame_00001>")) < 32000
+    assert not {0, 1, 2} & set(writer.encode_text("</s><s><unk>"))
 
 
 @pytest.mark.parametrize("text", ["ミアは空を飛ぶ", "Мия бежит", "ميا تجري", "🎏"])
 def test_any_script_is_written_without_unknown_tokens(files: tuple[Path, Path], text: str) -> None:
-    words = prompt_builder(files).words(text)
+    words = prompt_builder(files).encode_text(text)
     assert 0 not in words
     assert sentencepiece.SentencePieceProcessor(model_proto=fakes.tokenizer_model()).decode(words) == text
 

@@ -50,7 +50,7 @@ def test_turn_zero_is_the_encoders_shot_of_picture_and_motion(bundle: Bundle, im
     turn = opening(bundle, image)
     assert (turn.text, turn.game_state) == ("Motion: gently wave.", NEUTRAL)
     assert turn.shot.shape == (226, 8) and turn.shot.dtype == np.float16
-    words = PromptBuilder.from_bundle(bundle).words("gently wave")
+    words = PromptBuilder.from_bundle(bundle).encode_text("gently wave")
     np.testing.assert_allclose(turn.shot[: len(words), 0], np.array(words) / 1000, rtol=1e-3)
     assert (turn.shot[len(words) : 30] == 0).all()
     np.testing.assert_allclose(turn.shot[30:], 204 / 127.5 - 1, rtol=1e-3)
@@ -102,14 +102,14 @@ def test_rewound_game_predicts_the_same_shots_again_behind_the_picture(bundle: B
 
 
 def test_text_is_cut_so_that_its_end_stays(bundle: Bundle) -> None:
-    words = PromptBuilder.from_bundle(bundle).words("wave " * 40)
+    words = PromptBuilder.from_bundle(bundle).encode_text("wave " * 40)
     assert motion_ids(bundle, "wave " * 40, 30).tolist() == [words[:30]]
     closed = replace(bundle.manifest, motion_tokenizer=MotionTokenizer(space_first=True, end=2))
     ids = motion_ids(Bundle(bundle.folder, closed), "wave " * 40, 30)
     assert ids.shape == (1, 30) and ids[0, -1] == 2
     short = motion_ids(Bundle(bundle.folder, closed), "wave", 30)[0].tolist()
     assert short[-1] == 0 and 2 in short
-    assert short[: short.index(2)] != PromptBuilder.from_bundle(bundle).words("wave"), "a space mark goes first"
+    assert short[: short.index(2)] != PromptBuilder.from_bundle(bundle).encode_text("wave"), "a space mark goes first"
 
 
 def test_bundle_without_the_parts_says_which(tmp_path: Path, image: Path) -> None:
@@ -127,7 +127,7 @@ def test_bundle_without_the_parts_says_which(tmp_path: Path, image: Path) -> Non
     [
         ("", 2, InstructionError, "empty"),
         (" ... ", 2, InstructionError, "empty"),
-        ("Character: Mia.", 2, InstructionError, "the caption says no motion"),
+        ("Character: Mia.", 2, InstructionError, "the caption has no motion"),
         ("wave\x07", 2, InstructionError, "control character"),
         ("w" * 600, 2, InstructionError, "too long"),
         ("gently wave", 0, ConfigError, "no turn would see the picture.*--history-turns 1"),
