@@ -49,7 +49,7 @@ def measure(name: str, fp32: Path | None, instructions: int, turns: int) -> Reco
     from animegamer_export.quantize import bundle as quantized
     from animegamer_export.quantize.scheme import scheme
     from animegamer_export.verify import bitsandbytes
-    from animegamer_export.verify.command import SampleCounts, compare, part_bytes
+    from animegamer_export.verify.bundles import SampleCounts, compare, part_bytes
     from animegamer_rt.bundle.loader import load, open_bundle
 
     shipped, rows = open_bundle(name), []
@@ -89,14 +89,14 @@ def in_float(shipped: Any, float32: Any) -> Any:
 
 def kinds(source: Any) -> Iterator[Record]:
     """The error of a part's output with one kind of its weights quantised and nothing else."""
-    from animegamer_export.quantize.exclusions import keep_rule
+    from animegamer_export.quantize.exclusions import fp16_exclusions
     from animegamer_export.quantize.scheme import scheme
-    from animegamer_export.quantize.sensitivity import by_kind
+    from animegamer_export.quantize.sensitivity import error_by_kind
 
     for part, (precision, output) in SENSITIVE.items():
         path = source.part_path(part)
-        for kind, weights, error in by_kind(path, scheme(precision), example_runs(source, part), output):
-            kept = keep_rule(part)(kind + ".")
+        for kind, weights, error in error_by_kind(path, scheme(precision), example_runs(source, part), output):
+            kept = fp16_exclusions(part)(kind + ".")
             yield {"part": part, "precision": precision, "kind": kind, "weights": weights, "error": error, "kept": kept}
 
 
@@ -106,8 +106,8 @@ def example_runs(source: Any, part: str) -> list[Any]:
 
     import numpy as np
 
-    from animegamer_export.evaluate.fidelity import draw, first_turns
-    from animegamer_export.evaluate.turns import RecordedDenoiser, instructions
+    from animegamer_export.evaluate.fidelity import denoise_turn, predict_first_turns
+    from animegamer_export.evaluate.turns import RecordingDenoiser, sample_instructions
     from animegamer_rt.backends.interface import TokenBatch
     from animegamer_rt.backends.registry import open_engines
     from animegamer_rt.engine_config import EngineConfig
@@ -115,16 +115,16 @@ def example_runs(source: Any, part: str) -> list[Any]:
     from animegamer_rt.pipeline import Pipeline
     from animegamer_rt.stages.prompt import PromptBuilder
 
-    texts = instructions(source.manifest.world, 4, 7)
+    texts = sample_instructions(source.manifest.world, 4, 7)
     if part == "predictor":
         size = PredictorSize(**source.manifest.sizes["predictor"])
         nothing = np.zeros((size.layers, 1, size.kv_heads, 0, size.head_width), np.float32)
         turns = [PromptBuilder.from_bundle(source).build(text, ()).turn for text in texts]
         given = [{name: getattr(turn, name) for name in TokenBatch.__slots__} for turn in turns]
         return [{**feeds, "keys": nothing, "values": nothing} for feeds in given]
-    recorded = RecordedDenoiser(source.part_path(part))
+    recorded = RecordingDenoiser(source.part_path(part))
     pipeline = Pipeline.open(source, replace(open_engines(source, EngineConfig("cpu-fp32")), denoiser=recorded))
-    draw(pipeline.denoiser, *first_turns(pipeline, texts[:1], 7))
+    denoise_turn(pipeline.denoiser, *predict_first_turns(pipeline, texts[:1], 7))
     return [feeds for feeds, _ in recorded.steps[::3]]
 
 
@@ -132,24 +132,26 @@ def vae_peak(source: Any) -> float:
     """The largest magnitude inside the decoder's first chunk over a turn's latent: fp16 ends at 65504."""
     import numpy as np
 
-    from animegamer_export.evaluate.fidelity import draw, first_turns
-    from animegamer_export.evaluate.turns import instructions
-    from animegamer_export.quantize.ranges import peaks
+    from animegamer_export.evaluate.fidelity import denoise_turn, predict_first_turns
+    from animegamer_export.evaluate.turns import sample_instructions
+    from animegamer_export.quantize.ranges import peak_magnitudes
     from animegamer_rt.backends.registry import open_engines
     from animegamer_rt.engine_config import EngineConfig
     from animegamer_rt.pipeline import Pipeline
 
     pipeline = Pipeline.open(source, open_engines(source, EngineConfig("cpu-fp32")))
-    latent = draw(pipeline.denoiser, *first_turns(pipeline, instructions(source.manifest.world, 1, 7), 7))
+    latent = denoise_turn(
+        pipeline.denoiser, *predict_first_turns(pipeline, sample_instructions(source.manifest.world, 1, 7), 7)
+    )
     run: dict[str, Any] = {"latent": latent[:, :3], "channel_order": np.arange(3), "flip": np.array([False])}
-    return round(max(peaks(source.part_path("vae_first"), [run]).values()), 1)
+    return round(max(peak_magnitudes(source.part_path("vae_first"), [run]).values()), 1)
 
 
 def golden(folder: Path) -> Record:
     """The fixtures' networks of random weights, exported in float32 and quantised: outputs against torch."""
-    from animegamer_export.verify.quantized_fixtures import golden_rows
+    from animegamer_export.verify.quantized_fixtures import fixture_rows
 
-    return {**environment("torch", "onnxruntime"), "kind": "quantize-golden", "rows": list(golden_rows(folder))}
+    return {**environment("torch", "onnxruntime"), "kind": "quantize-golden", "rows": list(fixture_rows(folder))}
 
 
 def newest(kind: str) -> Record | None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from animegamer_export.plan_search.skipping import skipping
+from animegamer_export.plan_search.block_skips import block_skip_variants
 from animegamer_rt.backends.interface import Engines, FloatArray
 from animegamer_rt.backends.torch import loader as backend
 from animegamer_rt.backends.torch.custom_ops import open_kernels
@@ -200,7 +200,7 @@ def skipping_plan(bundle: Bundle, blocks: int | None = None) -> DenoisePlan:
     """
     blocks = blocks or int(bundle.manifest.sizes["denoiser"]["layers"])
     middle = round(blocks / 6), round(blocks * 5 / 6) - 1
-    plans = skipping(DenoisePlan.from_dict(bundle.plan("balanced")), blocks)
+    plans = block_skip_variants(DenoisePlan.from_dict(bundle.plan("balanced")), blocks)
     found = [plan for plan in plans if all(step.blocks is None or step.blocks[:2] == middle for step in plan)]
     return min(found, key=lambda plan: plan.cost(blocks))
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from watching import FP16, Watching
 
-from animegamer_export.build.steps import Request, export
-from animegamer_export.build.weight_source import Source, from_seed
+from animegamer_export.build.steps import ExportRequest, export
+from animegamer_export.build.weight_source import ExportSource, from_seed
 from animegamer_rt.bundle.loader import Bundle
 
 TRACED: dict[str, ir.Model] = {}
@@ -61,14 +61,14 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def source() -> Source:
+def source() -> ExportSource:
     return from_seed(0, "tiny")
 
 
 @pytest.fixture(scope="session")
-def whole(source: Source, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+def whole(source: ExportSource, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     """The tiny bundle, every part fp16. Tests leave it as it is."""
     with each_network_traced_once():
-        bundle = export(source, Request(FP16, tmp_path_factory.mktemp("bundles") / "tiny"), Watching())
+        bundle = export(source, ExportRequest(FP16, tmp_path_factory.mktemp("bundles") / "tiny"), Watching())
     assert bundle is not None
     return bundle

@@ -16,12 +16,18 @@ from tower_files import write_open_clip, write_t5
 from watching import Watching
 
 from animegamer_export.build.sizes import TINY
-from animegamer_export.build.steps import Request, export
-from animegamer_export.build.weight_source import TOWER_PARTS, RandomWeights, Source, from_seed
+from animegamer_export.build.steps import ExportRequest, export
+from animegamer_export.build.weight_source import TOWER_PARTS, ExportSource, RandomWeights, from_seed
 from animegamer_export.onnx_io import part_session
-from animegamer_export.parts.streamed.run import streamed
+from animegamer_export.parts.streamed.run import block_streaming
 from animegamer_export.towers import open_towers
-from animegamer_export.verify.against_torch import ALLOWED, EXACT, compare_with_torch, source_of, wrong
+from animegamer_export.verify.against_torch import (
+    FP32_TOLERANCE,
+    TOLERANCES,
+    compare_with_torch,
+    failed_figures,
+    source_from_provenance,
+)
 from animegamer_export.verify.command import DIFFERS, main
 from animegamer_rt.bundle.loader import Bundle, find, open_bundle
 from animegamer_rt.bundle.manifest import Part
@@ -41,9 +47,9 @@ def test_exported_parts_are_what_torch_computes(whole: Bundle, tmp_path: Path) -
     # Rounding weights to 16 bits shows; beside the same rounded weights nothing does.
     figures = [(name, value) for room in four for name, value in parts[room].items() if name.endswith("ive_error")]
     errors = [value for name, value in figures if not name.startswith("rounded")]
-    assert len(errors) == 5 and all(1e-5 < error < ALLOWED["fp16"] for error in errors)
+    assert len(errors) == 5 and all(1e-5 < error < TOLERANCES["fp16"] for error in errors)
     again = [value for name, value in figures if name.startswith("rounded")]
-    assert len(again) == 5 and max(again) < EXACT / 10
+    assert len(again) == 5 and max(again) < FP32_TOLERANCE / 10
     assert parts["vae"]["frames_psnr_db"] > 50 and parts["vae"]["frames_max_error"] <= 2
     assert parts["vae"]["rounded_frames_psnr_db"] > 80 and parts["vae"]["rounded_frames_max_error"] <= 1
 
@@ -58,7 +64,7 @@ def test_exported_parts_are_what_torch_computes(whole: Bundle, tmp_path: Path) -
         ("encoder", "encoder.text_projection.0.weight"),
     ],
 )
-def test_one_weight_a_fifth_too_large_is_caught(whole: Bundle, source: Source, part: str, weight: str) -> None:
+def test_one_weight_a_fifth_too_large_is_caught(whole: Bundle, source: ExportSource, part: str, weight: str) -> None:
     class Larger:
         """The source's weights, but for the one."""
 
@@ -68,24 +74,24 @@ def test_one_weight_a_fifth_too_large_is_caught(whole: Bundle, source: Source, p
 
     assert weight in source.shapes(part)
     other = replace(source, weights={**source.weights, part: Larger()})
-    lines = wrong(compare_with_torch(whole, other, [part]))
+    lines = failed_figures(compare_with_torch(whole, other, [part]))
     assert any("rounded" in line for line in lines), lines
 
 
 def test_a_quantised_part_is_also_held_to_torch_on_the_same_rounded_weights(
-    whole: Bundle, source: Source, tmp_path: Path
+    whole: Bundle, source: ExportSource, tmp_path: Path
 ) -> None:
     shutil.copytree(whole.folder, tmp_path / "b")
-    bundle = export(source, Request({"predictor": "nf4", "denoiser": "int8-qdq"}, tmp_path / "b"), Watching())
+    bundle = export(source, ExportRequest({"predictor": "nf4", "denoiser": "int8-qdq"}, tmp_path / "b"), Watching())
     assert bundle is not None
     figures = compare_with_torch(bundle, source, ["predictor", "denoiser"])
-    assert wrong(figures) == []
+    assert failed_figures(figures) == []
     for part, name, least in (("predictor", "shot", 0.02), ("predictor", "logits", 0.02), ("denoiser", "x0", 1e-3)):
         # What rounding costs is told; what the part itself adds to it is next to nothing.
         assert figures[part][f"{name}_relative_error"] > least
         assert figures[part][f"rounded_{name}_relative_error"] < 1e-4
     assert figures["predictor"]["rounded_strengths_equal_of_4"] == 4
-    others = wrong(compare_with_torch(bundle, from_seed(1, "tiny"), ["predictor", "denoiser"]))
+    others = failed_figures(compare_with_torch(bundle, from_seed(1, "tiny"), ["predictor", "denoiser"]))
     assert [line.rpartition(" relative")[0] for line in others] == [
         "predictor: rounded shot",
         "predictor: rounded logits",
@@ -100,28 +106,30 @@ def test_towers_are_held_to_torch_and_other_towers_are_named(tmp_path: Path, pre
     write_open_clip(tmp_path / "clip")
     size = EncoderSize(text_width=64, image_width=16, hidden=8)
     source = replace(from_seed(0, "tiny"), towers=open_towers(tmp_path / "t5", tmp_path / "clip", size))
-    made = export(source, Request({"text_tower": precision, "image_tower": "fp16"}, tmp_path / "b"), Watching())
+    made = export(source, ExportRequest({"text_tower": precision, "image_tower": "fp16"}, tmp_path / "b"), Watching())
     assert made is None, "a bundle of towers alone is not one to play"
     parts = {name: Part(f"{name}.onnx", precision) for name in ("text_tower", "image_tower")}
     parts["image_tower"] = replace(parts["image_tower"], precision="fp16")
     bundle = Bundle(tmp_path / "b", replace(open_bundle(find("pocket")).manifest, parts=parts, provenance={}))
     figures = compare_with_torch(bundle, source, ["text_tower", "image_tower"])
-    assert wrong(figures) == []
+    assert failed_figures(figures) == []
     for name in ("text_tower", "image_tower"):
         assert figures[name]["rounded_features_relative_error"] < 1e-5 < figures[name]["features_relative_error"]
     write_t5(tmp_path / "t5", 64, 8, seed=5)
     write_open_clip(tmp_path / "clip", seed=5)
     other = replace(source, towers=open_towers(tmp_path / "t5", tmp_path / "clip", size))
-    assert {line.partition(":")[0] for line in wrong(compare_with_torch(bundle, other, list(parts)))} == set(parts)
+    assert {line.partition(":")[0] for line in failed_figures(compare_with_torch(bundle, other, list(parts)))} == set(
+        parts
+    )
     with pytest.raises(ConfigError, match="nothing to compare the towers with"):
         compare_with_torch(bundle, replace(source, towers=None), ["text_tower"])
 
 
 def test_what_activations_in_8_bits_may_cost_is_bounded() -> None:
     figures = {"denoiser": {"precision": "w8a8", "x0_relative_error": 0.049}}
-    assert wrong(figures) == []
+    assert failed_figures(figures) == []
     figures["denoiser"]["x0_relative_error"] = 0.3
-    (line,) = wrong(figures)
+    (line,) = failed_figures(figures)
     assert line == "denoiser: x0 relative error 0.3, not 0.15 at most"
 
 
@@ -133,7 +141,11 @@ def test_the_vae_of_a_large_picture_is_compared_on_a_small_one(whole: Bundle, mo
 
 def test_a_part_of_other_weights_is_named(whole: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
     figures = compare_with_torch(whole, from_seed(1, "tiny"))
-    assert {line.partition(":")[0] for line in wrong(figures)} == figures.keys() >= {"predictor", "denoiser", "vae"}
+    assert (
+        {line.partition(":")[0] for line in failed_figures(figures)}
+        == figures.keys()
+        >= {"predictor", "denoiser", "vae"}
+    )
     made_of = {**whole.manifest.provenance, "made_of": {"seed": 1, "size": "tiny"}}
     copied = replace(whole.manifest, provenance=made_of)
     write_manifest(whole.folder, copied)
@@ -146,11 +158,11 @@ def test_a_part_of_other_weights_is_named(whole: Bundle, capsys: pytest.CaptureF
 
 def test_what_a_bundle_was_made_of_must_be_there(whole: Bundle) -> None:
     with pytest.raises(ConfigError, match="--against"):
-        source_of(open_bundle(find("pocket")), None)
+        source_from_provenance(open_bundle(find("pocket")), None)
     made_of = {"made_of": {"release": "Qiqi", "picture": [32, 48]}}
     published = replace(whole, manifest=replace(whole.manifest, provenance=made_of))
     with pytest.raises(ConfigError, match="--checkpoints DIR"):
-        source_of(published, None)
+        source_from_provenance(published, None)
 
 
 @torch.no_grad()
@@ -180,7 +192,7 @@ def test_a_streamed_network_holds_one_block_and_answers_as_the_whole_one() -> No
     inputs = (torch.randn(shape, generator=random), torch.tensor([500.0]), torch.tensor([10.0]))
     shot = torch.randn(1, size.shot_tokens, size.hidden, generator=random)
     told: list[str] = []
-    found = streamed(lambda: Denoiser(size), weights, "denoiser.", told.append)(*inputs, shot)
+    found = block_streaming(lambda: Denoiser(size), weights, "denoiser.", told.append)(*inputs, shot)
     assert [line.partition(" after")[0] for line in told] == ["block 1 of 4", "block 2 of 4"]
     assert sum(made) == 4 * Watched.most and Watched.alive == 0
     whole = Denoiser(size)

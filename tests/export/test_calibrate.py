@@ -12,12 +12,13 @@ import pytest
 
 import fakes
 from animegamer_export import cli
-from animegamer_export.evaluate.fidelity import draw, first_turns
+from animegamer_export.evaluate.fidelity import denoise_turn, predict_first_turns
 from animegamer_export.evaluate.metrics import Clip, relative_error
-from animegamer_export.plan_search import command, measuring, search, trajectory
-from animegamer_export.plan_search.measuring import PlanResult, SearchBudget, _nearer, _Played
-from animegamer_export.plan_search.reusing import guided_to_its_end, reusing
-from animegamer_export.plan_search.skipping import skipping
+from animegamer_export.plan_search import command, measure, results, search, trajectory
+from animegamer_export.plan_search.block_skips import block_skip_variants
+from animegamer_export.plan_search.guidance_reuse import extend_guidance, reuse_variants
+from animegamer_export.plan_search.measure import SearchBudget, _PlayedPlan, _worth_measuring
+from animegamer_export.plan_search.results import PlanResult
 from animegamer_rt.backends.interface import DenoiserEngine, DenoiseRun, Engines, FloatArray
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.denoise_plan import BlockCache, Branch, DenoisePlan, build_plan, exact_plan
@@ -45,7 +46,7 @@ def places(plan: DenoisePlan, steps: int = STEPS) -> list[int]:
 
 def test_with_enough_rows_nothing_is_left_out() -> None:
     pictures = np.random.default_rng(0).standard_normal((2 * STEPS, 500))
-    found = search.plans(pictures @ pictures.T, 0.5, 2 * STEPS)
+    found = search.best_plans(pictures @ pictures.T, 0.5, 2 * STEPS)
     assert found[2 * STEPS] == DenoisePlan.from_dict(found[2 * STEPS].to_dict())
     assert places(found[2 * STEPS]) == list(range(STEPS))
     assert all(step.branch == "pair" for step in found[2 * STEPS])
@@ -53,7 +54,7 @@ def test_with_enough_rows_nothing_is_left_out() -> None:
 
 def test_plans_cost_what_they_say_and_keep_both_ends() -> None:
     pictures = np.random.default_rng(1).standard_normal((2 * STEPS, 500))
-    found = search.plans(pictures @ pictures.T, 0.5, 30)
+    found = search.best_plans(pictures @ pictures.T, 0.5, 30)
     assert max(found) == 30
     for rows, plan in found.items():
         assert plan.network_rows == rows
@@ -64,7 +65,7 @@ def test_guidance_that_changes_nothing_is_spared_and_a_change_of_picture_is_not_
     early, late = np.eye(2)
     pictures = np.zeros((2 * STEPS, 2))
     pictures[:10], pictures[10:STEPS] = early, late  # another picture from place 10 on; no guidance anywhere
-    plan = list(search.plans(pictures @ pictures.T, 0.0, 10).values())[-1]
+    plan = list(search.best_plans(pictures @ pictures.T, 0.0, 10).values())[-1]
     assert all(step.branch == "conditional" for step in plan)
     assert 10 in places(plan)
 
@@ -72,18 +73,18 @@ def test_guidance_that_changes_nothing_is_spared_and_a_change_of_picture_is_not_
 def test_a_pair_is_spared_where_the_difference_before_it_will_do() -> None:
     branches: list[Branch] = ["conditional", "pair", "pair", "conditional", "pair", "conditional", "conditional"]
     plan = build_plan(even_timesteps(7), branches=branches)
-    spared = reusing(plan)
+    spared = reuse_variants(plan)
     assert [[number for number, step in enumerate(one) if step.branch == "reuse"] for one in spared] == [[2], [4]]
     assert [one.network_rows for one in spared] == [plan.network_rows - 1] * 2
-    guided = guided_to_its_end(plan)
+    guided = extend_guidance(plan)
     assert guided is not None and guided.network_rows == plan.network_rows
     assert [step.branch for step in guided] == [*branches[:5], "reuse", "reuse"]
-    assert guided_to_its_end(build_plan(even_timesteps(3), branches=["conditional", "conditional", "pair"])) is None
-    assert guided_to_its_end(build_plan(even_timesteps(2), branches=["conditional", "conditional"])) is None
+    assert extend_guidance(build_plan(even_timesteps(3), branches=["conditional", "conditional", "pair"])) is None
+    assert extend_guidance(build_plan(even_timesteps(2), branches=["conditional", "conditional"])) is None
 
 
 def test_plans_that_reuse_guidance_are_chosen_where_they_are_nearer(bundle: Bundle) -> None:
-    points = measuring.curve(
+    points = measure.measure_plans(
         bundle, open_engines(bundle), fakes.WORLD.examples, SearchBudget(rows=(38, 39), turns=1), lambda line: None
     )
     assert [point.rows for point in points] == [38, 39]
@@ -93,27 +94,27 @@ def test_plans_that_reuse_guidance_are_chosen_where_they_are_nearer(bundle: Bund
 def test_the_recorded_path_is_the_plans_own(bundle: Bundle) -> None:
     engines = open_engines(bundle)
     pipeline = Pipeline.open(bundle, engines, "exact")
-    (turn,) = first_turns(pipeline, ["Mia waves."], 3)
-    gram = trajectory.gram(engines.denoiser, pipeline.denoiser, pipeline.plan, [turn])
+    (turn,) = predict_first_turns(pipeline, ["Mia waves."], 3)
+    gram = trajectory.trajectory_gram(engines.denoiser, pipeline.denoiser, pipeline.plan, [turn])
     last = pipeline.plan.steps[-1].coefficients.guidance_minus_one
     weights = np.zeros(2 * STEPS)
     weights[STEPS - 1], weights[-1] = 1.0, last  # the last guided picture is the result
-    latent = draw(pipeline.denoiser, turn)
+    latent = denoise_turn(pipeline.denoiser, turn)
     assert weights @ gram @ weights == pytest.approx(float(np.square(latent).mean()), rel=1e-4)
 
 
 def test_a_searched_plan_is_nearer_the_more_it_may_cost(bundle: Bundle) -> None:
     engines = open_engines(bundle)
     budget = SearchBudget(rows=(6, 16, 38), turns=2)
-    points = measuring.curve(bundle, engines, fakes.WORLD.examples, budget, lambda line: None)
+    points = measure.measure_plans(bundle, engines, fakes.WORLD.examples, budget, lambda line: None)
     ends = [points[0], points[len(points) // 2], points[-1]]
     errors = [point.fidelity["latent_relative_error"] for point in ends]
     assert errors == sorted(errors, reverse=True) and ends[0].rows < ends[1].rows < ends[2].rows
     assert points[-1].ssim > 0.99
     pipeline = Pipeline.open(bundle, engines, "exact")
-    (turn,) = first_turns(pipeline, ["Tobo runs."], 8)
-    again = draw(pipeline.denoiser.with_plan(points[-1].plan), turn)
-    assert relative_error(again, draw(pipeline.denoiser, turn)) < 0.1
+    (turn,) = predict_first_turns(pipeline, ["Tobo runs."], 8)
+    again = denoise_turn(pipeline.denoiser.with_plan(points[-1].plan), turn)
+    assert relative_error(again, denoise_turn(pipeline.denoiser, turn)) < 0.1
 
 
 class Even:
@@ -133,7 +134,7 @@ def test_a_scorer_judges_the_plans_clips_and_exacts_of_the_same_turns(bundle: Bu
     scorer, budget = Even(), SearchBudget(rows=(30, 38), turns=2)
     texts = ["Mia waves.", "Tobo runs.", "Mia runs.", "Tobo waves."]
     said: list[str] = []
-    *_, point = measuring.curve(bundle, open_engines(bundle), texts, budget, said.append, scorer)
+    *_, point = measure.measure_plans(bundle, open_engines(bundle), texts, budget, said.append, scorer)
     plans = sum("SSIM" in line for line in said)
     assert plans >= 2
     assert scorer.shown == [(2, ("Mia runs.", "Tobo waves."))] * (1 + plans), "exact's clips once, each plan's once"
@@ -154,10 +155,10 @@ def test_the_cheapest_plan_that_is_near_enough_is_chosen() -> None:
         return PlanResult(rows, rows, exact_plan(3), 0.1, {"ssim": ssim})
 
     curve = [point(10, 0.8), point(20, 0.9), point(30, 0.96), point(40, 0.99)]
-    chosen = measuring.choose(curve, {"balanced": 0.95, "fast": 0.85})
+    chosen = results.choose_plans(curve, {"balanced": 0.95, "fast": 0.85})
     assert {name: one.rows for name, one in chosen.items()} == {"balanced": 30, "fast": 20}
     with pytest.raises(PlanError, match="near enough for 'balanced'.*0.9"):
-        measuring.choose(curve[:2])
+        results.choose_plans(curve[:2])
 
 
 def test_a_plan_whose_clips_show_less_of_what_was_asked_is_not_chosen() -> None:
@@ -166,8 +167,8 @@ def test_a_plan_whose_clips_show_less_of_what_was_asked_is_not_chosen() -> None:
         return PlanResult(rows, rows, exact_plan(3), 0.1, {"ssim": 0.99, **judged})
 
     goals = {"balanced": 0.95}
-    assert measuring.choose([point(10, 0.9), point(20, 0.95)], goals)["balanced"].rows == 20
-    assert measuring.choose([point(10, None), point(20, None)], goals)["balanced"].rows == 10
+    assert results.choose_plans([point(10, 0.9), point(20, 0.95)], goals)["balanced"].rows == 20
+    assert results.choose_plans([point(10, None), point(20, None)], goals)["balanced"].rows == 10
 
 
 def test_quality_goes_with_the_plan_that_it_was_measured_of(bundle: Bundle) -> None:
@@ -189,7 +190,7 @@ def test_a_plan_that_is_not_exact_is_no_yardstick(bundle: Bundle) -> None:
     entry.plan["steps"][3]["branch"] = "conditional"  # type: ignore[index]
     spared = write_manifest(bundle.folder, replace(bundle.manifest, plans={"exact": entry}))
     with pytest.raises(PlanError, match="not the reference's own sampling"):
-        measuring.curve(
+        measure.measure_plans(
             spared, open_engines(spared), ["Mia waves."], SearchBudget(rows=(8,), turns=1), lambda line: None
         )
 
@@ -273,7 +274,7 @@ BUDGET = SearchBudget(rows=(10, 24, 38), turns=1)
 
 
 def found(bundle: Bundle, engines: Engines) -> list[PlanResult]:
-    return measuring.curve(bundle, engines, fakes.WORLD.examples, BUDGET, lambda line: None)
+    return measure.measure_plans(bundle, engines, fakes.WORLD.examples, BUDGET, lambda line: None)
 
 
 def test_skips_that_change_nothing_are_chosen_beside_the_plans_that_every_engine_plays(bundle: Bundle) -> None:
@@ -281,7 +282,7 @@ def test_skips_that_change_nothing_are_chosen_beside_the_plans_that_every_engine
     assert [point.cost for point in points] == sorted(point.cost for point in points)
     assert [point.plan for point in points if not point.skipped] == [point.plan for point in plain]
     assert all(point.cost == point.rows == point.plan.network_rows for point in plain)
-    without, chosen = measuring.choose(plain), measuring.choose(points)
+    without, chosen = results.choose_plans(plain), results.choose_plans(points)
     assert list(without) == ["balanced", "fast"]
     for name in without:
         assert chosen[name].plan == without[name].plan
@@ -294,20 +295,22 @@ def test_skips_that_spoil_the_clip_are_played_and_not_measured(bundle: Bundle) -
     points = found(bundle, engines)
     assert isinstance(engines.denoiser, Skips) and engines.denoiser.skipped
     assert not any(point.skipped for point in points)
-    assert list(measuring.choose(points)) == ["balanced", "fast"]
+    assert list(results.choose_plans(points)) == ["balanced", "fast"]
 
 
 def test_skips_are_measured_where_they_are_nearer_than_what_costs_as_much() -> None:
-    def played(span: tuple[int, ...], error: float, steps: int = 4) -> _Played:
+    def played(span: tuple[int, ...], error: float, steps: int = 4) -> _PlayedPlan:
         skipped = [(), span, *[()] * (steps - 2)]
-        return _Played(build_plan(even_timesteps(steps), skip_blocks=skipped), error, 0.1)
+        return _PlayedPlan(build_plan(even_timesteps(steps), skip_blocks=skipped), error, 0.1)
 
     plain = [played((), 0.3), played((), 0.1, 6), played((), 0.2, 8)]
     costs_7, worse, costs_11 = played((0, 2), 0.2), played((0, 2), 0.25), played((0, 2), 0.09, 6)
     above, below = played((0, 2), 0.11, 7), played((0, 2), 0.08, 7)
-    assert _nearer([costs_11, worse, costs_7], plain, 6) == [costs_7, costs_11], "the nearest of each cost, in order"
-    assert _nearer([above], plain, 6) == [], "12 rows that skip nothing are nearer, though 16 are not"
-    assert _nearer([costs_11, above, below], plain, 6) == [costs_11, below]
+    assert _worth_measuring([costs_11, worse, costs_7], plain, 6) == [costs_7, costs_11], (
+        "the nearest of each cost, in order"
+    )
+    assert _worth_measuring([above], plain, 6) == [], "12 rows that skip nothing are nearer, though 16 are not"
+    assert _worth_measuring([costs_11, above, below], plain, 6) == [costs_11, below]
 
 
 @pytest.mark.parametrize(("blocks", "spans"), [(6, {(0, 5), (0, 2), (1, 4)}), (30, {(0, 29), (0, 14), (5, 24)})])
@@ -316,7 +319,7 @@ def test_spans_are_shares_of_the_depth_and_take_only_what_is_younger_than_a_peri
 ) -> None:
     branches = ("conditional", "pair", "pair", "conditional", "conditional", "pair", "pair", "pair")
     plan = build_plan(even_timesteps(8), branches=branches)
-    plans = skipping(plan, blocks)
+    plans = block_skip_variants(plan, blocks)
     assert {step.blocks[:2] for one in plans for step in one if step.blocks} == spans
     where = {tuple(number for number, step in enumerate(one, start=1) if step.skipped_blocks) for one in plans}
     # Every second, third and fourth, but for the second, whose unconditional row was never computed before, and the
@@ -326,8 +329,10 @@ def test_spans_are_shares_of_the_depth_and_take_only_what_is_younger_than_a_peri
 
 
 def test_network_without_blocks_to_skip_has_no_plans_that_do() -> None:
-    assert skipping(exact_plan(8), 0) == []
-    assert all(step.blocks[:2] == (0, 0) for plan in skipping(exact_plan(8), 1) for step in plan if step.blocks)
+    assert block_skip_variants(exact_plan(8), 0) == []
+    assert all(
+        step.blocks[:2] == (0, 0) for plan in block_skip_variants(exact_plan(8), 1) for step in plan if step.blocks
+    )
 
 
 def test_calibration_leaves_a_default_that_every_engine_plays(

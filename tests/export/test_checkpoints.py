@@ -17,9 +17,9 @@ from torch import Tensor
 
 from animegamer_export.checkpoints import releases
 from animegamer_export.checkpoints.files import TensorFile, open_tensors, open_torch
-from animegamer_export.checkpoints.recipe import WeightMap
+from animegamer_export.checkpoints.weight_map import WeightMap
 from animegamer_export.parity.fixtures import open_folder, vae_weights
-from animegamer_export.parts.streamed.parts import filled
+from animegamer_export.parts.streamed.parts import with_weights
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.encoder import Encoder
@@ -70,7 +70,7 @@ def read_tiny_denoiser(path: Path) -> tuple[Denoiser, Encoder, WeightMap]:
     size, encoder_size, recipe = releases.open_denoiser(path, 8, 12)
     with torch.device("meta"):
         denoiser, encoder = Denoiser(size), Encoder(encoder_size)
-    return filled(denoiser, recipe, "denoiser."), filled(encoder, recipe, "encoder."), recipe
+    return with_weights(denoiser, recipe, "denoiser."), with_weights(encoder, recipe, "encoder."), recipe
 
 
 # -- the full-size key lists ---------------------------------------------------------------------------------------
@@ -83,11 +83,11 @@ def test_every_full_size_denoiser_key_is_used_or_named_as_dead() -> None:
     assert (encoder_size.text_width, encoder_size.image_width) == (4096, 768)
     with torch.device("meta"):
         denoiser, encoder = Denoiser(size), Encoder(encoder_size)
-    recipe = releases.denoiser_recipe(file, denoiser, encoder)
+    recipe = releases.denoiser_weight_map(file, denoiser, encoder)
     used = {source.weight for source in recipe.sources.values()}
     used |= {key for source in recipe.sources.values() for pair in source.pairs for key in pair}
-    assert used | set(recipe.dead) == set(file.shapes)
-    assert set(recipe.dead) == {key for key in file.shapes if "output_mix_layer_norm" in key}
+    assert used | set(recipe.unused) == set(file.shapes)
+    assert set(recipe.unused) == {key for key in file.shapes if "output_mix_layer_norm" in key}
     assert len(recipe.sources["denoiser.blocks.29.attention.qkv.weight"].pairs) == 3
     assert len(recipe.sources["denoiser.blocks.29.attention.output.weight"].pairs) == 1
     assert recipe.ranks == [releases.DENOISER_RANK]
@@ -99,9 +99,9 @@ def test_every_full_size_vae_key_is_used_or_named_as_dead() -> None:
     assert size == VaeSize()
     with torch.device("meta"):
         decoder = VaeDecoder(size)
-    recipe = releases.vae_recipe(file, decoder)
-    assert {source.weight for source in recipe.sources.values()} | set(recipe.dead) == set(file.shapes)
-    assert all(key.startswith("encoder.") for key in recipe.dead)
+    recipe = releases.vae_weight_map(file, decoder)
+    assert {source.weight for source in recipe.sources.values()} | set(recipe.unused) == set(file.shapes)
+    assert all(key.startswith("encoder.") for key in recipe.unused)
     assert round(sum(parameter.numel() for parameter in decoder.parameters()) / 1e6, 1) == 123.4
 
 
@@ -111,11 +111,11 @@ def test_every_full_size_predictor_key_is_used_or_named_as_dead() -> None:
     assert (size.vocabulary, size.shot_width, size.head_width) == (32284, 1920, 128)
     with torch.device("meta"):
         predictor = Predictor(size)
-    recipe = releases.predictor_recipe(file, predictor)
+    recipe = releases.predictor_weight_map(file, predictor)
     used = {source.weight for source in recipe.sources.values()}
     used |= {key for source in recipe.sources.values() for pair in source.pairs for key in pair}
-    assert used | set(recipe.dead) == set(file.shapes)
-    assert all(".original_module." in key for key in recipe.dead)
+    assert used | set(recipe.unused) == set(file.shapes)
+    assert all(".original_module." in key for key in recipe.unused)
     assert recipe.ranks == [releases.PREDICTOR_RANK]
 
 
@@ -131,7 +131,7 @@ def test_a_tiny_denoiser_checkpoint_gives_the_recorded_step(tmp_path: Path) -> N
         shot = torch.cat([encoder.unconditional()[None], step["aroutput"]])
         v = denoiser(step["x"], step["timesteps"], step["flow_idx"], shot)
     assert (v - step["output"]).abs().max() <= 1e-5
-    assert set(extra) <= set(recipe.dead)
+    assert set(extra) <= set(recipe.unused)
 
 
 def test_an_image_width_whose_norm_is_not_known_is_refused(tmp_path: Path) -> None:
@@ -321,9 +321,9 @@ def test_a_tiny_vae_checkpoint_gives_the_recorded_frames(tmp_path: Path) -> None
     size, recipe = releases.open_vae(tmp_path / "vae.pt")
     recorded = golden("vae_decode_a")
     with torch.no_grad():
-        frames, _ = filled(VaeDecoder(size), recipe)(recorded["latent"][:, :, :3])
+        frames, _ = with_weights(VaeDecoder(size), recipe)(recorded["latent"][:, :, :3])
     assert (frames - recorded["output"][:, :, :9]).abs().max() <= 1e-4
-    assert list(recipe.dead) == ["encoder.conv_in.conv.bias"]
+    assert list(recipe.unused) == ["encoder.conv_in.conv.bias"]
 
 
 # -- the predictor's folder and file -------------------------------------------------------------------------------
@@ -369,7 +369,7 @@ def tiny_predictor(folder: Path, base_in_adapter: bool, form: str) -> tuple[Path
 def test_a_tiny_predictor_checkpoint_gives_the_recorded_shot(tmp_path: Path, base_in_adapter: bool, form: str) -> None:
     # The golden weights have alpha = rank = 4.
     size, recipe = releases.open_predictor(*tiny_predictor(tmp_path, base_in_adapter, form))
-    predictor = filled(Predictor(size), replace(recipe, alpha=4.0))
+    predictor = with_weights(Predictor(size), replace(recipe, alpha=4.0))
     recorded = golden("mllm_1turn_a")
     ids = recorded["input_ids"]
     queries = recorded["attention_mask"][0] == -1
@@ -378,8 +378,8 @@ def test_a_tiny_predictor_checkpoint_gives_the_recorded_shot(tmp_path: Path, bas
         hidden = predictor(ids, torch.full_like(ids, -1), mask[None], recorded["video_embeds"][0].flatten(0, -2))
         shot = predictor.output_resampler(hidden[:, queries])
     assert (shot - recorded["output_at_query_positions"]).abs().max() <= 1e-4
-    assert "model.embed_tokens.weight" in recipe.dead
-    assert any("inv_freq" in key for key in recipe.dead)
+    assert "model.embed_tokens.weight" in recipe.unused
+    assert any("inv_freq" in key for key in recipe.unused)
 
 
 def test_the_adapters_alpha_counts(tmp_path: Path) -> None:

@@ -26,9 +26,9 @@ from watching import FP16, BreaksOff, Watching
 from animegamer_export.build.command import main, precisions
 from animegamer_export.build.sizes import FULL, TINY
 from animegamer_export.build.state_file import ExportState
-from animegamer_export.build.steps import Request, export, quantiser
-from animegamer_export.build.weight_source import TOWER_PARTS, RandomWeights, Source, from_seed
-from animegamer_export.quantize.exclusions import keep_rule
+from animegamer_export.build.steps import ExportRequest, export, part_scheme
+from animegamer_export.build.weight_source import TOWER_PARTS, ExportSource, RandomWeights, from_seed
+from animegamer_export.quantize.exclusions import fp16_exclusions
 from animegamer_export.support import disk
 from animegamer_export.towers.text import TextTower
 from animegamer_rt.backends.registry import open_engines, open_towers
@@ -64,10 +64,10 @@ def test_random_weights_become_a_bundle_that_plays(whole: Bundle) -> None:
 
 @torch.no_grad()
 def test_random_weights_have_towers_too_and_start_a_game_from_a_picture(
-    tmp_path: Path, whole: Bundle, source: Source
+    tmp_path: Path, whole: Bundle, source: ExportSource
 ) -> None:
     shutil.copytree(whole.folder, tmp_path / "b")
-    export(source, Request(dict.fromkeys(TOWER_PARTS, "fp32"), tmp_path / "b"), Watching())
+    export(source, ExportRequest(dict.fromkeys(TOWER_PARTS, "fp32"), tmp_path / "b"), Watching())
     bundle = load(tmp_path / "b")
     assert bundle.manifest.origin == "random weights" and bundle.manifest.motion_tokenizer.end == 1
     write_png(tmp_path / "start.png", np.random.default_rng(3).integers(0, 256, (56, 84, 3), np.uint8))
@@ -93,9 +93,9 @@ def test_the_manifest_says_how_long_each_step_took(whole: Bundle) -> None:
     assert all(step["process_peak_memory_gib"] > 0 for step in steps.values())
 
 
-def test_a_whole_bundle_is_left_alone(whole: Bundle, source: Source) -> None:
+def test_a_whole_bundle_is_left_alone(whole: Bundle, source: ExportSource) -> None:
     again = Watching()
-    export(source, Request(FP16, whole.folder), again)
+    export(source, ExportRequest(FP16, whole.folder), again)
     assert again.steps == []
     assert load(whole.folder).fingerprint == whole.fingerprint
 
@@ -105,27 +105,29 @@ def flip_a_bit(path: Path) -> None:
     path.write_bytes(held[:-1] + bytes([held[-1] ^ 1]))
 
 
-def test_a_file_damaged_later_is_made_again(tmp_path: Path, whole: Bundle, source: Source) -> None:
+def test_a_file_damaged_later_is_made_again(tmp_path: Path, whole: Bundle, source: ExportSource) -> None:
     shutil.copytree(whole.folder, tmp_path / "tiny")
     flip_a_bit(tmp_path / "tiny" / "encoder.weights")
     with pytest.raises(BundleFileError, match="damaged"):
         load(tmp_path / "tiny")
     again = Watching()
-    export(source, Request(FP16, tmp_path / "tiny"), again)
+    export(source, ExportRequest(FP16, tmp_path / "tiny"), again)
     assert again.steps == ["encoder", "encoder verified"]
     assert load(tmp_path / "tiny").fingerprint == whole.fingerprint
 
 
-def test_a_damaged_part_that_was_not_asked_for_stays_refused(tmp_path: Path, whole: Bundle, source: Source) -> None:
+def test_a_damaged_part_that_was_not_asked_for_stays_refused(
+    tmp_path: Path, whole: Bundle, source: ExportSource
+) -> None:
     shutil.copytree(whole.folder, tmp_path / "tiny")
     flip_a_bit(tmp_path / "tiny" / "encoder.weights")
-    export(source, Request({"vae": "fp16"}, tmp_path / "tiny"), Watching())
+    export(source, ExportRequest({"vae": "fp16"}, tmp_path / "tiny"), Watching())
     with pytest.raises(BundleFileError, match="damaged"):
         load(tmp_path / "tiny")
 
 
-def test_a_file_damaged_before_the_export_goes_on_is_made_again(tmp_path: Path, source: Source) -> None:
-    asked = Request({"encoder": "fp16"}, tmp_path / "b")
+def test_a_file_damaged_before_the_export_goes_on_is_made_again(tmp_path: Path, source: ExportSource) -> None:
+    asked = ExportRequest({"encoder": "fp16"}, tmp_path / "b")
     export(source, asked, Watching())
     flip_a_bit(tmp_path / "b" / "encoder.weights")
     again = Watching()
@@ -133,8 +135,8 @@ def test_a_file_damaged_before_the_export_goes_on_is_made_again(tmp_path: Path, 
     assert again.steps == ["encoder", "encoder verified"]
 
 
-def test_a_part_that_is_made_again_is_verified_again(tmp_path: Path, source: Source) -> None:
-    asked = Request({"encoder": "fp16"}, tmp_path / "b")
+def test_a_part_that_is_made_again_is_verified_again(tmp_path: Path, source: ExportSource) -> None:
+    asked = ExportRequest({"encoder": "fp16"}, tmp_path / "b")
     export(source, asked, Watching())
     weights = tmp_path / "b" / "encoder.weights"
     weights.write_bytes(weights.read_bytes()[:-1])
@@ -164,25 +166,25 @@ def finished(tmp_path: Path, whole: Bundle) -> Bundle:
     )
 
 
-def test_a_whole_bundle_exported_again_keeps_plans_engines_and_figures(finished: Bundle, source: Source) -> None:
-    export(source, Request(FP16, finished.folder), Watching())
+def test_a_whole_bundle_exported_again_keeps_plans_engines_and_figures(finished: Bundle, source: ExportSource) -> None:
+    export(source, ExportRequest(FP16, finished.folder), Watching())
     again = load(finished.folder).manifest
     assert (again.plans, again.engines) == (finished.manifest.plans, finished.manifest.engines)
     assert again.quality == finished.manifest.quality
 
 
-def test_a_part_that_changes_costs_the_figures_not_the_plans(finished: Bundle, source: Source) -> None:
+def test_a_part_that_changes_costs_the_figures_not_the_plans(finished: Bundle, source: ExportSource) -> None:
     finished.path("engines/vae_first-sm89.engine").unlink()
-    export(source, Request({"encoder": "fp32"}, finished.folder), Watching())
+    export(source, ExportRequest({"encoder": "fp32"}, finished.folder), Watching())
     again = load(finished.folder).manifest
     assert again.plans["mine"].plan == finished.manifest.plans["mine"].plan
     assert (again.plans["mine"].fidelity, again.quality, again.engines) == ({}, {}, {})
     assert again.plans["exact"].default
 
 
-def test_another_denoiser_takes_no_plan_over(finished: Bundle, source: Source) -> None:
+def test_another_denoiser_takes_no_plan_over(finished: Bundle, source: ExportSource) -> None:
     other = replace(source, made_of={**source.made_of, "denoiser": "another"})
-    export(other, Request(FP16, finished.folder), Watching())
+    export(other, ExportRequest(FP16, finished.folder), Watching())
     assert set(load(finished.folder).manifest.plans) == {"exact", "balanced", "fast"}
 
 
@@ -196,9 +198,9 @@ def test_another_denoiser_takes_no_plan_over(finished: Bundle, source: Source) -
     ],
 )
 def test_an_export_broken_off_goes_on(
-    tmp_path: Path, source: Source, step: str, at_weight: int, left: list[str]
+    tmp_path: Path, source: ExportSource, step: str, at_weight: int, left: list[str]
 ) -> None:
-    asked = Request({"encoder": "fp16"}, tmp_path / "b")
+    asked = ExportRequest({"encoder": "fp16"}, tmp_path / "b")
     with pytest.raises(BreaksOff):
         export(source, asked, Watching(step, at_weight))
     with pytest.raises(BundleFileError, match="not finished.*missing: .*predictor"):
@@ -208,14 +210,14 @@ def test_an_export_broken_off_goes_on(
     assert again.steps == left
 
 
-def test_a_disk_that_fills_up_is_told_and_the_export_goes_on(tmp_path: Path, source: Source) -> None:
+def test_a_disk_that_fills_up_is_told_and_the_export_goes_on(tmp_path: Path, source: ExportSource) -> None:
     class Full(Watching):
         def step(self, name: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
             if name == "encoder verified":
                 raise OSError(errno.ENOSPC, "No space left on device")
             return super().step(name, size)
 
-    asked = Request({"encoder": "fp16"}, tmp_path / "b")
+    asked = ExportRequest({"encoder": "fp16"}, tmp_path / "b")
     with pytest.raises(OutputError, match="the disk is full; make room, and run it again"):
         export(source, asked, Full())
     again = Watching()
@@ -232,8 +234,8 @@ def test_a_folder_that_cannot_be_is_told_before_the_work(tmp_path: Path, option:
     assert not (tmp_path / "b").exists()
 
 
-def test_a_second_export_into_one_folder_is_refused_and_disturbs_nothing(tmp_path: Path, source: Source) -> None:
-    asked = Request({"encoder": "fp16"}, tmp_path / "b")
+def test_a_second_export_into_one_folder_is_refused_and_disturbs_nothing(tmp_path: Path, source: ExportSource) -> None:
+    asked = ExportRequest({"encoder": "fp16"}, tmp_path / "b")
 
     class Meets(Watching):
         def step(self, name: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
@@ -249,11 +251,11 @@ def test_a_second_export_into_one_folder_is_refused_and_disturbs_nothing(tmp_pat
     assert done.steps == []
 
 
-def test_a_part_of_another_precision_or_seed_is_made_again(tmp_path: Path, source: Source) -> None:
-    asked = Request({"encoder": "fp16"}, tmp_path / "b")
+def test_a_part_of_another_precision_or_seed_is_made_again(tmp_path: Path, source: ExportSource) -> None:
+    asked = ExportRequest({"encoder": "fp16"}, tmp_path / "b")
     export(source, asked, Watching())
     again = Watching()
-    export(source, Request({"encoder": "fp32"}, tmp_path / "b"), again)
+    export(source, ExportRequest({"encoder": "fp32"}, tmp_path / "b"), again)
     assert again.steps == ["encoder", "encoder verified"]
     other = Watching()
     export(from_seed(1, "tiny"), asked, other)
@@ -273,9 +275,9 @@ def test_the_command_records_what_each_step_took(tmp_path: Path) -> None:
     assert set(record["steps"]) == steps
 
 
-def test_a_quantised_part_is_made_from_its_fp16_form(tmp_path: Path, source: Source) -> None:
+def test_a_quantised_part_is_made_from_its_fp16_form(tmp_path: Path, source: ExportSource) -> None:
     watching = Watching()
-    export(source, Request({"predictor": "nf4"}, tmp_path / "b"), watching)
+    export(source, ExportRequest({"predictor": "nf4"}, tmp_path / "b"), watching)
     assert watching.steps == ["predictor in fp16", "predictor", "predictor verified", "tokenizer"]
     assert not (tmp_path / "b" / ".export").exists()
     weights = (tmp_path / "b" / "predictor.weights").stat().st_size
@@ -283,7 +285,7 @@ def test_a_quantised_part_is_made_from_its_fp16_form(tmp_path: Path, source: Sou
     operators = {node.op_type for node in onnx.load(tmp_path / "b" / "predictor.onnx").graph.node}
     assert "MatMulBnb4" in operators
     again = Watching()
-    export(source, Request({"predictor": "nf4"}, tmp_path / "b"), again)
+    export(source, ExportRequest({"predictor": "nf4"}, tmp_path / "b"), again)
     assert again.steps == []
 
 
@@ -300,12 +302,12 @@ def test_a_killed_export_goes_on(tmp_path: Path) -> None:
     with pytest.raises(BundleFileError, match="not finished"):
         load(tmp_path / "b")
     goes_on = Watching()
-    export(from_seed(0, "tiny"), Request({"encoder": "fp16", "vae": "fp16"}, tmp_path / "b"), goes_on)
+    export(from_seed(0, "tiny"), ExportRequest({"encoder": "fp16", "vae": "fp16"}, tmp_path / "b"), goes_on)
     assert "vae verified" in goes_on.steps
     assert ("encoder" in goes_on.steps) == (written.stat().st_mtime_ns != before)
 
 
-def test_a_weight_changed_on_disk_is_found(tmp_path: Path, source: Source) -> None:
+def test_a_weight_changed_on_disk_is_found(tmp_path: Path, source: ExportSource) -> None:
     class Damages(Watching):
         @contextmanager
         def step(self, name: str, size: int) -> Iterator[Callable[[int], None]]:
@@ -316,18 +318,18 @@ def test_a_weight_changed_on_disk_is_found(tmp_path: Path, source: Source) -> No
                 yield advance
 
     with pytest.raises(BundleError, match="not its source's"):
-        export(source, Request({"encoder": "fp16"}, tmp_path / "b"), Damages())
+        export(source, ExportRequest({"encoder": "fp16"}, tmp_path / "b"), Damages())
 
 
 def test_a_disk_that_is_too_small_is_refused_before_writing(
-    tmp_path: Path, source: Source, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, source: ExportSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Usage(NamedTuple):
         free: int
 
     monkeypatch.setattr(disk.shutil, "disk_usage", lambda place: Usage(10_000_000))
     with pytest.raises(OutputError, match=r"0\.0 GB free; expected 0\.1 GB"):
-        export(source, Request(FP16, tmp_path / "b"), Watching())
+        export(source, ExportRequest(FP16, tmp_path / "b"), Watching())
     assert not (tmp_path / "b").exists()
 
 
@@ -339,7 +341,7 @@ def test_full_size_needs_the_bytes_that_its_weights_take() -> None:
     count |= {part: sum(int(np.prod(shape)) for shape in towers.shapes(part).values()) for part in TOWER_PARTS}
     assert 4.75e9 < count["text_tower"] < 4.77e9 and 78e6 < count["image_tower"] < 80e6
     for part, expected in FULL_WEIGHTS.items():
-        keeps, shapes = keep_rule(part), FULL.shapes(part).items()
+        keeps, shapes = fp16_exclusions(part), FULL.shapes(part).items()
         rounded = sum(int(np.prod(shape)) for name, shape in shapes if len(shape) >= 2 and not keeps(name))
         assert (rounded, count[part] - rounded) == expected
 
@@ -375,7 +377,7 @@ def test_precisions_of_several_parts_are_given_as_quantize_takes_them(given: lis
 
 def test_an_unknown_precision_names_each_that_there_is_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        quantiser("predictor", "nf5")
+        part_scheme("predictor", "nf5")
     said = str(caught.value)
     assert "expected fp32, fp16, bf16, nf4, int8," in said and "did you mean 'nf4'?" in said
     assert said.count("int4-qdq") == 1

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from animegamer_export.onnx_io.write import Case, Graph, check, halved, write
+from animegamer_export.onnx_io.write import Case, Graph, check_outputs, round_to_fp16, write
 from animegamer_rt.errors import BundleError
 
 
@@ -26,7 +26,7 @@ class Doubled(nn.Module):
 @pytest.fixture(scope="module")
 def linear() -> nn.Linear:
     torch.manual_seed(0)
-    return halved(nn.Linear(64, 64))
+    return round_to_fp16(nn.Linear(64, 64))
 
 
 @pytest.fixture(scope="module")
@@ -62,14 +62,14 @@ def test_two_graphs_hold_their_weights_once_and_in_half_precision(folder: Path) 
 
 
 def test_parts_agree_with_torch_for_any_length_of_a_dynamic_axis(folder: Path, linear: nn.Linear) -> None:
-    errors = check(folder, [("once", case(linear, 1.0, 1)), ("twice", case(linear, 2.0, 7))], 1e-5)
+    errors = check_outputs(folder, [("once", case(linear, 1.0, 1)), ("twice", case(linear, 2.0, 7))], 1e-5)
     assert set(errors) == {"once: 1 rows", "twice: 7 rows"}
     assert max(errors.values()) < 1e-5
 
 
 def test_a_part_that_computes_something_else_is_refused(folder: Path, linear: nn.Linear) -> None:
     with pytest.raises(BundleError, match=r"twice\.onnx: the part does not compute what the network does: y"):
-        check(folder, [("twice", case(linear, 2.01, 2))], 1e-5)
+        check_outputs(folder, [("twice", case(linear, 2.01, 2))], 1e-5)
 
 
 def test_pixels_may_differ_by_one_step_and_no_more(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,9 +79,9 @@ def test_pixels_may_differ_by_one_step_and_no_more(folder: Path, monkeypatch: py
 
     monkeypatch.setattr("animegamer_export.onnx_io.write._open", lambda path: Answers())
     close = Case("close", {}, {"frames": torch.tensor([11, 199], dtype=torch.uint8)})
-    assert check(folder, [("once", close)], 1e-5) == {"once: close": 1.0}
+    assert check_outputs(folder, [("once", close)], 1e-5) == {"once: close": 1.0}
     with pytest.raises(BundleError, match="max error 2"):
-        check(folder, [("once", Case("far", {}, {"frames": torch.tensor([12, 200], dtype=torch.uint8)}))], 1e-5)
+        check_outputs(folder, [("once", Case("far", {}, {"frames": torch.tensor([12, 200], dtype=torch.uint8)}))], 1e-5)
 
 
 def test_a_part_names_its_axes_and_no_source_file(folder: Path, graphs: list[Graph], tmp_path: Path) -> None:

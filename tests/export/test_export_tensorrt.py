@@ -21,7 +21,7 @@ from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.scheme import scheme
 from animegamer_export.support import disk
 from animegamer_export.tensorrt import command
-from animegamer_export.tensorrt.builder import RESIDENT, Built, Job, build
+from animegamer_export.tensorrt.builder import RESIDENT, BuildJob, BuildResult, build
 from animegamer_export.tensorrt.graph import rewrite, strongly_typed
 from animegamer_rt import cli
 from animegamer_rt.bench.records import read_records
@@ -167,8 +167,8 @@ def test_a_weight_only_denoiser_builds_and_its_typed_graph_answers_the_same(prec
     assert np.linalg.norm(tried - true) / np.linalg.norm(true) < 2e-3
     pytest.importorskip("tensorrt_rtx")
     ranges = command.profiles("denoiser", made)[:1]
-    job = Job(str(path), str(tmp_path / "a.engine"), "tensorrt_rtx", "sm89", "fp16", ranges)
-    built = command._apart(job)
+    job = BuildJob(str(path), str(tmp_path / "a.engine"), "tensorrt_rtx", "sm89", "fp16", ranges)
+    built = command._build_in_subprocess(job)
     assert built.error == "" and 0 < built.bytes == (tmp_path / "a.engine").stat().st_size
 
 
@@ -177,19 +177,19 @@ def bundle(tmp_path: Path) -> Bundle:
     return fakes.write_bundle(tmp_path / "tiny")
 
 
-def fake_build(job: Job) -> Built:
+def fake_build(job: BuildJob) -> BuildResult:
     if "vae_next" in job.source:
-        return Built("1.7.1.116", error="Assertion failed: no such kernel (node Conv_7)")
+        return BuildResult("1.7.1.116", error="Assertion failed: no such kernel (node Conv_7)")
     Path(job.target).parent.mkdir(exist_ok=True)
     Path(job.target).write_bytes(b"engine of " + job.arch.encode())
-    return Built("1.7.1.116", 14, 0.1, 2.5, 300.0)
+    return BuildResult("1.7.1.116", 14, 0.1, 2.5, 300.0)
 
 
 def test_engines_are_recorded_skipped_when_they_fit_and_failures_named(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    jobs: list[Job] = []
-    monkeypatch.setattr(command, "_apart", lambda job: (jobs.append(job), fake_build(job))[1])
+    jobs: list[BuildJob] = []
+    monkeypatch.setattr(command, "_build_in_subprocess", lambda job: (jobs.append(job), fake_build(job))[1])
     monkeypatch.setattr(command, "module_version", lambda library: "1.7.1.116")
     argv = ["--bundle", str(bundle.folder), "--gpu", "sm86,sm89", "--parts", "vae", "--results"]
     results = tmp_path / "results.json"
@@ -223,23 +223,23 @@ def test_failure_replaces_no_measured_build_and_is_told_all_the_same(
     results = tmp_path / "results.json"
     argv = ["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "vae", "--results", str(results)]
     monkeypatch.setattr(command, "module_version", lambda library: "1.7.1.116")
-    monkeypatch.setattr(command, "_apart", fake_build)
+    monkeypatch.setattr(command, "_build_in_subprocess", fake_build)
     assert command.main(argv) == 1
     good, failed = rows()["vae_first"], rows()["vae_next"]
     assert good["build_seconds"] == 2.5 and failed["error"]
     monkeypatch.setattr(command, "module_version", lambda library: "1.8.0.1")
-    monkeypatch.setattr(command, "_apart", lambda job: Built(error="tensorrt_rtx is not installed"))
+    monkeypatch.setattr(command, "_build_in_subprocess", lambda job: BuildResult(error="tensorrt_rtx is not installed"))
     assert command.main(argv) == 1
     told = capsys.readouterr()
     assert "vae_first for sm89: tensorrt_rtx is not installed" in told.err
     assert rows()["vae_first"] == good, "seconds and bytes of an earlier run are kept"
     assert rows()["vae_next"]["error"] == "tensorrt_rtx is not installed", "one failure replaces another"
-    monkeypatch.setattr(command, "_apart", lambda job: fake_build(replace(job, source="vae_first.onnx")))
+    monkeypatch.setattr(command, "_build_in_subprocess", lambda job: fake_build(replace(job, source="vae_first.onnx")))
     assert command.main(argv) == 0
     assert not any(row["error"] for row in rows().values()), "a success replaces a failure"
 
 
-def half_built(job: Job) -> None:
+def half_built(job: BuildJob) -> None:
     """What a builder leaves that is stopped while it writes."""
     Path(job.target).parent.mkdir(exist_ok=True)
     Path(job.target + ".part").write_bytes(b"half")
@@ -256,7 +256,7 @@ def test_without_results_no_record_is_written_and_with_them_its_folder_is_made(
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    monkeypatch.setattr(command, "_apart", fake_build)
+    monkeypatch.setattr(command, "_build_in_subprocess", fake_build)
     argv = ["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "denoiser"]
     assert command.main(argv) == 0
     assert list((tmp_path / "elsewhere").iterdir()) == []
@@ -268,20 +268,20 @@ def test_without_results_no_record_is_written_and_with_them_its_folder_is_made(
 def test_ctrl_c_leaves_no_half_engine_and_the_next_run_goes_on(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[str] = []
 
-    def interrupted(job: Job) -> Built:
+    def interrupted(job: BuildJob) -> BuildResult:
         if built:
             half_built(job)
             raise KeyboardInterrupt
         built.append(job.source)
         return fake_build(job)
 
-    monkeypatch.setattr(command, "_apart", interrupted)
+    monkeypatch.setattr(command, "_build_in_subprocess", interrupted)
     argv = ["--bundle", str(bundle.folder), "--gpu", "sm86,sm89", "--parts", "denoiser"]
     assert cli.main(["export", "tensorrt", *argv]) == 130
     assert hidden_or_half(bundle) == []
     assert list(bundles.load(bundle.folder).manifest.engines) == ["denoiser-sm86"]
-    jobs: list[Job] = []
-    monkeypatch.setattr(command, "_apart", lambda job: (jobs.append(job), fake_build(job))[1])
+    jobs: list[BuildJob] = []
+    monkeypatch.setattr(command, "_build_in_subprocess", lambda job: (jobs.append(job), fake_build(job))[1])
     assert cli.main(["export", "tensorrt", *argv]) == 0
     assert [job.arch for job in jobs] == ["sm89"]
 
@@ -290,7 +290,7 @@ def test_a_disk_that_fills_up_is_named_with_what_to_do(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(arguments: list[str], input: str, **_: object) -> subprocess.CompletedProcess[str]:
-        half_built(Job(**json.loads(input)))
+        half_built(BuildJob(**json.loads(input)))
         said = "Traceback ..\nOSError: [Errno 28] No space left on device\n"
         return subprocess.CompletedProcess(arguments, 1, "", said)
 
@@ -312,8 +312,8 @@ def test_a_disk_that_is_too_small_is_refused_before_building(bundle: Bundle, mon
 def test_an_engine_of_another_version_than_the_installed_one_is_built_again(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: str | None, built_again: bool
 ) -> None:
-    jobs: list[Job] = []
-    monkeypatch.setattr(command, "_apart", lambda job: (jobs.append(job), fake_build(job))[1])
+    jobs: list[BuildJob] = []
+    monkeypatch.setattr(command, "_build_in_subprocess", lambda job: (jobs.append(job), fake_build(job))[1])
     argv = ["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "denoiser", "--results"]
     monkeypatch.setattr(command, "module_version", lambda library: None)
     assert command.main([*argv, str(tmp_path / "results.json")]) == 0
@@ -362,10 +362,12 @@ def test_the_memory_arithmetic_has_the_longest_prompt_that_is_built_for(bundle: 
 
 def test_builder_that_is_killed_is_an_error_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command.sys, "executable", "/bin/false")
-    assert command._apart(Job("a.onnx", "a.engine", "tensorrt_rtx", "sm89", "fp16")).error.startswith("the builder")
+    assert command._build_in_subprocess(
+        BuildJob("a.onnx", "a.engine", "tensorrt_rtx", "sm89", "fp16")
+    ).error.startswith("the builder")
 
 
 def test_library_that_is_not_there_is_named_with_how_to_get_it(tmp_path: Path) -> None:
-    job = Job(str(tmp_path / "a.onnx"), str(tmp_path / "a.engine"), "no_such_tensorrt", "sm90", "fp16")
+    job = BuildJob(str(tmp_path / "a.onnx"), str(tmp_path / "a.engine"), "no_such_tensorrt", "sm90", "fp16")
     built = build(job)
     assert "no_such_tensorrt is not installed" in built.error and asdict(built)["bytes"] == 0

@@ -22,11 +22,11 @@ from animegamer_export.parts.streamed.parts import (
     StreamedPart,
     denoiser_part,
     encoder_part,
+    meta_module,
     predictor_part,
-    stand_in,
     vae_part,
 )
-from animegamer_export.parts.streamed.write import write_large
+from animegamer_export.parts.streamed.write import write_streamed
 from animegamer_export.parts.vae import export_vae
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
 from animegamer_rt.models.encoder import Encoder, EncoderSize
@@ -112,7 +112,7 @@ def answers(path: Path) -> list[np.ndarray]:
 def test_the_files_answer_as_the_ordinary_roads_do(name: str, tmp_path: Path) -> None:
     ordinary, part = roads(name)
     expected = ordinary(tmp_path / "ordinary").parts
-    found = write_large(tmp_path / "large", part, "fp16")
+    found = write_streamed(tmp_path / "large", part, "fp16")
     assert {key: (entry.inputs, entry.outputs) for key, entry in found.items()} == {
         key: (entry.inputs, entry.outputs) for key, entry in expected.items()
     }
@@ -128,7 +128,7 @@ def test_the_files_answer_as_the_ordinary_roads_do(name: str, tmp_path: Path) ->
 def test_bf16_and_fp32_are_stored_as_asked(tmp_path: Path) -> None:
     for precision, kind in (("bf16", onnx.TensorProto.BFLOAT16), ("fp32", onnx.TensorProto.FLOAT)):
         _, part = roads("encoder")
-        write_large(tmp_path / precision, part, precision)
+        write_streamed(tmp_path / precision, part, precision)
         graph = onnx.load(tmp_path / precision / "encoder.onnx", load_external_data=False).graph
         assert {tensor.data_type for tensor in graph.initializer if len(tensor.dims) == 2} == {kind}
         assert all(np.isfinite(answer).all() for answer in answers(tmp_path / precision / "encoder.onnx"))
@@ -139,7 +139,7 @@ def test_memory_does_not_grow_with_the_number_of_layers(tmp_path: Path) -> None:
     for layers in (1, 2):
         size = replace(PREDICTOR, layers=layers)
         held = Held({"": scattered(Predictor(size))})
-        write_large(tmp_path / str(layers), predictor_part(size, held), "fp16")
+        write_streamed(tmp_path / str(layers), predictor_part(size, held), "fp16")
         most.append(held.most_alive)
     largest = max(value.nbytes for value in Predictor(PREDICTOR).state_dict().values())
     assert most == [largest, largest]
@@ -154,10 +154,10 @@ def test_a_weight_that_two_graphs_share_is_made_once(tmp_path: Path) -> None:
             return super().merged(parameter, dtype)
 
     held = Counting({"": scattered(Predictor(PREDICTOR))})
-    write_large(tmp_path, predictor_part(PREDICTOR, held), "fp16")
+    write_streamed(tmp_path, predictor_part(PREDICTOR, held), "fp16")
     assert asked.count("blocks.0.gate.weight") == 1 and asked.count("embedding.weight") == 1
 
 
 def test_a_stand_in_takes_no_memory() -> None:
-    module = stand_in(lambda: nn.Linear(1_000_000, 1_000_000))
+    module = meta_module(lambda: nn.Linear(1_000_000, 1_000_000))
     assert module.weight.shape == (1_000_000, 1_000_000) and module.weight.untyped_storage().nbytes() == 4

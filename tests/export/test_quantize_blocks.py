@@ -9,7 +9,7 @@ import pytest
 
 from animegamer_export.evaluate.metrics import relative_error
 from animegamer_export.quantize import blocks
-from animegamer_export.quantize.blocks import create
+from animegamer_export.quantize.blocks import quantize_matrix
 from animegamer_export.quantize.scheme import SCHEMES, scheme
 from animegamer_rt.errors import BundleError, ConfigError
 
@@ -35,14 +35,14 @@ def normal(outputs: int, inputs: int, seed: int = 0) -> blocks.Array:
 @pytest.mark.parametrize("name", SCHEMES)
 def test_error_of_normal_weights_is_what_the_scheme_promises(name: str) -> None:
     weight = normal(48, 256)
-    made = create(weight, scheme(name))
+    made = quantize_matrix(weight, scheme(name))
     assert made.weight.shape == weight.shape
     assert 0 < relative_error(made.weight, weight) < MOST_ERROR[name]
 
 
 @pytest.mark.parametrize("name", SCHEMES)
 def test_zeros_stay_zeros(name: str) -> None:
-    assert not create(np.zeros((4, 64), np.float32), scheme(name)).weight.any()
+    assert not quantize_matrix(np.zeros((4, 64), np.float32), scheme(name)).weight.any()
 
 
 @pytest.mark.parametrize("shape", [(96, 80), (33, 64), (64, 192)])
@@ -71,17 +71,17 @@ def test_extreme_of_a_block_is_held_exactly_by_four_bits() -> None:
 
 def test_weight_beyond_fp16_is_refused() -> None:
     with pytest.raises(BundleError, match="does not fit fp16.*bf16"):
-        create(np.full((2, 64), 7e4, np.float32), scheme("fp16"))
+        quantize_matrix(np.full((2, 64), 7e4, np.float32), scheme("fp16"))
 
 
 def test_weight_that_is_no_number_is_refused() -> None:
     with pytest.raises(BundleError, match="not a number"):
-        create(np.full((2, 64), np.nan, np.float32), scheme("nf4"))
+        quantize_matrix(np.full((2, 64), np.nan, np.float32), scheme("nf4"))
 
 
 def test_rows_that_hold_no_whole_blocks_are_refused_where_they_must_be_whole() -> None:
     with pytest.raises(BundleError, match="no whole blocks of 64"):
-        create(normal(2, 80), scheme("int4-qdq"))
+        quantize_matrix(normal(2, 80), scheme("int4-qdq"))
 
 
 def test_unknown_precision_names_the_nearest() -> None:

@@ -13,14 +13,15 @@ import pytest
 from project import ROOT
 from watching import Watching
 
-from animegamer_export.evaluate.turns import instructions
+from animegamer_export.evaluate.turns import sample_instructions
 from animegamer_export.quantize import bundle as bundles
-from animegamer_export.quantize import command, ranges
+from animegamer_export.quantize import command
 from animegamer_export.quantize.bundle import part_names, quantize_bundle
 from animegamer_export.quantize.command import parse_precisions
 from animegamer_export.quantize.scheme import scheme
 from animegamer_export.support import disk
 from animegamer_export.verify import command as verify
+from animegamer_export.verify.bundles import SampleCounts, compare
 from animegamer_rt import cli
 from animegamer_rt.backends import onnxruntime as onnxruntime_backend
 from animegamer_rt.bundle.files import lock_folder
@@ -29,7 +30,7 @@ from animegamer_rt.bundle.manifest import World
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BundleError, ConfigError, OutputError
 
-FEW = verify.SampleCounts(instructions=4, turns=1, plan="fast")
+FEW = SampleCounts(instructions=4, turns=1, plan="fast")
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def test_the_originals_figures_are_not_shown_as_its_own(pocket: Bundle, small: B
 
 
 def test_comparison_finds_what_differs_and_how_much(pocket: Bundle, small: Bundle, tmp_path: Path) -> None:
-    figures = verify.compare(small, pocket, FEW)
+    figures = compare(small, pocket, FEW)
     assert figures.keys() == {"predictor", "denoiser"}
     predictor, denoiser = figures["predictor"], figures["denoiser"]
     assert 0 < predictor["shot_relative_error"] <= predictor["shot_relative_error_max"] < 0.5
@@ -83,17 +84,17 @@ def test_comparison_finds_what_differs_and_how_much(pocket: Bundle, small: Bundl
 def test_encoder_and_towers_are_compared_too(pocket: Bundle, tmp_path: Path) -> None:
     named = {name: scheme("bf16") for name in ("encoder", "text_tower")}
     quantize_bundle(pocket, tmp_path / "b", named)
-    figures = verify.compare(load(tmp_path / "b"), pocket, FEW)
+    figures = compare(load(tmp_path / "b"), pocket, FEW)
     assert figures.keys() == named.keys()
     assert 1e-4 < figures["encoder"]["shot_relative_error"] < 1e-2
     assert 1e-4 < figures["text_tower"]["features_relative_error"] < 1e-2
-    (tower,) = verify.compare(pocket, pocket, FEW, ["image_tower"]).values()
+    (tower,) = compare(pocket, pocket, FEW, ["image_tower"]).values()
     assert tower["features_relative_error"] == 0
 
 
 def test_a_bundle_is_not_compared_with_itself(pocket: Bundle) -> None:
     with pytest.raises(BundleError, match="same parts"):
-        verify.compare(pocket, pocket, FEW)
+        compare(pocket, pocket, FEW)
 
 
 def test_a_folder_in_use_is_refused(pocket: Bundle, tmp_path: Path) -> None:
@@ -195,12 +196,12 @@ def test_calibrations_turns_are_played_and_measured_on_the_device(
         asked.append(device)
         return "CPUExecutionProvider"
 
-    monkeypatch.setattr(ranges, "check_device", noted)
+    monkeypatch.setattr(sessions, "check_device", noted)
     engines = onnxruntime_backend.load(pocket, EngineConfig("cpu-fp32", threads=1))
     monkeypatch.setattr(bundles, "open_engines", lambda bundle, config: (asked.append(config.device), engines)[1])
-    monkeypatch.setattr(bundles, "first_turns", lambda pipeline, texts, seed: [])
+    monkeypatch.setattr(bundles, "predict_first_turns", lambda pipeline, texts, seed: [])
     monkeypatch.setattr(bundles, "matrices", lambda model: ())
-    bundles.calibrated(pocket, "denoiser", scheme("w8a8"), lambda name: True, 1, "cuda")
+    bundles.calibrate_activations(pocket, "denoiser", scheme("w8a8"), lambda name: True, 1, "cuda")
     assert asked == ["cuda"] * 3  # the recorded steps, the other parts, the ranges
 
 
@@ -232,10 +233,12 @@ def test_parts_are_whole_words(pocket: Bundle) -> None:
 
 def test_instructions_are_the_worlds_and_the_same_for_a_seed() -> None:
     world = World(("Mia",), ("wave",), ("gently",), ("town",))
-    assert set(instructions(world, 20)) <= {
+    assert set(sample_instructions(world, 20)) <= {
         f"Character: Mia; Motion: gently wave; Background: {time} town." for time in ("day", "night")
     }
-    assert instructions(World(), 5, 1) == instructions(World(), 5, 1) != instructions(World(), 5, 2)
+    assert (
+        sample_instructions(World(), 5, 1) == sample_instructions(World(), 5, 1) != sample_instructions(World(), 5, 2)
+    )
 
 
 def test_bitsandbytes_layers_take_the_place_of_the_matrices_that_are_quantised(pocket: Bundle) -> None:

@@ -15,14 +15,13 @@ from animegamer_export.evaluate.metrics import relative_error
 from animegamer_export.onnx_io.read import open_graph
 from animegamer_export.onnx_io.sessions import open_plain
 from animegamer_export.quantize import ranges
-from animegamer_export.quantize.blocks import create
-from animegamer_export.quantize.exclusions import keep_rule
+from animegamer_export.quantize.blocks import quantize_matrix
+from animegamer_export.quantize.exclusions import fp16_exclusions
 from animegamer_export.quantize.graph import matrices, weight_names
 from animegamer_export.quantize.nodes import Ranges
 from animegamer_export.quantize.scheme import SCHEMES, scheme
-from animegamer_export.quantize.smooth import product_error
-from animegamer_export.quantize.smooth import ranges as smooth_ranges
-from animegamer_export.quantize.weights import data_files, rewrite, rewrite_together, weight_of
+from animegamer_export.quantize.smoothing import activation_ranges, product_error
+from animegamer_export.quantize.weights import data_files, read_weight, rewrite, rewrite_files
 from animegamer_rt.errors import BundleError
 
 Array = npt.NDArray[Any]
@@ -88,9 +87,10 @@ def run(path: Path, x: Array = X) -> list[Array]:
 
 
 def measured(source: Path, name: str, x: Array = X) -> dict[str, Ranges]:
-    found = ranges.activations(source, [{"x": x}], keep_table)
+    found = ranges.record_activations(source, [{"x": x}], keep_table)
     return {
-        one.name: smooth_ranges(weight_of(one), found[one.name], scheme(name)) for one in matrices(open_graph(source))
+        one.name: activation_ranges(read_weight(one), found[one.name], scheme(name))
+        for one in matrices(open_graph(source))
     }
 
 
@@ -114,7 +114,7 @@ def test_rewritten_graph_computes_with_the_weights_that_were_made(name: str, sou
     true = dict(WEIGHTS)
     for one in matrices(open_graph(source)):
         key = "val_9" if one.name == "head.output.weight" else one.name
-        made = create(weight_of(one), chosen).weight
+        made = quantize_matrix(read_weight(one), chosen).weight
         true[key] = made.T.copy() if one.inputs_first else made
     # Where activations are rounded too, only the order of the error is known.
     most = 0.06 if chosen.calibrated or chosen.form == "dynamic" else 1e-3
@@ -147,7 +147,7 @@ def test_size_is_codes_and_a_float32_scale_a_block(name: str, bits: float, sourc
 def test_graphs_that_share_weights_share_the_new_ones(source: Path, tmp_path: Path) -> None:
     twin = tmp_path / "twin.onnx"
     ir.save(ir.load(source), twin, external_data="twin.weights")
-    rewrite_together([source, twin], tmp_path / "new", "both.weights", scheme("int4"), keep_table)
+    rewrite_files([source, twin], tmp_path / "new", "both.weights", scheme("int4"), keep_table)
     rewrite(source, tmp_path / "one" / "small.onnx", scheme("int4"), keep_table)
     alone = (tmp_path / "one" / "small.weights").stat().st_size
     assert (tmp_path / "new" / "both.weights").stat().st_size == alone
@@ -156,7 +156,7 @@ def test_graphs_that_share_weights_share_the_new_ones(source: Path, tmp_path: Pa
 
 def test_a_part_is_not_rewritten_over_its_own_weights(source: Path) -> None:
     with pytest.raises(BundleError, match="own place"):
-        rewrite_together([source], source.parent, "small.weights", scheme("int4"), keep_table, names=["new.onnx"])
+        rewrite_files([source], source.parent, "small.weights", scheme("int4"), keep_table, names=["new.onnx"])
 
 
 def test_activations_that_were_not_measured_are_asked_for(source: Path, tmp_path: Path) -> None:
@@ -176,9 +176,9 @@ def test_smoothing_is_chosen_where_inputs_have_outliers_and_only_there(source: P
     assert spiked["first.weight"].factors is not None
     assert plain["first.weight"].factors is None
     matrix = matrices(open_graph(source))[0]
-    seen = ranges.activations(source, [{"x": SPIKED}], keep_table)["first.weight"]
+    seen = ranges.record_activations(source, [{"x": SPIKED}], keep_table)["first.weight"]
     without = Ranges((float(seen.largest.max()) / 127,))
-    errors = [product_error(weight_of(matrix), seen, scheme("w8a8"), by) for by in (spiked["first.weight"], without)]
+    errors = [product_error(read_weight(matrix), seen, scheme("w8a8"), by) for by in (spiked["first.weight"], without)]
     assert errors[0] < 0.9 * errors[1]
 
 
@@ -193,13 +193,13 @@ def test_smoothed_graph_is_nearer_on_outliers(source: Path, tmp_path: Path) -> N
 
 
 def test_largest_magnitudes_are_those_of_all_runs(source: Path) -> None:
-    found = ranges.activations(source, [{"x": X}, {"x": SPIKED}], keep_table)["first.weight"]
+    found = ranges.record_activations(source, [{"x": X}, {"x": SPIKED}], keep_table)["first.weight"]
     np.testing.assert_allclose(found.largest[0], np.maximum(np.abs(X), np.abs(SPIKED)).max(axis=0), rtol=1e-6)
     assert found.rows.shape[1] == WIDTH
 
 
 def test_peaks_see_every_value_that_could_overflow(source: Path) -> None:
-    peaks = ranges.peaks(source, [{"x": 1e5 * X}])
+    peaks = ranges.peak_magnitudes(source, [{"x": 1e5 * X}])
     assert peaks["y"] == pytest.approx(np.abs(run(source, 1e5 * X)[0]).max(), rel=1e-3)
     assert peaks["inner"] > 65504
 
@@ -215,5 +215,5 @@ def test_peaks_see_every_value_that_could_overflow(source: Path) -> None:
     ],
 )
 def test_keep_rules_know_their_weights(part: str, kept: str, quantized: str) -> None:
-    assert keep_rule(part)(kept)
-    assert not keep_rule(part)(quantized)
+    assert fp16_exclusions(part)(kept)
+    assert not fp16_exclusions(part)(quantized)

@@ -23,9 +23,9 @@ from animegamer_export.build.checkpoint_folders import find_release
 from animegamer_export.build.command import main
 from animegamer_export.build.sizes import PARTS
 from animegamer_export.build.state_file import ExportState
-from animegamer_export.build.steps import Request, export
+from animegamer_export.build.steps import ExportRequest, export
 from animegamer_export.build.weight_source import TOWER_PARTS, from_checkpoints
-from animegamer_export.parts.streamed.parts import filled, whole_encoder
+from animegamer_export.parts.streamed.parts import whole_encoder, with_weights
 from animegamer_rt.backends.registry import open_engines, open_towers
 from animegamer_rt.bundle.loader import Bundle, find, load
 from animegamer_rt.engine_config import EngineConfig
@@ -66,10 +66,10 @@ def test_a_turn_equals_the_reference_paths(release: Path, bundle: Bundle) -> Non
     source = from_checkpoints(release, "Qiqi", *PICTURE)
     sizes, weights = source.sizes, source.weights
     reference = torch_engines(
-        filled(Predictor(sizes.predictor), weights["predictor"]),
-        filled(Denoiser(sizes.denoiser), weights["denoiser"], "denoiser."),
+        with_weights(Predictor(sizes.predictor), weights["predictor"]),
+        with_weights(Denoiser(sizes.denoiser), weights["denoiser"], "denoiser."),
         whole_encoder(sizes.encoder, weights["encoder"]),
-        filled(VaeDecoder(sizes.vae), weights["vae"]),
+        with_weights(VaeDecoder(sizes.vae), weights["vae"]),
     )
     played = []
     for engines in (open_engines(bundle, EngineConfig(threads=1)), reference):
@@ -144,7 +144,7 @@ def test_a_checkpoint_that_changes_costs_the_parts_made_of_it(
     given, out = copied
     os.utime(given / changed, ns=(1, 1))
     again = Watching()
-    asked = Request(dict.fromkeys(made_again, "fp32"), out)
+    asked = ExportRequest(dict.fromkeys(made_again, "fp32"), out)
     assert export(from_checkpoints(given, "Qiqi", *PICTURE), asked, again) is not None
     assert again.steps == [f"{part}{step}" for part in made_again for step in ("", " verified")]
     assert set(load(out).manifest.parts) > {"vae_next", "text_tower", "predictor", "denoiser"}
@@ -155,7 +155,7 @@ def test_a_whole_bundle_is_not_left_without_a_part_of_its_checkpoints(copied: tu
     os.utime(given / SAT, ns=(1, 1))
     source = from_checkpoints(given, "Qiqi", *PICTURE)
     with pytest.raises(ConfigError, match="would not be whole; found denoiser of other checkpoints"):
-        export(source, Request({"predictor": "fp16"}, out), Watching())
+        export(source, ExportRequest({"predictor": "fp16"}, out), Watching())
     assert load(out).manifest.parts["predictor"].precision == "fp32"
 
 
@@ -163,7 +163,7 @@ def test_towers_that_are_not_at_hand_stay_in_the_bundle(copied: tuple[Path, Path
     given, out = copied
     shutil.rmtree(given / CLIP)
     again = Watching()
-    export(from_checkpoints(given, "Qiqi", *PICTURE), Request({"vae": "fp32"}, out), again)
+    export(from_checkpoints(given, "Qiqi", *PICTURE), ExportRequest({"vae": "fp32"}, out), again)
     assert again.steps == [] and "text_tower" in load(out).manifest.parts
 
 
@@ -261,10 +261,10 @@ def test_a_weight_that_the_precision_cannot_hold_ends_the_export(
     torch.save({"module": tensors}, tmp_path / "given" / SAT)
     source = from_checkpoints(tmp_path / "given", "Qiqi", *PICTURE)
     with pytest.raises(CheckpointError, match=rf"denoiser, .*1.*mlp_in\.weight: .*{said}"):
-        export(source, Request({"denoiser": "fp16"}, tmp_path / "b"), Watching())
+        export(source, ExportRequest({"denoiser": "fp16"}, tmp_path / "b"), Watching())
     assert not (tmp_path / "b" / "denoiser.onnx").exists()
     if number == 1e5:
-        assert export(source, Request({"denoiser": "bf16"}, tmp_path / "b"), Watching()) is None
+        assert export(source, ExportRequest({"denoiser": "bf16"}, tmp_path / "b"), Watching()) is None
 
 
 def test_a_tokenizer_of_another_language_model_is_refused(release: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tiny_release import add_character, write_release
 
 from animegamer_export.build.command import main
-from animegamer_export.build.hard_links import share
+from animegamer_export.build.hard_links import hard_link_shared
 from animegamer_export.onnx_io.read import open_graph
 from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.scheme import scheme
@@ -80,13 +80,13 @@ def clip(bundle: Bundle, engines: Engines) -> np.ndarray:
 
 def test_equal_files_of_two_characters_become_one(both: tuple[Bundle, Bundle]) -> None:
     qiqi, ponyo = both
-    linked = share(ponyo)
+    linked = hard_link_shared(ponyo)
     assert set(linked) == {"qiqi"}
     assert set(linked["qiqi"]) == in_common(qiqi, ponyo) == set(ponyo.manifest.files) - OWN
     assert load(qiqi.folder) == qiqi and load(ponyo.folder) == ponyo
     assert ponyo.shared_bytes == ponyo.bytes - sum(ponyo.manifest.files[name].bytes for name in OWN)
     assert f"{ponyo.shared_bytes / 1e6:.1f} MB shared" in describe_size(ponyo)
-    assert share(ponyo) == share(qiqi) == {}
+    assert hard_link_shared(ponyo) == hard_link_shared(qiqi) == {}
 
 
 def test_an_export_beside_another_tells_what_it_saved(release: Path, both: tuple[Bundle, Bundle]) -> None:
@@ -99,7 +99,7 @@ def test_an_export_beside_another_tells_what_it_saved(release: Path, both: tuple
 
 def test_a_character_exported_again_leaves_the_other_as_it_is(release: Path, both: tuple[Bundle, Bundle]) -> None:
     qiqi, ponyo = both
-    share(ponyo)
+    hard_link_shared(ponyo)
     export(release, ponyo.folder, "--release", "Ponyo", "--precision", "predictor=fp32")
     assert load(qiqi.folder) == qiqi
     assert in_common(qiqi, load(ponyo.folder)) == set(qiqi.manifest.files) - OWN - PREDICTOR
@@ -111,14 +111,14 @@ def test_a_damaged_twin_is_not_taken(both: tuple[Bundle, Bundle]) -> None:
     qiqi, ponyo = both
     path = qiqi.path("vae.weights")
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    assert "vae.weights" not in share(ponyo)["qiqi"]
+    assert "vae.weights" not in hard_link_shared(ponyo)["qiqi"]
     assert load(ponyo.folder) == ponyo
 
 
 def test_an_unfinished_neighbour_is_left_alone(both: tuple[Bundle, Bundle]) -> None:
     qiqi, ponyo = both
     (qiqi.folder / "export.json").write_text('{"missing": ["vae"]}', encoding="utf-8")
-    assert share(ponyo) == {}
+    assert hard_link_shared(ponyo) == {}
 
 
 def test_where_the_disk_has_no_links_the_files_stay_copies(
@@ -129,7 +129,7 @@ def test_where_the_disk_has_no_links_the_files_stay_copies(
 
     monkeypatch.setattr(os, "link", refuses)
     qiqi, ponyo = both
-    assert share(ponyo) == {} and in_common(qiqi, ponyo) == set()
+    assert hard_link_shared(ponyo) == {} and in_common(qiqi, ponyo) == set()
     assert load(ponyo.folder) == ponyo and not list(ponyo.folder.glob("*.link"))
 
 
@@ -162,7 +162,7 @@ def test_the_next_character_loads_only_what_differs(
 
 def test_shared_parts_are_quantised_and_typed_like_any(both: tuple[Bundle, Bundle], tmp_path: Path) -> None:
     _, ponyo = both
-    share(ponyo)
+    hard_link_shared(ponyo)
     assert ponyo.path("predictor.weights").stat().st_nlink == 2
     quantize_bundle(ponyo, tmp_path / "small", {"predictor": scheme("nf4")})
     small = load(tmp_path / "small")

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from tower_files import t5_config, write_open_clip, write_t5
 from transformers import T5ForConditionalGeneration
 
-from animegamer_export.build.steps import Request, export
+from animegamer_export.build.steps import ExportRequest, export
 from animegamer_export.build.weight_source import from_seed
 from animegamer_export.parts.streamed.parts import StreamedPart
-from animegamer_export.parts.streamed.write import write_large
+from animegamer_export.parts.streamed.write import write_streamed
 from animegamer_export.support.progress import Progress
 from animegamer_export.towers import open_towers
 from animegamer_export.towers.files import open_image_tower, open_text_tower
@@ -42,7 +42,7 @@ def whole(module: nn.Module, merged: Callable[[str, torch.dtype], Tensor]) -> nn
 
 def run(folder: Path, part: StreamedPart, inputs: dict[str, np.ndarray], precision: str = "fp32") -> np.ndarray:
     """The part's answer in onnxruntime, written as a full-size export writes it."""
-    (name,) = write_large(folder, part, precision)
+    (name,) = write_streamed(folder, part, precision)
     return answer(folder / f"{name}.onnx", inputs)
 
 
@@ -74,8 +74,8 @@ def test_whole_t5_as_a_bin_file_is_read_for_its_encoder(tmp_path: Path) -> None:
     size, weights = open_text_tower(tmp_path)
     found = whole(TextTower(size), weights.merged)(IDS)
     torch.testing.assert_close(found, model.encoder(input_ids=IDS).last_hidden_state, atol=1e-5, rtol=1e-5)
-    assert weights.recipe.dead["encoder.embed_tokens.weight"] == "the same as shared.weight"
-    assert any(key.startswith("decoder.") for key in weights.recipe.dead)
+    assert weights.recipe.unused["encoder.embed_tokens.weight"] == "the same as shared.weight"
+    assert any(key.startswith("decoder.") for key in weights.recipe.unused)
 
 
 @torch.no_grad()
@@ -96,7 +96,8 @@ def test_an_int8_text_tower_is_close_to_the_librarys_encoder(tmp_path: Path) -> 
     write_open_clip(tmp_path / "clip")
     source = replace(from_seed(0, "tiny"), towers=open_towers(tmp_path / "t5", tmp_path / "clip", ENCODER_SIZE))
     assert (
-        export(source, Request({"text_tower": "int8"}, tmp_path / "b"), Progress(Console(file=io.StringIO()))) is None
+        export(source, ExportRequest({"text_tower": "int8"}, tmp_path / "b"), Progress(Console(file=io.StringIO())))
+        is None
     )
     found = answer(tmp_path / "b" / "text_tower.onnx", {"ids": IDS.numpy()})
     assert 1e-3 < np.linalg.norm(found - expected) / np.linalg.norm(expected) < 0.05

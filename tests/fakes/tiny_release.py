@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from animegamer_export.checkpoints.added_tokens import added_tokens
-from animegamer_export.checkpoints.names import DENOISER, PEFT, PREDICTOR, KeyNaming, vae_naming
+from animegamer_export.checkpoints.key_names import DENOISER, PEFT, PREDICTOR, KeyNaming, vae_naming
 from animegamer_export.pocket.tokenizer import train_tokenizer
 from animegamer_export.pocket.world.sampling import sample_game
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
@@ -121,4 +121,4 @@ def _renamed(module: nn.Module, naming: KeyNaming, prefix: str = "") -> dict[str
     for name, value in state.items():
         if not name.endswith("positions"):
             value.add_(0.05 * torch.randn_like(value))
-    return {naming.theirs(prefix + name): value for name, value in state.items()}
+    return {naming.checkpoint_name(prefix + name): value for name, value in state.items()}

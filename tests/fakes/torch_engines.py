@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from animegamer_export.parts.predictor import feeds, no_past
+from animegamer_export.parts.predictor import empty_cache, feeds
 from animegamer_export.parts.vae import pixels
 from animegamer_rt.backends.interface import Engines, FloatArray, Frames, IntArray, Prefill, TokenBatch
 from animegamer_rt.bundle.denoise_plan import BlockCache
@@ -30,7 +30,7 @@ class _Predictor:
         self.model = model
 
     def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
-        past = no_past(self.model) if past is None else past
+        past = empty_cache(self.model) if past is None else past
         assert isinstance(past, tuple)
         shot, logits, *cache = self.model.answer(**feeds(tokens, past))
         return Prefill(shot[0].numpy(), logits[0].numpy(), tuple(cache))

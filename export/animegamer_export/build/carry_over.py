@@ -16,13 +16,13 @@ from animegamer_rt.bundle.manifest import FORMAT_VERSION, Manifest, clear_fideli
 from animegamer_rt.errors import ConfigError
 
 
-def with_kept(fresh: Manifest, folder: Path) -> Manifest:
+def carry_over(fresh: Manifest, folder: Path) -> Manifest:
     """The fresh manifest with what the folder's earlier one has beyond it.
 
     Plans stay with the denoiser that they were made for, their figures and the bundle's as long as no part changes, and
     engines as long as their files are there: one that was built from other weights is refused when it is loaded.
     """
-    earlier = _earlier(folder / MANIFEST)
+    earlier = _read_earlier(folder / MANIFEST)
     if earlier is None:
         return fresh
     engines = {name: engine for name, engine in earlier.engines.items() if (folder / engine.file).is_file()}
@@ -36,7 +36,7 @@ def with_kept(fresh: Manifest, folder: Path) -> Manifest:
     return replace(fresh, plans=clear_fidelity(earlier.plans))
 
 
-def _earlier(path: Path) -> Manifest | None:
+def _read_earlier(path: Path) -> Manifest | None:
     """The manifest that is there, or None where nothing can be taken over from it."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))

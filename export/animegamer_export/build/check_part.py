@@ -14,10 +14,10 @@ import onnx_ir as ir
 
 from animegamer_export.onnx_io.read import open_graph
 from animegamer_export.parts.streamed.parts import StreamedPart
-from animegamer_export.parts.streamed.write import made_again
+from animegamer_export.parts.streamed.write import recompute_weights
 from animegamer_rt.errors import BundleError
 
-COMPARED = 8
+COMPARED_WEIGHTS = 8
 """Weights of each graph that are made again, spread over it."""
 
 
@@ -38,8 +38,8 @@ def check_part(folder: Path, part: StreamedPart, precision: str | None) -> int:
         _check_data(model, path)
         if precision is None:
             continue
-        makers = made_again(part, model, precision)
-        for name in list(makers)[:: max(1, len(makers) // COMPARED)]:
+        makers = recompute_weights(part, model, precision)
+        for name in list(makers)[:: max(1, len(makers) // COMPARED_WEIGHTS)]:
             stored = model.graph.initializers[name].const_value
             assert stored is not None
             found, rounded = stored.numpy().astype(np.float32), makers[name]().float().numpy()

@@ -91,11 +91,11 @@ def find_release(folder: Path, release: str) -> Release:
     missing += [f"{MISTRAL[0]}/{name}" for name in ("config.json", "tokenizer.model") if not (mistral / name).is_file()]
     if not any((mistral / name).is_file() for name in WEIGHTS):
         missing.append(f"{MISTRAL[0]}/ " + " or ".join(WEIGHTS))
-    adapter = _first(folder, ADAPTER, release, missing)
-    vae = _first(folder, VAE, release, missing)
+    adapter = _first_file(folder, ADAPTER, release, missing)
+    vae = _first_file(folder, VAE, release, missing)
     denoiser = _sat_file(folder, release, missing)
     if missing:
-        known = _releases(folder)
+        known = _known_releases(folder)
         do = "lay the folders out like this (links do):\n" + TREE
         if known and release not in known:
             do = f"or name the character with --release ({', '.join(known)}); " + do
@@ -108,7 +108,7 @@ def missing_towers(folder: Path) -> list[str]:
     return [f"{name}/" for name in TOWERS if not (folder / name).is_dir()]
 
 
-def _first(folder: Path, names: Sequence[str], release: str, missing: list[str]) -> Path:
+def _first_file(folder: Path, names: Sequence[str], release: str, missing: list[str]) -> Path:
     places = [folder / name.format(release=release) for name in names]
     found = next((place for place in places if place.is_file()), None)
     if found is None:
@@ -136,6 +136,6 @@ def _sat_file(folder: Path, release: str, missing: list[str]) -> Path:
     return places[0]
 
 
-def _releases(folder: Path) -> list[str]:
+def _known_releases(folder: Path) -> list[str]:
     names = [path.name.partition("-")[2] for path in folder.glob("AnimeGamer/VDM_Decoder-*")]
     return sorted(names + [path.name.partition("-")[2] for path in folder.glob("Game-*")])

@@ -22,8 +22,8 @@ from animegamer_rt.profiling.host import environment, write_record
 from .checkpoint_folders import TREE
 from .sizes import PARTS, RANDOM_SIZES
 from .state_file import ExportState
-from .steps import Request, export, quantiser
-from .weight_source import TOWER_PARTS, Source, from_checkpoints, from_seed
+from .steps import ExportRequest, export, part_scheme
+from .weight_source import TOWER_PARTS, ExportSource, from_checkpoints, from_seed
 
 DEFAULT_PRECISION = "fp16"
 DEFAULT_SIZE, DEFAULT_RELEASE, DEFAULT_PICTURE = "full", "Qiqi", (480, 720)
@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
     precision = precisions(options.parts, options.precision)
     for part, name in precision.items():
         if name not in STORED:
-            quantiser(part, name)
+            part_scheme(part, name)
     if options.results is not None:
         make_folder(options.results)
     console = Console(markup=False)
@@ -43,11 +43,11 @@ def main(argv: Sequence[str]) -> int:
     if "encoder" in precision and source.towers is None:
         precision = {part: name for part, name in precision.items() if part not in TOWER_PARTS}
         console.print(
-            f"without {' and '.join(TOWER_PARTS)}: {source.no_towers}; only starting a game from a picture needs them",
+            f"without {' and '.join(TOWER_PARTS)}: {source.towers_missing}; only a start from a picture needs them",
             highlight=False,
             soft_wrap=True,
         )
-    bundle = export(source, Request(precision, options.out), Progress(console))
+    bundle = export(source, ExportRequest(precision, options.out), Progress(console))
     if bundle is None:
         console.print(f"{options.out}: these parts are there; export the others too, then it plays", highlight=False)
     else:
@@ -62,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _record(source: Source, options: argparse.Namespace) -> Path:
+def _record(source: ExportSource, options: argparse.Namespace) -> Path:
     """Writes what each step took: bytes, seconds, and the process's peak memory by its end."""
     steps = {
         name: {
@@ -78,26 +78,26 @@ def _record(source: Source, options: argparse.Namespace) -> Path:
 
 def precisions(parts: str, given: Sequence[str]) -> dict[str, str]:
     """The precision of each part asked for; the towers come with the encoder. Raises ConfigError for unknown names."""
-    chosen = dict.fromkeys((_known(part, PARTS, "--parts") for part in parts.split(",")), DEFAULT_PRECISION)
+    chosen = dict.fromkeys((_check_part_name(part, PARTS, "--parts") for part in parts.split(",")), DEFAULT_PRECISION)
     if "encoder" in chosen:
         chosen |= dict.fromkeys(TOWER_PARTS, DEFAULT_PRECISION)
     for setting in ",".join(given).split(",") if given else ():
         part, equals, name = (word.strip() for word in setting.partition("="))
         if not equals:
             raise ConfigError("no precision given", where="--precision", found=setting, expected="part=name")
-        if _known(part, (*PARTS, *TOWER_PARTS), "--precision") not in chosen:
+        if _check_part_name(part, (*PARTS, *TOWER_PARTS), "--precision") not in chosen:
             raise ConfigError(f"{part} is not exported", where="--precision", do=f"name it in --parts ({parts})")
         chosen[part] = name
     return chosen
 
 
-def _known(part: str, parts: Sequence[str], where: str) -> str:
+def _check_part_name(part: str, parts: Sequence[str], where: str) -> str:
     if part not in parts:
         raise ConfigError(f"unknown part {part!r}", where=where, do=suggest(part, parts))
     return part
 
 
-def _source(options: argparse.Namespace, console: Console) -> Source:
+def _source(options: argparse.Namespace, console: Console) -> ExportSource:
     """Raises ConfigError for an option that the source has no use for."""
     random = options.checkpoints is None
     for name in ("release", "picture") if random else ("size",):

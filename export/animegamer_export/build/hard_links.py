@@ -15,7 +15,7 @@ from animegamer_rt.bundle.loader import Bundle, sibling_bundles
 PARTIAL = ".link"
 
 
-def share(bundle: Bundle) -> dict[str, list[str]]:
+def hard_link_shared(bundle: Bundle) -> dict[str, list[str]]:
     """Links the files whose twins lie in a whole bundle of the same folder; neighbour -> names of the files linked now.
 
     A twin is believed by its own bytes, not by its manifest. Where the disk has no links, the files stay copies.

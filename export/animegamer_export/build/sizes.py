@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from animegamer_export.checkpoints.files import Shape
-from animegamer_export.checkpoints.recipe import wanted_shapes
+from animegamer_export.checkpoints.weight_map import wanted_shapes
 from animegamer_export.towers.image import VIT_B_16, ImageTowerSize
 from animegamer_export.towers.text import XXL, TextTowerSize
 from animegamer_rt.bundle.manifest import Geometry
@@ -26,7 +26,7 @@ PARTS = ("predictor", "denoiser", "vae", "encoder")
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class ModelSizes:
     """The sizes of all four networks."""
 
     predictor: PredictorSize
@@ -68,7 +68,7 @@ class Sizes:
             return wanted_shapes({prefix: makers[part]()})
 
 
-FULL = Sizes(
+FULL = ModelSizes(
     predictor=PredictorSize(hidden=4096, layers=32, heads=32, kv_heads=8, mlp=14336, vocabulary=32284, shot_width=1920),
     denoiser=DenoiserSize(hidden=1920, layers=30, heads=30, time_width=512, latent_height=60, latent_width=90),
     encoder=EncoderSize(text_width=4096, image_width=768, hidden=1920),
@@ -76,7 +76,7 @@ FULL = Sizes(
 )
 """The published model's (docs/MODEL.md; the key lists of tests/golden/keys say the same)."""
 
-TINY = Sizes(
+TINY = ModelSizes(
     predictor=PredictorSize(hidden=32, layers=2, heads=2, kv_heads=1, mlp=64, vocabulary=0, shot_width=32),
     denoiser=DenoiserSize(hidden=32, layers=2, heads=2, time_width=16, latent_height=8, latent_width=12),
     encoder=EncoderSize(text_width=16, image_width=224, hidden=32),
@@ -84,7 +84,7 @@ TINY = Sizes(
 )
 """A few thousand weights, to try the road itself."""
 
-POCKET = Sizes(
+POCKET = ModelSizes(
     predictor=PredictorSize(hidden=192, layers=4, heads=3, kv_heads=1, mlp=512, vocabulary=0, shot_width=192),
     denoiser=DenoiserSize(hidden=192, layers=6, heads=3, time_width=128, latent_height=12, latent_width=18),
     encoder=EncoderSize(text_width=64, image_width=224, hidden=192),
@@ -92,7 +92,7 @@ POCKET = Sizes(
 )
 """The model that is trained from nothing and shipped (`animegamer_export.pocket`): frames of 96 x 144 pixels."""
 
-RANDOM_SIZES: Mapping[str, Sizes] = {
+RANDOM_SIZES: Mapping[str, ModelSizes] = {
     "full": FULL,
     "pocket": POCKET,
     "tiny": TINY,

@@ -35,7 +35,7 @@ class ExportState:
 
     @classmethod
     def open(cls, folder: Path) -> ExportState:
-        """The journal of a folder: of an export under way, of the whole bundle that is there, or a new one."""
+        """The state of a folder: of an export under way, of the whole bundle that is there, or a new one."""
         whole = (folder / MANIFEST).is_file() and not (folder / UNFINISHED).is_file()
         for name, place in ((UNFINISHED, ()), (MANIFEST, ("provenance", "export"))):
             data = _read(folder / name)
@@ -92,7 +92,7 @@ class ExportState:
         os.replace(partial, self.folder / UNFINISHED)
 
 
-def key_of(*what: Any) -> str:
+def step_key(*what: Any) -> str:
     """A short hash of all that a step's result depends on."""
     return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:16]
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from animegamer_export.evaluate.turns import RELEASE
-from animegamer_export.parts.streamed.write import STORED, write_large
-from animegamer_export.quantize.exclusions import keep_rule, keeps_all
+from animegamer_export.evaluate.turns import RELEASE_WORLD
+from animegamer_export.parts.streamed.write import STORED, write_streamed
+from animegamer_export.quantize.exclusions import fp16_exclusions, is_excluded
 from animegamer_export.quantize.scheme import SCHEMES, Scheme, scheme
-from animegamer_export.quantize.weights import rewrite_together
-from animegamer_export.support.disk import require_space, told_when_full
+from animegamer_export.quantize.weights import rewrite_files
+from animegamer_export.support.disk import disk_full_error, require_space
 from animegamer_export.support.peak_memory import peak_mib
 from animegamer_export.support.progress import Progress
 from animegamer_export.towers import MOTION_MODEL, TEXT, Towers
@@ -33,20 +33,20 @@ from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import ConfigError
 
 from . import default_plans
-from .carry_over import with_kept
+from .carry_over import carry_over
 from .check_part import check_part
-from .hard_links import share
-from .state_file import ExportState, key_of
-from .weight_source import NEEDED_TO_PLAY, Source
+from .hard_links import hard_link_shared
+from .state_file import ExportState, step_key
+from .weight_source import PLAY_PARTS, ExportSource
 
-WORK = ".export"
+WORK_FOLDER = ".export"
 MOTION_STEP = "motion tokenizer"
 TOKENIZER = ("tokenizer.model", "added_tokens.json")
-NO_ROOM = "give another --out, free some space, or export fewer --parts at a time"
-BASE = "fp16"
+NO_SPACE_HINT = "give another --out, free some space, or export fewer --parts at a time"
+BASE_PRECISION = "fp16"
 """What quantised parts are made from, a part at a time. The error of fp16 is a thousandth of that of the mildest."""
 
-Make = Callable[[Path, Callable[[int], None]], Mapping[str, Any]]
+MakeFiles = Callable[[Path, Callable[[int], None]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,110 +57,114 @@ class Step:
     key: str
     made_of: str
     bytes: int
-    make: Make
+    make: MakeFiles
     into: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ExportRequest:
     """What is asked for: the precision of each part to export, and where to."""
 
     precision: Mapping[str, str]
     out: Path
 
 
-def export(source: Source, request: Request, progress: Progress) -> Bundle | None:
+def export(source: ExportSource, request: ExportRequest, progress: Progress) -> Bundle | None:
     """Does what is not done yet; a whole bundle then shares its files with those beside it.
 
     Returns the bundle, or None while parts that play needs have not been asked for.
     Raises OutputError before anything is written if the disk is too small or another process exports to the same
     folder, and when the disk is full all the same, and ConfigError if a bundle that is whole would no longer be.
     """
-    journal = ExportState.open(request.out)
+    state = ExportState.open(request.out)
     with progress.busy("what is there already is read"):
-        steps = list(_steps(source, request, journal))
-    lacking = _lacking(source, request, journal)
-    if lacking and journal.whole:
+        steps = list(_pending_steps(source, request, state))
+    lacking = _missing_parts(source, request, state)
+    if lacking and state.whole:
         raise ConfigError(
             "the bundle that is there would not be whole",
             where=request.out,
             found=f"{', '.join(lacking)} of other checkpoints, or changed since",
             do="name them in --parts too, see --release and --picture, or give another --out",
         )
-    require_space(request.out, sum(step.bytes for step in steps), NO_ROOM)
+    require_space(request.out, sum(step.bytes for step in steps), NO_SPACE_HINT)
     make_folder(request.out)
     with lock_folder(request.out):
-        return _go(steps, lacking, journal, source, progress)
+        return _run_steps(steps, lacking, state, source, progress)
 
 
-def _go(
-    steps: list[Step], lacking: list[str], journal: ExportState, source: Source, progress: Progress
+def _run_steps(
+    steps: list[Step], lacking: list[str], state: ExportState, source: ExportSource, progress: Progress
 ) -> Bundle | None:
     """The steps one after another, and the manifest if nothing is lacking."""
     for step in steps:
         # Its files are not what the record says as soon as the first of them is replaced.
-        journal.steps.pop(step.name, None)
-    journal.begin([*(step.name for step in steps if not step.into), *lacking, "manifest"])
+        state.steps.pop(step.name, None)
+    state.begin([*(step.name for step in steps if not step.into), *lacking, "manifest"])
     for step in steps:
-        _do(step, journal, progress)
-    shutil.rmtree(journal.folder / WORK, ignore_errors=True)
+        _run_step(step, state, progress)
+    shutil.rmtree(state.folder / WORK_FOLDER, ignore_errors=True)
     if lacking:
         return None
-    manifest = with_kept(_manifest(source, journal), journal.folder)
-    bundle = write_manifest(journal.folder, manifest, changed=())
-    journal.close()
+    manifest = carry_over(_manifest(source, state), state.folder)
+    bundle = write_manifest(state.folder, manifest, changed=())
+    state.close()
     with progress.busy("what other bundles have too is looked for"):
-        shared = share(bundle)
+        shared = hard_link_shared(bundle)
     for neighbour, names in shared.items():
         progress.shared(neighbour, sum(bundle.manifest.files[name].bytes for name in names))
     return bundle
 
 
-def _lacking(source: Source, request: Request, journal: ExportState) -> list[str]:
+def _missing_parts(source: ExportSource, request: ExportRequest, state: ExportState) -> list[str]:
     """Parts that play needs and that neither this export nor an earlier one of the same checkpoints made."""
-    there = _there(source, journal)
-    return [part for part in NEEDED_TO_PLAY if part not in request.precision and part not in there]
+    there = _finished_parts(source, state)
+    return [part for part in PLAY_PARTS if part not in request.precision and part not in there]
 
 
-def _there(source: Source, journal: ExportState) -> set[str]:
+def _finished_parts(source: ExportSource, state: ExportState) -> set[str]:
     """The parts that were made of what the source is made of, and verified."""
-    parts = [
-        step for step, record in journal.steps.items() if "parts" in record and f"{step} verified" in journal.steps
-    ]
-    made_of = {part: key_of(source.made_of[part]) for part in parts if part in source.made_of}
-    return {part for part in parts if made_of.get(part) in (None, journal.steps[part].get("made_of", ""))}
+    parts = [step for step, record in state.steps.items() if "parts" in record and f"{step} verified" in state.steps]
+    made_of = {part: step_key(source.made_of[part]) for part in parts if part in source.made_of}
+    return {part for part in parts if made_of.get(part) in (None, state.steps[part].get("made_of", ""))}
 
 
-def _steps(source: Source, request: Request, journal: ExportState) -> Iterator[Step]:
+def _pending_steps(source: ExportSource, request: ExportRequest, state: ExportState) -> Iterator[Step]:
     """What is not done yet. A part that is made again is verified again: `verified` has no files that could tell."""
     for part, precision in request.precision.items():
-        made_of = key_of(source.made_of[part])
-        key = key_of(made_of, part, precision)
-        made = journal.done(part, key)
+        made_of = step_key(source.made_of[part])
+        key = step_key(made_of, part, precision)
+        made = state.done(part, key)
         if not made:
-            yield from _making(source, request, journal, part)
-        if not made or not journal.done(f"{part} verified", key):
+            yield from _part_steps(source, request, state, part)
+        if not made or not state.done(f"{part} verified", key):
             yield Step(f"{part} verified", key, made_of, 0, _verify(source, part, precision, request.out))
-    others = [("tokenizer", key_of(source.made_of["tokenizer"]), _tokenizer(source))]
+    others = [("tokenizer", step_key(source.made_of["tokenizer"]), _tokenizer(source))]
     if source.towers is not None and TEXT in request.precision:
-        others.append((MOTION_STEP, key_of(source.made_of[TEXT]), _motion_tokenizer(source.towers)))
-    yield from (Step(name, key, key, 0, make) for name, key, make in others if not journal.done(name, key))
+        others.append((MOTION_STEP, step_key(source.made_of[TEXT]), _motion_tokenizer(source.towers)))
+    yield from (Step(name, key, key, 0, make) for name, key, make in others if not state.done(name, key))
 
 
-def _making(source: Source, request: Request, journal: ExportState, part: str) -> Iterator[Step]:
-    precision, made_of = request.precision[part], key_of(source.made_of[part])
-    key, base_key = key_of(made_of, part, precision), key_of(made_of, part, BASE)
+def _part_steps(source: ExportSource, request: ExportRequest, state: ExportState, part: str) -> Iterator[Step]:
+    precision, made_of = request.precision[part], step_key(source.made_of[part])
+    key, base_key = step_key(made_of, part, precision), step_key(made_of, part, BASE_PRECISION)
     if precision in STORED:
         yield Step(part, key, made_of, _bytes(source, part, precision), _write(source, part, precision))
         return
-    chosen, base, name = quantiser(part, precision), f"{WORK}/{part}-{BASE}", f"{part} in {BASE}"
-    if not journal.done(name, base_key):
-        yield Step(name, base_key, made_of, _bytes(source, part, BASE), _write(source, part, BASE), base)
-    quantise = _quantise(part, chosen, request.out / base, journal)
+    chosen, base, name = (
+        part_scheme(part, precision),
+        f"{WORK_FOLDER}/{part}-{BASE_PRECISION}",
+        f"{part} in {BASE_PRECISION}",
+    )
+    if not state.done(name, base_key):
+        yield Step(
+            name, base_key, made_of, _bytes(source, part, BASE_PRECISION), _write(source, part, BASE_PRECISION), base
+        )
+    quantise = _quantise(part, chosen, request.out / base, state)
     yield Step(part, key, made_of, _bytes(source, part, precision), quantise)
 
 
-def quantiser(part: str, precision: str) -> Scheme:
+def part_scheme(part: str, precision: str) -> Scheme:
     """The scheme of that name. Raises ConfigError for one that is not there or that a new part cannot have yet."""
     if precision not in SCHEMES:
         known = (*STORED, *(name for name in SCHEMES if name not in STORED))
@@ -177,7 +181,7 @@ def quantiser(part: str, precision: str) -> Scheme:
             where=f"--precision {part}={precision}",
             do=f"export {part}=fp16, then run: animegamer-rt quantize BUNDLE --precision {part}={precision} --out NEW",
         )
-    if keeps_all(part):
+    if is_excluded(part):
         raise ConfigError(
             f"{part} is not quantised",
             where=f"--precision {part}={precision}",
@@ -186,13 +190,13 @@ def quantiser(part: str, precision: str) -> Scheme:
     return chosen
 
 
-def _do(step: Step, journal: ExportState, progress: Progress) -> None:
-    target, work = journal.folder / step.into, journal.folder / WORK / "now"
+def _run_step(step: Step, state: ExportState, progress: Progress) -> None:
+    target, work = state.folder / step.into, state.folder / WORK_FOLDER / "now"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     started = time.monotonic()
     with (
-        told_when_full(journal.folder, "it goes on with this step"),
+        disk_full_error(state.folder, "it goes on with this step"),
         progress.step(step.name, step.bytes) as advance,
     ):
         found = dict(step.make(work, advance))
@@ -205,23 +209,23 @@ def _do(step: Step, journal: ExportState, progress: Progress) -> None:
     # Every file of the step lies in its place before the record that says so.
     measured = {"seconds": seconds, "process_peak_memory_gib": _peak_memory_gib()}
     with progress.busy(f"{step.name}: the files are hashed"):
-        journal.record(step.name, step.key, files, made_of=step.made_of, **measured, **found)
-    progress.finished(step.name, sum(journal.steps[step.name]["files"].values()), seconds)
+        state.record(step.name, step.key, files, made_of=step.made_of, **measured, **found)
+    progress.finished(step.name, sum(state.steps[step.name]["files"].values()), seconds)
 
 
-def _write(source: Source, part: str, precision: str) -> Make:
+def _write(source: ExportSource, part: str, precision: str) -> MakeFiles:
     def make(work: Path, advance: Callable[[int], None]) -> Mapping[str, Any]:
-        return {"parts": write_record(write_large(work, source.part(part), precision, advance))}
+        return {"parts": write_record(write_streamed(work, source.part(part), precision, advance))}
 
     return make
 
 
-def _quantise(part: str, chosen: Scheme, base: Path, journal: ExportState) -> Make:
+def _quantise(part: str, chosen: Scheme, base: Path, state: ExportState) -> MakeFiles:
     def make(work: Path, advance: Callable[[int], None]) -> Mapping[str, Any]:
-        written: dict[str, Any] = journal.steps[f"{part} in {BASE}"]["parts"]
+        written: dict[str, Any] = state.steps[f"{part} in {BASE_PRECISION}"]["parts"]
         sources = [base / entry["file"] for entry in written.values()]
         weights = next(name for entry in written.values() for name in entry["data_files"])
-        report = rewrite_together(sources, work, weights, chosen, keep_rule(part), written=advance)
+        report = rewrite_files(sources, work, weights, chosen, fp16_exclusions(part), written=advance)
         return {
             "parts": {name: {**entry, "precision": chosen.name} for name, entry in written.items()},
             "mean_weight_error": report.mean_error,
@@ -230,7 +234,7 @@ def _quantise(part: str, chosen: Scheme, base: Path, journal: ExportState) -> Ma
     return make
 
 
-def _verify(source: Source, part: str, precision: str, out: Path) -> Make:
+def _verify(source: ExportSource, part: str, precision: str, out: Path) -> MakeFiles:
     def make(work: Path, advance: Callable[[int], None]) -> Mapping[str, Any]:
         weights = precision if precision in STORED else None
         return {"weights_compared": check_part(out, source.part(part), weights)}
@@ -238,7 +242,7 @@ def _verify(source: Source, part: str, precision: str, out: Path) -> Make:
     return make
 
 
-def _tokenizer(source: Source) -> Make:
+def _tokenizer(source: ExportSource) -> MakeFiles:
     def make(work: Path, advance: Callable[[int], None]) -> Mapping[str, Any]:
         (work / TOKENIZER[0]).write_bytes(source.tokenizer_model)
         (work / TOKENIZER[1]).write_text(json.dumps(dict(source.added_tokens), indent=0) + "\n", encoding="utf-8")
@@ -247,7 +251,7 @@ def _tokenizer(source: Source) -> Make:
     return make
 
 
-def _motion_tokenizer(towers: Towers) -> Make:
+def _motion_tokenizer(towers: Towers) -> MakeFiles:
     def make(work: Path, advance: Callable[[int], None]) -> Mapping[str, Any]:
         shutil.copyfile(towers.tokenizer, work / MOTION_MODEL)
         return {"motion_tokenizer": write_record(towers.motion_tokenizer)}
@@ -255,36 +259,36 @@ def _motion_tokenizer(towers: Towers) -> Make:
     return make
 
 
-def _manifest(source: Source, journal: ExportState) -> Manifest:
-    there = _there(source, journal)
+def _manifest(source: ExportSource, state: ExportState) -> Manifest:
+    there = _finished_parts(source, state)
     parts = {
-        name: read_record(Part, entry, f"{journal.folder}: {step}")
-        for step, record in journal.steps.items()
+        name: read_record(Part, entry, f"{state.folder}: {step}")
+        for step, record in state.steps.items()
         if step in there
         for name, entry in record["parts"].items()
     }
-    motion = journal.steps.get(MOTION_STEP, {}).get("motion_tokenizer", {}) if TEXT in there else {}
+    motion = state.steps.get(MOTION_STEP, {}).get("motion_tokenizer", {}) if TEXT in there else {}
     return Manifest(
         format="",
         format_version=0,
-        name=journal.folder.absolute().name,
+        name=state.folder.absolute().name,
         description=source.description,
         origin=source.origin,
         geometry=source.sizes.geometry(default_plans.WINDOW_TOKENS),
         parts=parts,
         plans=default_plans.plan_entries(default_plans.default_plans()),
-        files=journal.files(),
-        motion_tokenizer=read_record(MotionTokenizer, motion, f"{journal.folder}: {MOTION_STEP}"),
+        files=state.files(),
+        motion_tokenizer=read_record(MotionTokenizer, motion, f"{state.folder}: {MOTION_STEP}"),
         compatibility=default_plans.COMPATIBILITY,
         sizes=source.sizes.record(),
-        world=RELEASE,
-        provenance={"made_of": dict(source.fingerprint), "export": journal.as_provenance()},
+        world=RELEASE_WORLD,
+        provenance={"made_of": dict(source.fingerprint), "export": state.as_provenance()},
         licence=default_plans.LICENCES[source.origin],
     )
 
 
-def _bytes(source: Source, part: str, precision: str) -> int:
-    keeps = (lambda _: False) if precision in STORED else keep_rule(part)
+def _bytes(source: ExportSource, part: str, precision: str) -> int:
+    keeps = (lambda _: False) if precision in STORED else fp16_exclusions(part)
     width = 4 if precision == "fp32" else scheme(precision).bytes_a_weight
     total = 0.0
     for name, shape in source.shapes(part).items():

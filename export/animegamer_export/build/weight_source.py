@@ -28,29 +28,29 @@ from animegamer_export.parts.streamed.parts import (
     vae_part,
 )
 from animegamer_export.towers import IMAGE, TEXT, Towers, open_towers
-from animegamer_export.towers.image import COLOURS
+from animegamer_export.towers.image import NORMALISATION
 from animegamer_export.towers.parts import tower_shapes
 from animegamer_rt.bundle import loader as bundles
 from animegamer_rt.errors import CheckpointError, ConfigError
 from animegamer_rt.models.denoiser import position_table
 
 from .checkpoint_folders import TOWERS, find_release, missing_towers
-from .sizes import PARTS, RANDOM_SIZES, Sizes, tower_sizes
+from .sizes import PARTS, RANDOM_SIZES, ModelSizes, tower_sizes
 
 TOWER_PARTS = (TEXT, IMAGE)
 """Exported with the encoder, where their checkpoints are."""
-NEEDED_TO_PLAY = ("predictor", "denoiser", "vae")
+PLAY_PARTS = ("predictor", "denoiser", "vae")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ExportSource:
     """One model to export. `fingerprint` says what it is made of, and `made_of` what each part and the tokenizer are.
 
     A part must be made again when what it is made of changes; of one that is not named there, nothing is known. Without
-    towers, `no_towers` says in words why.
+    towers, `towers_missing` says in words why.
     """
 
-    sizes: Sizes
+    sizes: ModelSizes
     weights: Mapping[str, Weights]
     tokenizer_model: bytes
     added_tokens: Mapping[str, int]
@@ -59,7 +59,7 @@ class Source:
     fingerprint: Mapping[str, Any]
     made_of: Mapping[str, Any]
     towers: Towers | None = None
-    no_towers: str = ""
+    towers_missing: str = ""
 
     def shapes(self, name: str) -> dict[str, Shape]:
         """Name and shape of every weight of a part."""
@@ -79,7 +79,7 @@ class Source:
         return encoder_part(sizes.encoder, weights)
 
 
-def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Source:
+def from_checkpoints(folder: Path, release: str, height: int, width: int) -> ExportSource:
     """The published checkpoints, LoRA merged in float32 as each weight is made; height and width of the pictures.
 
     Every file is opened and matched key by key before anything is written. Raises CheckpointError.
@@ -107,13 +107,13 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Sou
     absent = missing_towers(folder)
     model, tokens = found.tokenizer.read_bytes(), _published_tokens(found.tokenizer, predictor.vocabulary)
     towers = None if absent else open_towers(folder / TOWERS[0], folder / TOWERS[1], encoder)
-    stamps = {name: [_stamp(folder, path) for path in paths] for name, paths in found.files().items()}
+    stamps = {name: [_file_stamp(folder, path) for path in paths] for name, paths in found.files().items()}
     # A picture's size is in the denoiser's table of positions and in the vae's graphs.
     made_of: dict[str, Any] = {**stamps, **{name: [stamps[name], height, width] for name in ("denoiser", "vae")}}
     if towers is not None:
         made_of |= dict.fromkeys(TOWER_PARTS, towers.stamps)
-    return Source(
-        Sizes(predictor, denoiser, encoder, vae),
+    return ExportSource(
+        ModelSizes(predictor, denoiser, encoder, vae),
         {"predictor": predictor_weights, "denoiser": both, "encoder": both, "vae": vae_weights},
         model,
         tokens,
@@ -126,7 +126,7 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Sou
     )
 
 
-def from_seed(seed: int, size: str) -> Source:
+def from_seed(seed: int, size: str) -> ExportSource:
     """Random weights of a size by name, towers too, with pocket's tokenizer: for time and memory, its pictures mean
     nothing.
     """
@@ -140,7 +140,7 @@ def from_seed(seed: int, size: str) -> Source:
     weights: dict[str, Weights] = {name: RandomWeights(seed, name, sizes) for name in PARTS}
     # The denoiser's file holds the encoder too: its constant shot is made of it.
     weights["denoiser"] = RandomWeights(seed, "denoiser", sizes, "encoder")
-    return Source(
+    return ExportSource(
         sizes,
         weights,
         (pocket / "tokenizer.model").read_bytes(),
@@ -153,12 +153,12 @@ def from_seed(seed: int, size: str) -> Source:
     )
 
 
-def _random_towers(seed: int, sizes: Sizes, tokenizer: Path) -> Towers:
+def _random_towers(seed: int, sizes: ModelSizes, tokenizer: Path) -> Towers:
     """Both towers in T5's and CLIP's form. Pocket's pieces stand in for T5's, of which there are more."""
     text, image = tower_sizes(sizes.encoder)
     return Towers(
-        (text, RandomTower(seed, TEXT, tower_shapes(text))),
-        (image, RandomTower(seed, IMAGE, tower_shapes(image))),
+        (text, RandomTowerWeights(seed, TEXT, tower_shapes(text))),
+        (image, RandomTowerWeights(seed, IMAGE, tower_shapes(image))),
         tokenizer,
     )
 
@@ -166,7 +166,7 @@ def _random_towers(seed: int, sizes: Sizes, tokenizer: Path) -> Towers:
 class RandomWeights:
     """Weights drawn by seed and name, so that each is the same whenever it is made, alone or after others."""
 
-    def __init__(self, seed: int, part: str, sizes: Sizes, *more: str) -> None:
+    def __init__(self, seed: int, part: str, sizes: ModelSizes, *more: str) -> None:
         self.seed, self.sizes = seed, sizes
         self.shapes = {name: shape for one in (part, *more) for name, shape in sizes.shapes(one).items()}
 
@@ -175,10 +175,10 @@ class RandomWeights:
         shape = self.shapes[parameter]
         if parameter.endswith("positions"):
             return position_table(self.sizes.denoiser).to(dtype)
-        return draw(self.seed, parameter, shape).to(dtype)
+        return random_weight(self.seed, parameter, shape).to(dtype)
 
 
-class RandomTower:
+class RandomTowerWeights:
     """The same of a tower. Its picture's colours are CLIP's own."""
 
     def __init__(self, seed: int, part: str, shapes: Mapping[str, Shape]) -> None:
@@ -186,12 +186,12 @@ class RandomTower:
 
     def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
         """As RandomWeights makes them."""
-        if parameter in COLOURS:
-            return COLOURS[parameter]().to(dtype)
-        return draw(self.seed, f"{self.part}.{parameter}", self.shapes[parameter]).to(dtype)
+        if parameter in NORMALISATION:
+            return NORMALISATION[parameter]().to(dtype)
+        return random_weight(self.seed, f"{self.part}.{parameter}", self.shapes[parameter]).to(dtype)
 
 
-def draw(seed: int, name: str, shape: Shape) -> Tensor:
+def random_weight(seed: int, name: str, shape: Shape) -> Tensor:
     """A weight float32: the same for the same seed, name and shape."""
     digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
     drawn = torch.randn(shape, generator=torch.Generator().manual_seed(int.from_bytes(digest[:7], "big")))
@@ -200,7 +200,7 @@ def draw(seed: int, name: str, shape: Shape) -> Tensor:
     return drawn.mul_(0.05).add_(1.0 if name.endswith("weight") else 0.0)
 
 
-def _stamp(folder: Path, path: Path) -> tuple[str, int, int]:
+def _file_stamp(folder: Path, path: Path) -> tuple[str, int, int]:
     """Name, size and time of change: reading all of it would take minutes."""
     return str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns
 

@@ -24,24 +24,27 @@ from animegamer_rt.errors import CheckpointError
 Shape = tuple[int, ...]
 FLOATS = ("float16", "bfloat16", "float32", "float64", "F16", "BF16", "F32", "F64")
 """The types that a weight may have, as torch and safetensors name them."""
-AGAIN = "download it again"
+DOWNLOAD_AGAIN = "download it again"
 
 
 @dataclass(frozen=True, slots=True)
 class TensorFile:
-    """The tensors of one checkpoint: shapes at once, values when asked for. `odd`: the types that are not of FLOATS."""
+    """The tensors of one checkpoint: shapes at once, values when asked for.
+
+    non_float: key -> type, for tensors whose type is not one of FLOATS.
+    """
 
     where: Path
     shapes: Mapping[str, Shape]
     read: Callable[[str], Tensor]
-    odd: Mapping[str, str] = field(default_factory=dict)
+    non_float: Mapping[str, str] = field(default_factory=dict)
 
 
 def open_tensors(tensors: Mapping[str, Tensor], where: Path) -> TensorFile:
     """Tensors in memory (or mapped) as a TensorFile."""
     types = {key: str(value.dtype).removeprefix("torch.") for key, value in tensors.items()}
     shapes = {key: tuple(value.shape) for key, value in tensors.items()}
-    return TensorFile(where, shapes, tensors.__getitem__, _odd(types))
+    return TensorFile(where, shapes, tensors.__getitem__, _non_float_types(types))
 
 
 def open_torch(path: Path, inside: str | None = None) -> TensorFile:
@@ -71,7 +74,7 @@ def open_torch(path: Path, inside: str | None = None) -> TensorFile:
         ) from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, zipfile.BadZipFile) as error:
         raise CheckpointError(
-            f"cut short or not a PyTorch file ({_first_line(error)})", where=path, do=AGAIN
+            f"cut short or not a PyTorch file ({_first_line(error)})", where=path, do=DOWNLOAD_AGAIN
         ) from error
     if inside is not None:
         if not isinstance(loaded, Mapping) or inside not in loaded:
@@ -99,10 +102,12 @@ def open_safetensors(path: Path) -> TensorFile:
         slices = {key: handle.get_slice(key) for key in handle.keys()}
     except (SafetensorError, OSError) as error:
         raise CheckpointError(
-            f"cut short or not a safetensors file ({_first_line(error)})", where=path, do=AGAIN
+            f"cut short or not a safetensors file ({_first_line(error)})", where=path, do=DOWNLOAD_AGAIN
         ) from error
     shapes = {key: tuple(one.get_shape()) for key, one in slices.items()}
-    return TensorFile(path, shapes, handle.get_tensor, _odd({key: one.get_dtype() for key, one in slices.items()}))
+    return TensorFile(
+        path, shapes, handle.get_tensor, _non_float_types({key: one.get_dtype() for key, one in slices.items()})
+    )
 
 
 def open_hugging_face(folder: Path) -> TensorFile:
@@ -125,9 +130,9 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
-        raise CheckpointError(f"not JSON ({_first_line(error)})", where=path, do=AGAIN) from error
+        raise CheckpointError(f"not JSON ({_first_line(error)})", where=path, do=DOWNLOAD_AGAIN) from error
     if not isinstance(data, dict):
-        raise CheckpointError("not a JSON object", where=path, do=AGAIN)
+        raise CheckpointError("not a JSON object", where=path, do=DOWNLOAD_AGAIN)
     return data
 
 
@@ -145,20 +150,22 @@ def _check_sums(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         damaged = archive.testzip()
     if damaged is not None:
-        raise CheckpointError(f"damaged: {damaged} in it has not its checksum", where=path, do=AGAIN)
+        raise CheckpointError(f"damaged: {damaged} in it has not its checksum", where=path, do=DOWNLOAD_AGAIN)
 
 
-def _odd(types: Mapping[str, str]) -> dict[str, str]:
+def _non_float_types(types: Mapping[str, str]) -> dict[str, str]:
     return {key: name for key, name in types.items() if name not in FLOATS}
 
 
 def _weight_map(index: Path) -> dict[str, str]:
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict):
-        raise CheckpointError("the index has no weight_map", where=index, do=AGAIN)
+        raise CheckpointError("the index has no weight_map", where=index, do=DOWNLOAD_AGAIN)
     foreign = sorted({repr(name) for name in weight_map.values() if not _is_plain(name)})
     if foreign:
-        raise CheckpointError("the index names what is no file beside it", where=index, unexpected=foreign, do=AGAIN)
+        raise CheckpointError(
+            "the index names what is no file beside it", where=index, unexpected=foreign, do=DOWNLOAD_AGAIN
+        )
     return weight_map
 
 
@@ -174,8 +181,8 @@ def _shards(folder: Path, weight_map: dict[str, str], opener: Callable[[Path], T
             "the shards lack keys that their index names", where=folder, missing=absent, do="download them again"
         )
     shapes = {key: files[name].shapes[key] for key, name in weight_map.items()}
-    odd = {key: files[name].odd[key] for key, name in weight_map.items() if key in files[name].odd}
-    return TensorFile(folder, shapes, lambda key: files[weight_map[key]].read(key), odd)
+    non_float = {key: files[name].non_float[key] for key, name in weight_map.items() if key in files[name].non_float}
+    return TensorFile(folder, shapes, lambda key: files[weight_map[key]].read(key), non_float)
 
 
 def _require(path: Path) -> None:

@@ -13,14 +13,22 @@ from typing import Any
 
 import torch
 
-from animegamer_export.checkpoints.files import AGAIN, Shape, TensorFile, open_hugging_face, open_torch, read_json
-from animegamer_export.checkpoints.names import DENOISER, DIFFUSION, PEFT, PREDICTOR, KeyNaming, vae_naming
-from animegamer_export.checkpoints.recipe import WeightMap, make_recipe, overlay, wanted_shapes
+from animegamer_export.checkpoints.files import (
+    DOWNLOAD_AGAIN,
+    Shape,
+    TensorFile,
+    open_hugging_face,
+    open_torch,
+    read_json,
+)
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
 from animegamer_rt.models.encoder import Encoder, EncoderSize
 from animegamer_rt.models.predictor import Predictor, PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
+
+from .key_names import DENOISER, DIFFUSION, PEFT, PREDICTOR, KeyNaming, vae_naming
+from .weight_map import WeightMap, make_weight_map, overlay, wanted_shapes
 
 DENOISER_ALPHA = 1.0
 PREDICTOR_ALPHA = 32.0
@@ -34,26 +42,26 @@ WIDTH_WITHOUT_MIX_NORM = 768
 
 
 def open_denoiser(path: Path, latent_height: int, latent_width: int) -> tuple[DenoiserSize, EncoderSize, WeightMap]:
-    """Sizes of a SAT checkpoint and the recipe of its "denoiser.*" and "encoder.*"; no weight is read yet."""
+    """Sizes of a SAT checkpoint and the weight_map of its "denoiser.*" and "encoder.*"; no weight is read yet."""
     file = open_torch(path, "module")
     size, encoder_size = denoiser_sizes(file, latent_height, latent_width)
     _check_positions(file, size)
     with torch.device("meta"):
         denoiser, encoder = Denoiser(size), Encoder(encoder_size)
-    return size, encoder_size, denoiser_recipe(file, denoiser, encoder)
+    return size, encoder_size, denoiser_weight_map(file, denoiser, encoder)
 
 
 def open_vae(path: Path) -> tuple[VaeSize, WeightMap]:
-    """Size of a 3D-VAE checkpoint's decoder and its recipe; no weight is read yet."""
+    """Size of a 3D-VAE checkpoint's decoder and its weight_map; no weight is read yet."""
     file = open_torch(path, "state_dict")
     size = vae_size(file)
     with torch.device("meta"):
         decoder = VaeDecoder(size)
-    return size, vae_recipe(file, decoder)
+    return size, vae_weight_map(file, decoder)
 
 
 def open_predictor(mistral: Path, adapter: Path) -> tuple[PredictorSize, WeightMap]:
-    """Size of a Mistral folder with the adapter's file over it, and the recipe; no weight is read yet.
+    """Size of a Mistral folder with the adapter's file over it, and the weight_map; no weight is read yet.
 
     The adapter's file may hold the base weights too; those of the folder are then dead.
     """
@@ -62,38 +70,40 @@ def open_predictor(mistral: Path, adapter: Path) -> tuple[PredictorSize, WeightM
     file, replaced = overlay(adapter_file, open_hugging_face(mistral), PREDICTOR, PEFT)
     with torch.device("meta"):
         predictor = Predictor(size)
-    recipe = predictor_recipe(file, predictor)
-    return size, replace(recipe, dead={**recipe.dead, **replaced})
+    weight_map = predictor_weight_map(file, predictor)
+    return size, replace(weight_map, unused={**weight_map.unused, **replaced})
 
 
-def require_rank(recipe: WeightMap, rank: int) -> None:
+def require_rank(weight_map: WeightMap, rank: int) -> None:
     """Raises CheckpointError unless all low-rank additions have this rank: their scale is alpha over it."""
-    if recipe.ranks != [rank]:
-        found = " and ".join(map(str, recipe.ranks)) if recipe.ranks else "no low-rank additions"
+    if weight_map.ranks != [rank]:
+        found = " and ".join(map(str, weight_map.ranks)) if weight_map.ranks else "no low-rank additions"
         raise CheckpointError(
             "not the release's fine-tuning",
-            where=recipe.file.where,
+            where=weight_map.file.where,
             misshapen={"rank": (found, rank)},
             do="take the published file",
         )
 
 
-def denoiser_recipe(file: TensorFile, denoiser: Denoiser, encoder: Encoder, alpha: float = DENOISER_ALPHA) -> WeightMap:
-    """The recipe of both networks; `alpha` over the file's rank is the scale of the low-rank additions."""
+def denoiser_weight_map(
+    file: TensorFile, denoiser: Denoiser, encoder: Encoder, alpha: float = DENOISER_ALPHA
+) -> WeightMap:
+    """The weight_map of both networks; `alpha` over the file's rank is the scale of the low-rank additions."""
     wanted = wanted_shapes({"denoiser.": denoiser, "encoder.": encoder})
     shot_tokens = denoiser.size.shot_tokens
-    return make_recipe(file, wanted, DENOISER, alpha=alpha, shot_tokens=shot_tokens, what="denoiser checkpoint")
+    return make_weight_map(file, wanted, DENOISER, alpha=alpha, shot_tokens=shot_tokens, what="denoiser checkpoint")
 
 
-def vae_recipe(file: TensorFile, decoder: VaeDecoder) -> WeightMap:
-    """The recipe of the decoder."""
+def vae_weight_map(file: TensorFile, decoder: VaeDecoder) -> WeightMap:
+    """The weight_map of the decoder."""
     naming = vae_naming(len(decoder.size.multipliers))
-    return make_recipe(file, wanted_shapes({"": decoder}), naming, what="vae checkpoint")
+    return make_weight_map(file, wanted_shapes({"": decoder}), naming, what="vae checkpoint")
 
 
-def predictor_recipe(file: TensorFile, predictor: Predictor, alpha: float = PREDICTOR_ALPHA) -> WeightMap:
-    """The recipe of the predictor; `alpha` over the file's rank is the scale of the low-rank additions."""
-    return make_recipe(file, wanted_shapes({"": predictor}), PREDICTOR, alpha=alpha, what="predictor checkpoint")
+def predictor_weight_map(file: TensorFile, predictor: Predictor, alpha: float = PREDICTOR_ALPHA) -> WeightMap:
+    """The weight_map of the predictor; `alpha` over the file's rank is the scale of the low-rank additions."""
+    return make_weight_map(file, wanted_shapes({"": predictor}), PREDICTOR, alpha=alpha, what="predictor checkpoint")
 
 
 def denoiser_sizes(file: TensorFile, latent_height: int, latent_width: int) -> tuple[DenoiserSize, EncoderSize]:
@@ -161,7 +171,9 @@ def predictor_size(config: Mapping[str, Any], adapter: TensorFile, where: Path) 
     names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size")
     faults = [name for name in names if not isinstance(numbers.get(name), int) or numbers[name] <= 0]
     if faults:
-        raise CheckpointError("sizes that are not there or not positive numbers", where=where, missing=faults, do=AGAIN)
+        raise CheckpointError(
+            "sizes that are not there or not positive numbers", where=where, missing=faults, do=DOWNLOAD_AGAIN
+        )
     wrong = {name: (numbers.get(name), said) for name, said in MISTRAL.items() if numbers.get(name) != said}
     if wrong:
         raise CheckpointError(

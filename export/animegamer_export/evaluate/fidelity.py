@@ -1,6 +1,6 @@
 """How near a plan's clips are to the exact plan's: the same seed, instruction and shot, two plans, five figures.
 
-Knows the runtime's pipeline and nothing of any world; whether a clip still shows what was asked is the business of a
+Knows the runtime's pipeline and nothing of any world; whether a clip still shows what was turns is the business of a
 `ClipScorer`, which comes with a world. Source of SSIM: Wang et al. 2004 (11-pixel Gaussian window, sigma 1.5).
 """
 
@@ -23,13 +23,13 @@ NO_JUDGE = "none: no judge of this bundle's world was given"
 
 
 class ClipScorer(Protocol):
-    """Says whether clips show what was asked. `words` says who judges, and what."""
+    """Says whether clips show what was turns. `words` says who judges, and what."""
 
     @property
     def words(self) -> str: ...
 
     def score(self, clips: Sequence[Clip], instructions: Sequence[str]) -> float:
-        """0 to 1 for clips uint8 [17, H, W, 3], each of a first turn, beside the texts that asked for them."""
+        """0 to 1 for clips uint8 [17, H, W, 3], each of a first turn, beside the texts that turns for them."""
         ...
 
 
@@ -58,8 +58,8 @@ class PlanEvaluator:
     """
 
     pipeline: Pipeline
-    asked: Sequence[TurnInput]
-    rendered: Sequence[TurnOutput]
+    turns: Sequence[TurnInput]
+    references: Sequence[TurnOutput]
     instructions: Sequence[str]
     scorer: ClipScorer | None
     score: float | None
@@ -69,10 +69,10 @@ class PlanEvaluator:
         cls, pipeline: Pipeline, instructions: Sequence[str], seed: int, scorer: ClipScorer | None = None
     ) -> PlanEvaluator:
         """Turn k of the instructions has the noise of `seed` + k."""
-        asked = first_turns(pipeline, instructions, seed)
-        rendered = [render(pipeline, pipeline.denoiser, turn) for turn in asked]
-        score = _score(scorer, [one.clip for one in rendered], instructions)
-        return cls(pipeline, asked, rendered, instructions, scorer, score)
+        turns = predict_first_turns(pipeline, instructions, seed)
+        references = [render_turn(pipeline, pipeline.denoiser, turn) for turn in turns]
+        score = _score(scorer, [one.clip for one in references], instructions)
+        return cls(pipeline, turns, references, instructions, scorer, score)
 
     def fidelity(self, denoiser: Denoiser) -> dict[str, float | int | str | None]:
         """Mean figures of the same turns drawn by another plan, or another denoiser.
@@ -82,8 +82,8 @@ class PlanEvaluator:
         `instruction_score` is the scorer's, `instruction_score_exact` what it gives the yardstick's own clips.
         """
         errors, decibels, similarities, motions, clips = [], [], [], [], []
-        for turn, true in zip(self.asked, self.rendered, strict=True):
-            tried = render(self.pipeline, denoiser, turn)
+        for turn, true in zip(self.turns, self.references, strict=True):
+            tried = render_turn(self.pipeline, denoiser, turn)
             errors.append(relative_error(tried.latent, true.latent))
             decibels.append(psnr(tried.clip, true.clip))
             similarities.append(float(np.mean([ssim(a, b) for a, b in zip(tried.clip, true.clip, strict=True)])))
@@ -92,8 +92,8 @@ class PlanEvaluator:
         amounts = np.asarray(motions)
         return {
             "against": self.pipeline.plan_name,
-            "turns": len(self.asked),
-            "seed": self.asked[0].seed,
+            "turns": len(self.turns),
+            "seed": self.turns[0].seed,
             "latent_relative_error": round(float(np.mean(errors)), 4),
             "psnr_db": round(float(np.mean(decibels)), 2),
             "ssim": round(float(np.mean(similarities)), 4),
@@ -104,25 +104,25 @@ class PlanEvaluator:
         }
 
 
-def first_turns(pipeline: Pipeline, instructions: Sequence[str], seed: int) -> list[TurnInput]:
+def predict_first_turns(pipeline: Pipeline, instructions: Sequence[str], seed: int) -> list[TurnInput]:
     """Predicts a first turn of each instruction; turn k has the noise of `seed` + k."""
-    rules, asked = pipeline.bundle.manifest.compatibility, []
+    rules, turns = pipeline.bundle.manifest.compatibility, []
     for number, text in enumerate(instructions):
         prediction = pipeline.predictor.predict((), Instruction.parse(text))
         scope = motion_scope(prediction.game_state, rules.motion_table, rules.motion_source)
-        asked.append(TurnInput(prediction.shot, scope, seed + number))
-    return asked
+        turns.append(TurnInput(prediction.shot, scope, seed + number))
+    return turns
 
 
-def draw(denoiser: Denoiser, turn: TurnInput) -> FloatArray:
+def denoise_turn(denoiser: Denoiser, turn: TurnInput) -> FloatArray:
     """The latent that a denoiser's plan ends with."""
     *_, last = denoiser.denoise(turn.shot, turn.motion_scope, denoiser.draw_noise(turn.seed, 1))
     return last.latent
 
 
-def render(pipeline: Pipeline, denoiser: Denoiser, turn: TurnInput) -> TurnOutput:
+def render_turn(pipeline: Pipeline, denoiser: Denoiser, turn: TurnInput) -> TurnOutput:
     """Latent and frames."""
-    latent = draw(denoiser, turn)
+    latent = denoise_turn(denoiser, turn)
     return TurnOutput(latent, np.stack(list(pipeline.vae.decode(latent))))
 
 

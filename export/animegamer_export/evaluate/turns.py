@@ -21,7 +21,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import World
 from animegamer_rt.pipeline import Pipeline
 
-RELEASE = World(
+RELEASE_WORLD = World(
     characters=("Qiqi", "Ponyo"),
     motions=("fly on broomstick", "run", "wave", "sit", "read a book", "walk", "turn", "play the violin"),
     adverbs=("slowly", "gently", "smoothly", "quickly", "wildly"),
@@ -35,10 +35,10 @@ RELEASE = World(
 """The words of the published demo's instructions, for bundles that know no others."""
 
 
-def instructions(world: World, count: int, seed: int = 0) -> list[str]:
+def sample_instructions(world: World, count: int, seed: int = 0) -> list[str]:
     """`count` captions of the world's words, the same for the same seed."""
     if not (world.characters and world.motions and world.places):
-        world = RELEASE
+        world = RELEASE_WORLD
     chance, texts = random.Random(seed), []
     for _ in range(count):
         motion = f"{chance.choice(world.adverbs or ('',))} {chance.choice(world.motions)}".strip()
@@ -48,11 +48,11 @@ def instructions(world: World, count: int, seed: int = 0) -> list[str]:
 
 
 @dataclass(slots=True)
-class RecordedDenoiser:
-    """A DenoiserPart over a session of its own that keeps the inputs, and the answer x0, of every step (or none)."""
+class RecordingDenoiser:
+    """A DenoiserEngine over a session of its own that keeps the inputs, and the answer x0, of every step (or none)."""
 
     path: Path
-    keep: bool = True
+    record: bool = True
     device: str = "cpu"
     session: onnxruntime.InferenceSession = field(init=False)
     steps: list[tuple[Feeds, FloatArray]] = field(default_factory=list)
@@ -62,12 +62,12 @@ class RecordedDenoiser:
     def __post_init__(self) -> None:
         self.session = open_plain(self.path, self.device)
 
-    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> RecordedDenoiser._Turn:
-        """As DenoiserPart.begin."""
-        return RecordedDenoiser._Turn(self, latent, shot, motion_scope)
+    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> RecordingDenoiser._Turn:
+        """As DenoiserEngine.start."""
+        return RecordingDenoiser._Turn(self, latent, shot, motion_scope)
 
     class _Turn:
-        def __init__(self, part: RecordedDenoiser, latent: FloatArray, shot: FloatArray, scope: float) -> None:
+        def __init__(self, part: RecordingDenoiser, latent: FloatArray, shot: FloatArray, scope: float) -> None:
             self.part, self.shot, self.scope = part, shot, scope
             self.state = (latent, np.zeros_like(latent), np.zeros_like(latent))
 
@@ -90,7 +90,7 @@ class RecordedDenoiser:
                 "rows": np.array(rows, np.int64),
             }
             self.state = tuple(self.part.session.run(("next_latent", "x0", "next_difference"), feeds))
-            if self.part.keep:
+            if self.part.record:
                 self.part.steps.append((feeds, self.state[1]))
 
         def latent(self) -> FloatArray:
@@ -98,8 +98,8 @@ class RecordedDenoiser:
             return latent
 
 
-def by_plan(pipeline: Pipeline, of: Bundle, name: str | None) -> Pipeline:
-    """The same pipeline with a plan of `of` (None: its default), measured or not, for comparing weights.
+def with_plan(pipeline: Pipeline, of: Bundle, name: str | None) -> Pipeline:
+    """The pipeline with a plan of another bundle (None: its default), measured or not, so that both play one plan.
 
     Raises PlanError for an unknown one.
     """

@@ -38,9 +38,9 @@ class DataFile:
         for name, value in model.graph.initializers.items():
             tensor = value.const_value
             if tensor is not None and tensor.nbytes >= INLINE_BYTES:
-                value.const_value = self.keep(tensor, name)
+                value.const_value = self.store(tensor, name)
 
-    def keep(self, tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
+    def store(self, tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
         """A tensor that names the place in this file; a small one comes back as it is, read into memory."""
         if tensor.nbytes < INLINE_BYTES:
             return ir.tensor(np.array(tensor.numpy()), dtype=tensor.dtype, name=name)
@@ -65,6 +65,6 @@ class DataFile:
 
     def value(self, array: npt.NDArray[Any], name: str, dtype: ir.DataType | None = None) -> ir.Value:
         """A graph's initializer of an array; the array itself is not held."""
-        tensor = self.keep(ir.tensor(array, dtype=dtype, name=name), name)
+        tensor = self.store(ir.tensor(array, dtype=dtype, name=name), name)
         shape = ir.Shape(array.shape)
         return ir.Value(name=name, shape=shape, type=ir.TensorType(tensor.dtype), const_value=tensor)

@@ -39,9 +39,9 @@ class PartSession:
         # An arena keeps what was freed, in blocks of twice the size that was asked for.
         options.enable_cpu_mem_arena = False
         model = open_graph(path)
-        without_scores(model)
+        use_flash_attention(model)
         if part.startswith("vae_"):
-            small_picture(model.graph)
+            shrink_picture(model.graph)
         self.session = onnxruntime.InferenceSession(
             ir.to_proto(model).SerializeToString(),
             options,
@@ -56,7 +56,7 @@ class PartSession:
         return found
 
 
-def without_scores(model: ir.Model) -> None:
+def use_flash_attention(model: ir.Model) -> None:
     """Attention without a mask in onnxruntime's own operator: the standard's holds all scores, 11.7 GB at full size."""
     for node in list(model.graph):
         masked = len(node.inputs) > 3 and any(value is not None for value in node.inputs[3:])
@@ -80,7 +80,7 @@ def latent_size(height: int, width: int) -> tuple[int, int]:
     return min(height, SMALL_LATENT[0]), min(width, SMALL_LATENT[1])
 
 
-def small_picture(graph: ir.Graph) -> None:
+def shrink_picture(graph: ir.Graph) -> None:
     """The vae's graph for a latent of `latent_size`: its inputs, shapes and the last few nodes know how large it is."""
     sized = [value for value in graph.inputs if value.name == "latent" or (value.name or "").startswith("cache_")]
     old = np.array(_lengths(sized[0])[-2:])

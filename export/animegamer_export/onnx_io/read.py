@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from animegamer_rt.errors import BundleError
 
-MAKE_AGAIN = "restore the file, or make the bundle again"
+REPAIR_HINT = "restore the file, or make the bundle again"
 
 
 def open_graph(source: Path) -> ir.Model:
@@ -23,10 +23,10 @@ def open_graph(source: Path) -> ir.Model:
     try:
         model = ir.load(source)
     except (OSError, ValueError, DecodeError) as error:
-        raise BundleError("not a readable ONNX file", where=source, found=str(error), do=MAKE_AGAIN) from error
+        raise BundleError("not a readable ONNX file", where=source, found=str(error), do=REPAIR_HINT) from error
     for value in model.graph.initializers.values():
         if isinstance(value.const_value, ir.ExternalTensor):
-            value.const_value = _linked(value.const_value, source)
+            value.const_value = _hard_linked(value.const_value, source)
     return model
 
 
@@ -38,18 +38,20 @@ def add_weight(graph: ir.Graph, array: npt.NDArray[Any], name: str, dtype: ir.Da
     return value
 
 
-class _Linked(ir.ExternalTensor):
+class _HardLinkedTensor(ir.ExternalTensor):
     """A weight whose file may have several names."""
 
     def _check_path_containment(self) -> None:
-        """Done by `_linked`, but for the number of links."""
+        """Done by `_hard_linked`, but for the number of links."""
 
 
-def _linked(tensor: ir.ExternalTensor, source: Path) -> _Linked:
+def _hard_linked(tensor: ir.ExternalTensor, source: Path) -> _HardLinkedTensor:
     location = str(tensor.location)
     if location != Path(location).name or (source.parent / location).is_symlink():
-        raise BundleError("a graph's weights lie outside its folder", where=source, found=repr(location), do=MAKE_AGAIN)
-    return _Linked(
+        raise BundleError(
+            "a graph's weights lie outside its folder", where=source, found=repr(location), do=REPAIR_HINT
+        )
+    return _HardLinkedTensor(
         location,
         tensor.offset,
         tensor.length,

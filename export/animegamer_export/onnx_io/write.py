@@ -1,7 +1,7 @@
 """Writes torch modules as ONNX files, several files over one copy of the weights, and checks them in onnxruntime.
 
 It does not know the networks. Weights that float16 holds exactly are stored so, with a Cast to float32 in the graph
-(onnxruntime folds it when it loads the file); the rest stays float32. Precision is decided before, by `halved`.
+(onnxruntime folds it when it loads the file); the rest stays float32. Precision is decided before, by `round_to_fp16`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ExportResult:
         return "\n".join(f"{name:42s} max error {error:.1e}" for name, error in self.max_error.items())
 
 
-def halved(module: Module) -> Module:
+def round_to_fp16(module: Module) -> Module:
     """A copy in evaluation mode whose weights of two axes and more are rounded to float16; not so biases and norms."""
     rounded = copy.deepcopy(module).eval()
     with torch.no_grad():
@@ -83,9 +83,9 @@ def halved(module: Module) -> Module:
     return rounded
 
 
-def prepared(module: Module, precision: Precision) -> Module:
-    """A copy of the module to export: `halved`, or as it is."""
-    return halved(module) if precision == "fp16" else copy.deepcopy(module).eval()
+def export_copy(module: Module, precision: Precision) -> Module:
+    """A copy of the module to export: `round_to_fp16`, or as it is."""
+    return round_to_fp16(module) if precision == "fp16" else copy.deepcopy(module).eval()
 
 
 def write(folder: Path, graphs: Sequence[Graph], weights: str, precision: Precision = "fp16") -> dict[str, Part]:
@@ -95,7 +95,7 @@ def write(folder: Path, graphs: Sequence[Graph], weights: str, precision: Precis
         for graph in graphs:
             model = trace(graph)
             if precision == "fp16":
-                store_half(model)
+                store_fp16(model)
             yield graph.name, model
 
     return write_models(folder, models(), weights, precision)
@@ -114,7 +114,7 @@ def write_models(
     with (folder / weights).open("wb") as file:
         data = DataFile(file, weights, written)
         for name, model in models:
-            _clean(model)
+            _strip_metadata(model)
             data.move(model)
             ir.save(model, folder / f"{name}.onnx")
             shapes = _shapes(model.graph.inputs), _shapes(model.graph.outputs)
@@ -125,7 +125,7 @@ def write_models(
     return {name: replace(part, data_files=()) for name, part in parts.items()}
 
 
-def check(folder: Path, cases: Sequence[tuple[str, Case]], tolerance: float) -> dict[str, float]:
+def check_outputs(folder: Path, cases: Sequence[tuple[str, Case]], tolerance: float) -> dict[str, float]:
     """Runs (part, case) in onnxruntime on the CPU and returns the largest absolute error of each, by "part: case".
 
     The tolerance is of float32 outputs, relative to the largest expected value where that is above 1; uint8 outputs
@@ -214,7 +214,7 @@ def _for_forward(module: nn.Module, dynamic: list[Any]) -> tuple[Any, ...]:
     return (*dynamic[:named], tuple(dynamic[named:])) if len(dynamic) > named else tuple(dynamic)
 
 
-def store_half(model: ir.Model) -> None:
+def store_fp16(model: ir.Model) -> None:
     """Stores as float16 every large weight of two axes and more that survives it exactly."""
     for name, value in list(model.graph.initializers.items()):
         tensor = value.const_value
@@ -222,7 +222,7 @@ def store_half(model: ir.Model) -> None:
             continue
         full = tensor.numpy()
         half = full.astype(np.float16)
-        # What does not survive (tables of positions, say) was not rounded by `halved`, so it is not ours to round.
+        # `round_to_fp16` did not round what does not survive (tables of positions): it stays float32.
         if not np.array_equal(half.astype(np.float32), full):
             continue
         store_as(model, value, f"{name}.fp16", ir.tensor(half))
@@ -240,7 +240,7 @@ def store_as(model: ir.Model, value: ir.Value, name: str, tensor: ir.TensorProto
     model.graph.insert_before(model.graph[0], cast)
 
 
-def _clean(model: ir.Model) -> None:
+def _strip_metadata(model: ir.Model) -> None:
     """Drops what the tracer noted about source files: no use to a reader, and different on every machine."""
     model.metadata_props.clear()
     model.doc_string = None

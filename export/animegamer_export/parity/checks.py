@@ -23,7 +23,7 @@ ENCODER = 1e-6
 PREDICTOR_MERGED = 1e-4
 # Copies and closed formulas, rounded to float32.
 SCHEDULE = 1e-6
-MOST_ROUNDING = 9.0
+MAX_ROUNDING = 9.0
 """Times the tolerance: no more than this is granted for rounding, or a network run too coarsely would excuse itself."""
 
 
@@ -46,7 +46,7 @@ class Check:
     @property
     def granted(self) -> float:
         """What is granted for rounding, beyond the tolerance."""
-        return min(2.0 * self.rounding, MOST_ROUNDING * self.tolerance)
+        return min(2.0 * self.rounding, MAX_ROUNDING * self.tolerance)
 
     @property
     def allowed(self) -> float:

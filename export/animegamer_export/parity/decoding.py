@@ -11,15 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from animegamer_export.checkpoints.files import open_tensors
-from animegamer_export.checkpoints.releases import vae_recipe
+from animegamer_export.checkpoints.releases import vae_weight_map
 from animegamer_export.parity.checks import VAE, Check, compare, count_differences
-from animegamer_export.parity.fixtures import FixtureSet, Folder, vae_weights
-from animegamer_export.parts.streamed.parts import filled
+from animegamer_export.parity.fixtures import FixtureFolder, FixtureSet, vae_weights
+from animegamer_export.parts.streamed.parts import with_weights
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.vae import Stage, VaeDecoder, VaeSize
 
 
-def decoder(folder: Folder, fixture: FixtureSet) -> VaeDecoder:
+def decoder(folder: FixtureFolder, fixture: FixtureSet) -> VaeDecoder:
     """The decoder with the weights of a vae set."""
     multipliers = fixture.config.get("mult")
     if not isinstance(multipliers, list) or not multipliers or not all(isinstance(m, int) for m in multipliers):
@@ -33,8 +33,8 @@ def decoder(folder: Folder, fixture: FixtureSet) -> VaeDecoder:
     )
     with torch.device("meta"):
         network = VaeDecoder(size)
-    recipe = vae_recipe(open_tensors(vae_weights(folder, fixture), fixture.where), network)
-    return filled(network, recipe, dtype=folder.dtype)
+    weight_map = vae_weight_map(open_tensors(vae_weights(folder, fixture), fixture.where), network)
+    return with_weights(network, weight_map, dtype=folder.dtype)
 
 
 def _chunks(fixture: FixtureSet) -> list[Tensor]:
@@ -42,7 +42,7 @@ def _chunks(fixture: FixtureSet) -> list[Tensor]:
     return [latent[:, :, start:end] for start, end in fixture.entry("chunks", list)]
 
 
-def check_decode(folder: Folder, fixture: FixtureSet) -> list[Check]:
+def check_decode(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
     """The whole clip, chunk by chunk with caches."""
     network = decoder(folder, fixture)
     caches: list[Tensor] | None = None
@@ -57,14 +57,14 @@ def check_decode(folder: Folder, fixture: FixtureSet) -> list[Check]:
     ]
 
 
-def check_whole(folder: Folder, fixture: FixtureSet) -> list[Check]:
+def check_whole(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
     """The same latent in one call, which is another result."""
     parent = folder.named(fixture.name.replace("vae_whole", "vae_decode"), fixture)
     frames, _ = decoder(folder, parent)(parent.tensor("latent"), None)
     return [compare("frames in one call", frames, fixture.tensor("whole"), VAE)]
 
 
-def check_inner(folder: Folder, fixture: FixtureSet) -> list[Check]:
+def check_inner(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
     """Inner activations of every chunk of the decoding of the same suffix."""
     parent = folder.named(fixture.name.replace("vae_inter", "vae_decode"), fixture)
     network = decoder(folder, parent)

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from animegamer_export.checkpoints.files import open_tensors
-from animegamer_export.checkpoints.names import DENOISER as DENOISER_NAMES
-from animegamer_export.checkpoints.recipe import make_recipe, wanted_shapes
-from animegamer_export.checkpoints.releases import denoiser_recipe
+from animegamer_export.checkpoints.key_names import DENOISER as DENOISER_NAMES
+from animegamer_export.checkpoints.releases import denoiser_weight_map
+from animegamer_export.checkpoints.weight_map import make_weight_map, wanted_shapes
 from animegamer_export.parity.checks import DENOISER, ENCODER, SAMPLER, SCHEDULE, Check, compare, count_differences
-from animegamer_export.parity.fixtures import FixtureSet, Folder
-from animegamer_export.parts.streamed.parts import filled
+from animegamer_export.parity.fixtures import FixtureFolder, FixtureSet
+from animegamer_export.parts.streamed.parts import with_weights
 from animegamer_rt.bundle import denoise_plan, noise_schedule
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
@@ -49,34 +49,36 @@ def denoiser_size(fixture: FixtureSet) -> DenoiserSize:
     )
 
 
-def networks(folder: Folder, fixture: FixtureSet) -> tuple[Denoiser, Encoder]:
+def networks(folder: FixtureFolder, fixture: FixtureSet) -> tuple[Denoiser, Encoder]:
     """Denoiser (low-rank factors merged, as we run it) and encoder with the weights the fixture names."""
     weights = folder.parent(fixture, "dit_weights")
     with torch.device("meta"):
         denoiser, encoder = Denoiser(denoiser_size(weights)), Encoder(encoder_size(weights))
     alpha = float(weights.config["lora_alpha"])
-    recipe = denoiser_recipe(open_tensors(weights.tensors, weights.where), denoiser, encoder, alpha)
-    return filled(denoiser, recipe, "denoiser.", folder.dtype), filled(encoder, recipe, "encoder.", folder.dtype)
+    weight_map = denoiser_weight_map(open_tensors(weights.tensors, weights.where), denoiser, encoder, alpha)
+    return with_weights(denoiser, weight_map, "denoiser.", folder.dtype), with_weights(
+        encoder, weight_map, "encoder.", folder.dtype
+    )
 
 
-def check_encoder(folder: Folder, fixture: FixtureSet) -> list[Check]:
+def check_encoder(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
     """The shot of recorded tower features, with the set's own weights or those of its suffix."""
     with torch.device("meta"):
         encoder = Encoder(encoder_size(fixture))
-    names = {DENOISER_NAMES.theirs(f"encoder.{name}") for name in encoder.state_dict()}
+    names = {DENOISER_NAMES.checkpoint_name(f"encoder.{name}") for name in encoder.state_dict()}
     weights = {key: value for key, value in fixture.tensors.items() if key.startswith("model.")}
     if not weights:
         stored = folder.parent(fixture, "dit_weights").tensors
         weights = {key: stored[key] for key in names & stored.keys()}
     file = open_tensors(weights, fixture.where)
-    recipe = make_recipe(file, wanted_shapes({"encoder.": encoder}), DENOISER_NAMES, what="encoder")
-    shot = filled(encoder, recipe, "encoder.", folder.dtype)(
+    weight_map = make_weight_map(file, wanted_shapes({"encoder.": encoder}), DENOISER_NAMES, what="encoder")
+    shot = with_weights(encoder, weight_map, "encoder.", folder.dtype)(
         fixture.tensor("t5_features"), fixture.tensor("clip_features")
     )
     return [compare("shot", shot, fixture.tensor("mix_embedding"), ENCODER)]
 
 
-def check_unconditional(folder: Folder, fixture: FixtureSet) -> list[Check]:
+def check_unconditional(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
     """The constant shot of the unguided row."""
     _, encoder = networks(folder, fixture)
     return [compare("unconditional shot", encoder.unconditional(), fixture.tensor("uncond_embedding"), ENCODER)]
@@ -86,7 +88,7 @@ def _pair(fixture: FixtureSet, encoder: Encoder) -> Tensor:
     return torch.cat([encoder.unconditional()[None], fixture.tensor("aroutput")])
 
 
-def check_step(folder: Folder, fixture: FixtureSet) -> list[Check]:
+def check_step(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
     """One network call on a guided pair."""
     denoiser, encoder = networks(folder, fixture)
     v = denoiser(fixture.tensor("x"), fixture.tensor("timesteps"), fixture.tensor("flow_idx"), _pair(fixture, encoder))
@@ -102,7 +104,7 @@ def check_step(folder: Folder, fixture: FixtureSet) -> list[Check]:
     return checks
 
 
-def check_inner(folder: Folder, fixture: FixtureSet) -> list[Check]:
+def check_inner(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
     """Inner activations of the step of the same suffix."""
     step = folder.named(fixture.name.replace("dit_inter", "dit_step"), fixture)
     denoiser, encoder = networks(folder, step)
@@ -138,7 +140,7 @@ def check_schedule(fixture: FixtureSet, plan: denoise_plan.DenoisePlan) -> list[
         series("full schedule", [float(level) for level in noise_schedule.full_signal_levels()], "full_schedule_1000"),
     ]
     for key, ours in (("timesteps", timesteps), ("guidance", [step.guidance for step in plan])):
-        if key in fixture.about:
+        if key in fixture.description:
             listed = torch.tensor(fixture.entry(key, list), dtype=torch.float64)
             checks.append(
                 compare(f"{key} of the description", torch.tensor(ours, dtype=torch.float64), listed, SCHEDULE)
@@ -150,7 +152,7 @@ def check_schedule(fixture: FixtureSet, plan: denoise_plan.DenoisePlan) -> list[
     return checks
 
 
-def check_sampler(folder: Folder, fixture: FixtureSet) -> list[Check]:
+def check_sampler(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
     """A whole trajectory with the recorded noise, through the plan and the step as the denoiser part computes it."""
     plan = denoise_plan.exact_plan(fixture.entry("num_steps", int))
     checks = check_schedule(fixture, plan)
@@ -185,7 +187,7 @@ def check_sampler(folder: Folder, fixture: FixtureSet) -> list[Check]:
     return checks
 
 
-def check_discarded(folder: Folder, fixture: FixtureSet) -> list[Check]:
+def check_discarded(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
     """The order of the reference's random numbers: replaying its seed gives the recorded noise."""
     base, suffix = fixture.name.split("_discarded_")
     sampler = folder.named(f"{base}_{suffix}", fixture)

@@ -50,7 +50,7 @@ class FixtureSet:
     name: str
     kind: str
     folder: Path
-    about: Mapping[str, Any]
+    description: Mapping[str, Any]
     dtype: torch.dtype = torch.float32
 
     @property
@@ -66,15 +66,15 @@ class FixtureSet:
 
     def entry(self, key: str, kind: type) -> Any:
         """An entry of the description. Raises CheckpointError when it is missing or of another type."""
-        value = self.about.get(key)
+        value = self.description.get(key)
         if not isinstance(value, kind) or isinstance(value, bool):
-            found = "nothing" if key not in self.about else type(value).__name__
+            found = "nothing" if key not in self.description else type(value).__name__
             raise CheckpointError(f"entry {key!r} holds {found}, not {kind.__name__}", where=self.where)
         return value
 
     def number(self, key: str) -> float:
         """A number of the description."""
-        value = self.about.get(key)
+        value = self.description.get(key)
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise CheckpointError(f"entry {key!r} is {value!r}, not a number", where=self.where)
         return float(value)
@@ -90,7 +90,7 @@ class FixtureSet:
     def tensors(self) -> dict[str, Tensor]:
         """All tensors of the set, merged over its files, checked against the description; float32 as `dtype`."""
         merged: dict[str, Tensor] = {}
-        for name in self.entry("files", list) if "files" in self.about else [f"{self.name}.safetensors"]:
+        for name in self.entry("files", list) if "files" in self.description else [f"{self.name}.safetensors"]:
             if not isinstance(name, str) or Path(name).name != name:
                 raise CheckpointError(f"file name {name!r} is not one inside the folder", where=self.where)
             file = open_safetensors(self.folder / name)
@@ -120,7 +120,7 @@ class FixtureSet:
 
 
 @dataclass(frozen=True)
-class Folder:
+class FixtureFolder:
     """All fixture sets of a folder by name; `faults`: by name, why others are not sets."""
 
     path: Path
@@ -139,11 +139,11 @@ class Folder:
     def parent(self, fixture: FixtureSet, kind: str) -> FixtureSet:
         """The set that holds the weights of this one: named by its `weights`, else of its own suffix."""
         default = f"{kind}_{fixture.name.rsplit('_', 1)[1]}"
-        name = fixture.about.get("weights", default)
+        name = fixture.description.get("weights", default)
         return self.named(name if isinstance(name, str) else default, fixture)
 
 
-def open_folder(path: Path, dtype: torch.dtype = torch.float32) -> Folder:
+def open_folder(path: Path, dtype: torch.dtype = torch.float32) -> FixtureFolder:
     """The fixture sets of a folder, to be run in `dtype`. Raises CheckpointError when it is no folder or holds none."""
     if not path.is_dir():
         raise CheckpointError("no such folder", where=path, do="give the folder that holds the fixtures")
@@ -160,12 +160,12 @@ def open_folder(path: Path, dtype: torch.dtype = torch.float32) -> Folder:
     faults.update(_undescribed(path, sets, faults))
     if not faults and all(fixture.kind in WEIGHTS for fixture in sets.values()):
         raise CheckpointError("holds no fixture set", where=path, do="give a folder of NAME.json + NAME.safetensors")
-    return Folder(path, sets, dtype, faults)
+    return FixtureFolder(path, sets, dtype, faults)
 
 
 def _undescribed(path: Path, sets: Mapping[str, FixtureSet], faults: Mapping[str, str]) -> dict[str, str]:
     """Tensor files that no description names, nor has the name of, and why that is a fault."""
-    listed = [fixture.about.get("files") for fixture in sets.values()]
+    listed = [fixture.description.get("files") for fixture in sets.values()]
     named = [name for names in listed if isinstance(names, list) for name in names]
     alone = {}
     for file in sorted(path.glob("*.safetensors")):
@@ -175,7 +175,7 @@ def _undescribed(path: Path, sets: Mapping[str, FixtureSet], faults: Mapping[str
     return alone
 
 
-def vae_weights(folder: Folder, fixture: FixtureSet) -> dict[str, Tensor]:
+def vae_weights(folder: FixtureFolder, fixture: FixtureSet) -> dict[str, Tensor]:
     """Weights of a vae set: stored beside it, or generated from its seed; their hashes must be the recorded ones."""
     stored = folder.sets.get(f"{fixture.name}_weights")
     if stored is not None:
@@ -185,7 +185,9 @@ def vae_weights(folder: Folder, fixture: FixtureSet) -> dict[str, Tensor]:
         weights = {key: torch.from_numpy(generated_weight(key, shape, seed)) for key, shape in shapes.items()}
     foreign = [
         key
-        for key, digest in (fixture.entry("weight_sha256", dict) if "weight_sha256" in fixture.about else {}).items()
+        for key, digest in (
+            fixture.entry("weight_sha256", dict) if "weight_sha256" in fixture.description else {}
+        ).items()
         if key not in weights or not _sha256(weights[key]).startswith(digest)
     ]
     if foreign:

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 
 from animegamer_export.checkpoints.added_tokens import added_tokens
 from animegamer_export.checkpoints.files import open_tensors
-from animegamer_export.checkpoints.recipe import WeightMap
-from animegamer_export.checkpoints.releases import predictor_recipe
+from animegamer_export.checkpoints.releases import predictor_weight_map
+from animegamer_export.checkpoints.weight_map import WeightMap
 from animegamer_export.parity.checks import PREDICTOR, PREDICTOR_MERGED, SCHEDULE, Check, compare, count_differences
-from animegamer_export.parity.fixtures import FixtureSet, Folder
-from animegamer_export.parts.predictor import Answer, feeds, no_past, read
-from animegamer_export.parts.streamed.parts import filled
+from animegamer_export.parity.fixtures import FixtureFolder, FixtureSet
+from animegamer_export.parts.predictor import Answer, empty_cache, feeds, read_prompt
+from animegamer_export.parts.streamed.parts import with_weights
 from animegamer_rt.backends.interface import TokenBatch
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.predictor import Predictor, PredictorSize
@@ -60,28 +60,28 @@ def predictor_size(weights: FixtureSet) -> PredictorSize:
     )
 
 
-def predictors(folder: Folder, fixture: FixtureSet) -> dict[str, Predictor]:
+def predictors(folder: FixtureFolder, fixture: FixtureSet) -> dict[str, Predictor]:
     """The predictor with low-rank factors apart, and with them merged as we run it."""
     weights = folder.parent(fixture, "mllm_weights")
     made = {}
     for kind in ("factors apart", "factors merged"):
         with torch.device("meta"):
             predictor = Predictor(predictor_size(weights))
-        recipe = predictor_recipe(
+        weight_map = predictor_weight_map(
             open_tensors(weights.tensors, weights.where), predictor, alpha=float(weights.config["alpha"])
         )
-        made[kind] = filled(predictor, recipe, dtype=folder.dtype)
+        made[kind] = with_weights(predictor, weight_map, dtype=folder.dtype)
         if kind == "factors apart":
-            _take_apart(predictor, recipe)
+            _separate_low_rank(predictor, weight_map)
     return made
 
 
-def _take_apart(predictor: Predictor, recipe: WeightMap) -> None:
+def _separate_low_rank(predictor: Predictor, weight_map: WeightMap) -> None:
     """Replace every merged linear layer by its weight and its factors."""
-    for name in recipe.sources:
-        for down, up, scale in recipe.low_rank(name):
+    for name in weight_map.sources:
+        for down, up, scale in weight_map.low_rank(name):
             parent, _, attribute = name.removesuffix(".weight").rpartition(".")
-            layer = LowRankLinear(recipe.weight(name), down, up, scale)
+            layer = LowRankLinear(weight_map.weight(name), down, up, scale)
             setattr(predictor.get_submodule(parent), attribute, layer)
 
 
@@ -115,7 +115,7 @@ class FrameTokenScores:
         return scores
 
 
-def check_predictor(folder: Folder, fixture: FixtureSet) -> list[Check]:
+def check_predictor(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
     """Masks, embeddings, both read-outs and both texts: as the reference computes them, and as they are played.
 
     The first keeps the factors apart and runs each read-out by itself; the second has them merged and reads
@@ -152,7 +152,7 @@ def _check(predictor: Predictor, prompt: _Prompt, scores: FrameTokenScores, play
     for variant, state_index in (("reference", ignored), ("embeds_honoured", index)):
         for key, start in starts.items():
             answer = (
-                read(predictor, prompt.played(state_index, start))
+                read_prompt(predictor, prompt.played(state_index, start))
                 if played
                 else _read_apart(predictor, prompt, state_index, start)
             )
@@ -173,8 +173,8 @@ def _read_apart(predictor: Predictor, prompt: _Prompt, state_index: Tensor, star
     """Each read-out in a run of its own."""
     shot_row = prompt.row(prompt.history_index, prompt.open_mask, start)
     state_row = prompt.row(state_index, prompt.causal_mask, start)
-    shot, *_ = predictor.answer(**feeds(shot_row, no_past(predictor)))
-    _, logits, keys, values = predictor.answer(**feeds(state_row, no_past(predictor)))
+    shot, *_ = predictor.answer(**feeds(shot_row, empty_cache(predictor)))
+    _, logits, keys, values = predictor.answer(**feeds(state_row, empty_cache(predictor)))
     return shot, logits, keys, values
 
 

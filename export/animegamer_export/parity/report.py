@@ -15,10 +15,10 @@ import torch
 
 from animegamer_export.parity import decoding, diffusion, language
 from animegamer_export.parity.checks import Check
-from animegamer_export.parity.fixtures import WEIGHTS, FixtureSet, Folder, open_folder
+from animegamer_export.parity.fixtures import WEIGHTS, FixtureFolder, FixtureSet, open_folder
 from animegamer_rt.errors import AnimeGamerError, CheckpointError
 
-CHECKS: dict[str, Callable[[Folder, FixtureSet], list[Check]]] = {
+CHECKS: dict[str, Callable[[FixtureFolder, FixtureSet], list[Check]]] = {
     "encoder": diffusion.check_encoder,
     "uncond": diffusion.check_unconditional,
     "dit_step": diffusion.check_step,
@@ -64,7 +64,7 @@ def check_folder(path: Path) -> list[Result]:
     return results + [Result(name, (), fault) for name, fault in folder.faults.items()]
 
 
-def _check(folder: Folder, exact: Folder, fixture: FixtureSet) -> list[Result]:
+def _check(folder: FixtureFolder, exact: FixtureFolder, fixture: FixtureSet) -> list[Result]:
     if fixture.kind not in CHECKS:
         return [Result(fixture.name, (), f"{fixture.where}: recorded tensors, but no check is known for this name")]
     try:

@@ -2,7 +2,7 @@
 
 The graph is not the network's own form: both rows share timestep and motion scope, so all that follows from them is
 computed once and folded into the norms, and the last block computes only what is read. The weights are the same;
-`check` holds the two forms together.
+`check_outputs` holds the two forms together.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from torch.nn import functional
 from torch.onnx.ops import attention as attention_node
 from torch.onnx.ops import symbolic, symbolic_multi_out
 
-from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check, prepared, write
+from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check_outputs, export_copy, write
 from animegamer_rt.models.denoiser import MODULATIONS_A_BLOCK, Block, Denoiser
 from animegamer_rt.models.denoiser_step import DenoiserStep, advance
 
 WEIGHTS = "denoiser.weights"
-EIGHT_BIT = "denoiser_int8"
+INT8_PART = "denoiser_int8"
 TOLERANCE = 1e-3
 """float32 in another order of operations, over all layers; guidance multiplies it by up to 7."""
 
-EIGHT_BIT_TOLERANCE = 0.25
+INT8_TOLERANCE = 0.25
 """The largest single error, after guidance: shipped pocket has 0.16; a product gone wrong makes it 1 or so."""
 
-LEVELS = 63
+MAX_WEIGHT_CODE = 63
 """The largest code of a weight: two products with an input's 255 fit into 16 bits, where x86 without VNNI sums them."""
 
-SMALLEST = 1e-12
+MIN_SCALE = 1e-12
 """Stands in for the largest weight of an output whose weights are all 0, so that nothing is divided by 0."""
 
 AttentionForm = Literal["onnx", "onnxruntime"]
@@ -59,27 +59,27 @@ def export_denoiser(
     folder: Path,
     precision: Precision = "fp16",
     attention: AttentionForm = "onnx",
-    eight_bit: bool = False,
+    int8: bool = False,
 ) -> ExportResult:
     """Writes denoiser.onnx and its weights; unconditional [226, D] is the constant of row 0 (Encoder.unconditional).
 
-    With `eight_bit`, denoiser_int8.onnx too: products of 8-bit integers, made of the same weights at load, for
+    With `int8`, denoiser_int8.onnx too: products of 8-bit integers, made of the same weights at load, for
     onnxruntime on the CPU. Both are checked on pair, conditional and reuse steps. Raises BundleError when onnxruntime
     does not answer as torch does.
     """
-    denoiser = prepared(denoiser, precision)
+    denoiser = export_copy(denoiser, precision)
     if precision == "fp16":
         unconditional = unconditional.half().float()
     reference = DenoiserStep(denoiser, unconditional).eval()
     with torch.no_grad():
         graphs = [denoiser_graph(StepGraph(denoiser, unconditional, attention))]
-        if eight_bit:
-            graphs.append(denoiser_graph(StepGraph(denoiser, unconditional, "onnxruntime", _EightBit), EIGHT_BIT))
+        if int8:
+            graphs.append(denoiser_graph(StepGraph(denoiser, unconditional, "onnxruntime", _Int8Block), INT8_PART))
         parts, cases = write(folder, graphs, WEIGHTS, precision), list(_cases(reference))
-        errors = check(folder, [("denoiser", case) for case in cases], TOLERANCE)
-        if eight_bit:
-            errors |= check(folder, [(EIGHT_BIT, case) for case in cases], EIGHT_BIT_TOLERANCE)
-            parts = {"denoiser": replace(parts["denoiser"], int8_file=parts[EIGHT_BIT].file)}
+        errors = check_outputs(folder, [("denoiser", case) for case in cases], TOLERANCE)
+        if int8:
+            errors |= check_outputs(folder, [(INT8_PART, case) for case in cases], INT8_TOLERANCE)
+            parts = {"denoiser": replace(parts["denoiser"], int8_file=parts[INT8_PART].file)}
         return ExportResult(parts, errors)
 
 
@@ -245,7 +245,7 @@ class _Block(nn.Module):
         )
 
 
-class _EightBit(_Block):
+class _Int8Block(_Block):
     """A block whose products are of 8-bit integers, over the same weights.
 
     Weights become codes, a scale for each output, when onnxruntime folds constants at load; an input, one scale, as it
@@ -254,7 +254,7 @@ class _EightBit(_Block):
 
     def product(self, x: Tensor, weight: Tensor, bias: Tensor, gate: Tensor | None = None) -> Tensor:
         """As _Block's, the gate folded into scales and bias."""
-        scales = weight.abs().amax(1).clamp_min(SMALLEST) / LEVELS
+        scales = weight.abs().amax(1).clamp_min(MIN_SCALE) / MAX_WEIGHT_CODE
         codes = torch.round(weight / scales[:, None]).to(torch.int8).t()
         if gate is not None:
             scales, bias = scales * gate, bias * gate

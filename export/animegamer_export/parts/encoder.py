@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check, prepared, write
+from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check_outputs, export_copy, write
 from animegamer_rt.models.encoder import Encoder
 
 TOLERANCE = 1e-4
@@ -54,9 +54,9 @@ def _random() -> torch.Generator:
 def _export(
     name: str, module: nn.Module, inputs: Mapping[str, Tensor], output: str, folder: Path, precision: Precision
 ) -> ExportResult:
-    module = prepared(module, precision)
+    module = export_copy(module, precision)
     with torch.no_grad():
         weights = f"{name}.weights"
         parts = write(folder, [Graph(name, module, inputs, (output,))], weights, precision)
         case = Case("random inputs", inputs, {output: module(*inputs.values())})
-        return ExportResult(parts, check(folder, [(name, case)], TOLERANCE))
+        return ExportResult(parts, check_outputs(folder, [(name, case)], TOLERANCE))

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check, prepared, write
+from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check_outputs, export_copy, write
 from animegamer_rt.backends.interface import TokenBatch
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.stages.readouts import Prompt, build_readouts
@@ -21,7 +21,7 @@ WEIGHTS = "predictor.weights"
 TOLERANCE = 1e-3
 """float32 in another order of operations, over all layers."""
 
-Past = tuple[Tensor, Tensor]
+Cache = tuple[Tensor, Tensor]
 """Keys and values."""
 Answer = tuple[Tensor, Tensor, Tensor, Tensor]
 """Shot, logits, keys and values, as `Predictor.answer` gives them."""
@@ -39,7 +39,7 @@ _AXES = {
 }
 
 
-class _Answer(nn.Module):
+class _PredictorGraph(nn.Module):
     def __init__(self, predictor: Predictor) -> None:
         super().__init__()
         self.predictor = predictor
@@ -62,10 +62,10 @@ def export_predictor(predictor: Predictor, folder: Path, precision: Precision = 
 
     Raises BundleError when onnxruntime does not answer as torch does.
     """
-    predictor = prepared(predictor, precision)
+    predictor = export_copy(predictor, precision)
     with torch.no_grad():
         parts = write(folder, [predictor_graph(predictor)], WEIGHTS, precision)
-        return ExportResult(parts, check(folder, list(_cases(predictor)), TOLERANCE))
+        return ExportResult(parts, check_outputs(folder, list(_cases(predictor)), TOLERANCE))
 
 
 def predictor_graph(predictor: Predictor) -> Graph:
@@ -75,10 +75,10 @@ def predictor_graph(predictor: Predictor) -> Graph:
     cache = torch.zeros(size.layers, 1, size.kv_heads, cached, size.head_width)
     # An axis's example must be 2 or more, and a turn after its history injects no shot.
     inputs = feeds(prompt.turn, (cache, cache.clone())) | {"history_shots": torch.zeros(2, size.shot_width)}
-    return Graph("predictor", _Answer(predictor), inputs, OUTPUTS, _AXES)
+    return Graph("predictor", _PredictorGraph(predictor), inputs, OUTPUTS, _AXES)
 
 
-def feeds(tokens: TokenBatch, past: Past) -> dict[str, Tensor]:
+def feeds(tokens: TokenBatch, past: Cache) -> dict[str, Tensor]:
     """What `Predictor.answer` is given, in its order, where the past lies."""
     arrays = {name: np.ascontiguousarray(getattr(tokens, name)) for name in TokenBatch.__slots__}
     given = {name: torch.from_numpy(array).to(past[0].device) for name, array in arrays.items()}
@@ -86,16 +86,16 @@ def feeds(tokens: TokenBatch, past: Past) -> dict[str, Tensor]:
     return {**given, "keys": past[0], "values": past[1]}
 
 
-def no_past(predictor: Predictor) -> Past:
+def empty_cache(predictor: Predictor) -> Cache:
     """Keys and values of no tokens."""
     size = predictor.size
     nothing = predictor.embedding.weight.new_zeros(size.layers, 1, size.kv_heads, 0, size.head_width)
     return nothing, nothing
 
 
-def read(predictor: Predictor, prompt: Prompt) -> Answer:
+def read_prompt(predictor: Predictor, prompt: Prompt) -> Answer:
     """Both read-outs in torch, as `animegamer_rt.stages.predictor.read` has an engine read them."""
-    past = no_past(predictor)
+    past = empty_cache(predictor)
     for tokens in prompt.runs:
         answer = predictor.answer(**feeds(tokens, past))
         past = answer[2:]
@@ -131,7 +131,7 @@ def _cases(predictor: Predictor) -> Iterator[tuple[str, Case]]:
         for step, count in enumerate((1, 3, 3)):
             text = random.integers(predictor.size.vocabulary, size=count)
             runs.append((f"extend {step + 1}", TokenBatch.text(text, predictor.size.shot_width)))
-        past = no_past(predictor)
+        past = empty_cache(predictor)
         for name, tokens in runs:
             inputs = feeds(tokens, past)
             answer = predictor.answer(**inputs)

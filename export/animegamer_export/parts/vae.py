@@ -1,7 +1,7 @@
 """Writes the vae decoder's two ONNX parts, first and next, over one file of weights; pixels are made inside.
 
-The graph is not the network's own form: frames are a batch of 2-D pictures, because onnxruntime's blocked 2-D
-convolutions run three times as fast as its 3-D ones. The weights are the same; `check` holds the two forms together.
+The graph differs from the network's code: frames are a batch of 2-D images, because onnxruntime's blocked 2-D
+convolutions run three times as fast as its 3-D ones. The weights are the same, and `check_outputs` compares both.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
-from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check, prepared, write
+from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check_outputs, export_copy, write
 from animegamer_rt.models.vae import (
     CACHE_FRAMES,
     CHUNKS,
@@ -35,7 +35,7 @@ TAPS = 3
 """A causal convolution looks at three frames."""
 
 Caches = Iterator[Tensor | None]
-Shown = Sequence[int]
+FrameMap = Sequence[int]
 """Which of a batch's U frames each of T frames shows: where time is doubled, a frame is computed once, repeated later.
 None for T = U, each once."""
 
@@ -60,13 +60,13 @@ def export_vae(
 
     Raises BundleError when onnxruntime does not answer as the decoder in torch does.
     """
-    decoder = prepared(decoder, precision)
+    decoder = export_copy(decoder, precision)
     with torch.no_grad():
         graphs = vae_graphs(VaeGraph(decoder), decoder.size.latent_channels, latent_height, latent_width)
         latents = [graph.inputs["latent"] for graph in graphs]
         parts = write(folder, graphs, WEIGHTS, precision)
         cases = list(_cases(decoder, latents, _cache_names(decoder.cache_count)))
-        return ExportResult(parts, check(folder, cases, CACHE_TOLERANCE))
+        return ExportResult(parts, check_outputs(folder, cases, CACHE_TOLERANCE))
 
 
 def vae_graphs(graph: VaeGraph, latent_channels: int, latent_height: int, latent_width: int) -> list[Graph]:
@@ -137,13 +137,13 @@ class VaeGraph(nn.Module):
         x = self.conv_in(latent, past, kept)
         for block in self.middle:
             x = block(x, latent, past, kept)
-        shown: Shown | None = None
+        frame_map: FrameMap | None = None
         for blocks, upsample in zip(self.stages, self.upsamples, strict=True):
             assert isinstance(blocks, nn.ModuleList)
             for block in blocks:
-                x, shown = block(x, latent, past, kept, shown), None
+                x, frame_map = block(x, latent, past, kept, frame_map), None
             if isinstance(upsample, _Upsample):
-                x, latent, shown = upsample(x), _widened(latent), upsample.shown(len(x))
+                x, latent, frame_map = upsample(x), _double_columns(latent), upsample.frame_map(len(x))
         x = self.conv_out(self.norm_out(x, latent), past, kept)
         return pixels(x, channel_order, flip), *kept
 
@@ -177,14 +177,14 @@ class _Conv(nn.Module):
         self.weights = nn.ParameterList(nn.Parameter(weight) for weight in weights)
         self.bias = nn.Parameter(torch.cat([bias, 0 * bias, 0 * bias]) if self.stacked else bias.clone())
 
-    def forward(self, x: Tensor, past: Caches, kept: list[Tensor], shown: Shown | None = None) -> Tensor:
-        """x [U, C, H, W], shown by T frames -> [T, C', H, W].
+    def forward(self, x: Tensor, past: Caches, kept: list[Tensor], frame_map: FrameMap | None = None) -> Tensor:
+        """x [U, C, H, W], frame_map by T frames -> [T, C', H, W].
 
         Takes its cache [2, C, H, W] from `past` and appends the new one to `kept`.
         """
         cache = next(past)
-        if self.stacked or shown is not None:
-            return self.added_after(x, cache, kept, shown)
+        if self.stacked or frame_map is not None:
+            return self.added_after(x, cache, kept, frame_map)
         padded = torch.cat([x[:1], x[:1], x] if cache is None else [cache, x])
         kept.append(padded[-CACHE_FRAMES:])
         out = functional.conv2d(x, self.weights[2], self.bias, padding=1)
@@ -192,26 +192,26 @@ class _Conv(nn.Module):
             out = out + functional.conv2d(padded[delay : delay + len(x)], self.weights[delay], padding=1)
         return out
 
-    def added_after(self, x: Tensor, cache: Tensor | None, kept: list[Tensor], shown: Shown | None) -> Tensor:
+    def added_after(self, x: Tensor, cache: Tensor | None, kept: list[Tensor], frame_map: FrameMap | None) -> Tensor:
         """The same with every tap over every frame once, and the results picked and added."""
         # Frames that come in pairs leave a cache of the same frame twice.
-        before = 0 if cache is None else CACHE_FRAMES if shown is None else 1
+        before = 0 if cache is None else CACHE_FRAMES if frame_map is None else 1
         if cache is not None:
             x = torch.cat([cache[-before:], x])
-        following = range(len(x) - before) if shown is None else shown
+        following = range(len(x) - before) if frame_map is None else frame_map
         padded = [0, max(0, before - 1), *(before + frame for frame in following)]
-        kept.append(_picked(x, padded[-CACHE_FRAMES:]))
+        kept.append(_select_frames(x, padded[-CACHE_FRAMES:]))
         reads = [padded[tap : tap + len(following)] for tap in range(TAPS)]
         if self.stacked:
             each = functional.conv2d(x, self.weights[0], self.bias, padding=1).reshape(-1, self.channels, *x.shape[2:])
-            results = [_picked(each, [TAPS * frame + tap for frame in read]) for tap, read in enumerate(reads)]
+            results = [_select_frames(each, [TAPS * frame + tap for frame in read]) for tap, read in enumerate(reads)]
         else:
             each_tap = zip(self.weights, (self.bias, None, None), reads, strict=True)
-            results = [_picked(functional.conv2d(x, tap, bias, padding=1), read) for tap, bias, read in each_tap]
+            results = [_select_frames(functional.conv2d(x, tap, bias, padding=1), read) for tap, bias, read in each_tap]
         return results[0] + results[1] + results[2]
 
 
-def _picked(x: Tensor, frames: Shown) -> Tensor:
+def _select_frames(x: Tensor, frames: FrameMap) -> Tensor:
     """Those frames of x, in that order."""
     if list(frames) == list(range(len(x))):
         return x
@@ -228,30 +228,30 @@ class _Norm(nn.Module):
         super().__init__()
         self.groups, self.epsilon = norm.norm.num_groups, norm.norm.eps
         self.weight, self.bias = norm.norm.weight, norm.norm.bias
-        self.scale, self.shift = _flat(norm.scale), _flat(norm.shift)
+        self.scale, self.shift = _as_conv2d(norm.scale), _as_conv2d(norm.shift)
 
-    def forward(self, x: Tensor, latent: Tensor, shown: Shown | None = None) -> Tensor:
+    def forward(self, x: Tensor, latent: Tensor, frame_map: FrameMap | None = None) -> Tensor:
         """x [U, C, H, W], latent [t, 16, h, W] -> silu(norm(x) * scale + shift)."""
         frames, channels, height, width = x.shape
         grouped = x.reshape(frames, self.groups, -1)
-        mean = self.average(grouped, shown)
-        variance = self.average(grouped * grouped, shown) - mean * mean
+        mean = self.average(grouped, frame_map)
+        variance = self.average(grouped * grouped, frame_map) - mean * mean
         share = (1, self.groups, channels // self.groups)
         factor = torch.rsqrt(variance + self.epsilon) * self.weight.reshape(share)
         offset = (self.bias.reshape(share) - mean * factor).reshape(1, channels, 1, 1)
         scale = self.scale(latent)
         # norm(x) * scale + shift = x * (factor * scale) + (offset * scale + shift): two large products, not four.
-        sources, rows = _sources(len(latent), frames), latent.shape[2]
-        large = _picked(factor.reshape(1, channels, 1, 1) * scale, sources).unsqueeze(3)
-        added = _picked(offset * scale + self.shift(latent), sources).unsqueeze(3)
+        sources, rows = _repeat_map(len(latent), frames), latent.shape[2]
+        large = _select_frames(factor.reshape(1, channels, 1, 1) * scale, sources).unsqueeze(3)
+        added = _select_frames(offset * scale + self.shift(latent), sources).unsqueeze(3)
         tall = x.reshape(frames, channels, rows, height // rows, width)
         return functional.silu(tall * large + added).reshape(x.shape)
 
-    def average(self, x: Tensor, shown: Shown | None) -> Tensor:
-        """Mean of [U, G, n] over all that is shown: [1, G, 1]."""
-        if shown is None:
+    def average(self, x: Tensor, frame_map: FrameMap | None) -> Tensor:
+        """Mean of [U, G, n] over all that is frame_map: [1, G, 1]."""
+        if frame_map is None:
             return x.mean((0, 2), keepdim=True)
-        return _picked(x.mean(2, keepdim=True), shown).mean(0, keepdim=True)
+        return _select_frames(x.mean(2, keepdim=True), frame_map).mean(0, keepdim=True)
 
 
 class _Block(nn.Module):
@@ -259,16 +259,16 @@ class _Block(nn.Module):
         super().__init__()
         self.norm_in, self.conv_in = _Norm(block.norm_in), _Conv(block.conv_in)
         self.norm_out, self.conv_out = _Norm(block.norm_out), _Conv(block.conv_out)
-        self.shortcut = _flat(block.shortcut) if isinstance(block.shortcut, nn.Conv3d) else nn.Identity()
+        self.shortcut = _as_conv2d(block.shortcut) if isinstance(block.shortcut, nn.Conv3d) else nn.Identity()
 
     def forward(
-        self, x: Tensor, latent: Tensor, past: Caches, kept: list[Tensor], shown: Shown | None = None
+        self, x: Tensor, latent: Tensor, past: Caches, kept: list[Tensor], frame_map: FrameMap | None = None
     ) -> Tensor:
         """x [U, C, H, W], latent [t, 16, h, W] -> [T, C', H, W]."""
-        h = self.conv_in(self.norm_in(x, latent, shown), past, kept, shown)
+        h = self.conv_in(self.norm_in(x, latent, frame_map), past, kept, frame_map)
         h = self.conv_out(self.norm_out(h, latent), past, kept)
         shortcut: Tensor = self.shortcut(x)
-        return (shortcut if shown is None else _picked(shortcut, shown)) + cast(Tensor, h)
+        return (shortcut if frame_map is None else _select_frames(shortcut, frame_map)) + cast(Tensor, h)
 
 
 class _Upsample(nn.Module):
@@ -277,7 +277,7 @@ class _Upsample(nn.Module):
     def __init__(self, upsample: Upsample) -> None:
         super().__init__()
         self.doubles_time = upsample.doubles_time
-        self.conv = _flat(upsample.conv)
+        self.conv = _as_conv2d(upsample.conv)
 
     def forward(self, x: Tensor) -> Tensor:
         """[U, C, H, W] -> [U, C, 2H, 2W]."""
@@ -285,19 +285,19 @@ class _Upsample(nn.Module):
         out: Tensor = self.conv(functional.interpolate(x, scale_factor=2.0, mode="nearest"))
         return out
 
-    def shown(self, frames: int) -> Shown | None:
+    def frame_map(self, frames: int) -> FrameMap | None:
         """Which frame each frame after it shows; None where time stays as it is."""
         if not self.doubles_time or frames == 1:
             return None
-        return _sources(frames, 2 * frames - frames % 2)
+        return _repeat_map(frames, 2 * frames - frames % 2)
 
 
-def _widened(latent: Tensor) -> Tensor:
+def _double_columns(latent: Tensor) -> Tensor:
     """[t, 16, h, W] -> [t, 16, h, 2W], each column twice."""
     return latent.unsqueeze(4).expand(-1, -1, -1, -1, 2).flatten(3)
 
 
-def _flat(conv: nn.Conv3d) -> nn.Conv2d:
+def _as_conv2d(conv: nn.Conv3d) -> nn.Conv2d:
     """The 2-D convolution over single frames that a 3-D one of depth 1 is, keeping the picture's size."""
     depth, *kernel = conv.kernel_size
     assert depth == 1
@@ -306,7 +306,7 @@ def _flat(conv: nn.Conv3d) -> nn.Conv2d:
     return flat
 
 
-def _sources(have: int, frames: int) -> list[int]:
+def _repeat_map(have: int, frames: int) -> list[int]:
     """Which of `have` frames each of `frames` repeats."""
     if frames == 1 or frames % 2 == 0:
         return [frame * have // frames for frame in range(frames)]

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from animegamer_export.evaluate.fidelity import ClipScorer
+from animegamer_export.plan_search.measure import SearchBudget, measure_plans
+from animegamer_export.plan_search.results import SKIPPING_SUFFIX, PlanResult, choose_plans
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bench.command import LIBRARIES
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
@@ -20,8 +22,6 @@ from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig, add_engine_options
 from animegamer_rt.play.instructions_file import example_script, read_script
 from animegamer_rt.profiling import host as machine
-
-from .measuring import SKIPPING, PlanResult, SearchBudget, choose, curve
 
 WHAT = "Find cheaper plans for a bundle, and write them with their measured fidelity into its manifest."
 DEFAULT = "balanced"
@@ -53,16 +53,16 @@ def main(arguments: Sequence[str], open_judge: Callable[[Path], ClipScorer]) -> 
     )
     parser.add_argument("--dry-run", action="store_true", help="leave the bundle as it is")
     options = parser.parse_args(arguments)
-    config = EngineConfig.from_arguments(options)
     make_folder(options.results)
     bundle = open_bundle(options.bundle)
     if not options.dry_run:
         make_folder(bundle.folder)  # where it cannot be written, that is said before the work
     texts = read_script(options.instructions) if options.instructions else example_script(bundle.manifest.world)
     scorer = open_judge(options.judge) if options.judge else None
+    config = EngineConfig.from_arguments(options)
     engines = open_engines(bundle, config)
-    points = curve(bundle, engines, texts, SearchBudget(turns=options.turns), _say, scorer)
-    chosen = choose(points)
+    points = measure_plans(bundle, engines, texts, SearchBudget(turns=options.turns), _print_line, scorer)
+    chosen = choose_plans(points)
     record = {
         **machine.environment(LIBRARIES.get(config.device, "onnxruntime")),
         **describe(bundle, points, chosen),
@@ -86,7 +86,7 @@ def write_plans(bundle: Bundle, chosen: dict[str, PlanResult]) -> Bundle:
     An earlier calibration's plans that skip blocks do not: they were found beside another `balanced` and `fast`. Nor
     does the quality that was measured of a plan that another takes the place of.
     """
-    earlier = {name + SKIPPING for name in chosen}
+    earlier = {name + SKIPPING_SUFFIX for name in chosen}
     plans = bundle.manifest.plans.items()
     entries = {name: replace(entry, default=False) for name, entry in plans if name not in earlier}
     for name, point in chosen.items():
@@ -128,7 +128,7 @@ def _instruction(point: PlanResult) -> str:
     return f"instruction score {score}, exact's {exact} ({judge})"
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, flush=True)
 
 

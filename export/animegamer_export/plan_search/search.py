@@ -32,7 +32,7 @@ LONGEST_STEP = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _At:
+class _State:
     """A coarse plan so far: its last place, the one before it, and whether each is guided."""
 
     place: int
@@ -42,14 +42,14 @@ class _At:
 
 
 @dataclass(frozen=True, slots=True)
-class _Best:
+class _Reached:
     """The least error with which a place is reached at a number of rows, and from where."""
 
     error: float
-    came: tuple[_At, int] | None
+    came: tuple[_State, int] | None
 
 
-def plans(gram: Gram, emphasis: float, most_rows: int) -> dict[int, DenoisePlan]:
+def best_plans(gram: Gram, emphasis: float, most_rows: int) -> dict[int, DenoisePlan]:
     """The best plan of every cost up to `most_rows`, by network rows; none that a cheaper one equals.
 
     gram: `trajectory.gram` of an exact plan of half as many steps; emphasis: an error in the latent at signal level a
@@ -57,9 +57,9 @@ def plans(gram: Gram, emphasis: float, most_rows: int) -> dict[int, DenoisePlan]
     """
     steps = len(gram) // 2
     local = _LocalErrors(gram, emphasis)
-    reached: list[dict[_At, dict[int, _Best]]] = [{} for _ in range(steps)]
-    reached[0] = {_At(0, guided): {1 + guided: _Best(0.0, None)} for guided in (False, True)}
-    finished: dict[int, tuple[float, _At]] = {}
+    reached: list[dict[_State, dict[int, _Reached]]] = [{} for _ in range(steps)]
+    reached[0] = {_State(0, guided): {1 + guided: _Reached(0.0, None)} for guided in (False, True)}
+    finished: dict[int, tuple[float, _State]] = {}
     for place in range(steps):
         for at, by_rows in reached[place].items():
             if place == steps - 1:
@@ -71,11 +71,11 @@ def plans(gram: Gram, emphasis: float, most_rows: int) -> dict[int, DenoisePlan]
             for end in range(place + 1, min(steps - 1, place + LONGEST_STEP) + 1):
                 error = local.of(at, end)
                 for guided in (False, True):
-                    after = reached[end].setdefault(_At(end, guided, place, at.guided), {})
+                    after = reached[end].setdefault(_State(end, guided, place, at.guided), {})
                     for rows, best in by_rows.items():
                         total, cost = best.error + error, rows + 1 + guided
                         if cost <= most_rows and (cost not in after or total < after[cost].error):
-                            after[cost] = _Best(total, (at, rows))
+                            after[cost] = _Reached(total, (at, rows))
     found, least = {}, math.inf
     for rows, (error, at) in sorted(finished.items()):
         if error < least - SMALLEST_GAIN:
@@ -83,11 +83,11 @@ def plans(gram: Gram, emphasis: float, most_rows: int) -> dict[int, DenoisePlan]
     return found
 
 
-def _plan(reached: list[dict[_At, dict[int, _Best]]], last: _At, rows: int, steps: int) -> DenoisePlan:
+def _plan(reached: list[dict[_State, dict[int, _Reached]]], last: _State, rows: int, steps: int) -> DenoisePlan:
     """The plan that ends at `last` with so many rows, read backwards."""
     places: list[int] = []
     branches: list[Branch] = []
-    step: tuple[_At, int] | None = (last, rows)
+    step: tuple[_State, int] | None = (last, rows)
     while step is not None:
         at, cost = step
         places.append(at.place)
@@ -113,12 +113,12 @@ class _LocalErrors:
                 added = self._exact_step(added, end - 1)
                 self.added[start, end], self.guidance[start, end] = added, mean_guidance(start, end, self.steps)
 
-    def of(self, at: _At, end: int) -> float:
+    def of(self, at: _State, end: int) -> float:
         """Of the step from `at` to the place `end`, weighted."""
         wrong = self._coarse_step(at, end) - self.added[at.place, end]
         return self._square(wrong) * self.weights[end]
 
-    def of_last(self, at: _At) -> float:
+    def of_last(self, at: _State) -> float:
         """Of leaving the last picture, which is the result, unguided."""
         true = 1.0 + self.exact[at.place].guidance_minus_one
         wrong = self._picture(at.place, true if at.guided else 1.0) - self._picture(at.place, true)
@@ -127,7 +127,7 @@ class _LocalErrors:
     def _square(self, wrong: Weights) -> float:
         return float(wrong @ self.gram @ wrong)
 
-    def _coarse_step(self, at: _At, end: int) -> Weights:
+    def _coarse_step(self, at: _State, end: int) -> Weights:
         """What one step adds to the latent: its picture and the one before, each guided as its span's mean."""
         snr, order, before = self.half_log_snr, 0.0, np.zeros(2 * self.steps)
         length = snr[end] - snr[at.place]

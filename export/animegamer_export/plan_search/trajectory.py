@@ -20,7 +20,7 @@ from animegamer_rt.stages.denoiser import Denoiser
 Gram = npt.NDArray[np.float64]
 
 
-def gram(part: DenoiserEngine, denoiser: Denoiser, plan: DenoisePlan, turns: Sequence[TurnInput]) -> Gram:
+def trajectory_gram(part: DenoiserEngine, denoiser: Denoiser, plan: DenoisePlan, turns: Sequence[TurnInput]) -> Gram:
     """Inner products, a latent's element and a turn, of all pictures of the path: float64 [2n, 2n] for n steps.
 
     Row k is step k's unguided x0; row n + k is what guidance 2 adds to it (guidance g adds g - 1 times as much).
@@ -28,21 +28,21 @@ def gram(part: DenoiserEngine, denoiser: Denoiser, plan: DenoisePlan, turns: Seq
     """
     total = np.zeros((2 * len(plan), 2 * len(plan)))
     for turn in turns:
-        pictures = np.stack(_pictures(part, denoiser, plan, turn)).reshape(2 * len(plan), -1)
+        pictures = np.stack(_trajectory(part, denoiser, plan, turn)).reshape(2 * len(plan), -1)
         total += (pictures @ pictures.T).astype(np.float64) / pictures.shape[1]
     return total / len(turns)
 
 
-def _pictures(part: DenoiserEngine, denoiser: Denoiser, plan: DenoisePlan, turn: TurnInput) -> list[FloatArray]:
-    """The rows of `gram` for one turn. Plays the plan step by step, each twice: unguided, and guided by 2."""
+def _trajectory(part: DenoiserEngine, denoiser: Denoiser, plan: DenoisePlan, turn: TurnInput) -> list[FloatArray]:
+    """The rows of `trajectory_gram` for one turn. Runs each step twice: unguided, and with guidance 2."""
     noise = denoiser.draw_noise(turn.seed, 1)
     latent = next(noise)
     x0_before = np.zeros_like(latent)
     unguided, added = [], []
     for number, step in enumerate(plan, start=1):
         c = step.coefficients
-        alone = _picture(part, turn, latent, float(step.timestep), c, (1,))
-        both = _picture(part, turn, latent, float(step.timestep), c._replace(guidance_minus_one=1.0), (0, 1))
+        alone = _predict_x0(part, turn, latent, float(step.timestep), c, (1,))
+        both = _predict_x0(part, turn, latent, float(step.timestep), c._replace(guidance_minus_one=1.0), (0, 1))
         unguided.append(alone)
         added.append(both - alone)
         x0 = alone + c.guidance_minus_one * (both - alone)
@@ -53,7 +53,7 @@ def _pictures(part: DenoiserEngine, denoiser: Denoiser, plan: DenoisePlan, turn:
     return unguided + added
 
 
-def _picture(
+def _predict_x0(
     part: DenoiserEngine, turn: TurnInput, latent: FloatArray, timestep: float, c: Coefficients, rows: tuple[int, ...]
 ) -> FloatArray:
     """x0 as the network sees it in `latent`: a step that keeps nothing else."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from animegamer_export.build.default_plans import COMPATIBILITY, WINDOW_TOKENS, default_plans, plan_entries
-from animegamer_export.build.sizes import Sizes
+from animegamer_export.build.sizes import ModelSizes
 from animegamer_export.onnx_io.write import ExportResult, Precision
 from animegamer_export.parts.denoiser import export_denoiser
 from animegamer_export.parts.encoder import export_encoder, export_image_tower, export_text_tower
@@ -82,7 +82,7 @@ def write_bundle(
     folder.mkdir(parents=True)
     for name in TOKENIZER_FILES:
         shutil.copyfile(tokenizer / name, folder / name)
-    sizes = Sizes(networks.predictor.size, networks.denoiser.size, networks.encoder.size, networks.decoder.size)
+    sizes = ModelSizes(networks.predictor.size, networks.denoiser.size, networks.encoder.size, networks.decoder.size)
     geometry = sizes.geometry(WINDOW_TOKENS)
     manifest = Manifest(
         format="",
@@ -112,9 +112,7 @@ def _export_parts(folder: Path, networks: Networks, geometry: Geometry, precisio
     unconditional, eight_bit = networks.encoder.unconditional().detach(), precision == "fp16"
     written: list[ExportResult] = [
         export_predictor(networks.predictor, folder, precision),
-        export_denoiser(
-            networks.denoiser, unconditional, folder, precision, attention="onnxruntime", eight_bit=eight_bit
-        ),
+        export_denoiser(networks.denoiser, unconditional, folder, precision, attention="onnxruntime", int8=eight_bit),
         export_vae(networks.decoder, folder, geometry.latent_height, geometry.latent_width, precision),
         export_encoder(networks.encoder, folder, precision),
         export_text_tower(networks.text_tower, folder, TEXT_TOKENS, precision),

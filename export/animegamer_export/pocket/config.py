@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from animegamer_export.build.sizes import POCKET
-from animegamer_export.plan_search.measuring import SearchBudget
+from animegamer_export.plan_search.measure import SearchBudget
 from animegamer_rt.models.denoiser import DenoiserSize
 from animegamer_rt.models.encoder import EncoderSize
 from animegamer_rt.models.predictor import PredictorSize

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from animegamer_export.onnx_io.write import Precision
-from animegamer_export.plan_search import measuring
+from animegamer_export.plan_search import measure, results
 from animegamer_export.plan_search.command import write_plans
-from animegamer_export.plan_search.measuring import SearchBudget
+from animegamer_export.plan_search.measure import SearchBudget
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import load
 from animegamer_rt.diagnose.selftest import write_record
@@ -79,8 +79,8 @@ def calibrate_plans(context: BuildContext) -> None:
     ]
     scorer = open_scorer(context.weights_path("judge"))
     budget = SearchBudget(config.plan_rows, config.plan_turns)
-    points = measuring.curve(exported, open_engines(exported), instructions, budget, scorer=scorer)
-    write_plans(exported, measuring.choose(points))
+    points = measure.measure_plans(exported, open_engines(exported), instructions, budget, scorer=scorer)
+    write_plans(exported, results.choose_plans(points))
 
 
 def measure_quality(context: BuildContext) -> None:

@@ -27,7 +27,7 @@ NF4_CODE = np.array(
 
 FP8_LARGEST = 448.0
 FP16_LARGEST = 65504.0
-TINY = np.float32(1e-30)
+SMALLEST_SCALE = np.float32(1e-30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class Quantized:
     weight: Array
 
 
-def create(weight: Array, scheme: Scheme) -> Quantized:
+def quantize_matrix(weight: Array, scheme: Scheme) -> Quantized:
     """Quantises one matrix. Raises BundleError for what a precision cannot hold."""
     if not np.isfinite(weight).all():
         raise BundleError("a weight is not a number", do="convert the checkpoint again")
     if scheme.form == "stored":
-        return stored(weight, scheme.code)
+        return cast_matrix(weight, scheme.code)
     if scheme.code == "nf4":
         assert scheme.block
         return nf4(weight, scheme.block)
@@ -54,10 +54,10 @@ def create(weight: Array, scheme: Scheme) -> Quantized:
     if scheme.code == "int4":
         assert scheme.block
         return int4_blocks(weight, scheme.block)
-    return channels(weight, scheme.code)
+    return quantize_channels(weight, scheme.code)
 
 
-def stored(weight: Array, code: str) -> Quantized:
+def cast_matrix(weight: Array, code: str) -> Quantized:
     """Another float type. fp16 ends at 65504: a weight beyond it is refused rather than made infinite."""
     if code == "fp16" and (largest := float(np.abs(weight).max(initial=0.0))) > FP16_LARGEST:
         raise BundleError("a weight does not fit fp16", found=f"{largest:.4g}", expected="at most 65504", do="use bf16")
@@ -73,7 +73,7 @@ def nf4(weight: Array, block: int) -> Quantized:
     flat = weight.reshape(-1)
     padded = np.pad(flat, (0, -flat.size % block)).reshape(-1, block)
     scales = np.abs(padded).max(axis=1)
-    levels = padded / np.maximum(scales, TINY)[:, None]
+    levels = padded / np.maximum(scales, SMALLEST_SCALE)[:, None]
     index = np.searchsorted((NF4_CODE[1:] + NF4_CODE[:-1]) / 2, levels.reshape(-1)).astype(np.uint8)
     restored = (NF4_CODE[index].reshape(padded.shape) * scales[:, None]).reshape(-1)[: flat.size]
     index = index[: flat.size + flat.size % 2]
@@ -95,7 +95,7 @@ def nbits(weight: Array, bits: int, block: int) -> Quantized:
     values = np.clip(np.rint(padded / scales[..., None]), -half, half - 1)
     restored = (values * scales[..., None]).reshape(outputs, -1)[:, :inputs].astype(np.float32)
     codes: npt.NDArray[np.uint8] = (values + half).astype(np.uint8)
-    return Quantized(_pairs(codes) if bits == 4 else codes, scales, restored)
+    return Quantized(_pack_pairs(codes) if bits == 4 else codes, scales, restored)
 
 
 def int4_blocks(weight: Array, block: int) -> Quantized:
@@ -104,21 +104,21 @@ def int4_blocks(weight: Array, block: int) -> Quantized:
     if inputs % block:
         raise BundleError(f"a matrix of {inputs} inputs has no whole blocks of {block}", do="use another block size")
     blocks = weight.reshape(outputs, -1, block)
-    scales = np.maximum(np.abs(blocks).max(axis=2) / np.float32(8), TINY)
+    scales = np.maximum(np.abs(blocks).max(axis=2) / np.float32(8), SMALLEST_SCALE)
     values = np.clip(np.rint(blocks / scales[..., None]), -8, 7)
     restored = (values * scales[..., None]).reshape(weight.shape).astype(np.float32)
     return Quantized(values.reshape(weight.shape).astype(ml_dtypes.int4), scales, restored)
 
 
-def channels(weight: Array, code: str) -> Quantized:
+def quantize_channels(weight: Array, code: str) -> Quantized:
     """One scale an output channel [N]: int8 -127..127, or fp8 E4M3 up to 448."""
     largest = np.float32(FP8_LARGEST if code == "fp8" else 127)
-    scales = np.maximum(np.abs(weight).max(axis=1) / largest, TINY)
-    values, codes = rounded(weight, scales[:, None], code)
+    scales = np.maximum(np.abs(weight).max(axis=1) / largest, SMALLEST_SCALE)
+    values, codes = round_trip(weight, scales[:, None], code)
     return Quantized(codes, scales, values)
 
 
-def rounded(x: Array, scale: Array | np.float32, code: str) -> tuple[Array, Codes]:
+def round_trip(x: Array, scale: Array | np.float32, code: str) -> tuple[Array, Codes]:
     """x through QuantizeLinear and DequantizeLinear, and the codes between."""
     codes: Codes
     if code == "fp8":
@@ -128,5 +128,5 @@ def rounded(x: Array, scale: Array | np.float32, code: str) -> tuple[Array, Code
     return codes.astype(np.float32) * scale, codes
 
 
-def _pairs(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def _pack_pairs(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     return np.asarray(codes[..., 0::2] | codes[..., 1::2] << 4, np.uint8)

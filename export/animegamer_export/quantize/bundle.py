@@ -13,15 +13,14 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from animegamer_export.evaluate.fidelity import draw, first_turns
-from animegamer_export.evaluate.turns import RecordedDenoiser, by_plan, instructions
+from animegamer_export.evaluate.fidelity import denoise_turn, predict_first_turns
+from animegamer_export.evaluate.turns import RecordingDenoiser, sample_instructions, with_plan
 from animegamer_export.onnx_io.read import open_graph
 from animegamer_export.quantize.graph import matrices
 from animegamer_export.quantize.nodes import Ranges
 from animegamer_export.quantize.scheme import Scheme
-from animegamer_export.quantize.smooth import ranges
-from animegamer_export.quantize.weights import Keep, Report, expected_bytes, rewrite_together, weight_of
-from animegamer_export.support.disk import require_space, told_when_full
+from animegamer_export.quantize.weights import Exclude, RewriteReport, expected_bytes, read_weight, rewrite_files
+from animegamer_export.support.disk import disk_full_error, require_space
 from animegamer_rt.backends.onnxruntime import check_device
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.config import suggest
@@ -33,20 +32,21 @@ from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BundleError, ConfigError
 from animegamer_rt.pipeline import Pipeline
 
-from .exclusions import keep_rule
-from .ranges import activations
+from .exclusions import fp16_exclusions
+from .ranges import record_activations
+from .smoothing import activation_ranges
 
-CALIBRATION_TURNS, QUICKER = 4, "balanced"
+CALIBRATION_TURNS, CALIBRATION_PLAN = 4, "balanced"
 CALIBRATION_SEED = 1000
 """Other turns than those that `verify` compares, which begin at 0."""
-NO_ROOM = "give another --out, or free some space"
+NO_SPACE_HINT = "give another --out, or free some space"
 
-Step = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+ProgressStep = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 """Something that takes long: its name and roughly its bytes; what it yields is told of each write's bytes."""
 
 
 @contextmanager
-def quiet(name: str, size: int) -> Iterator[Callable[[int], None]]:
+def no_progress(name: str, size: int) -> Iterator[Callable[[int], None]]:
     """A Step that nobody watches."""
     yield lambda _: None
 
@@ -65,9 +65,9 @@ def quantize_bundle(
     out: Path,
     precisions: Mapping[str, Scheme],
     calibration_turns: int = CALIBRATION_TURNS,
-    step: Step = quiet,
+    step: ProgressStep = no_progress,
     device: str = "cpu",
-) -> dict[str, Report]:
+) -> dict[str, RewriteReport]:
     """Writes the bundle to `out`, which must be new or empty, and which is there only once it is whole.
 
     What an earlier run that was killed left beside it is removed. `device` is where the turns of calibration are
@@ -79,40 +79,40 @@ def quantize_bundle(
     out = Path(os.path.abspath(out))
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BundleError("the folder is not empty", where=out, do="give a new one")
-    rules = {name: keep_rule(name) for name in precisions}
+    rules = {name: fp16_exclusions(name) for name in precisions}
     names = {name: part_names(bundle, name) for name in precisions}
-    copied = _taken_over(bundle, {part for parts in names.values() for part in parts})
+    copied = _unchanged_files(bundle, {part for parts in names.values() for part in parts})
     sizes = {
         name: expected_bytes([bundle.part_path(part) for part in names[name]], scheme, rules[name])
         for name, scheme in precisions.items()
     }
-    require_space(out, sum(sizes.values()) + sum(bundle.manifest.files[name].bytes for name in copied), NO_ROOM)
+    require_space(out, sum(sizes.values()) + sum(bundle.manifest.files[name].bytes for name in copied), NO_SPACE_HINT)
     work = out.with_name(f".{out.name}.quantize")
     make_folder(work)
-    with lock_folder(work), _emptied(work), told_when_full(out, "it begins anew"):
+    with lock_folder(work), _clean_folder(work), disk_full_error(out, "it begins anew"):
         _copy(bundle, copied, work, step)
         reports = {}
         for name, scheme in precisions.items():
             found = None
             if scheme.calibrated:
                 with step(f"{name} calibrated", 0):
-                    found = calibrated(bundle, name, scheme, rules[name], calibration_turns, device)
+                    found = calibrate_activations(bundle, name, scheme, rules[name], calibration_turns, device)
             sources = [bundle.part_path(part) for part in names[name]]
             with step(name, sizes[name]) as advance:
                 weights = f"{name}.weights"
-                reports[name] = rewrite_together(sources, work, weights, scheme, rules[name], found, (), advance)
+                reports[name] = rewrite_files(sources, work, weights, scheme, rules[name], found, (), advance)
             if not reports[name].errors:
                 raise BundleError(
                     f"no weight of {name} is quantised by {scheme.name}", where=bundle.folder, do=f"leave {name} out"
                 )
         with step("files hashed", 0):
             _write_manifest(bundle, work, precisions, names)
-        _name(work, out)
+        _move_into_place(work, out)
     return reports
 
 
 @contextmanager
-def _emptied(work: Path) -> Iterator[None]:
+def _clean_folder(work: Path) -> Iterator[None]:
     """The folder without what an earlier run left in it; it is gone afterwards, whatever happens."""
     try:
         for path in work.iterdir():
@@ -141,7 +141,7 @@ def _write_manifest(
     write_manifest(folder, replace(manifest, parts=parts, plans=plans, quality={}, provenance=provenance, engines={}))
 
 
-def _name(work: Path, out: Path) -> None:
+def _move_into_place(work: Path, out: Path) -> None:
     """The whole bundle under its name."""
     try:
         if out.exists():
@@ -151,8 +151,8 @@ def _name(work: Path, out: Path) -> None:
         raise write_error(out, error) from error
 
 
-def calibrated(
-    bundle: Bundle, name: str, scheme: Scheme, keep: Keep, turns: int, device: str = "cpu"
+def calibrate_activations(
+    bundle: Bundle, name: str, scheme: Scheme, exclude: Exclude, turns: int, device: str = "cpu"
 ) -> dict[str, Ranges]:
     """Ranges of the denoiser's activations over whole turns by the bundle's `balanced`, where it has one: quicker."""
     if name != "denoiser":
@@ -162,19 +162,19 @@ def calibrated(
             do=f"give {name} a precision of its weights alone (docs/QUANTIZATION.md)",
         )
     source = bundle.part_path(name)
-    recorded = RecordedDenoiser(source, device=device)
+    recorded = RecordingDenoiser(source, device=device)
     config = EngineConfig("cpu-fp32" if device == "cpu" else device)
     pipeline = Pipeline.open(bundle, replace(open_engines(bundle, config), denoiser=recorded))
-    pipeline = by_plan(pipeline, bundle, QUICKER if QUICKER in bundle.manifest.plans else None)
-    texts = instructions(bundle.manifest.world, turns, CALIBRATION_SEED)
-    for turn in first_turns(pipeline, texts, CALIBRATION_SEED):
-        draw(pipeline.denoiser, turn)
-    found = activations(source, (feeds for feeds, _ in recorded.steps), keep, device)
+    pipeline = with_plan(pipeline, bundle, CALIBRATION_PLAN if CALIBRATION_PLAN in bundle.manifest.plans else None)
+    texts = sample_instructions(bundle.manifest.world, turns, CALIBRATION_SEED)
+    for turn in predict_first_turns(pipeline, texts, CALIBRATION_SEED):
+        denoise_turn(pipeline.denoiser, turn)
+    found = record_activations(source, (feeds for feeds, _ in recorded.steps), exclude, device)
     chosen = (matrix for matrix in matrices(open_graph(source)) if matrix.name in found)
-    return {matrix.name: ranges(weight_of(matrix), found[matrix.name], scheme) for matrix in chosen}
+    return {matrix.name: activation_ranges(read_weight(matrix), found[matrix.name], scheme) for matrix in chosen}
 
 
-def _taken_over(bundle: Bundle, changed: set[str]) -> list[str]:
+def _unchanged_files(bundle: Bundle, changed: set[str]) -> list[str]:
     """Every file that another part, the tokenizer or nobody in particular needs."""
     manifest = bundle.manifest
     replaced: set[str] = set()
@@ -186,7 +186,7 @@ def _taken_over(bundle: Bundle, changed: set[str]) -> list[str]:
     return [name for name in manifest.files if name not in left]
 
 
-def _copy(bundle: Bundle, names: list[str], folder: Path, step: Step) -> None:
+def _copy(bundle: Bundle, names: list[str], folder: Path, step: ProgressStep) -> None:
     sizes = {name: bundle.manifest.files[name].bytes for name in names}
     with step("what stays", sum(sizes.values())) as advance:
         for name, size in sizes.items():

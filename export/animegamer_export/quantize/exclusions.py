@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 EVERYTHING = r"."
-KEPT: Mapping[str, str] = MappingProxyType(
+EXCLUDED: Mapping[str, str] = MappingProxyType(
     {
         # Embeddings and the vocabulary's head are read a row at a time; the resamplers are the only way in and out of
         # the shot, and small.
@@ -27,14 +27,14 @@ KEPT: Mapping[str, str] = MappingProxyType(
 )
 
 
-def keeps_all(part: str) -> bool:
+def is_excluded(part: str) -> bool:
     """Whether the part has nothing that is quantised."""
-    return KEPT.get(part) == EVERYTHING
+    return EXCLUDED.get(part) == EVERYTHING
 
 
-def keep_rule(part: str) -> Callable[[str], bool]:
+def fp16_exclusions(part: str) -> Callable[[str], bool]:
     """The rule of a part ("denoiser", "vae_first", ..); a part of another name keeps nothing."""
-    for name, pattern in KEPT.items():
+    for name, pattern in EXCLUDED.items():
         if part == name or part.startswith(name + "_"):
             return lambda weight, found=re.compile(pattern): found.search(weight) is not None  # type: ignore[misc]
     return lambda weight: False

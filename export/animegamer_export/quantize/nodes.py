@@ -19,7 +19,7 @@ from animegamer_export.quantize.blocks import Array, Quantized
 from animegamer_export.quantize.graph import Matrix, input_of
 from animegamer_export.quantize.scheme import Scheme
 
-MICROSOFT = "com.microsoft"
+ORT_DOMAIN = "com.microsoft"
 INT4 = np.dtype(ml_dtypes.int4)
 
 
@@ -47,7 +47,7 @@ def convert(
         _as_dequantized(graph, matrix, made, scheme, data)
         if ranges is not None:
             _quantize_inputs(graph, matrix, scheme, ranges)
-    _forget(graph, matrix.weight)
+    _remove_weight(graph, matrix.weight)
 
 
 def _as_operator(model: ir.Model, matrix: Matrix, made: Quantized, scheme: Scheme, data: DataFile) -> None:
@@ -55,31 +55,31 @@ def _as_operator(model: ir.Model, matrix: Matrix, made: Quantized, scheme: Schem
     bits = 8 if scheme.code == "int8" else 4
     attributes = {"K": inputs, "N": outputs, "block_size": scheme.block or 0}
     attributes |= {"quant_type": 1} if scheme.form == "bnb4" else {"bits": bits}
-    model.graph.opset_imports.setdefault(MICROSOFT, 1)
+    model.graph.opset_imports.setdefault(ORT_DOMAIN, 1)
     codes = data.value(made.codes, f"{matrix.name}.{scheme.name}")
     scales = data.value(made.scales.astype(matrix.dtype.numpy()), f"{matrix.name}.scales")
     for value in (codes, scales):
         model.graph.register_initializer(value)
     for node in matrix.uses:
         operator = "MatMulBnb4" if scheme.form == "bnb4" else "MatMulNBits"
-        product = ir.node(operator, [input_of(node), codes, scales], attributes, domain=MICROSOFT)
+        product = ir.node(operator, [input_of(node), codes, scales], attributes, domain=ORT_DOMAIN)
         made_here, bias = [product], node.inputs[2] if len(node.inputs) > 2 else None
         if bias is not None:
-            _describe(product.outputs[0], node.outputs[0])
+            _copy_type(product.outputs[0], node.outputs[0])
             made_here.append(ir.node("Add", [product.outputs[0], bias]))
         _replace(model.graph, node, made_here)
 
 
 def _as_dynamic(model: ir.Model, matrix: Matrix, made: Quantized, scheme: Scheme, data: DataFile) -> None:
     """8-bit products with a scale an output channel, and one an input that is found when it comes."""
-    model.graph.opset_imports.setdefault(MICROSOFT, 1)
-    codes = data.value(np.ascontiguousarray(made.codes.T), f"{matrix.name}.{scheme.name}", _type(made.codes.dtype))
+    model.graph.opset_imports.setdefault(ORT_DOMAIN, 1)
+    codes = data.value(np.ascontiguousarray(made.codes.T), f"{matrix.name}.{scheme.name}", _onnx_type(made.codes.dtype))
     scales = data.value(made.scales.astype(np.float32), f"{matrix.name}.scales")
     for value in (codes, scales):
         model.graph.register_initializer(value)
     for node in matrix.uses:
         bias = node.inputs[2] if len(node.inputs) > 2 else None
-        product = ir.node("DynamicQuantizeMatMul", [input_of(node), codes, scales, None, bias], domain=MICROSOFT)
+        product = ir.node("DynamicQuantizeMatMul", [input_of(node), codes, scales, None, bias], domain=ORT_DOMAIN)
         _replace(model.graph, node, [product])
 
 
@@ -91,7 +91,7 @@ def _as_dequantized(graph: ir.Graph, matrix: Matrix, made: Quantized, scheme: Sc
     if matrix.inputs_first:
         codes, axis = codes.T, 1 - axis
         scales = scales.T if scales.ndim == 2 else scales
-    stored = data.value(np.ascontiguousarray(codes), f"{matrix.name}.{scheme.name}", _type(codes.dtype))
+    stored = data.value(np.ascontiguousarray(codes), f"{matrix.name}.{scheme.name}", _onnx_type(codes.dtype))
     graph.register_initializer(stored)
     if scheme.form == "stored":
         node = ir.node("Cast", [stored], {"to": matrix.dtype})
@@ -118,7 +118,7 @@ def _quantize_inputs(graph: ir.Graph, matrix: Matrix, scheme: Scheme, ranges: Ra
         if ranges.factors is not None:
             inverse = np.asarray(1 / ranges.factors, matrix.dtype.numpy())
             smooth = ir.node("Mul", [source, _constant(graph, inverse, f"{matrix.name}.smooth")])
-            _describe(smooth.outputs[0], source)
+            _copy_type(smooth.outputs[0], source)
             graph.insert_before(node, smooth)
             source, name = smooth.outputs[0], f"{matrix.name}.{source.name}.{scheme.name}"
         scale = _constant(graph, np.asarray(number, matrix.dtype.numpy()), f"{name}.scale")
@@ -127,8 +127,8 @@ def _quantize_inputs(graph: ir.Graph, matrix: Matrix, scheme: Scheme, ranges: Ra
         if pair is None:
             quantize = ir.node("QuantizeLinear", [source, scale, zero])
             back = ir.node("DequantizeLinear", [quantize.outputs[0], scale, zero])
-            quantize.outputs[0].shape, quantize.outputs[0].dtype = source.shape, _type(zero_type)
-            _describe(back.outputs[0], source)
+            quantize.outputs[0].shape, quantize.outputs[0].dtype = source.shape, _onnx_type(zero_type)
+            _copy_type(back.outputs[0], source)
             graph.insert_before(node, [quantize, back])
             pair = back.outputs[0]
         node.replace_input_with(0, pair)
@@ -149,32 +149,32 @@ def _constant(graph: ir.Graph, array: npt.NDArray[np.generic], name: str) -> ir.
         return held
     if held is not None:
         name = f"{name}.{len(graph.initializers)}"
-    return add_weight(graph, array, name, _type(array.dtype))
+    return add_weight(graph, array, name, _onnx_type(array.dtype))
 
 
 def _replace(graph: ir.Graph, node: ir.Node, by: Sequence[ir.Node]) -> None:
     """New nodes in the place of one; the last one's output takes over its output, name and all."""
     old, new = node.outputs[0], by[-1].outputs[0]
     new.name = old.name
-    _describe(new, old)
+    _copy_type(new, old)
     graph.insert_before(node, by)
     ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
     graph.remove(node, safe=True)
 
 
-def _forget(graph: ir.Graph, weight: ir.Value) -> None:
+def _remove_weight(graph: ir.Graph, weight: ir.Value) -> None:
     """Takes out a weight and the Cast and Transpose that nobody reads any more."""
     for node in [node for node, _ in weight.uses() if node.op_type in ("Cast", "Transpose")]:
-        _forget(graph, node.outputs[0])
+        _remove_weight(graph, node.outputs[0])
         if not node.outputs[0].uses():
             graph.remove(node, safe=True)
     if weight.name is not None and weight.name in graph.initializers and not weight.uses():
         del graph.initializers[weight.name]
 
 
-def _describe(value: ir.Value, like: ir.Value) -> None:
+def _copy_type(value: ir.Value, like: ir.Value) -> None:
     value.type, value.shape = like.type, like.shape
 
 
-def _type(dtype: np.dtype[np.generic]) -> ir.DataType:
+def _onnx_type(dtype: np.dtype[np.generic]) -> ir.DataType:
     return ir.DataType.from_numpy(dtype)

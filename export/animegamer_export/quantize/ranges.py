@@ -20,13 +20,13 @@ from animegamer_export.onnx_io.sessions import Feeds, open_session, plain_option
 
 from .blocks import Array
 from .graph import FLOATS, Matrix, input_of, matrices
-from .weights import Keep
+from .weights import Exclude
 
 ROW_STEP = 61
 """One row in this many is kept, to choose the smoothing by; a prime, so that it follows no picture's columns."""
-MOST_ROWS = 512
+MAX_ROWS = 512
 
-WATCHED = ("Add", "Conv", "Div", "Gemm", "MatMul", "Mul", "Reciprocal", "ReduceMean", "Resize", "Sub")
+OVERFLOW_OPERATORS = ("Add", "Conv", "Div", "Gemm", "MatMul", "Mul", "Reciprocal", "ReduceMean", "Resize", "Sub")
 """Where a value too large for fp16 can first appear."""
 
 
@@ -38,13 +38,15 @@ class Activation:
     rows: Array
 
 
-def activations(source: Path, runs: Iterable[Feeds], keep: Keep, device: str = "cpu") -> dict[str, Activation]:
+def record_activations(
+    source: Path, runs: Iterable[Feeds], exclude: Exclude, device: str = "cpu"
+) -> dict[str, Activation]:
     """What the matrices of a part read in these runs, by the matrix's name; those that stay are left out.
 
     Raises BackendError when the device, cpu or cuda, is not there.
     """
     model = open_graph(source)
-    chosen = [matrix for matrix in matrices(model) if not keep(matrix.name)]
+    chosen = [matrix for matrix in matrices(model) if not exclude(matrix.name)]
     inputs = {input_of(node).name or "": (input_of(node), matrix) for matrix in chosen for node in matrix.uses}
     for name, (value, matrix) in inputs.items():
         if value.dtype is None:
@@ -61,13 +63,13 @@ def activations(source: Path, runs: Iterable[Feeds], keep: Keep, device: str = "
     return {matrix.name: _of_matrix(matrix, largest, rows) for matrix in chosen}
 
 
-def peaks(source: Path, runs: Iterable[Feeds]) -> dict[str, float]:
+def peak_magnitudes(source: Path, runs: Iterable[Feeds]) -> dict[str, float]:
     """The largest magnitude of every value that could overflow, by its name: the guard before 16-bit arithmetic."""
     model = open_graph(source)
     watched = [
         node.outputs[0]
         for node in model.graph
-        if node.op_type in WATCHED and node.outputs[0].dtype in FLOATS and node.outputs[0].name
+        if node.op_type in OVERFLOW_OPERATORS and node.outputs[0].dtype in FLOATS and node.outputs[0].name
     ]
     for value in watched:
         _add_largest(model, value, f"largest {value.name}")
@@ -80,8 +82,8 @@ def peaks(source: Path, runs: Iterable[Feeds]) -> dict[str, float]:
 def _of_matrix(matrix: Matrix, largest: Mapping[str, Array], rows: Mapping[str, list[Array]]) -> Activation:
     names = [input_of(node).name or "" for node in matrix.uses]
     seen = np.concatenate([block for name in dict.fromkeys(names) for block in rows[name]])
-    thin = max(1, len(seen) // MOST_ROWS)
-    return Activation(np.stack([largest[name] for name in names]), seen[::thin][:MOST_ROWS])
+    thin = max(1, len(seen) // MAX_ROWS)
+    return Activation(np.stack([largest[name] for name in names]), seen[::thin][:MAX_ROWS])
 
 
 def _run(

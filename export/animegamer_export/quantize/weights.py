@@ -17,19 +17,19 @@ import onnx_ir as ir
 from animegamer_export.evaluate.metrics import relative_error
 from animegamer_export.onnx_io.data_file import INLINE_BYTES, DataFile
 from animegamer_export.onnx_io.read import open_graph
-from animegamer_export.quantize.blocks import Array, create
+from animegamer_export.quantize.blocks import Array, quantize_matrix
 from animegamer_export.quantize.graph import FLOATS, Matrix, matrices
 from animegamer_export.quantize.nodes import Ranges, convert
 from animegamer_export.quantize.scheme import Scheme
 from animegamer_rt.errors import BundleError
 
-Keep = Callable[[str], bool]
-TABLES = re.compile(r"positions")
+Exclude = Callable[[str], bool]
+TABLE_NAMES = re.compile(r"positions")
 """Added to what the patches carry, and not learned: they stay float32 whatever the weights are."""
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RewriteReport:
     """What a rewriting did. `errors` is the relative error of each quantised weight; bytes are of graph and data."""
 
     scheme: str
@@ -45,25 +45,25 @@ class Report:
 
 
 def rewrite(
-    source: Path, target: Path, scheme: Scheme, keep: Keep, ranges: Mapping[str, Ranges] | None = None
-) -> Report:
-    """Rewrites one file; its data go to `<target's stem>.weights`. See `rewrite_together`."""
-    return rewrite_together([source], target.parent, f"{target.stem}.weights", scheme, keep, ranges, (target.name,))
+    source: Path, target: Path, scheme: Scheme, exclude: Exclude, ranges: Mapping[str, Ranges] | None = None
+) -> RewriteReport:
+    """Rewrites one file; its data go to `<target's stem>.weights`. See `rewrite_files`."""
+    return rewrite_files([source], target.parent, f"{target.stem}.weights", scheme, exclude, ranges, (target.name,))
 
 
-def rewrite_together(
+def rewrite_files(
     sources: Sequence[Path],
     folder: Path,
     weights: str,
     scheme: Scheme,
-    keep: Keep,
+    exclude: Exclude,
     ranges: Mapping[str, Ranges] | None = None,
     names: Sequence[str] = (),
     written: Callable[[int], None] = lambda _: None,
-) -> Report:
+) -> RewriteReport:
     """Rewrites graphs that share weights, over one new data file in another folder. Sources are left as they are.
 
-    `keep` says of a weight's name (`graph.matrices`) that it stays; fp16 and bf16 do not ask it. `ranges` are needed
+    `exclude` says of a weight's name (`graph.matrices`) that it stays; fp16 and bf16 do not ask it. `ranges` are needed
     where `scheme.calibrated`. `written` is told of each tensor's bytes.
     Files appear whole or not at all, the data first. Raises BundleError for a source that cannot be read, or ranges
     that are missing.
@@ -80,7 +80,7 @@ def rewrite_together(
     partial = folder / f"{weights}.part"
     try:
         with partial.open("wb") as file:
-            work = _Work(scheme, keep, ranges, DataFile(file, weights, written), errors, kept)
+            work = _Rewriter(scheme, exclude, ranges, DataFile(file, weights, written), errors, kept)
             models = [work.rewritten(source) for source in sources]
         os.replace(partial, folder / weights)
     finally:
@@ -91,11 +91,11 @@ def rewrite_together(
         os.replace(part, target)
     after = sum(path.stat().st_size for path in (*targets, folder / weights))
     before = sum(path.stat().st_size for path in taken)
-    return Report(scheme.name, errors, tuple(kept), before, after)
+    return RewriteReport(scheme.name, errors, tuple(kept), before, after)
 
 
-def expected_bytes(sources: Sequence[Path], scheme: Scheme, keep: Keep) -> int:
-    """About how many bytes `rewrite_together` will write, at most."""
+def expected_bytes(sources: Sequence[Path], scheme: Scheme, exclude: Exclude) -> int:
+    """About how many bytes `rewrite_files` will write, at most."""
     files = {place for source in sources for place in (source, *(source.parent / name for name in data_files(source)))}
     total = sum(path.stat().st_size for path in files)
     if scheme.form == "stored":
@@ -103,7 +103,7 @@ def expected_bytes(sources: Sequence[Path], scheme: Scheme, keep: Keep) -> int:
     found = {matrix.name: matrix for source in sources for matrix in matrices(open_graph(source))}
     for matrix in found.values():
         stored = matrix.weight.const_value
-        if stored is not None and not keep(matrix.name):
+        if stored is not None and not exclude(matrix.name):
             total -= max(0, int(stored.nbytes - stored.size * scheme.bytes_a_weight))
     return total
 
@@ -114,7 +114,7 @@ def data_files(source: Path) -> list[str]:
     return sorted({str(tensor.location) for tensor in tensors if isinstance(tensor, ir.ExternalTensor)})
 
 
-def weight_of(matrix: Matrix) -> Array:
+def read_weight(matrix: Matrix) -> Array:
     """A matrix float32 [outputs, inputs], read from disk."""
     tensor = matrix.weight.const_value
     assert tensor is not None
@@ -123,9 +123,9 @@ def weight_of(matrix: Matrix) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _Rewriter:
     scheme: Scheme
-    keep: Keep
+    exclude: Exclude
     ranges: Mapping[str, Ranges] | None
     data: DataFile
     errors: dict[str, float]
@@ -138,14 +138,14 @@ class _Work:
             self.store(model, {matrix.weight: matrix.name for matrix in found})
         else:
             for matrix in found:
-                if self.keep(matrix.name):
+                if self.exclude(matrix.name):
                     self.kept[matrix.name] = None
                 else:
                     self.quantize(model, matrix, source)
         for name, value in model.graph.initializers.items():
             tensor = value.const_value
             if tensor is not None and not _is_in(tensor, self.data):
-                value.const_value = self.data.keep(tensor, name)
+                value.const_value = self.data.store(tensor, name)
         return model
 
     def quantize(self, model: ir.Model, matrix: Matrix, source: Path) -> None:
@@ -158,11 +158,11 @@ class _Work:
                     where=source,
                     do="calibrate first",
                 )
-        weight = weight_of(matrix)
+        weight = read_weight(matrix)
         true = weight
         if found is not None and found.factors is not None:
             weight = weight * found.factors
-        made = create(weight, self.scheme)
+        made = quantize_matrix(weight, self.scheme)
         restored = made.weight if found is None or found.factors is None else made.weight / found.factors
         self.errors[matrix.name] = relative_error(restored, true)
         convert(model, matrix, made, self.scheme, self.data, found)
@@ -179,13 +179,13 @@ class _Work:
             if sum(length > 1 for length in shape) < 2:
                 continue
             name = names.get(value, stored.removesuffix(".fp16"))
-            if TABLES.search(name):
+            if TABLE_NAMES.search(name):
                 self.kept[name] = None
                 continue
             (node, _), *others = value.uses()
             read = node.outputs[0] if node.op_type == "Cast" and not others else value
             weight = tensor.numpy().astype(np.float32)
-            made = create(weight, self.scheme)
+            made = quantize_matrix(weight, self.scheme)
             self.errors[name] = relative_error(made.weight, weight)
             convert(model, Matrix(name, value, read, (), inputs_first=False), made, self.scheme, self.data)
 

@@ -12,7 +12,7 @@ from animegamer_rt.errors import OutputError
 
 SPARE_BYTES = 64 * 2**20
 """For the graphs, the manifest and the file system's own needs."""
-FULL = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 
 
 def require_space(folder: Path, needed: int, do: str) -> None:
@@ -32,11 +32,11 @@ def require_space(folder: Path, needed: int, do: str) -> None:
 
 
 @contextmanager
-def told_when_full(where: Path, then: str) -> Iterator[None]:
+def disk_full_error(where: Path, then: str) -> Iterator[None]:
     """Makes an OutputError of a disk that fills up within; `then` is what running it again does."""
     try:
         yield
     except OSError as error:
-        if error.errno not in FULL:
+        if error.errno not in DISK_FULL_ERRNOS:
             raise
         raise OutputError("the disk is full", where=where, do=f"make room, and run it again: {then}") from error

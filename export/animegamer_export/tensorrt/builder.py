@@ -28,7 +28,7 @@ Ranges = Mapping[str, tuple[int, int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BuildJob:
     """One engine to build. `profiles`: the ranges of the named axes, each an optimisation profile, in order."""
 
     source: str
@@ -52,7 +52,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuildResult:
     """What came of it; `error` is the library's own words when nothing was built."""
 
     version: str = ""
@@ -63,22 +63,22 @@ class Built:
     error: str = ""
 
 
-def build(job: Job) -> Built:
+def build(job: BuildJob) -> BuildResult:
     """Rewrites the ONNX file, builds, and writes the target whole. Errors of the library come back as text."""
     try:
         trt = importlib.import_module(job.library)
     except ImportError as error:
-        return Built(error=f"{job.library} is not installed ({error}); run: pip install {_package(job.library)}")
+        return BuildResult(error=f"{job.library} is not installed ({error}); run: pip install {_package(job.library)}")
     try:
         strongly_typed(Path(job.source), job.typed, job.precision, RESIDENT)
         return _build(trt, job)
     except BundleError as error:
-        return Built(trt.__version__, error=str(error))
+        return BuildResult(trt.__version__, error=str(error))
     finally:
         job.typed.unlink(missing_ok=True)
 
 
-def _build(trt: Any, job: Job) -> Built:
+def _build(trt: Any, job: BuildJob) -> BuildResult:
     logger = _logger(trt)
     builder = trt.Builder(logger)
     config = builder.create_builder_config()
@@ -94,18 +94,18 @@ def _build(trt: Any, job: Job) -> Built:
     if not parser.parse_from_file(str(job.typed)):
         errors = [parser.get_error(index) for index in range(parser.num_errors)]
         text = "; ".join(f"{error.desc()} (node {error.node_name()})" for error in errors)
-        return Built(trt.__version__, error=text or "the parser gives no reason")
+        return BuildResult(trt.__version__, error=text or "the parser gives no reason")
     parsed = time.perf_counter()
     for ranges in job.profiles:
         _add_profile(builder, config, network, ranges)
     engine = builder.build_serialized_network(network, config)
     if engine is None:
-        return Built(trt.__version__, error="; ".join(logger.errors) or "the builder gives no reason")
+        return BuildResult(trt.__version__, error="; ".join(logger.errors) or "the builder gives no reason")
     job.partial.parent.mkdir(parents=True, exist_ok=True)
     job.partial.write_bytes(engine)
     job.partial.replace(job.target)
     seconds = time.perf_counter() - parsed
-    return Built(trt.__version__, engine.nbytes, round(parsed - started, 2), round(seconds, 2), peak_mib())
+    return BuildResult(trt.__version__, engine.nbytes, round(parsed - started, 2), round(seconds, 2), peak_mib())
 
 
 def _add_profile(builder: Any, config: Any, network: Any, ranges: Ranges) -> None:
@@ -149,7 +149,7 @@ def _main() -> int:
     """A job as JSON in, what came of it as the last line out."""
     data = json.load(sys.stdin)
     data["profiles"] = tuple({name: tuple(ends) for name, ends in ranges.items()} for ranges in data["profiles"])
-    print(json.dumps(asdict(build(Job(**data)))))
+    print(json.dumps(asdict(build(BuildJob(**data)))))
     return 0
 
 

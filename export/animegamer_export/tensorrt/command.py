@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from animegamer_export.support.disk import require_space
-from animegamer_export.tensorrt.builder import Built, Job, Ranges
+from animegamer_export.tensorrt.builder import BuildJob, BuildResult, Ranges
 from animegamer_export.tensorrt.graph import HALVES
 from animegamer_rt.backends.tensorrt.engine_id import ENGINE_PARTS, RTX_ARCHES, engine_name, library_for
 from animegamer_rt.bundle.files import lock_folder, make_folder, write_file
@@ -30,12 +30,12 @@ from animegamer_rt.profiling.host import environment, module_version
 FOLDER = "engines"
 DONE, FAILED = 0, 1
 DATA_CENTRE_ARCHES = ("sm90", "sm100", "sm103")
-WORDS_A_TURN = 40
+TEXT_TOKENS_PER_TURN = 40
 """Tokens of a turn besides its shot, generously: an instruction of two lines, the tags and the four strengths."""
-AFTER_A_PROMPT = 3 * 8
+TOKENS_AFTER_PROMPT = 3 * 8
 """Tokens after a prompt: three times a strength and two tags, and a little more for other templates."""
 CHANNELS = (3, 3, 4)
-NO_ROOM = "free some space, or build fewer --parts or for fewer --gpu at a time"
+NO_SPACE_HINT = "free some space, or build fewer --parts or for fewer --gpu at a time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,16 @@ def run(options: Options) -> int:
         make_folder(options.results.parent)
     bundle = open_bundle(options.bundle)
     wanted = [
-        _wanted(bundle, part, gpu, options) for gpu in options.gpus for part in options.parts if _has(bundle, part)
+        _engine_request(bundle, part, gpu, options)
+        for gpu in options.gpus
+        for part in options.parts
+        if _has(bundle, part)
     ]
-    require_space(bundle.folder, sum(_part_bytes(bundle, one.part) for one in wanted if not one.kept), NO_ROOM)
+    require_space(bundle.folder, sum(_part_bytes(bundle, one.part) for one in wanted if not one.kept), NO_SPACE_HINT)
     rows: list[dict[str, Any]] = []
     with lock_folder(bundle.folder):
         for one in wanted:
-            row, bundle = _one(bundle, one, options)
+            row, bundle = _build_or_keep(bundle, one, options)
             rows.append(row)
             print(_line(row), flush=True)
     if options.results is not None:
@@ -86,7 +89,7 @@ def profiles(part: str, bundle: Bundle, longest_prompt: int | None = None) -> tu
     after them: with one for each, two thirds of its 4-bit weights were in the engine twice.
     """
     geometry, turns = bundle.manifest.geometry, bundle.manifest.compatibility.history_turns
-    turn = geometry.shot_tokens + WORDS_A_TURN
+    turn = geometry.shot_tokens + TEXT_TOKENS_PER_TURN
     longest = longest_prompt or min(geometry.window_tokens, 2 * (turns + 1) * turn)
     usual, shortest = min(longest, (turns + 1) * turn), geometry.shot_tokens
     if longest < turn:
@@ -98,7 +101,7 @@ def profiles(part: str, bundle: Bundle, longest_prompt: int | None = None) -> tu
             "tokens": (1, usual, longest),
             "history_tokens": (1, max(1, min(shots, turns) * shortest), shots * shortest),
             "read_tokens": (1, shortest, shortest),
-            "cached_tokens": (0, max(0, usual - turn), longest + AFTER_A_PROMPT),
+            "cached_tokens": (0, max(0, usual - turn), longest + TOKENS_AFTER_PROMPT),
         }
         return (ranges,)
     if part == "denoiser":
@@ -107,7 +110,7 @@ def profiles(part: str, bundle: Bundle, longest_prompt: int | None = None) -> tu
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _EngineRequest:
     """One engine that is asked for; `kept` is the one that is there, if it fits."""
 
     part: str
@@ -121,7 +124,7 @@ class _Wanted:
         return f"{FOLDER}/{self.name}.engine"
 
 
-def _wanted(bundle: Bundle, part: str, arch: str, options: Options) -> _Wanted:
+def _engine_request(bundle: Bundle, part: str, arch: str, options: Options) -> _EngineRequest:
     library = library_for(arch)
     name = engine_name(part, arch, library)
     ranges = profiles(part, bundle, options.longest_prompt)
@@ -132,17 +135,17 @@ def _wanted(bundle: Bundle, part: str, arch: str, options: Options) -> _Wanted:
         wanted["version"] = installed
     held = bundle.manifest.engines.get(name)
     fits = held and held.onnx_sha256 == bundle.part_sha256(part) and wanted.items() <= held.built_for.items()
-    return _Wanted(part, name, wanted, ranges, held if fits else None)
+    return _EngineRequest(part, name, wanted, ranges, held if fits else None)
 
 
-def _one(bundle: Bundle, wanted: _Wanted, options: Options) -> tuple[dict[str, Any], Bundle]:
+def _build_or_keep(bundle: Bundle, wanted: _EngineRequest, options: Options) -> tuple[dict[str, Any], Bundle]:
     part, file = wanted.part, wanted.file
     row: dict[str, Any] = {"part": part, "weights": bundle.manifest.parts[part].precision}
     row |= {key: wanted.built_for[key] for key in ("arch", "library", "precision")}
     if wanted.kept is not None:
         kept, version = bundle.manifest.files[file].bytes, wanted.kept.built_for["version"]
         return {**row, "version": version, "bytes": kept, "kept": True, "error": ""}, bundle
-    job = Job(
+    job = BuildJob(
         str(bundle.part_path(part)),
         str(bundle.path(file)),
         row["library"],
@@ -152,9 +155,9 @@ def _one(bundle: Bundle, wanted: _Wanted, options: Options) -> tuple[dict[str, A
         options.stream_weights,
     )
     try:
-        built = _apart(job)
+        built = _build_in_subprocess(job)
     finally:
-        _clear(job)
+        _remove_partial(job)
     if not built.error:
         engine = Engine(file, {**wanted.built_for, "version": built.version}, bundle.part_sha256(part))
         engines = {**bundle.manifest.engines, wanted.name: engine}
@@ -171,25 +174,25 @@ def _part_bytes(bundle: Bundle, part: str) -> int:
     return sum(bundle.manifest.files[name].bytes for name in bundle.manifest.parts[part].files)
 
 
-def _clear(job: Job) -> None:
+def _remove_partial(job: BuildJob) -> None:
     """Removes what a builder that was stopped on its way leaves: half an engine, and the graph in TensorRT's types."""
     job.partial.unlink(missing_ok=True)
     job.typed.unlink(missing_ok=True)
 
 
-def _apart(job: Job) -> Built:
+def _build_in_subprocess(job: BuildJob) -> BuildResult:
     """The builder in a process of its own; one that is killed (for memory, mostly) is an error like any other."""
     command = [sys.executable, "-m", "animegamer_export.tensorrt.builder"]
     done = subprocess.run(command, input=json.dumps(asdict(job)), capture_output=True, text=True)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no word"])[-1]
         if f"[Errno {errno.ENOSPC}]" in last:
-            return Built(
+            return BuildResult(
                 error=f"the disk is full: {job.target} was not written; make room, and run it again: it goes on"
             )
         why = f"killed by signal {-done.returncode}" if done.returncode < 0 else f"ended with {done.returncode}: {last}"
-        return Built(error=f"the builder was {why}" if done.returncode < 0 else f"the builder {why}")
-    return Built(**json.loads(done.stdout.splitlines()[-1]))
+        return BuildResult(error=f"the builder was {why}" if done.returncode < 0 else f"the builder {why}")
+    return BuildResult(**json.loads(done.stdout.splitlines()[-1]))
 
 
 def _record(path: Path, bundle: Bundle, rows: list[dict[str, Any]]) -> None:
@@ -244,7 +247,7 @@ def _options(argv: Sequence[str] | None) -> Options:
     given = parser.parse_args(argv)
     return Options(
         given.bundle,
-        tuple(_each(given.gpu, _arches(), "--gpu")),
+        tuple(_split_names(given.gpu, _arches(), "--gpu")),
         tuple(_parts(given.parts)),
         given.precision,
         given.longest_prompt,
@@ -257,7 +260,7 @@ def _arches() -> tuple[str, ...]:
     return (*RTX_ARCHES, *DATA_CENTRE_ARCHES)
 
 
-def _each(text: str, known: Sequence[str], option: str) -> list[str]:
+def _split_names(text: str, known: Sequence[str], option: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in known:
@@ -268,6 +271,6 @@ def _each(text: str, known: Sequence[str], option: str) -> list[str]:
 
 
 def _parts(text: str | None) -> Iterator[str]:
-    rooms = ("predictor", "denoiser", "vae", "encoder")
-    asked = rooms if text is None else tuple(_each(text, rooms, "--parts"))
+    known = ("predictor", "denoiser", "vae", "encoder")
+    asked = known if text is None else tuple(_split_names(text, known, "--parts"))
     yield from (part for part in ENGINE_PARTS if part.split("_")[0] in asked)

@@ -17,12 +17,12 @@ from pathlib import Path
 import onnx_ir as ir
 
 from animegamer_export.onnx_io.read import add_weight, open_graph
-from animegamer_export.tensorrt.shared_codes import keep_apart
+from animegamer_export.tensorrt.shared_codes import separate_shared_codes
 from animegamer_rt.errors import BundleError
 
-HEAVY = frozenset({"MatMul", "Gemm", "Conv", "Attention"})
-WIDE = frozenset({"ReduceMean", "Sqrt", "Reciprocal", "Sin", "Cos", "Range"})
-FIXED = frozenset({"Constant", "ConstantOfShape", "RandomNormal"})
+HALF_OPERATORS = frozenset({"MatMul", "Gemm", "Conv", "Attention"})
+FP32_OPERATORS = frozenset({"ReduceMean", "Sqrt", "Reciprocal", "Sin", "Cos", "Range"})
+UNTYPED_OPERATORS = frozenset({"Constant", "ConstantOfShape", "RandomNormal"})
 """Their output's type stands in an attribute; they stay as they are."""
 QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear"})
 UNTOUCHED_INPUTS = {"Resize": (1, 2)}
@@ -50,7 +50,7 @@ def rewrite(model: ir.Model, half: ir.DataType, resident: tuple[str, ...] = ()) 
     stored = _stored_weights(model, half)
     half_nodes = _half_nodes(model.graph, resident)
     _Casts(model.graph, half, resident, stored, half_nodes).run()
-    keep_apart(model)
+    separate_shared_codes(model)
     for name in [name for name, value in model.graph.initializers.items() if not value.uses()]:
         if not model.graph.initializers[name].is_graph_output():
             del model.graph.initializers[name]
@@ -132,13 +132,13 @@ def _half_nodes(graph: ir.Graph, resident: tuple[str, ...]) -> set[ir.Node]:
     leads: set[ir.Node] = set()
     for node in reversed(nodes):
         used = any(user in leads for value in node.outputs for user, _ in value.uses())
-        if node.op_type in HEAVY or used or any(value in kept_on_device for value in node.outputs):
+        if node.op_type in HALF_OPERATORS or used or any(value in kept_on_device for value in node.outputs):
             leads.add(node)
     only_statistics: set[ir.Node] = set()
     for node in reversed(nodes):
         users = [user for value in node.outputs for user, _ in value.uses()]
         if (
-            node.op_type not in HEAVY
+            node.op_type not in HALF_OPERATORS
             and users
             and all(user.op_type == "ReduceMean" or user in only_statistics for user in users)
         ):
@@ -146,10 +146,10 @@ def _half_nodes(graph: ir.Graph, resident: tuple[str, ...]) -> set[ir.Node]:
     half_nodes: set[ir.Node] = set()
     half_values = {value for value in graph.inputs if resident and (value.name or "").startswith(resident)}
     for node in nodes:
-        if node in only_statistics or node.op_type in WIDE | FIXED or node not in leads:
+        if node in only_statistics or node.op_type in FP32_OPERATORS | UNTYPED_OPERATORS or node not in leads:
             continue
         floats = [value for value in _float_inputs(node) if value.const_value is None]
-        if node.op_type in HEAVY or not floats or any(value in half_values for value in floats):
+        if node.op_type in HALF_OPERATORS or not floats or any(value in half_values for value in floats):
             half_nodes.add(node)
             half_values.update(node.outputs)
     return half_nodes
@@ -184,7 +184,7 @@ class _Casts:
             if self._stays(value):
                 value.dtype = self.half
         for node in list(self.graph):
-            if node in self.stored or node.op_type in FIXED:
+            if node in self.stored or node.op_type in UNTYPED_OPERATORS:
                 continue
             wanted = self.half if node in self.half_nodes else ir.DataType.FLOAT
             self._feed(node, wanted)

@@ -20,7 +20,7 @@ FUSED = 2
 """Of matrices that read the same inputs so many may stay in 8 bits."""
 
 
-def keep_apart(model: ir.Model) -> None:
+def separate_shared_codes(model: ir.Model) -> None:
     """4 bits: read through float32. 8 bits: of three matrices over the same inputs, the third is stored at 16."""
     beside: dict[frozenset[ir.Value], list[ir.Node]] = {}
     for node in list(model.graph):

@@ -16,21 +16,21 @@ import torch
 from torch import Tensor
 
 from animegamer_export.checkpoints.files import (
-    AGAIN,
+    DOWNLOAD_AGAIN,
     TensorFile,
     open_hugging_face,
     open_safetensors,
     open_torch,
     read_json,
 )
-from animegamer_export.checkpoints.names import KeyNaming
-from animegamer_export.checkpoints.recipe import WeightMap, make_recipe, wanted_shapes
-from animegamer_export.towers.image import COLOURS, ImageTower, ImageTowerSize
+from animegamer_export.checkpoints.key_names import KeyNaming
+from animegamer_export.checkpoints.weight_map import WeightMap, make_weight_map, wanted_shapes
+from animegamer_export.towers.image import NORMALISATION, ImageTower, ImageTowerSize
 from animegamer_export.towers.text import TextTower, TextTowerSize, relative_bias
 from animegamer_rt.errors import CheckpointError
 
 OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
-TAKE_CLIP = "give the folder of laion/CLIP-ViT-B-16-laion2B-s34B-b88K"
+CLIP_HINT = "give the folder of laion/CLIP-ViT-B-16-laion2B-s34B-b88K"
 HEAD_WIDTH = 64
 """open_clip's own, where open_clip_config.json does not say otherwise."""
 
@@ -67,13 +67,13 @@ _IMAGE_NAMES = (
 class TowerWeights:
     """A tower's weights by our names: those of its file, and those that are made of something else."""
 
-    recipe: WeightMap
+    weight_map: WeightMap
     made: Mapping[str, Callable[[], Tensor]]
 
     def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
         """One weight, made when asked for."""
         make = self.made.get(parameter)
-        return self.recipe.merged(parameter, dtype) if make is None else make().to(dtype)
+        return self.weight_map.merged(parameter, dtype) if make is None else make().to(dtype)
 
 
 def open_text_tower(folder: Path) -> tuple[TextTowerSize, TowerWeights]:
@@ -94,16 +94,18 @@ def open_text_tower(folder: Path) -> tuple[TextTowerSize, TowerWeights]:
         vocabulary=vocabulary,
         norm_epsilon=_positive(config.get("layer_norm_epsilon", 1e-6), "layer_norm_epsilon", where),
         buckets=_number(config, "relative_attention_num_buckets", where),
-        farthest=_number({"relative_attention_max_distance": 128, **config}, "relative_attention_max_distance", where),
+        max_distance=_number(
+            {"relative_attention_max_distance": 128, **config}, "relative_attention_max_distance", where
+        ),
     )
     with torch.device("meta"):
         wanted = wanted_shapes({"": TextTower(size)})
     del wanted["relative_bias"]
     wanted["relative_table"] = (size.buckets, size.heads)
-    recipe = make_recipe(file, wanted, _text_naming(tied), what="T5 encoder")
+    weight_map = make_weight_map(file, wanted, _text_naming(tied), what="T5 encoder")
     # The bias of all pairs is made from T5's table.
-    bias = {"relative_bias": lambda: relative_bias(recipe.merged("relative_table", torch.float32), size)}
-    return size, TowerWeights(recipe, bias)
+    bias = {"relative_bias": lambda: relative_bias(weight_map.merged("relative_table", torch.float32), size)}
+    return size, TowerWeights(weight_map, bias)
 
 
 def open_image_tower(folder: Path) -> tuple[ImageTowerSize, TowerWeights]:
@@ -113,22 +115,22 @@ def open_image_tower(folder: Path) -> tuple[ImageTowerSize, TowerWeights]:
         raise CheckpointError(
             f"no weights: neither {' nor '.join(OPEN_CLIP)}",
             where=folder,
-            do=TAKE_CLIP,
+            do=CLIP_HINT,
         )
     file = (open_safetensors if found.endswith("safetensors") else open_torch)(folder / found)
     config = folder / "open_clip_config.json"
     size = _image_size(file, _vision_config(config), config)
     with torch.device("meta"):
         wanted = wanted_shapes({"": ImageTower(size)})
-    recipe = make_recipe(file, wanted, _image_naming(size.layers), what="open_clip vision transformer")
-    return size, TowerWeights(recipe, COLOURS)
+    weight_map = make_weight_map(file, wanted, _image_naming(size.layers), what="open_clip vision transformer")
+    return size, TowerWeights(weight_map, NORMALISATION)
 
 
 def _text_naming(tied: bool) -> KeyNaming:
     names = _TEXT_NAMES if tied else ((r"embedding\.weight", r"encoder.embed_tokens.weight"), *_TEXT_NAMES[1:])
     return KeyNaming(
         ours=names,
-        dead=(
+        unused=(
             (r"decoder\..*|lm_head\..*", "only the encoder is run"),
             *([(r"encoder\.embed_tokens\.weight", "the same as shared.weight")] if tied else []),
         ),
@@ -138,7 +140,7 @@ def _text_naming(tied: bool) -> KeyNaming:
 def _image_naming(layers: int) -> KeyNaming:
     return KeyNaming(
         ours=_IMAGE_NAMES,
-        dead=(
+        unused=(
             (rf"visual\.transformer\.resblocks\.{layers - 1}\..*", "the last block is not run"),
             (r"visual\.(ln_post\..*|proj)", "the features are taken before it"),
             (r"(transformer|token_embedding|ln_final)\..*", "CLIP's own text tower is not run"),
@@ -151,15 +153,15 @@ def _image_size(file: TensorFile, vision: Mapping[str, Any], config: Path) -> Im
     conv, places, mlp = (file.shapes.get(name) for name in _SIZED)
     if conv is None or places is None or mlp is None:
         missing = [name for name in _SIZED if name not in file.shapes]
-        raise CheckpointError("not an open_clip vision transformer", where=file.where, missing=missing, do=TAKE_CLIP)
+        raise CheckpointError("not an open_clip vision transformer", where=file.where, missing=missing, do=CLIP_HINT)
     axes = dict(zip(_SIZED, (4, 2, 2), strict=True))
     wrong = {key: (list(file.shapes[key]), f"{n} axes") for key, n in axes.items() if len(file.shapes[key]) != n}
     if wrong:
-        raise CheckpointError("not an open_clip vision transformer", where=file.where, misshapen=wrong, do=TAKE_CLIP)
+        raise CheckpointError("not an open_clip vision transformer", where=file.where, misshapen=wrong, do=CLIP_HINT)
     numbers = [re.match(r"visual\.transformer\.resblocks\.(\d+)\.", key) for key in file.shapes]
     head_width = _number({"head_width": HEAD_WIDTH, **vision}, "head_width", config)
     if conv[0] % head_width:
-        raise CheckpointError(f"heads of {head_width} do not divide a width of {conv[0]}", where=config, do=TAKE_CLIP)
+        raise CheckpointError(f"heads of {head_width} do not divide a width of {conv[0]}", where=config, do=CLIP_HINT)
     return ImageTowerSize(
         width=conv[0],
         layers=1 + max(int(number[1]) for number in numbers if number),
@@ -178,18 +180,18 @@ def _vision_config(path: Path) -> Mapping[str, Any]:
     model = read_json(path).get("model_cfg")
     vision = model.get("vision_cfg") if isinstance(model, dict) else None
     if not isinstance(model, dict) or not isinstance(vision, dict):
-        raise CheckpointError("no vision_cfg in its model_cfg", where=path, do=TAKE_CLIP)
+        raise CheckpointError("no vision_cfg in its model_cfg", where=path, do=CLIP_HINT)
     return {**vision, "quick_gelu": model.get("quick_gelu", False)}
 
 
 def _number(config: Mapping[str, Any], name: str, where: Path) -> int:
     value = config.get(name)
     if not isinstance(value, int) or value <= 0:
-        raise CheckpointError(f"{name} is {value!r}, not a number of one or more", where=where, do=AGAIN)
+        raise CheckpointError(f"{name} is {value!r}, not a number of one or more", where=where, do=DOWNLOAD_AGAIN)
     return value
 
 
 def _positive(value: object, name: str, where: Path) -> float:
     if not isinstance(value, (int, float)) or value <= 0:
-        raise CheckpointError(f"{name} is {value!r}, not a number above 0", where=where, do=AGAIN)
+        raise CheckpointError(f"{name} is {value!r}, not a number above 0", where=where, do=DOWNLOAD_AGAIN)
     return float(value)

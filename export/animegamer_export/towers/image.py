@@ -17,7 +17,7 @@ from torch import Tensor, nn
 # CLIP's own, of all its published models.
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)
-COLOURS: Mapping[str, Callable[[], Tensor]] = MappingProxyType(
+NORMALISATION: Mapping[str, Callable[[], Tensor]] = MappingProxyType(
     {"mean": lambda: _of_colours(MEAN), "deviation": lambda: _of_colours(STD)}
 )
 """What the tower holds besides a file's weights."""
@@ -83,7 +83,7 @@ class ImageTower(nn.Module):
     def __init__(self, size: ImageTowerSize) -> None:
         super().__init__()
         self.size = size
-        for name, make in COLOURS.items():
+        for name, make in NORMALISATION.items():
             self.register_buffer(name, make(), persistent=False)
         self.patches = nn.Conv2d(3, size.width, size.patch, stride=size.patch, bias=False)
         self.class_embedding = nn.Parameter(torch.zeros(size.width))

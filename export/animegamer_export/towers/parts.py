@@ -11,10 +11,10 @@ from pathlib import Path
 
 import torch
 
-from animegamer_export.checkpoints.files import AGAIN, Shape, count_pieces, read_json
-from animegamer_export.checkpoints.recipe import wanted_shapes
+from animegamer_export.checkpoints.files import DOWNLOAD_AGAIN, Shape, count_pieces, read_json
+from animegamer_export.checkpoints.weight_map import wanted_shapes
 from animegamer_export.onnx_io.write import Graph
-from animegamer_export.parts.streamed.parts import StreamedPart, Weights, stand_in
+from animegamer_export.parts.streamed.parts import StreamedPart, Weights, meta_module
 from animegamer_export.towers.files import open_image_tower, open_text_tower
 from animegamer_export.towers.image import ImageTower, ImageTowerSize
 from animegamer_export.towers.text import TextTower, TextTowerSize
@@ -74,7 +74,7 @@ def open_towers(t5: Path, clip: Path, encoder: EncoderSize) -> Towers:
             do=take,
         )
     if not isinstance(end, int) or not 0 <= end < text[0].vocabulary:
-        raise CheckpointError(f"eos_token_id is {end!r}, not a token", where=t5 / "config.json", do=AGAIN)
+        raise CheckpointError(f"eos_token_id is {end!r}, not a token", where=t5 / "config.json", do=DOWNLOAD_AGAIN)
     _check_fit(t5, "text features", (text[0].tokens, text[0].hidden), (encoder.text_tokens, encoder.text_width))
     _check_fit(
         clip, "image features", (image[0].grid ** 2, image[0].width), (encoder.image_tokens, encoder.image_width)
@@ -93,13 +93,13 @@ def tower_shapes(size: TextTowerSize | ImageTowerSize) -> dict[str, Shape]:
 def text_tower_part(size: TextTowerSize, weights: Weights) -> StreamedPart:
     """The text tower to be written: ids int64 [1, 30] -> text_features [1, 30, C]. Nothing is held."""
     ids = torch.arange(size.tokens)[None] % size.vocabulary
-    return _part(TEXT, stand_in(lambda: TextTower(size)), {"ids": ids}, weights, ("relative_bias",))
+    return _part(TEXT, meta_module(lambda: TextTower(size)), {"ids": ids}, weights, ("relative_bias",))
 
 
 def image_tower_part(size: ImageTowerSize, weights: Weights) -> StreamedPart:
     """The image tower to be written: picture [1, 3, side, side] in -1..1 -> image_features [1, 196, C]."""
     picture = torch.rand(1, 3, size.side, size.side, generator=torch.Generator().manual_seed(0)) * 2 - 1
-    return _part(IMAGE, stand_in(lambda: ImageTower(size)), {"picture": picture}, weights, ("mean", "deviation"))
+    return _part(IMAGE, meta_module(lambda: ImageTower(size)), {"picture": picture}, weights, ("mean", "deviation"))
 
 
 def _part(

@@ -26,7 +26,7 @@ class TextTowerSize:
     vocabulary: int
     norm_epsilon: float = 1e-6
     buckets: int = 32
-    farthest: int = 128
+    max_distance: int = 128
     tokens: int = 30
 
 
@@ -88,14 +88,14 @@ def relative_bias(table: Tensor, size: TextTowerSize) -> Tensor:
     """The bias [1, heads, tokens, tokens] of every pair (query, key) from T5's table [buckets, heads].
 
     Half the buckets for keys that come later. Of each half, the first half are exact distances, the rest grow with the
-    logarithm up to `farthest`.
+    logarithm up to `max_distance`.
     """
     places = torch.arange(size.tokens)
     ahead = places[None, :] - places[:, None]
     half = size.buckets // 2
     exact = half // 2
     distance = ahead.abs()
-    grown = torch.log(distance.clamp(min=1).float() / exact) / math.log(size.farthest / exact) * (half - exact)
+    grown = torch.log(distance.clamp(min=1).float() / exact) / math.log(size.max_distance / exact) * (half - exact)
     far = (exact + grown.long()).clamp(max=half - 1)
     buckets = (ahead > 0).long() * half + torch.where(distance < exact, distance, far)
     return table[buckets].permute(2, 0, 1)[None]

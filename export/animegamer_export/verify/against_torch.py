@@ -18,29 +18,29 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from animegamer_export.build.weight_source import TOWER_PARTS, Source, from_checkpoints, from_seed
+from animegamer_export.build.weight_source import TOWER_PARTS, ExportSource, from_checkpoints, from_seed
 from animegamer_export.evaluate.metrics import psnr, relative_error
-from animegamer_export.evaluate.turns import instructions
+from animegamer_export.evaluate.turns import sample_instructions
 from animegamer_export.onnx_io.part_session import PartSession, latent_size
 from animegamer_export.parts.denoiser import INPUTS, OUTPUTS, example_step
 from animegamer_export.parts.predictor import OUTPUTS as PREDICTOR_OUTPUTS
-from animegamer_export.parts.predictor import feeds, no_past
+from animegamer_export.parts.predictor import empty_cache, feeds
 from animegamer_export.parts.streamed.parts import (
     Weights,
     denoiser_parameter,
-    filled,
     predictor_parameter,
     whole_encoder,
+    with_weights,
 )
-from animegamer_export.parts.streamed.run import Say, streamed
+from animegamer_export.parts.streamed.run import Log, block_streaming
 from animegamer_export.parts.vae import pixels
 from animegamer_export.quantize.bundle import part_names
-from animegamer_export.quantize.requantize import RoundedAgain, rounded_again
+from animegamer_export.quantize.fake_quantize import FakeQuantizedWeights, fake_quantized
 from animegamer_export.support.peak_memory import peak_mib
 from animegamer_export.towers import IMAGE, TEXT, Towers
 from animegamer_export.towers.image import ImageTower
 from animegamer_export.towers.text import TextTower
-from animegamer_export.verify.figures import COSTS, PARTS, Figures, too_far
+from animegamer_export.verify.figures import ACTIVATION_TOLERANCES, PARTS, Figures, exceeds_tolerance
 from animegamer_rt.backends.interface import TokenBatch
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.errors import BundleError, ConfigError
@@ -52,22 +52,22 @@ from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
 
 SEED = 11
-EXACT = 3e-4
+FP32_TOLERANCE = 3e-4
 """Largest relative error of an output on the same weights: another order of operations over all layers. Found were 7e-6
 at pocket's size and 1.4e-6 in a whole full-size predictor (docs/EXPORT.md); the rest is room for more layers."""
-ALLOWED: Mapping[str, float] = {"fp32": EXACT, "fp16": 1e-2, "bf16": 8e-2, **COSTS}
+TOLERANCES: Mapping[str, float] = {"fp32": FP32_TOLERANCE, "fp16": 1e-2, "bf16": 8e-2, **ACTIVATION_TOLERANCES}
 """The same by how weights are stored, against weights in float32. 16 bits: the rounding of weights, 5e-4 and 4e-3 each;
 in fp16 1.1e-3 was found at most, at pocket's size (docs/EXPORT.md). What weights in codes cost is only told."""
-ROUNDED = "rounded_"
+ROUNDED_PREFIX = "rounded_"
 """Before the names of errors against torch on weights rounded as the part's are; of them EXACT is allowed."""
-PSNR_AT_LEAST_DB = 30.0
-EXACT_AT_LEAST_DB = 60.0
+MIN_PSNR_DB = 30.0
+MIN_PSNR_SAME_WEIGHTS_DB = 60.0
 """On the same weights: pixels are cut off to whole numbers, so that some differ by one."""
 
 Array = npt.NDArray[Any]
 
 
-def source_of(bundle: Bundle, checkpoints: Path | None) -> Source:
+def source_from_provenance(bundle: Bundle, checkpoints: Path | None) -> ExportSource:
     """What the bundle says it was made of: the checkpoints in that folder, or its seed. Raises ConfigError."""
     made: Mapping[str, Any] = bundle.manifest.provenance.get("made_of", {})
     if "seed" in made:
@@ -82,20 +82,20 @@ def source_of(bundle: Bundle, checkpoints: Path | None) -> Source:
 
 
 @dataclass(frozen=True, slots=True)
-class _Compared:
-    """Both sides of a comparison: the bundle and what it was made of; `say` is told how far it is."""
+class _Comparison:
+    """Both sides of a comparison: the bundle and what it was made of; `log` is told how far it is."""
 
     bundle: Bundle
-    source: Source
-    say: Say
+    source: ExportSource
+    log: Log
 
     def weights(self, part: str, parameter: Callable[[str], tuple[str, object]]) -> dict[str, Weights]:
         """What torch is to compute with, by what its errors' names begin with: the source's own, and rounded ones."""
         source, name = self.source_weights(part), part_names(self.bundle, part)[0]
         precision = self.bundle.manifest.parts[name].precision
         twice = part in self.bundle.manifest.provenance.get("quantized", {})
-        again = rounded_again(source, self.bundle.part_path(name), precision, parameter, twice)
-        return {"": source} if again is None else {"": source, ROUNDED: again}
+        again = fake_quantized(source, self.bundle.part_path(name), precision, parameter, twice)
+        return {"": source} if again is None else {"": source, ROUNDED_PREFIX: again}
 
     def source_weights(self, part: str) -> Weights:
         """Those of a part, or of a tower. Raises ConfigError where the source has none."""
@@ -108,52 +108,57 @@ class _Compared:
         """The source's. Raises ConfigError where it has none."""
         if self.source.towers is None:
             raise ConfigError(
-                "nothing to compare the towers with", found=self.source.no_towers, do="leave them out with --parts"
+                "nothing to compare the towers with", found=self.source.towers_missing, do="leave them out with --parts"
             )
         return self.source.towers
 
     def open(self, part: str) -> PartSession:
         """The part in onnxruntime, once torch has let go of its own."""
-        self.say(f"{part} in onnxruntime, which says nothing on its way")
+        self.log(f"{part} in onnxruntime, which says nothing on its way")
         return PartSession(self.bundle, part)
 
 
 @torch.no_grad()
 def compare_with_torch(
-    bundle: Bundle, source: Source, parts: Sequence[str] = (), say: Say = lambda _: None
+    bundle: Bundle, source: ExportSource, parts: Sequence[str] = (), log: Log = lambda _: None
 ) -> dict[str, Figures]:
     """Figures of each of the `parts` (or of all that the bundle has).
 
     `peak_mib` is the most that the process has held so far, mapped files included. Raises ConfigError for a part that
     the bundle does not have.
     """
-    rooms = {"predictor": _predictor, "denoiser": _denoiser, "vae": _vae, "encoder": _encoder}
-    rooms |= {TEXT: _text_tower, IMAGE: _image_tower}
+    comparisons = {"predictor": _predictor, "denoiser": _denoiser, "vae": _vae, "encoder": _encoder}
+    comparisons |= {TEXT: _text_tower, IMAGE: _image_tower}
     figures = {}
-    for part in parts or [name for name in rooms if name in PARTS or name in bundle.manifest.parts]:
+    for part in parts or [name for name in comparisons if name in PARTS or name in bundle.manifest.parts]:
         precision, began = bundle.manifest.parts[part_names(bundle, part)[0]].precision, time.perf_counter()
-        say(f"{part} in torch")
-        found = rooms[part](_Compared(bundle, source, say))
+        log(f"{part} in torch")
+        found = comparisons[part](_Comparison(bundle, source, log))
         spent = {"seconds": round(time.perf_counter() - began, 1), "peak_mib": peak_mib()}
         figures[part] = {"precision": precision, "against": "torch, fp32", **found, **spent}
     return figures
 
 
-def wrong(figures: Mapping[str, Figures]) -> list[str]:
+def failed_figures(figures: Mapping[str, Figures]) -> list[str]:
     """What is further off than storing the weights so can explain."""
     found = []
     for part, figure in figures.items():
-        same = {name: value for name, value in figure.items() if name.startswith(ROUNDED)}
+        same = {name: value for name, value in figure.items() if name.startswith(ROUNDED_PREFIX)}
         other = {name: value for name, value in figure.items() if name not in same}
-        found += too_far({part: other}, ALLOWED) + too_far({part: {**same, "precision": "fp32"}}, ALLOWED)
-        least = EXACT_AT_LEAST_DB if figure["precision"] == "fp32" else PSNR_AT_LEAST_DB
-        for name, at_least in (("frames_psnr_db", least), (f"{ROUNDED}frames_psnr_db", EXACT_AT_LEAST_DB)):
+        found += exceeds_tolerance({part: other}, TOLERANCES) + exceeds_tolerance(
+            {part: {**same, "precision": "fp32"}}, TOLERANCES
+        )
+        least = MIN_PSNR_SAME_WEIGHTS_DB if figure["precision"] == "fp32" else MIN_PSNR_DB
+        for name, at_least in (
+            ("frames_psnr_db", least),
+            (f"{ROUNDED_PREFIX}frames_psnr_db", MIN_PSNR_SAME_WEIGHTS_DB),
+        ):
             if name in figure and not figure[name] >= at_least:
                 found.append(f"{part}: {name.replace('_', ' ')} {figure[name]}, not {at_least} at least")
     return found
 
 
-def _predictor(compared: _Compared) -> Figures:
+def _predictor(compared: _Comparison) -> Figures:
     """One prompt with an earlier turn, then the four strengths, the same ones on both sides.
 
     The part reads it as a game does, each run over the cache of the one before; torch reads it in one.
@@ -164,7 +169,7 @@ def _predictor(compared: _Compared) -> Figures:
         bundle.manifest.geometry,
         np.random.default_rng(SEED),
     )
-    (text,) = instructions(bundle.manifest.world, 1, SEED)
+    (text,) = sample_instructions(bundle.manifest.world, 1, SEED)
     shot = random.standard_normal((size.shot_tokens, size.shot_width)).astype(np.float16)
     prompt = prompt_builder.build(text, [HistoryTurn(text, GameState(1, 2, 3, 4), shot)])
     strengths = list(prompt_builder.strength_ids)
@@ -172,9 +177,9 @@ def _predictor(compared: _Compared) -> Figures:
     runs = [*prompt.runs, *(TokenBatch.text(ids, size.shot_width) for ids in texts)]
     true = {}
     for kind, weights in compared.weights("predictor", predictor_parameter).items():
-        model = streamed(lambda: Predictor(source.sizes.predictor), weights, say=compared.say)
+        model = block_streaming(lambda: Predictor(source.sizes.predictor), weights, log=compared.log)
         true[kind] = _read_in_one(model, runs, len(prompt.runs))
-    past, answers = no_past(model), []
+    past, answers = empty_cache(model), []
     del model
     part = compared.open("predictor")
     for tokens in runs:
@@ -212,13 +217,13 @@ def _read_in_one(model: Predictor, runs: Sequence[TokenBatch], prompts: int) -> 
     return shot[None].numpy(), logits.numpy()
 
 
-def _denoiser(compared: _Compared) -> Figures:
+def _denoiser(compared: _Comparison) -> Figures:
     """One step of a pair: the network twice, guidance and solver."""
     sizes, true = compared.source.sizes, {}
     unconditional = whole_encoder(sizes.encoder, compared.source.weights["denoiser"]).unconditional()
     for kind, weights in compared.weights("denoiser", denoiser_parameter).items():
-        denoiser = streamed(lambda: Denoiser(sizes.denoiser), weights, "denoiser.", compared.say)
-        constant = weights.rounded(unconditional) if isinstance(weights, RoundedAgain) else unconditional
+        denoiser = block_streaming(lambda: Denoiser(sizes.denoiser), weights, "denoiser.", compared.log)
+        constant = weights.rounded(unconditional) if isinstance(weights, FakeQuantizedWeights) else unconditional
         step = example_step(denoiser, [0, 1], 0.0, SEED)
         true[kind] = [value.numpy() for value in DenoiserStep(denoiser, constant)(*step)]
     del denoiser
@@ -230,7 +235,7 @@ def _denoiser(compared: _Compared) -> Figures:
     return figures
 
 
-def _vae(compared: _Compared) -> Figures:
+def _vae(compared: _Comparison) -> Figures:
     """The frames of one latent of `latent_size`, both chunks."""
     source, size = compared.source, compared.bundle.manifest.geometry
     picture = latent_size(size.latent_height, size.latent_width)
@@ -240,7 +245,9 @@ def _vae(compared: _Compared) -> Figures:
     for kind, weights in compared.weights("vae", as_named).items():
         with torch.device("meta"):
             decoder = VaeDecoder(source.sizes.vae)
-        frames = filled(decoder, weights).decode(latent.transpose(1, 2) / source.sizes.vae.scale)[0].transpose(0, 1)
+        frames = (
+            with_weights(decoder, weights).decode(latent.transpose(1, 2) / source.sizes.vae.scale)[0].transpose(0, 1)
+        )
         true[kind] = pixels(frames, order, flip).numpy()
         del decoder
     shared = {"channel_order": order.numpy(), "flip": flip.numpy()}
@@ -256,7 +263,7 @@ def _vae(compared: _Compared) -> Figures:
     return figures
 
 
-def _encoder(compared: _Compared) -> Figures:
+def _encoder(compared: _Comparison) -> Figures:
     size, random, figures = compared.source.sizes.encoder, torch.Generator().manual_seed(SEED), Figures()
     text = torch.randn(1, size.text_tokens, size.text_width, generator=random)
     image = torch.randn(1, size.image_tokens, size.image_width, generator=random)
@@ -269,25 +276,25 @@ def _encoder(compared: _Compared) -> Figures:
     return figures
 
 
-def _text_tower(compared: _Compared) -> Figures:
+def _text_tower(compared: _Comparison) -> Figures:
     """The features of one text, half of it padding, which is read too."""
     size, true, figures = compared.towers.text[0], {}, Figures()
     ids = torch.randint(1, size.vocabulary, (1, size.tokens), generator=torch.Generator().manual_seed(SEED))
     ids[:, size.tokens // 2 :] = 0
     for kind, weights in compared.weights(TEXT, as_named).items():
-        true[kind] = streamed(lambda: TextTower(size), weights, say=compared.say)(ids).numpy()
+        true[kind] = block_streaming(lambda: TextTower(size), weights, log=compared.log)(ids).numpy()
     (tried,) = compared.open(TEXT).run(("text_features",), {"ids": ids.numpy()})
     for kind, expected in true.items():
         figures |= _errors(f"{kind}features", tried, expected)
     return figures
 
 
-def _image_tower(compared: _Compared) -> Figures:
+def _image_tower(compared: _Comparison) -> Figures:
     """The features of one picture of noise; the tower is held whole (0.3 GB at full size)."""
     size, true, figures = compared.towers.image[0], {}, Figures()
     picture = torch.rand(1, 3, size.side, size.side, generator=torch.Generator().manual_seed(SEED)) * 2 - 1
     for kind, weights in compared.weights(IMAGE, as_named).items():
-        true[kind] = filled(ImageTower(size), weights)(picture).numpy()
+        true[kind] = with_weights(ImageTower(size), weights)(picture).numpy()
     (tried,) = compared.open(IMAGE).run(("image_features",), {"picture": picture.numpy()})
     for kind, expected in true.items():
         figures |= _errors(f"{kind}features", tried, expected)

@@ -15,14 +15,13 @@ from bitsandbytes.nn.modules import Linear4bit, Linear8bitLt
 from torch import nn
 
 from animegamer_export.evaluate.metrics import relative_error
-from animegamer_export.quantize.exclusions import keep_rule
+from animegamer_export.quantize.exclusions import fp16_exclusions
+from animegamer_export.verify.bundles import SampleCounts, predictor_figures
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.backends.torch.predictor import Predictor
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.pipeline import Pipeline
-
-from .command import SampleCounts, predictor_figures
 
 OUTLIER = 6.0
 """Inputs with a larger magnitude are multiplied at 16 bits: LLM.int8()'s threshold (Dettmers et al. 2022)."""
@@ -44,16 +43,16 @@ def rows(bundle: Bundle, instructions: int) -> Iterator[dict[str, Any]]:
     true = Pipeline.open(bundle, open_engines(bundle, EngineConfig("torch-cpu")))
     for name, layer in LAYERS.items():
         engines = open_engines(bundle, EngineConfig("torch-cpu"))
-        errors = exchange(cast(Predictor, engines.predictor).network, layer)
+        errors = replace_linears(cast(Predictor, engines.predictor).network, layer)
         tried = replace(true, predictor=Pipeline.open(bundle, engines).predictor)
         figures = predictor_figures(tried, true, SampleCounts(instructions))
         yield {"precision": name, "weight_error": float(np.mean(errors)), "layers": len(errors), **figures}
 
 
 @torch.no_grad()
-def exchange(network: nn.Module, layer: Callable[[int, int, bool], nn.Module]) -> list[float]:
+def replace_linears(network: nn.Module, layer: Callable[[int, int, bool], nn.Module]) -> list[float]:
     """Puts such a layer in the place of every Linear that our schemes quantise; the relative error of each weight."""
-    errors, keeps = [], keep_rule("predictor")
+    errors, keeps = [], fp16_exclusions("predictor")
     for name, old in list(network.named_modules()):
         if not isinstance(old, nn.Linear) or keeps(f"{name}."):
             continue

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-PARTS, STARTING = ("predictor", "denoiser", "vae"), ("encoder", "text_tower", "image_tower")
+PARTS, START_PARTS = ("predictor", "denoiser", "vae"), ("encoder", "text_tower", "image_tower")
 """What a turn runs, and what only the start of a game from a picture does."""
 
 
-COSTS: Mapping[str, float] = {"int8-dynamic": 0.1, "w8a8": 0.15, "fp8": 0.25}
+ACTIVATION_TOLERANCES: Mapping[str, float] = {"int8-dynamic": 0.1, "w8a8": 0.15, "fp8": 0.25}
 """Largest relative error of an output where activations are rounded too: three times what docs/QUANTIZATION.md's table
 says of a step of pocket (0.034, 0.049, 0.084)."""
 
@@ -17,7 +17,9 @@ says of a step of pocket (0.034, 0.049, 0.084)."""
 Figures = dict[str, Any]
 
 
-def too_far(figures: Mapping[str, Figures], allowed: Mapping[str, float] = COSTS) -> list[str]:
+def exceeds_tolerance(
+    figures: Mapping[str, Figures], allowed: Mapping[str, float] = ACTIVATION_TOLERANCES
+) -> list[str]:
     """What is further off than its precision explains; of a precision that is not `allowed` anything, nothing."""
     return [
         f"{part}: {name.replace('_', ' ')} {value}, not {most} at most"

@@ -20,14 +20,14 @@ from animegamer_export.parity.diffusion import networks
 from animegamer_export.parity.fixtures import open_folder
 from animegamer_export.parity.language import predictors
 from animegamer_export.parts.denoiser import INPUTS, OUTPUTS, example_step, export_denoiser
-from animegamer_export.parts.predictor import example_prompt, export_predictor, feeds, read
-from animegamer_export.parts.streamed.write import write_large
-from animegamer_export.quantize.exclusions import keep_rule
+from animegamer_export.parts.predictor import example_prompt, export_predictor, feeds, read_prompt
+from animegamer_export.parts.streamed.write import write_streamed
+from animegamer_export.quantize.exclusions import fp16_exclusions
 from animegamer_export.quantize.graph import matrices
-from animegamer_export.quantize.ranges import activations
+from animegamer_export.quantize.ranges import record_activations
 from animegamer_export.quantize.scheme import scheme
-from animegamer_export.quantize.smooth import ranges
-from animegamer_export.quantize.weights import rewrite, weight_of
+from animegamer_export.quantize.smoothing import activation_ranges
+from animegamer_export.quantize.weights import read_weight, rewrite
 from animegamer_export.towers.parts import text_tower_part
 from animegamer_export.towers.text import TextTower, TextTowerSize
 from animegamer_rt.models.denoiser_step import DenoiserStep
@@ -43,7 +43,7 @@ CALIBRATION = 3
 
 
 @torch.no_grad()
-def golden_rows(folder: Path) -> Iterator[dict[str, Any]]:
+def fixture_rows(folder: Path) -> Iterator[dict[str, Any]]:
     """{part, precision, errors of its outputs against float32 in torch, mean error of the weights}, one after another.
 
     Of a predictor also whether its likeliest token is the same.
@@ -52,7 +52,7 @@ def golden_rows(folder: Path) -> Iterator[dict[str, Any]]:
     predictor = predictors(sets, sets.sets[PREDICTOR])["factors merged"]
     prompt = example_prompt(predictor, history_turns=2)
     assert prompt.history is not None
-    past = read(predictor, Prompt(None, prompt.history, 2))[2:]
+    past = read_prompt(predictor, Prompt(None, prompt.history, 2))[2:]
     given = feeds(prompt.turn, past)
     shot, logits = predictor.answer(**given)[:2]
     run = {name: value.numpy() for name, value in given.items()}
@@ -78,16 +78,16 @@ def _text_tower_rows() -> Iterator[dict[str, Any]]:
     torch.manual_seed(0)
     tower = TextTower(TEXT_SIZE).eval()
     tower.relative_bias.normal_()
-    weights: Any = _Held(tower.state_dict())
+    weights: Any = _InMemoryWeights(tower.state_dict())
     ids = torch.arange(TEXT_SIZE.tokens)[None] * 7 % TEXT_SIZE.vocabulary
     with tempfile.TemporaryDirectory() as work:
-        write_large(Path(work), text_tower_part(TEXT_SIZE, weights), "fp32")
+        write_streamed(Path(work), text_tower_part(TEXT_SIZE, weights), "fp32")
         source, run = Path(work) / "text_tower.onnx", {"ids": ids.numpy()}
         yield from _rows("text_tower", source, TEXT_SCHEMES, run, [], {"text_features": tower(ids)})
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _InMemoryWeights:
     """Weights that are all there."""
 
     state: dict[str, torch.Tensor]
@@ -104,16 +104,16 @@ def _rows(
     calibration: Sequence[Feeds],
     expected: Mapping[str, torch.Tensor],
 ) -> Iterator[dict[str, Any]]:
-    keep = keep_rule(part)
+    exclude = fp16_exclusions(part)
     for name, block in schemes:
         chosen, measured = scheme(name, block), None
         if chosen.calibrated:
-            seen = activations(source, calibration, keep)
-            read = [one for one in matrices(open_graph(source)) if one.name in seen]
-            measured = {one.name: ranges(weight_of(one), seen[one.name], chosen) for one in read}
+            seen = record_activations(source, calibration, exclude)
+            matched = [one for one in matrices(open_graph(source)) if one.name in seen]
+            measured = {one.name: activation_ranges(read_weight(one), seen[one.name], chosen) for one in matched}
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder) / source.name
-            report = rewrite(source, target, chosen, keep, measured)
+            report = rewrite(source, target, chosen, exclude, measured)
             session = open_plain(target)
             found = dict(zip(expected, session.run(list(expected), dict(run)), strict=True))
             del session

@@ -20,7 +20,7 @@ from animegamer_export.pocket.world.captions import parse
 from animegamer_export.pocket.world.sampling import sample_game
 from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.scheme import scheme
-from animegamer_export.verify import command as verify
+from animegamer_export.verify import bundles
 from animegamer_rt.backends.interface import PartCache
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.denoise_plan import even_plan
@@ -119,7 +119,7 @@ def test_a_float32_bundle_is_quantised_and_compared_with_what_it_becomes(
     assert {(part.precision, part.int8_file) for part in full.manifest.parts.values()} == {("fp32", "")}
     schemes = {name: scheme("fp16") for name in ("predictor", "denoiser", "vae", "encoder")}
     quantize_bundle(full, tmp_path / "half", schemes)
-    figures = verify.compare(load(tmp_path / "half"), full, verify.SampleCounts(2, 1))
+    figures = bundles.compare(load(tmp_path / "half"), full, bundles.SampleCounts(2, 1))
     assert figures.keys() == schemes.keys()
     for part, name in (("predictor", "shot"), ("denoiser", "step"), ("encoder", "shot")):
         assert 1e-5 < figures[part][f"{name}_relative_error"] < 1e-2

@@ -13,7 +13,7 @@ from animegamer_export.parts.denoiser import export_denoiser
 from animegamer_export.parts.encoder import export_encoder
 from animegamer_export.parts.predictor import export_predictor
 from animegamer_export.parts.streamed.parts import StreamedPart, denoiser_part, encoder_part, predictor_part, vae_part
-from animegamer_export.parts.streamed.write import write_large
+from animegamer_export.parts.streamed.write import write_streamed
 from animegamer_export.parts.vae import export_vae
 from animegamer_rt.backends.torch import weight_names
 from animegamer_rt.backends.torch.onnx_reader import Weight, read_weights
@@ -81,7 +81,7 @@ def write(name: str, network: nn.Module, encoder: Encoder, folder: Path, road: s
         "encoder": lambda: encoder_part(ENCODER, Held(encoder=network)),
         "vae": lambda: vae_part(VAE, Held(alone=network), 4, 6),
     }
-    write_large(folder, parts[name](), "bf16" if road == "large bf16" else "fp16")
+    write_streamed(folder, parts[name](), "bf16" if road == "large bf16" else "fp16")
 
 
 def load(name: str, folder: Path) -> tuple[nn.Module, Tensor | None]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from animegamer_export.parts.predictor import feeds, read
+from animegamer_export.parts.predictor import feeds, read_prompt
 from animegamer_rt.backends.interface import TokenBatch
 from animegamer_rt.models.predictor import Predictor, PredictorSize
 from animegamer_rt.stages.readouts import Prompt, build_readouts
@@ -63,7 +63,7 @@ def rows(given: Prompt) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 @torch.no_grad()
 def test_extending_equals_reading_the_longer_text() -> None:
     predictor, given = tiny(), prompt(history=True)
-    _, _, keys, values = read(predictor, given)
+    _, _, keys, values = read_prompt(predictor, given)
     assert keys.shape == values.shape == (2, 1, 2, LENGTH, 8)
     _, logits, keys, values = extend(predictor, [3, 1, 4], keys, values)
     assert keys.shape == values.shape == (2, 1, 2, LENGTH + 3, 8)
@@ -81,7 +81,7 @@ def test_extending_equals_reading_the_longer_text() -> None:
 def test_both_readouts_in_one_run_equal_each_alone(state_sees_it: bool, window: int | None) -> None:
     predictor = tiny(replace(TINY, sliding_window=window))
     given = prompt(history=True, state_sees_it=state_sees_it)
-    shot, logits, _, _ = read(predictor, given)
+    shot, logits, _, _ = read_prompt(predictor, given)
     hidden = predictor(*rows(given))
     alone = predictor.output_resampler(hidden[:1, FIRST_QUERY : FIRST_QUERY + 6])
     torch.testing.assert_close(shot, alone, atol=1e-5, rtol=1e-4)
@@ -91,7 +91,7 @@ def test_both_readouts_in_one_run_equal_each_alone(state_sees_it: bool, window: 
 @torch.no_grad()
 def test_history_may_be_read_apart() -> None:
     predictor = tiny(replace(TINY, sliding_window=9))
-    whole, apart = (read(predictor, prompt(history=True, apart=places)) for places in (0, 9))
+    whole, apart = (read_prompt(predictor, prompt(history=True, apart=places)) for places in (0, 9))
     for one, other in zip(whole, apart, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
@@ -99,16 +99,18 @@ def test_history_may_be_read_apart() -> None:
 @torch.no_grad()
 def test_the_readout_starts_where_it_is_told() -> None:
     predictor = tiny()
-    here, later = (read(predictor, prompt(history=False, readout_start=FIRST_QUERY + shift))[0] for shift in (0, 1))
+    here, later = (
+        read_prompt(predictor, prompt(history=False, readout_start=FIRST_QUERY + shift))[0] for shift in (0, 1)
+    )
     torch.testing.assert_close(here[:, 1:], later[:, :-1])
 
 
 @torch.no_grad()
 def test_history_reaches_only_the_readout_that_injects_it() -> None:
     predictor, given = tiny(), prompt(history=True, state_sees_it=False)
-    before = read(predictor, given)
+    before = read_prompt(predictor, given)
     turn = replace(given.turn, history_shots=given.turn.history_shots + 1)
-    after = read(predictor, replace(given, turn=turn))
+    after = read_prompt(predictor, replace(given, turn=turn))
     assert not torch.allclose(before[0], after[0], atol=1e-4)
     assert torch.equal(before[1], after[1])
 
@@ -117,7 +119,7 @@ def test_history_reaches_only_the_readout_that_injects_it() -> None:
 def test_unused_history_shots_change_nothing() -> None:
     predictor, given = tiny(), prompt(history=False)
     other = replace(given, turn=replace(given.turn, history_shots=np.ones((24, 12), np.float32)))
-    for one, another in zip(read(predictor, given), read(predictor, other), strict=True):
+    for one, another in zip(read_prompt(predictor, given), read_prompt(predictor, other), strict=True):
         assert torch.equal(one, another)
 
 
@@ -125,11 +127,11 @@ def test_unused_history_shots_change_nothing() -> None:
 def test_tokens_beyond_the_sliding_window_are_not_seen() -> None:
     predictor = tiny(replace(TINY, layers=1, sliding_window=5))
     given = prompt(history=False)
-    _, logits, keys, values = read(predictor, given)
+    _, logits, keys, values = read_prompt(predictor, given)
     ids = given.turn.ids[0]
     far, near = (with_ids(given, LENGTH - back, (int(ids[LENGTH - back]) + 1) % 40) for back in (6, 5))
-    assert torch.equal(logits, read(predictor, far)[1])
-    assert not torch.equal(logits, read(predictor, near)[1])
+    assert torch.equal(logits, read_prompt(predictor, far)[1])
+    assert not torch.equal(logits, read_prompt(predictor, near)[1])
     extended = extend(predictor, [7], keys, values)[1]
     keys, values = keys.clone(), values.clone()
     keys[:, :, :, : LENGTH - 4], values[:, :, :, : LENGTH - 4] = 9.0, 9.0

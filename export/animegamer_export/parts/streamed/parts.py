@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from animegamer_export.onnx_io.write import Graph
-from animegamer_export.parts import denoiser as denoiser_room
-from animegamer_export.parts import encoder as encoder_room
-from animegamer_export.parts import predictor as predictor_room
-from animegamer_export.parts import vae as vae_room
+from animegamer_export.parts import denoiser as denoiser_module
+from animegamer_export.parts import encoder as encoder_module
+from animegamer_export.parts import predictor as predictor_module
+from animegamer_export.parts import vae as vae_module
 from animegamer_export.parts.denoiser import StepGraph, denoiser_graph
 from animegamer_export.parts.predictor import predictor_graph
 from animegamer_export.parts.vae import VaeGraph, vae_graphs
@@ -31,7 +31,7 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 class Weights(Protocol):
-    """Where a network's weights come from; `checkpoints.recipe.Recipe` is one."""
+    """Where a network's weights come from; `checkpoints.weight_map.Recipe` is one."""
 
     def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
         """One parameter, whole, made when asked for."""
@@ -53,18 +53,18 @@ class StreamedPart:
 
 def predictor_part(size: PredictorSize, weights: Weights) -> StreamedPart:
     """The predictor's one graph over the weights of `Predictor`."""
-    graph = predictor_graph(stand_in(lambda: Predictor(size)))
+    graph = predictor_graph(meta_module(lambda: Predictor(size)))
 
     def value(name: str) -> Tensor:
         return weights.merged(predictor_parameter(name)[0], torch.float32)
 
-    return StreamedPart([graph], predictor_room.WEIGHTS, value)
+    return StreamedPart([graph], predictor_module.WEIGHTS, value)
 
 
 def denoiser_part(size: DenoiserSize, encoder_size: EncoderSize, weights: Weights) -> StreamedPart:
     """The step over the weights of `Denoiser` ("denoiser.*"); the constant shot is the encoder's ("encoder.*")."""
     constant = torch.zeros(size.shot_tokens, size.hidden, device="meta")
-    graph = denoiser_graph(stand_in(lambda: StepGraph(Denoiser(size), constant, "onnx")))
+    graph = denoiser_graph(meta_module(lambda: StepGraph(Denoiser(size), constant, "onnx")))
 
     def value(name: str) -> Tensor:
         if name == "unconditional":
@@ -75,7 +75,7 @@ def denoiser_part(size: DenoiserSize, encoder_size: EncoderSize, weights: Weight
         rows: Tensor = made if which is None else made.split(size.hidden)[which]
         return rows
 
-    return StreamedPart([graph], denoiser_room.WEIGHTS, value, ("positions",))
+    return StreamedPart([graph], denoiser_module.WEIGHTS, value, ("positions",))
 
 
 def predictor_parameter(name: str) -> tuple[str, None]:
@@ -96,7 +96,7 @@ def vae_part(size: VaeSize, weights: Weights, latent_height: int, latent_width: 
     """First and next. The decoder is held whole (0.5 GB at full size): its graphs' weights are cut from its own."""
     with torch.device("meta"):
         decoder = VaeDecoder(size)
-    graph = VaeGraph(filled(decoder, weights))
+    graph = VaeGraph(with_weights(decoder, weights))
     held = dict(graph.state_dict())
 
     def value(name: str) -> Tensor:
@@ -105,13 +105,13 @@ def vae_part(size: VaeSize, weights: Weights, latent_height: int, latent_width: 
 
     with torch.no_grad():
         return StreamedPart(
-            vae_graphs(graph, size.latent_channels, latent_height, latent_width), vae_room.WEIGHTS, value
+            vae_graphs(graph, size.latent_channels, latent_height, latent_width), vae_module.WEIGHTS, value
         )
 
 
 def encoder_part(size: EncoderSize, weights: Weights) -> StreamedPart:
     """The encoder over the weights "encoder.*"."""
-    graph = encoder_room.encoder_graph(stand_in(lambda: Encoder(size)))
+    graph = encoder_module.encoder_graph(meta_module(lambda: Encoder(size)))
     return StreamedPart([graph], "encoder.weights", lambda name: weights.merged(f"encoder.{name}", torch.float32))
 
 
@@ -119,17 +119,17 @@ def whole_encoder(size: EncoderSize, weights: Weights) -> Encoder:
     """The encoder with its weights, 0.1 GB at full size."""
     with torch.device("meta"):
         encoder = Encoder(size)
-    return filled(encoder, weights, "encoder.")
+    return with_weights(encoder, weights, "encoder.")
 
 
-def filled(module: Module, weights: Weights, prefix: str = "", dtype: torch.dtype = torch.float32) -> Module:
+def with_weights(module: Module, weights: Weights, prefix: str = "", dtype: torch.dtype = torch.float32) -> Module:
     """The module, which may be made on "meta", with all its weights by `prefix` + name, in evaluation mode."""
     made = {name: weights.merged(prefix + name, dtype) for name in module.state_dict()}
     module.load_state_dict(made, assign=True)
     return module.eval()
 
 
-def stand_in(make: Callable[[], Module]) -> Module:
+def meta_module(make: Callable[[], Module]) -> Module:
     """A module made without memory for its weights: each has its shape and one number. For tracing only."""
     with torch.device("meta"):
         module = make()
@@ -137,12 +137,12 @@ def stand_in(make: Callable[[], Module]) -> Module:
     for owner in module.modules():
         for name, parameter in list(owner.named_parameters(recurse=False)):
             if id(parameter) not in seen:
-                seen[id(parameter)] = nn.Parameter(_one_number(parameter), requires_grad=False)
+                seen[id(parameter)] = nn.Parameter(_expanded_zero(parameter), requires_grad=False)
             owner.register_parameter(name, seen[id(parameter)])
         for name, buffer in list(owner.named_buffers(recurse=False)):
-            owner.register_buffer(name, _one_number(buffer))
+            owner.register_buffer(name, _expanded_zero(buffer))
     return module.eval()
 
 
-def _one_number(tensor: Tensor) -> Tensor:
+def _expanded_zero(tensor: Tensor) -> Tensor:
     return torch.zeros((), dtype=tensor.dtype).expand(tensor.shape)

@@ -12,28 +12,30 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from .parts import Weights, stand_in
+from .parts import Weights, meta_module
 
 Module = TypeVar("Module", bound=nn.Module)
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
-def streamed(make: Callable[[], Module], weights: Weights, prefix: str = "", say: Say = lambda _: None) -> Module:
+def block_streaming(
+    make: Callable[[], Module], weights: Weights, prefix: str = "", log: Log = lambda _: None
+) -> Module:
     """The module, its weights float32 by `prefix` + name. Only the blocks of its lists are streamed, the rest is held.
 
-    Each block of a list must be run by calling it. For use without gradients. `say` is told how far a run is, and how
+    Each block of a list must be run by calling it. For use without gradients. `log` is told how far a run is, and how
     long the rest takes at the pace so far, after one block, two, four and so on.
     """
-    module = stand_in(make)
+    module = meta_module(make)
     blocks = {
         f"{name}.{number}.": block
         for name, blocks in module.named_children()
         if isinstance(blocks, nn.ModuleList)
         for number, block in blocks.named_children()
     }
-    pace = _Pace(len(blocks), say)
+    pace = _Progress(len(blocks), log)
     for name, block in blocks.items():
-        visit = _Visit(weights, prefix + name, block, pace)
+        visit = _BlockHooks(weights, prefix + name, block, pace)
         block.register_forward_pre_hook(visit.begin)
         block.register_forward_hook(visit.end)
     held = [name for name in module.state_dict() if not name.startswith(tuple(blocks))]
@@ -42,11 +44,11 @@ def streamed(make: Callable[[], Module], weights: Weights, prefix: str = "", say
     return module
 
 
-class _Pace:
+class _Progress:
     """How far a run through all blocks is."""
 
-    def __init__(self, blocks: int, say: Say) -> None:
-        self.blocks, self.say = blocks, say
+    def __init__(self, blocks: int, log: Log) -> None:
+        self.blocks, self.log = blocks, log
         self.done, self.began = 0, 0.0
 
     def begin(self) -> None:
@@ -58,13 +60,13 @@ class _Pace:
         if self.done & (self.done - 1) == 0 and self.done < self.blocks:
             spent = time.perf_counter() - self.began
             left = spent / self.done * (self.blocks - self.done)
-            self.say(f"block {self.done} of {self.blocks} after {spent:.0f} s, about {left:.0f} s more")
+            self.log(f"block {self.done} of {self.blocks} after {spent:.0f} s, about {left:.0f} s more")
 
 
-class _Visit:
+class _BlockHooks:
     """One block: filled before it runs, and left with its stand-ins after."""
 
-    def __init__(self, weights: Weights, prefix: str, block: nn.Module, pace: _Pace) -> None:
+    def __init__(self, weights: Weights, prefix: str, block: nn.Module, pace: _Progress) -> None:
         self.weights, self.prefix, self.pace = weights, prefix, pace
         self.stand_ins: dict[str, Tensor] = dict(block.state_dict())
 

@@ -19,7 +19,7 @@ from onnx_ir.passes.common import InlinePass
 from torch import Tensor, nn
 
 from animegamer_export.onnx_io.data_file import INLINE_BYTES, MADE_FROM
-from animegamer_export.onnx_io.write import store_as, store_half, trace, write_models
+from animegamer_export.onnx_io.write import store_as, store_fp16, trace, write_models
 from animegamer_rt.bundle.manifest import Part
 from animegamer_rt.errors import CheckpointError
 
@@ -40,7 +40,7 @@ _ONNX_TYPE: Mapping[torch.dtype, ir.DataType] = MappingProxyType(
 )
 
 
-def write_large(
+def write_streamed(
     folder: Path, part: StreamedPart, precision: str, written: Callable[[int], None] = lambda _: None
 ) -> dict[str, Part]:
     """Writes `<name>.onnx` of every graph and the file of weights that they share.
@@ -50,7 +50,7 @@ def write_large(
 
     def models() -> Iterator[tuple[str, ir.Model]]:
         for graph in part.graphs:
-            later = _Later(part, graph.module, STORED[precision])
+            later = _LazyWeights(part, graph.module, STORED[precision])
             with torch.no_grad():
                 model = trace(graph, later.attach)
             later.round(model)
@@ -59,21 +59,21 @@ def write_large(
     return write_models(folder, models(), part.weights_file, precision, written)
 
 
-def made_again(part: StreamedPart, model: ir.Model, precision: str) -> dict[str, Callable[[], Tensor]]:
+def recompute_weights(part: StreamedPart, model: ir.Model, precision: str) -> dict[str, Callable[[], Tensor]]:
     """For each weight in a written model, by its name there, how to make what it should hold (as float32)."""
-    held = {name: tensor for graph in part.graphs for name, tensor in _held(graph.module).items()}
+    held = {name: tensor for graph in part.graphs for name, tensor in _module_tensors(graph.module).items()}
     makers: dict[str, Callable[[], Tensor]] = {}
     for stored_name in model.graph.initializers:
         name = stored_name.removesuffix(f".{precision}")
         source = name.removesuffix(TRANSPOSED)
         if source in held:
-            rounded_to = _rounding(part, source, held[source], STORED[precision])
-            makers[stored_name] = partial(_Made(source, name != source, rounded_to).tensor, part)
+            rounded_to = _stored_dtype(part, source, held[source], STORED[precision])
+            makers[stored_name] = partial(_WeightRule(source, name != source, rounded_to).tensor, part)
     return makers
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _WeightRule:
     """How one stored weight is made: from which of the module's, turned or not, rounded to which type."""
 
     name: str
@@ -102,13 +102,13 @@ class _Made:
 
 
 @dataclass(frozen=True, slots=True)
-class _Later:
+class _LazyWeights:
     """The weights of one graph, to be made later; `made` is by the key that each carries."""
 
     part: StreamedPart
     module: nn.Module
     dtype: torch.dtype
-    made: dict[str, _Made] = field(default_factory=dict)
+    made: dict[str, _WeightRule] = field(default_factory=dict)
 
     def attach(self, model: ir.Model) -> None:
         """Gives every parameter and buffer in the model its value to be made, in the place of its stand-in.
@@ -117,12 +117,12 @@ class _Later:
         keep it.
         """
         InlinePass()(model)
-        held = _held(self.module)
+        held = _module_tensors(self.module)
         for name, value in list(model.graph.initializers.items()):
             if name not in held:
                 continue
             transposed = _only_transposed(value)
-            made = _Made(name, transposed, _rounding(self.part, name, held[name], self.dtype))
+            made = _WeightRule(name, transposed, _stored_dtype(self.part, name, held[name], self.dtype))
             self.made[str(made)] = made
             shape = tuple(held[name].shape)
             if not transposed:
@@ -155,7 +155,7 @@ class _Later:
                 store_as(model, value, f"{name}.{suffix}", stored)
         if self.dtype == torch.float16:
             # What the folding made of small weights and constants.
-            store_half(model)
+            store_fp16(model)
 
 
 def _require_finite(value: Tensor, dtype: torch.dtype, where: str) -> None:
@@ -168,11 +168,11 @@ def _require_finite(value: Tensor, dtype: torch.dtype, where: str) -> None:
         raise CheckpointError(f"{largest:.4g} is too large for {name}", where=where, do=f"give --precision {part}=bf16")
 
 
-def _held(module: nn.Module) -> dict[str, Tensor]:
+def _module_tensors(module: nn.Module) -> dict[str, Tensor]:
     return dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
 
 
-def _rounding(part: StreamedPart, name: str, like: Tensor, dtype: torch.dtype) -> torch.dtype:
+def _stored_dtype(part: StreamedPart, name: str, like: Tensor, dtype: torch.dtype) -> torch.dtype:
     """Weights of two axes and more are rounded; biases, norms and the part's exact tables are not."""
     return dtype if like.ndim >= 2 and not name.endswith(part.exact or "\0") else torch.float32
 

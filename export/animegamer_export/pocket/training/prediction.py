@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from animegamer_export.parts.predictor import read
+from animegamer_export.parts.predictor import read_prompt
 from animegamer_export.pocket.config import PhaseConfig
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
@@ -215,7 +215,7 @@ def roll_out_games(
             row = game * turns.turns + turn
             state = GameState(*turns.states[row])
             prompt = prompt_builder.build(turns.instructions[row], past[-history_turns:] if history_turns else [])
-            shot, logits, _, _ = read(predictor, prompt)
+            shot, logits, _, _ = read_prompt(predictor, prompt)
             shots[at * turns.turns + turn] = shot[0].half().cpu().numpy()
             allowed = logits[0, list(prompt_builder.strength_ids)]
             right += int(allowed.argmax()) - 5 == state.motion_level

@@ -31,14 +31,14 @@ class KeyNaming:
     """How one checkpoint format names things.
 
     `ours`: (pattern of our names, their name), first match wins. `pieces`: (pattern of their keys, weight, role); the
-    group "index" numbers low-rank pairs. `dead`: (pattern, why such a key is never used).
+    group "index" numbers low-rank pairs. `unused`: (pattern, why such a key is never used).
     """
 
     ours: tuple[tuple[str, str], ...]
     pieces: tuple[tuple[str, str, Role], ...] = ()
-    dead: tuple[tuple[str, str], ...] = ()
+    unused: tuple[tuple[str, str], ...] = ()
 
-    def theirs(self, name: str) -> str:
+    def checkpoint_name(self, name: str) -> str:
         """The checkpoint's name of our parameter; a KeyError here is a fault of the table, not of a file."""
         for pattern, replacement in self.ours:
             match = re.fullmatch(pattern, name)
@@ -54,9 +54,9 @@ class KeyNaming:
                 return CheckpointKey(match.expand(weight), role, int(match.groupdict().get("index") or 0))
         return CheckpointKey(key, "base")
 
-    def why_dead(self, key: str) -> str | None:
+    def unused_reason(self, key: str) -> str | None:
         """Why the key is never used, or None if nothing is known against it."""
-        return next((why for pattern, why in self.dead if re.fullmatch(pattern, key)), None)
+        return next((why for pattern, why in self.unused if re.fullmatch(pattern, key)), None)
 
 
 def _under(prefix: str, table: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -100,7 +100,7 @@ DENOISER = KeyNaming(
         (r"(.*)\.matrix_A\.(?P<index>\d+)", r"\1.weight", "down"),
         (r"(.*)\.matrix_B\.(?P<index>\d+)", r"\1.weight", "up"),
     ),
-    dead=(
+    unused=(
         (r".*\.patch_embed\.output_mix_layer_norm\..*", "not in the forward when the image features are 768 wide"),
         (r"first_stage_model\..*", "the vae is read from its own checkpoint"),
         (r"conditioner\..*", "the text tower is a part of its own and not needed to play"),
@@ -127,7 +127,7 @@ def vae_naming(levels: int) -> KeyNaming:
     ]
     return KeyNaming(
         ours=tuple(table),
-        dead=(
+        unused=(
             (r"encoder\..*", "the vae's own encoder is not needed to play"),
             (r"loss\..*", "training only"),
         ),
@@ -176,5 +176,5 @@ PREDICTOR = KeyNaming(
         (r"(.*)\.lora_B\.(?:\w+\.)?weight", r"\1.weight", "up"),
         (r"(.*)\.modules_to_save\.\w+\.(weight|bias)", r"\1.\2", "copy"),
     ),
-    dead=((r".*\.original_module\..*", "replaced by its modules_to_save copy"), _COMPUTED),
+    unused=((r".*\.original_module\..*", "replaced by its modules_to_save copy"), _COMPUTED),
 )

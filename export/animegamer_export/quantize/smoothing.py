@@ -9,25 +9,25 @@ from __future__ import annotations
 import numpy as np
 
 from animegamer_export.evaluate.metrics import relative_error
-from animegamer_export.quantize.blocks import FP8_LARGEST, TINY, Array, create, rounded
-from animegamer_export.quantize.nodes import Ranges
-from animegamer_export.quantize.scheme import Scheme
 
+from .blocks import FP8_LARGEST, SMALLEST_SCALE, Array, quantize_matrix, round_trip
+from .nodes import Ranges
 from .ranges import Activation
+from .scheme import Scheme
 
 STRENGTHS = (0.5, 0.75)
 """Values of a that are tried; 0.5 is the paper's, 0.75 its choice for models with larger outliers."""
 
-WORTH = 0.9
+MAX_ERROR_RATIO = 0.9
 """Smoothing costs one more multiplication a token: it must lower the product's error to this share at least."""
 
 
-def ranges(weight: Array, activation: Activation, scheme: Scheme) -> Ranges:
+def activation_ranges(weight: Array, activation: Activation, scheme: Scheme) -> Ranges:
     """Scales of the activations, with smoothing if the product of the recorded rows gains by it."""
     plain = _ranges(activation.largest, scheme, None)
-    best, least = plain, WORTH * product_error(weight, activation, scheme, plain)
-    largest = np.maximum(activation.largest.max(axis=0), TINY)
-    columns = np.maximum(np.abs(weight).max(axis=0), TINY)
+    best, least = plain, MAX_ERROR_RATIO * product_error(weight, activation, scheme, plain)
+    largest = np.maximum(activation.largest.max(axis=0), SMALLEST_SCALE)
+    columns = np.maximum(np.abs(weight).max(axis=0), SMALLEST_SCALE)
     for strength in STRENGTHS:
         factors = (largest**strength / columns ** (1 - strength)).astype(np.float32)
         factors = np.clip(factors / np.exp(np.log(factors).mean()), 1e-3, 1e3).astype(np.float32)
@@ -41,11 +41,11 @@ def ranges(weight: Array, activation: Activation, scheme: Scheme) -> Ranges:
 def product_error(weight: Array, activation: Activation, scheme: Scheme, by: Ranges) -> float:
     """Relative error of the recorded rows times the weight [N, K], both quantised."""
     factors = np.ones(weight.shape[1], np.float32) if by.factors is None else by.factors
-    rows, _ = rounded(activation.rows / factors, np.float32(max(by.scales)), scheme.code)
-    return relative_error(rows @ create(weight * factors, scheme).weight.T, activation.rows @ weight.T)
+    rows, _ = round_trip(activation.rows / factors, np.float32(max(by.scales)), scheme.code)
+    return relative_error(rows @ quantize_matrix(weight * factors, scheme).weight.T, activation.rows @ weight.T)
 
 
 def _ranges(largest: Array, scheme: Scheme, factors: Array | None) -> Ranges:
     seen = largest if factors is None else largest / factors
     top = FP8_LARGEST if scheme.code == "fp8" else 127.0
-    return Ranges(tuple(float(max(row.max(), TINY)) / top for row in seen), factors)
+    return Ranges(tuple(float(max(row.max(), SMALLEST_SCALE)) / top for row in seen), factors)

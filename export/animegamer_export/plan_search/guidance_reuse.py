@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 
 
-def reusing(plan: DenoisePlan) -> list[DenoisePlan]:
+def reuse_variants(plan: DenoisePlan) -> list[DenoisePlan]:
     """The plan with one of its pairs computed no more, for a row less: every pair but the first, one at a time."""
     pairs = [number for number, step in enumerate(plan) if step.branch == "pair"]
     return [_with_reuse(plan, [number]) for number in pairs[1:]]
 
 
-def guided_to_its_end(plan: DenoisePlan) -> DenoisePlan | None:
+def extend_guidance(plan: DenoisePlan) -> DenoisePlan | None:
     """The plan with the last pair's guidance in all the unguided steps after it, for nothing; None without any."""
     branches = [step.branch for step in plan]
     last = max((number for number, branch in enumerate(branches) if branch == "pair"), default=len(branches))

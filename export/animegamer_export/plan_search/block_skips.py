@@ -15,19 +15,19 @@ PERIODS = (2, 3, 4)
 """One of so many steps skips. Both are what paid on pocket, of five spans and two of three steps too: docs/LOG.md."""
 
 
-def skipping(plan: DenoisePlan, blocks: int) -> list[DenoisePlan]:
+def block_skip_variants(plan: DenoisePlan, blocks: int) -> list[DenoisePlan]:
     """The plan, which skips nothing itself, with each span skipped at each period; every result once, and none that
     skips nothing. blocks: how many the network has and an engine can skip.
     """
     found = [plan]
     for (start, end), period in product(SPANS, PERIODS):
         first, last = round(start * blocks), round(end * blocks) - 1
-        if first <= last and (derived := _derived(plan, (first, last), period)) not in found:
+        if first <= last and (derived := _skip_periodically(plan, (first, last), period)) not in found:
             found.append(derived)
     return found[1:]
 
 
-def _derived(plan: DenoisePlan, span: tuple[int, int], period: int) -> DenoisePlan:
+def _skip_periodically(plan: DenoisePlan, span: tuple[int, int], period: int) -> DenoisePlan:
     """A step whose turn it is computes all the same where one of its rows was last computed a period ago, or never."""
     data, computed = plan.to_dict(), dict[int, int]()
     for number, (step, entry) in enumerate(zip(plan, data["steps"], strict=True), start=1):

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from animegamer_export.checkpoints.files import Shape, TensorFile
-from animegamer_export.checkpoints.names import KeyNaming
 from animegamer_rt.errors import CheckpointError
 
+from .files import Shape, TensorFile
+from .key_names import KeyNaming
+
 # Nearest names are looked up for this many unexpected keys: the search is slow, and a foreign file has thousands.
-NAMED = 40
+MAX_SUGGESTIONS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def layout_of(parameter: str) -> Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class WeightSource:
     """Where one parameter comes from: its weight, and low-rank pairs (down, up) to add, stacked along the rows."""
 
     weight: str
@@ -64,8 +65,8 @@ class WeightMap:
     """How to make each of our parameters from a checkpoint, and which of its keys are dead and why."""
 
     file: TensorFile
-    sources: Mapping[str, Source]
-    dead: Mapping[str, str]
+    sources: Mapping[str, WeightSource]
+    unused: Mapping[str, str]
     alpha: float
     shot_tokens: int
 
@@ -105,11 +106,14 @@ def overlay(adapter: TensorFile, base: TensorFile, naming: KeyNaming, prefix: st
     held = {naming.piece(key).weight for key in adapter.shapes if naming.piece(key).role in ("base", "copy")}
     shapes = dict(adapter.shapes)
     from_base: dict[str, str] = {}
-    dead: dict[str, str] = {}
-    odd = {**adapter.odd, **{prefix + key: kind for key, kind in base.odd.items() if prefix + key not in held}}
+    unused: dict[str, str] = {}
+    non_float = {
+        **adapter.non_float,
+        **{prefix + key: kind for key, kind in base.non_float.items() if prefix + key not in held},
+    }
     for key, shape in base.shapes.items():
         if prefix + key in held:
-            dead[key] = f"replaced by {adapter.where}"
+            unused[key] = f"replaced by {adapter.where}"
         else:
             from_base[prefix + key] = key
             shapes[prefix + key] = shape
@@ -117,10 +121,10 @@ def overlay(adapter: TensorFile, base: TensorFile, naming: KeyNaming, prefix: st
     def read(key: str) -> Tensor:
         return base.read(from_base[key]) if key in from_base else adapter.read(key)
 
-    return TensorFile(adapter.where, shapes, read, odd), dead
+    return TensorFile(adapter.where, shapes, read, non_float), unused
 
 
-def make_recipe(
+def make_weight_map(
     file: TensorFile,
     wanted: Mapping[str, Shape],
     naming: KeyNaming,
@@ -133,15 +137,15 @@ def make_recipe(
 
     Raises one CheckpointError that lists every missing, unexpected (with the nearest known name) and misshapen key.
     """
-    known = {naming.theirs(name): name for name in wanted}
+    known = {naming.checkpoint_name(name): name for name in wanted}
     keys = _sorted_keys(file, known, naming)
     missing: list[str] = []
     misshapen: dict[str, tuple[object, object]] = {}
-    sources: dict[str, Source] = {}
+    sources: dict[str, WeightSource] = {}
     for theirs, name in known.items():
         held = keys.plain[name]
         if name in keys.copies:
-            keys.dead.update(dict.fromkeys(held, "replaced by its modules_to_save copy"))
+            keys.unused.update(dict.fromkeys(held, "replaced by its modules_to_save copy"))
             held = [keys.copies[name]]
         keys.unexpected.extend(held[1:])
         if not held:
@@ -153,9 +157,9 @@ def make_recipe(
         pairs, lacking = _pairs(keys.down[name], keys.up[name], theirs)
         missing.extend(lacking)
         misshapen.update(_misshapen_pairs(pairs, len(pairs) + len(lacking), file.shapes, tuple(wanted[name])))
-        sources[name] = Source(held[0], pairs)
+        sources[name] = WeightSource(held[0], pairs)
         used = (held[0], *(key for pair in pairs for key in pair))
-        misshapen.update({key: (file.odd[key], "floating point") for key in used if key in file.odd})
+        misshapen.update({key: (file.non_float[key], "floating point") for key in used if key in file.non_float})
     if missing or keys.unexpected or misshapen:
         raise CheckpointError(
             f"not the {what} that was expected",
@@ -165,7 +169,7 @@ def make_recipe(
             misshapen=misshapen,
             do="check that the file and the sizes given belong together",
         )
-    return WeightMap(file, sources, keys.dead, alpha, shot_tokens)
+    return WeightMap(file, sources, keys.unused, alpha, shot_tokens)
 
 
 @dataclass(slots=True)
@@ -176,7 +180,7 @@ class _Keys:
     copies: dict[str, str] = field(default_factory=dict)
     down: dict[str, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
     up: dict[str, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
-    dead: dict[str, str] = field(default_factory=dict)
+    unused: dict[str, str] = field(default_factory=dict)
     unexpected: list[str] = field(default_factory=list)
 
 
@@ -184,9 +188,9 @@ def _sorted_keys(file: TensorFile, known: Mapping[str, str], naming: KeyNaming) 
     """known: the checkpoint's name of each parameter -> ours."""
     keys = _Keys()
     for key in file.shapes:
-        why, piece = naming.why_dead(key), naming.piece(key)
+        why, piece = naming.unused_reason(key), naming.piece(key)
         if why is not None:
-            keys.dead[key] = why
+            keys.unused[key] = why
         elif piece.weight not in known:
             keys.unexpected.append(key)
         elif piece.role == "base":
@@ -234,7 +238,7 @@ def _misshapen_pairs(
 
 def _with_nearest(keys: list[str], known: list[str]) -> list[str]:
     named = []
-    for key in keys[:NAMED]:
+    for key in keys[:MAX_SUGGESTIONS]:
         near = difflib.get_close_matches(key, known, n=1, cutoff=0.8)
         named.append(f"{key} (nearest: {near[0]})" if near else key)
-    return named + keys[NAMED:]
+    return named + keys[MAX_SUGGESTIONS:]

@@ -17,9 +17,9 @@ from animegamer_export.onnx_io.read import open_graph
 from animegamer_export.parts.streamed.parts import Weights
 from animegamer_export.parts.streamed.write import STORED, TRANSPOSED
 
-from .blocks import create
+from .blocks import quantize_matrix
 from .scheme import SCHEMES, Scheme
-from .weights import TABLES
+from .weights import TABLE_NAMES
 
 _OPERATORS = ("DequantizeLinear", "MatMulNBits", "MatMulBnb4")
 _FORMS = ("dequantized", "nbits", "bnb4")
@@ -28,7 +28,7 @@ Parameter = Callable[[str], tuple[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
-class RoundedAgain:
+class FakeQuantizedWeights:
     """`Weights` of a part of 16 bits: those of two axes and more are rounded; vectors and tables are as they were.
 
     `schemes`: how matrices are quantised after that, by parameter.
@@ -41,30 +41,34 @@ class RoundedAgain:
     def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
         """One parameter as the part has it."""
         weight = self.weights.merged(parameter, torch.float32)
-        if weight.ndim < 2 or TABLES.search(parameter) or parameter in _TOWERS_TABLES:
+        if weight.ndim < 2 or TABLE_NAMES.search(parameter) or parameter in _TOWERS_TABLES:
             return weight.to(dtype)
         weight, scheme = self.rounded(weight), self.schemes.get(parameter)
-        return (weight if scheme is None else torch.from_numpy(create(weight.numpy(), scheme).weight)).to(dtype)
+        return (weight if scheme is None else torch.from_numpy(quantize_matrix(weight.numpy(), scheme).weight)).to(
+            dtype
+        )
 
     def rounded(self, weight: Tensor) -> Tensor:
         """As it is stored at 16 bits, in float32."""
         return weight.to(self.dtype).float()
 
 
-def rounded_again(
+def fake_quantized(
     weights: Weights, path: Path, precision: str | None, parameter: Parameter, twice: bool = False
-) -> RoundedAgain | None:
+) -> FakeQuantizedWeights | None:
     """None for a part in float32, or one that rounds its activations too: torch has nothing else to compute then.
 
     `parameter` says which of the network's weights one of the graph is (`large.parts`). twice: a part of 16 bits that
     was made of one in fp16.
     """
     if precision in ("fp16", "bf16"):
-        return RoundedAgain(RoundedAgain(weights, torch.float16) if twice else weights, STORED[precision])
+        return FakeQuantizedWeights(
+            FakeQuantizedWeights(weights, torch.float16) if twice else weights, STORED[precision]
+        )
     scheme = SCHEMES.get(precision or "")
     if scheme is None or scheme.form not in _FORMS:
         return None
-    return RoundedAgain(weights, torch.float16, _schemes(path, scheme, parameter))
+    return FakeQuantizedWeights(weights, torch.float16, _schemes(path, scheme, parameter))
 
 
 def _schemes(path: Path, scheme: Scheme, parameter: Parameter) -> dict[str, Scheme]:

@@ -1,0 +1,177 @@
+"""From a bundle to its cost-against-fidelity curve: search on some turns, measure on others, choose by goals.
+
+Knows pipeline, plans and figures; nothing of files.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+
+import numpy as np
+
+from animegamer_export.evaluate.fidelity import ClipScorer, PlanEvaluator, TurnInput, denoise_turn, predict_first_turns
+from animegamer_export.evaluate.metrics import relative_error
+from animegamer_rt.backends.interface import Engines, FloatArray
+from animegamer_rt.bundle.denoise_plan import DenoisePlan, exact_plan
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.manifest import EXACT
+from animegamer_rt.errors import PlanError
+from animegamer_rt.pipeline import Pipeline
+
+from . import search, trajectory
+from .block_skips import block_skip_variants
+from .guidance_reuse import extend_guidance, reuse_variants
+from .results import GOALS, PlanResult
+
+EMPHASES = (-0.25, 0.0, 0.25, 0.5, 1.0)
+"""How much early errors count in the search: which of these is best depends on the network, so each is played."""
+ENOUGH_PLANS = 6
+"""Plans that reach every goal before no dearer ones are tried: what reuses guidance is made of these."""
+SEARCH_SEED, CHECK_SEED = 500, 100
+
+
+@dataclass(frozen=True, slots=True)
+class SearchBudget:
+    """How much is measured.
+
+    rows: the costs tried, in network rows of a turn, cheapest first, until `ENOUGH_PLANS` plans reach every goal.
+    turns: how many turns the search uses; the check uses as many others.
+    """
+
+    rows: Sequence[int] = (*range(5, 20), *range(20, 40, 2), *range(40, 81, 4))
+    turns: int = 6
+
+
+def measure_plans(
+    bundle: Bundle,
+    engines: Engines,
+    instructions: Sequence[str],
+    budget: SearchBudget,
+    log: Callable[[str], object] = print,
+    scorer: ClipScorer | None = None,
+) -> list[PlanResult]:
+    """The best plan found at each cost, the cheapest first; with a scorer, what it says of its clips.
+
+    Raises PlanError if the bundle's `exact` is not.
+    """
+    pipeline = Pipeline.open(bundle, engines, EXACT)
+    _require_exact(pipeline.plan)
+    texts = list(islice(cycle(instructions), 2 * budget.turns))
+    turns = predict_first_turns(pipeline, texts[: budget.turns], SEARCH_SEED)
+    log(f"recording the exact path of {len(turns)} turns")
+    gram = trajectory.trajectory_gram(engines.denoiser, pipeline.denoiser, pipeline.plan, turns)
+    found = {emphasis: search.best_plans(gram, emphasis, max(budget.rows)) for emphasis in EMPHASES}
+    true = [denoise_turn(pipeline.denoiser, turn) for turn in turns]
+    log(f"playing {len(texts) - len(turns)} other turns exactly")
+    yardstick = PlanEvaluator.play(pipeline, texts[budget.turns :], CHECK_SEED, scorer)
+    blocks = engines.denoiser.skippable_blocks
+
+    def measured(one: _PlayedPlan) -> PlanResult:
+        fidelity = {**yardstick.fidelity(pipeline.denoiser.with_plan(one.plan)), "runs_on": engines.device}
+        point = PlanResult(one.plan.network_rows, one.plan.cost(blocks), one.plan, one.seconds, fidelity)
+        log(f"{point.words}: {one.seconds:.2f} s, SSIM {point.ssim}, {fidelity['psnr_db']} dB")
+        return point
+
+    def nearest(plans: Sequence[DenoisePlan]) -> _PlayedPlan | None:
+        played = (_play_plan(pipeline, plan, turns, true) for plan in plans)
+        return min(played, key=lambda one: one.error, default=None)
+
+    best: dict[int, _PlayedPlan] = {}
+    by_rows: dict[int, PlanResult] = {}
+    for rows in budget.rows:
+        if one := nearest(_plans_within(found, rows)):
+            best[rows], by_rows[rows] = one, measured(one)
+        if sum(point.reaches(max(GOALS.values())) for point in by_rows.values()) >= ENOUGH_PLANS:
+            break
+    log("playing plans that reuse guidance, from the dearest one down")
+    for rows in range(max(best, default=0), min(best, default=0) - 1, -1):
+        one = nearest(_reuse_candidates(rows, best))
+        if one and (rows not in best or one.error < best[rows].error):
+            best[rows], by_rows[rows] = one, measured(one)
+    points = list(by_rows.values())
+    if cheaper := _skip_candidates(points, blocks):
+        log(f"playing {len(cheaper)} plans that skip blocks")
+        played = [_play_plan(pipeline, plan, turns, true) for plan in cheaper]
+        points += [measured(one) for one in _worth_measuring(played, [best[rows] for rows in sorted(best)], blocks)]
+    return sorted(points, key=lambda point: point.cost)
+
+
+def _reuse_candidates(rows: int, best: Mapping[int, _PlayedPlan]) -> list[DenoisePlan]:
+    """Plans of so many rows that reuse guidance, made of the best one of as many rows, or of one more."""
+    dearer, same = best.get(rows + 1), best.get(rows)
+    guided = extend_guidance(same.plan) if same else None
+    return [*(reuse_variants(dearer.plan) if dearer else []), *([guided] if guided else [])]
+
+
+def _require_exact(plan: DenoisePlan) -> None:
+    def steps(of: DenoisePlan) -> list[tuple[int, float]]:
+        return [(step.timestep, round(step.coefficients.guidance_minus_one, 4)) for step in of]
+
+    if steps(plan) != steps(exact_plan(len(plan))) or plan.noise_steps:
+        raise PlanError(
+            "the plan 'exact' is not the reference's own sampling",
+            expected=f"{len(plan)} even steps, guided by the wave",
+            do="export the bundle again",
+        )
+
+
+def _skip_candidates(points: Sequence[PlanResult], blocks: int) -> list[DenoisePlan]:
+    """Plans that skip blocks and may reach a goal for less than the points do; each once, and none for 0 blocks.
+
+    Skipping brings a plan hardly nearer to the exact one, so it is tried on those that reach the goal themselves.
+    """
+    plans: list[DenoisePlan] = []
+    for least in GOALS.values():
+        good = [point for point in points if point.reaches(least)]
+        for plan in (plan for point in good for plan in block_skip_variants(point.plan, blocks)):
+            if plan.cost(blocks) < min(point.cost for point in good) and plan not in plans:
+                plans.append(plan)
+    return plans
+
+
+def _worth_measuring(played: Sequence[_PlayedPlan], plain: Sequence[_PlayedPlan], blocks: int) -> list[_PlayedPlan]:
+    """Of plans that skip blocks those worth measuring, the cheapest first: on the turns of the search each is nearer
+    than any that costs less, and than the line between those that skip nothing, the best up to each cost.
+    """
+    costs, errors = [one.plan.cost(blocks) for one in plain], np.minimum.accumulate([one.error for one in plain])
+    found: list[_PlayedPlan] = []
+    for one in sorted(played, key=lambda one: (one.plan.cost(blocks), one.error)):
+        if found and one.error >= found[-1].error:
+            continue
+        if one.error <= np.interp(one.plan.cost(blocks), costs, errors):
+            found.append(one)
+    return found
+
+
+def _plans_within(found: Mapping[float, Mapping[int, DenoisePlan]], rows: int) -> list[DenoisePlan]:
+    """The best plan of every emphasis that costs no more than `rows`, each plan once."""
+    plans: list[DenoisePlan] = []
+    for by_rows in found.values():
+        affordable = [cost for cost in by_rows if cost <= rows]
+        if affordable and by_rows[max(affordable)] not in plans:
+            plans.append(by_rows[max(affordable)])
+    return plans
+
+
+@dataclass(frozen=True, slots=True)
+class _PlayedPlan:
+    """A plan on the turns of the search: mean relative error of its latents, median seconds of a turn's denoising."""
+
+    plan: DenoisePlan
+    error: float
+    seconds: float
+
+
+def _play_plan(
+    pipeline: Pipeline, plan: DenoisePlan, turns: Sequence[TurnInput], true: Sequence[FloatArray]
+) -> _PlayedPlan:
+    denoiser, errors, seconds = pipeline.denoiser.with_plan(plan), [], []
+    for turn, latent in zip(turns, true, strict=True):
+        started = time.perf_counter()
+        found = denoise_turn(denoiser, turn)
+        seconds.append(time.perf_counter() - started)
+        errors.append(relative_error(found, latent))
+    return _PlayedPlan(plan, float(np.mean(errors)), round(float(np.median(seconds)), 4))
