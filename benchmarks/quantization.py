@@ -140,9 +140,8 @@ def vae_peak(source: Any) -> float:
     from animegamer_rt.pipeline import Pipeline
 
     pipeline = Pipeline.open(source, open_engines(source, EngineConfig("cpu-fp32")))
-    latent = denoise_turn(
-        pipeline.denoiser, *predict_first_turns(pipeline, sample_instructions(source.manifest.world, 1, 7), 7)
-    )
+    (turn,) = predict_first_turns(pipeline, sample_instructions(source.manifest.world, 1, 7), 7)
+    latent = denoise_turn(pipeline.denoiser, turn)
     run: dict[str, Any] = {"latent": latent[:, :3], "channel_order": np.arange(3), "flip": np.array([False])}
     return round(max(peak_magnitudes(source.part_path("vae_first"), [run]).values()), 1)
 

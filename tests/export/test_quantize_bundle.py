@@ -14,6 +14,7 @@ from project import ROOT
 from watching import Watching
 
 from animegamer_export.evaluate.turns import sample_instructions
+from animegamer_export.onnx_io import sessions
 from animegamer_export.quantize import bundle as bundles
 from animegamer_export.quantize import command
 from animegamer_export.quantize.bundle import part_names, quantize_bundle
