@@ -1,4 +1,4 @@
-"""What is measured, one function each: from a running server to figures with their median, 95th percentile and count.
+"""The measurements, one function each: from a running server to figures with median, 95th percentile and count.
 
 Knows players and what figures mean; nothing of how servers are started or how figures are shown.
 """
@@ -19,11 +19,11 @@ from .player import Player, play_together
 from .server_process import DROPPED, ServerProcess
 
 WINDOW_FULL = 5
-"""Turns after which a game's history is as long as it gets, in the bundles there are."""
+"""Turns after which a game's history window is full, in every bundle so far."""
 STALLED_ROUNDS = 4
-"""Fewest turns measured beside a reader, and beside one that has stalled."""
+"""Fewest turns measured beside a player who reads, and beside one who does not."""
 MAX_BUFFERED = 20
-"""Most turns until frames are dropped for a stalled reader: 48 MiB are kept for it, and sockets' buffers hold more."""
+"""Most turns until frames are dropped for a player who does not read: the send queue and sockets hold some."""
 CONNECTIONS = 100
 
 Figures = dict[str, Any]
@@ -36,7 +36,7 @@ def series(values: Iterable[float]) -> Figures:
 
 
 def overhead(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, turns: int) -> Figures:
-    """One player with raw frames: what a turn takes beyond its engines, and when its first words come."""
+    """One player with raw frames: seconds of a turn beyond its engines, and when its first events come."""
     with Player(context, served.port) as player:
         player.open()
         for _ in range(WINDOW_FULL):
@@ -53,7 +53,7 @@ def overhead(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, tur
 
 
 def transfer(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, codec: str, turns: int) -> Figures:
-    """One player: from the end of denoising to the last byte of the clip; `vae_s` of it is the engine's."""
+    """One player: seconds from the end of denoising to the last byte of the clip; vae_s: the engine's part of it."""
     with Player(context, served.port, codec=codec) as player:
         player.open()
         player.play()
@@ -69,7 +69,7 @@ def transfer(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, cod
 def concurrent_players(
     context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, sessions: int, turns: int
 ) -> Figures:
-    """So many players that never rest, each with `turns` turns of a game without history, so that all cost the same."""
+    """`sessions` players at once, each `turns` turns without a pause or a history, so that all turns cost the same."""
     players = [Player(context, served.port) for _ in range(sessions)]
     try:
         for player in players:
@@ -90,7 +90,7 @@ def concurrent_players(
 
 
 def slow_reader(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, turns: int) -> Figures:
-    """A player's turns, each behind one of another who reads, and then behind one of another who does not."""
+    """A player's turns, each after a turn of another player: first one who reads, then one who does not."""
     rounds = max(STALLED_ROUNDS, turns)
     with Player(context, served.port) as well, Player(context, served.port) as reader:
         well.open(history_turns=0)
@@ -113,7 +113,7 @@ def slow_reader(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, 
 
 
 def memory(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, sessions: int) -> Figures:
-    """What the front holds for idle sessions with one finished turn each, and for connections that have said hello."""
+    """Memory of the server process for idle sessions with one finished turn each, and for connections after hello."""
     with Player(context, served.port) as player:
         for _ in range(2 * WINDOW_FULL):
             player.open()
@@ -139,7 +139,7 @@ def memory(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, sessi
 
 
 def _behind(well: Player, other: Player, *, reads: bool) -> TurnTiming:
-    """A turn of `well` that waits for one of `other`, whose events are read as they come if it reads."""
+    """A turn of `well` that waits for a turn of `other`; reads: whether `other` reads its events."""
     other.begin()
     well.begin()
     poller = zmq.Poller()

@@ -1,4 +1,4 @@
-"""One turn as a client saw it: when each event came, and the seconds that the engines say they took.
+"""One turn as a client saw it: when each event came, and the seconds of the engines by the server's count.
 
 Knows events of a turn; nothing of sockets. Times are of `time.perf_counter`.
 """
@@ -13,7 +13,7 @@ from animegamer_rt.serving.wire import Message
 
 @dataclass(slots=True)
 class TurnTiming:
-    """Filled event by event; all of it is known once `done_at` is set. `bytes` are those of its pictures."""
+    """Filled event by event; complete once `done_at` is set. bytes: of the frames or the clip."""
 
     asked_at: float
     state_at: float = 0.0
@@ -25,7 +25,7 @@ class TurnTiming:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def note(self, message: Message, at: float) -> None:
-        """One event, and when it came."""
+        """Add an event and the time when it came."""
         if message.type == "state":
             self.state_at = at
         elif message.type == "progress":
@@ -44,7 +44,7 @@ class TurnTiming:
 
     @property
     def engines_s(self) -> float:
-        """What predictor, denoiser and vae took of it."""
+        """Seconds of predictor, denoiser and vae."""
         return sum(self.seconds[stage] for stage in ("predictor", "denoiser", "vae"))
 
     @property
@@ -54,7 +54,7 @@ class TurnTiming:
 
     @property
     def outside_s(self) -> float:
-        """What of it is not in the worker's turn: the front, the queue, the commit, the last message's way."""
+        """Seconds outside the worker's turn: the server, the queue, the store's transaction, the last message."""
         return self.turn_s - self.seconds["total"]
 
     @property

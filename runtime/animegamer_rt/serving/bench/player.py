@@ -1,4 +1,4 @@
-"""A client of plain ZeroMQ that plays turns and times their events; several play at once from one loop.
+"""A plain ZeroMQ client that plays turns and times their events. One loop can run several of them.
 
 Knows the protocol as a client does; nothing of what is measured with it.
 """
@@ -19,13 +19,13 @@ from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
 from .played_turn import TurnTiming
 
 TIMEOUT_S = 120.0
-"""Longest wait for a message; a real bundle's turn on a slow machine gives a sign of life more often."""
+"""Longest wait for a message. A turn sends progress more often, even on a slow machine."""
 INSTRUCTION = "One waits."
 STALLED_BYTES = 65_536
 
 
 class Player:
-    """One connection with one session at a time. `stalled`: it takes as little from its socket as can be arranged."""
+    """One connection with one session at a time. stalled: its socket buffers as little as possible."""
 
     def __init__(
         self, context: zmq.Context[zmq.Socket[bytes]], port: int, *, stalled: bool = False, **hello: Any
@@ -48,7 +48,7 @@ class Player:
         self.socket.close()
 
     def open(self, **fields: Any) -> None:
-        """A new session; the one before stays on the server."""
+        """Open a new session; the one before stays on the server."""
         opened = self._ask("open", {"seed": 7, **fields})
         assert opened.session is not None
         self._session, self._token = opened.session, opened.fields["token"]
@@ -60,14 +60,14 @@ class Player:
         self._send("turn", fields)
 
     def take(self) -> TurnTiming | None:
-        """Receive one message; the turn, if that was its end. Raises ServerError for an error or silence."""
+        """Receive one message; returns the turn if that was its end. Raises ServerError for an error or a timeout."""
         message = self._receive()
         assert self._turn is not None
         self._turn.note(message, time.perf_counter())
         return self._turn if message.type == "done" else None
 
     def play(self) -> TurnTiming:
-        """A whole turn."""
+        """Play a whole turn."""
         self.begin()
         while True:
             if (turn := self.take()) is not None:
@@ -83,7 +83,7 @@ class Player:
 
     def _receive(self) -> Message:
         if not self.socket.poll(int(TIMEOUT_S * 1000)):
-            raise ServerError(f"the server said nothing for {TIMEOUT_S:g} s")
+            raise ServerError(f"the server sent nothing for {TIMEOUT_S:g} s")
         parts = [frame.buffer for frame in self.socket.recv_multipart(copy=False)]
         message = decode(parts, SERVER_LIMITS, check=False)
         if message.type == "error":
@@ -92,7 +92,7 @@ class Player:
 
 
 def play_together(players: Sequence[Player], turns: int) -> list[TurnTiming]:
-    """Each plays so many turns, one after the other, all at once; in the order in which they were done."""
+    """All players at once, each `turns` turns one after the other; returns the turns in the order of their ends."""
     poller, played, left = zmq.Poller(), [], dict.fromkeys(players, turns)
     of_socket = {player.socket: player for player in players}
     for player in players:
@@ -101,7 +101,7 @@ def play_together(players: Sequence[Player], turns: int) -> list[TurnTiming]:
     while any(left.values()):
         ready = poller.poll(int(TIMEOUT_S * 1000))
         if not ready:
-            raise ServerError(f"the server said nothing for {TIMEOUT_S:g} s")
+            raise ServerError(f"the server sent nothing for {TIMEOUT_S:g} s")
         for socket, _ in ready:
             player = of_socket[socket]
             if (turn := player.take()) is not None:

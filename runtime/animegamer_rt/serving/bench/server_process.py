@@ -1,4 +1,4 @@
-"""A server in a process of its own for the time of a measurement, and what its metrics page says.
+"""Runs a server in a process of its own for a measurement, and reads its metrics page.
 
 Knows how `animegamer-rt serve` is started and ended; nothing of turns.
 """
@@ -20,20 +20,20 @@ from animegamer_rt.profiling.child_process import describe_failure
 START_S, END_S, LOOK_S = 300.0, 30.0, 0.05
 MEMORY, DROPPED = "animegamer_process_resident_memory_bytes", "animegamer_frames_dropped_total"
 LIMITS = {"--turns-per-minute": "0", "--sessions": "100000", "--connections": "1000", "--queue": "1000"}
-"""Nothing is to be refused while it is measured."""
+"""Options with which no turn is refused."""
 
 
 class ServerProcess:
-    """Ready within `with`; a server of its own in the folder `state`."""
+    """A server with the state folder `state`; it is ready inside `with`."""
 
     def __init__(self, bundle: Path, device: str, state: Path, plan: str | None = None) -> None:
         state.mkdir(parents=True)
         self.device = device
-        self._words = state / "stdout.txt", state / "stderr.txt"
+        self._outputs = state / "stdout.txt", state / "stderr.txt"
         options = {"--bundle": str(bundle), "--state-dir": str(state), "--device": device, "--port": "0", **LIMITS}
         options |= {"--plan": plan} if plan else {}
         command = [sys.executable, "-m", "animegamer_rt", "serve", *(word for pair in options.items() for word in pair)]
-        with self._words[0].open("wb") as output, self._words[1].open("wb") as errors:
+        with self._outputs[0].open("wb") as output, self._outputs[1].open("wb") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, **_own_group()
             )
@@ -54,27 +54,27 @@ class ServerProcess:
         self._end()
 
     def metric(self, name: str) -> float | None:
-        """A number of the metrics page that has no labels; None where this system has none."""
+        """A number of the metrics page, of a metric without labels; None where this system does not have it."""
         with urllib.request.urlopen(self._page, timeout=END_S) as answer:
             lines = answer.read().decode().splitlines()
         return next((float(line.split()[1]) for line in lines if line.startswith(name + " ")), None)
 
     def resident_mib(self) -> float | None:
-        """Physical memory of the front process; None where the system does not say."""
+        """Physical memory of the server process; None where the system does not say."""
         size = self.metric(MEMORY)
         return None if size is None else size / 2**20
 
     def _await(self, stream: int, text: str) -> str:
         until = time.monotonic() + START_S
         while time.monotonic() < until:
-            lines = self._words[stream].read_text(encoding="utf-8", errors="replace").split("\n")
+            lines = self._outputs[stream].read_text(encoding="utf-8", errors="replace").split("\n")
             found = [line for line in lines[:-1] if text in line]
             if found:
                 return found[0]
             if self._process.poll() is not None:
                 break
             time.sleep(LOOK_S)
-        output = self._words[1].read_text(encoding="utf-8", errors="replace")
+        output = self._outputs[1].read_text(encoding="utf-8", errors="replace")
         raise ServerError("the server to be measured did not start", found=describe_failure(output))
 
     def _end(self) -> None:
@@ -88,7 +88,7 @@ class ServerProcess:
 
 
 def _own_group() -> dict[str, Any]:
-    """On Windows the one signal that ends a server goes to whole groups; elsewhere Ctrl-C is to reach both."""
+    """On Windows the signal that ends a server goes to a whole process group; elsewhere Ctrl-C should reach both."""
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     return {}

@@ -1,4 +1,4 @@
-"""The front process of `animegamer-rt serve`: sockets, admission, sessions' door, and the supervisor of the worker.
+"""The server process of `animegamer-rt serve`: sockets, requests, scheduling, and the worker process.
 
-One process, one thread, one poll loop. Nothing in this package imports an engine, not even by way of another room.
+One process, one thread, one poll loop. Nothing in this package imports an engine, directly or indirectly.
 """

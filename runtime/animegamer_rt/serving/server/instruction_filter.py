@@ -1,7 +1,7 @@
-"""What a player may say: instructions made plain, and an optional list of words and phrases that are blocked.
+"""Normalises instructions, and refuses those with a word or phrase of the operator's block list.
 
-Knows text only. Blocked words are found in any case and any width of letters, with invisible characters between them or
-not, as whole words.
+Knows text only. Blocked words are found as whole words, in any case and any width of letters, even with invisible
+characters between the letters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _GRAPHEME_JOINER = "\u034f"
 
 
 class InstructionFilter:
-    """The door for text. `block_list` is a file of a word or phrase a line; lines that begin with # are comments."""
+    """Reads instructions. block_list: a file, a word or phrase a line; lines that begin with # are skipped."""
 
     def __init__(self, block_list: Path | None = None) -> None:
         phrases = [] if block_list is None else _read(block_list)
@@ -52,6 +52,6 @@ def _pattern(phrases: list[str]) -> re.Pattern[str]:
 
 
 def _plain(text: str) -> str:
-    """The text to compare by: what cannot be seen is left out."""
+    """The text in the form that is compared: lower case, without invisible characters."""
     seen = "".join(letter for letter in text if unicodedata.category(letter) != "Cf" and letter != _GRAPHEME_JOINER)
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", seen).casefold())

@@ -1,6 +1,6 @@
-"""Every player's game as rows of one SQLite file: sessions, their turns, the shots their next turns need.
+"""Stores every player's game in one SQLite file: sessions, their turns, and the shots that their next turns need.
 
-Knows rows; nothing of sockets, engines or workers. One process has the file at a time, and one thread of it.
+Knows rows; nothing of sockets, engines or workers. One thread of one process uses the file at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One SQLite file, held by one process: opened, locked, brought to our schema, written in whole transactions.
+"""Opens one SQLite file, locks it, brings its tables to this version, and writes it in transactions.
 
 Knows files and transactions; nothing of what the rows mean.
 """
@@ -19,11 +19,11 @@ from .errors import storage_error
 from .schema import SCHEMA_VERSION, SCRIPTS
 
 WAL_BYTES = 64 * 2**20
-"""What the write-ahead log is cut back to once it is copied into the file."""
+"""Size that the write-ahead log is cut to after it was copied into the file."""
 
 
 class Database:
-    """The open file. What `transaction` covers is kept whole or not at all, and is on the disk when it returns.
+    """The open file. A `transaction` is written completely or not at all, and is on the disk when it returns.
 
     Raises StoreError when the folder or file cannot be written, is of a newer version, or another process has it.
     """
@@ -52,7 +52,7 @@ class Database:
             raise
 
     def rows(self, sql: str, *values: object) -> list[Any]:
-        """The rows that a statement gives, as tuples. Raises StoreError."""
+        """Run a statement; returns its rows as tuples. Raises StoreError."""
         try:
             return self.connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
@@ -60,7 +60,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All statements within, or none: whatever is raised within leaves the file as it was. Raises StoreError."""
+        """Run all statements inside, or none: an error inside leaves the file as it was. Raises StoreError."""
         self.rows("BEGIN IMMEDIATE")
         try:
             yield
@@ -72,16 +72,16 @@ class Database:
             raise
 
     def used_bytes(self) -> int:
-        """Bytes of the file that hold something."""
+        """Bytes of the file in use."""
         return self._pragma("page_count") * self._pragma("page_size") - self.reusable_bytes()
 
     def reusable_bytes(self) -> int:
-        """Bytes of the file that are free: what is written next goes there."""
+        """Bytes of the file that are free; the next rows are written there."""
         return self._pragma("freelist_count") * self._pragma("page_size")
 
-    def shrink(self, slack: int, most: int) -> None:
-        """Hands free pages back to the disk: at most `most` bytes at once, and `slack` bytes stay."""
-        spare = min(self.reusable_bytes() - slack, most) // self._pragma("page_size")
+    def shrink(self, slack: int, limit: int) -> None:
+        """Give free pages back to the disk: at most `limit` bytes; `slack` bytes stay free in the file."""
+        spare = min(self.reusable_bytes() - slack, limit) // self._pragma("page_size")
         if spare > 0:
             try:
                 # As a script: SQLite frees one page a step, and `execute` takes a single step of it.
@@ -90,15 +90,15 @@ class Database:
                 raise storage_error(error, self.path) from error
 
     def close(self) -> None:
-        """Copies the log into the file and lets go of it."""
+        """Copy the log into the file and close it."""
         self.connection.close()
 
     def _pragma(self, name: str) -> int:
         return int(self.rows(f"PRAGMA {name}")[0][0])
 
     def _prepare(self) -> None:
-        # Exclusive: the lock is taken with the first read and kept until the process ends, however it ends. On POSIX
-        # it also goes when this process opens and closes the file itself, so nothing here does.
+        # Exclusive: SQLite takes the lock at the first read and keeps it until the process ends, however it ends. On
+        # POSIX the lock is also lost when this process opens and closes the file elsewhere, so nothing does that.
         self.rows("PRAGMA locking_mode = EXCLUSIVE")
         version = self._version()
         if version > SCHEMA_VERSION:

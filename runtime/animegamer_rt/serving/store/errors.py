@@ -1,4 +1,4 @@
-"""What can go wrong with kept sessions, below StoreError, and SQLite's own errors said in words a user can act on.
+"""Errors of stored sessions, below StoreError, and what SQLite's errors mean for the user.
 
 Knows SQLite's messages; nothing of tables.
 
@@ -25,7 +25,7 @@ class StoreLockedError(StoreError):
 
 
 class StoreFullError(StoreError):
-    """The disk or the quota has no room for what is to be kept; nothing was changed."""
+    """The disk or the quota has no room for what is to be stored; nothing was changed."""
 
 
 class UnknownSessionError(StoreError):
@@ -66,11 +66,11 @@ _SQLITE: tuple[tuple[str, type[StoreError], str, str], ...] = (
     ("not a database", StoreError, "this is no file of sessions", "move it away, or start with another folder"),
     ("malformed", StoreError, "the sessions are damaged", "put back a copy, or move the file away to start afresh"),
 )
-"""Part of SQLite's message (sqlite3 names result codes only from Python 3.11 on), and what to say of it."""
+"""Part of SQLite's message, and the error for it (sqlite3 names result codes only from Python 3.11 on)."""
 
 
 def storage_error(error: sqlite3.Error, path: Path) -> StoreError:
-    """The StoreError that says what SQLite's error means for the user."""
+    """The StoreError for an error of SQLite."""
     for part, kind, what, do in _SQLITE:
         if part in str(error):
             return kind(what, where=path, found=str(error), do=do)

@@ -1,4 +1,4 @@
-"""What the store hands out: a session, a turn, and all that a worker needs to play one more turn.
+"""What the store returns: a session, a turn, and the context that a worker needs to play one more turn.
 
 Knows the game's values; nothing of SQL.
 """
@@ -16,7 +16,7 @@ from .errors import BundleMismatchError
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """One game as it is kept. turns: how many are finished; character: the values after the last; seed: of the next."""
+    """One game as it is stored. turns: how many are finished; character: after the last one; seed: of the next one."""
 
     id: str
     bundle_name: str
@@ -41,10 +41,7 @@ class StoredSession:
 
 @dataclass(frozen=True, slots=True)
 class StoredTurn:
-    """One finished turn. `character` is after it.
-
-    `seed` is the one it was drawn with: a branch with a new seed still has turns of the old one.
-    """
+    """One finished turn. character: after it. seed: of its noise; a branch with a new seed has turns of the old one."""
 
     turn: int
     turn_id: str
@@ -55,7 +52,7 @@ class StoredTurn:
 
 
 class HistoryRow(NamedTuple):
-    """A past turn as a prompt sees it; a plain list of five on the wire."""
+    """A past turn as a prompt contains it."""
 
     text: str
     motion_level: int
@@ -66,11 +63,11 @@ class HistoryRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TurnContext:
-    """What came before a turn: `log` holds the turns `first + 1` .. `turn - 1`, oldest first.
+    """What came before a turn: `log` has the turns `first + 1` .. `turn - 1`, oldest first. character: before the turn.
 
-    With the shots of the whole window at hand, `log` is just that window and `shots` maps its turn numbers to fp16
-    [226, D] row-major. If one is missing, `first` is 0, the log complete and `shots` empty: they are predicted again.
-    `character` is the one before the turn.
+    If the shots of the whole history window are stored, `log` is that window, and `shots` maps its turns to fp16
+    [226, D], row-major. If one is missing, `first` is 0, `log` is complete and `shots` is empty: the worker predicts
+    the shots again.
     """
 
     first: int

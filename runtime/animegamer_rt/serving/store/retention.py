@@ -1,7 +1,7 @@
-"""What is kept and for how long: shots per session by a setting, sessions by a quota of bytes and age.
+"""What stays in the store: shots of a session by a setting, sessions by their age and a quota of bytes.
 
-Knows which rows go first; nothing of why they were written. Shots go before sessions: they can be predicted again from
-the instructions, exactly, so dropping them loses nothing but time.
+Knows which rows are deleted first; nothing of why they were written. Shots are deleted before sessions: they can be
+predicted again from the instructions, exactly, which only costs time.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from .database import Database
 from .turns import drop_shots
 
 ShotRetention = int | Literal["window", "all"]
-"""Which shots of a session stay: those its next turn needs, at least so many of the newest, or all."""
+"""Which shots of a session stay: "window", those that its next turn needs; a number of the newest; or "all"."""
 
 WINDOW: ShotRetention = "window"
 ALL: ShotRetention = "all"
 
 CLOCK_STEP_S = 3600.0
-"""A session in use was used within the hour; where its row says otherwise, the clock was set since."""
+"""A session in use was used within the hour. If its row says otherwise, the clock was changed since."""
 SWEEP_SESSIONS = 50
-"""Sessions that one sweep removes or empties at most."""
+"""Most sessions that one sweep deletes or empties."""
 SWEEP_BYTES = 8 * 2**20
-"""Bytes freed after which one sweep stops: the front answers nobody meanwhile; 4 MiB took 85 ms on 2 busy cores."""
+"""Bytes freed after which one sweep stops: the server's loop waits for it; 4 MiB took 85 ms on 2 busy cores."""
 SLACK_BYTES = 16 * 2**20
-"""Free pages that stay in the file for the next turns to fill."""
+"""Free bytes that stay in the file for the next turns."""
 SHRINK_BYTES = 2**20
-"""Free pages that one sweep hands back to the disk at most; that took up to 95 ms a MiB on 2 busy cores."""
+"""Most bytes that one sweep gives back to the disk; that took up to 95 ms a MiB on 2 busy cores."""
 
 
 def read_keep_shots(text: str) -> ShotRetention:
@@ -45,10 +45,10 @@ def read_keep_shots(text: str) -> ShotRetention:
 
 
 def kept_shots(keep: ShotRetention, history_turns: int) -> int | None:
-    """How many of the newest shots stay; None is all.
+    """How many of the newest shots stay; None: all.
 
-    `window` is one more than the history window, so that the last turn can be drawn again as cheaply as the next one
-    is drawn. A number can only add to that.
+    `window` is one more than the history window, so that the last turn can be replayed as cheaply as the next one is
+    played. A number can only add to that.
     """
     window = history_turns + 1 if history_turns else 0
     if keep == "all":
@@ -60,9 +60,8 @@ def kept_shots(keep: ShotRetention, history_turns: int) -> int | None:
 class Quota:
     """Bounds of the store. Sessions used within the last `recent_s` are never touched.
 
-    `max_bytes`: of the rows of all sessions. `max_age_s`: sessions unused for longer are removed; None keeps them.
-    `min_free_bytes`: free space on the disk that the store leaves to others; to get it, shots are dropped, never
-    sessions.
+    max_bytes: of the rows of all sessions. max_age_s: sessions unused for longer are deleted; None: never.
+    min_free_bytes: space on the disk that the store leaves free; to get it, it deletes shots, never sessions.
     """
 
     max_bytes: int = 8 * 2**30
@@ -73,7 +72,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """What a sweep did. `more`: another sweep would go on with it at once."""
+    """What a sweep did. more: there is more to delete, so call it again soon."""
 
     removed: tuple[str, ...]
     """Ids of the sessions that are gone."""

@@ -1,6 +1,6 @@
-"""The tables, and the steps from each version of them to the next.
+"""The tables, and the statements that bring them from each version to the next.
 
-Knows SQL; nothing of what the rows are for. A newer file is left as it is.
+Knows SQL; nothing of what the rows are for. A file of a newer version is not touched.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SCRIPTS: tuple[tuple[str, ...], ...] = (
         )
         """,
     ),
-    # A turn is kept before it has ended, so nobody knows yet what it takes.
+    # A turn is stored before it has ended, when its seconds are not known yet.
     ("ALTER TABLE turns DROP COLUMN seconds",),
 )
 """`SCRIPTS[n]` takes the tables from version n to n + 1; version 0 is an empty file."""

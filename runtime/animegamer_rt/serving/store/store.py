@@ -1,6 +1,7 @@
-"""The store: opens sessions, finds them by token, adds their finished turns, goes back, branches, closes, sweeps.
+"""Stores sessions: opens them, finds them by token, adds finished turns, rewinds, branches, closes, sweeps.
 
-Knows what a session may do and what is one transaction; the rows of turns are turns.py's, what goes first retention's.
+Knows what a session may do and what is one transaction. Rows of turns are in `turns`, what is deleted first in
+`retention`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .retention import WINDOW, Quota, ShotRetention, SweepResult
 
 FILE = "sessions.sqlite"
 ROW_BYTES = 64 * 2**10
-"""Room that a turn's or a session's own row is sure to fit in, indexes and new pages included."""
+"""Upper bound of what a turn's or a session's row takes, with indexes and new pages."""
 
 _SELECT = """
     SELECT s.key, s.token_sha256, s.id, s.bundle_name, s.bundle_fingerprint, s.seed, s.history_turns, s.closed,
@@ -41,10 +42,10 @@ class _Found(NamedTuple):
 
 
 class Store:
-    """All sessions in `folder`/sessions.sqlite; one at a time may have the folder. For one thread.
+    """All sessions in `folder`/sessions.sqlite. One Store at a time may use the folder, from one thread.
 
-    What a method changes is on the disk when it returns, and nothing is changed if it raises. Every method raises
-    StoreError when the file cannot be read or written, and UnknownSessionError for a session that is not there.
+    A change is on the disk when its method returns, and nothing is changed if the method raises. Every method raises
+    StoreError when the file cannot be read or written, and UnknownSessionError for a session that is not stored.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Store:
     def open(
         self, bundle_name: str, bundle_fingerprint: str, seed: int, history_turns: int
     ) -> tuple[StoredSession, str]:
-        """A new session and its token, which is kept nowhere. Raises StoreFullError."""
+        """A new session and its token, of which only a hash is stored. Raises StoreFullError."""
         self._make_room(ROW_BYTES)
         with self.database.transaction():
             session, token = self._insert(bundle_name, bundle_fingerprint, seed, history_turns)
@@ -84,7 +85,7 @@ class Store:
         return self._get(session_id).session
 
     def check(self, session_id: str, token: str) -> StoredSession:
-        """The session, if the token is its own and it can be played. Raises WrongTokenError, SessionClosedError."""
+        """The session, if the token is right and it is not closed. Raises WrongTokenError, SessionClosedError."""
         found = self._get(session_id)
         if not hmac.compare_digest(found.token_sha256, _hash(token)):
             raise WrongTokenError("the token is not this session's", where=f"session {session_id}")
@@ -100,10 +101,10 @@ class Store:
         character: CharacterState,
         shots: Mapping[int, bytes],
     ) -> None:
-        """Adds the next turn in one transaction. `character` is after it; `shots` maps turns to fp16 [226, D].
+        """Add the next turn in one transaction. character: after it; shots: turn -> fp16 [226, D].
 
-        Does nothing if just this turn is there already. Raises NoSuchTurnError if it does not follow the last one or
-        its id was another turn's, SessionClosedError, StoreFullError.
+        Does nothing if this very turn is stored already. Raises NoSuchTurnError if it does not follow the last one or
+        has the id of another turn, SessionClosedError, StoreFullError.
         """
         key, _, session = self._playable(session_id)
         known = turns.find_turn(self.database, key, turn_id)
@@ -121,7 +122,7 @@ class Store:
             self._touch(key)
 
     def add_shots(self, session_id: str, shots: Mapping[int, bytes]) -> None:
-        """Keeps shots of finished turns that were predicted again. Raises SessionClosedError, StoreFullError."""
+        """Store shots of finished turns that were predicted again. Raises SessionClosedError, StoreFullError."""
         key, _, session = self._playable(session_id)
         self._make_room(sum(map(len, shots.values())), session_id)
         kept = retention.kept_shots(self.keep_shots, session.history_turns)
@@ -133,18 +134,18 @@ class Store:
         return turns.find_turn(self.database, self._get(session_id).key, turn_id)
 
     def turns(self, session_id: str, first: int, last: int) -> list[StoredTurn]:
-        """The turns `first` .. `last` that there are, oldest first."""
+        """The stored turns from `first` to `last`, oldest first."""
         return turns.read_turns(self.database, self._get(session_id).key, first, last)
 
     def job_history(self, session_id: str, turn: int) -> TurnContext:
-        """What a job of `turn` needs: a finished turn, or the next one. Raises NoSuchTurnError."""
+        """The context of a finished turn or of the next one. Raises NoSuchTurnError."""
         key, _, session = self._get(session_id)
         if not 1 <= turn <= session.turns + 1:
             raise _no_such_turn(session, "no such turn", f"turn {turn}", f"1 to {session.turns + 1}")
         return turns.read_history(self.database, key, turn, session.history_turns)
 
     def rewind(self, session_id: str, turn: int) -> StoredSession:
-        """Goes back to just after `turn` (0: the start). Raises NoSuchTurnError, SessionClosedError."""
+        """Delete all turns after `turn` (0: the start). Raises NoSuchTurnError, SessionClosedError."""
         key, _, session = self._playable(session_id)
         _check_played(session, turn)
         with self.database.transaction():
@@ -153,9 +154,9 @@ class Store:
         return self.get(session_id)
 
     def branch(self, session_id: str, turn: int, seed: int | None = None) -> tuple[StoredSession, str]:
-        """A new session, and its token, with this one's turns up to `turn`; this one stays as it is.
+        """A new session with this one's turns up to `turn`, and its token; this one stays as it is.
 
-        `seed` draws the branch's next turns; None is this session's. Raises NoSuchTurnError, SessionClosedError,
+        seed: of the branch's next turns; None: this session's. Raises NoSuchTurnError, SessionClosedError,
         StoreFullError.
         """
         key, _, session = self._playable(session_id)
@@ -184,10 +185,10 @@ class Store:
         return int(self.database.rows("SELECT count(*) FROM sessions WHERE NOT closed")[0][0])
 
     def sweep(self, now: float, in_use: Collection[str] = ()) -> SweepResult:
-        """Makes the quota hold, a few megabytes at a time; call it again soon if `more`.
+        """Delete what is over the quota, a few megabytes at a time. Call it again soon if the result says `more`.
 
-        `in_use` are the ids of sessions that must stay as they are: used within the last hour by a clock that nobody
-        can set, or with a job that waits or runs.
+        in_use: ids of sessions that must stay as they are: those used within the last hour by a clock that nobody can
+        change, and those with a job.
         """
         return retention.sweep(self.database, self.quota, now, in_use)
 
@@ -241,7 +242,7 @@ class Store:
         self.database.rows("UPDATE sessions SET used = ? WHERE key = ?", self._clock(), key)
 
     def _make_room(self, wanted: int, session_id: str | None = None) -> None:
-        """Drops idle sessions' shots if `wanted` bytes do not fit. Raises StoreFullError if that is not enough."""
+        """Delete idle sessions' shots if `wanted` bytes do not fit. Raises StoreFullError if that is not enough."""
         missing = retention.missing_bytes(self.database, self.quota, wanted)
         if missing > 0:
             with self.database.transaction():

@@ -1,6 +1,6 @@
-"""A session's turns and shots as rows: written, read, copied, cut off.
+"""Reads, writes, copies and deletes a session's turns and shots.
 
-Knows the two tables and the keys of sessions; callers hold the transaction.
+Knows the two tables and the keys of sessions. The caller opens the transaction.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def insert_turn(database: Database, session: int, turn: StoredTurn) -> None:
 
 
 def read_turns(database: Database, session: int, first: int, last: int) -> list[StoredTurn]:
-    """The turns `first` .. `last` that there are, oldest first."""
+    """The stored turns from `first` to `last`, oldest first."""
     sql = f"SELECT {_COLUMNS} FROM turns WHERE session = ? AND turn BETWEEN ? AND ? ORDER BY turn"
     return [_turn(row) for row in database.rows(sql, session, first, last)]
 
@@ -51,7 +51,7 @@ def find_turn(database: Database, session: int, turn_id: str) -> StoredTurn | No
 
 
 def read_history(database: Database, session: int, turn: int, history_turns: int) -> TurnContext:
-    """What a job of `turn` needs; its cost does not grow with the game while the window's shots are kept."""
+    """The context of `turn`. Its cost does not grow with the game while the window's shots are stored."""
     first = max(0, turn - 1 - history_turns)
     sql = "SELECT turn, shot FROM shots WHERE session = ? AND turn BETWEEN ? AND ? ORDER BY turn"
     shots: dict[int, bytes] = dict(database.rows(sql, session, first + 1, turn - 1))
@@ -65,7 +65,7 @@ def read_history(database: Database, session: int, turn: int, history_turns: int
 
 
 def write_shots(database: Database, session: int, turns: int, shots: Mapping[int, bytes], kept: int | None) -> None:
-    """Keeps the new shots; of a game of `turns` turns only the newest `kept` stay (None: all)."""
+    """Write new shots; of a game of `turns` turns only the newest `kept` stay (None: all)."""
     oldest = 1 if kept is None else turns - kept + 1
     for turn, shot in shots.items():
         if turn >= oldest:
@@ -74,7 +74,7 @@ def write_shots(database: Database, session: int, turns: int, shots: Mapping[int
 
 
 def copy_turns(database: Database, source: int, target: int, turn: int, kept: int) -> None:
-    """Gives an empty session all turns of another one up to `turn`, and the newest `kept` of their shots."""
+    """Copy all turns of a session up to `turn`, and the newest `kept` of their shots, to an empty session."""
     database.rows(
         f"INSERT INTO turns (session, {_COLUMNS}) SELECT ?, {_COLUMNS} FROM turns WHERE session = ? AND turn <= ?",
         target,
@@ -91,12 +91,12 @@ def copy_turns(database: Database, source: int, target: int, turn: int, kept: in
 
 
 def delete_turns_after(database: Database, session: int, turn: int) -> None:
-    """Removes all turns after `turn`; their shots go with them."""
+    """Delete all turns after `turn`, with their shots."""
     database.rows("DELETE FROM turns WHERE session = ? AND turn > ?", session, turn)
 
 
 def drop_shots(database: Database, session: int) -> None:
-    """Removes a session's shots. Nothing is lost: they can be predicted again, exactly."""
+    """Delete a session's shots. They can be predicted again, exactly."""
     database.rows("DELETE FROM shots WHERE session = ?", session)
 
 

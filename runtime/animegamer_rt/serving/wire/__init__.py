@@ -1,6 +1,7 @@
-"""The wire: messages <-> bytes, version 1 of the protocol that client/PROTOCOL.md describes.
+"""Messages and their bytes: version 1 of the protocol that client/PROTOCOL.md describes.
 
-Knows no socket. `MESSAGES` is the one table of every message; PROTOCOL.md, schema and vectors are made from it.
+Knows no socket. `MESSAGES` is the table of every message; PROTOCOL.md, the schema and the vectors are made from it.
+`worker_messages` is what the server and its own worker say, which is no part of the protocol.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a client may send: every request with its fields and what answers it.
+"""The requests that a client may send: their fields and what answers them.
 
 Knows no bytes, and nothing of what a server sends.
 """

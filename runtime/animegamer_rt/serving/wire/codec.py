@@ -1,6 +1,7 @@
-"""Messages <-> frames: the magic, one msgpack header, raw buffers. Sizes are checked before a byte is unpacked.
+"""Encodes messages to frames and decodes them: the magic, one msgpack header, raw buffers.
 
-Knows no socket. Never pickles. Only ProtocolError comes out of `decode`, whatever goes in.
+Knows no socket. Sizes are checked before anything is unpacked, nothing is unpickled, and `decode` raises only
+ProtocolError, whatever the bytes are.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Buffer = bytes | memoryview
 MAGIC = b"AGRT"
 MAJOR = 1
 VERSION = "1.0"
-"""Of the protocol, `major.minor`; the package has a version of its own."""
+"""Version of the protocol, `major.minor`; the package has its own version."""
 
 FIRST_FRAME = MAGIC + bytes([MAJOR])
 
@@ -34,12 +35,12 @@ MESSAGES: Mapping[Sender, Mapping[str, MessageType]] = MappingProxyType(
         "server": MappingProxyType({kind.type: kind for kind in ANSWERS}),
     }
 )
-"""Who sends it -> type -> what it holds. `status` is a request and the answer to it."""
+"""Sender -> type -> message. `status` is both a request and its answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. `buffers` are the caller's own memory, never copied; received ones live as long as they are held."""
+    """One message. `buffers` are never copied: sent ones are the caller's memory, received ones the receiver's."""
 
     type: str
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -53,10 +54,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a receiver takes from one kind of sender.
+    """Largest message that a receiver takes from a sender.
 
-    items: longest list or map inside a header. msgpack makes room for a list as soon as it reads its length, and lists
-    may be nested 1024 deep: 8 bytes x items x 1024 is the most memory that a hostile header can claim.
+    items: longest list or map in a header. msgpack allocates a list as soon as it has read its length, and lists may be
+    nested 1024 deep: a hostile header can make it allocate 8 bytes x items x 1024 at most.
     """
 
     sender: Sender
@@ -69,16 +70,16 @@ class Limits:
 CLIENT_LIMITS = Limits("client", header_bytes=64 * 1024, buffer_bytes=0, buffers=0, items=256)
 SERVER_LIMITS = Limits("server", header_bytes=256 * 1024, buffer_bytes=64 * 2**20, buffers=1, items=1024)
 WORKER_LIMITS = Limits("server", header_bytes=64 * 2**20, buffer_bytes=64 * 2**20, buffers=64, items=1_000_000)
-"""Between the front and its own worker, with `check=False`: a job carries the whole log of a game without end."""
+"""Between the server and its own worker, with `check=False`: a job may carry the whole history of a long game."""
 
 WORKER_SECRET = "ANIMEGAMER_WORKER_SECRET"
-"""Environment variable that the front gives its worker: by its value it knows the worker's first messages."""
+"""Environment variable with a secret for the worker. The server accepts a worker's first messages by it."""
 
 
 def encode(message: Message) -> list[Buffer]:
-    """The frames of a message, ready for send_multipart; the buffers are the message's own, not copies.
+    """The frames of a message, ready for send_multipart. Buffers are not copied.
 
-    The fields are not checked: a sender's tests do that. TypeError for a value that msgpack does not know.
+    Fields are not checked. Raises TypeError for a value that msgpack does not know.
     """
     header = {
         key.name: value for key in HEADER if key.name != "fields" and (value := getattr(message, key.name)) is not None
@@ -88,10 +89,10 @@ def encode(message: Message) -> list[Buffer]:
 
 
 def decode(frames: Sequence[Buffer], limits: Limits = CLIENT_LIMITS, *, check: bool = True) -> Message:
-    """The message in received frames (without routing id). Unknown header keys are left out, and so are unknown fields.
+    """The message in received frames (without the routing id). Unknown header keys and unknown fields are left out.
 
-    check: also hold type, fields and buffers to MESSAGES. Without it any type passes with all the fields it has.
-    Raises ProtocolError; its `request` is the message's id where that could be read.
+    check: also check type, fields and buffers against MESSAGES. Without it any type passes, with all its fields.
+    Raises ProtocolError; its `request` is the message's id if that could be read.
     """
     header = _unpacked(frames, limits)
     known: dict[str, Any] = {}
@@ -156,7 +157,7 @@ def _checked(message: Message, limits: Limits) -> Message:
 
 
 def _check_picture(fields: Mapping[str, Any], size: int) -> None:
-    """A raw picture's rows fit its buffer exactly, so that a reader can lay an array over it."""
+    """A raw frame's rows must fill its buffer exactly, so that a reader can use the buffer as an array."""
     row = fields["width"] * (3 if fields["pixel_format"] == "rgb24" else 4)
     if fields["codec"] == "raw" and fields["stride"] < row:
         raise bad_field("frame.stride", fields["stride"], f"at least {row}")

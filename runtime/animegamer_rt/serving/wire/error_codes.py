@@ -1,4 +1,4 @@
-"""The codes that an `error` message may carry, what each means, and what a client does about it.
+"""The codes of `error` messages: what each means, and what a client does about it.
 
 Knows nothing of who raises them.
 """

@@ -1,4 +1,4 @@
-"""The words that several messages share: the header's keys, tokens, seeds, strengths, values, the bundle.
+"""Fields that several messages share: header keys, tokens, seeds, strengths, values, the bundle.
 
 Knows no messages and no bytes.
 """
@@ -13,7 +13,7 @@ MAX_NAME_CHARACTERS = 64
 """Characters of an id, a session id or a turn id."""
 
 MAX_LISTED = 100
-"""Turns in one `listed`; with every character four bytes long they fill 240 KiB of the 256 KiB of a header."""
+"""Turns in one `listed`. If every character takes four bytes, they fill 240 KiB of the 256 KiB of a header."""
 
 MAX_FILES = 1000
 """File names in one `exported`."""
@@ -90,17 +90,17 @@ STAGES = ("queue", "predictor", "denoiser", "vae", "total")
 
 
 def optional(field: Field, doc: str | None = None) -> Field:
-    """The same field where it may be absent, with its meaning there."""
+    """The same field as an optional one; doc: its meaning there."""
     return replace(field, required=False, doc=doc or field.doc)
 
 
 def whole(name: str, doc: str, unit: str = "", least: int = 0) -> Field:
-    """A required number without an upper bound but the 63 bits of a signed integer."""
+    """A required whole number of up to 63 bits."""
     return Field(name, "int", doc, unit, least=least, most=2**63 - 1)
 
 
 def text(name: str, doc: str, required: bool = True) -> Field:
-    """A text of any length that a header can hold."""
+    """A text of any length that fits in a header."""
     return Field(name, "str", doc, required=required)
 
 

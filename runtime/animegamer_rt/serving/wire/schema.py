@@ -1,4 +1,4 @@
-"""What a message may hold: fields of six kinds, with bounds; and the check of a received one against that.
+"""Describes the fields of a message (six kinds, with bounds), and checks received values against that.
 
 Knows nothing of which messages there are, of msgpack or of frames.
 """
@@ -59,7 +59,7 @@ class MessageType:
 
 
 def validate_fields(fields: Sequence[Field], values: Mapping[Any, Any], where: str) -> dict[str, Any]:
-    """The fields of `values` that the table knows, checked; others are left out, as the protocol wants.
+    """The fields of `values` that the table has, checked. Others are left out, as the protocol says.
 
     Raises ProtocolError: missing_field, bad_field.
     """
@@ -73,7 +73,7 @@ def validate_fields(fields: Sequence[Field], values: Mapping[Any, Any], where: s
 
 
 def bad_field(where: str, found: object, expected: str) -> ProtocolError:
-    """The error of a value of the wrong kind or out of its bounds; however deep or long, it is shown short."""
+    """The error for a value of the wrong kind or out of bounds. A deep or long value is shown shortened."""
     return ProtocolError(
         "a field has a value that it may not have",
         code="bad_field",
@@ -84,7 +84,7 @@ def bad_field(where: str, found: object, expected: str) -> ProtocolError:
 
 
 def is_int(value: object) -> bool:
-    """A msgpack integer; a boolean is not one, although Python says so."""
+    """Whether it is a msgpack integer. A boolean is not, although it is an int in Python."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -1,4 +1,4 @@
-"""What a server may send: answers, the events of a turn, errors; every one with its fields.
+"""The messages that a server may send: answers, events of a turn, errors, and their fields.
 
 Knows no bytes, and nothing of what a client sends.
 """

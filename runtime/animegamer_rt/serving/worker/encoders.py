@@ -1,4 +1,4 @@
-"""Frames as they travel when not raw: single JPEG pictures, and a clip as a fragmented mp4 in chunks.
+"""Encodes frames that are not sent raw: one JPEG each, or a clip as a fragmented mp4 in chunks.
 
 Knows frames and codecs; nothing of turns or messages. The same frames give the same bytes.
 """
@@ -18,17 +18,17 @@ Frame = npt.NDArray[np.uint8]
 """One frame [H, W, C]."""
 
 AV_FORMATS = {"rgb24": "rgb24", "rgba32": "rgba", "bgra32": "bgra"}
-"""Our pixel formats by the codec library's names."""
+"""Pixel format -> its name in the codec library."""
 
 # Quantisers of the library's MJPEG encoder: 1 (finest) to 31. Its table is that of MPEG-1 times quantiser / 8, in the
 # mean half of the JPEG standard's, which quality 50 uses as it is: hence 15 for quality 50.
 FINEST, STANDARD, COARSEST = 1, 15, 31
 FRAGMENTED = "frag_keyframe+empty_moov+default_base_moof"
-"""A file that can be played while it is written, and that is written without seeking."""
+"""Flags of an mp4 that can be played while it is written, and that is written without seeking."""
 
 
 class JpegEncoder:
-    """Makes baseline JPEGs of one size and quality, with full colour resolution (flat colours have sharp edges)."""
+    """Encodes baseline JPEGs of one size and quality, with full colour resolution: edges of flat colours stay sharp."""
 
     def __init__(self, height: int, width: int, quality: int) -> None:
         codec = av.CodecContext.create("mjpeg", "w")
@@ -46,13 +46,13 @@ class JpegEncoder:
 
 
 def jpeg_quantiser(quality: int) -> int:
-    """The encoder's quantiser for a JPEG quality of 1..100, by the scale of the JPEG group's own encoder."""
+    """The MJPEG quantiser for a JPEG quality of 1..100, by the scale of the JPEG group's own encoder."""
     scale = 50 / quality if quality < 50 else (100 - quality) / 50
     return max(FINEST, min(COARSEST, round(STANDARD * scale)))
 
 
 class ClipEncoder:
-    """One clip in the making: every call returns the bytes that the mp4 grew by."""
+    """Encodes one clip; every call returns the bytes that the mp4 grew by."""
 
     def __init__(self, height: int, width: int, fps: int, pixel_format: str) -> None:
         self._format = AV_FORMATS[pixel_format]
@@ -64,7 +64,7 @@ class ClipEncoder:
         self._stream.options = {"preset": "ultrafast", "tune": "zerolatency", "crf": CRF}
 
     def add(self, frame: Frame) -> bytes:
-        """Encodes one frame in the pixel format given at the start; often nothing is written yet."""
+        """Encode one frame, in the pixel format given at the start; often no bytes come yet."""
         picture = av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format=self._format)
         picture = picture.reformat(self._stream.width, self._stream.height, "yuv420p")
         self._container.mux(self._stream.encode(picture))
@@ -77,12 +77,12 @@ class ClipEncoder:
         return self._written.take()
 
     def close(self) -> None:
-        """Ends the encoder of a clip that is given up: its threads and memory would wait for the garbage collector."""
+        """Close the encoder, also of a clip that was given up: otherwise its threads wait for the garbage collector."""
         self._container.close()
 
 
 class _Pipe(io.RawIOBase):
-    """A write-only file that hands over what was written."""
+    """A write-only file; `take` returns what was written since the last call."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

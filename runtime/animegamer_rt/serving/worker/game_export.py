@@ -1,6 +1,6 @@
 """Renders a whole game into a folder, turn by turn from the first, as `animegamer-rt play` would have written it.
 
-Knows the pipeline and the folder; nothing of sockets. Nothing but instructions and seeds is needed: a replay is exact.
+Knows the pipeline and the folder; nothing of sockets. It needs only instructions and seeds: a replay is exact.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much memory this process holds. Knows operating systems, nothing else."""
+"""Memory that this process uses. Knows operating systems, nothing else."""
 
 from __future__ import annotations
 
