@@ -1,6 +1,6 @@
 """Which engines play a bundle, and how: one configuration for commands, the server and its worker.
 
-Knows names of devices and spellings of options. Imports no library, so that the server's front process may hold it.
+Knows names of devices and spellings of options. Imports no library, so that the server process may hold it.
 """
 
 from __future__ import annotations

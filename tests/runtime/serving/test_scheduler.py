@@ -289,5 +289,5 @@ def test_shots_that_were_predicted_again_stay_though_the_turn_fails(server: Serv
     shots = Message("shots", fields, parent=job.id, session=job.session, turn=8, buffers=(b"6", b"7"))
     server.scheduler.on_worker_message(shots, 1.0)
     server.say(job, "failed", code="cancelled", text="the turn was cancelled")
-    history = server.store.job_history(job.session, 8)
+    history = server.store.turn_context(job.session, 8)
     assert (history.first, dict(history.shots)) == (5, {6: b"6", 7: b"7"}) and server.stored(job) == 7

@@ -59,7 +59,7 @@ def play(store: Store, session_id: str, texts: list[str]) -> list[bytes]:
     for text in texts:
         session = store.get(session_id)
         turn = session.turns + 1
-        history = store.job_history(session_id, turn)
+        history = store.turn_context(session_id, turn)
         shots, state = work(history, turn, text, session.history_turns)
         after = history.character.after(state)
         store.finish_turn(session_id, turn, f"id-{turn}-{text}", text, state, after, shots)
@@ -186,7 +186,7 @@ def test_turns_are_listed_in_pages(store: Store) -> None:
         before = page[0].turn
     assert pages == [list(range(16, 26)), list(range(6, 16)), list(range(1, 6))]
     assert store.turns(session.id, 26, 40) == []
-    assert store.job_history(session.id, 3).log == (
+    assert store.turn_context(session.id, 3).log == (
         HistoryRow("1", *_strengths("1")),
         HistoryRow("2", *_strengths("2")),
     )
@@ -214,7 +214,7 @@ def test_going_back_to_a_turn_that_was_not_played_is_refused(store: Store, turn:
         with pytest.raises(NoSuchTurnError, match=r"expected 0 to 2"):
             go(session.id, turn)
     with pytest.raises(NoSuchTurnError):
-        store.job_history(session.id, 4)
+        store.turn_context(session.id, 4)
     assert store.get(session.id).turns == 2 and store.count() == 1
 
 
@@ -242,7 +242,7 @@ def test_sessions_do_not_touch_each_other(store: Store) -> None:
     assert store.get(first.id).character != store.get(second.id).character
     store.rewind(first.id, 0)
     assert store.get(second.id).turns == 3
-    assert len(store.job_history(second.id, 4).shots) == 3
+    assert len(store.turn_context(second.id, 4).shots) == 3
 
 
 @pytest.mark.parametrize("window_turns", [0, 1, 3])
@@ -272,7 +272,7 @@ def test_any_order_of_moves_gives_the_game_of_a_straight_run(
             branch, token = store.branch(name, turn)
             games[branch.id] = _Remembered(token, known.texts[:turn], known.shots[:turn])
         elif move == "again" and turn:
-            history = store.job_history(name, turn)
+            history = store.turn_context(name, turn)
             shots, _ = work(history, turn, known.texts[turn - 1], window_turns)
             assert shots[turn] == known.shots[turn - 1]
         elif move == "restart":

@@ -110,6 +110,6 @@ def test_a_killed_server_keeps_every_turn_that_it_had_confirmed(tmp_path: Path) 
                 kept = store.turns(name, 1, turns + 1)
                 assert [turn.turn for turn in kept] == list(range(1, turns + 1))
                 assert [turn.turn_id for turn in kept] == [f"id-{turn}" for turn in range(1, turns + 1)]
-                history = store.job_history(name, turns + 1)
+                history = store.turn_context(name, turns + 1)
                 assert history.shots == {turn: turn.to_bytes(4, "big") * 3000 for turn in range(turns - 2, turns + 1)}
     assert min(confirmed.values()) >= 15

@@ -72,7 +72,7 @@ def test_the_setting_says_which_shots_stay_and_never_less_than_the_next_turn_nee
         session, _ = game(store)
         play(store, session.id, TEXTS)
         assert kept(store, session.id) == list(shots)
-        assert list(store.job_history(session.id, 11).shots) == [8, 9, 10]
+        assert list(store.turn_context(session.id, 11).shots) == [8, 9, 10]
 
 
 def test_a_game_without_a_window_keeps_no_shots(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_game_without_a_window_keeps_no_shots(tmp_path: Path) -> None:
         session, _ = store.open("tiny", "f00d", 1, 0)
         play(store, session.id, TEXTS)
         assert kept(store, session.id) == []
-        history = store.job_history(session.id, 11)
+        history = store.turn_context(session.id, 11)
         assert (history.first, history.log, dict(history.shots)) == (10, (), {})
 
 
@@ -88,7 +88,7 @@ def test_the_last_turn_can_be_drawn_again_from_its_window_alone(tmp_path: Path) 
     with Store(tmp_path) as store:
         session, _ = game(store)
         play(store, session.id, TEXTS)
-        again = store.job_history(session.id, 10)
+        again = store.turn_context(session.id, 10)
         assert again.first == 6 and list(again.shots) == [7, 8, 9]
         assert [row.text for row in again.log] == TEXTS[6:9]
         assert again.character == store.turns(session.id, 9, 9)[0].character
@@ -99,12 +99,12 @@ def test_going_back_beyond_the_window_asks_for_the_whole_game_again_and_then_kee
         session, _ = game(store)
         play(store, session.id, TEXTS)
         character = store.rewind(session.id, 5).character
-        history = store.job_history(session.id, 6)
+        history = store.turn_context(session.id, 6)
         assert history.first == 0 and dict(history.shots) == {} and history.character == character
         assert [row.text for row in history.log] == TEXTS[:5]
         play(store, session.id, ["another way"])
         assert kept(store, session.id) == [3, 4, 5, 6]
-        assert store.job_history(session.id, 7).first == 3
+        assert store.turn_context(session.id, 7).first == 3
 
 
 def test_a_branch_far_back_of_a_store_that_keeps_all_shots_needs_no_prediction(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_branch_far_back_of_a_store_that_keeps_all_shots_needs_no_prediction(t
         play(store, session.id, TEXTS)
         branch, _ = store.branch(session.id, 5)
         assert kept(store, branch.id) == [2, 3, 4, 5]
-        assert list(store.job_history(branch.id, 6).shots) == [3, 4, 5]
+        assert list(store.turn_context(branch.id, 6).shots) == [3, 4, 5]
 
 
 def test_a_turn_of_a_long_game_costs_what_a_turn_of_a_short_one_costs(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_turn_of_a_long_game_costs_what_a_turn_of_a_short_one_costs(tmp_path: 
             return 0
 
         store.database.connection.set_progress_handler(count, 10)
-        history = store.job_history(session_id, turn)
+        history = store.turn_context(session_id, turn)
         store.get(session_id)
         store.database.connection.set_progress_handler(None, 10)
         assert len(history.log) == len(history.shots) == 3
@@ -176,7 +176,7 @@ def test_over_the_quota_the_shots_of_the_longest_unused_go_first_and_no_game_wit
         swept = store.sweep(clock.now)
         assert swept.shots_dropped == (names[0],) and swept.removed == ()
         assert swept.stored_bytes <= store.quota.max_bytes
-        assert store.job_history(names[0], 3).first == 0 and len(store.job_history(names[0], 3).log) == 2
+        assert store.turn_context(names[0], 3).first == 0 and len(store.turn_context(names[0], 3).log) == 2
         assert kept(store, names[1]) == [1, 2]
         assert store.sweep(clock.now).shots_dropped == ()
         # A quota that cannot be kept still spares the recent one: names[3] was used 100 s ago.

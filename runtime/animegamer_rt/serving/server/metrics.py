@@ -29,7 +29,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        # The front's own memory, processor time and files, where the system tells them (Linux).
+        # The server process's own memory, processor time and files, where the system gives them (Linux).
         ProcessCollector(namespace=PREFIX.rstrip("_"), registry=self.registry)
         self.turns_done = 0
         self._seconds: deque[Mapping[str, float]] = deque(maxlen=REMEMBERED_TURNS)

@@ -194,7 +194,7 @@ class Scheduler:
         assert job.turn is not None
         if job.kind == "turn" and job.turn != session.turns + 1:
             raise ProtocolError("the session went on without this turn", code="no_such_turn", found=f"turn {job.turn}")
-        context = self._store.job_history(job.session, job.turn)
+        context = self._store.turn_context(job.session, job.turn)
         shot_turns = tuple(sorted(context.shots))
         if session.history_turns and len(shot_turns) < len(context.log):
             job.extend_deadline(len(context.log) * self._predict_again_s())

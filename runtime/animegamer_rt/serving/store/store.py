@@ -137,7 +137,7 @@ class Store:
         """The stored turns from `first` to `last`, oldest first."""
         return turns.read_turns(self.database, self._get(session_id).key, first, last)
 
-    def job_history(self, session_id: str, turn: int) -> TurnContext:
+    def turn_context(self, session_id: str, turn: int) -> TurnContext:
         """The context of a finished turn or of the next one. Raises NoSuchTurnError."""
         key, _, session = self._get(session_id)
         if not 1 <= turn <= session.turns + 1:

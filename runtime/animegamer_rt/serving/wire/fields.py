@@ -81,7 +81,7 @@ BUNDLE = Field(
         Field(
             "random_weights",
             "bool",
-            "True: for timing only; the pictures are noise (random weights, or engines of a fixed cost).",
+            "True: for timing only; the pictures are noise (random weights, or simulated engines).",
         ),
     ),
 )
