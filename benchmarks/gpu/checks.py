@@ -18,7 +18,7 @@ import torch
 
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.torch import loader as backend
-from animegamer_rt.backends.torch.attention import Wanted
+from animegamer_rt.backends.torch.attention import AttentionChoice
 from animegamer_rt.backends.torch.custom_ops import Kernels
 from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
 from animegamer_rt.backends.torch.rowwise_linear import convert_to_rowwise
@@ -61,7 +61,7 @@ class BackendVariant:
     device: str
     precision: str = "bf16"
     kernels: Path | None = None
-    attention: Wanted = "torch"
+    attention: AttentionChoice = "torch"
 
     def open(self, bundle: Bundle, graphs: backend.Graphs = "step") -> Engines:
         """A bundle's parts."""

@@ -17,8 +17,8 @@ from torch.nn import functional
 from animegamer_rt.backends.torch.custom_ops import Kernels, Modulation, Normed, RowNorm, has_warpgroups
 from animegamer_rt.backends.torch.packed_linear import PackedLinear
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, quantize_rows
-from animegamer_rt.backends.torch.transformer import gate, modulate, unpatchified
-from animegamer_rt.backends.torch.vae import painted
+from animegamer_rt.backends.torch.transformer import gate, modulate, unpatchify
+from animegamer_rt.backends.torch.vae import to_uint8
 from animegamer_rt.backends.torch.vae_decoder import norm_silu, pointwise
 from animegamer_rt.models.denoiser import DenoiserSize
 from animegamer_rt.models.denoiser_step import advance
@@ -133,21 +133,21 @@ def product_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]
         # As `rowwise` makes them.
         return sums.float().mul_(scales[..., None]).mul_(vectors[0]).add_(vectors[1]).to(x.dtype)
 
-    def of_sums(sums: Tensor, scales: Tensor, vectors: Tensor, out: torch.dtype) -> Results:
+    def dequantize_sums(sums: Tensor, scales: Tensor, vectors: Tensor, out: torch.dtype) -> Results:
         return whole(kernels.epilogue_of_sums(sums, (scales, vectors[0], vectors[1]), out, gelu=out == INT8))
 
     yield Case(
         "epilogue of sums to int8",
         "int8",
         sums(4 * width),
-        partial(of_sums, out=INT8),
+        partial(dequantize_sums, out=INT8),
         lambda *given: quantize_rows(gelu(numbers(*given)).flatten(0, 1), INT8),
     )
     yield Case(
         f"epilogue of sums to {label}",
         label,
         sums(3 * width),
-        partial(of_sums, out=x.dtype),
+        partial(dequantize_sums, out=x.dtype),
         lambda *given: (numbers(*given),),
     )
     if device == "cuda":
@@ -190,7 +190,7 @@ def step_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:
 
     def plain_step(features: Tensor, latents: Tensor, coefficients: Tensor) -> Results:
         latent, x0_prev, difference, drawn = latents.unbind(0)
-        v = unpatchified(features, size)
+        v = unpatchify(features, size)
         return advance(v, latent, x0_prev, drawn, difference, coefficients.unbind(0))
 
     shape = (4, 1, size.latent_frames, size.latent_channels, size.latent_height, size.latent_width)
@@ -254,7 +254,7 @@ def vae_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:
         "bytes",
         (normal(*picture, 3),),
         lambda rgb: (kernels.pixels(rgb, ORDER, True),),
-        lambda rgb: (painted(rgb, ORDER, True).contiguous(),),
+        lambda rgb: (to_uint8(rgb, ORDER, True).contiguous(),),
     )
 
 

@@ -32,7 +32,7 @@ ALLOWED: Mapping[str, float] = {
     "bf16": 1e-2,
     "fp8": 3e-2,
     "int8": 2.5e-2,
-    "int8 scores": attention.ALLOWED,
+    "int8 scores": attention.MAX_RELATIVE_ERROR,
     "bytes": 5e-3,
 }
 """Relative errors: roundings of what is compared, and now and then a code on the other side of one."""
@@ -84,7 +84,7 @@ def timings(path: Path, family: str, device: str) -> Iterator[Entry]:
     if family == "attention":
         torch_device = CudaTorchDevice(torch.bfloat16) if on_gpu else TorchDevice(torch.bfloat16)
         size = FULL.denoiser if on_gpu else SMALL.denoiser
-        yield from attention_timings(attention.measured(torch_device, Kernels(str(path)), size), on_gpu)
+        yield from attention_timings(attention.time_attentions(torch_device, Kernels(str(path)), size), on_gpu)
         return
     for case in FAMILIES[family](Kernels(str(path)), FULL if on_gpu else SMALL, device):
         entry: Entry = {"what": case.name}
@@ -105,7 +105,7 @@ def timings(path: Path, family: str, device: str) -> Iterator[Entry]:
         yield entry
 
 
-def attention_timings(found: Sequence[attention.Measured], on_gpu: bool) -> Iterator[Entry]:
+def attention_timings(found: Sequence[attention.AttentionTiming], on_gpu: bool) -> Iterator[Entry]:
     """INT8 scores beside the other ways to attend, norms included in each.
 
     They have to beat all others that are right, and those of sm_90 alone what every GPU has, too.
@@ -113,12 +113,12 @@ def attention_timings(found: Sequence[attention.Measured], on_gpu: bool) -> Iter
     ways: Entry = {}
     for one in found:
         right = {"ms_p50": round(one.milliseconds, 5), "error": one.error}
-        ways[one.way] = right if one.right else {"refused": one.refused or str(one)}
-    rivals = [one.milliseconds for one in found if one.right and one.way not in attention.INT8_SCORES]
-    for ours in (one for one in found if one.way in attention.INT8_SCORES):
-        slower = not ours.right or any(ours.milliseconds >= rival for rival in rivals)
-        yield {"what": ours.way.replace("int8", "attention_int8"), **ways, "delete_candidate": on_gpu and slower}
-        rivals += [ours.milliseconds] if ours.right else []
+        ways[one.attention] = right if one.accurate else {"refused": one.refused or str(one)}
+    rivals = [one.milliseconds for one in found if one.accurate and one.attention not in attention.INT8_ATTENTIONS]
+    for ours in (one for one in found if one.attention in attention.INT8_ATTENTIONS):
+        slower = not ours.accurate or any(ours.milliseconds >= rival for rival in rivals)
+        yield {"what": ours.attention.replace("int8", "attention_int8"), **ways, "delete_candidate": on_gpu and slower}
+        rivals += [ours.milliseconds] if ours.accurate else []
 
 
 def check(what: str, case: Case, found: Results, expected: Results) -> Entry:

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import sdpa_kernel
 
-from animegamer_rt.backends.torch.attention import INT8_SCORES, LIBRARIES, Attention, candidates, run_attention
+from animegamer_rt.backends.torch.attention import INT8_ATTENTIONS, SDPA_BACKENDS, Attention, candidates, run_attention
 from animegamer_rt.backends.torch.custom_ops import Kernels, RowNorm
 from animegamer_rt.errors import AnimeGamerError, DeviceLostError
 
@@ -100,11 +100,11 @@ def attention(shape: Shape, device: str, kernels: str | None) -> Iterator[Entry]
             return run_attention(way, Kernels(kernels), qkv, norm, norm).transpose(1, 2)
         if way == "torch":
             return functional.scaled_dot_product_attention(query, key, value)
-        with sdpa_kernel(LIBRARIES[way]):
+        with sdpa_kernel(SDPA_BACKENDS[way]):
             return functional.scaled_dot_product_attention(query, key, value)
 
-    theirs: tuple[Attention, ...] = ("torch", *(LIBRARIES if device == "cuda" else ()))
-    ours = (way for way in candidates(qkv.device) if way in INT8_SCORES)
+    theirs: tuple[Attention, ...] = ("torch", *(SDPA_BACKENDS if device == "cuda" else ()))
+    ours = (way for way in candidates(qkv.device) if way in INT8_ATTENTIONS)
     for way in theirs if kernels is None else ours:
         about = {"what": f"attention {way}", "of": "attention", "way": way, "a_pair": shape.layers}
         yield about | rated(partial(_attention, partial(attend, way), expected), work, device)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from project import ROOT
 
-from animegamer_rt.backends.torch.attention import Measured
+from animegamer_rt.backends.torch.attention import AttentionTiming
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError, DeviceLostError
@@ -269,16 +269,16 @@ def test_kernel_that_does_not_beat_what_it_replaces_is_to_be_deleted(
 
 
 def test_attention_of_ours_has_to_beat_all_that_is_right(kernels: ModuleType) -> None:
-    def candidates(*found: Measured) -> list[bool]:
+    def candidates(*found: AttentionTiming) -> list[bool]:
         return [one["delete_candidate"] for one in kernels.attention_timings(found, True)]
 
-    torchs, wrong = Measured("torch", 3.0, 0.01), Measured("flash", 1.0, 0.5)
-    assert candidates(torchs, wrong, Measured("int8", 2.0, 0.01)) == [False], "what is wrong is no rival"
-    assert candidates(torchs, Measured("int8", 3.5, 0.01)) == [True]
-    assert candidates(torchs, Measured("int8", 1.0, 0.5)) == [True], "it is wrong itself"
-    ours = Measured("int8", 2.0, 0.01)
-    assert candidates(torchs, ours, Measured("int8-wgmma", 2.5, 0.01)) == [False, True]
-    assert candidates(torchs, ours, Measured("int8-wgmma", 1.5, 0.01)) == [False, False]
+    torchs, wrong = AttentionTiming("torch", 3.0, 0.01), AttentionTiming("flash", 1.0, 0.5)
+    assert candidates(torchs, wrong, AttentionTiming("int8", 2.0, 0.01)) == [False], "what is wrong is no rival"
+    assert candidates(torchs, AttentionTiming("int8", 3.5, 0.01)) == [True]
+    assert candidates(torchs, AttentionTiming("int8", 1.0, 0.5)) == [True], "it is wrong itself"
+    ours = AttentionTiming("int8", 2.0, 0.01)
+    assert candidates(torchs, ours, AttentionTiming("int8-wgmma", 2.5, 0.01)) == [False, True]
+    assert candidates(torchs, ours, AttentionTiming("int8-wgmma", 1.5, 0.01)) == [False, False]
 
 
 def test_kernels_answer_that_is_wrong_or_no_number_fails(kernels: ModuleType) -> None:

@@ -25,7 +25,7 @@ ITEM = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(bool)": 
 ALIGNMENT = 256
 SCRATCH_BYTES = {"encoder": 512, "predictor": 3072, "denoiser": 4096, "vae_first": 1024, "vae_next": 1024}
 STEADY_SHAPES = 2
-"""Pictures of three and of four channels; everything else of a steady part is of one shape."""
+"""Pictures of three and of four channels; everything else of a few_shapes part is of one shape."""
 Range = tuple[int, int]
 """An address and the one after the last."""
 
@@ -64,7 +64,7 @@ class FakeDevice:
         self.recalled: dict[str, bytes | None] = {}
         self.closed = False
 
-    def facts(self) -> GpuInfo:
+    def info(self) -> GpuInfo:
         free = self.free_bytes - self.placed_bytes
         return GpuInfo("Fake", self.arch, free, "tensorrt_rtx", "1.7.1.116")
 
@@ -200,7 +200,7 @@ class FakeEngine:
         self.weights_bytes, self.streamable_bytes = 2**20 + device.streamable, device.streamable
         self.kept, self.contexts = 0, 0
 
-    def keep_weights(self, bytes_on_gpu: int) -> None:
+    def set_resident_weights(self, bytes_on_gpu: int) -> None:
         assert not self.contexts, "the weights of an engine with contexts stay where they are"
         self.kept = bytes_on_gpu
 
@@ -211,11 +211,13 @@ class FakeEngine:
         whole = SCRATCH_BYTES[self.part]
         return whole + (self.device.streamed_scratch if self.kept < self.streamable_bytes else 0)
 
-    def context(self, profile: int, stream: FakeStream, scratch: int, scratch_bytes: int, steady: bool) -> FakeContext:
+    def context(
+        self, profile: int, stream: FakeStream, scratch: int, scratch_bytes: int, few_shapes: bool
+    ) -> FakeContext:
         self.contexts += 1
         assert scratch_bytes >= self.scratch_bytes() and scratch % ALIGNMENT == 0
         self.device.view(scratch, scratch_bytes)
-        return FakeContext(self, profile, stream, (scratch, scratch + scratch_bytes), steady)
+        return FakeContext(self, profile, stream, (scratch, scratch + scratch_bytes), few_shapes)
 
     def compiled(self) -> bytes:
         self.device.calls.append(f"compiled {self.part}")
@@ -223,8 +225,8 @@ class FakeEngine:
 
 
 class FakeContext:
-    def __init__(self, engine: FakeEngine, profile: int, stream: FakeStream, scratch: Range, steady: bool) -> None:
-        self.most_shapes = STEADY_SHAPES if steady else 2**20
+    def __init__(self, engine: FakeEngine, profile: int, stream: FakeStream, scratch: Range, few_shapes: bool) -> None:
+        self.most_shapes = STEADY_SHAPES if few_shapes else 2**20
         self.seen: set[tuple[tuple[str, Shape], ...]] = set()
         self.engine, self.profile, self.stream, self.scratch = engine, profile, stream, scratch
         self.addresses: dict[str, int] = {}
@@ -251,7 +253,7 @@ class FakeContext:
         shapes, addresses, engine = dict(self.shapes), dict(self.addresses), self.engine
         assert set(addresses) == set(engine.tensors), "a tensor has no address"
         self.seen.add(tuple(sorted(shapes.items())))
-        assert len(self.seen) <= self.most_shapes, "a context that was said to be steady has ever other shapes"
+        assert len(self.seen) <= self.most_shapes, "a context that was said to be few_shapes has ever other shapes"
         if engine.part == "denoiser":
             assert shapes["rows"] == ((2,), (1,))[self.profile]
 

@@ -166,7 +166,7 @@ def kernels(library: Library) -> custom_ops.Kernels:
 def both_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> custom_ops.Kernels:
     """The PyTorch backend's kernels for tensors on the CPU: the references, or the kernels' own code, which is slow."""
     found: Operators = request.getfixturevalue(request.param)
-    monkeypatch.setattr(custom_ops, "_opened", lambda path: found.library)
+    monkeypatch.setattr(custom_ops, "_library", lambda path: found.library)
     return custom_ops.Kernels(str(found.library.path))
 
 

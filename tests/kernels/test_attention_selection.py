@@ -19,7 +19,7 @@ from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
 from animegamer_rt.backends import registry
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.torch import attention, custom_ops, fused_transformer
-from animegamer_rt.backends.torch.attention import Attention, Measured, measured, select_attention
+from animegamer_rt.backends.torch.attention import Attention, AttentionTiming, select_attention, time_attentions
 from animegamer_rt.backends.torch.custom_ops import Kernels, RowNorm
 from animegamer_rt.backends.torch.denoiser import Denoiser
 from animegamer_rt.backends.torch.device import CudaTorchDevice, TorchDevice
@@ -87,13 +87,13 @@ def test_graphs_and_compiled_blocks_hold_int8_scores(kernels: Kernels) -> None:
 
 
 def test_ways_are_measured_and_those_that_cannot_run_say_why(kernels: Kernels) -> None:
-    assert not Measured("int8", 1.0, float("nan")).right
-    found = {one.way: one for one in measured(TorchDevice(torch.bfloat16), kernels, SIZE)}
+    assert not AttentionTiming("int8", 1.0, float("nan")).accurate
+    found = {one.attention: one for one in time_attentions(TorchDevice(torch.bfloat16), kernels, SIZE)}
     assert found.keys() == {"torch", "cudnn", "flash", "efficient", "int8"}
-    assert found["torch"].right and found["int8"].right
+    assert found["torch"].accurate and found["int8"].accurate
     assert 0 < found["torch"].error < found["int8"].error
     assert found["int8"].milliseconds > found["torch"].milliseconds > 0  # a reference takes its time
-    assert not found["cudnn"].right and found["cudnn"].refused
+    assert not found["cudnn"].accurate and found["cudnn"].refused
 
 
 class Clock(TorchDevice):
@@ -137,8 +137,8 @@ def test_gpu_runs_what_it_is_fastest_with(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     card, cpu = torch.device("cuda"), torch.device("cpu")
-    assert custom_ops._products(card, False) is mma and custom_ops._products(cpu, False) is MmaKind.WARPS
-    assert custom_ops._products(card, True) is MmaKind.WARPGROUPS
+    assert custom_ops._mma_kind(card, False) is mma and custom_ops._mma_kind(cpu, False) is MmaKind.WARPS
+    assert custom_ops._mma_kind(card, True) is MmaKind.WARPGROUPS
     assert custom_ops.has_warpgroups(card) is (capability == (9, 0)) and not custom_ops.has_warpgroups(cpu)
     for dtype, on_gpu, inside in (
         (torch.bfloat16, True, gelu_in_product),
@@ -147,7 +147,7 @@ def test_gpu_runs_what_it_is_fastest_with(
         (torch.bfloat16, False, False),
     ):
         weight = SimpleNamespace(is_cuda=on_gpu, dtype=dtype, device=None)
-        assert fused_transformer.gelu_inside(SimpleNamespace(weight=weight)) == inside  # type: ignore[arg-type]
+        assert fused_transformer.fuses_gelu(SimpleNamespace(weight=weight)) == inside  # type: ignore[arg-type]
 
 
 def test_fastest_is_the_fastest_that_is_right(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,21 +155,21 @@ def test_fastest_is_the_fastest_that_is_right(kernels: Kernels, monkeypatch: pyt
     times = {"torch": 3.0, "flash": 2.0, "int8": 1.0}
     way, words = select_attention("fastest", Clock(torch.bfloat16, times), kernels, SIZE)
     assert way == "int8" and words.startswith("int8 attention as the fastest of int8 1.000 ms, flash 2.000 ms, torch")
-    assert "cudnn not right" in words
+    assert "cudnn not usable" in words
 
     def wrong(self: Kernels, qkv: Tensor, query: object, key: object, warpgroups: bool) -> Tensor:
         return qkv[:, :, 2] * 1.03
 
     monkeypatch.setattr(Kernels, "attention_int8", wrong)
     way, words = select_attention("fastest", Clock(torch.bfloat16, times), kernels, SIZE)
-    assert way == "flash" and "int8 not right" in words
-    with pytest.raises(BackendError, match=r"is not right; found int8 not right \(relative error \d"):
+    assert way == "flash" and "int8 not usable" in words
+    with pytest.raises(BackendError, match=r"'int8' is not usable on this device.*found int8: relative error \d"):
         select_attention("int8", Clock(torch.bfloat16, times), kernels, SIZE)
 
 
 def test_warpgroups_are_chosen_where_a_gpu_has_them(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
     torch_device, asked = TorchDevice(torch.bfloat16), list[bool]()
-    with pytest.raises(BackendError, match=r"only GPUs of sm_90 have.*found CPU.*choose int8"):
+    with pytest.raises(BackendError, match=r"needs the instructions of sm_90.*found CPU.*--attention int8"):
         select_attention("int8-wgmma", torch_device, kernels, SIZE)
     monkeypatch.setattr(attention, "has_warpgroups", lambda device: True)
     plain = Kernels.attention_int8
@@ -201,7 +201,7 @@ def test_int8_scores_are_taken_only_where_asked_for_and_possible(kernels: Kernel
     half = TorchDevice(torch.bfloat16)
     assert select_attention("torch", half, None, SIZE) == ("torch", "")
     assert select_attention("int8", half, kernels, SIZE) == ("int8", "int8 attention")
-    with pytest.raises(BackendError, match="chosen with the kernels"):
+    with pytest.raises(BackendError, match="choosing the attention needs the kernels"):
         select_attention("int8", half, None, SIZE)
     with pytest.raises(BackendError, match="heads of 64 in torch.float32"):
         select_attention("int8", TorchDevice(), kernels, SIZE)
@@ -209,7 +209,7 @@ def test_int8_scores_are_taken_only_where_asked_for_and_possible(kernels: Kernel
     with pytest.raises(BackendError, match="heads of 16"):
         select_attention("int8", half, kernels, narrow)
     way, words = select_attention("fastest", Clock(torch.float32, {"torch": 2.0, "flash": 1.0}), kernels, SIZE)
-    assert way == "flash" and "int8 not right" in words
+    assert way == "flash" and "int8 not usable" in words
 
 
 def test_attention_that_the_command_asks_for_is_what_opens(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +222,7 @@ def test_attention_that_the_command_asks_for_is_what_opens(library: Library, mon
         (EngineConfig("torch-cpu", attention="int8"), "found heads of 64 in torch.float32; .* or --precision bf16"),
         (
             EngineConfig("torch-cpu", "bf16", "cudnn"),
-            r"found cudnn not right \(RuntimeError: .*\); choose another, or leave it out",
+            r"found cudnn: RuntimeError: .*; use another --attention, or omit it",
         ),
     ):
         with pytest.raises(BackendError, match=said):
@@ -240,5 +240,5 @@ def test_turn_with_int8_scores_is_the_same_in_graphs_and_near_the_plain_one(kern
 
 @pytest.mark.gpu
 def test_fastest_attention_of_a_gpu_is_right(kernels: Kernels) -> None:
-    found = {one.way: one for one in measured(CudaTorchDevice(torch.bfloat16), kernels, SIZE)}
-    assert found["torch"].right and found["int8"].right, found
+    found = {one.attention: one for one in time_attentions(CudaTorchDevice(torch.bfloat16), kernels, SIZE)}
+    assert found["torch"].accurate and found["int8"].accurate, found

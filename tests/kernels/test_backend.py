@@ -90,7 +90,7 @@ def test_turn_by_kernels_in_8_bits_is_the_plain_one(both_kernels: Kernels, rowwi
 def test_gelu_inside_a_product_is_gelu(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
     turn = Turn()
     plain = turn.latents(engines(kernels=kernels))[0]
-    monkeypatch.setattr(fused_transformer, "gelu_inside", lambda layer: True)
+    monkeypatch.setattr(fused_transformer, "fuses_gelu", lambda layer: True)
     # A CPU has the one by erf there, a GPU the one by tanh.
     assert 0 < relative_error(turn.latents(engines(kernels=kernels))[0], plain) < 1e-3
 

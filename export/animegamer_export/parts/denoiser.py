@@ -19,7 +19,7 @@ from torch.onnx.ops import attention as attention_node
 from torch.onnx.ops import symbolic, symbolic_multi_out
 
 from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check_outputs, export_copy, write
-from animegamer_rt.models.denoiser import MODULATIONS_A_BLOCK, Block, Denoiser
+from animegamer_rt.models.denoiser import MODULATIONS_PER_BLOCK, Block, Denoiser
 from animegamer_rt.models.denoiser_step import DenoiserStep, advance
 
 WEIGHTS = "denoiser.weights"
@@ -186,7 +186,7 @@ class _Block(nn.Module):
 
     def forward(self, shot: Tensor, image: Tensor, embedding: Tensor) -> tuple[Tensor, Tensor]:
         """shot [B, 226, D], image [B, P, D], embedding [1, time_width] -> both after the block."""
-        factors = self.block.modulation(embedding)[0].chunk(MODULATIONS_A_BLOCK)
+        factors = self.block.modulation(embedding)[0].chunk(MODULATIONS_PER_BLOCK)
         of_image, of_shot = factors[:6], factors[6:]
         norm = self.block.attention_norm
         normed = [_modulated_norm(norm, shot, *of_shot[:2]), _modulated_norm(norm, image, *of_image[:2])]

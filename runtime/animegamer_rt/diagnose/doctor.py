@@ -34,7 +34,7 @@ from animegamer_rt.backends.tensorrt.engine_id import (
     RTX_ARCHES,
     engine_of,
     library_for,
-    mending_command,
+    rebuild_command,
 )
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT
@@ -359,7 +359,7 @@ def _engines(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[CheckResult]:
         missing = [part for part in wrong if not isinstance(seen[part], EngineStaleError)]
         if wrong:
             absent = [f"no engine of {', '.join(missing)} for {arch}"] if missing else []
-            yield CheckResult("engines", "limited", "; ".join([*absent, *stale]), mending_command(bundle, arch))
+            yield CheckResult("engines", "limited", "; ".join([*absent, *stale]), rebuild_command(bundle, arch))
         else:
             yield CheckResult("engines", "ok", f"{sum(map(bool, seen.values()))} for {arch}, {library} {version}")
 

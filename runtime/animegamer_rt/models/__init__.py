@@ -1,1 +1,1 @@
-"""The four networks in PyTorch, with state-dict names of our own; imported by backends/torch and by export only."""
+"""The four networks in PyTorch, with our own state-dict names; only backends/torch and export import them."""

@@ -1,6 +1,6 @@
 """The denoiser: a diffusion transformer over shot tokens and latent patches, predicting v.
 
-It does not know guidance, the noise schedule or the solver (schedule.py), nor where its shot comes from.
+It does not know guidance or the solver (denoiser_step.py), the noise schedule, or where its shot comes from.
 Source: MODEL.md section 4 (Denoiser). Shape letters: B batch, S tokens, D hidden, P patches of all latent frames.
 """
 
@@ -16,15 +16,15 @@ from torch.nn import functional
 BLOCK_NORM_EPSILON = 1e-5
 HEAD_NORM_EPSILON = 1e-6
 WAVELENGTH = 10000.0
-# Each block takes shift, scale and gate for attention and for the MLP, for the image tokens and for the shot tokens.
-MODULATIONS_A_BLOCK = 12
+# Shift, scale and gate, for attention and for the MLP, for image tokens and for shot tokens.
+MODULATIONS_PER_BLOCK = 12
 
 
 @dataclass(frozen=True, slots=True)
 class DenoiserSize:
-    """Sizes of the denoiser; the full-size model is 1920, 30, 30, 512, 60, 90.
+    """Sizes of the denoiser; the full-size model's are 1920, 30, 30, 512, 60, 90.
 
-    `height_interpolation` and `width_interpolation` divide the patch indices before they become positions.
+    height_interpolation and width_interpolation divide patch indices before they become positions.
     """
 
     hidden: int
@@ -42,14 +42,14 @@ class DenoiserSize:
 
     @property
     def patch_grid(self) -> tuple[int, int, int]:
-        """Patches along time, height, width."""
+        """Patches along time, height and width."""
         return self.latent_frames, self.latent_height // self.patch, self.latent_width // self.patch
 
 
 def sinusoid(positions: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """Sines and cosines, each [N, width/2], of positions [N] at frequencies 10000^(-i/half), in positions' dtype."""
     half = width // 2
-    # Divided last, as the reference does: where half is no power of two, a bit of a frequency is 1e-5 of an angle.
+    # Divided last, as in the reference: unless half is a power of two, one bit of a frequency is 1e-5 of an angle.
     exponents = -math.log(WAVELENGTH) * torch.arange(half, dtype=positions.dtype, device=positions.device) / half
     angles = positions[:, None] * torch.exp(exponents)[None]
     return torch.sin(angles), torch.cos(angles)
@@ -75,7 +75,7 @@ def position_table(size: DenoiserSize) -> Tensor:
 
 
 class ScalarEmbedding(nn.Module):
-    """One number a row (timestep or motion scope) as a vector."""
+    """Embeds one number for each row: the timestep or the motion scope."""
 
     def __init__(self, hidden: int, width: int) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class ScalarEmbedding(nn.Module):
 
 
 class Attention(nn.Module):
-    """Full attention over all tokens, with a layer norm on every head of the queries and the keys."""
+    """Full attention over all tokens, with a layer norm on each head of queries and keys."""
 
     def __init__(self, hidden: int, heads: int) -> None:
         super().__init__()
@@ -113,12 +113,12 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and MLP, both modulated and gated by the embedding, apart for image and shot tokens."""
+    """Attention and MLP, modulated and gated by the embedding, with other factors for image and shot tokens."""
 
     def __init__(self, size: DenoiserSize) -> None:
         super().__init__()
         self.shot_tokens = size.shot_tokens
-        self.modulation = nn.Linear(size.time_width, MODULATIONS_A_BLOCK * size.hidden)
+        self.modulation = nn.Linear(size.time_width, MODULATIONS_PER_BLOCK * size.hidden)
         self.attention_norm = nn.LayerNorm(size.hidden, eps=BLOCK_NORM_EPSILON)
         self.attention = Attention(size.hidden, size.heads)
         self.mlp_norm = nn.LayerNorm(size.hidden, eps=BLOCK_NORM_EPSILON)
@@ -126,11 +126,11 @@ class Block(nn.Module):
         self.mlp_out = nn.Linear(4 * size.hidden, size.hidden)
 
     def each_kind(self, x: Tensor, shot: Tensor, image: Tensor) -> Tensor:
-        """x [B, S, D] times the shot tokens' factor and the image tokens' factor, each [B, 1, D]."""
+        """x [B, S, D] times a factor for shot tokens and one for image tokens, each [B, 1, D]."""
         return torch.cat([x[:, : self.shot_tokens] * shot, x[:, self.shot_tokens :] * image], dim=1)
 
     def modulate(self, x: Tensor, shot: tuple[Tensor, Tensor], image: tuple[Tensor, Tensor]) -> Tensor:
-        """x(1 + scale) + shift, with (shift, scale) of each kind of token."""
+        """x (1 + scale) + shift for x [B, S, D], with (shift, scale), each [B, 1, D], for each kind of token."""
         return torch.cat(
             [
                 x[:, : self.shot_tokens] * (1 + shot[1]) + shot[0],
@@ -140,8 +140,8 @@ class Block(nn.Module):
         )
 
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
-        """x [B, S, D] (shot tokens first), embedding [B, time_width] already through SiLU -> [B, S, D]."""
-        chunks = self.modulation(embedding)[:, None].chunk(MODULATIONS_A_BLOCK, dim=2)
+        """x [B, S, D] with shot tokens first, embedding [B, time_width] after SiLU -> [B, S, D]."""
+        chunks = self.modulation(embedding)[:, None].chunk(MODULATIONS_PER_BLOCK, dim=2)
         image, shot = chunks[:6], chunks[6:]
         attended = self.attention(self.modulate(self.attention_norm(x), (shot[0], shot[1]), (image[0], image[1])))
         x = x + self.each_kind(attended, shot[2], image[2])
@@ -150,7 +150,7 @@ class Block(nn.Module):
 
 
 class Head(nn.Module):
-    """Image tokens back to patches of v."""
+    """Converts image tokens to v."""
 
     def __init__(self, size: DenoiserSize) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class Head(nn.Module):
         self.output = nn.Linear(size.hidden, size.latent_channels * size.patch**2)
 
     def forward(self, x: Tensor, embedding: Tensor) -> Tensor:
-        """x [B, P, D], embedding [B, time_width] already through SiLU -> [B, frames, channels, h, w]."""
+        """x [B, P, D], embedding [B, time_width] after SiLU -> [B, frames, channels, h, w]."""
         shift, scale = self.modulation(embedding)[:, None].chunk(2, dim=2)
         patches = self.output(self.norm(x) * (1 + scale) + shift)
         frames, rows, columns = self.size.patch_grid
@@ -172,7 +172,7 @@ class Head(nn.Module):
 
 
 class Denoiser(nn.Module):
-    """One network call: the v of a noisy latent, given timestep, motion scope and shot."""
+    """Predicts v of a noisy latent, given timestep, motion scope and shot."""
 
     positions: Tensor
 
@@ -182,7 +182,7 @@ class Denoiser(nn.Module):
         self.time = ScalarEmbedding(size.hidden, size.time_width)
         self.motion = ScalarEmbedding(size.hidden, size.time_width)
         self.patches = nn.Conv2d(size.latent_channels, size.hidden, kernel_size=size.patch, stride=size.patch)
-        # Kept in the state dict, because the published checkpoints store their table.
+        # A persistent buffer, because the published checkpoints store the table.
         self.register_buffer("positions", position_table(size))
         self.blocks = nn.ModuleList(Block(size) for _ in range(size.layers))
         self.final_norm = nn.LayerNorm(size.hidden, eps=BLOCK_NORM_EPSILON)
@@ -196,7 +196,7 @@ class Denoiser(nn.Module):
     def forward(self, latent: Tensor, timestep: Tensor, motion_scope: Tensor, shot: Tensor) -> Tensor:
         """v of the same shape as latent.
 
-        latent [B, 5, 16, h, w]; timestep [B], of the 1000 of training; motion_scope [B]; shot [B, 226, D].
+        latent [B, 5, 16, h, w]; timestep [B] in 0..999; motion_scope [B]; shot [B, 226, D].
         """
         embedding = functional.silu(self.time(timestep) + self.motion(motion_scope))
         x = torch.cat([shot, self.embed_patches(latent) + self.positions], dim=1)

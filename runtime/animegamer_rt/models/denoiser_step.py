@@ -1,7 +1,7 @@
-"""One denoising step: the denoiser with guidance and solver around it, as the engine part of that name computes it.
+"""One denoising step: the denoiser, guidance and solver, as the denoiser engine runs them.
 
-It does not know the schedule: every number of the step comes in as a coefficient (schedule.Coefficients).
-Source: MODEL.md section 5; backends/contract.py, the denoiser part.
+It does not know the schedule: a step's numbers are inputs (bundle.noise_schedule.Coefficients).
+Source: MODEL.md section 5; backends/interface.py, DenoiseRun.step.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from .denoiser import Denoiser
 
 
 class DenoiserStep(nn.Module):
-    """Three kinds of step over one copy of the weights, told apart by `rows`: pair [0, 1], conditional or reuse [1]."""
+    """A step of any kind over one copy of the weights; `rows` selects it: pair [0, 1], conditional or reuse [1]."""
 
     unconditional: Tensor
 
     def __init__(self, denoiser: Denoiser, unconditional: Tensor) -> None:
-        """unconditional [226, D]: the constant shot of the unguided row, from Encoder.unconditional()."""
+        """unconditional [226, D]: the constant shot of the unconditional row, from Encoder.unconditional()."""
         super().__init__()
         self.denoiser = denoiser
         self.register_buffer("unconditional", unconditional.detach()[None])
@@ -40,7 +40,7 @@ class DenoiserStep(nn.Module):
         """(next latent, x0, next difference), each [1, 5, 16, h, w] float32 like the first four inputs.
 
         coefficients float32 [8]; timestep and motion_scope [1]; shot [1, 226, D]; rows int64 [B].
-        `difference` is the v of guidance (conditional minus unconditional) that the last pair left.
+        difference: v conditional minus v unconditional of the last pair.
         """
         batch = rows.shape[0]
         shots = torch.cat([self.unconditional, shot]).index_select(0, rows)
@@ -53,12 +53,12 @@ class DenoiserStep(nn.Module):
 def advance(
     v: Tensor, latent: Tensor, x0_prev: Tensor, noise: Tensor, difference: Tensor, coefficients: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Guidance and solver after the network: v [B, 5, 16, h, w] -> (next latent, x0, next difference) of a step.
+    """Guidance and solver: v [B, 5, 16, h, w] -> (next latent, x0, next difference), each [1, 5, 16, h, w].
 
-    coefficients: the eight of schedule.Coefficients, in order, each [] or [1].
+    coefficients: the eight numbers of noise_schedule.Coefficients in order, each [] or [1].
     """
     signal, sigma, guidance_minus_one, reuse, c_latent, c_x0, c_x0_prev, c_noise = coefficients
-    # One row: the subtraction cancels, and the difference of the last pair stands in if the step reuses it.
+    # With one row the subtraction gives zero, and `reuse` adds the difference of the last pair.
     next_difference = v[-1:] - v[:1] + reuse * difference
     guided = v[-1:] + guidance_minus_one * next_difference
     x0 = signal * latent - sigma * guided

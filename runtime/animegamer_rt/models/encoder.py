@@ -1,6 +1,6 @@
-"""The encoder: motion text features and image features to a shot, the tokens that steer the denoiser.
+"""The encoder: projects motion text features and image features to a shot, the denoiser's condition.
 
-It does not know the towers that make the features. Source: MODEL.md section 1 (Encoder E_a).
+It does not know the towers that compute the features. Source: MODEL.md section 1 (Encoder E_a).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NORM_EPSILON = 1e-5
 
 @dataclass(frozen=True, slots=True)
 class EncoderSize:
-    """Sizes of the encoder; the full-size model is 4096 (T5-XXL), 768 (ViT-B/16), 1920."""
+    """Sizes of the encoder; the full-size model's are 4096 (T5-XXL), 768 (ViT-B/16), 1920."""
 
     text_width: int
     image_width: int
@@ -25,12 +25,12 @@ class EncoderSize:
 
 
 def projection(in_width: int, hidden: int) -> nn.Sequential:
-    """Linear, GELU (erf), Linear, from a tower's width to the shot's."""
+    """Linear, erf GELU, Linear, from a tower's width to the shot's."""
     return nn.Sequential(nn.Linear(in_width, hidden), nn.GELU(), nn.Linear(hidden, hidden))
 
 
 class Encoder(nn.Module):
-    """Each modality projected and normed; text tokens first, then image tokens."""
+    """Projects and normalises each modality; text tokens come first, then image tokens."""
 
     def __init__(self, size: EncoderSize) -> None:
         super().__init__()
@@ -47,9 +47,9 @@ class Encoder(nn.Module):
         return torch.cat([text, image], dim=1)
 
     def unconditional(self) -> Tensor:
-        """The shot [226, D] of all-zero features: the constant of the unguided branch."""
+        """The shot [226, D] of all-zero features: the constant condition of the unconditional row."""
         zeros, size = self.text_norm.weight.new_zeros, self.size
-        # Rows of one kind are equal; all are computed so that the result is bit for bit that of a whole batch.
+        # All tokens of one kind are equal, but computing each gives the same bits as a whole batch.
         shot = self(zeros(1, size.text_tokens, size.text_width), zeros(1, size.image_tokens, size.image_width))
         constant: Tensor = shot[0]
         return constant

@@ -1,7 +1,7 @@
-"""The predictor: a causal language model whose query positions read out the next shot.
+"""The predictor: a causal language model; a resampler reads the next shot at its query positions.
 
 It does not know prompts, token names, or how the four strengths are chosen. Source: MODEL.md section 2.
-Shape letters: B batch, n new tokens, c cached tokens, V vocabulary, s rows of earlier shots.
+Shape letters: B batch, n new tokens, c cached tokens, D hidden, V vocabulary, s rows of earlier shots.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from torch.nn import functional
 
 @dataclass(frozen=True, slots=True)
 class PredictorSize:
-    """Sizes of the predictor; the full-size model is 4096, 32, 32, 8, 14336, 32284, 1920.
+    """Sizes of the predictor; the full-size model's are 4096, 32, 32, 8, 14336, 32284, 1920.
 
-    `sliding_window` is how far back a token sees, itself included; None is all the way.
+    sliding_window: how many tokens back a token may attend, itself included; None for no limit.
     """
 
     hidden: int
@@ -43,22 +43,22 @@ KeysValues = tuple[Tensor, Tensor]
 
 
 def rotation(positions: Tensor, width: int, theta: float) -> Rotation:
-    """Cosines and sines [n, width] of the rotary embedding at positions [n], float32."""
+    """Cosines and sines of the rotary embedding, f32 [n, width] each, at positions [n]."""
     exponents = torch.arange(0, width, 2, dtype=torch.float32, device=positions.device) / width
-    # Rounded as the reference rounds it: at position 1000 one float32 step of the frequency is 6e-5 of angle.
+    # Rounded as in the reference: at position 1000 one float32 step of a frequency is 6e-5 of an angle.
     angles = positions.float()[:, None] * (1.0 / theta**exponents)[None]
     return torch.cos(angles).repeat(1, 2), torch.sin(angles).repeat(1, 2)
 
 
 def rotate(x: Tensor, by: Rotation) -> Tensor:
-    """x [B, heads, n, width] turned by its positions, in the rotate-half convention."""
+    """Applies the rotary embedding to x [B, heads, n, width], in the rotate-half convention."""
     low, high = x.chunk(2, dim=-1)
     cosine, sine = by
     return (x * cosine + torch.cat([-high, low], dim=-1) * sine).to(x.dtype)
 
 
 class Attention(nn.Module):
-    """Grouped-query attention with rotary positions over the cached and the new tokens."""
+    """Grouped-query attention with rotary embeddings over cached and new tokens."""
 
     def __init__(self, size: PredictorSize) -> None:
         super().__init__()
@@ -73,21 +73,21 @@ class Attention(nn.Module):
         return x.reshape(x.shape[0], x.shape[1], heads, self.width).transpose(1, 2)
 
     def forward(
-        self, x: Tensor, mask: Tensor, turn: Rotation, past: KeysValues | None
+        self, x: Tensor, mask: Tensor, rotary: Rotation, past: KeysValues | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """x [B, n, D], mask bool [B, 1, n, c + n] (True = may attend), past keys and values [B, kv, c, width].
 
         Returns the output [B, n, D] and the keys and values of the n new tokens.
         """
-        query = rotate(self.split(self.query(x), self.heads), turn)
-        key = rotate(self.split(self.key(x), self.kv_heads), turn)
+        query = rotate(self.split(self.query(x), self.heads), rotary)
+        key = rotate(self.split(self.key(x), self.kv_heads), rotary)
         value = self.split(self.value(x), self.kv_heads)
         keys, values = key, value
         if past is not None:
             keys = torch.cat([past[0], key], dim=2)
             values = torch.cat([past[1], value], dim=2)
         if self.training and self.kv_heads != self.heads:
-            # Fused attention with a mask knows no grouped heads: the fallback would hold every score for backward.
+            # Fused attention with a mask has no grouped heads, and the fallback would hold all scores for backward.
             keys, values = (t.repeat_interleave(self.heads // self.kv_heads, dim=1) for t in (keys, values))
         mixed = functional.scaled_dot_product_attention(
             query, keys, values, attn_mask=mask, enable_gqa=keys.shape[1] != self.heads
@@ -96,7 +96,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and a gated MLP, each after an RMS norm."""
+    """Attention and a gated MLP, each behind an RMS norm."""
 
     def __init__(self, size: PredictorSize) -> None:
         super().__init__()
@@ -108,22 +108,22 @@ class Block(nn.Module):
         self.down = nn.Linear(size.mlp, size.hidden, bias=False)
 
     def forward(
-        self, x: Tensor, mask: Tensor, turn: Rotation, past: KeysValues | None
+        self, x: Tensor, mask: Tensor, rotary: Rotation, past: KeysValues | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As Attention.forward."""
-        attended, keys, values = self.attention(self.attention_norm(x), mask, turn, past)
+        attended, keys, values = self.attention(self.attention_norm(x), mask, rotary, past)
         x = x + attended
         h = self.mlp_norm(x)
         return x + self.down(functional.silu(self.gate(h)) * self.up(h)), keys, values
 
 
 def resampler(in_width: int, out_width: int) -> nn.Sequential:
-    """Linear, GELU (erf), Linear between the shot's width and the language model's."""
+    """Linear, erf GELU, Linear between the shot's width and the language model's."""
     return nn.Sequential(nn.Linear(in_width, out_width), nn.GELU(), nn.Linear(out_width, out_width))
 
 
 class Predictor(nn.Module):
-    """Prompt to shot and to the logits of the state's choices."""
+    """Predicts the shot, and the logits for the game state's tokens, from a prompt."""
 
     def __init__(self, size: PredictorSize) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class Predictor(nn.Module):
         self.output_resampler = resampler(size.hidden, size.shot_width)
 
     def embed(self, ids: Tensor, history_index: Tensor, history_shots: Tensor) -> Tensor:
-        """Embeddings [B, n, D] of ids [B, n] with earlier shots put in their places.
+        """Embeddings [B, n, D] of ids [B, n], with earlier shots at the positions that history_index marks.
 
         history_index [B, n]: -1 keeps the token's embedding, k >= 0 takes row k of history_shots [s, shot_width],
         resampled; s is 1 or more.
@@ -145,8 +145,8 @@ class Predictor(nn.Module):
         tokens = self.embedding(ids)
         return torch.where(history_index[..., None] >= 0, injected.to(tokens.dtype), tokens)
 
-    def near(self, positions: Tensor, others: Tensor) -> Tensor:
-        """Which of the tokens at positions `others` lie inside the sliding window of each of `positions`."""
+    def in_window(self, positions: Tensor, others: Tensor) -> Tensor:
+        """bool [n, m]: whether each of `others` [m] is in the sliding window of each of `positions` [n]."""
         distance = positions[:, None] - others[None]
         window = self.size.sliding_window
         return distance < window if window is not None else torch.ones_like(distance, dtype=torch.bool)
@@ -158,12 +158,12 @@ class Predictor(nn.Module):
 
         Returns hidden states [B, n, D] and every layer's keys and values of the new tokens.
         """
-        turn = rotation(positions, self.size.head_width, self.size.rope_theta)
-        x, kept = embeddings, []
+        rotary = rotation(positions, self.size.head_width, self.size.rope_theta)
+        x, caches = embeddings, []
         for layer, block in enumerate(self.blocks):
-            x, keys, values = block(x, mask[:, None], turn, None if past is None else past[layer])
-            kept.append((keys, values))
-        return self.norm(x), kept
+            x, keys, values = block(x, mask[:, None], rotary, None if past is None else past[layer])
+            caches.append((keys, values))
+        return self.norm(x), caches
 
     def forward(self, ids: Tensor, history_index: Tensor, masks: Tensor, history_shots: Tensor) -> Tensor:
         """Hidden states [B, n, D] after the final norm, for training.
@@ -172,8 +172,8 @@ class Predictor(nn.Module):
         `output_resampler` turns the hidden states of the queries into the shot, `head` those of the text into logits.
         """
         positions = torch.arange(ids.shape[1], device=ids.device)
-        # The prompt's masks say what may be seen of it; the model's own window bounds how far back.
-        seen = masks & self.near(positions, positions)
+        # The masks say which tokens may be attended to; the sliding window limits how far back.
+        seen = masks & self.in_window(positions, positions)
         return self.run(self.embed(ids, history_index, history_shots), seen, positions, None)[0]
 
     def answer(
@@ -186,24 +186,24 @@ class Predictor(nn.Module):
         keys: Tensor,
         values: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """One run over n new tokens after a past of c: a prompt with a row for each read-out, or a few tokens more.
+        """Runs n new tokens after a past of c: a prompt with one row for each read-out, or a few more tokens.
 
-        ids int64 [1, n]; history_index int64 [B, n]; masks bool [B, n, n] between the new tokens, all of which see the
-        past; history_shots [s, shot_width]; readout int64 [r], places of row 0; keys and values [layers, 1, kv, c,
-        width] of the past (c may be 0).
+        ids i64 [1, n]; history_index i64 [B, n]; masks bool [B, n, n] between the new tokens, each of which may attend
+        to the past; history_shots [s, shot_width]; readout i64 [r], positions in row 0; keys and values [layers, 1, kv,
+        c, width] of the past (c may be 0).
         Returns the shot [1, r, shot_width] read at `readout`, logits [1, V] after the last row's last token, and the
-        past with the last row's keys and values behind it [layers, 1, kv, c + n, width].
+        past followed by the last row's keys and values, [layers, 1, kv, c + n, width].
         """
         rows, count = history_index.shape
-        places = torch.arange(keys.shape[3] + count, device=ids.device)
-        at = places[keys.shape[3] :]
+        positions = torch.arange(keys.shape[3] + count, device=ids.device)
+        new_positions = positions[keys.shape[3] :]
         seen = torch.cat([torch.ones_like(masks[:, :, :1]).expand(-1, -1, keys.shape[3]), masks], dim=2)
         past = [
             (key.expand(rows, -1, -1, -1), value.expand(rows, -1, -1, -1))
             for key, value in zip(keys.unbind(0), values.unbind(0), strict=True)
         ]
         embeddings = self.embed(ids.expand(rows, -1), history_index, history_shots)
-        hidden, new = self.run(embeddings, seen & self.near(at, places), at, past)
+        hidden, new = self.run(embeddings, seen & self.in_window(new_positions, positions), new_positions, past)
         new_keys, new_values = (torch.stack([layer[-1:] for layer in layers]) for layers in zip(*new, strict=True))
         return (
             self.output_resampler(hidden[0].index_select(0, readout))[None],

@@ -95,7 +95,7 @@ def test_a_turn_has_one_binding_and_copies_no_array(bundle: Bundle, monkeypatch:
     made, steps = [], [dict[str, int]()]
     plan, start = even_plan(5, pair_every=2), latent()
     noises, coefficients = [latent() for _ in plan.steps], plan.coefficients()
-    denoising = open_engines(bundle, EngineConfig(threads=1)).denoiser.begin
+    denoising = open_engines(bundle, EngineConfig(threads=1)).denoiser.start
     for name in ("bind_ortvalue_input", "bind_ortvalue_output"):
         bind = getattr(onnxruntime.IOBinding, name)
 

@@ -159,7 +159,7 @@ def test_second_part_of_an_earlier_clip_is_refused(bundle: Bundle) -> None:
     vae, whole = opened(bundle)[0].vae, latent()
     _, caches = vae.first(whole[:, :3], (0, 1, 2), False)
     vae.first(whole[:, :3], (0, 1, 2), False)
-    with pytest.raises(BackendError, match="after another clip had begun"):
+    with pytest.raises(BackendError, match="after another clip had started"):
         vae.next(whole[:, 3:], caches, (0, 1, 2), False)
 
 
@@ -167,7 +167,7 @@ def test_earlier_turn_cannot_go_on_in_the_next_ones_buffers(bundle: Bundle) -> N
     denoiser = opened(bundle)[0].denoiser
     earlier = denoiser.start(latent(), SHOT, 1.0)
     denoiser.start(latent(), SHOT, 1.0)
-    with pytest.raises(BackendError, match="after the next turn had begun"):
+    with pytest.raises(BackendError, match="after the next turn had started"):
         earlier.latent()
 
 
@@ -187,7 +187,7 @@ def test_prompt_longer_than_the_engine_is_refused_with_what_to_do(bundle: Bundle
         ("onnx_sha256", "81aa" * 16, "built from other weights"),
     ],
 )
-def test_stale_or_foreign_engine_is_refused_with_the_mending_command(
+def test_stale_or_foreign_engine_is_refused_with_the_rebuild_command(
     tmp_path: Path, change: str, value: str, text: str
 ) -> None:
     bundle = with_engines(tmp_path / "tiny", **{change: value})
@@ -206,7 +206,7 @@ def test_budget_is_told_before_anything_is_placed(bundle: Bundle) -> None:
     device = FakeDevice(MOST)
     load(bundle, EngineConfig("tensorrt"), device=device, tell=lambda text: told.append(f"{len(device.blocks)} {text}"))
     assert told[0].startswith("0 Fake (sm89), tensorrt_rtx 1.7.1.116")
-    assert "scratch, shared" in told[0] and "of the predictor" in told[0]
+    assert "scratch, shared" in told[0] and "scratch, predictor" in told[0]
 
 
 def test_weights_are_streamed_only_as_far_as_needed_and_the_predictors_first() -> None:
@@ -214,9 +214,9 @@ def test_weights_are_streamed_only_as_far_as_needed_and_the_predictors_first() -
     whole = plan(needs, 100, (50,), RESERVE_BYTES + 1650)
     assert whole.fits and whole.streamed_bytes == 0 and whole.on_gpu_bytes == 1650
     short = plan(needs, 100, (50,), RESERVE_BYTES + 1400)
-    assert short.kept == {"predictor": 650, "denoiser": 500} and short.on_gpu_bytes == 1400
+    assert short.resident == {"predictor": 650, "denoiser": 500} and short.on_gpu_bytes == 1400
     least = plan(needs, 100, (50,), RESERVE_BYTES + 250)
-    assert least.kept == {"predictor": 0, "denoiser": 0}
+    assert least.resident == {"predictor": 0, "denoiser": 0}
     least.check()
     with pytest.raises(BackendError, match="do not fit this GPU"):
         plan(needs, 100, (50,), RESERVE_BYTES + 249).check()
@@ -434,7 +434,7 @@ def test_machine_without_a_gpu_is_told_so(bundle: Bundle, monkeypatch: pytest.Mo
     runtime = SimpleNamespace(cudaGetDeviceCount=lambda: (NoDriver.cudaErrorInsufficientDriver, None))
     monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", runtime)
     monkeypatch.setitem(sys.modules, "cuda.bindings.utils", SimpleNamespace())
-    with pytest.raises(BackendError, match="no NVIDIA GPU that can be used; found cudaErrorInsufficientDriver; check"):
+    with pytest.raises(BackendError, match="no usable NVIDIA GPU; found cudaErrorInsufficientDriver; check"):
         load(bundle, EngineConfig("tensorrt"))
 
 

@@ -225,19 +225,17 @@ def test_weights_stay_on_the_host_until_the_budget_is_known(cuda: Cuda, tmp_path
     assert engine.budgets_at_contexts == [0, 0], "one context a profile, that only tells shapes"
     assert loaded.tensors["x"].shape == (2, 3) and loaded.tensors["y"].shape == (4, 3)
     assert (loaded.weights_bytes, loaded.streamable_bytes) == (SIZE, STREAMABLE)
-    loaded.keep_weights(STREAMABLE)
+    loaded.set_resident_weights(STREAMABLE)
     assert engine.budget == STREAMABLE and engine.contexts == 0
 
 
 def test_budget_that_the_library_does_not_take_is_an_error(cuda: Cuda, tmp_path: Path) -> None:
     device = opened(cuda)
     loaded = device.load(engine_file(tmp_path))
-    loaded.keep_weights(400)
+    loaded.set_resident_weights(400)
     context = loaded.context(0, device.stream(), 256, 256, True)
-    with pytest.raises(
-        BackendError, match="keeps more of its weights on the GPU.*found 400 bytes; expected at most 100"
-    ):
-        loaded.keep_weights(100)
+    with pytest.raises(BackendError, match="keeps more weights on the GPU.*found 400 bytes; expected at most 100"):
+        loaded.set_resident_weights(100)
     del context
 
 
@@ -245,10 +243,10 @@ def test_answers_do_not_depend_on_how_often_a_shape_was_seen(cuda: Cuda, tmp_pat
     device = opened(cuda)
     loaded, stream = device.load(engine_file(tmp_path)), device.stream()
     found = {}
-    for steady in (True, False):
-        context: Any = loaded.context(1, stream, 512, 256, steady)
+    for few_shapes in (True, False):
+        context: Any = loaded.context(1, stream, 512, 256, few_shapes)
         config = context._context.config
-        found[steady] = config.dynamic_shapes_kernel_specialization_strategy, config.cuda_graph_strategy
+        found[few_shapes] = config.dynamic_shapes_kernel_specialization_strategy, config.cuda_graph_strategy
         assert context._context.memory == (512, 256) and context._context.profile == (1, stream.handle)
     assert found == {True: ("eager", "whole"), False: ("none", "disabled")}, "never the library's lazy own"
 
@@ -266,7 +264,7 @@ def test_refusals_of_the_library_are_errors(cuda: Cuda, tmp_path: Path) -> None:
     with pytest.raises(BackendError, match="no profile 2"):
         loaded.context(2, stream, 256, 256, True)
     context = loaded.context(0, stream, 256, 256, True)
-    with pytest.raises(BackendError, match="no address for z"):
+    with pytest.raises(BackendError, match="no tensor z"):
         context.bind("z", 256)
 
 

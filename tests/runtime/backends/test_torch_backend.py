@@ -21,7 +21,7 @@ from animegamer_rt import cli
 from animegamer_rt.backends import registry
 from animegamer_rt.backends.interface import Engines, Frames
 from animegamer_rt.backends.torch import loader as torch_backend
-from animegamer_rt.backends.torch.attention import Wanted
+from animegamer_rt.backends.torch.attention import AttentionChoice
 from animegamer_rt.bench import command as bench
 from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle, open_bundle
@@ -139,7 +139,7 @@ def test_why_a_fresh_process_cannot_play_is_one_line(
     asked = ["bench", "--device", "torch-cpu", "--attention", "int8", "--results", str(tmp_path)]
     assert cli.main(asked) == 2
     said = capsys.readouterr().err
-    assert "cannot play this bundle; found attention is chosen with the kernels" in said and said.count("\n") == 1
+    assert "cannot play this bundle; found choosing the attention needs the kernels" in said and said.count("\n") == 1
 
 
 def test_bundle_that_is_no_network_of_ours_is_refused(tmp_path: Path) -> None:
@@ -148,7 +148,9 @@ def test_bundle_that_is_no_network_of_ours_is_refused(tmp_path: Path) -> None:
         torch_backend.load(bundle, EngineConfig("torch-cpu"))
     parts = {**bundle.manifest.parts, "denoiser": Part("denoiser.onnx", "int8-qdq")}
     quantised = write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))
-    with pytest.raises(BackendError, match=r"weights of denoiser are quantised.*found int8-qdq; .*predictor=int4-qdq"):
+    with pytest.raises(
+        BackendError, match=r"cannot read the quantised weights of denoiser.*found int8-qdq; .*predictor=int4-qdq"
+    ):
         torch_backend.load(quantised, EngineConfig("torch-cpu"))
 
 
@@ -229,7 +231,7 @@ def test_precision_and_attention_are_refused_where_nobody_can_be_told_them(
 
 
 def test_every_attention_of_the_backend_can_be_asked_for() -> None:
-    assert tuple(ATTENTIONS) == get_args(Wanted)
+    assert tuple(ATTENTIONS) == get_args(AttentionChoice)
 
 
 def test_an_attention_without_the_kernels_is_refused_before_weights_are_read(
@@ -238,7 +240,9 @@ def test_an_attention_without_the_kernels_is_refused_before_weights_are_read(
     monkeypatch.setenv(PATH_VARIABLE, OFF)
     monkeypatch.delattr(torch_backend, "load_models")
     for name in ATTENTIONS.keys() - {"torch"}:
-        with pytest.raises(BackendError, match=f"not built or are off; found --attention {name}; .*make kernels.*or l"):
+        with pytest.raises(
+            BackendError, match=f"not built or are off; found --attention {name}; .*make kernels.*or omit"
+        ):
             registry.open_engines(bundle, EngineConfig("torch-cpu", attention=name))
     with pytest.raises(BackendError, match="unknown attention; found 'quick'; expected torch, cudnn, flash"):
         torch_backend.load(bundle, EngineConfig("torch-cpu", attention="quick"))

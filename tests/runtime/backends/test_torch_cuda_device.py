@@ -25,7 +25,7 @@ from torch_tape import TapeDevice
 
 from animegamer_rt.backends.torch import device as place_module
 from animegamer_rt.backends.torch import loader as backend
-from animegamer_rt.backends.torch.device import TIMED, CudaTorchDevice, TorchDevice, Work
+from animegamer_rt.backends.torch.device import TIMED_RUNS, CudaTorchDevice, TorchDevice, Work
 from animegamer_rt.bundle.denoise_plan import build_plan
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.bundle.noise_schedule import even_timesteps
@@ -229,13 +229,13 @@ def test_captures_of_a_place_share_its_pool_and_none_meets_another_or_a_new_thre
 
 def test_time_of_work_is_the_one_in_the_middle_without_the_first(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
     times, runs = [100.0, 9.0, 1.0, 2.0, 8.0, 3.0], list[int]()
-    assert len(times) == TIMED
+    assert len(times) == TIMED_RUNS
     Event.times = iter(times)
     assert CudaTorchDevice(torch.float32).milliseconds(lambda: runs.append(1)) == 3.0
     ticks = iter([tick for time in times for tick in (0.0, time / 1000)])
     monkeypatch.setattr(place_module.time, "perf_counter", lambda: next(ticks))
     assert TorchDevice().milliseconds(lambda: runs.append(1)) == pytest.approx(3.0)
-    assert len(runs) == 2 * TIMED
+    assert len(runs) == 2 * TIMED_RUNS
 
 
 def test_type_on_a_gpu_is_bfloat16_where_it_has_it_and_products_are_checked_first(

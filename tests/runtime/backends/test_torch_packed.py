@@ -117,8 +117,8 @@ def test_scales_that_do_not_fit_their_codes_are_refused(bundle: Bundle) -> None:
     weights = read_weights(bundle.part_path("predictor"))
     use = next(use for use in weights.uses if use.weight.scales is not None)
     wrong = Weight("wrong", (5,), 1, memoryview(np.ones(5, np.float32).tobytes()))
-    found = weight_names._Found(str(weights.path), {}, (), torch.Tensor.float)
-    with pytest.raises(BackendError, match=r"the scales of blocks\.\d.* are not those that export writes"):
+    found = weight_names._StoredWeights(str(weights.path), {}, (), torch.Tensor.float)
+    with pytest.raises(BackendError, match=r"the scales of blocks\.\d.* do not fit its codes"):
         weight_names._packed(replace(use.weight, scales=wrong, axis=1), found)
 
 

@@ -40,9 +40,9 @@ from animegamer_rt.backends.torch.rowwise_linear import (
     convert_to_rowwise,
     quantize_rows,
 )
-from animegamer_rt.backends.torch.transformer import Transformer, unpatchified
+from animegamer_rt.backends.torch.transformer import Transformer, unpatchify
 from animegamer_rt.backends.torch.vae import FILL, FRAMES_AT_ONCE, SPARE_BYTES, Vae
-from animegamer_rt.backends.torch.vae_decoder import cache_shapes, decode, room
+from animegamer_rt.backends.torch.vae_decoder import cache_shapes, decode, peak_channels
 from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan, build_plan
 from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.errors import BackendError
@@ -210,7 +210,7 @@ def test_older_cache_can_be_gone_on_from_until_it_is_written_over() -> None:
     part.extend(others, after_first)
     again, _ = part.extend(tokens, prefill.cache)
     np.testing.assert_array_equal(again, first)
-    with pytest.raises(BackendError, match="used after a later prompt or extend had taken its memory"):
+    with pytest.raises(BackendError, match="used after a later prompt or extend had overwritten it"):
         part.extend(others, after_first)
     part.prefill(prompt(0, seed=1).turn)
     with pytest.raises(BackendError, match="used after a later prompt"):
@@ -228,7 +228,9 @@ def test_history_that_was_read_once_can_be_gone_on_from_by_one_turn_after_the_ot
 
 def test_prompt_or_answer_beyond_the_cache_is_refused() -> None:
     part = engines().predictor
-    with pytest.raises(BackendError, match=r"more tokens than the cache has places; found 940; expected at most 784"):
+    with pytest.raises(
+        BackendError, match=r"does not fit into the predictor's cache; found 940 tokens; expected at most 784"
+    ):
         prefill_prompt(part, prompt(3))
     cache = part.prefill(prompt(0).turn).cache
     with pytest.raises(BackendError, match="too many tokens at once; found 65; expected at most 64"):
@@ -278,7 +280,7 @@ def test_table_in_half_precision_is_that_of_the_same_timesteps() -> None:
 
 def test_difference_of_guidance_is_taken_in_float32() -> None:
     size = networks()[1].size
-    assert unpatchified(torch.zeros(2, 5 * 2 * 3, 64, dtype=torch.bfloat16), size).dtype == torch.float32
+    assert unpatchify(torch.zeros(2, 5 * 2 * 3, 64, dtype=torch.bfloat16), size).dtype == torch.float32
 
 
 def test_whole_turn_is_the_same_turn() -> None:
@@ -348,26 +350,26 @@ def test_plan_that_skips_blocks_is_one_graph_a_kind_or_a_turn() -> None:
 def test_plan_that_skips_nothing_has_no_cache() -> None:
     part, turn = engines(), Turn()
     turn.latents(part)
-    assert isinstance(part.denoiser, DenoiserPart) and part.denoiser.changes is None
+    assert isinstance(part.denoiser, DenoiserPart) and part.denoiser.block_changes is None
 
 
 def test_steps_that_cannot_be_are_refused() -> None:
     turn, part = Turn(), engines(whole_turns=2)
     denoising = part.denoiser.start(turn.start, turn.shot, 10.0)
     given = (PLAN.coefficients()[0], float(PLAN.steps[0].timestep))
-    with pytest.raises(BackendError, match=r"a step of another kind; found \(0,\)"):
+    with pytest.raises(BackendError, match=r"unsupported rows; found \(0,\)"):
         denoising.step(*given, (0,), turn.noises[0])
-    with pytest.raises(BackendError, match="a timestep that is in none of the bundle's plans; found 7.0"):
+    with pytest.raises(BackendError, match="a timestep that none of the bundle's plans has; found 7.0"):
         denoising.step(given[0], 7.0, (1,), turn.noises[0])
     for _ in range(2):
         denoising.step(*given, (0, 1), turn.noises[0])
-    with pytest.raises(BackendError, match="more steps than a whole turn's graph has room for; expected 2"):
+    with pytest.raises(BackendError, match="got too many steps; expected at most 2"):
         denoising.step(*given, (0, 1), turn.noises[0])
     part.denoiser.start(turn.start, turn.shot, 10.0)
     for late in (denoising.latent, lambda: denoising.step(*given, (0, 1), turn.noises[0])):
-        with pytest.raises(BackendError, match="went on after the next turn had begun"):
+        with pytest.raises(BackendError, match="continued after the next turn had started"):
             late()
-    with pytest.raises(BackendError, match="latent or shot are not the network's"):
+    with pytest.raises(BackendError, match="latent or the shot has the wrong shape"):
         part.denoiser.start(turn.start[:, :3], turn.shot, 10.0)
 
 
@@ -393,9 +395,9 @@ def test_second_chunk_needs_the_first_of_its_own_clip() -> None:
     part, latent = engines().vae, noise(*SHAPE)
     _, caches = part.first(latent[:, :3].copy(), (0, 1, 2), False)
     part.first(latent[:, :3].copy(), (0, 1, 2), False)
-    with pytest.raises(BackendError, match="second part was asked for after another clip had begun"):
+    with pytest.raises(BackendError, match="second chunk was requested after another clip had started"):
         part.next(latent[:, 3:].copy(), caches, (0, 1, 2), False)
-    with pytest.raises(BackendError, match=r"not a chunk of this vae's latent; found \(1, 2, 16, 4, 6\)"):
+    with pytest.raises(BackendError, match=r"a latent chunk has the wrong shape; found \(1, 2, 16, 4, 6\)"):
         part.first(latent[:, 3:].copy(), (0, 1, 2), False)
 
 
@@ -465,7 +467,9 @@ def test_frames_decoded_in_parts_are_those_decoded_whole(frames_at_once: int) ->
 def test_vae_goes_by_the_memory_that_is_left() -> None:
     network = narrowing()
     caches = sum(4 * math.prod(shape) for shape in cache_shapes(network, 4, 6))
-    whole, in_parts = (int(4 * 16 * 24 * room(network, 9, at_once) / FILL) for at_once in (None, FRAMES_AT_ONCE))
+    whole, in_parts = (
+        int(4 * 16 * 24 * peak_channels(network, 9, at_once) / FILL) for at_once in (None, FRAMES_AT_ONCE)
+    )
     assert in_parts < whole
     for free, words in (
         (math.inf, ""),
@@ -474,7 +478,7 @@ def test_vae_goes_by_the_memory_that_is_left() -> None:
         (SPARE_BYTES + caches + in_parts, "vae in parts"),
         (SPARE_BYTES + caches + in_parts - 1, "vae in parts, its caches in host memory"),
     ):
-        assert small_vae(free, network=network)[1].words == words
+        assert small_vae(free, network=network)[1].description == words
 
 
 def test_encoder_answers_as_its_network_does() -> None:
@@ -557,7 +561,7 @@ def test_capture_refuses_what_no_graph_could_hold() -> None:
         replays.run("work", work)
         with pytest.raises(AssertionError, match=what):
             replays.run("work", work)
-    with pytest.raises(BackendError, match="captures no work"):
+    with pytest.raises(BackendError, match="no CUDA graphs"):
         TorchDevice().capture(lambda: None)
 
 
@@ -633,7 +637,7 @@ def test_host_without_pinned_memory_is_not_a_lost_gpu(monkeypatch: pytest.Monkey
 
     torch_device = KeptDevice()
     monkeypatch.setattr(torch, "zeros", refuse)
-    with pytest.raises(BackendError, match="no pinned memory left.*found 3 MiB asked for"):
+    with pytest.raises(BackendError, match="no pinned memory left.*found 3 MiB requested"):
         CudaTorchDevice.pinned(torch_device, (3, 2**20), torch.uint8)
 
 

@@ -176,12 +176,12 @@ def test_engines_that_do_not_open_leave_a_report_too(
     def refuse(bundle: Bundle, config: EngineConfig) -> Engines:
         if config == selftest.RECORDED_ON:
             return onnxruntime.load(bundle, config)
-        raise BackendError("no NVIDIA GPU that can be used")
+        raise BackendError("no usable NVIDIA GPU")
 
     monkeypatch.setattr(selftest, "open_engines", refuse)
     with pytest.raises(BackendError):
         selftest.selftest(str(bundle.folder), EngineConfig("tensorrt"), tmp_path / "r.json")
-    assert report(tmp_path / "r.json")["error"] == "BackendError: no NVIDIA GPU that can be used"
+    assert report(tmp_path / "r.json")["error"] == "BackendError: no usable NVIDIA GPU"
 
 
 def test_numbers_that_are_none_or_of_another_shape_fail() -> None:

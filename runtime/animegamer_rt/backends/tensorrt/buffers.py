@@ -1,6 +1,6 @@
-"""Named device memory, allocated once: two engines that name the same buffer share it.
+"""Named device buffers in one allocation; engines that use the same name share the buffer.
 
-Knows names and sizes; who reads and writes what, and when, is `parts`'.
+It knows names and sizes. `engines` decides who reads and writes which buffer.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ ALIGNMENT = 256
 
 
 class Buffers:
-    """Declare every name with what it needs (the largest counts), then `allocate` once, then ask for addresses."""
+    """Declare every buffer, then `allocate` once, then look up addresses. A name has its largest declared size."""
 
     def __init__(self) -> None:
         self._bytes: dict[str, int] = {}
         self._addresses: dict[str, int] = {}
 
-    def declare(self, needs: Mapping[str, int]) -> None:
-        """name -> bytes."""
+    def declare(self, sizes: Mapping[str, int]) -> None:
+        """sizes: name -> bytes."""
         assert not self._addresses, "declared after the memory was allocated"
-        for name, needed in needs.items():
-            self._bytes[name] = max(self._bytes.get(name, 0), needed)
+        for name, size in sizes.items():
+            self._bytes[name] = max(self._bytes.get(name, 0), size)
 
     @property
     def total_bytes(self) -> int:
-        """All of them, each rounded up to the alignment."""
+        """The sum of all buffers, each rounded up to ALIGNMENT."""
         return sum(_aligned(size) for size in self._bytes.values())
 
     def allocate(self, device: Device) -> None:
-        """One block for all: one allocation that succeeds or fails as a whole."""
+        """Allocates all buffers in one block, which succeeds or fails as a whole. Raises BackendError."""
         address = device.allocate(max(self.total_bytes, ALIGNMENT))
         for name, size in self._bytes.items():
             self._addresses[name] = address
@@ -42,7 +42,7 @@ class Buffers:
         return self._addresses[name]
 
     def bytes(self, name: str) -> int:
-        """The size of a buffer."""
+        """The size of a buffer in bytes."""
         return self._bytes[name]
 
 

@@ -1,9 +1,8 @@
-"""The one thin interface between this backend and a GPU: memory, streams, graphs, engines.
+"""The interface between this backend and a GPU: memory, streams, graphs and engines.
 
-Everything else in this package is arithmetic over it and is tested on the CPU against a device of the same interface
-whose streams are as lazy as real ones. `cuda` implements it on cuda-python and TensorRT; that file alone has **not been
-run on a GPU** yet. Work of one stream runs in the order it was queued in; only `wait`, `copy_out` and `synchronize`
-wait for it.
+`cuda` implements it with cuda-python and TensorRT; **no GPU has run that file yet**. All other modules use this
+interface only and are tested on the CPU against a device whose streams run as late as real ones. Work of one stream
+runs in the order it was queued; only `wait`, `copy_out` and `synchronize` wait for it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Work = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class GpuInfo:
-    """The GPU in words and numbers, and the library that will run on it; free_bytes is of the moment."""
+    """The GPU, its free memory at this moment, and the library that runs on it."""
 
     name: str
     arch: str
@@ -42,23 +41,23 @@ class Tensor:
 
     @property
     def bytes(self) -> int:
-        """What it needs at most."""
+        """Bytes at the largest shape."""
         return int(np.prod(self.shape, dtype=np.int64)) * self.item_bytes
 
 
 class Context(Protocol):
-    """An engine under one of its optimisation profiles, on one stream, with addresses of its own."""
+    """An engine under one optimisation profile, on one stream, with its own tensor addresses."""
 
     def bind(self, name: str, address: int) -> None:
-        """Where a tensor lies, from the next execution on."""
+        """Sets a tensor's address from the next execution on. Raises BackendError for an unknown tensor."""
         ...
 
     def shape(self, name: str, shape: Shape) -> None:
-        """An input's shape, from the next execution on. Raises BackendError outside the profile."""
+        """Sets an input's shape from the next execution on. Raises BackendError outside the profile."""
         ...
 
     def output_shape(self, name: str) -> Shape:
-        """An output's shape under the inputs' shapes."""
+        """An output's shape for the current input shapes."""
         ...
 
     def execute(self) -> None:
@@ -67,63 +66,66 @@ class Context(Protocol):
 
 
 class Engine(Protocol):
-    """A loaded engine: weights once, however many contexts."""
+    """A loaded engine; its contexts share the weights."""
 
     tensors: Mapping[str, Tensor]
     weights_bytes: int
-    """All weights, were none streamed."""
+    """Bytes of all weights, streamable ones included."""
     streamable_bytes: int
-    """The share of them that may stay in host memory (0: built without weight streaming)."""
+    """Bytes of the weights that may stay in host memory; 0 for an engine built without weight streaming."""
 
-    def keep_weights(self, bytes_on_gpu: int) -> None:
-        """How much of the streamable weights stays on the GPU; before the first context. Raises BackendError."""
+    def set_resident_weights(self, bytes_on_gpu: int) -> None:
+        """Sets how many bytes of the streamable weights stay on the GPU, before the first context is made.
+
+        Raises BackendError where the library does not take the limit.
+        """
         ...
 
     def scratch_bytes(self) -> int:
-        """Memory that an execution needs while it runs, under the weights kept."""
+        """Bytes that an execution uses while it runs, for the current resident weights."""
         ...
 
-    def context(self, profile: int, stream: Stream, scratch: int, scratch_bytes: int, steady: bool) -> Context:
-        """A context on a stream, and on memory that others of that stream may use between two executions.
+    def context(self, profile: int, stream: Stream, scratch: int, scratch_bytes: int, few_shapes: bool) -> Context:
+        """A new context. scratch: address of memory that other contexts of the stream may use between executions.
 
-        steady: its shapes are few, so kernels compiled and graphs captured for them are used again. Otherwise one set
-        of kernels runs every shape. Either way an execution gives the same bytes the first time and the tenth.
+        few_shapes: compile kernels and capture graphs for each shape; otherwise one set of kernels runs every shape.
+        Either way an execution gives the same bytes however often a shape was seen.
         """
         ...
 
     def compiled(self) -> bytes | None:
-        """What was compiled for this GPU until now, for `load` at the next start; None where nothing is."""
+        """The kernels compiled for this GPU so far, for `load` at the next start; None where there are none."""
         ...
 
 
 class Stream(Protocol):
-    """Work in a row. Nothing orders it against another stream's, but that the host waits for the one before the other.
+    """A queue of work for the GPU. Streams are ordered against each other only by waits of the host.
 
-    One thread at a time uses it.
+    One thread at a time uses a stream.
     """
 
     def copy_in(self, address: int, array: Array) -> None:
-        """Queues host -> device. An array that is not pinned may be changed at once."""
+        """Queues a copy from host to device. The caller may change an array that is not pinned at once."""
         ...
 
     def copy(self, target: int, source: int, bytes: int) -> None:
-        """Queues device -> device."""
+        """Queues a copy on the device."""
         ...
 
     def copy_out(self, array: Array, address: int) -> None:
-        """Device -> host, after all that was queued; done on return."""
+        """Copies from device to host after all queued work; done on return."""
         ...
 
     def record(self) -> object:
-        """A mark after all that is queued now."""
+        """A mark behind all work that is queued now."""
         ...
 
     def wait(self, mark: object) -> None:
-        """Returns once the stream has passed the mark, which serves once."""
+        """Waits until the stream has passed the mark. A mark can be waited for once."""
         ...
 
     def capture(self, work: Work) -> object:
-        """What the work queues on this stream, as a graph: noted, not run. Raises what the work raises."""
+        """Captures what the work queues on this stream as a graph, without running it. Raises what the work raises."""
         ...
 
     def launch(self, graph: object) -> None:
@@ -131,27 +133,29 @@ class Stream(Protocol):
         ...
 
     def synchronize(self) -> None:
-        """Returns once nothing is queued."""
+        """Waits until all queued work is done."""
         ...
 
 
 class Device(Protocol):
-    """One GPU. Addresses are numbers; 0 is none."""
+    """One GPU. An address is an integer."""
 
     captures: bool
-    """Whether `Stream.capture` is to be used (TensorRT), or the library captures graphs itself (TensorRT-RTX)."""
+    """Whether to use `Stream.capture` (TensorRT). TensorRT-RTX captures graphs itself."""
 
-    def facts(self) -> GpuInfo: ...
+    def info(self) -> GpuInfo:
+        """The GPU and its library."""
+        ...
 
     def use(self) -> None:
-        """Makes this the calling thread's GPU."""
+        """Makes this the calling thread's current GPU."""
         ...
 
     def load(self, path: Path, compiled: bytes | None = None) -> Engine:
-        """Reads an engine; its streamable weights stay in host memory until `keep_weights`.
+        """Reads an engine; its streamable weights stay in host memory until `set_resident_weights`.
 
-        compiled: what an earlier start has left; it is ignored where it does not fit. Raises EngineStaleError when the
-        library refuses the engine.
+        compiled: kernels of an earlier start, ignored where they do not fit. Raises EngineStaleError where the library
+        refuses the engine.
         """
         ...
 
@@ -160,13 +164,13 @@ class Device(Protocol):
         ...
 
     def allocate(self, bytes: int) -> int:
-        """Device memory, at a multiple of 256. Raises BackendError when there is not enough."""
+        """The address of new device memory, a multiple of 256. Raises BackendError where there is not enough."""
         ...
 
     def pinned(self, shape: Shape, dtype: npt.DTypeLike) -> Array:
-        """Host memory that the GPU reads by itself: what it holds counts when the copy runs, not when it is queued."""
+        """Pinned host memory. The GPU reads it when the copy runs, not when it is queued."""
         ...
 
     def close(self) -> None:
-        """Frees all memory; so does letting go of the device and of all that was made with it."""
+        """Frees all memory. Dropping the last reference to the device and its objects does so too."""
         ...

@@ -1,7 +1,6 @@
-"""What a built engine was built for, and whether that is what is here: names, hashes, refusals.
+"""Chooses the engines of a bundle that fit this GPU, TensorRT version and weights; refuses stale ones.
 
-Knows the manifest's records; it opens no engine. The builder (`animegamer-rt export tensorrt`) writes by the same
-rules.
+It reads the manifest's records and opens no engine. `animegamer-rt export tensorrt` writes them by the same rules.
 """
 
 from __future__ import annotations
@@ -13,34 +12,34 @@ from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.errors import AnimeGamerError, BackendError, EngineStaleError
 
 RTX, DATA_CENTRE = "tensorrt_rtx", "tensorrt"
-"""The two flavours, by the name they are imported under: TensorRT-RTX for consumer GPUs, TensorRT for the others."""
+"""The two libraries by module name: TensorRT-RTX for consumer GPUs, TensorRT for all others."""
 RTX_ARCHES = ("sm75", "sm80", "sm86", "sm89", "sm120", "sm121")
-"""GPU architectures that TensorRT-RTX 1.7 builds for; not Hopper."""
+"""GPU architectures that TensorRT-RTX 1.7 supports; Hopper is not among them."""
 
 ENGINE_PARTS = ("predictor", "denoiser", "vae_first", "vae_next", "encoder")
-"""Parts that have engines. The text and image towers stay outside TensorRT: they run once, to start a game."""
+"""Parts that have engines. The text and image towers run once, to start a game, in onnxruntime."""
 NEEDED_PARTS = ENGINE_PARTS[:4]
 
 
 def library_for(arch: str) -> str:
-    """The flavour that serves a GPU architecture."""
+    """The library for a GPU architecture."""
     return RTX if arch in RTX_ARCHES else DATA_CENTRE
 
 
 def engine_name(part: str, arch: str, library: str) -> str:
-    """An engine's name in the manifest; its file is engines/<name>.engine."""
+    """The name of an engine in the manifest; its file is engines/NAME.engine."""
     return f"{part}-{arch}" if library == RTX else f"{part}-{arch}-{library}"
 
 
-def mending_command(bundle: Bundle, arch: str) -> str:
-    """What builds the engines that this machine needs."""
+def rebuild_command(bundle: Bundle, arch: str) -> str:
+    """The command that builds the engines for this GPU, as an error's `do`."""
     return f"run: animegamer-rt export tensorrt --bundle {bundle.folder} --gpu {arch}"
 
 
 def choose(bundle: Bundle, arch: str, library: str, version: str) -> dict[str, Engine]:
-    """The engines of a bundle for this GPU and library, by part; the encoder's only if it was built.
+    """The engines of a bundle for this GPU and library, by part; the encoder's only where it was built.
 
-    Raises BackendError when one was never built and EngineStaleError when one is of other weights or another version.
+    Raises BackendError where one is missing, EngineStaleError where one was built for another GPU, version or weights.
     """
     chosen = {}
     for part in ENGINE_PARTS:
@@ -53,14 +52,14 @@ def choose(bundle: Bundle, arch: str, library: str, version: str) -> dict[str, E
 
 
 def engine_of(bundle: Bundle, part: str, arch: str, library: str, version: str) -> Engine | AnimeGamerError | None:
-    """The engine of one part, or what is wrong with it, to be raised; None for one that need not be there."""
+    """The engine of one part, or the error for it, not raised; None where an optional engine is missing."""
     engines: Mapping[str, Engine] = bundle.manifest.engines
-    mend, name = mending_command(bundle, arch), engine_name(part, arch, library)
+    rebuild, name = rebuild_command(bundle, arch), engine_name(part, arch, library)
     if name not in engines:
         if part not in NEEDED_PARTS:
             return None
         others = ", ".join(other for other in engines if other.startswith(f"{part}-")) or "none"
-        return BackendError(f"no engine of {part} for {arch}", where=bundle.folder, found=others, do=mend)
+        return BackendError(f"no engine of {part} for {arch}", where=bundle.folder, found=others, do=rebuild)
     engine = engines[name]
     where = bundle.path(engine.file)
     expected = {"library": library, "version": version, "arch": arch}
@@ -68,7 +67,7 @@ def engine_of(bundle: Bundle, part: str, arch: str, library: str, version: str) 
         found = engine.built_for.get(key, "nothing")
         if found != value:
             return EngineStaleError(
-                f"the engine was built for another {key}", where=where, found=found, expected=value, do=mend
+                f"the engine was built for another {key}", where=where, found=found, expected=value, do=rebuild
             )
     sources = bundle.part_sha256(part)
     if engine.onnx_sha256 != sources:
@@ -77,6 +76,6 @@ def engine_of(bundle: Bundle, part: str, arch: str, library: str, version: str) 
             where=where,
             found=f"onnx {engine.onnx_sha256[:16]}..",
             expected=f"{sources[:16]}..",
-            do=mend,
+            do=rebuild,
         )
     return engine

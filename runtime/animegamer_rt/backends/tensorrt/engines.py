@@ -1,9 +1,8 @@
-"""The four parts of the contract over engines: which buffer feeds which tensor, and in what order things run.
+"""Implements the engine interface over TensorRT engines: buffers, bindings, and the order of executions.
 
-Knows the interface of `device` only. What shares a scratch is queued on one stream, so a part's work is ordered against
-the one before it without waiting; the host waits when it reads (shot, logits, latent, frames). A predictor with a
-scratch of its own has a stream of its own too: all that passes from it to the denoiser is the shot, and that passes
-through the host, which has waited for it.
+It uses the interface in `device` only. Parts that share a scratch run on one stream, so they need no waits between
+them; the host waits when it reads a result (shot, logits, latent, frames). A predictor with its own scratch has its own
+stream. Only the shot passes from it to the denoiser, through host memory, and the host has waited for it.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from .buffers import Buffers
 from .device import Array, Context, Device, Engine, Shape, Stream
 
 CACHES, NEXT_CACHES = ("keys", "values"), ("next_keys", "next_values")
-KEPT = (("latent", "next_latent"), ("x0_prev", "x0"), ("difference", "next_difference"))
-"""After a step the right is copied over the left, so that every step reads and writes the same addresses: one graph a
-kind of step serves the whole turn, for three copies of 1.7 MB a step at full size."""
+STATE_TENSORS = (("latent", "next_latent"), ("x0_prev", "x0"), ("difference", "next_difference"))
+"""(input, output) of a step: each output is copied to its input, so that all steps use the same addresses and share one
+graph for each kind of step. It costs three copies of 1.7 MB a step at full size."""
 PAIR, SINGLE = (0, 1), (1,)
 SLOTS = 2
-"""Staging of a step's host values: the host fills one while the GPU may still read the other."""
+"""Pinned staging slots for a step's host values: the host fills one while the GPU may still read the other."""
 
 
-def scratch_of(part: str, scratches: int) -> int:
-    """Which of one or two scratches is a part's: the last is the predictor's."""
+def scratch_index(part: str, scratches: int) -> int:
+    """The index of a part's scratch, out of one or two: the predictor's is the last."""
     return scratches - 1 if part == "predictor" else 0
 
 
 @dataclass(frozen=True, slots=True)
 class StreamScratch:
-    """A stream and the scratch of all that runs on it."""
+    """A stream, and the address and bytes of the scratch for all executions on it."""
 
     stream: Stream
     scratch: int
@@ -45,20 +44,20 @@ class StreamScratch:
 
 
 class EngineSet:
-    """The loaded engines of one bundle: buffers declared, then placed, then contexts made."""
+    """The loaded engines of one bundle, their buffers, streams and contexts. `allocate` comes before `context`."""
 
-    lanes: Mapping[str, StreamScratch]
-    """Where each part runs, once placed."""
+    streams: Mapping[str, StreamScratch]
+    """Part -> its stream and scratch; set by `allocate`."""
 
     def __init__(self, device: Device, engines: Mapping[str, Engine], sha256: Mapping[str, str]) -> None:
-        """sha256: of the engines' files, by part."""
+        """sha256: part -> hash of the engine's file."""
         self.device, self.engines, self.buffers = device, engines, Buffers()
-        self._sha256, self._kept = sha256, False
+        self._sha256, self._saved = sha256, False
         for part, engine in engines.items():
             sizes = {name: tensor.bytes for name, tensor in engine.tensors.items()}
             if part == "predictor":
                 for cache, longer in zip(CACHES, NEXT_CACHES, strict=True):
-                    # The profile would allow the longest past and the longest prompt after it, twice what is read.
+                    # The profile allows the longest past followed by the longest prompt, twice what is ever used.
                     sizes.pop(longer)
                     most = sizes.pop(cache)
                     self.buffers.declare({_slot(cache, slot): most for slot in range(SLOTS)})
@@ -67,42 +66,44 @@ class EngineSet:
             self.buffers.declare({f"{part}.{name}": size for name, size in sizes.items()})
         self.buffers.declare({f"denoiser.rows.{len(rows)}": 8 * len(rows) for rows in (PAIR, SINGLE)})
 
-    def keep_compiled(self) -> None:
-        """Keeps what was compiled, once, when every part has run; stops at the first that cannot be written."""
-        if not self._kept:
-            self._kept = True
+    def save_compiled(self) -> None:
+        """Saves compiled kernels, once, after every part has run; stops at the first file that cannot be written."""
+        if not self._saved:
+            self._saved = True
             contents = ((part, engine.compiled()) for part, engine in self.engines.items())
-            all(runtime_cache.keep(self._sha256[part], content) for part, content in contents if content)
+            all(runtime_cache.save(self._sha256[part], content) for part, content in contents if content)
 
-    def place(self, scratches: Sequence[int]) -> None:
-        """Allocates all memory, and makes a stream a scratch."""
+    def allocate(self, scratches: Sequence[int]) -> None:
+        """Allocates all buffers, and a stream with a scratch of each of these sizes. Raises BackendError."""
         device = self.device
         self.buffers.allocate(device)
-        lanes = [StreamScratch(device.stream(), device.allocate(max(size, 1)), size) for size in scratches]
-        self.lanes = {part: lanes[scratch_of(part, len(lanes))] for part in self.engines}
+        streams = [StreamScratch(device.stream(), device.allocate(max(size, 1)), size) for size in scratches]
+        self.streams = {part: streams[scratch_index(part, len(streams))] for part in self.engines}
 
-    def context(self, part: str, profile: int = 0, *, steady: bool = True) -> Context:
-        """A context of a part, every tensor bound to its buffer."""
-        lane = self.lanes[part]
-        context = self.engines[part].context(profile, lane.stream, lane.scratch, lane.scratch_bytes, steady)
+    def context(self, part: str, profile: int = 0, *, few_shapes: bool = True) -> Context:
+        """A context of a part; every tensor but the attention caches is bound to its buffer."""
+        assigned = self.streams[part]
+        context = self.engines[part].context(
+            profile, assigned.stream, assigned.scratch, assigned.scratch_bytes, few_shapes
+        )
         for name in self.engines[part].tensors:
             if name not in (*CACHES, *NEXT_CACHES):
                 context.bind(name, self.buffers[name if name.startswith("cache_") else f"{part}.{name}"])
         return context
 
     def send(self, context: Context, part: str, values: Mapping[str, Array]) -> None:
-        """Shapes and values of inputs."""
+        """Sets inputs' shapes and queues copies of their values. Raises BackendError for a shape beyond the profile."""
         for name, value in values.items():
             most = self.engines[part].tensors[name].shape
             if len(most) != value.ndim or any(length > limit for length, limit in zip(value.shape, most, strict=True)):
                 raise _too_large(name, part, value.shape, most)
             context.shape(name, value.shape)
-            self.lanes[part].stream.copy_in(self.buffers[f"{part}.{name}"], np.ascontiguousarray(value))
+            self.streams[part].stream.copy_in(self.buffers[f"{part}.{name}"], np.ascontiguousarray(value))
 
     def receive(self, context: Context, part: str, name: str, dtype: type[np.generic]) -> Array:
-        """An output, copied to host memory of its own."""
+        """An output as a new array; waits for the execution."""
         array = np.empty(context.output_shape(name), dtype)
-        self.lanes[part].stream.copy_out(array, self.buffers[f"{part}.{name}"])
+        self.streams[part].stream.copy_out(array, self.buffers[f"{part}.{name}"])
         return array
 
 
@@ -111,13 +112,13 @@ def _too_large(what: str, part: str, found: object, most: object) -> BackendErro
         f"{what} is larger than the engine of {part} was built for",
         found=found,
         expected=f"at most {most}",
-        do="play a shorter instruction, or build with a larger --longest-prompt",
+        do="use a shorter instruction, or build with a larger --longest-prompt",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Cache:
-    """Which set of caches, as written by which call; the set's later writer makes it stale."""
+    """A handle on one set of caches; a later call that writes the set makes it invalid."""
 
     slot: int
     written: int
@@ -125,22 +126,22 @@ class _Cache:
 
 
 class Predictor:
-    """contract.PredictorPart: prompts and the few tokens after them under one profile, so that weights are held once.
+    """Implements interface.PredictorEngine. Prompts and extends use one profile, so the engine holds weights once.
 
-    Two sets of caches: a call reads one, writes the other and leaves what it read valid.
+    There are two sets of caches: a call reads one and writes the other, so what it read stays valid.
     """
 
     def __init__(self, parts: EngineSet) -> None:
-        # Hardly two prompts are of one length.
-        self._parts, self._context = parts, parts.context("predictor", steady=False)
+        # Hardly any two prompts have the same length.
+        self._parts, self._context = parts, parts.context("predictor", few_shapes=False)
         keys = parts.engines["predictor"].tensors["keys"].shape
-        self._nothing = _Cache(1, 0, tuple(0 if axis == 3 else length for axis, length in enumerate(keys)))
+        self._empty_past = _Cache(1, 0, tuple(0 if axis == 3 else length for axis, length in enumerate(keys)))
         self._shot_width = parts.engines["predictor"].tensors["history_shots"].shape[1]
         self._written = [0] * SLOTS
         self._calls = 0
 
     def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
-        cache = self._run(tokens, self._nothing if past is None else past)
+        cache = self._run(tokens, self._empty_past if past is None else past)
         shot = self._parts.receive(self._context, "predictor", "shot", np.float32)[0]
         return Prefill(shot, self._logits(), cache)
 
@@ -153,8 +154,8 @@ class Predictor:
         assert isinstance(past, _Cache)
         context = self._context
         self._parts.device.use()
-        if past is not self._nothing and self._written[past.slot] != past.written:
-            raise BackendError("an attention cache was used after a later prompt or extend had taken its memory")
+        if past is not self._empty_past and self._written[past.slot] != past.written:
+            raise BackendError("an attention cache was used after a later prompt or extend had overwritten it")
         total, most = past.shape[3] + tokens.ids.shape[1], self._parts.engines["predictor"].tensors["keys"].shape[3]
         if total > most:
             raise _too_large("the prompt", "predictor", f"{total} tokens with its history", f"{most}")
@@ -164,7 +165,7 @@ class Predictor:
             context.shape(name, past.shape)
             context.bind(name, self._parts.buffers[_slot(name, past.slot)])
             context.bind(longer, self._parts.buffers[_slot(name, slot)])
-        # Before the execution: also after one that fails, nothing of what lay there may be used.
+        # Set before the execution, because a failed execution invalidates the caches too.
         self._calls += 1
         self._written[slot] = self._calls
         context.execute()
@@ -176,12 +177,12 @@ class Predictor:
 
 
 class Denoiser:
-    """contract.DenoiserPart. Profile 0 runs the pair, profile 1 a single row, over the same weights and buffers."""
+    """Implements interface.DenoiserEngine. Profile 0 runs a pair, profile 1 a single row, over the same buffers."""
 
     skippable_blocks = 0
 
     def __init__(self, parts: EngineSet) -> None:
-        self.parts, self.stream = parts, parts.lanes["denoiser"].stream
+        self.parts, self.stream = parts, parts.streams["denoiser"].stream
         self.contexts = {rows: parts.context("denoiser", profile) for profile, rows in enumerate((PAIR, SINGLE))}
         self.turn = 0
         self._graphs: dict[tuple[int, ...], object] = {}
@@ -212,12 +213,12 @@ class Denoiser:
         for name, value in values.items():
             expected = self.parts.engines["denoiser"].tensors[name].shape
             if value.shape != expected:
-                raise BackendError(f"{name} is not the engine's", found=value.shape, expected=expected)
+                raise BackendError(f"{name} has the wrong shape", found=value.shape, expected=expected)
             self.stream.copy_in(self.parts.buffers[f"denoiser.{name}"], np.ascontiguousarray(value, np.float32))
         return TensorRTDenoiseRun(self, self.turn, latent.shape)
 
     def run(self, rows: tuple[int, ...]) -> None:
-        """Queues one step of a kind: plainly the first time, when the library may still allocate, then as a graph."""
+        """Queues one step: eagerly the first time, when the library may still allocate, then as a graph."""
         if self.parts.device.captures and rows in self._warm:
             if rows not in self._graphs:
                 self._graphs[rows] = self.stream.capture(lambda: self._queue(rows))
@@ -229,13 +230,13 @@ class Denoiser:
     def _queue(self, rows: tuple[int, ...]) -> None:
         self.contexts[rows].execute()
         buffers = self.parts.buffers
-        for kept, fresh in KEPT:
-            size = buffers.bytes(f"denoiser.{kept}")
-            self.stream.copy(buffers[f"denoiser.{kept}"], buffers[f"denoiser.{fresh}"], size)
+        for current, next_value in STATE_TENSORS:
+            size = buffers.bytes(f"denoiser.{current}")
+            self.stream.copy(buffers[f"denoiser.{current}"], buffers[f"denoiser.{next_value}"], size)
 
 
 class TensorRTDenoiseRun:
-    """contract.Denoising: one turn at a time, as all turns share the buffers."""
+    """Implements interface.DenoiseRun. One turn at a time, because all turns share the buffers."""
 
     def __init__(self, denoiser: Denoiser, turn: int, shape: Shape) -> None:
         self._denoiser, self._turn, self._shape = denoiser, turn, shape
@@ -249,19 +250,19 @@ class TensorRTDenoiseRun:
         noise: FloatArray,
         blocks: BlockCache | None = None,
     ) -> None:
-        assert blocks is None, "a plan that skips blocks is refused when it is opened"
+        assert blocks is None, "the pipeline refuses plans that skip blocks for this engine"
         self._check()
         denoiser = self._denoiser
         if rows not in denoiser.contexts:
-            raise BackendError("a step of another kind", found=rows, expected=f"{PAIR} or {SINGLE}")
+            raise BackendError("a denoising step has unsupported rows", found=rows, expected=f"{PAIR} or {SINGLE}")
         stream, buffers = denoiser.stream, denoiser.parts.buffers
         slot = self._steps % SLOTS
         mark, denoiser.marks[slot] = denoiser.marks[slot], None
         if mark is not None:
             stream.wait(mark)
-        staged = denoiser.slots[slot]
-        staged["noise"][...], staged["coefficients"][...], staged["timestep"][...] = noise, coefficients, timestep
-        for name, value in staged.items():
+        inputs = denoiser.slots[slot]
+        inputs["noise"][...], inputs["coefficients"][...], inputs["timestep"][...] = noise, coefficients, timestep
+        for name, value in inputs.items():
             stream.copy_in(buffers[f"denoiser.{name}"], value)
         denoiser.marks[slot] = stream.record()
         denoiser.run(rows)
@@ -276,11 +277,11 @@ class TensorRTDenoiseRun:
     def _check(self) -> None:
         self._denoiser.parts.device.use()
         if self._turn != self._denoiser.turn:
-            raise BackendError("a turn's denoising went on after the next turn had begun")
+            raise BackendError("a turn's denoising continued after the next turn had started")
 
 
 class Vae:
-    """contract.VaePart; `first` writes its caches where `next` reads them."""
+    """Implements interface.VaeEngine; `first` writes its caches where `next` reads them."""
 
     def __init__(self, parts: EngineSet) -> None:
         self._parts, self._first, self._next = parts, parts.context("vae_first"), parts.context("vae_next")
@@ -293,9 +294,9 @@ class Vae:
 
     def next(self, latent: FloatArray, caches: object, channel_order: tuple[int, ...], flip: bool) -> Frames:
         if caches != self._clip:
-            raise BackendError("a clip's second part was asked for after another clip had begun")
+            raise BackendError("a clip's second chunk was requested after another clip had started")
         frames = self._run(self._next, "vae_next", latent, channel_order, flip)
-        self._parts.keep_compiled()  # the last part of a turn
+        self._parts.save_compiled()  # now every part of a turn has run
         return frames
 
     def _run(
@@ -309,7 +310,7 @@ class Vae:
 
 
 class Encoder:
-    """contract.EncoderPart."""
+    """Implements interface.EncoderEngine."""
 
     def __init__(self, parts: EngineSet) -> None:
         self._parts, self._context = parts, parts.context("encoder")

@@ -1,8 +1,8 @@
-"""Runs a bundle's built engines with TensorRT-RTX or TensorRT, cuda-python and numpy; no torch.
+"""Loads a bundle's TensorRT engines: TensorRT-RTX or TensorRT, cuda-python and numpy, without torch.
 
-`identity` says which engines fit, `budget` what they need, `parts` in what order things run, `compiled` what is kept
-for the next start. `device` is the interface to a GPU that all of them are written against and `cuda` its one real
-implementation, which has not been run on a GPU yet: the rest is tested on the CPU through a device of the same kind.
+`engine_id` chooses the engines that fit, `memory_budget` decides which weights stay on the GPU, `engines` runs them,
+and `runtime_cache` saves compiled kernels. All of them use the interface in `device`, which `cuda` implements.
+**No GPU has run `cuda` yet**; the rest is tested on the CPU through another device of the same interface.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from animegamer_rt.backends.interface import DeviceMemory, Engines, PartCache
 from animegamer_rt.backends.tensorrt import runtime_cache
 from animegamer_rt.backends.tensorrt.device import Device
 from animegamer_rt.backends.tensorrt.engine_id import choose
-from animegamer_rt.backends.tensorrt.engines import Denoiser, Encoder, EngineSet, Predictor, Vae, scratch_of
+from animegamer_rt.backends.tensorrt.engines import Denoiser, Encoder, EngineSet, Predictor, Vae, scratch_index
 from animegamer_rt.backends.tensorrt.memory_budget import Budget, PartMemory, plan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.engine_config import EngineConfig
@@ -40,29 +40,29 @@ def load(
 
         device = CudaDevice.open()
     device.use()
-    facts = device.facts()
-    chosen = choose(bundle, facts.arch, facts.library, facts.version)
+    gpu = device.info()
+    chosen = choose(bundle, gpu.arch, gpu.library, gpu.version)
     with ExitStack() as on_failure:
         on_failure.callback(device.close)
         files = bundle.manifest.files
         sha256 = {part: files[engine.file].sha256 for part, engine in chosen.items()}
         loaded = {
-            part: device.load(bundle.path(engine.file), runtime_cache.recall(sha256[part]))
+            part: device.load(bundle.path(engine.file), runtime_cache.load(sha256[part]))
             for part, engine in chosen.items()
         }
         parts = EngineSet(device, loaded, sha256)
-        # Free before they were loaded: what loading has placed already is among the needs.
-        budget = _plan(parts, facts.free_bytes)
-        tell(f"{facts.name} ({facts.arch}), {facts.library} {facts.version}\n{budget}")
+        # Free before they were loaded, because the budget counts what loading has allocated.
+        budget = _plan(parts, gpu.free_bytes)
+        tell(f"{gpu.name} ({gpu.arch}), {gpu.library} {gpu.version}\n{budget}")
         budget.check()
-        parts.place(budget.scratches)
+        parts.allocate(budget.scratches)
         held = DeviceMemory(budget.on_gpu_bytes, "the engines' own budget, beside it the driver's own")
         engines = Engines(
             Predictor(parts),
             Denoiser(parts),
             Vae(parts),
             Encoder(parts) if "encoder" in loaded else None,
-            f"{facts.library} {facts.version} on {facts.name}{_streamed(budget)}",
+            f"{gpu.library} {gpu.version} on {gpu.name}{_describe_streaming(budget)}",
             concurrent_prediction=budget.concurrent_prediction,
             memory=lambda: held,
         )
@@ -70,28 +70,28 @@ def load(
     return engines
 
 
-def _streamed(budget: Budget) -> str:
+def _describe_streaming(budget: Budget) -> str:
     return f", {budget.streamed_bytes / 2**30:.1f} GiB of weights streamed" if budget.streamed_bytes else ""
 
 
 def _plan(parts: EngineSet, free: int) -> Budget:
-    """Fits the engines: with a scratch of the predictor's own if all weights stay on the GPU beside it."""
-    apart = _fitted(parts, free, (0, 0))
-    return apart if apart.fits and not apart.streamed_bytes else _fitted(parts, free, (0,))
+    """The budget with a scratch for the predictor if all weights fit beside it, otherwise with one scratch."""
+    concurrent = _fit(parts, free, (0, 0))
+    return concurrent if concurrent.fits and not concurrent.streamed_bytes else _fit(parts, free, (0,))
 
 
-def _fitted(parts: EngineSet, free: int, scratches: tuple[int, ...]) -> Budget:
-    """Fits the engines over so many scratches, and tells each how much of its weights stays on the GPU."""
+def _fit(parts: EngineSet, free: int, scratches: tuple[int, ...]) -> Budget:
+    """The budget for so many scratches; sets each engine's resident weights accordingly."""
     engines = parts.engines
     needs = {part: PartMemory(engine.weights_bytes, engine.streamable_bytes) for part, engine in engines.items()}
     while True:
         budget = plan(needs, parts.buffers.total_bytes, scratches, free)
         for part, engine in engines.items():
-            engine.keep_weights(budget.kept[part])
-        # Streamed weights pass through scratch, so it may grow with what was streamed.
+            engine.set_resident_weights(budget.resident[part])
+        # Streamed weights pass through scratch, so it may grow when more is streamed.
         needed = list(scratches)
         for part, engine in engines.items():
-            number = scratch_of(part, len(scratches))
+            number = scratch_index(part, len(scratches))
             needed[number] = max(needed[number], engine.scratch_bytes())
         if tuple(needed) == scratches:
             return budget

@@ -1,8 +1,8 @@
-"""What the engines need on the GPU, and which weights stay in host memory when that is too much: arithmetic only.
+"""The GPU memory that the engines need, and which weights are streamed from host memory when it is too little.
 
-Weights are streamed where it costs least: first the predictor's (read at most five times a turn, and mostly idle), then
-the vae's (twice), the denoiser's last (once a step). Scratch is what an execution needs while it runs: one for all, or
-one more for the predictor alone, which may then run while the others do.
+Weights are streamed where that costs least: the encoder's first, then the predictor's (read at most five times a turn),
+the vae's (twice), and the denoiser's last (once a step). Scratch is memory that an execution uses while it runs: one
+for all parts, or a second one for the predictor, which can then run beside the others. Arithmetic only.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from animegamer_rt.errors import BackendError
 
 STREAM_FIRST = ("encoder", "predictor", "vae_first", "vae_next", "denoiser")
 RESERVE_BYTES = 256 * 2**20
-"""Left free: the driver's own memory for contexts, kernels and graphs. A guess until it was measured on a card."""
+"""Left free for the driver's contexts, kernels and graphs. A guess: no GPU has measured it."""
 MIB = 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class PartMemory:
-    """One part: all its weights, and how many of them may be streamed."""
+    """One part: bytes of all its weights, and of those that may be streamed from host memory."""
 
     weights_bytes: int
     streamable_bytes: int
@@ -28,12 +28,12 @@ class PartMemory:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What each part keeps on the GPU of its streamable weights, and the sums. `str()` is the printed table.
+    """How much of each part's streamable weights stays on the GPU, in bytes. `str()` gives the printed table.
 
-    scratches: the one for all, or the one of all others and the predictor's own.
+    scratches: bytes of the one scratch for all parts, or of the shared one and the predictor's.
     """
 
-    kept: Mapping[str, int]
+    resident: Mapping[str, int]
     needs: Mapping[str, PartMemory]
     buffers_bytes: int
     scratches: tuple[int, ...]
@@ -41,31 +41,33 @@ class Budget:
 
     @property
     def on_gpu_bytes(self) -> int:
-        """All that will lie on the GPU."""
-        weights = sum(need.weights_bytes - need.streamable_bytes + self.kept[part] for part, need in self.needs.items())
+        """Bytes that the engines use on the GPU."""
+        weights = sum(
+            need.weights_bytes - need.streamable_bytes + self.resident[part] for part, need in self.needs.items()
+        )
         return weights + self.buffers_bytes + sum(self.scratches)
 
     @property
     def fits(self) -> bool:
-        """Whether that is there, with the reserve."""
+        """Whether these bytes and the reserve are free."""
         return self.on_gpu_bytes + RESERVE_BYTES <= self.free_bytes
 
     @property
     def concurrent_prediction(self) -> bool:
-        """Whether the predictor has a scratch of its own."""
+        """Whether the predictor has its own scratch, so that it can run beside the denoiser."""
         return len(self.scratches) > 1
 
     @property
     def streamed_bytes(self) -> int:
-        """Weights that stay in host memory and are copied at every execution."""
-        return sum(need.streamable_bytes - self.kept[part] for part, need in self.needs.items())
+        """Bytes of weights that stay in host memory and are copied at every execution."""
+        return sum(need.streamable_bytes - self.resident[part] for part, need in self.needs.items())
 
     def __str__(self) -> str:
         rows = [
             f"  {part:<18}{need.weights_bytes / MIB:9.0f} MiB of weights"
             + (
-                f", {(need.streamable_bytes - self.kept[part]) / MIB:.0f} of them streamed"
-                if self.kept[part] < need.streamable_bytes
+                f", {(need.streamable_bytes - self.resident[part]) / MIB:.0f} of them streamed"
+                if self.resident[part] < need.streamable_bytes
                 else ""
             )
             for part, need in self.needs.items()
@@ -74,16 +76,16 @@ class Budget:
             f"  {'buffers':<18}{self.buffers_bytes / MIB:9.0f} MiB",
             *(
                 f"  {name:<18}{size / MIB:9.0f} MiB"
-                for name, size in zip(("scratch, shared", "of the predictor"), self.scratches, strict=False)
+                for name, size in zip(("scratch, shared", "scratch, predictor"), self.scratches, strict=False)
             ),
             f"  {'on the GPU':<18}{self.on_gpu_bytes / MIB:9.0f} MiB of {self.free_bytes / MIB:.0f} free, "
-            f"{RESERVE_BYTES / MIB:.0f} left over for the driver",
-            f"  a turn is predicted {'while' if self.concurrent_prediction else 'after'} another one is denoised",
+            f"{RESERVE_BYTES / MIB:.0f} reserved for the driver",
+            f"  the next turn is predicted {'while' if self.concurrent_prediction else 'after'} one is denoised",
         ]
         return "\n".join(rows)
 
     def check(self) -> None:
-        """Raises BackendError when it does not fit."""
+        """Raises BackendError where it does not fit."""
         if not self.fits:
             raise BackendError(
                 "the engines do not fit this GPU",
@@ -94,13 +96,13 @@ class Budget:
 
 
 def plan(needs: Mapping[str, PartMemory], buffers_bytes: int, scratches: tuple[int, ...], free_bytes: int) -> Budget:
-    """Keeps all weights on the GPU if they fit, else streams in the order of STREAM_FIRST, no more than is needed."""
-    kept = {part: need.streamable_bytes for part, need in needs.items()}
-    whole = Budget(kept, needs, buffers_bytes, scratches, free_bytes)
+    """Keeps all weights on the GPU if they fit; otherwise streams as few as needed, in the order of STREAM_FIRST."""
+    resident = {part: need.streamable_bytes for part, need in needs.items()}
+    whole = Budget(resident, needs, buffers_bytes, scratches, free_bytes)
     over = whole.on_gpu_bytes + RESERVE_BYTES - free_bytes
     for part in STREAM_FIRST:
-        if over > 0 and part in kept:
-            moved = min(over, kept[part])
-            kept[part] -= moved
+        if over > 0 and part in resident:
+            moved = min(over, resident[part])
+            resident[part] -= moved
             over -= moved
-    return Budget(kept, needs, buffers_bytes, scratches, free_bytes)
+    return Budget(resident, needs, buffers_bytes, scratches, free_bytes)

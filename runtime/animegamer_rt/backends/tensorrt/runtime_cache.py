@@ -1,7 +1,6 @@
-"""What the library compiled for this GPU, on disk for the next start: a file an engine, named by the engine's hash.
+"""Caches on disk the kernels that TensorRT-RTX compiled for this GPU: one file for each engine, named by its hash.
 
-Knows files, nothing of what is in them. They save time and are never needed: if one cannot be read or written, the log
-says so, and the game goes on.
+The files only save time at the next start. If one cannot be read or written, a warning is logged and the game goes on.
 """
 
 from __future__ import annotations
@@ -12,25 +11,25 @@ import os
 from pathlib import Path
 
 FOLDER = "ANIMEGAMER_CACHE"
-"""Environment variable: where they are kept (default: animegamer-rt in the user's cache folder)."""
+"""Environment variable: the folder of the files (default: animegamer-rt in the user's cache folder)."""
 
 log = logging.getLogger(__name__)
 
 
-def recall(engine_sha256: str) -> bytes | None:
-    """What an earlier start has kept for an engine, if it can be read."""
+def load(engine_sha256: str) -> bytes | None:
+    """The kernels that an earlier start saved for an engine; None where there are none or they cannot be read."""
     path = _path(engine_sha256)
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        log.warning("%s cannot be read, so it is compiled again: %s", path, error.strerror)
+        log.warning("%s cannot be read, so kernels are compiled again: %s", path, error.strerror)
         return None
 
 
-def keep(engine_sha256: str, content: bytes) -> bool:
-    """Writes it whole or not at all; False when it could not be written, which the log says."""
+def save(engine_sha256: str, content: bytes) -> bool:
+    """Writes the file whole or not at all. False, with a warning, where it cannot be written."""
     path = _path(engine_sha256)
     part = path.with_suffix(".part")
     try:
@@ -40,8 +39,8 @@ def keep(engine_sha256: str, content: bytes) -> bool:
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         log.warning(
-            "%s cannot be written (%s): what was compiled for this GPU is compiled again at the next start; "
-            "make room, or set %s to a folder that can be written",
+            "%s cannot be written (%s): the next start compiles the GPU's kernels again; "
+            "free disk space, or set %s to a writable folder",
             path,
             why,
             FOLDER,

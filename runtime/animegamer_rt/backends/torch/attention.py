@@ -1,8 +1,8 @@
-"""The ways in which the denoiser's tokens attend, for `fused`, and which of them is the fastest that is right here.
+"""The denoiser's attention implementations, and the choice of the fastest one that is accurate on this device.
 
-Four are PyTorch's (its own choice, or one of its libraries), two are ours with INT8 scores, which cost fidelity: they
-are taken where they are asked for, by name or with `fastest`, and never else. Knows heads, no network. **Nothing of it
-has been run on a GPU yet.** Source: MODEL.md section 4; docs/TORCH.md.
+Four belong to PyTorch: its own choice, or one of its libraries by name. Two are ours with INT8 scores; they cost
+fidelity, so only their names or `fastest` select them. This module knows heads and does not know the network.
+**No GPU has run it yet.** Source: MODEL.md section 4; docs/TORCH.md.
 """
 
 from __future__ import annotations
@@ -26,133 +26,140 @@ from .custom_ops import Kernels, RowNorm, has_warpgroups
 from .device import TorchDevice
 
 Attention = Literal["torch", "cudnn", "flash", "efficient", "int8", "int8-wgmma"]
-Wanted = Literal[Attention, "fastest"]
-"""A way by name, or `fastest`: all that the device has are timed. They are held against exact attention when the
-engines are opened."""
-WAYS: tuple[Attention, ...] = get_args(Attention)
-INT8_SCORES: tuple[Attention, ...] = ("int8", "int8-wgmma")
-"""The kernels' own: by the instructions of any GPU from sm_80 on, and by those of sm_90 alone."""
+AttentionChoice = Literal[Attention, "fastest"]
+"""An implementation by name, or `fastest`, which times all that the device has. Whatever is chosen is compared with
+float32 attention when the engines are opened."""
+ATTENTIONS: tuple[Attention, ...] = get_args(Attention)
+INT8_ATTENTIONS: tuple[Attention, ...] = ("int8", "int8-wgmma")
+"""Our own kernels: `int8` for any GPU from sm_80 on, `int8-wgmma` for the instructions that only sm_90 has."""
 
-LIBRARIES: Mapping[Attention, SDPBackend] = MappingProxyType(
+SDPA_BACKENDS: Mapping[Attention, SDPBackend] = MappingProxyType(
     {
         "cudnn": SDPBackend.CUDNN_ATTENTION,
         "flash": SDPBackend.FLASH_ATTENTION,
         "efficient": SDPBackend.EFFICIENT_ATTENTION,
     }
 )
-WITH_MASKS = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH)
-"""For prompts, whose lengths differ: all but cuDNN, which PyTorch 2.11 and later take first on sm_90 and sm_100. It
-builds a plan for every new length, 0.44 s each on a B200 (FunASR issue 3704)."""
-CHOOSING = threading.RLock()
-"""Held while attention is queued: which libraries may be taken is said to the whole process, and prompts are read in a
-thread of their own."""
-ALLOWED = 3e-2
-"""Relative error on drawn heads. INT8 scores cost 0.009 to 0.016 there (docs/LOG.md); a mistake is far above."""
+MASKED_BACKENDS = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH)
+"""The backends that prompts may use: all but cuDNN, PyTorch's first choice on sm_90 and sm_100 from 2.11 on. Prompts
+differ in length, and cuDNN builds a plan for every new length, 0.44 s each on a B200 (FunASR issue 3704)."""
+SDPA_LOCK = threading.RLock()
+"""Held while attention is queued. `sdpa_kernel` sets the allowed backends for the whole process, and a prompt may be
+read in another thread while a turn is denoised."""
+MAX_RELATIVE_ERROR = 3e-2
+"""Largest relative error on random heads. INT8 scores cost 0.009 to 0.016 (docs/LOG.md); a bug costs far more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """One way on this machine: both norms and attention of a guided pair, or why it cannot run."""
+class AttentionTiming:
+    """One implementation on this machine: time of the head norms and attention of a guided pair, relative error, or
+    the reason why it cannot run."""
 
-    way: Attention
+    attention: Attention
     milliseconds: float = float("inf")
     error: float = float("inf")
     refused: str = ""
 
     @property
-    def right(self) -> bool:
-        """Whether it is within what is allowed; no number is not."""
-        return self.error <= ALLOWED
+    def accurate(self) -> bool:
+        """Whether the error is at most MAX_RELATIVE_ERROR; false for NaN."""
+        return self.error <= MAX_RELATIVE_ERROR
 
     def __str__(self) -> str:
-        return f"{self.way} {self.milliseconds:.3f} ms" if self.right else f"{self.way} not right"
+        return f"{self.attention} {self.milliseconds:.3f} ms" if self.accurate else f"{self.attention} not usable"
 
 
-def run_attention(way: Attention, kernels: Kernels, qkv: Tensor, query: RowNorm, key: RowNorm) -> Tensor:
-    """Norms of queries and keys, and attention over all tokens: qkv [B, S, 3, H, d] -> [B, S, H, d].
+def run_attention(attention: Attention, kernels: Kernels, qkv: Tensor, query: RowNorm, key: RowNorm) -> Tensor:
+    """Normalises queries and keys, then attends over all tokens: qkv [B, S, 3, H, d] -> [B, S, H, d].
 
-    qkv is written to. Raises BackendError or RuntimeError for what the way cannot do.
+    May normalise in place, so qkv is overwritten. Raises BackendError or RuntimeError where the implementation does
+    not support the device, dtype or head width.
     """
-    if way in INT8_SCORES:
-        return kernels.attention_int8(qkv, query, key, warpgroups=way == "int8-wgmma")
+    if attention in INT8_ATTENTIONS:
+        return kernels.attention_int8(qkv, query, key, warpgroups=attention == "int8-wgmma")
     kernels.head_norm(qkv, query, key)
     queries, keys, values = (part.transpose(1, 2) for part in qkv.unbind(2))
-    if way == "torch":
+    if attention == "torch":
         return functional.scaled_dot_product_attention(queries, keys, values).transpose(1, 2)
-    with sdpa_kernel(LIBRARIES[way]):
+    with sdpa_kernel(SDPA_BACKENDS[attention]):
         return functional.scaled_dot_product_attention(queries, keys, values).transpose(1, 2)
 
 
-def check(wanted: str, kernels: Kernels | None) -> None:
-    """Raises BackendError for a way that there is not, or that lacks the kernels."""
-    if wanted not in get_args(Wanted):
-        raise BackendError("unknown attention", found=repr(wanted), expected=", ".join(get_args(Wanted)))
-    if wanted != "torch" and kernels is None:
+def check_attention(choice: str, kernels: Kernels | None) -> None:
+    """Raises BackendError for an unknown name, or for one that needs the kernels where there are none."""
+    if choice not in get_args(AttentionChoice):
+        raise BackendError("unknown attention", found=repr(choice), expected=", ".join(get_args(AttentionChoice)))
+    if choice != "torch" and kernels is None:
         raise BackendError(
-            "attention is chosen with the kernels, which were not built or are off",
-            found=f"--attention {wanted}",
-            do="build them: make kernels; or name their file: ANIMEGAMER_KERNELS=FILE; or leave it out",
+            "choosing the attention needs the kernels, which are not built or are off",
+            found=f"--attention {choice}",
+            do="build them: make kernels; or name their file: ANIMEGAMER_KERNELS=FILE; or omit --attention",
         )
 
 
 def select_attention(
-    wanted: str, torch_device: TorchDevice, kernels: Kernels | None, size: DenoiserSize
+    choice: str, torch_device: TorchDevice, kernels: Kernels | None, size: DenoiserSize
 ) -> tuple[Attention, str]:
-    """The way to attend, and in words what it is and what was measured for it (nothing for PyTorch's own choice).
+    """The implementation to use and a description with what was measured, empty for PyTorch's own choice.
 
-    wanted: of Wanted; what is taken was held against exact attention here. Raises BackendError where it cannot be had.
+    choice: one of AttentionChoice. Runs the candidates on random heads of the denoiser's size and compares them with
+    float32 attention. Raises BackendError where the choice cannot run here or is not accurate.
     """
-    check(wanted, kernels)
-    if kernels is None or wanted == "torch":
+    check_attention(choice, kernels)
+    if kernels is None or choice == "torch":
         return "torch", ""
-    if wanted in INT8_SCORES:
-        check_int8(wanted, torch_device, size)
-    ways = [way for way in candidates(torch_device.device) if wanted in (way, "fastest")]
-    found = sorted(measured(torch_device, kernels, size, ways=ways), key=lambda one: (not one.right, one.milliseconds))
-    best = found[0]
-    if not best.right:
+    if choice in INT8_ATTENTIONS:
+        check_int8(choice, torch_device, size)
+    attentions = [name for name in candidates(torch_device.device) if choice in (name, "fastest")]
+    timings = time_attentions(torch_device, kernels, size, attentions=attentions)
+    timings.sort(key=lambda timing: (not timing.accurate, timing.milliseconds))
+    best = timings[0]
+    if not best.accurate:
         raise BackendError(
-            "the attention asked for cannot be had, or is not right",
-            where=torch_device.words,
-            found=", ".join(f"{one} ({one.refused or f'relative error {one.error:.3f}'})" for one in found),
-            do="choose another, or leave it out",
+            f"attention '{choice}' is not usable on this device",
+            where=torch_device.description,
+            found=", ".join(
+                f"{timing.attention}: {timing.refused or f'relative error {timing.error:.3f}'}" for timing in timings
+            ),
+            expected=f"relative error at most {MAX_RELATIVE_ERROR}",
+            do="use another --attention, or omit it",
         )
-    if wanted != "fastest":
-        return best.way, f"{best.way} attention"
-    return best.way, f"{best.way} attention as the fastest of {', '.join(map(str, found))}"
+    if choice != "fastest":
+        return best.attention, f"{best.attention} attention"
+    return best.attention, f"{best.attention} attention as the fastest of {', '.join(map(str, timings))}"
 
 
 def candidates(device: torch.device) -> tuple[Attention, ...]:
-    """Ways that it may have; of PyTorch's only trying tells."""
-    return WAYS if has_warpgroups(device) else tuple(way for way in WAYS if way != "int8-wgmma")
+    """The implementations that this device may run. Whether PyTorch's run is known only by trying them."""
+    return ATTENTIONS if has_warpgroups(device) else tuple(name for name in ATTENTIONS if name != "int8-wgmma")
 
 
-def check_int8(wanted: str, torch_device: TorchDevice, size: DenoiserSize) -> None:
-    """Raises BackendError for a network or a device that INT8 scores are not written for."""
-    if wanted not in candidates(torch_device.device):
+def check_int8(choice: str, torch_device: TorchDevice, size: DenoiserSize) -> None:
+    """Raises BackendError for a device, head width or dtype that the INT8 kernels do not support."""
+    if choice not in candidates(torch_device.device):
         raise BackendError(
-            f"attention {wanted} is of instructions that only GPUs of sm_90 have, H100 and H200",
-            found=torch_device.words,
-            do="choose int8, which does the same by those of any GPU from sm_80 on, or fastest",
+            f"attention {choice} needs the instructions of sm_90: H100 or H200",
+            found=torch_device.description,
+            do="use --attention int8, which computes the same on any GPU from sm_80 on, or fastest",
         )
     width, dtype = size.hidden // size.heads, torch_device.dtype
     if width != HEAD_WIDTH or dtype not in (torch.float16, torch.bfloat16):
         raise BackendError(
-            "attention with INT8 scores is not written for this",
+            "attention with INT8 scores does not support this head width or dtype",
             found=f"heads of {width} in {dtype}",
             expected=f"heads of {HEAD_WIDTH} in float16 or bfloat16",
-            do="choose another, or --precision bf16" if width == HEAD_WIDTH else "choose another",
+            do="use another --attention, or --precision bf16" if width == HEAD_WIDTH else "use another --attention",
         )
 
 
-def measured(
+def time_attentions(
     torch_device: TorchDevice,
     kernels: Kernels,
     size: DenoiserSize,
     rows: int = 2,
-    ways: Sequence[Attention] | None = None,
-) -> list[Measured]:
-    """These ways (or all of the place) on heads drawn at random, of so many rows at the denoiser's own size."""
+    attentions: Sequence[Attention] | None = None,
+) -> list[AttentionTiming]:
+    """Times and checks these implementations, or all of the device, on random heads of `rows` rows at this size."""
     frames, height, width = size.patch_grid
     shape = (rows, size.shot_tokens + frames * height * width, 3, size.heads, size.hidden // size.heads)
     with torch_device.use():
@@ -160,29 +167,33 @@ def measured(
         qkv = torch.randn(shape, generator=random, device=torch_device.device).to(torch_device.dtype)
         ones = torch.ones(shape[-1], device=torch_device.device)
         norm = RowNorm(ones, torch.zeros_like(ones), HEAD_NORM_EPSILON)
-        expected = exact(qkv)
+        expected = reference_attention(qkv)
         return [
-            _measured(way, torch_device, kernels, qkv.clone(), norm, expected)
-            for way in (ways or candidates(torch_device.device))
+            _time_attention(attention, torch_device, kernels, qkv.clone(), norm, expected)
+            for attention in (attentions or candidates(torch_device.device))
         ]
 
 
-def _measured(
-    way: Attention, torch_device: TorchDevice, kernels: Kernels, qkv: Tensor, norm: RowNorm, expected: Tensor
-) -> Measured:
+def _time_attention(
+    attention: Attention, torch_device: TorchDevice, kernels: Kernels, qkv: Tensor, norm: RowNorm, expected: Tensor
+) -> AttentionTiming:
     try:
-        found = run_attention(way, kernels, qkv, norm, norm)[-1, :, -1].float()
+        found = run_attention(attention, kernels, qkv, norm, norm)[-1, :, -1].float()
         error = float((found - expected).norm() / expected.norm())
-        # What the norm has left in place is normed again, which changes nothing but roundings.
-        return Measured(way, torch_device.milliseconds(lambda: run_attention(way, kernels, qkv, norm, norm)), error)
-    except torch.AcceleratorError:  # the GPU is lost to this process: no other way can be tried in it
+        # Later runs normalise what the first one left normalised: only roundings change.
+        milliseconds = torch_device.milliseconds(lambda: run_attention(attention, kernels, qkv, norm, norm))
+        return AttentionTiming(attention, milliseconds, error)
+    except torch.AcceleratorError:  # the GPU is lost to this process, so no other implementation can be tried
         raise
     except (RuntimeError, BackendError) as refused:
-        return Measured(way, refused=f"{type(refused).__name__}: {refused}".partition("\n")[0][:300])
+        return AttentionTiming(attention, refused=f"{type(refused).__name__}: {refused}".partition("\n")[0][:300])
 
 
-def exact(qkv: Tensor) -> Tensor:
-    """Norms and attention in float32 of the last row's last head [S, d]: of one, as its scores are kept whole."""
+def reference_attention(qkv: Tensor) -> Tensor:
+    """Head norms and attention in float32 for the last head of the last row, [S, d].
+
+    One head only: its scores [S, S] are held whole.
+    """
     query, key, value = (part[-1:, :, -1:].float().transpose(1, 2) for part in qkv.unbind(2))
     query, key = (functional.layer_norm(part, part.shape[3:], eps=HEAD_NORM_EPSILON) for part in (query, key))
     with sdpa_kernel(SDPBackend.MATH):

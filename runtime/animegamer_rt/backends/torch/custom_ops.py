@@ -1,8 +1,8 @@
-"""The project's own operators on tensors: each a PyTorch operator, so that graphs, tapes and torch.compile see it.
+"""Our kernels as PyTorch operators, so that CUDA graphs, dispatch modes and torch.compile can hold them.
 
-`open_kernels` finds their library and decides whether it is used. Knows tensors only, no network: `fused`, `packed` and
-`decoder` call it. Tensors on a GPU go to the kernels, on the current stream, with all memory given; those on the CPU to
-the plain references, which is slow and for tests. **The kernels have not been run on a GPU yet.** See docs/KERNELS.md.
+`open_kernels` finds their library and decides whether to use it. Tensors on a GPU go to the kernels, on the current
+stream, into memory that PyTorch allocates; tensors on the CPU go to the reference implementations, which are slow and
+for tests. It knows no network. **No GPU has run the kernels yet.** See docs/KERNELS.md.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from .rowwise_linear import MAX_VALUE
 
 Call = TypeVar("Call", bound=Callable[..., None])
 
-Choice = bool | Path | None
-"""False: plain PyTorch. True, or a library's file: the kernels, or an error. None: on a GPU if a library is there."""
+KernelChoice = bool | Path | None
+"""False: plain PyTorch. True or a library's file: the kernels, or an error. None: the kernels where a GPU has them."""
 
 
 class Normed(NamedTuple):
-    """Rows [B, S, D] that a product takes, and for FP8 and INT8 their scales f32 [B, S]: value = rows * scales."""
+    """The input of a matrix product: rows [B, S, D], and for FP8 and INT8 scales f32 [B, S]; value = rows * scales."""
 
     rows: Tensor
     scales: Tensor | None = None
 
 
 class Modulation(NamedTuple):
-    """Shift and scale f32 [2, D] of the shot's tokens and of the image's; None for a kind that has no tokens."""
+    """Shift and scale, f32 [2, D], for shot tokens and for image tokens; None for a kind that has no tokens."""
 
     shot: Tensor | None
     image: Tensor | None
@@ -48,18 +48,18 @@ QUERY_GROUP, KEY_GROUP = 32, 64
 """Tokens that share a scale in 8-bit attention. Source: docs/LOG.md, "8-bit attention"."""
 
 GEFORCE = ((8, 6), (8, 9), (12, 0))
-"""Capabilities of RTX 30, 40 and 50, whose products of 16 bits with sums in float32 have half the rate of those with
-sums in float16. Their workstation kin shares two of them, and loses by it a conversion of sums, no rate."""
+"""Compute capabilities of RTX 30, 40 and 50: 16-bit products with float32 sums run at half the rate of float16 sums.
+Workstation GPUs share two of these capabilities without that limit; there float16 sums cost one conversion."""
 
 HOPPER = (9, 0)
-"""The one capability whose GPUs, H100 and H200, multiply by warpgroups."""
+"""The compute capability of H100 and H200, the only one with warpgroup instructions."""
 
 PLAIN = Modulation(None, None)
-"""Neither shifted nor scaled."""
+"""No shift and no scale."""
 
 
 class RowNorm(NamedTuple):
-    """A LayerNorm as the kernels take it: weight and bias float32 [D]."""
+    """A LayerNorm as the kernels take it: weight and bias f32 [D]."""
 
     weight: Tensor
     bias: Tensor
@@ -67,15 +67,15 @@ class RowNorm(NamedTuple):
 
     @classmethod
     def of(cls, layer: nn.LayerNorm) -> RowNorm:
-        """The numbers of a layer, in whatever type it has them."""
+        """Converts a layer's weight and bias to float32."""
         return cls(_float32(layer.weight), _float32(layer.bias), layer.eps)
 
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The operators of one library, by its file's path. Nothing waits for the device.
+    """The operators of one library, by the path of its file. None of them waits for the device.
 
-    Everything raises BackendError with the library's own words for sizes that it does not take.
+    Each raises BackendError with the library's message for shapes and dtypes that it does not support.
     """
 
     library: str
@@ -83,8 +83,8 @@ class Kernels:
     def norm_modulate(
         self, x: Tensor, norm: RowNorm, modulation: Modulation, shot_tokens: int, out: torch.dtype
     ) -> Normed:
-        """LayerNorm of x [B, S, D], then x(1 + scale) + shift by the token's kind, in the type `out`."""
-        normed = _room(x, out)
+        """LayerNorm of x [B, S, D], then x (1 + scale) + shift by the kind of token, in the dtype `out`."""
+        normed = _allocate_rows(x, out)
         _OPERATORS.norm_modulate(self.library, x, *norm, *modulation, shot_tokens, *normed)
         return normed
 
@@ -98,50 +98,50 @@ class Kernels:
         shot_tokens: int,
         out: torch.dtype,
     ) -> Normed:
-        """x + branch * gate into x itself, all [B, S, D]; then as `norm_modulate`. gates: shot's, image's, f32 [D]."""
-        normed = _room(x, out)
+        """x += branch * gate in place, x and branch [B, S, D]; then as `norm_modulate`. gates f32 [D]: shot, image."""
+        normed = _allocate_rows(x, out)
         _OPERATORS.gate_residual(self.library, x, branch, *gates, *norm, *modulation, shot_tokens, *normed)
         return normed
 
     def epilogue(self, x: Tensor, out: torch.dtype, gelu: bool = False) -> Normed:
-        """A product's rows x [B, S, D] in FP8 or INT8, by GELU if asked."""
-        normed = _room(x, out)
+        """Rounds a product's output x [B, S, D] to FP8 or INT8, through GELU if asked."""
+        normed = _allocate_rows(x, out)
         _OPERATORS.epilogue(self.library, x, gelu, *normed)
         return normed
 
     def epilogue_of_sums(
         self, sums: Tensor, factors: tuple[Tensor, Tensor, Tensor], out: torch.dtype, gelu: bool = False
     ) -> Normed:
-        """sums * row scale * column scale + bias of an INT8 product's sums int32 [B, S, D], by GELU if asked.
+        """sums * row scale * column scale + bias for an INT8 product's sums i32 [B, S, D], through GELU if asked.
 
-        factors: row scales f32 [B, S], column scales and bias f32 [D]. `out`: FP8, INT8 or a type of activations.
+        factors: row scales f32 [B, S], column scales and bias f32 [D]. out: FP8, INT8 or an activation dtype.
         """
-        normed = _room(sums, out)
+        normed = _allocate_rows(sums, out)
         _OPERATORS.epilogue_of_sums(self.library, sums, *factors, gelu, *normed)
         return normed
 
     def unpack(self, codes: Tensor, scales: Tensor, four_bits: bool, out: torch.dtype) -> Tensor:
-        """A packed weight made whole: codes and scales as PackedLinear has them -> [N, K] of `out`."""
+        """Dequantises a packed weight: codes and scales as in PackedLinear -> [N, K] in the dtype `out`."""
         width = codes.shape[1] * codes.shape[2] * (2 if four_bits else 1)
         weight = codes.new_empty((len(codes), width), dtype=out)
         _OPERATORS.unpack(self.library, codes, scales, four_bits, weight)
         return weight
 
     def packed_product(self, x: Tensor, codes: Tensor, scales: Tensor, four_bits: bool) -> Tensor:
-        """x [R, K] of at most FEW_ROWS times a packed weight's transpose -> [R, N]."""
+        """x [R, K] times the transpose of a packed weight -> [R, N]; R is at most FEW_ROWS."""
         out = x.new_empty((len(x), len(codes)))
         _OPERATORS.packed_product(self.library, x, codes, scales, four_bits, out)
         return out
 
     def head_norm(self, qkv: Tensor, query: RowNorm, key: RowNorm) -> None:
-        """LayerNorm of each head of queries and keys where they lie, qkv [B, S, 3, heads, d]."""
+        """LayerNorm of each head of queries and keys in place, qkv [B, S, 3, heads, d]."""
         _OPERATORS.head_norm(self.library, qkv, query.weight, query.bias, key.weight, key.bias, query.epsilon)
 
     def attention_int8(self, qkv: Tensor, query: RowNorm, key: RowNorm, warpgroups: bool = False) -> Tensor:
-        """Both norms, and attention over all tokens with INT8 scores.
+        """Head norms, then attention over all tokens with INT8 scores.
 
-        qkv [B, S, 3, heads, 64] of float16 or bfloat16, as the product left it -> [B, S, heads, 64]. warpgroups: by
-        products of warpgroups, which `has_warpgroups` says a device has.
+        qkv f16 or bf16 [B, S, 3, heads, 64], not yet normalised -> [B, S, heads, 64]. warpgroups: use the instructions
+        of `has_warpgroups` devices.
         """
         out = torch.empty_like(qkv[:, :, 2], memory_format=torch.contiguous_format)
         norms = query.weight, query.bias, key.weight, key.bias, query.epsilon
@@ -149,13 +149,13 @@ class Kernels:
         return out
 
     def guided_step(self, patches: Tensor, state: Sequence[Tensor], noise: Tensor, coefficients: Tensor) -> None:
-        """patches [B, P, 4 C] of v -> latent, last x0 and difference in place, f32 [1, F, C, h, w] as noise is."""
+        """Guidance and solver from patches [B, P, 4 C] of v; updates latent, x0 and difference f32 [1, F, C, h, w]."""
         _OPERATORS.guided_step(self.library, patches.contiguous(), *state, noise, coefficients)
 
     def spatial_norm(
         self, x: Tensor, scale: Tensor, shift: Tensor, norm: nn.GroupNorm, out: Tensor | None = None
     ) -> Tensor:
-        """silu(group norm(x) * scale + shift): x [T, H, W, C], scale and shift [t, h, w, C] of its type; into `out`."""
+        """silu(group norm(x) * scale + shift) into `out`; x [T, H, W, C], scale and shift [t, h, w, C] in its dtype."""
         assert norm.weight is not None and norm.bias is not None
         out = torch.empty_like(x) if out is None else out
         weights = _float32(norm.weight), _float32(norm.bias)
@@ -163,16 +163,16 @@ class Kernels:
         return out
 
     def pixels(self, rgb: Tensor, order: Sequence[int], flip: bool) -> Tensor:
-        """rgb [T, H, W, 3], about -1..1 -> uint8 [T, H, W, len(order)]; order and flip as contract.VaePart has them."""
+        """rgb [T, H, W, 3] in about -1..1 -> u8 [T, H, W, len(order)]; order and flip as in interface.VaeEngine."""
         out = torch.empty((*rgb.shape[:3], len(order)), dtype=torch.uint8, device=rgb.device)
         _OPERATORS.pixels(self.library, rgb, list(order), flip, out)
         return out
 
 
-def open_kernels(choice: Choice, device: torch.device) -> tuple[Kernels | None, str]:
-    """The kernels or None for plain PyTorch, and which of it in words.
+def open_kernels(choice: KernelChoice, device: torch.device) -> tuple[Kernels | None, str]:
+    """The kernels, or None for plain PyTorch, and a description of which.
 
-    Raises BackendError when they were asked for, by `choice` or ANIMEGAMER_KERNELS, and cannot be had.
+    Raises BackendError where `choice` or ANIMEGAMER_KERNELS requires them and they are missing or do not run here.
     """
     on_gpu = device.type == "cuda"
     if choice is False or (choice is None and not on_gpu):
@@ -186,15 +186,15 @@ def open_kernels(choice: Choice, device: torch.device) -> tuple[Kernels | None, 
         raise BackendError(
             "the kernels' library was built without CUDA",
             where=library.path,
-            do="build it where nvcc is (make kernels), or play without it: ANIMEGAMER_KERNELS=off",
+            do="build it where nvcc is installed (make kernels), or turn it off: ANIMEGAMER_KERNELS=off",
         )
     if on_gpu and not library.runs_here:
         if choice is None:
             return None, f"plain operators, as {library.path.name} was built for other GPUs or a newer driver"
         raise BackendError(
-            "the kernels do not run on this GPU: built for others, or for a newer driver",
+            "the kernels do not run on this GPU: they were built for other GPUs or for a newer driver",
             where=library.path,
-            do="build them here (make kernels), or play without them: ANIMEGAMER_KERNELS=off",
+            do="build them here (make kernels), or turn them off: ANIMEGAMER_KERNELS=off",
         )
     kernels = Kernels(str(library.path))
     return kernels, f"{'kernels' if on_gpu else 'references'} of {library.path.name}"
@@ -211,25 +211,25 @@ def _as_backend_error() -> Iterator[None]:
         ) from error
 
 
-def _room(x: Tensor, out: torch.dtype) -> Normed:
-    """Memory for rows of this type like x, with scales where the type needs them."""
+def _allocate_rows(x: Tensor, out: torch.dtype) -> Normed:
+    """Uninitialised rows of x's shape in the dtype `out`, with scales where the dtype needs them."""
     quantised = out in MAX_VALUE
     scales = torch.empty(x.shape[:2], dtype=torch.float32, device=x.device) if quantised else None
     return Normed(torch.empty_like(x, dtype=out), scales)
 
 
 def _float32(weight: Tensor) -> Tensor:
-    """A copy: weights that lie in a file's memory begin anywhere, and the kernels read 16 bytes at a time."""
+    """A float32 copy. Weights mapped from a file may be unaligned, and the kernels read 16 bytes at a time."""
     return weight.to(torch.float32, copy=True)
 
 
 @cache
-def _opened(path: str) -> Library:
+def _library(path: str) -> Library:
     return open_library(Path(path))
 
 
 def _stream(x: Tensor) -> int:
-    """The stream that PyTorch queues on now, as a number; the CPU's references take none."""
+    """The handle of PyTorch's current stream; 0 on the CPU."""
     return int(torch.cuda.current_stream(x.device).cuda_stream) if x.is_cuda else 0
 
 
@@ -239,12 +239,12 @@ _NORM = "Tensor weight, Tensor bias, float epsilon, Tensor? shot, Tensor? image,
 
 
 def _operator(schema: str) -> Callable[[Call], Call]:
-    """Makes a function a PyTorch operator. (a!) is what it writes; it returns nothing and keeps nothing."""
+    """Registers a function as a PyTorch operator. It writes to the arguments marked (a!) and returns nothing."""
 
     def define(call: Call) -> Call:
         name = schema.partition("(")[0]
         _DEFINED.define(schema)
-        # One function for every device: it looks where its tensors are. No gradient goes through.
+        # One function for every device, without gradients: the library looks where the tensors are.
         _DEFINED.impl(name, _as_backend_error()(call), "CompositeExplicitAutograd")
         torch.library.register_fake(f"animegamer_rt::{name}", lambda *given: None, lib=_DEFINED)
         return call
@@ -255,7 +255,7 @@ def _operator(schema: str) -> Callable[[Call], Call]:
 @_operator(f"norm_modulate(str library, Tensor x, {_NORM}, Tensor(a!) out, Tensor(b!)? scales) -> ()")
 def _norm_modulate(library: str, x: Tensor, *norm: Any) -> None:
     normed, shot_tokens = _norm(*norm)
-    operators.norm_modulate(_opened(library), x, normed, shot_tokens, _stream(x))
+    operators.norm_modulate(_library(library), x, normed, shot_tokens, _stream(x))
 
 
 @_operator(
@@ -264,7 +264,7 @@ def _norm_modulate(library: str, x: Tensor, *norm: Any) -> None:
 )
 def _gate_residual(library: str, x: Tensor, branch: Tensor, shot_gate: Tensor, image_gate: Tensor, *norm: Any) -> None:
     normed, shot_tokens = _norm(*norm)
-    operators.gate_residual(_opened(library), x, branch, image_gate, shot_gate, x, shot_tokens, normed, _stream(x))
+    operators.gate_residual(_library(library), x, branch, image_gate, shot_gate, x, shot_tokens, normed, _stream(x))
 
 
 def _norm(
@@ -285,7 +285,7 @@ def _norm(
 
 @_operator("epilogue(str library, Tensor x, bool gelu, Tensor(a!) out, Tensor(b!)? scales) -> ()")
 def _epilogue(library: str, x: Tensor, gelu: bool, out: Tensor, scales: Tensor | None) -> None:
-    operators.epilogue(_opened(library), *_flat(x, out, scales), gelu=gelu, stream=_stream(x))
+    operators.epilogue(_library(library), *_flat(x, out, scales), gelu=gelu, stream=_stream(x))
 
 
 @_operator(
@@ -303,22 +303,22 @@ def _epilogue_of_sums(
     scales: Tensor | None,
 ) -> None:
     sums = operators.Int32Sums(row_scales.flatten(), column_scales, bias)
-    operators.epilogue(_opened(library), *_flat(x, out, scales), sums, gelu, _stream(x))
+    operators.epilogue(_library(library), *_flat(x, out, scales), sums, gelu, _stream(x))
 
 
 def _flat(x: Tensor, out: Tensor, scales: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Rows of all batch entries alike."""
+    """The rows of all batch entries as one axis."""
     return x.flatten(0, 1), out.flatten(0, 1), None if scales is None else scales.flatten()
 
 
 @_operator("unpack(str library, Tensor codes, Tensor scales, bool four_bits, Tensor(a!) out) -> ()")
 def _unpack(library: str, codes: Tensor, scales: Tensor, four_bits: bool, out: Tensor) -> None:
-    operators.unpack(_opened(library), _packed(codes, scales, four_bits), out, _stream(out))
+    operators.unpack(_library(library), _packed(codes, scales, four_bits), out, _stream(out))
 
 
 @_operator("packed_product(str library, Tensor x, Tensor codes, Tensor scales, bool four_bits, Tensor(a!) out) -> ()")
 def _packed_product(library: str, x: Tensor, codes: Tensor, scales: Tensor, four_bits: bool, out: Tensor) -> None:
-    operators.packed_product(_opened(library), _packed(codes, scales, four_bits), x, out, _stream(x))
+    operators.packed_product(_library(library), _packed(codes, scales, four_bits), x, out, _stream(x))
 
 
 def _packed(codes: Tensor, scales: Tensor, four_bits: bool) -> operators.Packed:
@@ -331,7 +331,7 @@ def _packed(codes: Tensor, scales: Tensor, four_bits: bool) -> operators.Packed:
 )
 def _head_norm(library: str, qkv: Tensor, *norms: Any) -> None:
     query, key, _ = qkv.unbind(2)
-    operators.head_norm(_opened(library), operators.Heads(qkv, *norms), query, key, None, _stream(qkv))
+    operators.head_norm(_library(library), operators.Heads(qkv, *norms), query, key, None, _stream(qkv))
 
 
 @_operator(
@@ -339,7 +339,7 @@ def _head_norm(library: str, qkv: Tensor, *norms: Any) -> None:
     "Tensor key_bias, float epsilon, bool warpgroups, Tensor(a!) out) -> ()"
 )
 def _attention_int8(library: str, qkv: Tensor, *given: Any) -> None:
-    opened, (*norms, warpgroups, out) = _opened(library), given
+    opened, (*norms, warpgroups, out) = _library(library), given
     heads, groups, stream = operators.Heads(qkv, *norms), (QUERY_GROUP, KEY_GROUP), _stream(qkv)
     batch, tokens, _, count, width = qkv.shape
     codes = qkv.new_empty((2, batch, count, tokens, width), dtype=torch.int8)
@@ -350,16 +350,16 @@ def _attention_int8(library: str, qkv: Tensor, *given: Any) -> None:
     workspace = qkv.new_empty(operators.int8_workspace(opened, heads), dtype=torch.uint8)
     rounded = operators.Int8Outputs(codes[0], codes[1], query_scales, key_scales, mean, workspace)
     operators.head_norm_int8(opened, heads, rounded, *groups, stream)
-    operators.attention_int8(opened, rounded, qkv[:, :, 2], out, *groups, _products(qkv.device, warpgroups), stream)
+    operators.attention_int8(opened, rounded, qkv[:, :, 2], out, *groups, _mma_kind(qkv.device, warpgroups), stream)
 
 
 def has_warpgroups(device: torch.device) -> bool:
-    """Whether it has the instructions that products of warpgroups are made of."""
+    """Whether the device has warpgroup instructions."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) == HOPPER
 
 
-def _products(device: torch.device, warpgroups: bool) -> operators.MmaKind:
-    """Sums of values in float16 where a GPU's products are then twice as fast."""
+def _mma_kind(device: torch.device, warpgroups: bool) -> operators.MmaKind:
+    """Which instructions attention uses: float16 sums of values where those run at twice the rate."""
     if warpgroups:
         return operators.MmaKind.WARPGROUPS
     halves = device.type == "cuda" and torch.cuda.get_device_capability(device) in GEFORCE
@@ -375,7 +375,7 @@ def _guided_step(
 ) -> None:
     out = operators.StepOutputs(latent, x0, difference)
     given = patches, latent, x0, noise, difference, coefficients
-    operators.guided_step(_opened(library), *given, out, _stream(latent))
+    operators.guided_step(_library(library), *given, out, _stream(latent))
 
 
 @_operator(
@@ -383,12 +383,12 @@ def _guided_step(
     "int groups, float epsilon) -> ()"
 )
 def _spatial_norm(library: str, x: Tensor, *given: Any) -> None:
-    opened, norm = _opened(library), operators.SpatialNorm(x, *given)
-    # PyTorch's memory, so that a graph keeps it.
+    opened, norm = _library(library), operators.SpatialNorm(x, *given)
+    # Allocated by PyTorch, so that a graph keeps it alive.
     workspace = torch.empty(operators.spatial_norm_workspace(opened, norm), dtype=torch.uint8, device=x.device)
     operators.spatial_norm(opened, replace(norm, workspace=workspace), _stream(x))
 
 
 @_operator("pixels(str library, Tensor rgb, int[] order, bool flip, Tensor(a!) out) -> ()")
 def _pixels(library: str, rgb: Tensor, order: list[int], flip: bool, out: Tensor) -> None:
-    operators.pixels(_opened(library), rgb, out, order, flip, True, _stream(rgb))
+    operators.pixels(_library(library), rgb, out, order, flip, True, _stream(rgb))

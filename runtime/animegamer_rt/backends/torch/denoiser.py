@@ -1,7 +1,8 @@
-"""The denoiser part: buffers that keep their addresses, a table of modulations, one graph a kind of step or a turn.
+"""The denoiser engine: buffers with fixed addresses, a table of modulations, and CUDA graphs of a step or a turn.
 
-Knows steps as the contract gives them; nothing of plans' making. Nothing in a turn waits for the device but the
-host's own staging, two steps behind, and `latent()`. Source: backends/contract.py; MODEL.md section 5.
+It runs the steps that it is given and does not know how plans are made. Within a turn the host waits for the device
+only before it refills a staging slot, two steps later, and in `latent()`.
+Source: backends/interface.py; MODEL.md section 5.
 """
 
 from __future__ import annotations
@@ -17,26 +18,28 @@ from animegamer_rt.backends.interface import FloatArray
 from animegamer_rt.bundle.denoise_plan import BlockCache
 
 from ...errors import BackendError
-from .attention import CHOOSING
+from .attention import SDPA_LOCK
 from .device import GraphCache, TorchDevice
 from .transformer import BlockCacheBuffer, Transformer
 
 PAIR, SINGLE = (0, 1), (1,)
-"""A reusing step is a single one whose coefficients bring the last difference in: the same graph."""
+"""Rows of a step. A step that reuses the guidance difference is SINGLE with other coefficients: the same graph."""
 SLOTS = 2
-"""Staging of a step's host values, and so how many steps are queued at most: the host fills one while one runs."""
+"""Pinned staging slots for a step's host values: the host fills one while the other's step runs. So the host is at
+most two steps ahead of the device."""
 COEFFICIENTS = 8
+"""Numbers of bundle.noise_schedule.Coefficients."""
 
 Rows = tuple[int, ...]
 Kind = tuple[Rows, BlockCache | None]
-"""What tells one graph of a step from another."""
+"""The key of a step's graph."""
 
 
 class Denoiser:
-    """contract.DenoiserPart. One turn at a time, as all turns share the buffers.
+    """Implements interface.DenoiserEngine. One turn at a time, because all turns share the buffers.
 
-    `timesteps` are those the table is made for; another one costs a row of its own. With `whole_turns` = n, steps
-    (at most n) only note what they were given, and `latent()` runs them all as one graph.
+    timesteps: those that the modulation table holds; any other timestep is computed into a spare row.
+    whole_turns: 0 runs each step when it is given. n > 0 collects up to n steps, which `latent()` runs as one graph.
     """
 
     def __init__(
@@ -49,15 +52,15 @@ class Denoiser:
     ) -> None:
         self.torch_device, self.network, self.whole_turns, self.turn = torch_device, network, whole_turns, 0
         self.skippable_blocks = network.block_count
-        self.changes: Tensor | None = None
+        self.block_changes: Tensor | None = None
         size, steps = network.size, whole_turns or 1
         self.shape = (1, size.latent_frames, size.latent_channels, size.latent_height, size.latent_width)
         with torch_device.use():
             self.table_rows = {float(timestep): row for row, timestep in enumerate(sorted(set(timesteps)))}
-            self.spare = len(self.table_rows)
-            self.table = torch_device.zeros((self.spare + 1, network.modulation_width), network.table_dtype)
-            self.timesteps = torch_device.zeros((self.spare + 1,), torch.float32)
-            self.timesteps[: self.spare] = torch_device.to_device(np.array(list(self.table_rows), np.float32))
+            self.spare_row = len(self.table_rows)
+            self.table = torch_device.zeros((self.spare_row + 1, network.modulation_width), network.table_dtype)
+            self.timesteps = torch_device.zeros((self.spare_row + 1,), torch.float32)
+            self.timesteps[: self.spare_row] = torch_device.to_device(np.array(list(self.table_rows), np.float32))
             self.motion_scope = torch_device.zeros((1,), torch.float32)
             self.state = [torch_device.zeros(self.shape, torch.float32) for _ in range(3)]
             self.shots = torch_device.zeros((2, size.shot_tokens, size.hidden))
@@ -65,13 +68,13 @@ class Denoiser:
             self.inputs = _inputs(torch_device.zeros, steps, self.shape)
             self.slots = [_inputs(torch_device.pinned, steps, self.shape) for _ in range(1 if whole_turns else SLOTS)]
         self.marks: list[object | None] = [None] * SLOTS
-        self.replays = GraphCache(torch_device)
+        self.graphs = GraphCache(torch_device)
 
     def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> TorchDenoiseRun:
-        """Starts a turn; the turn before, if it was not finished, ends here."""
+        """Starts a turn and ends the one before. Raises BackendError for a latent or shot of another shape."""
         if latent.shape != self.shape or shot.shape != self.shots.shape[1:]:
             raise BackendError(
-                "latent or shot are not the network's",
+                "the latent or the shot has the wrong shape",
                 found=f"{latent.shape}, {shot.shape}",
                 expected=f"{self.shape}, {tuple(self.shots.shape[1:])}",
             )
@@ -83,56 +86,56 @@ class Denoiser:
                 buffer.copy_(torch_device.to_device(value))
             self.shots[1] = torch_device.to_device(shot).to(self.shots.dtype)
             self.motion_scope.fill_(motion_scope)
-            self.table[: self.spare] = self.network.modulations(self.timesteps[: self.spare], self.motion_scope)
+            self.table[: self.spare_row] = self.network.modulations(self.timesteps[: self.spare_row], self.motion_scope)
         return TorchDenoiseRun(self, self.turn)
 
     def queue_spare_row(self, timestep: float) -> int:
-        """A row for a timestep that the table was not made for; it takes the place of the last such one."""
+        """Computes the spare row of the table for a timestep that no plan of the bundle has; returns its index."""
         if self.whole_turns:
             raise BackendError(
-                "a whole turn's graph has no room for a timestep that is in none of the bundle's plans",
+                "a graph of a whole turn cannot run a timestep that none of the bundle's plans has",
                 found=timestep,
-                do="run graphs of single steps, or play one of the bundle's plans",
+                do="use graphs of single steps, or one of the bundle's plans",
             )
-        self.timesteps[self.spare :].fill_(timestep)
-        self.table[self.spare :] = self.network.modulations(self.timesteps[self.spare :], self.motion_scope)
-        return self.spare
+        self.timesteps[self.spare_row :].fill_(timestep)
+        self.table[self.spare_row :] = self.network.modulations(self.timesteps[self.spare_row :], self.motion_scope)
+        return self.spare_row
 
-    def make_room_for_blocks(self) -> None:
-        """The cache of a plan that skips blocks, both rows: 54 MB at full size, for the first turn that asks for it."""
-        if self.changes is None:
+    def allocate_block_cache(self) -> None:
+        """Allocates the cache for skipped blocks, [2, S, D], on first use: 54 MB at full size."""
+        if self.block_changes is None:
             size = self.network.size
             tokens = size.shot_tokens + math.prod(size.patch_grid)
-            self.changes = self.torch_device.zeros((2, tokens, size.hidden))
+            self.block_changes = self.torch_device.zeros((2, tokens, size.hidden))
 
     def queue(self, kinds: Sequence[Kind]) -> None:
-        """Queues the steps whose inputs were sent: one graph for this order of kinds."""
+        """Queues steps whose inputs are in the device buffers, as one graph for this sequence of kinds."""
 
         def work() -> None:
             for index, (rows, blocks) in enumerate(kinds):
                 self._step(index, slice(2) if rows == PAIR else slice(1, 2), blocks)
 
-        # The first turn's vae runs plainly, and could not use the memory that a capture takes for all graphs.
-        self.replays.run(tuple(kinds), work, plainly=self.turn == 1)
+        # The first turn runs eagerly: its vae could not use the memory that a capture reserves for all graphs.
+        self.graphs.run(tuple(kinds), work, eager=self.turn == 1)
 
     def _step(self, index: int, rows: slice, blocks: BlockCache | None) -> None:
         noise, coefficients, table_row = (values[index : index + 1] for values in self.inputs)
-        row, kept = self.table.index_select(0, table_row), None
+        row, cached_blocks = self.table.index_select(0, table_row), None
         if blocks is not None:
-            assert self.changes is not None
-            kept = BlockCacheBuffer(blocks, self.changes[rows])
-        with CHOOSING:
-            patches = self.network.patches(self.state[0], self.shots[rows], row, kept)
+            assert self.block_changes is not None
+            cached_blocks = BlockCacheBuffer(blocks, self.block_changes[rows])
+        with SDPA_LOCK:
+            patches = self.network.patches(self.state[0], self.shots[rows], row, cached_blocks)
         self.network.advance(patches, self.state, noise[0], coefficients[0])
 
 
 class TorchDenoiseRun:
-    """contract.Denoising."""
+    """Implements interface.DenoiseRun."""
 
     def __init__(self, denoiser: Denoiser, turn: int) -> None:
         self._denoiser, self._turn = denoiser, turn
         self._steps = 0
-        self._waiting: list[Kind] = []
+        self._pending: list[Kind] = []
 
     def step(
         self,
@@ -142,15 +145,19 @@ class TorchDenoiseRun:
         noise: FloatArray,
         blocks: BlockCache | None = None,
     ) -> None:
-        """Queues a step, or notes it for the whole turn's graph."""
+        """Queues a step, or collects it for the graph of the whole turn.
+
+        Raises BackendError for other rows than a pair or the conditional row, for too many steps, and after the next
+        turn has started.
+        """
         denoiser = self._check()
         if rows not in (PAIR, SINGLE):
-            raise BackendError("a step of another kind", found=rows, expected=f"{PAIR} or {SINGLE}")
-        if denoiser.whole_turns and len(self._waiting) == denoiser.whole_turns:
-            raise BackendError("more steps than a whole turn's graph has room for", expected=denoiser.whole_turns)
+            raise BackendError("a denoising step has unsupported rows", found=rows, expected=f"{PAIR} or {SINGLE}")
+        if denoiser.whole_turns and len(self._pending) == denoiser.whole_turns:
+            raise BackendError("a graph of a whole turn got too many steps", expected=f"at most {denoiser.whole_turns}")
         with denoiser.torch_device.use():
             if blocks is not None:
-                denoiser.make_room_for_blocks()
+                denoiser.allocate_block_cache()
             row = denoiser.table_rows.get(float(timestep))
             if row is None:
                 row = denoiser.queue_spare_row(timestep)
@@ -160,39 +167,39 @@ class TorchDenoiseRun:
                 denoiser.marks[slot] = None
             values = (torch.from_numpy(noise), torch.from_numpy(np.ascontiguousarray(coefficients)), torch.tensor(row))
             for pinned, value in zip(denoiser.slots[slot], values, strict=True):
-                pinned[len(self._waiting)].copy_(value)
+                pinned[len(self._pending)].copy_(value)
             self._steps += 1
-            self._waiting.append((rows, blocks))
+            self._pending.append((rows, blocks))
             if not denoiser.whole_turns:
                 self._flush(slot)
 
     def latent(self) -> FloatArray:
-        """The latent now; waits for the device."""
+        """The latent now, f32 [1, 5, 16, h, w], as a copy; waits for the device."""
         denoiser = self._check()
         with denoiser.torch_device.use():
-            if self._waiting:
+            if self._pending:
                 self._flush(0)
             latent: FloatArray = denoiser.torch_device.to_host(denoiser.state[0]).numpy()
         return latent
 
     def _flush(self, slot: int) -> None:
-        denoiser, count = self._denoiser, len(self._waiting)
+        denoiser, count = self._denoiser, len(self._pending)
         for buffer, pinned in zip(denoiser.inputs, denoiser.slots[slot], strict=True):
             buffer[:count].copy_(pinned[:count], non_blocking=True)
-        denoiser.queue(self._waiting)
-        # After the work, not after the copies: the host is then never more than two steps ahead.
+        denoiser.queue(self._pending)
+        # Marked after the work rather than after the copies, so that the host is never more than two steps ahead.
         denoiser.marks[slot] = denoiser.torch_device.mark()
-        self._waiting = []
+        self._pending = []
 
     def _check(self) -> Denoiser:
         if self._turn != self._denoiser.turn:
-            raise BackendError("a turn's denoising went on after the next turn had begun")
+            raise BackendError("a turn's denoising continued after the next turn had started")
         return self._denoiser
 
 
 def _inputs(
     make: Callable[[Sequence[int], torch.dtype], Tensor], steps: int, shape: Sequence[int]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Noise, coefficients and table row of so many steps."""
+    """Buffers for a number of steps: noise f32 [steps, *shape], coefficients f32 [steps, 8], table row i64 [steps]."""
     noise, coefficients = make((steps, *shape), torch.float32), make((steps, COEFFICIENTS), torch.float32)
     return noise, coefficients, make((steps,), torch.int64)

@@ -1,7 +1,7 @@
-"""Where the torch engines run: a CPU, or an NVIDIA GPU with CUDA graphs, pinned copies and streams.
+"""The torch device: the CPU, or an NVIDIA GPU with its stream, CUDA graphs and pinned host memory.
 
-`TorchDevice` is the CPU, where work just runs; `CudaTorchDevice` is an NVIDIA GPU. No other file of this backend uses
-torch.cuda. **It has not been run on a GPU yet**; all around it is tested on the CPU.
+`TorchDevice` is the CPU, where work runs at once; `CudaTorchDevice` is an NVIDIA GPU. Other modules of this backend
+take either and leave streams, copies and captures to it. **No GPU has run it yet.**
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from animegamer_rt.backends.interface import DeviceMemory
 from animegamer_rt.errors import BackendError, DeviceLostError
 
 Work = Callable[[], None]
-TIMED = 6
-"""Runs of what is timed; the first, when libraries still set themselves up, does not count."""
+TIMED_RUNS = 6
+"""Runs of the work to be timed. The first does not count: libraries initialise in it."""
 
 
 class TorchDevice:
-    """The CPU: nothing is queued, nothing is captured."""
+    """The CPU: work runs at once, and nothing is captured."""
 
     captures = False
 
@@ -35,69 +35,76 @@ class TorchDevice:
         self.device, self.dtype = torch.device(device), dtype
 
     @property
-    def words(self) -> str:
-        """The device in words."""
+    def description(self) -> str:
+        """The device for people to read, such as "CPU, 2 threads"."""
         return f"CPU, {torch.get_num_threads()} threads"
 
     @contextlib.contextmanager
     def use(self) -> Iterator[None]:
-        """Everything of this backend runs inside: no gradients, and on a GPU the one stream, in any thread."""
+        """A context for all work of this backend, in any thread: no gradients, and on a GPU this device's stream.
+
+        Raises DeviceLostError where the GPU is lost to the process.
+        """
         with torch.no_grad():
             yield
 
     def on_side_stream(self) -> TorchDevice:
-        """A place on the same device whose work need not wait for this one's, once all that is queued here is done.
+        """A TorchDevice on the same GPU with a stream of its own, so that its work runs beside this one's.
 
-        Both may read what neither writes. On the CPU, where they would take each other's cores, it is this one.
+        Waits for all work that is queued here. The two may share tensors that neither writes. On the CPU it is this
+        device itself, because both would compete for the same cores.
         """
         return self
 
     def zeros(self, shape: Sequence[int], dtype: torch.dtype | None = None) -> Tensor:
-        """A buffer on the device that keeps its address, in the place's own type if none is given."""
+        """A zeroed tensor on the device; its dtype is the device's where none is given."""
         return torch.zeros(tuple(shape), dtype=dtype or self.dtype, device=self.device)
 
     def free_bytes(self) -> float:
-        """Memory of the device that buffers and work may still take; endless where it is the host's."""
+        """Bytes of device memory that can still be allocated; infinite on the CPU."""
         return math.inf
 
     def reserve(self, size: int) -> None:
-        """Notes bytes that graphs are going to share, for the first capture to take them in one piece."""
+        """Announces that graphs will need `size` bytes: the first capture allocates the largest such block."""
 
     def pinned(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """Host memory that the device copies from and to by itself: what it holds counts when the copy runs."""
+        """A zeroed tensor in pinned host memory. The GPU copies it when the copy runs, not when it is queued.
+
+        Raises BackendError where the host has no pinned memory left.
+        """
         return torch.zeros(tuple(shape), dtype=dtype)
 
     def to_device(self, array: npt.NDArray[np.generic]) -> Tensor:
-        """A new tensor of an array's values and type on the device."""
+        """A new tensor on the device with the array's values and dtype."""
         return torch.tensor(array, device=self.device)
 
     def to_host(self, tensor: Tensor) -> Tensor:
-        """A tensor's values in host memory of their own, once all that was queued is done."""
+        """A copy of the tensor in host memory; waits for all queued work."""
         return tensor.to("cpu", copy=True)
 
     def mark(self) -> object:
-        """A mark after all that is queued now."""
+        """A mark behind all work that is queued now, for `wait`."""
         return None
 
     def wait(self, mark: object) -> None:
         """Returns once the device has passed the mark."""
 
     def milliseconds(self, work: Callable[[], object]) -> float:
-        """How long the work takes, once it has been run: of several times, the one in the middle. Waits for it."""
+        """Median milliseconds of the work over TIMED_RUNS - 1 runs, after one warm-up run; waits for each run."""
         times = []
-        for _ in range(TIMED):
+        for _ in range(TIMED_RUNS):
             started = time.perf_counter()
             work()
             times.append(1000 * (time.perf_counter() - started))
         return median(times[1:])
 
     def capture(self, work: Work) -> Work:
-        """What queues the work again, on the same addresses. The work itself is noted, not run."""
-        raise BackendError("this place captures no work", found=self.words)
+        """Captures the work without running it; the result replays it on the same addresses."""
+        raise BackendError("the CPU has no CUDA graphs", found=self.description)
 
 
 class CudaTorchDevice(TorchDevice):
-    """One NVIDIA GPU: one stream for all that runs here and one memory pool for its graphs."""
+    """One NVIDIA GPU: one stream for all work of this device, and one memory pool for its graphs."""
 
     def __init__(self, dtype: torch.dtype, captures: bool = True) -> None:
         if not torch.cuda.is_available():
@@ -105,42 +112,42 @@ class CudaTorchDevice(TorchDevice):
             raise BackendError(
                 "PyTorch finds no NVIDIA GPU",
                 found=f"torch {torch.__version__}, built {f'for CUDA {cuda}' if cuda else 'without CUDA'}",
-                do="check the driver with nvidia-smi and install a CUDA build of torch, or play with --device cpu",
+                do="check the driver with nvidia-smi and install a CUDA build of torch, or use --device cpu",
             )
         super().__init__(dtype, f"cuda:{torch.cuda.current_device()}")
         self.captures = captures
         self.stream = torch.cuda.Stream(self.device)
         self._pool, self._to_reserve = torch.cuda.graph_pool_handle(), 0
-        # A capture begins with a wait for the whole device, which must not meet another's.
+        # A capture begins with a wait for the whole device, which would fail inside another capture.
         self._capturing = threading.Lock()
         self._threads = threading.local()
         self._pinned_buffers: dict[int, Tensor] = {}
         self._receiving = threading.Lock()
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         graphs = "CUDA graphs" if self.captures else "eager"
         return f"{torch.cuda.get_device_name(self.device)}, {graphs}"
 
     @contextlib.contextmanager
     def use(self) -> Iterator[None]:
-        # Gradients off, device and stream are all of the calling thread; the vae's second chunk has one of its own.
+        # These three settings belong to the calling thread, and the vae's second chunk runs in another one.
         try:
             with torch.no_grad(), torch.cuda.device(self.device), torch.cuda.stream(self.stream):
                 self._make_handles()
                 yield
-        except torch.AcceleratorError as error:  # after one of these CUDA refuses all that this process asks
+        except torch.AcceleratorError as error:  # from now on CUDA refuses every call of this process
             raise DeviceLostError("the GPU is lost to this process", found=str(error).partition("\n")[0]) from error
 
     def _make_handles(self) -> None:
-        """The calling thread's own, once: making them may wait for the device, which ends a capture in any thread."""
+        """Creates the calling thread's library handles, once, outside captures: creation may wait for the device."""
         if not hasattr(self._threads, "ready"):
             with self._capturing:
                 torch.cuda.current_blas_handle()
             self._threads.ready = True
 
     def on_side_stream(self) -> CudaTorchDevice:
-        # With a pool of its own, too: graphs over the same memory must not run at once.
+        # It has its own memory pool too: graphs that share memory must not run at once.
         self.stream.synchronize()
         other = CudaTorchDevice(self.dtype, self.captures)
         other._capturing = self._capturing
@@ -163,14 +170,14 @@ class CudaTorchDevice(TorchDevice):
                 raise
             raise BackendError(
                 "the host has no pinned memory left for the GPU to copy from and to",
-                found=f"{math.prod(shape) * dtype.itemsize / 2**20:.0f} MiB asked for",
-                do="close other programs, or raise the machine's limit (of WSL or a container)",
+                found=f"{math.prod(shape) * dtype.itemsize / 2**20:.0f} MiB requested",
+                do="close other programs, or raise the limit of this machine, WSL or the container",
             ) from error
 
     def to_host(self, tensor: Tensor) -> Tensor:
-        # By way of pinned memory that is never let go, one buffer a size. A result that were pinned itself would be
-        # dropped in any thread and at any time; torch's host allocator then records an event on this stream, and one
-        # that is recorded while the stream is captured fails later (pytorch issue 193982 is its twin on the device).
+        # Copies through a pinned buffer that is never freed, one for each size. A pinned result would be freed in any
+        # thread at any time; torch's host allocator then records an event on this stream, and an event that is recorded
+        # during a capture fails later (pytorch issue 193982 reports the same for device memory).
         with self._receiving:
             if tensor.nbytes not in self._pinned_buffers:
                 self._pinned_buffers[tensor.nbytes] = self.pinned((tensor.nbytes,), torch.uint8)
@@ -190,7 +197,7 @@ class CudaTorchDevice(TorchDevice):
 
     def milliseconds(self, work: Callable[[], object]) -> float:
         times: list[float] = []
-        for _ in range(TIMED):
+        for _ in range(TIMED_RUNS):
             before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             before.record(self.stream)
             work()
@@ -200,20 +207,20 @@ class CudaTorchDevice(TorchDevice):
         return median(times[1:])
 
     def memory(self) -> DeviceMemory:
-        """The peak of all that PyTorch holds on this GPU, for whichever place."""
+        """The peak of all memory that PyTorch has held on this GPU in this process."""
         reserved, used = torch.cuda.max_memory_reserved(self.device), torch.cuda.max_memory_allocated(self.device)
         return DeviceMemory(reserved, "reserved by PyTorch, beside it the driver's own", used)
 
     def capture(self, work: Work) -> Work:
         graph = torch.cuda.CUDAGraph()
-        # One pool serves all graphs of a stream: nothing of one lives on in it when another runs, results are copied to
-        # buffers.
-        # Thread-local: another thread may be copying frames out meanwhile.
+        # All graphs of a stream share one pool: they run one at a time, and results are copied to buffers outside it.
+        # Thread-local, because another thread may copy frames to the host during the capture.
         recording = torch.cuda.graph(graph, pool=self._pool, stream=self.stream, capture_error_mode="thread_local")
         with self._capturing, recording:
             if self._to_reserve:
-                # Let go at once, it stays the pool's, and all that graphs hold is cut from it. Asked for piece by piece
-                # they would hold twice as much and more: pieces do not fit, and a capture gives none back to the GPU.
+                # The block is freed at once and stays in the pool, and the graphs' memory is cut from it. Without it
+                # they would hold more than twice as much: pieces of one size do not fit another, and a capture returns
+                # none to the GPU.
                 torch.empty(self._to_reserve, dtype=torch.uint8, device=self.device)
                 self._to_reserve = 0
             work()
@@ -221,21 +228,21 @@ class CudaTorchDevice(TorchDevice):
 
 
 class GraphCache:
-    """Work by key: run plainly the first time, when libraries still set themselves up, then captured and replayed.
+    """CUDA graphs by key. A key's work runs eagerly once in a thread, is then captured, and replayed from then on.
 
-    What a key's work does must be decided by the key: numbers of the host are frozen into the graph. Any thread may
-    replay; the one that captures has run the work before, as the libraries' handles are made for each thread.
+    The key must determine what the work does, because host values are frozen into the graph. The capturing thread has
+    run the work before, so that its library handles exist; any thread may replay.
     """
 
     def __init__(self, torch_device: TorchDevice) -> None:
         self._device = torch_device
-        self._warm = _OfThisThread()
+        self._warm = _ThreadKeys()
         self._captured: dict[Hashable, Work] = {}
 
-    def run(self, key: Hashable, work: Work, plainly: bool = False) -> None:
-        """Queues the work of this key; `plainly` keeps it from being captured yet."""
+    def run(self, key: Hashable, work: Work, eager: bool = False) -> None:
+        """Queues the work of this key; `eager` puts its capture off."""
         if key not in self._captured:
-            if plainly or not self._device.captures or key not in self._warm.keys:
+            if eager or not self._device.captures or key not in self._warm.keys:
                 work()
                 self._warm.keys.add(key)
                 return
@@ -243,8 +250,8 @@ class GraphCache:
         self._captured[key]()
 
 
-class _OfThisThread(threading.local):
-    """Keys of the work that the thread which asks has run."""
+class _ThreadKeys(threading.local):
+    """Keys whose work this thread has run."""
 
     def __init__(self) -> None:
         self.keys: set[Hashable] = set()

@@ -1,10 +1,9 @@
-"""Runs a bundle's parts with PyTorch on an NVIDIA GPU; on the CPU as the check of the same code.
+"""Loads a bundle's engines with PyTorch: on an NVIDIA GPU, or on the CPU to check the same code.
 
-`onnx_weights` and `names` read the weights out of the bundle's ONNX files, `place` is the device and its graphs,
-`transformer`, `fused` (with our own `kernels` and a choice of `attention`) and `decoder` are networks in the form that
-runs here, `rowwise` their products in 8 bits, `packed` layers whose weights stay in 4 or 8, and `predictor`,
-`denoiser`, `vae` are the parts.
-**Nothing here has been run on a GPU yet.** See docs/TORCH.md.
+`onnx_reader` and `weight_names` read the weights from the bundle's ONNX files. `predictor`, `denoiser` and `vae` are
+the engines, over the networks in `transformer`, `fused_transformer` (with the kernels of `custom_ops` and a choice of
+`attention`) and `vae_decoder`. `rowwise_linear` and `packed_linear` are quantised layers, and `device` is the torch
+device with its CUDA graphs. **No GPU has run any of it yet.** See docs/TORCH.md.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from torch import Tensor, nn
 
 from animegamer_kernels.library import find_library
 from animegamer_rt.backends.interface import Engines, FloatArray, PartCache
-from animegamer_rt.backends.torch.attention import check, select_attention
-from animegamer_rt.backends.torch.custom_ops import Choice, Kernels, open_kernels
+from animegamer_rt.backends.torch.attention import check_attention, select_attention
+from animegamer_rt.backends.torch.custom_ops import KernelChoice, Kernels, open_kernels
 from animegamer_rt.backends.torch.denoiser import Denoiser
 from animegamer_rt.backends.torch.device import CudaTorchDevice, TorchDevice
 from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
 from animegamer_rt.backends.torch.onnx_reader import read_weights
 from animegamer_rt.backends.torch.packed_linear import BUFFERS, PackedLinear, use_kernels
 from animegamer_rt.backends.torch.predictor import Predictor
-from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, WORDS, check_products, convert_to_rowwise
+from animegamer_rt.backends.torch.rowwise_linear import DTYPE_NAMES, FP8, INT8, check_products, convert_to_rowwise
 from animegamer_rt.backends.torch.transformer import Transformer
 from animegamer_rt.backends.torch.vae import Vae
 from animegamer_rt.backends.torch.weight_names import load_denoiser, load_encoder, load_predictor, load_vae
@@ -51,16 +50,16 @@ PRECISIONS: Mapping[str, torch.dtype] = {
     "fp8": torch.bfloat16,
     "int8": torch.bfloat16,
 }
-"""Precision -> the type of arithmetic; of fp8 and int8, of all but the large products of the denoiser's blocks."""
+"""Precision -> dtype of activations and products; fp8 and int8 leave it for the four products of ROWWISE only."""
 ROWWISE: Mapping[str | None, torch.dtype] = {"fp8": FP8, "int8": INT8}
-"""Precision -> the type of those products."""
-READ = ("fp32", "fp16", "bf16")
-"""Precisions of a bundle's parts whose weights can be read here."""
-READ_PACKED: Mapping[str, tuple[str, ...]] = {"predictor": ("int4-qdq", "int8-qdq")}
-"""Parts that may also be quantised, and how: their weights stay so on the device."""
+"""Precision -> dtype of the four large products of each denoiser block."""
+READABLE_PRECISIONS = ("fp32", "fp16", "bf16")
+"""Precisions of a bundle's parts that this backend can read."""
+PACKED_PRECISIONS: Mapping[str, tuple[str, ...]] = {"predictor": ("int4-qdq", "int8-qdq")}
+"""Part -> quantised precisions that it may have as well; its weights stay quantised on the device."""
 
 Graphs = Literal["step", "turn", "off"]
-"""What one CUDA graph holds: a step of a kind, or a whole turn (no progress inside it then); `off` runs eagerly."""
+"""What one CUDA graph holds: a denoising step, or a whole turn, without progress in it. `off` runs eagerly."""
 
 Size = TypeVar("Size")
 Network = TypeVar("Network", bound=nn.Module)
@@ -68,7 +67,7 @@ Network = TypeVar("Network", bound=nn.Module)
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The networks of a turn with their weights; unconditional [226, D] is the constant shot of the unguided row."""
+    """The networks with their weights. unconditional [226, D]: the constant shot of the unconditional row."""
 
     predictor: PredictorNetwork
     denoiser: DenoiserNetwork
@@ -84,12 +83,12 @@ def load(
     *,
     graphs: Graphs = "step",
     compiled: bool = False,
-    kernels: Choice = None,
+    kernels: KernelChoice = None,
 ) -> Engines:
     """Loads the parts of a bundle on a GPU (`torch`) or the CPU (`torch-cpu`); no part is taken from `cache`.
 
     config.precision None is float32 on the CPU, bfloat16 on a GPU (float16 before sm_80). config.attention is one of
-    `attention.Wanted`; all but "torch" ask for the kernels, on the CPU for their references.
+    attention.AttentionChoice; all but "torch" ask for the kernels, on the CPU for their references.
     compiled: run the denoiser's blocks through torch.compile.
     kernels: use our own operators in place of the passes between products. None: on a GPU where their library is
     built; False: never.
@@ -102,18 +101,21 @@ def load(
     torch_device = open_device(device, precision, graphs != "off")
     if kernels is None and attention != "torch":
         kernels = find_library() or False
-    opened, words = open_kernels(kernels, torch_device.device)
-    check(attention, opened)
+    opened, which = open_kernels(kernels, torch_device.device)
+    check_attention(attention, opened)
     plans = [DenoisePlan.from_dict(entry.plan) for entry in bundle.manifest.plans.values()]
     networks, geometry = load_models(bundle, torch_device), bundle.manifest.geometry
     engines = build_engines(
         torch_device, networks, geometry, plans, graphs, compiled, ROWWISE.get(precision), opened, attention
     )
-    return replace(engines, device=f"{engines.device}, {words}")
+    return replace(engines, device=f"{engines.device}, {which}")
 
 
 def load_models(bundle: Bundle, torch_device: TorchDevice) -> Models:
-    """The networks of a bundle, weights as stored, on the device. Raises BackendError."""
+    """The networks of a bundle on the device, weights in their stored dtypes.
+
+    Raises BackendError for a bundle without sizes, or with weights that this backend cannot read.
+    """
     parts, sizes = bundle.manifest.parts, bundle.manifest.sizes
     _refuse_quantised(bundle)
 
@@ -150,14 +152,15 @@ def build_engines(
     kernels: Kernels | None = None,
     attention: str = "torch",
 ) -> Engines:
-    """The parts over networks that are there; they are brought to the place's type, not copied.
+    """The engines over networks that are loaded; the networks are converted to the device's dtype in place.
 
-    rowwise: the type of the blocks' large products, if it is not the place's; as in ROWWISE. Raises BackendError.
+    plans: those whose timesteps the modulation table holds. rowwise: a dtype of ROWWISE for the blocks' large products.
+    attention: one of attention.AttentionChoice. Raises BackendError where the attention cannot be used.
     """
-    way, about_attention = select_attention(attention, torch_device, kernels, networks.denoiser.size)
+    chosen_attention, about_attention = select_attention(attention, torch_device, kernels, networks.denoiser.size)
     whole_turns = max(len(plan) for plan in plans) if graphs == "turn" else 0
     timesteps = [step.timestep for plan in plans for step in plan]
-    # On the one stream, like everything: what another stream has written may not be there yet.
+    # On the device's stream, like all work: another stream's writes might not be finished when it reads.
     with torch_device.use():
         for network in (networks.predictor, networks.denoiser, networks.decoder, networks.encoder):
             if network is not None:
@@ -167,36 +170,43 @@ def build_engines(
         if kernels is not None:
             use_kernels(networks.predictor, kernels)
         network, dtype = networks.denoiser, torch_device.dtype
-        transformer = Transformer(network, dtype) if kernels is None else FusedTransformer(network, dtype, kernels, way)
+        transformer = (
+            Transformer(network, dtype)
+            if kernels is None
+            else FusedTransformer(network, dtype, kernels, chosen_attention)
+        )
         if compiled:
             transformer.compile()
-        # It may run while the other two do: the next turn's prompt is read while a turn is denoised.
+        # On a stream of its own: the next turn's prompt may be read while a turn is denoised.
         predictor = Predictor(torch_device.on_side_stream(), networks.predictor, geometry.window_tokens)
         denoiser = Denoiser(torch_device, transformer, networks.unconditional, timesteps, whole_turns)
-        # After those: how it runs goes by the memory that they leave.
+        # Created last: the vae chooses how to run from the memory that is left.
         vae = Vae(torch_device, networks.decoder, geometry.latent_height, geometry.latent_width, kernels)
-        dtypes = _type_words(torch_device, rowwise)
+        dtypes = _describe_dtypes(torch_device, rowwise)
         return Engines(
             predictor,
             denoiser,
             vae,
             None if networks.encoder is None else Encoder(torch_device, networks.encoder),
-            ", ".join(filter(None, (f"{dtypes} on {torch_device.words}", about_attention, vae.words))),
+            ", ".join(filter(None, (f"{dtypes} on {torch_device.description}", about_attention, vae.description))),
             concurrent_prediction=torch_device.device.type == "cuda",
             precision=_precision_by_part(torch_device, rowwise, networks),
-            attention=way,
+            attention=chosen_attention,
             memory=torch_device.memory if isinstance(torch_device, CudaTorchDevice) else None,
         )
 
 
 def open_device(device: str, precision: str | None, captures: bool) -> TorchDevice:
-    """The device in words of the command: cpu or cuda. Raises BackendError."""
+    """The torch device for "cpu" or "cuda", in a precision of PRECISIONS or the default.
+
+    Raises BackendError for an unknown name, without a GPU, and for a precision that the GPU does not have.
+    """
     if precision is not None and precision not in PRECISIONS:
         raise BackendError("unknown precision", found=repr(precision), expected=", ".join(PRECISIONS))
     if device == "cpu":
         return TorchDevice(PRECISIONS[precision or "fp32"])
     if device == "cuda":
-        # float16 only where bfloat16 has no tensor cores: the vae's activations are large.
+        # float16 only where the GPU lacks bfloat16: the vae's activations can exceed float16's range.
         half = "bf16" if torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0) else "fp16"
         torch_device = CudaTorchDevice(PRECISIONS[precision or half], captures)
         # Before any weight is read.
@@ -207,24 +217,24 @@ def open_device(device: str, precision: str | None, captures: bool) -> TorchDevi
 
 
 def cast_for_inference(network: Network, dtype: torch.dtype) -> Network:
-    """The network in evaluation mode and in this type, weight by weight; embeddings of numbers stay float32."""
+    """Converts a network to this dtype in place; embeddings of timestep and motion scope stay float32."""
     for name, parameter in [*network.named_parameters(), *network.named_buffers()]:
         if name.endswith(BUFFERS):
             continue
-        kept = torch.float32 if name.startswith(("time.", "motion.")) else dtype
+        kept_dtype = torch.float32 if name.startswith(("time.", "motion.")) else dtype
         parameter.requires_grad_(False)
-        parameter.data = parameter.data.to(kept)
+        parameter.data = parameter.data.to(kept_dtype)
     return network.eval()
 
 
 class Encoder:
-    """contract.EncoderPart: once a game at most, so plainly."""
+    """Implements interface.EncoderEngine, eagerly: it runs at most once a game."""
 
     def __init__(self, torch_device: TorchDevice, network: EncoderNetwork) -> None:
         self._device, self._network = torch_device, network
 
     def encode(self, text_features: FloatArray, image_features: FloatArray) -> FloatArray:
-        """The shot of a described picture."""
+        """See interface.EncoderEngine."""
         with self._device.use():
             features = (self._device.to_device(part).to(self._device.dtype) for part in (text_features, image_features))
             shot: FloatArray = self._device.to_host(self._network(*features)[0].float()).numpy()
@@ -235,28 +245,28 @@ def _precision_by_part(torch_device: TorchDevice, rowwise: torch.dtype | None, n
     arithmetic = next(name for name, dtype in PRECISIONS.items() if dtype == torch_device.dtype)
     parts = dict.fromkeys(("predictor", "denoiser", "vae_first", "vae_next"), arithmetic)
     if any(isinstance(layer, PackedLinear) for layer in networks.predictor.modules()):
-        del parts["predictor"]  # the bundle says more
-    return parts if rowwise is None else {**parts, "denoiser": WORDS[rowwise].lower()}
+        del parts["predictor"]  # the bundle's manifest is more precise
+    return parts if rowwise is None else {**parts, "denoiser": DTYPE_NAMES[rowwise].lower()}
 
 
-def _type_words(torch_device: TorchDevice, rowwise: torch.dtype | None) -> str:
+def _describe_dtypes(torch_device: TorchDevice, rowwise: torch.dtype | None) -> str:
     return (
         f"torch {torch.__version__} in "
         + str(torch_device.dtype).removeprefix("torch.")
-        + (f" and {WORDS[rowwise]}" if rowwise is not None else "")
+        + (f" and {DTYPE_NAMES[rowwise]}" if rowwise is not None else "")
     )
 
 
 def _refuse_quantised(bundle: Bundle) -> None:
     for name in ("predictor", "denoiser", "vae_first"):
         part = bundle.manifest.parts.get(name)
-        read = (*READ, *READ_PACKED.get(name, ()))
+        read = (*READABLE_PRECISIONS, *PACKED_PRECISIONS.get(name, ()))
         if part is not None and part.precision not in read:
             raise BackendError(
-                f"the weights of {name} are quantised as this backend does not read them",
+                f"this backend cannot read the quantised weights of {name}",
                 where=bundle.folder,
                 found=part.precision,
                 expected=" or ".join(read),
-                do="quantise the bundle that it was made from again, as predictor=int4-qdq alone: the denoiser is "
-                "rounded when it is loaded (--precision fp8 or int8)",
+                do="quantise the original bundle with predictor=int4-qdq alone; the denoiser is quantised when it is "
+                "loaded (--precision fp8 or int8)",
             )

@@ -1,7 +1,7 @@
-"""Reads weights out of an ONNX file and its data file: initializers by name, and which operators use them, in order.
+"""Reads weights from an ONNX file and its data file: initializers by name, and the operators that use them, in order.
 
-Knows the few fields of the format that say so (onnx.proto of the ONNX project); no onnx package is needed to play. It
-does not know networks: `names` says which weight is which.
+It parses only the fields of onnx.proto that it needs, so that playing needs no onnx package. It does not know
+networks: `weight_names` maps each weight to a network's parameter.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from animegamer_rt.errors import BackendError
 DTYPES: Mapping[int, torch.dtype] = MappingProxyType(
     {1: torch.float32, 3: torch.int8, 7: torch.int64, 9: torch.bool, 10: torch.float16, 16: torch.bfloat16}
 )
-"""TensorProto.DataType of what our exports write."""
+"""TensorProto.DataType of the weights that export writes."""
 INT4 = 22
-"""Two a byte, the first in its low half."""
+"""TensorProto.DataType of 4-bit codes: two a byte, the first in the low half."""
 EXTERNAL = 1
 VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5
 
@@ -31,15 +31,16 @@ Bytes = memoryview
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """One initializer: where its bytes lie. `file` is None for those inside the ONNX file.
+    """One initializer and where its bytes are: `inline` in the ONNX file, or in `file` at `offset`.
 
-    scales: of one that is read through DequantizeLinear, a scale each place of `axis` or, with two axes, each block.
+    scales: for a weight behind DequantizeLinear, one scale for each index of `axis`, or for each block if they have two
+    axes.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: int
-    inside: Bytes = field(repr=False)
+    inline: Bytes = field(repr=False)
     file: Path | None = None
     offset: int = 0
     length: int = 0
@@ -48,29 +49,31 @@ class Weight:
 
     @property
     def is_float(self) -> bool:
-        """Whether it can be a network's weight at all."""
+        """Whether it can be a parameter: of a float dtype, or quantised."""
         kind = DTYPES.get(self.dtype)
         return self.scales is not None or kind is not None and kind.is_floating_point
 
     def tensor(self) -> Tensor:
-        """Its value on the host, in the type it is stored in; 4 bits come as int8.
+        """Its value on the host in the stored dtype; 4-bit codes as int8.
 
-        Raises BackendError when the bytes are not there.
+        Raises BackendError for an unknown dtype or where bytes are missing.
         """
         if self.dtype not in DTYPES and self.dtype != INT4:
-            raise BackendError("a weight of a type that no export writes", found=f"{self.name}: type {self.dtype}")
+            raise BackendError(
+                "a weight has a dtype that export does not write", found=f"{self.name}: type {self.dtype}"
+            )
         if self.file is None:
-            raw = np.frombuffer(self.inside, np.uint8).copy()
+            raw = np.frombuffer(self.inline, np.uint8).copy()
         else:
             raw = np.fromfile(self.file, np.uint8, count=self.length, offset=self.offset)
         dtype, count = DTYPES.get(self.dtype, torch.int8), int(np.prod(self.shape, dtype=np.int64))
-        wanted = (count + 1) // 2 if self.dtype == INT4 else count * dtype.itemsize
-        if len(raw) != wanted:
+        expected = (count + 1) // 2 if self.dtype == INT4 else count * dtype.itemsize
+        if len(raw) != expected:
             raise BackendError(
-                "a weight's bytes are not all there",
+                "a weight's bytes are missing",
                 where=self.file,
                 found=f"{self.name}: {len(raw)} bytes",
-                expected=f"{wanted} bytes",
+                expected=f"{expected} bytes",
                 do="verify the bundle: animegamer-rt info",
             )
         found = torch.from_numpy(raw).view(dtype)
@@ -81,7 +84,7 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One use of a weight by an operator, seen through the Cast or DequantizeLinear behind one that was rounded."""
+    """One use of a weight by an operator, looking through a Cast or DequantizeLinear between them."""
 
     operator: str
     weight: Weight
@@ -97,7 +100,7 @@ class Weights:
 
 
 def read_weights(path: Path) -> Weights:
-    """Reads names, places and uses; values are read when asked for. Raises BackendError for what is no ONNX file."""
+    """Reads names, locations and uses; `Weight.tensor` reads values. Raises BackendError where it is not ONNX."""
     try:
         graph = next(value for number, value in _fields(Bytes(path.read_bytes())) if number == 7)
         assert isinstance(graph, Bytes)
@@ -107,20 +110,20 @@ def read_weights(path: Path) -> Weights:
     except (OSError, IndexError, StopIteration, ValueError) as error:
         raise BackendError("the part cannot be read as ONNX", where=path, found=repr(error)) from error
     by_name = {weight.name: weight for weight in found}
-    meant, uses = dict(by_name), []
+    by_value, uses = dict(by_name), []
     for operator, inputs, outputs, axis in nodes:
         if operator == "Cast" and inputs[0] in by_name:
-            meant[outputs[0]] = by_name[inputs[0]]
+            by_value[outputs[0]] = by_name[inputs[0]]
         elif operator == "DequantizeLinear" and set(inputs) <= set(by_name) and len(inputs) == 2:
-            meant[outputs[0]] = replace(by_name[inputs[0]], scales=by_name[inputs[1]], axis=axis)
+            by_value[outputs[0]] = replace(by_name[inputs[0]], scales=by_name[inputs[1]], axis=axis)
         else:
-            uses += [Use(operator, meant[name]) for name in inputs if name in meant]
+            uses += [Use(operator, by_value[name]) for name in inputs if name in by_value]
     return Weights(path, MappingProxyType(by_name), tuple(uses))
 
 
 def _weight(message: Bytes, folder: Path) -> Weight:
     shape: list[int] = []
-    name, dtype, inside, external, entries = "", 0, Bytes(b""), False, {}
+    name, dtype, inline, external, entries = "", 0, Bytes(b""), False, {}
     for number, value in _fields(message):
         if number == 1:
             shape += [value] if isinstance(value, int) else _varints(value)
@@ -129,20 +132,20 @@ def _weight(message: Bytes, folder: Path) -> Weight:
         elif number == 8:
             name = _text(value)
         elif number == 9 and isinstance(value, Bytes):
-            inside = value
+            inline = value
         elif number == 13 and isinstance(value, Bytes):
             entry = {key: _text(content) for key, content in _fields(value)}
             entries[entry[1]] = entry[2]
         elif number == 14:
             external = value == EXTERNAL
     if not external:
-        return Weight(name, tuple(shape), dtype, inside)
-    place = folder / entries["location"]
-    return Weight(name, tuple(shape), dtype, inside, place, int(entries.get("offset", 0)), int(entries["length"]))
+        return Weight(name, tuple(shape), dtype, inline)
+    file = folder / entries["location"]
+    return Weight(name, tuple(shape), dtype, inline, file, int(entries.get("offset", 0)), int(entries["length"]))
 
 
 def _node(message: Bytes) -> tuple[str, list[str], list[str], int]:
-    """(operator, inputs, outputs, axis) of a NodeProto; 1, as the standard says, for one that names no axis."""
+    """(operator, inputs, outputs, axis) of a NodeProto; axis is 1, ONNX's default, where the node has none."""
     operator, inputs, outputs, axis = "", [], [], 1
     for number, value in _fields(message):
         if number == 1:

@@ -1,11 +1,10 @@
-"""Linear layers whose weight stays in 4 or 8 bits on the device: the predictor's.
+"""Linear layers whose weight stays quantised to 4 or 8 bits on the device: the predictor's.
 
-Knows codes and scales; `onnx_weights` reads them. For a prompt's product the weight is made whole each time, by our
-kernel in one pass; a few tokens are multiplied by it as it lies. Without the kernels it is made whole for these too, in
-several passes, which a prompt of a thousand tokens hardly notices and the three tokens after it do. PyTorch's own 4-bit
-product (`torch._weight_int4pack_mm`, sm_80 and later) is not used: it takes scales in bfloat16, so that the weights
-would not be the bundle's, and a layout of its own, so that prompts would need them twice or run through it too.
-**It has not been run on a GPU yet.**
+With the kernels, a prompt's product dequantises the whole weight in one pass, and the product of a few tokens reads the
+codes directly. Without them every product dequantises the weight in several passes of PyTorch, which is cheap beside a
+prompt of a thousand tokens and expensive for the three tokens of an extend. PyTorch's own 4-bit product
+(`torch._weight_int4pack_mm`, sm_80 and later) is not used: it takes scales in bfloat16, which would change the weights,
+and a memory layout of its own, so prompts would need a second copy. **No GPU has run it yet.**
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from animegamer_kernels import FEW_ROWS
 from .custom_ops import Kernels
 
 BUFFERS = (".codes", ".scales")
-"""What keeps its type whatever the network computes in."""
+"""Name endings of tensors that keep their dtype whatever the network computes in."""
 
 
 class PackedLinear(nn.Module):
-    """A linear layer without a bias. K inputs, N outputs, blocks of b inputs that share a scale.
+    """A linear layer without a bias: K inputs, N outputs, and one scale for each block of b inputs.
 
-    codes: int8 [N, K / b, b], or of 4 bits [N, K / b, b / 2], where a byte's low half is of the block's first half and
-    its high half of the second. scales [N, K / b, 1] of the type in which the bundle has them.
+    codes: i8 [N, K / b, b]; for 4 bits i8 [N, K / b, b / 2], where the low halves of the bytes hold the first half of a
+    block and the high halves the second. scales [N, K / b, 1] in the bundle's dtype.
     """
 
     codes: Tensor
@@ -41,7 +40,7 @@ class PackedLinear(nn.Module):
 
     @classmethod
     def pack(cls, codes: Tensor, scales: Tensor, four_bits: bool) -> PackedLinear:
-        """codes int8 [N, K] and scales [N, K / b], on any device. Raises ValueError for blocks that do not fit."""
+        """A layer from codes i8 [N, K] and scales [N, K / b]. Raises ValueError where they do not form blocks."""
         outputs, inputs = codes.shape
         if scales.shape[0] != outputs or inputs % scales.shape[1] or four_bits and inputs // scales.shape[1] % 2:
             raise ValueError(f"codes {tuple(codes.shape)} and scales {tuple(scales.shape)}")
@@ -55,17 +54,17 @@ class PackedLinear(nn.Module):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(N, K), as of the weight that it stands for."""
-        outputs, blocks, held = self.codes.shape
-        return outputs, blocks * held * (2 if self.four_bits else 1)
+        """(N, K), the shape of the dequantised weight."""
+        outputs, blocks, stored = self.codes.shape
+        return outputs, blocks * stored * (2 if self.four_bits else 1)
 
     def weight(self, dtype: torch.dtype) -> Tensor:
-        """The weight [N, K]: what DequantizeLinear gives, in this type."""
+        """The dequantised weight [N, K] in this dtype: equal to the output of ONNX's DequantizeLinear."""
         if self.kernels is not None:
             return self.kernels.unpack(self.codes, self.scales, self.four_bits, dtype)
         (outputs, inputs), blocks = self.shape, self.scales.shape[1]
         whole = torch.empty((outputs, blocks, inputs // blocks), dtype=dtype, device=self.codes.device)
-        # Shifts of int8 keep the sign.
+        # Arithmetic shifts of int8 keep the sign.
         parts = (self.codes << 4 >> 4, self.codes >> 4) if self.four_bits else (self.codes,)
         for codes, into in zip(parts, whole.chunk(len(parts), dim=2), strict=True):
             torch.mul(codes, self.scales, out=into)
@@ -80,7 +79,7 @@ class PackedLinear(nn.Module):
 
 
 def use_kernels(network: nn.Module, kernels: Kernels) -> None:
-    """Has the packed layers of a network multiplied by our kernels, but for those that they are not written for."""
+    """Lets the packed layers of a network use our kernels, where the kernels support their shape and dtype."""
     for layer in network.modules():
         if isinstance(layer, PackedLinear) and layer.scales.dtype == torch.float32 and layer.codes.shape[2] % 4 == 0:
             layer.kernels = kernels

@@ -1,7 +1,8 @@
-"""The predictor part: prompts read plainly, then a few tokens at a time over a cache of a fixed size.
+"""The predictor engine: reads a prompt eagerly, then extends it by a few tokens over an attention cache of fixed size.
 
-Knows the network's layers and the contract; nothing of prompts or strengths. The cache holds the last row of
-each run and never leaves the device. n new tokens, c cached ones. Source: MODEL.md section 2.
+It knows the network's layers and the engine interface; it does not know prompts or strengths. The cache holds the keys
+and values of the last row of each run and stays on the device. Shape letters: n new tokens, B rows, D hidden.
+Source: MODEL.md section 2.
 """
 
 from __future__ import annotations
@@ -21,141 +22,151 @@ from animegamer_rt.backends.interface import FloatArray, IntArray, Prefill, Toke
 from ...errors import BackendError
 from ...models.predictor import Block, Rotation, rotate, rotation
 from ...models.predictor import Predictor as Network
-from .attention import CHOOSING, WITH_MASKS
+from .attention import MASKED_BACKENDS, SDPA_LOCK
 from .device import GraphCache, TorchDevice
 
 ANSWER_TOKENS = 64
-"""Places of the cache beyond the longest prompt: a state's answer is 9 tokens."""
+"""Positions of the cache beyond the longest prompt; a state's answer takes 9 of them."""
 
-Keep = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
+StoreCache = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""(layer, new keys, new values) -> all keys and values that this layer attends to."""
 
 
 class Cache:
-    """The first `length` places of the one cache, as long as nothing else was written there."""
+    """A handle on the first `length` positions of the one cache; valid until another call writes there."""
 
     def __init__(self, length: int) -> None:
         self.length = length
 
 
 class Predictor:
-    """contract.PredictorPart. Prompts are read plainly, as they differ in length; extending is a graph."""
+    """Implements interface.PredictorEngine.
+
+    Prompts differ in length, so they run eagerly; extending by n tokens is one CUDA graph for each n.
+    """
 
     def __init__(self, torch_device: TorchDevice, network: Network, window_tokens: int) -> None:
         self.torch_device, self.network = torch_device, network
         self._blocks = [cast(Block, block) for block in network.blocks]
         size = network.size
-        self.places = window_tokens + ANSWER_TOKENS
+        self.capacity = window_tokens + ANSWER_TOKENS
         with torch_device.use():
-            cache = (size.layers, size.kv_heads, self.places, size.head_width)
+            cache = (size.layers, size.kv_heads, self.capacity, size.head_width)
             self._keys, self._values = torch_device.zeros(cache), torch_device.zeros(cache)
             self._start = torch_device.zeros((1,), torch.int64)
             self._tokens = torch_device.zeros((1, ANSWER_TOKENS), torch.int64)
             self._logits = torch_device.zeros((size.vocabulary,), torch.float32)
-        self._replays = GraphCache(torch_device)
-        # Who wrote the cache, shortest first: extending an older one again drops what came after it.
+        self._graphs = GraphCache(torch_device)
+        # The valid handles, shortest first. Extending an older one invalidates those after it.
         self._chain: list[Cache] = []
 
     def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
-        """What is read; without a past, every earlier cache is gone, with one, all that came after it."""
-        before = [] if past is None else self._until(past)
+        """See interface.PredictorEngine. Invalidates every handle that came after `past`, or all of them without one.
+
+        Raises BackendError where `past` is no longer valid or the prompt does not fit into the cache.
+        """
+        before = [] if past is None else self._chain_to(past)
         start, count = before[-1].length if before else 0, tokens.ids.shape[1]
-        self._check_room(start + count)
+        self._check_length(start + count)
         network, rows = self.network, len(tokens.masks)
         with self.torch_device.use():
             send = self.torch_device.to_device
             history = send(tokens.history_shots).to(self.torch_device.dtype)
             x = network.embed(send(tokens.ids).expand(rows, -1), send(tokens.history_index), history)
-            places, masks = torch.arange(start + count, device=x.device), send(tokens.masks)
+            positions, masks = torch.arange(start + count, device=x.device), send(tokens.masks)
             masks = torch.cat([masks.new_ones(rows, count, start), masks], dim=2)
-            masks = masks & network.near(places[start:], places)
+            masks = masks & network.in_window(positions[start:], positions)
 
-            def keep(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+            def store(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
                 whole = []
                 for cache, new in ((self._keys[layer], keys), (self._values[layer], values)):
                     whole.append(torch.cat([cache[:, :start].expand(rows, -1, -1, -1), new], dim=2))
                     cache[:, start : start + count] = new[-1]
                 return whole[0], whole[1]
 
-            x = self._run(x, places[start:], masks, keep)
+            x = self._run(x, positions[start:], masks, store)
             shot = network.output_resampler(x[0].index_select(0, send(tokens.readout)))
             self._chain = [*before, Cache(start + count)]
             arrays = [self.torch_device.to_host(out.float()).numpy() for out in (shot, network.head(x[-1, -1]))]
         return Prefill(arrays[0], arrays[1], self._chain[-1])
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
-        """Logits after the tokens; a cache that something else was written over is refused."""
-        before, count = self._until(cache), len(tokens)
+        """See interface.PredictorEngine. Raises BackendError for an invalid handle or over ANSWER_TOKENS tokens."""
+        before, count = self._chain_to(cache), len(tokens)
         start = before[-1].length
-        self._check_room(start + count)
+        self._check_length(start + count)
         if count > ANSWER_TOKENS:
             raise BackendError("too many tokens at once", found=count, expected=f"at most {ANSWER_TOKENS}")
         self._chain = [*before, Cache(start + count)]
         with self.torch_device.use():
             self._tokens[0, :count] = self.torch_device.to_device(np.ascontiguousarray(tokens, np.int64))
             self._start.fill_(start)
-            self._replays.run(count, lambda: self._extend(count))
+            self._graphs.run(count, lambda: self._extend(count))
             logits: FloatArray = self.torch_device.to_host(self._logits).numpy()
         return logits, self._chain[-1]
 
     def _extend(self, count: int) -> None:
-        """Reads tokens and start, writes the cache's next places and the logits; every shape is fixed by `count`."""
-        positions = self._start + torch.arange(count, device=self._start.device)
-        places = torch.arange(self.places, device=positions.device)
-        mask = (positions[:, None] >= places[None]) & self.network.near(positions, places)
+        """The captured work: reads the token and start buffers, writes the cache and the logits.
 
-        def keep(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        Every shape depends on `count` alone, so attention runs over the whole cache with a mask.
+        """
+        positions = self._start + torch.arange(count, device=self._start.device)
+        cached = torch.arange(self.capacity, device=positions.device)
+        mask = (positions[:, None] >= cached[None]) & self.network.in_window(positions, cached)
+
+        def store(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
             self._keys[layer].index_copy_(1, positions, keys[0])
             self._values[layer].index_copy_(1, positions, values[0])
             return self._keys[layer][None], self._values[layer][None]
 
-        x = self._run(self.network.embedding(self._tokens[:, :count]), positions, mask[None], keep)
+        x = self._run(self.network.embedding(self._tokens[:, :count]), positions, mask[None], store)
         self._logits.copy_(self.network.head(x[0, -1]))
 
-    def _run(self, x: Tensor, positions: Tensor, mask: Tensor, keep: Keep) -> Tensor:
-        """All blocks and the final norm: x [B, n, D], mask bool [B, n, keys]; `keep` gives what a layer attends to."""
+    def _run(self, x: Tensor, positions: Tensor, mask: Tensor, store: StoreCache) -> Tensor:
+        """All blocks and the final norm, x [B, n, D] -> [B, n, D]; mask bool [B, n, keys], True = may attend."""
         size = self.network.size
-        turn = rotation(positions, size.head_width, size.rope_theta)
+        rotary = rotation(positions, size.head_width, size.rope_theta)
         group = size.heads // size.kv_heads
-        # The heads of a group ask the same keys: they are so many more queries, and no key is repeated in memory.
+        # Grouped-query attention: query heads of a group are stacked along the query axis, so keys are not repeated.
         mask = mask[:, None].repeat(1, 1, group, 1)
-        with CHOOSING, sdpa_kernel([*WITH_MASKS]):
+        with SDPA_LOCK, sdpa_kernel([*MASKED_BACKENDS]):
             for number, block in enumerate(self._blocks):
-                x = x + _attend(block, block.attention_norm(x), turn, mask, partial(keep, number))
+                x = x + _attend(block, block.attention_norm(x), rotary, mask, partial(store, number))
                 h = block.mlp_norm(x)
                 x = x + block.down(functional.silu(block.gate(h)) * block.up(h))
         out: Tensor = self.network.norm(x)
         return out
 
-    def _until(self, cache: object) -> list[Cache]:
-        """The chain up to a cache and with it."""
+    def _chain_to(self, cache: object) -> list[Cache]:
+        """The valid handles up to this one, itself included. Raises BackendError where it is not valid."""
         if cache not in self._chain:
-            raise BackendError("an attention cache was used after a later prompt or extend had taken its memory")
+            raise BackendError("an attention cache was used after a later prompt or extend had overwritten it")
         return self._chain[: self._chain.index(cache) + 1]
 
-    def _check_room(self, length: int) -> None:
-        if length > self.places:
+    def _check_length(self, length: int) -> None:
+        if length > self.capacity:
             raise BackendError(
-                "more tokens than the cache has places",
-                found=length,
-                expected=f"at most {self.places}",
-                do="play a shorter instruction or a smaller --history-turns",
+                "the prompt does not fit into the predictor's cache",
+                found=f"{length} tokens",
+                expected=f"at most {self.capacity}",
+                do="use a shorter instruction or a smaller --history-turns",
             )
 
 
 def _attend(
     block: Block,
     x: Tensor,
-    turn: Rotation,
+    rotary: Rotation,
     mask: Tensor,
-    keep: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
+    store: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
 ) -> Tensor:
     attention = block.attention
     rows, count, _ = x.shape
-    query = rotate(attention.split(attention.query(x), attention.heads), turn)
-    key = rotate(attention.split(attention.key(x), attention.kv_heads), turn)
-    keys, values = keep(key, attention.split(attention.value(x), attention.kv_heads))
-    asking = query.reshape(rows, attention.kv_heads, -1, attention.width)
-    mixed = functional.scaled_dot_product_attention(asking, keys, values, attn_mask=mask)
+    query = rotate(attention.split(attention.query(x), attention.heads), rotary)
+    key = rotate(attention.split(attention.key(x), attention.kv_heads), rotary)
+    keys, values = store(key, attention.split(attention.value(x), attention.kv_heads))
+    grouped_query = query.reshape(rows, attention.kv_heads, -1, attention.width)
+    mixed = functional.scaled_dot_product_attention(grouped_query, keys, values, attn_mask=mask)
     mixed = mixed.reshape(rows, attention.heads, count, attention.width)
     out: Tensor = attention.output(mixed.transpose(1, 2).flatten(2))
     return out

@@ -1,8 +1,8 @@
-"""Products in FP8 or INT8 with a scale for every row: the denoiser's four large matrices of each block.
+"""Linear layers in FP8 or INT8 with one scale for every row: the four large products of each denoiser block.
 
-Knows linear layers only. INT8's sums are exact integers on every device (`torch._int_mm`). FP8's product is PyTorch's
-own on a GPU (`torch._scaled_mm`: Ada, Hopper, Blackwell); elsewhere it is emulated, number for number up to the order
-of the sums. **Neither has been run on a GPU yet.**
+INT8 sums are exact integers on every device (`torch._int_mm`). On a GPU FP8 uses PyTorch's product
+(`torch._scaled_mm`: Ada, Hopper, Blackwell); on the CPU it is emulated, equal up to the order of sums.
+**No GPU has run either yet.**
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ from animegamer_rt.models.denoiser import Block, Denoiser
 FP8, INT8 = torch.float8_e4m3fn, torch.int8
 MAX_VALUE: Mapping[torch.dtype, float] = MappingProxyType({FP8: torch.finfo(FP8).max, INT8: 127.0})
 SMALLEST_SCALE = 1e-12
-"""A row of zeros has no scale of its own."""
-CAPABILITY: Mapping[torch.dtype, tuple[int, int]] = MappingProxyType(
+"""The scale of a row of zeros."""
+MIN_CAPABILITY: Mapping[torch.dtype, tuple[int, int]] = MappingProxyType(
     {FP8: (8, 9), INT8: (8, 0), torch.bfloat16: (8, 0)}
 )
-"""The first GPUs with such products; for INT8 the first with bfloat16, which is what all else runs in."""
-WORDS: Mapping[torch.dtype, str] = MappingProxyType({FP8: "FP8", INT8: "INT8", torch.bfloat16: "bfloat16"})
-ADA, ADA_IN_STREAM = (8, 9), "2.12"
-"""Before this version PyTorch's FP8 product readies its workspace on the default stream on these GPUs, and on any
-other stream, as here, it can then wait for ever (pytorch issue 177651)."""
+"""The first compute capability with such products; for INT8 the first with bfloat16, in which the rest runs."""
+DTYPE_NAMES: Mapping[torch.dtype, str] = MappingProxyType({FP8: "FP8", INT8: "INT8", torch.bfloat16: "bfloat16"})
+ADA, ADA_FIXED_IN = (8, 9), "2.12"
+"""Before this version PyTorch's FP8 product prepares its workspace on the default stream on Ada GPUs. On any other
+stream, as here, it can then wait forever (pytorch issue 177651)."""
 
 
 def check_products(dtype: torch.dtype, capability: tuple[int, int], torch_version: str) -> None:
-    """Raises BackendError where a GPU, or PyTorch on it, has no such products that can be trusted.
+    """Raises BackendError where the GPU has no products of this dtype, or PyTorch's are unreliable there.
 
-    Rows need not come in multiples of 256, of which FP8's kernels read whole ones (pytorch issue 133334): by their
-    source (RowwiseScaledMM.cu) they pad the scales themselves, and Ada's, which does not, reads none beyond the rows.
+    FP8 kernels read rows in multiples of 256 (pytorch issue 133334), yet any number of rows is safe: by their source
+    (RowwiseScaledMM.cu) they pad the scales themselves, and Ada's kernel, which does not, reads none beyond the rows.
     """
-    if capability < CAPABILITY.get(dtype, (0, 0)):
+    if capability < MIN_CAPABILITY.get(dtype, (0, 0)):
         raise BackendError(
-            f"this GPU has no {WORDS[dtype]} products" + (" beside bfloat16" if dtype == INT8 else ""),
+            f"this GPU has no {DTYPE_NAMES[dtype]} products" + (" beside bfloat16" if dtype == INT8 else ""),
             found="sm_{}{}".format(*capability),
-            expected="sm_{}{} or later".format(*CAPABILITY[dtype]),
-            do="use fp16" if capability < CAPABILITY[torch.bfloat16] else "use bf16, fp16 or int8",
+            expected="sm_{}{} or later".format(*MIN_CAPABILITY[dtype]),
+            do="use fp16" if capability < MIN_CAPABILITY[torch.bfloat16] else "use bf16, fp16 or int8",
         )
-    if dtype == FP8 and capability == ADA and TorchVersion(torch_version) < ADA_IN_STREAM:
+    if dtype == FP8 and capability == ADA and TorchVersion(torch_version) < ADA_FIXED_IN:
         raise BackendError(
             "FP8 products of this PyTorch can hang on this GPU",
             found=f"torch {torch_version} on sm_89",
-            expected=f"torch >= {ADA_IN_STREAM}",
+            expected=f"torch >= {ADA_FIXED_IN}",
             do="install it, or use int8 or bf16",
         )
 
 
 def convert_to_rowwise(network: Denoiser, dtype: torch.dtype) -> None:
-    """Replaces the products of every block, in place, by those in FP8 or INT8, which `check_products` is for."""
+    """Replaces the four large layers of every block, in place, by RowwiseLinear in FP8 or INT8."""
     for block in (cast(Block, block) for block in network.blocks):
         block.attention.qkv = cast(nn.Linear, RowwiseLinear(block.attention.qkv, dtype))
         block.attention.output = cast(nn.Linear, RowwiseLinear(block.attention.output, dtype))
@@ -65,7 +65,10 @@ def convert_to_rowwise(network: Denoiser, dtype: torch.dtype) -> None:
 
 
 class RowwiseLinear(nn.Module):
-    """A linear layer in FP8 or INT8 with a scale a row: of the weight once, of what comes in as it comes."""
+    """A linear layer in FP8 or INT8, with one scale for each row of the weight and of the input.
+
+    The weight is quantised when the layer is made, the input in every call.
+    """
 
     weight: Tensor
     scale: Tensor
@@ -77,20 +80,20 @@ class RowwiseLinear(nn.Module):
         self.register_buffer("scale", scale)
         self.bias = linear.bias
         if dtype == INT8:
-            # Its sums are float32 when the bias comes to them. A copy: in a file's memory it begins anywhere.
+            # Added to float32 sums. Copied, because memory mapped from a file may be unaligned.
             self.bias = nn.Parameter(linear.bias.to(torch.float32, copy=True), requires_grad=False)
         self.dtype = dtype
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., in] -> [..., out] in the type of x."""
+        """x [..., in] -> [..., out] in x's dtype."""
         rows, scale = quantize_rows(x.flatten(0, -2), self.dtype)
         out: Tensor = self.product(rows, scale, x.dtype).unflatten(0, x.shape[:-1])
         return out
 
     def product(self, rows: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
-        """Rows [n, in] that are rounded already, their scales f32 [n, 1] -> [n, out] in `dtype`."""
+        """Quantised rows [n, in] with scales f32 [n, 1] -> [n, out] in `dtype`."""
         if self.dtype == INT8:
-            # Scaled in place: the sums are the largest tensor of a block.
+            # In place, because the sums are the largest tensor of a block.
             return self.sums(rows).float().mul_(scale).mul_(self.scale.t()).add_(self.bias).to(dtype)
         if rows.is_cuda:
             out: Tensor = torch._scaled_mm(
@@ -106,14 +109,14 @@ class RowwiseLinear(nn.Module):
         return functional.linear(rows.float() * scale, self.weight.float() * self.scale).to(dtype) + self.bias
 
     def sums(self, rows: Tensor) -> Tensor:
-        """INT8's alone: codes [n, in] -> int32 [n, out], which the scales of both sides and the bias belong to."""
+        """INT8 only: codes [n, in] -> i32 [n, out], before scales and bias."""
         return torch._int_mm(rows, self.weight.t())
 
 
 def quantize_rows(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """x [rows, n] in FP8 or INT8, with scales f32 [rows, 1] under which each row's largest is the type's largest."""
+    """x [rows, n] -> codes in FP8 or INT8 and scales f32 [rows, 1], so that each row's maximum becomes MAX_VALUE."""
     largest = MAX_VALUE[dtype]
     scale = (x.float().abs().amax(1, keepdim=True) / largest).clamp(min=SMALLEST_SCALE)
     codes = x.float() / scale
-    # FP8 has no infinity: what lies beyond its largest number would be no number.
+    # Clamped, because FP8 e4m3fn has no infinity: a larger value would become NaN.
     return (codes.round() if dtype == INT8 else codes).clamp(-largest, largest).to(dtype), scale

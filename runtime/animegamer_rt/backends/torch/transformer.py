@@ -1,8 +1,8 @@
-"""The denoiser's network as it runs here: all modulations looked up in a table, elementwise passes in three functions.
+"""The denoiser's transformer for inference: modulations come from a table, and elementwise passes are few.
 
-The weights are those of `models.denoiser.Denoiser`, and so are the numbers, but for the order of operations. Guidance
-and solver are `models.step`'s; it does not know plans. `fused` is the same with kernels. B rows, S tokens (shot first),
-D hidden, P patches, C channels.
+Weights and results are those of `models.denoiser.Denoiser`, up to the order of floating-point operations. Guidance and
+solver are `models.denoiser_step.advance`. It does not know plans. `fused_transformer` is the same with our kernels.
+Shape letters: B rows, S tokens (the shot's first), D hidden, P patches, C latent channels.
 Source: MODEL.md section 4 (Denoiser).
 """
 
@@ -19,17 +19,17 @@ from torch.nn import functional
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.models.denoiser_step import advance
 
-from ...models.denoiser import MODULATIONS_A_BLOCK, Block, Denoiser, DenoiserSize
+from ...models.denoiser import MODULATIONS_PER_BLOCK, Block, Denoiser, DenoiserSize
 
 IMAGE, SHOT = slice(0, 6), slice(6, 12)
-"""Of a block's twelve modulations: shift, scale, gate for attention and for the MLP, of each kind of token."""
+"""Slices of a block's twelve modulations for each kind of token: shift, scale, gate of attention, then of the MLP."""
 
 BlockFunction = Callable[[Block, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
 class BlockCacheBuffer:
-    """What a span of blocks adds to x, [B, S, D] in x's type: written when they are computed, read when they are not.
+    """The change that a span of blocks makes to x, [B, S, D] in x's dtype: stored by one step, reused by later ones.
 
     Source: the differences of Delta-DiT (Chen et al. 2024) and TeaCache (Liu et al. 2024), on the fixed steps of
     DeepCache (Ma et al. 2023) and FORA (Selvaraju et al. 2024).
@@ -39,22 +39,22 @@ class BlockCacheBuffer:
     change: Tensor
 
     def skips(self, number: int) -> bool:
-        """Whether a block's part of x comes from here."""
+        """Whether this block's change is reused rather than computed."""
         return self.blocks.reused and self.blocks.first <= number <= self.blocks.last
 
     def before(self, number: int, x: Tensor) -> None:
-        """Notes x ahead of the span: no memory beside the cache itself."""
+        """Stores x in front of the span; the cache itself is the only memory needed."""
         if not self.blocks.reused and number == self.blocks.first:
             self.change.copy_(x)
 
     def after(self, number: int, x: Tensor) -> None:
-        """The difference behind it."""
+        """Replaces it by the difference behind the span."""
         if not self.blocks.reused and number == self.blocks.last:
             torch.sub(x, self.change, out=self.change)
 
 
 class Transformer:
-    """v of a latent under one or two shots, and what a step makes of it."""
+    """Predicts v of a latent under one or two shots, and advances a step's state with it."""
 
     def __init__(self, network: Denoiser, dtype: torch.dtype) -> None:
         self.network, self.dtype, self.size = network, dtype, network.size
@@ -62,26 +62,26 @@ class Transformer:
         self._run_block: BlockFunction = run_block
 
     def compile(self, backend: str = "inductor") -> None:
-        """Has torch.compile make one function of a block, for all of them: the passes between products are fused."""
+        """Compiles the function that runs a block, once for all blocks: the passes between products are fused."""
         self._run_block = torch.compile(run_block, fullgraph=True, dynamic=False, backend=backend)
 
     @property
     def table_dtype(self) -> torch.dtype:
-        """The type in which modulations are read."""
+        """The dtype of the modulation table."""
         return self.dtype
 
     @property
     def modulation_width(self) -> int:
-        """Numbers in one row of the table: 12 D for each block, 2 D for the head."""
-        return (MODULATIONS_A_BLOCK * len(self._blocks) + 2) * self.size.hidden
+        """Numbers in one row of the modulation table: 12 D for each block, 2 D for the head."""
+        return (MODULATIONS_PER_BLOCK * len(self._blocks) + 2) * self.size.hidden
 
     def modulations(self, timesteps: Tensor, motion_scope: Tensor) -> Tensor:
-        """Everything that depends on timestep and motion scope alone, f32 [n] and [1] -> [n, modulation_width].
+        """All modulations of n timesteps under one motion scope, f32 [n] and [1] -> [n, modulation_width].
 
-        One product a layer for all the steps of a plan: its weights (0.35 B at full size) are read once a turn.
+        One matrix product a layer for all steps of a plan, so its weights (0.35 B at full size) are read once a turn.
         """
         network = self.network
-        # The embeddings stay float32: sinusoids of timesteps to 999 do not survive 16 bits.
+        # The embeddings stay float32: 16 bits cannot hold the sinusoids of timesteps up to 999.
         embedding = network.time(timesteps) + network.motion(motion_scope)
         embedding = functional.silu(embedding).to(self.dtype)
         layers = [block.modulation for block in self._blocks] + [network.head.modulation]
@@ -89,28 +89,30 @@ class Transformer:
 
     def v(self, latent: Tensor, shots: Tensor, row: Tensor) -> Tensor:
         """latent f32 [1, 5, 16, h, w], shots [B, 226, D], row [1, modulation_width] -> v f32 [B, 5, 16, h, w]."""
-        return unpatchified(self.patches(latent, shots, row), self.size)
+        return unpatchify(self.patches(latent, shots, row), self.size)
 
     @property
     def block_count(self) -> int:
-        """How many there are."""
+        """How many blocks there are."""
         return len(self._blocks)
 
-    def patches(self, latent: Tensor, shots: Tensor, row: Tensor, kept: BlockCacheBuffer | None = None) -> Tensor:
-        """As `v`, in patches: [B, P, 4 C]. `kept`: what a span of blocks adds, to be written or read."""
+    def patches(
+        self, latent: Tensor, shots: Tensor, row: Tensor, cached_blocks: BlockCacheBuffer | None = None
+    ) -> Tensor:
+        """As `v`, in patches [B, P, 4 C]. cached_blocks: the cache of a span of blocks, to be stored or reused."""
         network, size = self.network, self.size
         factors = row.view(-1, size.hidden)
         x = self.tokens(latent, shots)
         for number, block in enumerate(self._blocks):
-            if kept is not None and kept.skips(number):
-                x = x + kept.change if number == kept.blocks.first else x
+            if cached_blocks is not None and cached_blocks.skips(number):
+                x = x + cached_blocks.change if number == cached_blocks.blocks.first else x
                 continue
-            first = MODULATIONS_A_BLOCK * number
-            if kept is not None:
-                kept.before(number, x)
-            x = self._run_block(block, x, factors[first : first + MODULATIONS_A_BLOCK])
-            if kept is not None:
-                kept.after(number, x)
+            first = MODULATIONS_PER_BLOCK * number
+            if cached_blocks is not None:
+                cached_blocks.before(number, x)
+            x = self._run_block(block, x, factors[first : first + MODULATIONS_PER_BLOCK])
+            if cached_blocks is not None:
+                cached_blocks.after(number, x)
         image = functional.layer_norm(
             network.final_norm(x[:, size.shot_tokens :]),
             (size.hidden,),
@@ -123,20 +125,20 @@ class Transformer:
         return features
 
     def tokens(self, latent: Tensor, shots: Tensor) -> Tensor:
-        """What the blocks begin with: shots and patches, [B, 226 + P, D]."""
+        """The blocks' input: shot tokens, then embedded patches, [B, 226 + P, D]."""
         patches = self.network.embed_patches(latent.to(self.dtype)) + self.network.positions
         return torch.cat([shots, patches.expand(len(shots), -1, -1)], dim=1)
 
     def advance(self, patches: Tensor, state: Sequence[Tensor], noise: Tensor, coefficients: Tensor) -> None:
-        """Guidance and solver after `patches`: latent, last x0 and difference in place, f32 [1, 5, 16, h, w] each.
+        """Applies guidance and solver to the network's patches [B, P, 4 C], and updates the state in place.
 
-        noise: as they; coefficients f32 [8], on the device.
+        state: latent, last x0 and guidance difference, f32 [1, 5, 16, h, w] each, as noise; coefficients f32 [8].
         """
         latent, x0_prev, difference = state
-        v = unpatchified(patches, self.size)
+        v = unpatchify(patches, self.size)
         after = advance(v, latent, x0_prev, noise, difference, coefficients.unbind(0))
-        for kept, fresh in zip(state, after, strict=True):
-            kept.copy_(fresh)
+        for current, following in zip(state, after, strict=True):
+            current.copy_(following)
 
 
 def run_block(block: Block, x: Tensor, factors: Tensor) -> Tensor:
@@ -153,7 +155,7 @@ def run_block(block: Block, x: Tensor, factors: Tensor) -> Tensor:
 def attend(block: Block, x: Tensor) -> Tensor:
     """Attention over all tokens: [B, S, D] -> [B, S, D]."""
     attention = block.attention
-    # [B, S, 3, H, d]: each head's layout as attention reads it, so only the norms of q and k copy.
+    # [B, S, 3, H, d]: attention reads heads in this layout, so only the norms of queries and keys copy.
     query, key, value = attention.qkv(x).unflatten(2, (3, attention.heads, -1)).unbind(2)
     query, key = attention.query_norm(query), attention.key_norm(key)
     mixed = functional.scaled_dot_product_attention(*(part.transpose(1, 2) for part in (query, key, value)))
@@ -162,24 +164,24 @@ def attend(block: Block, x: Tensor) -> Tensor:
 
 
 def modulate(x: Tensor, shot: Tensor, image: Tensor, shot_tokens: int) -> Tensor:
-    """x(1 + scale) + shift over x [B, S, D]; shot and image: [2, D], shift and scale of that kind of token."""
-    shift, scale = (each_token(x, shot[which], image[which], shot_tokens) for which in range(2))
+    """x (1 + scale) + shift for x [B, S, D]; shot, image [2, D]: shift and scale for that kind of token."""
+    shift, scale = (per_token(x, shot[which], image[which], shot_tokens) for which in range(2))
     return torch.addcmul(shift, x, 1 + scale)
 
 
 def gate(x: Tensor, change: Tensor, shot: Tensor, image: Tensor, shot_tokens: int) -> Tensor:
-    """x + change times its kind of token's gate [D]."""
-    return torch.addcmul(x, change, each_token(x, shot, image, shot_tokens))
+    """x + change * gate for x and change [B, S, D]; shot, image [D]: the gate for that kind of token."""
+    return torch.addcmul(x, change, per_token(x, shot, image, shot_tokens))
 
 
-def each_token(x: Tensor, shot: Tensor, image: Tensor, shot_tokens: int) -> Tensor:
-    """[S, D]: the shot tokens' row, then the image tokens'."""
+def per_token(x: Tensor, shot: Tensor, image: Tensor, shot_tokens: int) -> Tensor:
+    """[S, D]: `shot` [D] for each shot token, then `image` [D] for each image token."""
     is_shot = torch.arange(x.shape[1], device=x.device)[:, None] < shot_tokens
     return torch.where(is_shot, shot, image)
 
 
-def unpatchified(features: Tensor, size: DenoiserSize) -> Tensor:
-    """The head's patches [B, P, 4 C] as a latent f32 [B, 5, 16, h, w]. Features are (channel, row, column)."""
+def unpatchify(features: Tensor, size: DenoiserSize) -> Tensor:
+    """The head's patches [B, P, 4 C] as a latent f32 [B, 5, 16, h, w]; features are (channel, row, column)."""
     frames, rows, columns = size.patch_grid
     channels, patch = size.latent_channels, size.patch
     features = features.reshape(-1, frames, rows, columns, channels, patch, patch).permute(0, 1, 4, 2, 5, 3, 6)

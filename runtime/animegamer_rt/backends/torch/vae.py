@@ -1,6 +1,6 @@
-"""The vae part: two chunks over one set of caches, each a graph; pixels leave as soon as a chunk is done.
+"""The vae engine: decodes a clip in two chunks over one set of caches; each chunk is one CUDA graph.
 
-Knows chunks, caches and pixels; the network is `decoder`'s. Source: backends/contract.py; MODEL.md section 6.
+It knows chunks, caches and pixels; `vae_decoder` runs the network. Source: backends/interface.py; MODEL.md section 6.
 """
 
 from __future__ import annotations
@@ -17,22 +17,26 @@ from ...errors import BackendError
 from ...models.vae import CHUNKS, VaeDecoder
 from .custom_ops import Kernels
 from .device import GraphCache, TorchDevice
-from .vae_decoder import cache_shapes, decode, room
+from .vae_decoder import cache_shapes, decode, peak_channels
 
 FRAMES = {3: 9, 2: 8}
 """Latent frames of a chunk -> its video frames."""
 OPAQUE = 255
 FRAMES_AT_ONCE = 2
-"""Of the parts where memory is scarce: the fewest that hold a next part's past."""
+"""Frames of a slice where memory is scarce: the fewest that hold the past of the next slice."""
 FILL = 0.8
-"""How much of a block the activations that are cut from it can fill, by the rules of PyTorch's allocator
+"""The share of a block that activations can fill when PyTorch's allocator cuts them from it
 (tests/runtime/backends/test_torch_memory.py)."""
 SPARE_BYTES = 2**29
-"""What is left of a GPU's free memory: for a prompt that is read meanwhile and for the workspaces of libraries."""
+"""Free GPU memory that stays unused: for a prompt that is read meanwhile and for workspaces of libraries."""
 
 
 class Vae:
-    """contract.VaePart. `first` leaves its caches where `next` reads them; one clip at a time."""
+    """Implements interface.VaeEngine. One clip at a time: `first` leaves its caches for `next`.
+
+    When it is created it chooses how to run, from the free memory of the device: whole, in slices, or in slices with
+    the caches in host memory (docs/TORCH.md, "Memory").
+    """
 
     def __init__(
         self,
@@ -45,7 +49,7 @@ class Vae:
         self.torch_device, self.network, self._kernels = torch_device, network, kernels
         for weight in network.parameters():
             if weight.ndim == 5:
-                # In the layout of what it meets, or each convolution turns it first.
+                # In the layout of the activations; otherwise each convolution converts it first.
                 weight.data = weight.data.contiguous(memory_format=torch.channels_last_3d)
         scale = network.size.upscale
         channels, height, width = network.size.latent_channels, scale * latent_height, scale * latent_width
@@ -55,7 +59,8 @@ class Vae:
             self._rgb = {t: torch_device.zeros((FRAMES[t], height, width, 3)) for t in CHUNKS}
             bytes_of_all = torch_device.dtype.itemsize * height * width / FILL
             whole, in_parts = (
-                int(bytes_of_all * room(network, max(FRAMES.values()), at_once)) for at_once in (None, FRAMES_AT_ONCE)
+                int(bytes_of_all * peak_channels(network, max(FRAMES.values()), at_once))
+                for at_once in (None, FRAMES_AT_ONCE)
             )
             left = torch_device.free_bytes() - SPARE_BYTES - torch_device.dtype.itemsize * sum(map(math.prod, shapes))
             self._frames_at_once = None if left >= whole else FRAMES_AT_ONCE
@@ -65,58 +70,58 @@ class Vae:
                 torch_device.pinned(shape, torch_device.dtype) if self._caches_on_host else torch_device.zeros(shape)
                 for shape in shapes
             ]
-        self._replays = GraphCache(torch_device)
+        self._graphs = GraphCache(torch_device)
         self._clip = 0
 
     @property
-    def words(self) -> str:
-        """What is done for want of memory; empty where there is enough."""
+    def description(self) -> str:
+        """What is done to save memory, for Engines.device; empty where there is enough."""
         if self._frames_at_once is None:
             return ""
         return "vae in parts" + (", its caches in host memory" if self._caches_on_host else "")
 
     def first(self, latent: FloatArray, channel_order: tuple[int, ...], flip: bool) -> tuple[Frames, object]:
-        """Nine frames; the caches of every earlier clip are gone."""
+        """See interface.VaeEngine. Invalidates the caches of every earlier clip."""
         self._clip += 1
         return self._run(latent, CHUNKS[0], channel_order, flip), self._clip
 
     def next(self, latent: FloatArray, caches: object, channel_order: tuple[int, ...], flip: bool) -> Frames:
-        """Eight frames. The caches must be the last `first`'s."""
+        """See interface.VaeEngine. Raises BackendError for the caches of an earlier clip."""
         if caches != self._clip:
-            raise BackendError("a clip's second part was asked for after another clip had begun")
+            raise BackendError("a clip's second chunk was requested after another clip had started")
         return self._run(latent, CHUNKS[1], channel_order, flip)
 
     def _run(self, latent: FloatArray, frames: int, channel_order: tuple[int, ...], flip: bool) -> Frames:
         expected = (1, frames, *self._latent[frames].permute(0, 3, 1, 2).shape[1:])
         if latent.shape != expected:
-            raise BackendError("not a chunk of this vae's latent", found=latent.shape, expected=expected)
+            raise BackendError("a latent chunk has the wrong shape", found=latent.shape, expected=expected)
         with self.torch_device.use():
             scaled = self.torch_device.to_device(latent[0]).permute(0, 2, 3, 1) / self.network.size.scale
             self._latent[frames].copy_(scaled)
-            self._replays.run(frames, lambda: self._decode(frames))
-            # Not in the graph, which would be one for each order.
-            paint = painted if self._kernels is None else self._kernels.pixels
-            pixels = paint(self._rgb[frames], channel_order, flip)
+            self._graphs.run(frames, lambda: self._decode(frames))
+            # Outside the graph, which would otherwise be captured for each channel order and flip.
+            convert = to_uint8 if self._kernels is None else self._kernels.pixels
+            pixels = convert(self._rgb[frames], channel_order, flip)
             out: Frames = self.torch_device.to_host(pixels).numpy()
         return out
 
     def _decode(self, frames: int) -> None:
-        first, places = frames == CHUNKS[0], iter(self._caches)
+        first, buffers = frames == CHUNKS[0], iter(self._caches)
 
-        def keep(cache: Tensor) -> None:
-            # To pinned memory a graph's copy too; the stream that writes it is the one that reads it.
-            next(places).copy_(cache, non_blocking=True)
+        def store(cache: Tensor) -> None:
+            # A graph can hold a copy to pinned memory, and the same stream reads it later.
+            next(buffers).copy_(cache, non_blocking=True)
 
         def drop(cache: Tensor) -> None:
-            """Nothing comes after the second chunk."""
+            """The second chunk is the last one."""
 
-        caches, then = (None, keep) if first else (self._caches, drop)
+        caches, then = (None, store) if first else (self._caches, drop)
         rgb = decode(self.network, self._latent[frames], caches, then, self._kernels, self._frames_at_once)
         self._rgb[frames].copy_(rgb)
 
 
-def painted(rgb: Tensor, channel_order: Sequence[int], flip: bool) -> Tensor:
-    """rgb [T, H, W, 3], about -1..1 -> uint8 [T, H, W, len(channel_order)], cut off. Source: MODEL.md section 6."""
+def to_uint8(rgb: Tensor, channel_order: Sequence[int], flip: bool) -> Tensor:
+    """rgb [T, H, W, 3] in about -1..1, clamped -> u8 [T, H, W, len(channel_order)]. Source: MODEL.md section 6."""
     values = (((rgb.float() + 1) / 2).clamp(0, 1) * 255).to(torch.uint8)
     planes = [*values.unbind(3), torch.full_like(values[..., 0], OPAQUE)]
     pixels = torch.stack([planes[channel] for channel in channel_order], dim=3)

@@ -1,7 +1,7 @@
-"""The vae decoder's network as it runs here: every tensor lies channels last, norms make no picture-sized factors.
+"""The vae decoder for inference: channels last throughout, and norm factors stay as small as the latent.
 
-The weights are those of `models.vae.VaeDecoder`, and so are the numbers, but for the order of operations. It does not
-know pixels. T frames, C channels, H x W; t frames, h x w of the chunk's latent. Source: MODEL.md section 6.
+Weights and results are those of `models.vae.VaeDecoder`, up to the order of floating-point operations. It does not know
+pixels. Shape letters: T video frames of H x W with C channels; t latent frames of h x w. Source: MODEL.md section 6.
 """
 
 from __future__ import annotations
@@ -19,34 +19,35 @@ from animegamer_rt.models.vae import CACHE_FRAMES, CausalConv, LatentNorm, Resid
 from .custom_ops import Kernels
 
 Past = Iterator[Tensor | None]
-Keep = Callable[[Tensor], None]
-"""Takes a cache [2, H, W, C] as soon as it is known; it must copy, or it holds a whole activation alive."""
-Parts = list[Tensor]
-"""An activation as tensors of some frames each, one after the other: mostly a single one, [T, H, W, C]."""
+StoreCache = Callable[[Tensor], None]
+"""Takes a cache [2, H, W, C] as soon as it is known. It must copy: the cache is a view of a whole activation."""
+Slices = list[Tensor]
+"""An activation as consecutive slices of frames, [T_i, H, W, C] each; usually a single one."""
 Write = Callable[[Tensor, int, Tensor], object]
-"""Writes what becomes of a part, which begins at this frame, into a tensor of its shape."""
+"""(slice, number of its first frame, out): writes the normalised slice into `out`, which has its shape."""
 
 
 def decode(
     network: VaeDecoder,
     latent: Tensor,
     caches: list[Tensor] | None,
-    keep: Keep,
+    store: StoreCache,
     kernels: Kernels | None = None,
     frames_at_once: int | None = None,
 ) -> Tensor:
-    """One chunk: latent [t, h, w, 16] (divided by the scale), the caches of the chunk before -> frames [T, H, W, 3].
+    """Decodes one chunk: latent [t, h, w, 16], divided by the scale -> frames [T, H, W, 3] in about -1..1.
 
-    `kernels`: norms and their activations are one kernel each. `frames_at_once`, 2 or more: what a stage begins with
-    lies in parts of so many frames, for less memory; the same numbers but for the order of the sums.
+    caches: those of the chunk before, [2, H, W, C] each, or None for the first chunk. store: is given this chunk's.
+    kernels: a norm with its activation is one kernel. frames_at_once: 2 or more; a stage's input lies in slices of so
+    many frames, for less memory, with the same results up to the order of sums.
     """
     past: Past = iter(caches if caches is not None else [None] * network.cache_count)
 
-    def normed(norm: LatentNorm, x: Parts) -> Write:
-        """Statistics of all parts now, the norm of each as it is asked for."""
+    def normed(norm: LatentNorm, x: Slices) -> Write:
+        """Computes the statistics of all slices now; the result normalises one slice at a time."""
         if kernels is not None and len(x) == 1:
             return lambda part, first, out: _by_kernel(kernels, norm, part, latent, out)
-        # Our kernel takes its statistics from the very tensor that it norms.
+        # Several slices use plain operators: our kernel takes its statistics from the tensor that it normalises.
         frames, (large, added) = sum(map(len, x)), _factors(norm, x, latent)
 
         def write(part: Tensor, first: int, out: Tensor) -> None:
@@ -56,11 +57,11 @@ def decode(
         return write
 
     def convolved(
-        layer: CausalConv, x: Parts, norm: LatentNorm | None = None, seen: Callable[[Tensor], None] | None = None
+        layer: CausalConv, x: Slices, norm: LatentNorm | None = None, seen: Callable[[Tensor], None] | None = None
     ) -> Iterator[Tensor]:
-        """Part by part: the norm is written behind the two frames before it, where the convolution reads.
+        """Convolves slice by slice. The norm is written behind its two past frames, where the convolution reads.
 
-        Every part is taken out of x, shown to `seen`, and gone before the convolution's output is made.
+        Each slice is taken out of x, passed to `seen`, and freed before the convolution allocates its output.
         """
         write = copied if norm is None else normed(norm, x)
         before, first = next(past), 0
@@ -70,7 +71,7 @@ def decode(
             read = padded[: CACHE_FRAMES + len(part)]
             past_frames, fresh = read[:CACHE_FRAMES], read[CACHE_FRAMES:]
             if before is not None:
-                # Of the part before, or of the chunk before: then perhaps from the host.
+                # From the slice before, or from the chunk before, whose cache may be in host memory.
                 past_frames.copy_(before, non_blocking=True)
             write(part, first, fresh)
             if before is None:
@@ -81,16 +82,16 @@ def decode(
             del part
             yield _convolve(read, layer)
         assert before is not None
-        keep(before)
+        store(before)
 
-    def residual(block: ResidualBlock, x: Parts) -> Parts:
-        beside: Parts = []
+    def residual(block: ResidualBlock, x: Slices) -> Slices:
+        beside: Slices = []
         shortcut = block.shortcut
 
-        def pass_by(part: Tensor) -> None:
+        def keep_shortcut(part: Tensor) -> None:
             beside.append(part if isinstance(shortcut, nn.Identity) else pointwise(shortcut, part))
 
-        h = list(convolved(block.conv_in, x, block.norm_in, pass_by))
+        h = list(convolved(block.conv_in, x, block.norm_in, keep_shortcut))
         h = [out.add_(part) for out, part in zip(convolved(block.conv_out, h, block.norm_out), beside, strict=True)]
         return [torch.cat(h)] if len(h) > 1 else h
 
@@ -101,14 +102,14 @@ def decode(
         for block in stage.blocks:
             x = residual(cast(ResidualBlock, block), x)
         if stage.upsample is not None:
-            # Taken out, or its frames would outlive their use.
+            # Taken out of the list, so that its memory is freed after use.
             x = _upsample(stage.upsample, x.pop(), frames_at_once)
     (frames,) = convolved(network.conv_out, x, network.norm_out)
     return frames
 
 
 def cache_shapes(network: VaeDecoder, height: int, width: int) -> list[tuple[int, ...]]:
-    """Of the caches [2, H, W, C] that a chunk leaves, in the order of use, under a latent of this height and width."""
+    """Shapes [2, H, W, C] of the caches that a chunk stores, in order of use, for a latent of this height and width."""
 
     def of(part: nn.Module) -> list[tuple[int, ...]]:
         layers = (layer for layer in part.modules() if isinstance(layer, CausalConv))
@@ -122,9 +123,11 @@ def cache_shapes(network: VaeDecoder, height: int, width: int) -> list[tuple[int
     return shapes + of(network.conv_out)
 
 
-def room(network: VaeDecoder, video_frames: int, frames_at_once: int | None) -> int:
-    """Channels of a video-sized frame that `decode` holds at its widest, beside the caches: x, what is read, what is
-    made of it, where the last stage begins or, if that lies in parts, behind it.
+def peak_channels(network: VaeDecoder, video_frames: int, frames_at_once: int | None) -> int:
+    """The largest sum of channels of video-sized frames that `decode` holds at once, besides the caches.
+
+    It holds a convolution's input, its padded copy and its output. Times height, width and bytes of a number this is
+    the peak of its memory, which lies at the start of the last stage, or behind it if that runs in slices.
     """
     first = cast(ResidualBlock, cast(Stage, network.stages[-1]).blocks[0]).conv_in
     wide, narrow = first.in_channels, first.out_channels
@@ -135,7 +138,7 @@ def room(network: VaeDecoder, video_frames: int, frames_at_once: int | None) -> 
 
 
 def copied(part: Tensor, first: int, out: Tensor) -> None:
-    """No norm."""
+    """A `Write` without a norm."""
     out.copy_(part)
 
 
@@ -146,8 +149,8 @@ def norm_silu(layer: LatentNorm, x: Tensor, latent: Tensor) -> Tensor:
     return out
 
 
-def _factors(layer: LatentNorm, x: Parts, latent: Tensor) -> tuple[Tensor, Tensor]:
-    """a and b of norm(x) * scale + shift = x * a + b, on the latent's grid: [t, h, w, C]. The sums are float32."""
+def _factors(layer: LatentNorm, x: Slices, latent: Tensor) -> tuple[Tensor, Tensor]:
+    """(a, b) with norm(x) * scale + shift = x * a + b, each [t, h, w, C] on the latent's grid; sums are float32."""
     norm, channels, dtype = layer.norm, x[0].shape[3], x[0].dtype
     grouped = [part.view(-1, norm.num_groups, channels // norm.num_groups) for part in x]
     width = channels // norm.num_groups
@@ -166,7 +169,7 @@ def _factors(layer: LatentNorm, x: Parts, latent: Tensor) -> tuple[Tensor, Tenso
 def _scaled_silu(x: Tensor, large: Tensor, added: Tensor, out: Tensor) -> None:
     """silu(x * large + added) into `out`: x [T, H, W, C], large and added [T, h, w, C].
 
-    Each of their places serves a square of x, seen as an axis of its own, so neither is ever as large as x.
+    Each factor applies to a square of pixels through views, so no tensor of x's size is made for them.
     """
     (frames, height, width, channels), (_, rows, columns, _) = x.shape, large.shape
     small = (frames, rows, 1, columns, 1, channels)
@@ -176,21 +179,21 @@ def _scaled_silu(x: Tensor, large: Tensor, added: Tensor, out: Tensor) -> None:
 
 
 def _by_kernel(kernels: Kernels, layer: LatentNorm, x: Tensor, latent: Tensor, out: Tensor) -> Tensor:
-    """As norm_silu."""
+    """As norm_silu, into `out`, in one kernel."""
     return kernels.spatial_norm(x, pointwise(layer.scale, latent), pointwise(layer.shift, latent), layer.norm, out)
 
 
 def repeated(x: Tensor, frames: int) -> Tensor:
-    """x [t, ...] nearest-resized in time to so many frames; the first of an odd number stands alone."""
+    """x [t, ...] resized in time to `frames` by repetition; an odd number is a single first frame, then pairs."""
     if frames == len(x):
         return x
     alone = frames % 2
-    # Views and one copy: an index would come from the host, which a graph cannot hold.
+    # Views and one copy: an index tensor would come from the host, which a graph cannot hold.
     rest = x[alone:, None].expand(-1, (frames - alone) // (len(x) - alone), *x.shape[1:]).flatten(0, 1)
     return torch.cat([x[:1], rest]) if alone else rest
 
 
-def _upsample(layer: Upsample, x: Tensor, frames_at_once: int | None) -> Parts:
+def _upsample(layer: Upsample, x: Tensor, frames_at_once: int | None) -> Slices:
     frames, height, width, channels = x.shape
     if layer.doubles_time:
         x = repeated(x, 2 * frames - frames % 2)
@@ -207,10 +210,10 @@ def _upsample(layer: Upsample, x: Tensor, frames_at_once: int | None) -> Parts:
 def _convolve(padded: Tensor, layer: CausalConv) -> Tensor:
     """[T + 2, H, W, C] -> [T, H, W, C']; the permuted view is what PyTorch calls channels_last_3d."""
     out = functional.conv3d(padded.permute(3, 0, 1, 2)[None], layer.weight, layer.bias, padding=(0, 1, 1))
-    # Libraries keep the layout of what they were given; where one does not, this copies.
+    # Libraries keep the memory layout of their input; where one does not, this copies.
     return out[0].permute(1, 2, 3, 0).contiguous()
 
 
 def pointwise(layer: nn.Conv3d, x: Tensor) -> Tensor:
-    """A 1 x 1 x 1 convolution, which is a product over the channels."""
+    """A 1 x 1 x 1 convolution as a matrix product over the channels: [..., C] -> [..., C']."""
     return functional.linear(x, layer.weight.flatten(1), layer.bias)
