@@ -1,7 +1,4 @@
-"""The kernels' library for this machine's GPU: built where nvcc is, unless ANIMEGAMER_KERNELS names one.
-
-Used by gpu.py.
-"""
+"""Builds the kernels' library for this machine's GPU where nvcc is, unless ANIMEGAMER_KERNELS names one."""
 
 from __future__ import annotations
 
@@ -18,21 +15,21 @@ from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE, find_library
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "kernels"
 CUDA = "/usr/local/cuda/bin"
-"""Where its installer puts nvcc; the shell need not know it."""
+"""Where CUDA's installer puts nvcc, which may not be on PATH."""
 PROGRAM = "animegamer_kernels_bench"
-"""Times every kernel by itself, beside the library it was built with."""
+"""The library's own benchmark, built beside it."""
 
 
-def entries(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """One entry: where the library is, null if there is none. A build that fails ends the process with its words."""
-    wanted = asked["device"] == "cuda" and not os.environ.get(PATH_VARIABLE)
+def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One entry: the path of the library, null if there is none. A failed build ends the process with its output."""
+    can_build = job_args["device"] == "cuda" and not os.environ.get(PATH_VARIABLE)
     path = os.pathsep.join([os.environ.get("PATH", ""), CUDA])
-    if not wanted or shutil.which("cmake") is None or shutil.which("nvcc", path=path) is None:
+    if not can_build or shutil.which("cmake") is None or shutil.which("nvcc", path=path) is None:
         found = find_library()
         yield {"built": False, "library": str(found) if found is not None and found.is_file() else None}
         return
     started = time.perf_counter()
-    # CMake asks for make where nothing is said, and an image with pip's CMake and Ninja may have none.
+    # CMake uses make unless told otherwise; an image with CMake and Ninja from pip may have none.
     generator = [] if shutil.which("make") or os.environ.get("CMAKE_GENERATOR") else ["-G", "Ninja"]
     for command in (
         ["cmake", *generator, "-S", str(ROOT), "-B", str(FOLDER), "-DCMAKE_CUDA_ARCHITECTURES=native"],

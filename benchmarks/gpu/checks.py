@@ -1,6 +1,6 @@
-"""What must hold before a time means anything: recorded answers of the reference, onnxruntime's answers, equal graphs.
+"""Checks outputs before any time counts: against recorded outputs, onnxruntime, and graphs against eager runs.
 
-Used by gpu.py. Every check is a record of its error and of what is allowed.
+Each check is an entry with its error and the allowed error.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from benchmarks.gpu import turns as gpu_turns
 
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden"
 ALLOWED = {"fp32": 1e-3, "bf16": 3e-2, "fp16": 4e-3, "fp8": 1.8e-1, "int8": 6e-2}
-"""Relative errors by precision: about twice the largest that these checks show with pocket on a CPU (thrice in fp32,
-where it is pixels rounded the other way); a mistake is far above."""
+"""Relative errors by precision: about twice the largest that these checks show with pocket on a CPU; three times in
+fp32, where pixels round the other way. A mistake is far above."""
 SCORES_ALLOWED = {**ALLOWED, "fp16": 1.4e-2}
-"""The same where scores may be in INT8, whose rounding only float16 shows."""
+"""The same for attention with INT8 scores, whose rounding shows only in float16."""
 EXACT = 0.0
 SKIPPED = "denoiser.latent, blocks skipped,"
-"""onnxruntime cannot skip any: the answer is this backend's own, on the CPU."""
+"""onnxruntime cannot skip blocks: the reference is this backend on the CPU."""
 SKIPPED_MORE = 1.5
-"""Times what other answers are allowed: a step takes the roundings of what another kept, too, and with pocket on a CPU
-errors are up to 1.7 times as large. Blocks that are not skipped show 0.32."""
+"""Factor on the allowed error: a step also has the rounding of the step whose blocks it reuses. With pocket on a CPU,
+errors are up to 1.7 times as large; blocks that are wrongly not skipped give 0.32."""
 SEED, SYNCED_STEPS = 11, 4
 GRAPH_ROUNDS = 3
 """Of all answers: one runs eagerly, one captures the graphs, one replays them."""
@@ -56,7 +56,7 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class BackendVariant:
-    """One way to run the parts: `kernels` is their library, None for plain operators; attention is the denoiser's."""
+    """One configuration of PyTorch's engines. kernels: their library, None for plain operators."""
 
     device: str
     precision: str = "bf16"
@@ -64,7 +64,7 @@ class BackendVariant:
     attention: AttentionChoice = "torch"
 
     def open(self, bundle: Bundle, graphs: backend.Graphs = "step") -> Engines:
-        """A bundle's parts."""
+        """The engines of a bundle."""
         kernels = self.kernels or False
         device = "torch-cpu" if self.device == "cpu" else "torch"
         config = EngineConfig(device, self.precision, self.attention)
@@ -74,48 +74,48 @@ class BackendVariant:
 Group = Callable[[BackendVariant], Iterator[Entry]]
 
 
-def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
-    """All checks of one precision and attention, with the kernels or without, or of one family of kernels by itself.
-
-    What breaks one is its entry, and the others go on.
-    """
-    device, library = asked["device"], Path(asked["library"]) if asked["kernels"] else None
-    if "family" in asked:
+def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
+    """All checks of one variant, or of one family of kernels. A check that raises is an entry, and the others go on."""
+    device, library = job_args["device"], Path(job_args["library"]) if job_args["kernels"] else None
+    if "family" in job_args:
         assert library is not None
-        yield from gpu_kernels.checks(library, asked["family"], device)
+        yield from gpu_kernels.checks(library, job_args["family"], device)
         return
-    bundle, way = open_bundle(asked["bundle"]), BackendVariant(device, asked["precision"], library, asked["attention"])
-    for what, group in groups(bundle, way).items():
+    bundle, variant = (
+        open_bundle(job_args["bundle"]),
+        BackendVariant(device, job_args["precision"], library, job_args["attention"]),
+    )
+    for what, group in groups(bundle, variant).items():
         try:
-            yield from group(way)
-        except Exception as error:  # noqa: BLE001 whatever it is, it is that check's, and the others are still wanted
-            yield {**entry(what, way, math.inf), "broken": gpu_rates.told(error)}
+            yield from group(variant)
+        except Exception as error:  # noqa: BLE001 any error fails this check only
+            yield {**entry(what, variant, math.inf), "broken": gpu_rates.describe_error(error)}
 
 
-def groups(bundle: Bundle, way: BackendVariant) -> dict[str, Group]:
-    """What is checked of a way: where only its attention is another, no more than what that can change."""
+def groups(bundle: Bundle, variant: BackendVariant) -> dict[str, Group]:
+    """The checks of a variant; of another attention, only those that attention can change."""
     graphs: dict[str, Group] = {}
-    # Plain operators so in bf16 alone; "fastest" may take another way each time.
-    if way.device == "cuda" and (way.kernels or way.precision == "bf16") and way.attention != "fastest":
+    # With plain operators only in bf16; "fastest" may choose another attention each time.
+    if variant.device == "cuda" and (variant.kernels or variant.precision == "bf16") and variant.attention != "fastest":
         graphs = {"graphs": partial(same_under_graphs, bundle), "no waiting": partial(no_waiting, bundle)}
-    parts: dict[str, Group] = {"parts": partial(against, bundle)}
-    if way.attention == "fastest":
-        return {"fastest attention": partial(opens, bundle), **parts}
-    if way.attention != "torch":
+    parts: dict[str, Group] = {"parts": partial(compare_parts, bundle)}
+    if variant.attention == "fastest":
+        return {"fastest attention": partial(open_fastest, bundle), **parts}
+    if variant.attention != "torch":
         return parts | graphs
     recorded: dict[str, Group] = {"recorded step": recorded_step}
-    if way.kernels is None:  # the clip's groups of two channels are no kernel's
+    if variant.kernels is None:  # the clip's groups of two channels are no kernel's
         recorded["recorded clip"] = recorded_clip
     return recorded | parts | graphs
 
 
-def recorded_step(way: BackendVariant) -> Iterator[Entry]:
+def recorded_step(variant: BackendVariant) -> Iterator[Entry]:
     """A guided pair of the reference, as recorded in tests/golden."""
     # Export's libraries are imported here, so that where they are missing the other checks go on.
     from animegamer_export.parity import diffusion
     from animegamer_export.parity.fixtures import open_folder
 
-    torch_device, folder = backend.open_device(way.device, way.precision, False), open_folder(GOLDEN)
+    torch_device, folder = backend.open_device(variant.device, variant.precision, False), open_folder(GOLDEN)
     step = folder.sets["dit_step_a"]
     denoiser, encoder = diffusion.networks(folder, step)
     with torch_device.use():
@@ -123,24 +123,24 @@ def recorded_step(way: BackendVariant) -> Iterator[Entry]:
             torch_device.device, torch_device.dtype
         )
         backend.cast_for_inference(denoiser.to(torch_device.device), torch_device.dtype)
-        if way.precision in backend.ROWWISE:
-            convert_to_rowwise(denoiser, backend.ROWWISE[way.precision])
+        if variant.precision in backend.ROWWISE:
+            convert_to_rowwise(denoiser, backend.ROWWISE[variant.precision])
         network = Transformer(denoiser, torch_device.dtype)
-        if way.kernels is not None:
-            network = FusedTransformer(denoiser, torch_device.dtype, Kernels(str(way.kernels)))
+        if variant.kernels is not None:
+            network = FusedTransformer(denoiser, torch_device.dtype, Kernels(str(variant.kernels)))
         timestep, scope, latent = (
             step.tensor(key)[:1].to(torch_device.device) for key in ("timesteps", "flow_idx", "x")
         )
         v = network.v(latent, shots, network.modulations(timestep, scope).to(network.table_dtype)).cpu()
-    yield entry("recorded step", way, relative(v.numpy(), step.tensor("output").numpy()))
+    yield entry("recorded step", variant, relative_error(v.numpy(), step.tensor("output").numpy()))
 
 
-def recorded_clip(way: BackendVariant) -> Iterator[Entry]:
+def recorded_clip(variant: BackendVariant) -> Iterator[Entry]:
     """A clip of the reference's decoder, chunk by chunk, as recorded in tests/golden."""
     from animegamer_export.parity import decoding
     from animegamer_export.parity.fixtures import open_folder
 
-    torch_device, folder = backend.open_device(way.device, way.precision, False), open_folder(GOLDEN)
+    torch_device, folder = backend.open_device(variant.device, variant.precision, False), open_folder(GOLDEN)
     clip = folder.sets["vae_decode_a"]
     with torch_device.use():
         network = backend.cast_for_inference(decoding.decoder(folder, clip).to(torch_device.device), torch_device.dtype)
@@ -152,7 +152,7 @@ def recorded_clip(way: BackendVariant) -> Iterator[Entry]:
             frames.append(decode(network, latent[start:end].contiguous(), caches, partial(keep, kept)))
             caches = kept
         found = torch.cat(frames).float().permute(3, 0, 1, 2)[None].cpu().numpy()
-    yield entry("recorded clip", way, relative(found, clip.tensor("output").numpy()))
+    yield entry("recorded clip", variant, relative_error(found, clip.tensor("output").numpy()))
 
 
 def keep(kept: list[torch.Tensor], cache: torch.Tensor) -> None:
@@ -160,15 +160,15 @@ def keep(kept: list[torch.Tensor], cache: torch.Tensor) -> None:
     kept.append(cache.clone())
 
 
-def against(bundle: Bundle, way: BackendVariant) -> Iterator[Entry]:
-    """Every output of every part of the bundle."""
-    expected, source = answers_elsewhere(bundle)
-    engines = way.open(bundle)
-    list(answers(bundle, engines))  # the second round is the one with graphs
+def compare_parts(bundle: Bundle, variant: BackendVariant) -> Iterator[Entry]:
+    """Every output of every part of the bundle against the reference's."""
+    expected, source = reference_answers(bundle)
+    engines = variant.open(bundle)
+    list(answers(bundle, engines))  # the second run uses the graphs
     for name, values in answers(bundle, engines):
         by = "torch on the CPU" if name == SKIPPED else source
-        allowed = SKIPPED_MORE * allowed_of(way) if name == SKIPPED else None
-        yield entry(f"{name} against {by}", way, relative(values, expected[name]), allowed)
+        allowed = SKIPPED_MORE * allowed_error(variant) if name == SKIPPED else None
+        yield entry(f"{name} against {by}", variant, relative_error(values, expected[name]), allowed)
 
 
 def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, Array]]:
@@ -197,7 +197,7 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, Array]]:
 
 
 def denoised(engines: Engines, plan: DenoisePlan, shot: Array, start: Array) -> Array:
-    """The latent of a whole plan."""
+    """The latent after all steps of a plan."""
     random = np.random.default_rng(SEED)
     denoising = engines.denoiser.start(start, shot, 10.0)
     for step, coefficients in zip(plan, plan.coefficients(), strict=True):
@@ -206,8 +206,8 @@ def denoised(engines: Engines, plan: DenoisePlan, shot: Array, start: Array) -> 
     return denoising.latent()
 
 
-def answers_elsewhere(bundle: Bundle) -> tuple[dict[str, Array], str]:
-    """What onnxruntime says on the CPU, or where it is not installed or can not, the same parts there in float32."""
+def reference_answers(bundle: Bundle) -> tuple[dict[str, Array], str]:
+    """Reference outputs: onnxruntime's on the CPU; this backend's in float32 where onnxruntime is missing or cannot."""
     ours = dict(answers(bundle, backend.load(bundle, EngineConfig("torch-cpu", "fp32"))))
     try:
         from animegamer_rt.backends import onnxruntime
@@ -216,27 +216,27 @@ def answers_elsewhere(bundle: Bundle) -> tuple[dict[str, Array], str]:
     return ours | dict(answers(bundle, onnxruntime.load(bundle, EngineConfig("cpu-fp32")))), "onnxruntime on the CPU"
 
 
-def same_under_graphs(bundle: Bundle, way: BackendVariant) -> Iterator[Entry]:
-    """Running eagerly, graphs of steps and graphs of turns: the same bytes."""
-    eager = dict(answers(bundle, way.open(bundle, "off")))
+def same_under_graphs(bundle: Bundle, variant: BackendVariant) -> Iterator[Entry]:
+    """Eager runs, graphs of steps and graphs of turns must give the same bytes."""
+    eager = dict(answers(bundle, variant.open(bundle, "off")))
     modes: tuple[backend.Graphs, ...] = ("step", "turn")
     for mode in modes:
-        engines = way.open(bundle, mode)
+        engines = variant.open(bundle, mode)
         for _ in range(GRAPH_ROUNDS):
             found = dict(answers(bundle, engines))
-        worst = max(relative(values, eager[name]) for name, values in found.items())
-        yield entry(f"graphs of a {mode} against running eagerly", way, worst, EXACT)
+        worst = max(relative_error(values, eager[name]) for name, values in found.items())
+        yield entry(f"graphs of a {mode} against running eagerly", variant, worst, EXACT)
 
 
-def opens(bundle: Bundle, way: BackendVariant) -> Iterator[Entry]:
-    """The engines open; their words say which attention was taken and what was measured for it."""
-    runs_on = way.open(bundle).device
-    yield {**entry("an attention was taken", way, EXACT, EXACT), "runs_on": runs_on}
+def open_fastest(bundle: Bundle, variant: BackendVariant) -> Iterator[Entry]:
+    """The engines open; `runs_on` says which attention was chosen and its measured times."""
+    runs_on = variant.open(bundle).device
+    yield {**entry("an attention was taken", variant, EXACT, EXACT), "runs_on": runs_on}
 
 
-def no_waiting(bundle: Bundle, way: BackendVariant) -> Iterator[Entry]:
-    """Steps of a turn under torch's own alarm for host synchronisation."""
-    engines, geometry = way.open(bundle), bundle.manifest.geometry
+def no_waiting(bundle: Bundle, variant: BackendVariant) -> Iterator[Entry]:
+    """Denoise steps under torch's debug mode, which raises at a host synchronisation."""
+    engines, geometry = variant.open(bundle), bundle.manifest.geometry
     plan = DenoisePlan.from_dict(bundle.plan("balanced"))
     start = np.zeros(geometry.latent_shape, np.float32)
     shot = np.zeros((geometry.shot_tokens, geometry.shot_width), np.float32)
@@ -251,24 +251,29 @@ def no_waiting(bundle: Bundle, way: BackendVariant) -> Iterator[Entry]:
         waited = str(error)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    yield {**entry("no host synchronisation between steps", way, float(bool(waited)), EXACT), "waited": waited}
+    yield {**entry("no host synchronisation between steps", variant, float(bool(waited)), EXACT), "waited": waited}
 
 
-def relative(found: Array, expected: Array) -> float:
-    """Norm of the difference over the norm of what is expected; infinite for other shapes."""
+def relative_error(found: Array, expected: Array) -> float:
+    """Norm of the difference over the norm of the expected array; infinite if the shapes differ."""
     if found.shape != expected.shape:
         return math.inf
     exact = expected.astype(np.float64)
     return float(np.linalg.norm(found - exact) / max(float(np.linalg.norm(exact)), 1e-12))
 
 
-def allowed_of(way: BackendVariant) -> float:
-    """What its precision and its scores are allowed."""
-    return (ALLOWED if way.attention == "torch" else SCORES_ALLOWED)[way.precision]
+def allowed_error(variant: BackendVariant) -> float:
+    """The allowed relative error of a variant's precision and attention."""
+    return (ALLOWED if variant.attention == "torch" else SCORES_ALLOWED)[variant.precision]
 
 
-def entry(what: str, way: BackendVariant, error: float, allowed: float | None = None) -> Entry:
-    """One check, by default within what its precision is allowed; an error that is no number is null, and fails."""
-    allowed = allowed_of(way) if allowed is None else allowed
-    about = {"check": what, "precision": way.precision, "kernels": way.kernels is not None, "attention": way.attention}
+def entry(what: str, variant: BackendVariant, error: float, allowed: float | None = None) -> Entry:
+    """The result of one check. allowed: by default the variant's. An error that is not finite is null, and fails."""
+    allowed = allowed_error(variant) if allowed is None else allowed
+    about = {
+        "check": what,
+        "precision": variant.precision,
+        "kernels": variant.kernels is not None,
+        "attention": variant.attention,
+    }
     return {**about, "error": error if math.isfinite(error) else None, "allowed": allowed, "passed": error <= allowed}

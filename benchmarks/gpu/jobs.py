@@ -1,6 +1,6 @@
-"""What gpu.py measures, as data: the ways to run a turn, the peers, and the jobs in the order of their worth.
+"""The jobs of the GPU benchmark as data: variants, peers, and all jobs in the order of their value.
 
-Knows names and time limits; it imports no torch, and nothing of how anything is measured.
+Knows names and time limits. It imports no torch and knows nothing of how anything is measured.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ LIMITS_S: Mapping[str, float] = {
     "tests": 240,
     "profile": 200,
 }
-"""Seconds after which a job of that stage is ended: several times what it should take."""
+"""Time limit of a job in each stage, in seconds: several times what it should take."""
 SKIPPING = "balanced-skipping"
-"""No plan of the bundle's, but made of its balanced one: gpu_turns.skipping_plan."""
+"""Not in the bundle; made from its plan `balanced` by turns.skipping_plan."""
 PLANS = ("exact", "balanced", "fast", SKIPPING)
 KERNEL_FAMILIES = ("rows", "products", "step", "vae", "packed", "attention")
-"""Of gpu_kernel_cases.FAMILIES; one that dies or hangs takes none of the others along."""
+"""Of kernel_cases.FAMILIES. Each is a job of its own: one that crashes ends no other."""
 RATES: Mapping[str, bool] = {"products": False, "attention": False, "attention-int8": True}
 """Kind -> whether it needs the kernels' library."""
 PEER_MODES, PEER_PARTS = ("eager", "compiled"), ("denoiser", "vae", "predictor")
@@ -35,10 +35,10 @@ PEER_MODES, PEER_PARTS = ("eager", "compiled"), ("denoiser", "vae", "predictor")
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to run the parts. graphs: what one CUDA graph holds (`off`: none); memory_gb: what it may take.
+    """One configuration of PyTorch's engines. graphs: what one CUDA graph holds, `off` for none. memory_gb: its limit.
 
-    attention: the denoiser's, with the kernels, as in docs/TORCH.md. int4_predictor: its layers packed in 4 bits; of
-    random weights only, a bundle has its own.
+    attention: of the denoiser, with the kernels (docs/TORCH.md). int4_predictor: the predictor's layers packed in 4
+    bits; only with random weights, as a bundle has its own.
     """
 
     precision: str
@@ -51,7 +51,7 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """As `--variants` takes it: what differs from graphs of steps over plain operators."""
+        """The name that `--variants` takes: the precision, and what differs from the defaults."""
         words = [self.precision, {"step": "", "turn": "turn", "off": "eager"}[self.graphs]]
         words += ["kernels" * self.kernels, self._attention, "compiled" * self.compiled]
         words += ["int4-predictor" * self.int4_predictor]
@@ -60,7 +60,7 @@ class Variant:
 
     @property
     def check(self) -> str:
-        """The check that its answers are right."""
+        """The name of the check of its outputs."""
         return "-".join(filter(None, [self.precision, "kernels" * self.kernels, self._attention]))
 
     @property
@@ -75,7 +75,7 @@ FOR_GOALS = (
     Variant("fp8", kernels=True, int4_predictor=True, memory_gb=12),
     Variant("fp8", kernels=True, attention="int8"),
 )
-"""What the goals of gpu_goals are expected to be reached by, and plain operators in case kernels fail."""
+"""The variants that should reach the goals, and plain operators in case the kernels fail."""
 VARIANTS = (
     *FOR_GOALS,
     Variant("fp8", "turn", kernels=True),
@@ -95,9 +95,9 @@ VARIANTS = (
     Variant("bf16", "off", kernels=True),
     Variant("fp8", "off", kernels=True),
 )
-"""On a GPU, the most telling first."""
+"""On a GPU, the most valuable first."""
 POCKET = ("bf16", "bf16-kernels", "bf16-turn", "bf16-eager")
-"""Of these at pocket's size, where launches weigh more than arithmetic."""
+"""Those timed with pocket too, where launches cost more than arithmetic."""
 CPU_VARIANTS = (
     Variant("fp32", "off"),
     Variant("fp32", "off", kernels=True),
@@ -108,11 +108,11 @@ CPU_VARIANTS = (
     Variant("fp8", "off", int4_predictor=True),
     Variant("fp32", "off", compiled=True),
 )
-"""Without a GPU: the same code, emulated; kernels are their references."""
+"""Without a GPU: the same code, emulated; the kernels' references run in their place."""
 QUEUED = Variant("fp8", kernels=True)
-"""Plays the queue of turns, in `balanced`."""
+"""The variant of the stage `queue`, with the plan `balanced`."""
 TESTED: Mapping[str, str] = {"parts": "tests/gpu", "kernels": "tests/kernels"}
-"""Job -> the folder whose tests that need a GPU it runs."""
+"""Job -> the folder of the tests that it runs."""
 PROFILED = (Variant("bf16", "off"), Variant("fp8", "off", kernels=True))
 FURTHER_CHECKS = (
     Variant("fp32"),
@@ -121,100 +121,100 @@ FURTHER_CHECKS = (
     Variant("bf16", kernels=True, attention="int8"),
     Variant("fp16", kernels=True, attention="int8"),
 )
-"""Of what no turn is timed by."""
+"""Checked, but not timed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One process. asks: what it is told, beside what all are; plans: a part of its answer each, for a turn's."""
+    """One process. args: its arguments, beside those of every job. plans: of turns; each has its own result."""
 
     stage: str
     name: str
-    asks: Mapping[str, Any] = field(default_factory=dict)
+    args: Mapping[str, Any] = field(default_factory=dict)
     plans: tuple[str, ...] = ()
 
     @property
     def kernels(self) -> bool:
-        """Whether it cannot be done without the kernels' library."""
-        return bool(self.asks.get("kernels"))
+        """Whether it needs the kernels' library."""
+        return bool(self.args.get("kernels"))
 
 
-def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], chosen: Callable[[Variant], bool]) -> Iterator[Job]:
-    """All jobs, the most valuable first, of the variants chosen; each once."""
+def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Callable[[Variant], bool]) -> Iterator[Job]:
+    """All jobs of the selected variants, each once, the most valuable first."""
     on_gpu = device == "cuda"
-    variants = [variant for variant in (VARIANTS if on_gpu else CPU_VARIANTS) if chosen(variant)]
+    variants = [variant for variant in (VARIANTS if on_gpu else CPU_VARIANTS) if selected(variant)]
     first, *others = sizes
     yield Job("build", "library")
-    began: set[str] = set()
+    seen: set[str] = set()
     for number, variant in enumerate(variants):
-        if variant not in FOR_GOALS and "peers" not in began:
-            began.add("peers")
-            yield from peers(PEER_MODES[0])
-            yield from queue_and_tests(first, on_gpu)
-        if variant.kernels and "kernels" not in began:
-            began.add("kernels")
+        if variant not in FOR_GOALS and "peers" not in seen:
+            seen.add("peers")
+            yield from peer_jobs(PEER_MODES[0])
+            yield from queue_and_test_jobs(first, on_gpu)
+        if variant.kernels and "kernels" not in seen:
+            seen.add("kernels")
             for family in KERNEL_FAMILIES:
                 yield Job("checks", f"kernels-{family}", {"family": family, "kernels": True})
-        if variant.compiled and "timings" not in began:
-            began.add("timings")
-            yield from kernel_timings(on_gpu)
-        if variant.check not in began:
-            began.add(variant.check)
-            yield check(variant)
-        if played(first, variant):
-            yield turns(first, variant, plans)
+        if variant.compiled and "timings" not in seen:
+            seen.add("timings")
+            yield from kernel_jobs(on_gpu)
+        if variant.check not in seen:
+            seen.add(variant.check)
+            yield check_job(variant)
+        if can_play(first, variant):
+            yield turn_job(first, variant, plans)
         if number == 0:
             yield from (Job("rates", kind, {"kernels": kernels}) for kind, kernels in RATES.items())
-    if "timings" not in began:
-        yield from kernel_timings(on_gpu)
-    if "peers" not in began:
-        yield from queue_and_tests(first, on_gpu)
-    for mode in PEER_MODES["peers" in began : None if on_gpu else 1]:
-        yield from peers(mode)
+    if "timings" not in seen:
+        yield from kernel_jobs(on_gpu)
+    if "peers" not in seen:
+        yield from queue_and_test_jobs(first, on_gpu)
+    for mode in PEER_MODES["peers" in seen : None if on_gpu else 1]:
+        yield from peer_jobs(mode)
     for size in others:
         some = [one for one in variants if size != "pocket" or one.name in POCKET or not on_gpu]
-        yield from (turns(size, one, plans) for one in some if played(size, one))
+        yield from (turn_job(size, one, plans) for one in some if can_play(size, one))
     if on_gpu:
-        yield from (check(one) for one in FURTHER_CHECKS if one.check not in began)
+        yield from (check_job(one) for one in FURTHER_CHECKS if one.check not in seen)
     for variant in PROFILED if on_gpu else CPU_VARIANTS[:1]:
-        asks = {"size": first, "variant": asdict(variant), "kernels": variant.kernels}
-        yield Job("profile", f"{first}-{variant.name}", asks)
+        args = {"size": first, "variant": asdict(variant), "kernels": variant.kernels}
+        yield Job("profile", f"{first}-{variant.name}", args)
 
 
-def check(variant: Variant) -> Job:
-    """The check of a variant's precision, with the kernels or without, and of its attention."""
-    asks = {"precision": variant.precision, "kernels": variant.kernels, "attention": variant.attention}
-    return Job("checks", variant.check, asks)
+def check_job(variant: Variant) -> Job:
+    """The check of a variant's precision, kernels and attention."""
+    args = {"precision": variant.precision, "kernels": variant.kernels, "attention": variant.attention}
+    return Job("checks", variant.check, args)
 
 
-def played(size: str, variant: Variant) -> bool:
-    """Whether there are turns of that size by the variant: pocket's predictor is as its bundle has it."""
+def can_play(size: str, variant: Variant) -> bool:
+    """Whether a variant can play turns of a size: pocket's predictor cannot be packed in 4 bits."""
     return size != "pocket" or not variant.int4_predictor
 
 
-def turns(size: str, variant: Variant, plans: Sequence[str]) -> Job:
-    """Turns of every plan at a size, by a variant; the one that skips by those of the goals alone, and one of a CPU."""
+def turn_job(size: str, variant: Variant, plans: Sequence[str]) -> Job:
+    """Turns of every plan at a size by a variant. Only the goals' variants skip blocks, and one on a CPU."""
     skips = variant in (*FOR_GOALS, CPU_VARIANTS[0])
-    asks = {"size": size, "variant": asdict(variant), "variant_name": variant.name, "kernels": variant.kernels}
-    return Job("turns", f"{size}-{variant.name}", asks, tuple(plan for plan in plans if skips or plan != SKIPPING))
+    args = {"size": size, "variant": asdict(variant), "variant_name": variant.name, "kernels": variant.kernels}
+    return Job("turns", f"{size}-{variant.name}", args, tuple(plan for plan in plans if skips or plan != SKIPPING))
 
 
-def peers(mode: str) -> Iterator[Job]:
-    """Each part by another library."""
+def peer_jobs(mode: str) -> Iterator[Job]:
+    """Each part by a peer's library."""
     return (Job("peers", f"{mode}-{part}", {"mode": mode, "part": part}) for part in PEER_PARTS)
 
 
-def queue_and_tests(size: str, on_gpu: bool) -> Iterator[Job]:
-    """Turns in a queue, and the tests that need a GPU: without one the same code runs, and finds no test."""
+def queue_and_test_jobs(size: str, on_gpu: bool) -> Iterator[Job]:
+    """Two turns in a queue, and the tests that need a GPU; without a GPU pytest finds none."""
     variant = QUEUED if on_gpu else CPU_VARIANTS[0]
-    asks = {"size": size, "variant": asdict(variant), "kernels": variant.kernels, "plan": "balanced"}
-    yield Job("queue", f"{size}-{variant.name}", asks)
+    args = {"size": size, "variant": asdict(variant), "kernels": variant.kernels, "plan": "balanced"}
+    yield Job("queue", f"{size}-{variant.name}", args)
     for name, folder in TESTED.items():
         yield Job("tests", name, {"folder": folder, "kernels": name == "kernels"})
 
 
-def kernel_timings(on_gpu: bool) -> Iterator[Job]:
-    """Each kernel beside what it replaces; on a GPU first by the library's own program, which no Python slows."""
+def kernel_jobs(on_gpu: bool) -> Iterator[Job]:
+    """Each kernel beside what it replaces; on a GPU first the library's own benchmark, which has no Python in it."""
     if on_gpu:
         yield Job("kernels", "program", {"kernels": True})
     yield from (Job("kernels", family, {"family": family, "kernels": True}) for family in KERNEL_FAMILIES)

@@ -1,6 +1,6 @@
-"""Every operator that the backend calls, on random tensors, beside the plain passes that it replaces.
+"""Every kernel on random tensors, beside the plain operators that it replaces. Knows operators and sizes.
 
-Used by gpu_kernels, which checks and times them. Knows operators and sizes. **Nothing here has been run on a GPU yet.**
+**Nothing here has been run on a GPU yet.**
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SMALL = Sizes(DenoiserSize(128, 1, 2, 16, 4, 8, shot_tokens=5), 2, VaeSize(16, (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One operator on some tensors, by the kernel and by plain passes. A kernel may write into what it is given."""
+    """One operator on some tensors: the kernel, and the plain operators. A kernel may overwrite its inputs."""
 
     name: str
     label: str
@@ -61,7 +61,7 @@ class Case:
 
 
 def drawn(device: str) -> tuple[Normal, str]:
-    """Random tensors, of bfloat16 on a GPU and of float32 on the CPU unless said, and that type's label."""
+    """A generator of random tensors (bfloat16 on a GPU, float32 on a CPU unless given), and that type's label."""
     usual, label = (torch.bfloat16, "bf16") if device == "cuda" else (torch.float32, "fp32")
     random = torch.Generator(device).manual_seed(0)
 

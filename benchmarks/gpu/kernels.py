@@ -1,8 +1,8 @@
-"""Our own kernels beside the passes they replace: checked case by case, timed on a GPU.
+"""Our kernels beside the operators they replace: checked case by case, timed on a GPU.
 
-Used by gpu.py. A kernel must give what its plain reference gives on the CPU, and what the plain operators give where it
-runs; one that beats them neither as they are nor compiled is a candidate for deletion, and its entry says so. On the
-CPU the references stand in their place, and no time means anything. **Nothing here has been run on a GPU yet.**
+A kernel must match its plain reference on the CPU and the plain operators on the device. One that is faster than
+neither the plain nor the compiled operators is a candidate for deletion, and its entry says so. On a CPU the references
+run in place of the kernels, and times mean nothing. **Nothing here has been run on a GPU yet.**
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ ALLOWED: Mapping[str, float] = {
     "int8 scores": attention.MAX_RELATIVE_ERROR,
     "bytes": 5e-3,
 }
-"""Relative errors: roundings of what is compared, and now and then a code on the other side of one."""
+"""Relative errors: rounding of the compared numbers, and now and then a quantised code that differs by one."""
 ROTATED_BYTES = 512 * 2**20
-"""Inputs are copied until they are this much together, several times what a GPU's cache holds."""
+"""Inputs are copied until they are this large together: several times a GPU's cache."""
 
 Entry = dict[str, Any]
 
 
-def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
-    """The times of one family of kernels, or what the library's own program says of all."""
-    library = Path(asked["library"])
-    if asked["name"] == "program":
+def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
+    """The times of one family of kernels, or the results of the library's own benchmark."""
+    library = Path(job_args["library"])
+    if job_args["name"] == "program":
         said = subprocess.run(
             [library.parent / gpu_build.PROGRAM], check=True, stdout=subprocess.PIPE, text=True
         ).stdout
         yield {"what": "every kernel by itself", **json.loads(said.splitlines()[-1])}
     else:
         with torch.no_grad():
-            yield from timings(library, asked["family"], asked["device"])
+            yield from timings(library, job_args["family"], job_args["device"])
 
 
 def checks(path: Path, family: str, device: str) -> Iterator[Entry]:
@@ -72,7 +72,7 @@ def checks(path: Path, family: str, device: str) -> Iterator[Entry]:
                     expected = case.kernel(*on_cpu)
                     yield check(f"{case.name}, {where}, against its reference", case, found, expected)
             except (RuntimeError, AnimeGamerError) as error:
-                yield {"check": case.name, "error": None, "passed": False, "broken": gpu_rates.told(error)}
+                yield {"check": case.name, "error": None, "passed": False, "broken": gpu_rates.describe_error(error)}
 
 
 def timings(path: Path, family: str, device: str) -> Iterator[Entry]:
@@ -98,7 +98,7 @@ def timings(path: Path, family: str, device: str) -> Iterator[Entry]:
                 taken = gpu_rates.milliseconds([partial(run, *given) for given in inputs], device)
                 entry[f"{way}_ms_p50"] = round(taken, 5)
             except (RuntimeError, AnimeGamerError) as error:
-                entry[f"{way}_error"] = gpu_rates.told(error)
+                entry[f"{way}_error"] = gpu_rates.describe_error(error)
         others = [entry[name] for name in ("plain_ms_p50", "compiled_ms_p50") if name in entry]
         ours = entry.get("kernel_ms_p50")
         entry["delete_candidate"] = on_gpu and (ours is None or bool(others and ours >= min(others)))
@@ -106,9 +106,9 @@ def timings(path: Path, family: str, device: str) -> Iterator[Entry]:
 
 
 def attention_timings(found: Sequence[attention.AttentionTiming], on_gpu: bool) -> Iterator[Entry]:
-    """INT8 scores beside the other ways to attend, norms included in each.
+    """Attention with INT8 scores beside the other implementations, norms included in each.
 
-    They have to beat all others that are right, and those of sm_90 alone what every GPU has, too.
+    It must beat all others that are accurate; int8-wgmma must beat int8 too.
     """
     ways: Entry = {}
     for one in found:

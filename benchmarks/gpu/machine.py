@@ -1,6 +1,6 @@
-"""The GPU as found: its name, memory and software, and its clocks, power limit and driver at any time.
+"""This GPU: its name, memory, clocks, power limit and driver, and the versions of the software.
 
-Used by gpu.py. By NVML where `nvidia-ml-py` is installed, else by nvidia-smi; what neither says is left out.
+By NVML where `nvidia-ml-py` is installed, else by nvidia-smi; what neither tells is left out.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ FIELDS: Mapping[str, str] = {
     "temperature_c": "temperature.gpu",
     "power_limit_w": "power.limit",
 }
-"""As nvml.NvmlDevice.facts names them -> as nvidia-smi does."""
+"""Names of nvml.NvmlDevice.facts -> names of nvidia-smi."""
 
 
-def entries(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """One entry: the fields of a record's heading that need torch."""
-    on_gpu = asked["device"] == "cuda"
+    on_gpu = job_args["device"] == "cuda"
     software = {"python": platform.python_version(), "animegamer-rt": __version__}
     software |= {"torch": torch.__version__, "cuda": torch.version.cuda or "none", "numpy": np.__version__}
     software["cudnn"] = str(torch.backends.cudnn.version() or "none") if on_gpu else "none"
@@ -45,7 +45,7 @@ def entries(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def facts() -> dict[str, Any] | None:
-    """The card as it is now; None where nothing tells."""
+    """The GPU as it is now; None where neither NVML nor nvidia-smi tells."""
     known = uuid()
     card, _ = nvml.open_nvml(known)
     return card.facts() if card is not None else _by_smi(known)

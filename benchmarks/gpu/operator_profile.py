@@ -1,6 +1,6 @@
 """Where the time of a turn goes: torch's profiler over one guided pair, one chunk of the vae and one prompt.
 
-Used by gpu.py. Runs eagerly, as a graph's kernels have no names of their own; the memory of each stage comes with it.
+Runs eagerly, as kernels inside a graph have no names of their own. Each entry has the memory of its stage too.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ FIRST_LATENT_FRAMES = 3
 Entry = dict[str, Any]
 
 
-def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
+def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
     """An entry a stage: its seconds, the device's busy ones of them, the kernels that take most, its memory."""
-    on_gpu = asked["device"] == "cuda"
-    parts = gpu_turns.open_parts(asked, Variant(**asked["variant"]))
+    on_gpu = job_args["device"] == "cuda"
+    parts = gpu_turns.open_parts(job_args, Variant(**job_args["variant"]))
     for name, work in stages(parts).items():
         work()
         if on_gpu:
@@ -75,7 +75,7 @@ def stages(parts: gpu_turns.Parts) -> dict[str, Callable[[], object]]:
 
 
 def busiest(profiler: profile, on_gpu: bool) -> list[Entry]:
-    """Kernels (on a CPU operators) by the milliseconds they took, the most first."""
+    """Kernels (operators on a CPU) by their total milliseconds, the largest first."""
     kind = DeviceType.CUDA if on_gpu else DeviceType.CPU
     found = []
     for event in profiler.key_averages():

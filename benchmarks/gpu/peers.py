@@ -1,9 +1,8 @@
 """The same work by the libraries that people use today: diffusers' CogVideoX networks, transformers' Mistral.
 
-Used by gpu.py, so that all are timed in one run on one card, on the same shapes, with random weights. A turn is 50
-guided pairs, one decode, and a prompt read twice (once for the shot's hidden states, once to write the state's tokens);
-the solver's own arithmetic is left out, in the peers' favour. Each part is timed in a process of its own, so that one
-that cannot be compiled, or whose library is missing, takes no other along.
+Timed in the same run, on the same GPU and shapes, with random weights. A turn is 50 guided pairs, one decode, and one
+prompt read twice (for the shot's hidden states, and to write the state's tokens). The solver's arithmetic is left out,
+in favour of the peers. Each part is timed in its own process, so that one that fails ends no other.
 """
 
 from __future__ import annotations
@@ -53,12 +52,12 @@ class Shape:
 
 FULL = Shape()
 TINY = Shape(40, 300, 32, 64, 1, 2, 1, 1, 2, 32, 4, 6, (8, 8, 8, 8), 1, 4)
-"""For a machine without a GPU: shows that the code runs, and times nothing worth knowing."""
+"""For a machine without a GPU: shows that the code runs; times mean nothing."""
 
 
-def entries(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """One entry: seconds of one part of a turn, eager or compiled. An ImportError says which library is missing."""
-    device, part, mode = asked["device"], asked["part"], asked["mode"]
+    device, part, mode = job_args["device"], job_args["part"], job_args["mode"]
     on_gpu = device == "cuda"
     shape = FULL if on_gpu else TINY
     library, make = _MAKERS[part]

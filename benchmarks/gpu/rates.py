@@ -1,7 +1,7 @@
-"""Rates of this machine on the denoiser's own shapes: products in bfloat16, FP8, INT8; attention by torch's libraries.
+"""The rates of this GPU on the denoiser's own shapes: products in bfloat16, FP8 and INT8, and attention.
 
-Used by gpu.py: they say how far a turn is from what the machine can do, and which attention to take. Each answer is
-checked on some rows; one that is wrong is no rate. Without a GPU the same code runs at tiny shapes.
+They give the roofline bound of a turn, and the attention to use. Each output is checked on some rows; a wrong one gives
+no rate. Without a GPU the same code runs at tiny shapes.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from animegamer_rt.errors import AnimeGamerError, DeviceLostError
 
 Entry = dict[str, Any]
 Run = Callable[[], object]
-Made = tuple[Sequence[Run], Callable[[], Tensor], Tensor]
-"""Runs over different inputs, some rows of the first's answer, what they must be."""
+Prepared = tuple[Sequence[Run], Callable[[], Tensor], Tensor]
+"""(runs over different inputs, some rows of the first run's output, their expected values)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Shape:
 
 
 Maker = Callable[[Tensor, Tensor], tuple[Callable[[], Tensor], Tensor]]
-"""(x, weight) -> their product, and what its first rows must be."""
+"""(x, weight) -> a function that multiplies them, and the expected first rows."""
 FULL, TINY = Shape(6976, 1920, 30, 30), Shape(64, 128, 2, 2)
 """Full size: MODEL.md section 4."""
 WIDTHS: Mapping[str, tuple[int, int]] = {"qkv": (1, 3), "output": (1, 1), "mlp_in": (1, 4), "mlp_out": (4, 1)}
@@ -55,15 +55,15 @@ WARM_UP, REPEATS, GRAPH_MS, MOST_RUNS = 3, 7, 10.0, 200
 """A graph holds so many runs that a replay takes about so many milliseconds; its median of so many replays counts."""
 
 
-def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
-    """One entry a shape and library: milliseconds, TFLOP/s and the error of its answer, or why there is none."""
-    device = asked["device"]
+def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
+    """One entry per shape and library: milliseconds, TFLOP/s and error, or what failed."""
+    device = job_args["device"]
     shape = FULL if device == "cuda" else TINY
     with torch.no_grad():
-        if asked["name"] == "products":
+        if job_args["name"] == "products":
             yield from products(shape, device)
         else:
-            library = asked["library"] if asked["kernels"] else None
+            library = job_args["library"] if job_args["kernels"] else None
             yield from attention(shape, device, library)
 
 
@@ -76,7 +76,7 @@ def products(shape: Shape, device: str) -> Iterator[Entry]:
         inputs = [torch.randn(rows, inner, device=device, dtype=torch.bfloat16) for _ in range(2)]
         for precision, maker in makers.items():
             about = {"what": f"{name} {precision}", "of": f"product {precision}", "a_pair": shape.layers}
-            yield about | rated(partial(_products, maker, inputs, weight), 2.0 * rows * inner * outer, device)
+            yield about | measure_rate(partial(_products, maker, inputs, weight), 2.0 * rows * inner * outer, device)
 
 
 def attention(shape: Shape, device: str, kernels: str | None) -> Iterator[Entry]:
@@ -107,25 +107,25 @@ def attention(shape: Shape, device: str, kernels: str | None) -> Iterator[Entry]
     ours = (way for way in candidates(qkv.device) if way in INT8_ATTENTIONS)
     for way in theirs if kernels is None else ours:
         about = {"what": f"attention {way}", "of": "attention", "way": way, "a_pair": shape.layers}
-        yield about | rated(partial(_attention, partial(attend, way), expected), work, device)
+        yield about | measure_rate(partial(_attention, partial(attend, way), expected), work, device)
 
 
-def rated(make: Callable[[], Made], work: float, device: str) -> Entry:
-    """What `make` gives, timed and checked; what it raises is its entry."""
+def measure_rate(make: Callable[[], Prepared], work: float, device: str) -> Entry:
+    """Time and check what `make` prepares; an exception is an entry."""
     try:
         runs, rows, expected = make()
         error = float((rows().double() - expected).norm() / expected.norm())
         taken = milliseconds(runs, device)
     except (RuntimeError, AttributeError, ValueError, AnimeGamerError) as failure:
-        return {"passed": False, "broken": told(failure)}
+        return {"passed": False, "broken": describe_error(failure)}
     rate = {"ms_p50": round(taken, 4), "tflops": round(work / taken / 1e9, 1)}
     return {**rate, "error": error, "allowed": ALLOWED, "passed": error <= ALLOWED}
 
 
-def told(failure: Exception) -> str:
-    """What broke something, with what it came of: in a capture the last error hides the first.
+def describe_error(failure: Exception) -> str:
+    """The traceback of an error with its causes: in a graph capture the last error hides the first.
 
-    Raises it again if it is the GPU that was lost: nothing after it can be right, and the job is to be done anew.
+    Raises the error again if the GPU was lost: no later result of this process can be right.
     """
     if isinstance(failure, (torch.AcceleratorError, DeviceLostError)):
         raise failure
@@ -170,11 +170,11 @@ def _seconds(run: Run) -> float:
     return time.perf_counter() - started
 
 
-def _attention(run: Callable[[], Tensor], expected: Tensor) -> Made:
+def _attention(run: Callable[[], Tensor], expected: Tensor) -> Prepared:
     return [run], lambda: run()[0, 0, :CHECKED_ROWS], expected
 
 
-def _products(maker: Maker, inputs: Sequence[Tensor], weight: Tensor) -> Made:
+def _products(maker: Maker, inputs: Sequence[Tensor], weight: Tensor) -> Prepared:
     made = [maker(x, weight) for x in inputs]
     first, expected = made[0]
     return [run for run, _ in made], lambda: first()[:CHECKED_ROWS], expected

@@ -1,7 +1,7 @@
-"""The record of a run of gpu.py: written whole after every entry, continued by a later run, read as records of turns.
+"""The record of a run of the GPU benchmark: written again after each result, continued by a later run, read as turns.
 
-Knows entries and files; nothing of how anything was measured. Beside a list of entries for each stage it has `jobs`:
-how each process ended, and the last lines of one that did not end well.
+Knows entries and files; nothing of how anything was measured. It has a list of entries for each stage, and `jobs`: how
+each process ended, with the last lines of one that did not end well.
 """
 
 from __future__ import annotations
@@ -20,59 +20,59 @@ from benchmarks.gpu.jobs import PEER_MODES, PEER_PARTS, Job
 
 Entry = dict[str, Any]
 SAME = ("kind", "commit", "machine", "device", "bundle")
-"""What must be as it was where a record is continued; of a machine with a GPU only that, whichever host it is in."""
+"""Fields that a continued record must share with this run. Of `machine`, only the GPU's name if there is one."""
 HEADING = ("format", "commit", "machine", "software")
-"""What every record of turns takes from the run's."""
+"""Fields that records of turns copy from the run's record."""
 FAILED = ("failed", "timed out")
 EIGHT_BITS = ("fp8", "int8")
 PRODUCTS = 4
-"""Large products of a block, each with a rate of its own."""
+"""Large products of a transformer block, each with its own rate."""
 
 
 class Record:
-    """One file; after every change it holds all that is known."""
+    """One file, written again after every change."""
 
     def __init__(self, path: Path, data: Entry) -> None:
         self.path, self.data = path, data
 
     def start(self, job: Job) -> None:
-        """Forgets what an earlier try at the job left half done."""
+        """Remove the entries of an earlier, unfinished run of the job."""
         kept = [entry for entry in self.data.get(job.stage, []) if not _to_redo(entry, job)]
         self.data[job.stage] = kept
 
     def add(self, job: Job, entry: Entry) -> None:
-        """Appends an entry of a job to its stage."""
+        """Append an entry of a job to its stage."""
         self.data.setdefault(job.stage, []).append({"job": job.name, **entry})
         self._write()
 
-    def end(self, job: Job, how: str, seconds: float, said: str) -> None:
-        """Notes how a job ended, with its last lines if that was not well."""
+    def end(self, job: Job, outcome: str, seconds: float, output: str) -> None:
+        """Note how a job ended, with its last lines if it did not end well."""
         others = [entry for entry in self.data["jobs"] if (entry["stage"], entry["job"]) != (job.stage, job.name)]
-        about = {"stage": job.stage, "job": job.name, "ended": how, "seconds": round(seconds, 1)}
-        self.data["jobs"] = [*others, about | ({"said": said} if how != "well" else {})]
+        about = {"stage": job.stage, "job": job.name, "ended": outcome, "seconds": round(seconds, 1)}
+        self.data["jobs"] = [*others, about | ({"said": output} if outcome != "well" else {})]
         self._write()
 
     def forget(self, stage: str) -> None:
-        """As if that stage had never run."""
+        """Remove all of a stage."""
         self.data["jobs"] = [entry for entry in self.data["jobs"] if entry["stage"] != stage]
         self.data.pop(stage, None)
 
-    def note(self, **fields: Any) -> None:
-        """Replaces fields of the record itself."""
+    def update(self, **fields: Any) -> None:
+        """Replace fields of the record itself."""
         self.data.update(fields)
         self._write()
 
-    def left(self, jobs: Sequence[Job]) -> list[Job]:
-        """What is still to be done of these, without the plans that were measured; what failed before comes last."""
+    def remaining(self, jobs: Sequence[Job]) -> list[Job]:
+        """The jobs still to do, without plans that were measured; those that failed before come last."""
         ended = {(entry["stage"], entry["job"]): entry["ended"] for entry in self.data["jobs"]}
         fresh: list[Job] = []
         again: list[Job] = []
         for job in jobs:
-            how = ended.get((job.stage, job.name))
-            there = {entry.get("plan") for entry in self.data.get(job.stage, []) if entry["job"] == job.name}
-            plans = tuple(plan for plan in job.plans if plan not in there)
-            if plans or (not job.plans and how != "well"):
-                (again if how in FAILED else fresh).append(replace(job, plans=plans))
+            outcome = ended.get((job.stage, job.name))
+            measured = {entry.get("plan") for entry in self.data.get(job.stage, []) if entry["job"] == job.name}
+            plans = tuple(plan for plan in job.plans if plan not in measured)
+            if plans or (not job.plans and outcome != "well"):
+                (again if outcome in FAILED else fresh).append(replace(job, plans=plans))
         return fresh + again
 
     def _write(self) -> None:
@@ -84,7 +84,7 @@ def _to_redo(entry: Entry, job: Job) -> bool:
 
 
 def open_record(results: Path, heading: Entry, before: Path | None) -> Record:
-    """A new record, or the one that is continued. Raises ConfigError where it is of something else."""
+    """A new record, or the one to continue. Raises ConfigError if that one is of another machine, commit or bundle."""
     if before is None:
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         return Record(results / f"{stamp}-gpu.json", {**heading, "jobs": []})
@@ -105,7 +105,7 @@ def open_record(results: Path, heading: Entry, before: Path | None) -> Record:
 
 
 def turn_records(data: Mapping[str, Any]) -> list[Entry]:
-    """Every timed turn and peer as `animegamer-rt bench` would have recorded it, with its floor where that is known."""
+    """Every timed turn and peer as a record of `animegamer-rt bench`, with the roofline bound where it is known."""
     heading = {name: data[name] for name in HEADING}
     found = []
     for entry in [*data.get("turns", []), *_peers(data.get("peers", []))]:
@@ -128,7 +128,7 @@ def turn_records(data: Mapping[str, Any]) -> list[Entry]:
 
 
 def write_turns(results: Path, data: Mapping[str, Any]) -> int:
-    """Writes those records as files of their own, the same ones however often; how many. Raises OutputError."""
+    """Write those records as files; the same names each time. Returns how many. Raises OutputError."""
     records = turn_records(data)
     for record in records:
         stamp = datetime.fromisoformat(record["date"]).strftime("%Y%m%dT%H%M%SZ")
@@ -141,9 +141,9 @@ def write_turns(results: Path, data: Mapping[str, Any]) -> int:
 def floor_seconds(
     rates: Sequence[Mapping[str, Any]], rows: float, precision: str, attention: str | None = None
 ) -> float | None:
-    """The denoiser's seconds at full size were it products and attention alone, at the rates found to be right here.
+    """The roofline bound of denoising at full size, in seconds: products and attention at the rates measured here.
 
-    attention: the one in use; where it is not known, the fastest of PyTorch's.
+    Only rates whose answer was right count. attention: the one in use; if unknown, the fastest of PyTorch's.
     """
     kind = precision if precision in EIGHT_BITS else "bf16"
     right = [rate for rate in rates if rate.get("passed")]
@@ -157,7 +157,7 @@ def floor_seconds(
 
 
 def _peers(entries: Sequence[Entry]) -> list[Entry]:
-    """A turn of each mode whose parts were all timed; one that could not be compiled counts as it runs eagerly."""
+    """A turn of each mode whose parts were all timed. A part that could not be compiled counts with its eager time."""
     timed = {(entry["mode"], entry["part"]): entry for entry in entries}
     turns = []
     for mode in PEER_MODES:

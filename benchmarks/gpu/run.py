@@ -1,11 +1,10 @@
-"""Checks PyTorch's parts and our kernels on this GPU, times both, turns and their peers; one JSON record.
+"""Checks and times PyTorch's engines, our kernels and their peers on this GPU, into one JSON record.
 
-Built for a machine that is at hand for minutes. Every check, variant and peer is a process with a time limit, the most
-valuable first; the record is written anew after each answer, a failure stands in it with its last lines, and
-`--continue RECORD` goes on where a run ended. Every timed turn and peer is also written as a record of turns, as
-`animegamer-rt bench` writes them. What it needs, nvidia-ml-py for energy among it: benchmarks/README.md. `--device cpu`
-runs the same code at tiny size without a GPU, and its times say nothing. **No record of a GPU has been made with it
-yet.**
+Made for a GPU that is available for minutes. Each job (a check, a variant, a peer) is a process with a time limit; the
+most valuable come first. The record is written again after each result. A job that fails is in it with its last lines.
+`--continue RECORD` goes on where a run ended; `--unpack RECORD` writes its turns as records of `animegamer-rt bench`.
+`--device cpu` runs the same code at tiny size without a GPU; its times mean nothing. Requirements:
+benchmarks/README.md. **No record of a GPU has been made with it yet.**
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = [str(ROOT), *(str(ROOT / folder) for folder in ("runtime", "export", "kernels"))]
-sys.path[:0] = PATHS
+sys.path[:] = [*PATHS, *(path for path in sys.path if path != str(Path(__file__).parent))]
 
 from animegamer_rt.bench.records import read_json  # noqa: E402
 from animegamer_rt.bundle.files import make_folder  # noqa: E402
@@ -43,12 +42,12 @@ from benchmarks.gpu.record import Entry, Record  # noqa: E402
 POLL_S, END_S = 0.2, 15.0
 INSTALL = "run: pip install 'torch>=2.9'"
 WITHOUT_GPU = "--device cpu runs the same code without a GPU"
-SAID_CHARACTERS = 12000
-"""Of what a process said last, if it did not end well."""
+KEPT_CHARACTERS = 12000
+"""Of the output of a job that did not end well."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure what is still to be measured; 1 if a check or job failed, 2 if nothing could be begun, 130 at Ctrl-C."""
+    """Run what is not measured yet; 1 if a check or job failed, 2 if nothing could start, 130 at Ctrl-C."""
     options = parse(arguments)
     deadline = time.monotonic() + options.seconds
     try:
@@ -56,37 +55,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.unpack is not None:
             print(f"{gpu_record.write_turns(options.results, read_json(options.unpack))} records of turns")
             return 0
-        record = opened(options)
+        record = open_record(options)
         if library_of(record) is None:
-            record.forget("build")  # what a run on another machine built is not here
+            record.forget("build")  # a library that was built on another machine is not here
         try:
-            work(record, record.left(wanted(options)), options, deadline)
+            work(record, record.remaining(select_jobs(options)), options, deadline)
         except KeyboardInterrupt:
             print(f"stopped; the rest: --continue {record.path}", file=sys.stderr)
             return INTERRUPTED
-        return summary(record, options)
+        return summary(record)
     except AnimeGamerError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
 
-def wanted(options: argparse.Namespace) -> list[Job]:
-    """The jobs of the stages asked for, and the kernels' library for those that cannot be done without it."""
-    jobs = [*gpu_jobs.jobs(options.device, options.size, options.plans, chosen_by(options.variants))]
-    asked = [job for job in jobs if job.stage in options.stages and (job.plans or job.stage != "turns")]
-    built = [job for job in jobs if job.stage == "build" and job not in asked]
-    return [*built, *asked] if any(job.kernels for job in asked) else asked
+def select_jobs(options: argparse.Namespace) -> list[Job]:
+    """The jobs of the chosen stages; first the build of the kernels' library, if one of them needs it."""
+    jobs = [*gpu_jobs.jobs(options.device, options.size, options.plans, variant_filter(options.variants))]
+    selected = [job for job in jobs if job.stage in options.stages and (job.plans or job.stage != "turns")]
+    build = [job for job in jobs if job.stage == "build" and job not in selected]
+    return [*build, *selected] if any(job.kernels for job in selected) else selected
 
 
-def opened(options: argparse.Namespace) -> Record:
-    """The record, new or continued, once the machine has said what it is. Raises AnimeGamerError."""
-    open_bundle(options.bundle)  # a slip in its name is said before the work
+def open_record(options: argparse.Namespace) -> Record:
+    """The record, new or continued, after asking the machine what it is. Raises AnimeGamerError."""
+    open_bundle(options.bundle)  # a wrong name fails here, before the work
     found: list[Entry] = []
     job = Job("machine", options.device)
-    how, said = run(vars_of(options, job, None), LIMITS_S["machine"] * options.patience, found.append)
+    outcome, output = run(vars_of(options, job, None), LIMITS_S["machine"] * options.timeout_scale, found.append)
     if not found:
         do = f"see what is needed in benchmarks/README.md; {WITHOUT_GPU}" if options.device == "cuda" else INSTALL
-        raise AnimeGamerError(f"asking the machine {how}", found=said.splitlines()[-1], do=do)
+        raise AnimeGamerError(f"asking the machine {outcome}", found=output.splitlines()[-1], do=do)
     heading = {
         "format": RECORD_FORMAT,
         "kind": "gpu",
@@ -101,7 +100,7 @@ def opened(options: argparse.Namespace) -> Record:
 
 
 def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadline: float) -> None:
-    """Does the jobs one after the other until the time is up; what goes wrong in one is only its own."""
+    """Run the jobs one after the other until the deadline; a job that fails affects no other."""
     for number, job in enumerate(jobs):
         left = deadline - time.monotonic()
         if left <= 0:
@@ -111,59 +110,60 @@ def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadl
         if job.kernels and library is None:
             record.end(job, "left out", 0.0, "no library of the kernels: see build")
             continue
-        allowed = LIMITS_S[job.stage] * options.patience
+        allowed = LIMITS_S[job.stage] * options.timeout_scale
         started, limit = time.monotonic(), min(allowed, left)
         record.start(job)
-        how, said = run(vars_of(options, job, library), limit, partial(record.add, job))
-        if how == "timed out" and limit < allowed:
-            how = "cut"  # by our own time, which says nothing of the job
-        record.end(job, how, time.monotonic() - started, said)
-        publish(record, options.results)
-        print(f"{job.stage:<8} {job.name:<28} {how:<10} {time.monotonic() - started:6.1f} s", flush=True)
+        outcome, output = run(vars_of(options, job, library), limit, partial(record.add, job))
+        if outcome == "timed out" and limit < allowed:
+            outcome = "cut"  # by --seconds, which says nothing about the job
+        record.end(job, outcome, time.monotonic() - started, output)
+        turns = gpu_record.turn_records(record.data)
+        record.update(goals=gpu_goals.goals(turns), goals_by_one_variant=gpu_goals.best_single_variant(turns))
+        print(f"{job.stage:<8} {job.name:<28} {outcome:<10} {time.monotonic() - started:6.1f} s", flush=True)
 
 
 def library_of(record: Record) -> str | None:
-    """The kernels' library that was built or found, where it still is."""
+    """The path of the kernels' library that was built or found, if it still exists."""
     named = (entry["library"] for entry in record.data.get("build", []) if entry["library"])
     return next((library for library in named if Path(library).is_file()), None)
 
 
-def run(asked: Mapping[str, Any], limit_s: float, take: Callable[[Entry], None]) -> tuple[str, str]:
-    """Does a job in a process, its entries taken as they come. How it ended, and its last words."""
+def run(job_args: Mapping[str, Any], limit_s: float, take: Callable[[Entry], None]) -> tuple[str, str]:
+    """Run a job in a process, and pass on its results as they come; (outcome, its last output)."""
     with tempfile.TemporaryDirectory() as folder:
         entries, log = Path(folder) / "entries", Path(folder) / "log"
         entries.touch()
-        with entries.open(encoding="utf-8") as answers, started(command(asked, entries), log) as process:
-            ends, half = time.monotonic() + limit_s, ""
+        with entries.open(encoding="utf-8") as results, subprocess_for(command(job_args, entries), log) as process:
+            ends, partial_line = time.monotonic() + limit_s, ""
             while True:
                 over = process.poll() is not None or time.monotonic() > ends
-                *whole, half = (half + answers.read()).split("\n")
+                *whole, partial_line = (partial_line + results.read()).split("\n")
                 for line in whole:
                     take(json.loads(line))
                 if over:
                     break
                 time.sleep(POLL_S)
             code = process.poll()
-        said = log.read_text(encoding="utf-8", errors="replace").strip()[-SAID_CHARACTERS:]
-    how = {None: "timed out", 0: "well"}.get(code, "failed")
-    return how, said or f"no words; exit status {code}"
+        output = log.read_text(encoding="utf-8", errors="replace").strip()[-KEPT_CHARACTERS:]
+    outcome = {None: "timed out", 0: "well"}.get(code, "failed")
+    return outcome, output or f"no output; exit status {code}"
 
 
-def command(asked: Mapping[str, Any], entries: Path) -> list[str]:
-    """What does one job."""
-    return [sys.executable, "-m", "benchmarks.gpu.stage", json.dumps(asked), str(entries)]
+def command(job_args: Mapping[str, Any], entries: Path) -> list[str]:
+    """The command line of one job."""
+    return [sys.executable, "-m", "benchmarks.gpu.stage", json.dumps(job_args), str(entries)]
 
 
 @contextmanager
-def started(words: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is gone, with all that it started, when the block is left."""
+def subprocess_for(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is killed, with all that it started, when the block is left."""
     paths = os.pathsep.join([*PATHS, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     group: dict[str, Any] = {"preexec_fn": os.setpgrp} if os.name == "posix" else {}
-    with log.open("wb") as said:
+    with log.open("wb") as output:
         process = subprocess.Popen(
-            words,
+            command,
             stdin=subprocess.DEVNULL,
-            stdout=said,
+            stdout=output,
             stderr=subprocess.STDOUT,
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": paths, "PYTHONUNBUFFERED": "1"},
@@ -172,93 +172,93 @@ def started(words: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]
     try:
         yield process
     finally:
-        with suppress(ProcessLookupError, subprocess.TimeoutExpired):  # one stuck in the driver cannot be waited for
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):  # a process stuck in the driver does not end
             os.killpg(process.pid, signal.SIGKILL) if os.name == "posix" else process.kill()
             process.wait(END_S)
 
 
 def vars_of(options: argparse.Namespace, job: Job, library: str | None) -> dict[str, Any]:
-    """All that a job is told."""
+    """The arguments of a job, as its process gets them."""
     about = {"stage": job.stage, "name": job.name, "device": options.device, "bundle": options.bundle}
     run = {"turns": options.turns, "plans": job.plans, "library": library, "results": str(options.results.absolute())}
-    return {**run, **about, **job.asks}
+    return {**run, **about, **job.args}
 
 
-def publish(record: Record, results: Path) -> None:
-    """Turns as records of their own, and the goals."""
-    gpu_record.write_turns(results, record.data)
-    turns = gpu_record.turn_records(record.data)
-    record.note(goals=gpu_goals.goals(turns), goals_by_one_variant=gpu_goals.together(turns))
-
-
-def chosen_by(names: Sequence[str]) -> Callable[[Variant], bool]:
-    """Whether a variant is among those named; all are if none is."""
+def variant_filter(names: Sequence[str]) -> Callable[[Variant], bool]:
+    """Selects the variants of these names; all, if there are none."""
     return lambda variant: not names or variant.name in names
 
 
-def summary(record: Record, options: argparse.Namespace) -> int:
-    """Prints turns, goals and what failed, the path last; 1 if something failed."""
+def summary(record: Record) -> int:
+    """Print turns, goals and failures, the record's path last; 1 if something failed."""
     turns = gpu_record.turn_records(record.data)
     for turn in turns:
         by = turn["peer"] or turn["variant"]
         stages = ", ".join(f"{name} {seconds['p50']:.3f}" for name, seconds in turn["stages"].items())
-        floor, memory = turn["denoiser_floor_seconds"], turn["memory_peak_mib"]
-        more = (f"; floor {floor:.3f}" if floor else "") + (f"; {memory:.0f} MiB" if memory else "")
+        bound, memory = turn["denoiser_floor_seconds"], turn["memory_peak_mib"]
+        more = (f"; bound {bound:.3f}" if bound else "") + (f"; {memory:.0f} MiB" if memory else "")
         print(f"{turn['size']} {turn['plan']:<8} {by:<22} {turn['seconds_per_turn_p50']:7.3f} s: {stages}{more}")
-    for line in gpu_goals.lines(gpu_goals.goals(turns), gpu_goals.together(turns)):
+    for line in gpu_goals.lines(gpu_goals.goals(turns), gpu_goals.best_single_variant(turns)):
         print(line)
     for one in record.data.get("queue", []):
         times = f"{one['seconds_apart_p50']:.3f} s apart, {one['seconds_overlapping_p50']:.3f} s overlapping"
         print(f"{one['turns']} turns of {one['plan']} by {one['variant']} in a queue: {times}; {one['trace']}")
     for one in record.data.get("tests", []):
-        counts = (
-            f"{one['passed']} passed, {one['failed']} failed, {one['skipped']} skipped" if one["ran"] else one["why"]
-        )
-        print(f"tests of {one['job']}: {counts}")
+        print(f"tests of {one['job']}: {one['summary']}")
     checks = record.data.get("checks", [])
     wrong = [entry for entry in checks if not entry["passed"]]
     for entry in wrong:
         why = str(entry.get("broken", entry["error"])).strip().splitlines()[-1]
         print(f"check failed: {entry['job']}: {entry['check']}: {why}")
-    ended = record.data["jobs"]
-    failed = [entry for entry in ended if entry["ended"] in gpu_record.FAILED]
-    for entry in failed:
-        print(f"{entry['ended']}: {entry['stage']} {entry['job']}: {entry['said'].splitlines()[-1]}")
-    print(f"{len(checks) - len(wrong)} of {len(checks)} checks passed, {len(failed)} of {len(ended)} jobs failed")
+    jobs = record.data["jobs"]
+    failed = [job for job in jobs if job["ended"] in gpu_record.FAILED]
+    for job in failed:
+        print(f"{job['ended']}: {job['stage']} {job['job']}: {job['said'].splitlines()[-1]}")
+    print(f"{len(checks) - len(wrong)} of {len(checks)} checks passed, {len(failed)} of {len(jobs)} jobs failed")
     print(f"record: {record.path}")
     return 1 if wrong or failed else 0
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Options of the command."""
+    """The options of the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [variant.name for variant in (*gpu_jobs.VARIANTS, *gpu_jobs.CPU_VARIANTS)]
 
     def some(of: Sequence[str]) -> Callable[[str], list[str]]:
-        def words(text: str) -> list[str]:
-            if unknown := [word for word in text.split(",") if word not in of]:
+        def names_in(text: str) -> list[str]:
+            if unknown := [name for name in text.split(",") if name not in of]:
                 raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(of)}")
             return text.split(",")
 
-        return words
+        return names_in
 
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--stages", type=some(STAGES), default=list(STAGES), help=f"of {','.join(STAGES)}")
     parser.add_argument("--variants", type=some(names), default=[], help=f"of {','.join(dict.fromkeys(names))}")
     parser.add_argument("--size", type=some(("full", "pocket", "tiny")), help="full,pocket; tiny on a CPU")
     parser.add_argument("--plans", type=some(PLANS), default=list(PLANS), help=f"of {','.join(PLANS)}")
-    parser.add_argument("--turns", type=int, default=3, help="measured turns of each plan (default: 3)")
-    parser.add_argument("--seconds", type=float, default=7200.0, help="end everything after these (default: 7200)")
-    parser.add_argument("--patience", type=float, default=1.0, help="times the usual limits of a job (default: 1)")
-    parser.add_argument("--continue", type=Path, dest="before", metavar="RECORD", help="measure what it lacks into it")
-    parser.add_argument("--bundle", default="pocket", help="what is checked, and whose plans are run")
+    parser.add_argument("--turns", type=int, default=3, help="timed turns of each plan (default: 3)")
+    parser.add_argument(
+        "--seconds", type=float, default=7200.0, help="end the whole run after this time (default: 7200)"
+    )
+    scale: dict[str, Any] = {"dest": "timeout_scale", "type": float, "default": 1.0, "metavar": "X"}
+    parser.add_argument("--timeout-scale", **scale, help="multiply the time limit of each job (default: 1)")
+    parser.add_argument("--patience", **scale, help=argparse.SUPPRESS)  # its name until 0.1
+    parser.add_argument("--continue", type=Path, dest="before", metavar="RECORD", help="go on with this record")
+    parser.add_argument("--bundle", default="pocket", help="the bundle that is checked, and whose plans are timed")
     parser.add_argument("--commit", help="where git cannot say it (or ANIMEGAMER_COMMIT)")
-    parser.add_argument("--results", type=Path, help="default: benchmarks/results; on a CPU, build/benchmarks")
-    parser.add_argument("--unpack", type=Path, metavar="RECORD", help="only write its turns as records of their own")
+    parser.add_argument(
+        "--results", type=Path, default=Path("bench-results"), help="where the record goes (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--unpack",
+        type=Path,
+        metavar="RECORD",
+        help="only write its turns as records of their own, for `bench compare` and the tables",
+    )
     options = parser.parse_args(arguments)
     on_gpu = options.device == "cuda"
     options.size = options.size or (["full", "pocket"] if on_gpu else ["tiny", "pocket"])
-    options.results = options.results or ROOT / ("benchmarks/results" if on_gpu else "build/benchmarks")
     if not on_gpu and "full" in options.size:
         parser.error("full size on a CPU takes hours a turn")
     return options

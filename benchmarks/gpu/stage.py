@@ -1,6 +1,6 @@
-"""One job of gpu.py in its own process: `python -m benchmarks.gpu.stage JOB FILE`, one JSON entry a line into FILE.
+"""Runs one job of the GPU benchmark: `python -m benchmarks.gpu.stage JOB FILE` appends a JSON line per result to FILE.
 
-Whatever goes wrong here, a hang and a crash too, is this process's end and nobody else's.
+Each job has a process of its own, so that a hang or a crash ends no other.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ MODULES: Mapping[str, str] = {
     "tests": "tests",
     "profile": "operator_profile",
 }
-"""Stage -> the module whose `entries` yields what was found."""
+"""Stage -> the module whose `entries` yields the results."""
 
 
 def main(job: str, file: str) -> int:
-    """Does the job; every entry is in the file as soon as it is known."""
-    asked = json.loads(job)
-    torch.backends.cudnn.allow_tf32 = False  # float32 is the check: a convolution's must be float32 too
+    """Run the job; each result is written at once."""
+    job_args = json.loads(job)
+    torch.backends.cudnn.allow_tf32 = False  # float32 is the reference: convolutions must be float32 too
     with Path(file).open("a", encoding="utf-8") as out:
-        for entry in importlib.import_module(f"benchmarks.gpu.{MODULES[asked['stage']]}").entries(asked):
+        for entry in importlib.import_module(f"benchmarks.gpu.{MODULES[job_args['stage']]}").entries(job_args):
             out.write(json.dumps(entry) + "\n")
             out.flush()
     return 0

@@ -1,7 +1,6 @@
-"""Two turns in a queue: the second predicted while the first is denoised, what that saves, and its trace.
+"""Times two queued turns, the second predicted while the first is denoised, and writes their trace.
 
-Used by gpu.py. A queue as a worker has it (`animegamer-rt serve`), over the parts of gpu_turns and without a server;
-the trace is the worker's own.
+The queue is that of a server's worker, over the engines of turns.py and without a server.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from benchmarks.gpu.jobs import Variant
 TURNS = 2
 
 
-def entries(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """One entry: seconds of the queue with its turns one after the other and overlapping, and the trace's file."""
-    variant, name = Variant(**asked["variant"]), asked["plan"]
-    tracer = EngineTracer(Path(asked["results"]) / f"trace-queue-{asked['name']}.json")
-    parts = gpu_turns.open_parts(asked, variant)
+    variant, name = Variant(**job_args["variant"]), job_args["plan"]
+    tracer = EngineTracer(Path(job_args["results"]) / f"trace-queue-{job_args['name']}.json")
+    parts = gpu_turns.open_parts(job_args, variant)
     engines = tracer.wrap(parts.engines)
     parts, plan = replace(parts, engines=engines, vae=Vae(engines.vae)), parts.plans[name]
     for overlaps in (False, True):  # the first turn runs plainly, the second captures
         queue(parts, plan, overlaps)
-    apart = percentile([queue(parts, plan, False) for _ in range(asked["turns"])], 50)
-    together = percentile([queue(parts, plan, True) for _ in range(asked["turns"])], 50)
+    apart = percentile([queue(parts, plan, False) for _ in range(job_args["turns"])], 50)
+    together = percentile([queue(parts, plan, True) for _ in range(job_args["turns"])], 50)
     tracer.begin(f"Two turns in a queue: {parts.name}, {name}, {variant.name}, {parts.engines.device}")
     queue(parts, plan, True)
     tracer.write()
@@ -44,13 +43,13 @@ def entries(asked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         "size": parts.name,
         "plan": name,
         "variant": variant.name,
-        "gpu": gpu_machine.facts() if asked["device"] == "cuda" else None,
+        "gpu": gpu_machine.facts() if job_args["device"] == "cuda" else None,
         "turns": TURNS,
-        "n": asked["turns"],
+        "n": job_args["turns"],
         "seconds_apart_p50": apart,
         "seconds_overlapping_p50": together,
         "saved_seconds": round(apart - together, 5),
-        "trace": f"trace-queue-{asked['name']}.json",
+        "trace": f"trace-queue-{job_args['name']}.json",
     }
 
 

@@ -1,8 +1,8 @@
-"""Turns of pocket or of full size by one variant: seconds, memory and energy, under the names that `bench` gives them.
+"""Times turns of pocket or of full size by one variant: seconds, memory and energy, in the fields of `bench` records.
 
-Used by gpu.py. Full size has random weights made on the device: good for time and memory, and for nothing else. `tiny`
-is the same at sizes that any machine runs in seconds, and its times say nothing. A turn goes through the runtime's own
-denoiser and vae, so noise is drawn ahead and the second chunk decodes while the first is handed out, as when playing.
+Full size has random weights made on the device: good for time and memory only. `tiny` is the same at sizes that any
+machine runs in seconds; its times mean nothing. Turns use the runtime's own denoiser and vae stages, so noise is drawn
+ahead and the second chunk decodes while the first is handed out, as in play.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ BEFORE_SHOT, STRENGTHS = CAPTION_TOKENS + 2, 4
 MOTION_SCOPE = 10.0
 SHORT = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 WARM_UP = 2
-"""Turns before measuring: one runs plainly, one captures."""
+"""Turns before timing: one runs eagerly, one captures graphs."""
 RANDOM = np.random.default_rng(7)
 DEVIATION, CODES_DEVIATION = 0.02, 4.6
 """Of drawn weights, and of drawn codes of 4 bits."""
@@ -83,7 +83,7 @@ BLOCK = 64
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a variant's turns are played with."""
+    """The engines and plans that a variant's turns run on."""
 
     name: str
     fingerprint: str | None
@@ -99,7 +99,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Seconds: in each stage's engine, and since the turn was asked for."""
+    """Seconds: in each stage's engine, and since the start of the turn."""
 
     predictor: float
     denoiser: float
@@ -110,18 +110,18 @@ class Turn:
     total: float
 
 
-def entries(asked: Mapping[str, Any]) -> Iterator[Entry]:
-    """A record of turns for every plan asked for, without what is the same for all of a run."""
-    variant, on_gpu = Variant(**asked["variant"]), asked["device"] == "cuda"
-    parts = open_parts(asked, variant)
-    for name in asked["plans"]:
+def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
+    """The fields of a record of turns for each plan, without those that a run has in common."""
+    variant, on_gpu = Variant(**job_args["variant"]), job_args["device"] == "cuda"
+    parts = open_parts(job_args, variant)
+    for name in job_args["plans"]:
         plan = parts.plans[name]
         for _ in range(WARM_UP if on_gpu else 1):
             play(parts, plan)
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
         with energy.gpu_energy(*nvml.open_nvml(gpu_machine.uuid())) if on_gpu else energy.cpu_energy() as meter:
-            measured = [play(parts, plan) for _ in range(asked["turns"])]
+            measured = [play(parts, plan) for _ in range(job_args["turns"])]
         playback = parts.geometry.frames / parts.geometry.fps
         yield {
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -188,8 +188,8 @@ def memory() -> dict[str, float]:
     return {name: round(peak / 2**20, 1) for name, peak in peaks.items()}
 
 
-def allow(gb: float) -> None:
-    """From now on this process may take no more than a card of that size has, which would hold the context too."""
+def limit_memory(gb: float) -> None:
+    """Limit this process to the memory of a GPU of that size, CUDA's context included."""
     free, whole = torch.cuda.mem_get_info()
     torch.cuda.set_per_process_memory_fraction(max(0.0, min(1.0, (gb * 1e9 - (whole - free)) / whole)))
 
@@ -205,21 +205,21 @@ def skipping_plan(bundle: Bundle, blocks: int | None = None) -> DenoisePlan:
     return min(found, key=lambda plan: plan.cost(blocks))
 
 
-def open_parts(asked: Mapping[str, Any], variant: Variant) -> Parts:
-    """The parts at the size asked for: pocket's from its bundle, others with random weights. Raises BackendError."""
+def open_parts(job_args: Mapping[str, Any], variant: Variant) -> Parts:
+    """The engines of a variant: pocket's from its bundle, other sizes with random weights. Raises BackendError."""
     started = time.perf_counter()
     if variant.memory_gb is not None:
-        allow(variant.memory_gb)
-    bundle, size = open_bundle(asked["bundle"]), SIZES.get(asked["size"])
+        limit_memory(variant.memory_gb)
+    bundle, size = open_bundle(job_args["bundle"]), SIZES.get(job_args["size"])
     plans = {name: DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans}
     plans[SKIPPING] = skipping_plan(bundle, None if size is None else size.denoiser.layers)
-    torch_device = backend.open_device(asked["device"], variant.precision, variant.graphs != "off")
+    torch_device = backend.open_device(job_args["device"], variant.precision, variant.graphs != "off")
     with torch_device.use():
         packed = variant.int4_predictor
         networks = (
             backend.load_models(bundle, torch_device) if size is None else random_networks(size, torch_device, packed)
         )
-    kernels, words = open_kernels(Path(asked["library"]) if variant.kernels else False, torch_device.device)
+    kernels, words = open_kernels(Path(job_args["library"]) if variant.kernels else False, torch_device.device)
     geometry = bundle.manifest.geometry if size is None else size.geometry
     graphs: Any = variant.graphs
     rowwise = backend.ROWWISE.get(variant.precision)
@@ -229,7 +229,7 @@ def open_parts(asked: Mapping[str, Any], variant: Variant) -> Parts:
     )
     around = SHORT[torch_device.dtype]
     return Parts(
-        bundle.manifest.name if size is None else asked["size"],
+        bundle.manifest.name if size is None else job_args["size"],
         bundle.fingerprint if size is None else None,
         bundle.manifest.origin if size is None else "random weights",
         geometry,
