@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -122,7 +121,3 @@ def pictures(messages: list[Message]) -> np.ndarray:
         size = (fields["height"], fields["width"], fields["stride"] // fields["width"])
         frames.append(np.frombuffer(message.buffers[0], np.uint8).reshape(size))
     return np.stack(frames)
-
-
-def without_buffers(message: Message) -> Message:
-    return replace(message, buffers=())

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from test_scheduler import Server
 
+from animegamer_rt.serving.server.exports import EXPORTS_KEPT
 from animegamer_rt.serving.server.handlers import CONTROL, TURNS, RequestHandlers
 from animegamer_rt.serving.server.instruction_filter import InstructionFilter
 from animegamer_rt.serving.server.options import ServeOptions
-from animegamer_rt.serving.server.scheduler import EXPORTS_KEPT
 from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire import MESSAGES, Message, encode
 from animegamer_rt.serving.wire.worker_messages import FrameOptions
@@ -166,7 +166,7 @@ def test_half_an_export_does_not_stay_and_a_whole_one_stays_as_long_as_its_sessi
     assert (
         whole.export_folder.is_dir() and not half.export_folder.exists() and whole.export_folder != half.export_folder
     )
-    front.server.scheduler.delete_exports(["another"])
+    front.server.scheduler.exports.delete_sessions(["another"])
     assert whole.export_folder.is_dir()
-    front.server.scheduler.delete_exports([front.session])
+    front.server.scheduler.exports.delete_sessions([front.session])
     assert not whole.export_folder.exists()

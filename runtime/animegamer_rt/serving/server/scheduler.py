@@ -11,10 +11,8 @@ Knows the order of a job's life. Requests are in `handlers`, the process in `wor
 from __future__ import annotations
 
 import logging
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
 from animegamer_rt.serving.store import HistoryRow as StoredRow
@@ -34,15 +32,13 @@ from animegamer_rt.serving.wire.worker_messages import (
 )
 from animegamer_rt.state.game import GameState
 
+from .exports import ExportFolders, delete_export
 from .job_queue import JobQueue
 from .jobs import Job, JobState, Subscriber
 from .metrics import Metrics
 from .options import ServeOptions
 from .worker_process import MAX_FAILURES, WorkerProcess
 
-EXPORTS = "exports"
-EXPORTS_KEPT = 3
-"""Exported games of a session that stay. When one more is complete the oldest goes: nobody can fill the disk."""
 PREDICT_AGAIN_S = 1.0
 """Allowed for each shot that is predicted again, or twice what predicting takes, whichever is more."""
 
@@ -55,9 +51,9 @@ class Scheduler:
     def __init__(
         self, options: ServeOptions, store: Store, queue: JobQueue, worker: WorkerProcess, metrics: Metrics
     ) -> None:
-        self._options, self._store, self._queue = options, store, queue
+        self._store, self._queue = store, queue
         self._worker, self._metrics = worker, metrics
-        self._exports = options.state_dir / EXPORTS
+        self.exports = ExportFolders(options.state_dir)
 
     def admit(self, job: Job, now: float) -> None:
         """Queue a job, whose limits the caller has checked, and tell its client its place."""
@@ -155,12 +151,6 @@ class Scheduler:
         for job in list(self._queue.jobs):
             self._fail(job, _stopped(job, "draining"))
 
-    def delete_exports(self, sessions: Sequence[str]) -> None:
-        """Delete the exported games of sessions that are gone."""
-        for session in sessions:
-            for folder in self._exports.glob(f"{session}-*"):
-                shutil.rmtree(folder, ignore_errors=True)
-
     def _stop(self, job: Job, error: AnimeGamerError) -> None:
         if job.at_worker:
             self._worker.send(Message(CANCEL, session=job.session, turn=job.turn, id=job.id))
@@ -185,7 +175,7 @@ class Scheduler:
         """The job as the worker needs it. Raises StoreError, or ProtocolError when the session went on without it."""
         session = self._store.get(job.session)
         if job.kind == "export":
-            job.export_folder = job.export_folder or _next_folder(self._exports, job.session)
+            job.export_folder = job.export_folder or self.exports.next(job.session)
             turns = self._store.turns(job.session, 1, session.turns)
             history = tuple(_row(turn.instruction, turn.game_state) for turn in turns)
             seeds = tuple(turn.seed for turn in turns)
@@ -255,8 +245,7 @@ class Scheduler:
         if job.kind == "export":
             files = list(ExportFinished.from_message(message).files)[:MAX_FILES]
             job.notify(Message("exported", {"folder": str(job.export_folder), "turns": turns, "files": files}))
-            for folder in _exported(self._exports, job.session)[:-EXPORTS_KEPT]:
-                shutil.rmtree(folder, ignore_errors=True)
+            self.exports.delete_oldest(job.session)
         else:
             seconds = _by_stage(TurnFinished.from_message(message).seconds, job.queued_s)
             self._metrics.turn_done(seconds)
@@ -269,7 +258,7 @@ class Scheduler:
     def _fail(self, job: Job, error: AnimeGamerError) -> None:
         self._queue.remove(job)
         if job.export_folder is not None:  # half a game is of no use
-            shutil.rmtree(job.export_folder, ignore_errors=True)
+            delete_export(job.export_folder)
         if job.state is JobState.STORED:
             self._remove_turn(job)
         to = job.late_subscriber or job.subscriber
@@ -334,18 +323,3 @@ def _row(instruction: str, state: GameState | StoredRow) -> HistoryRow:
 
 def _by_stage(seconds: Mapping[str, float], queued_s: float) -> dict[str, float]:
     return {**{stage: seconds[stage] for stage in STAGES if stage in seconds}, "queue": queued_s}
-
-
-def _next_folder(parent: Path, session: str) -> Path:
-    earlier = _exported(parent, session)
-    return parent / f"{session}-{_number(earlier[-1]) + 1 if earlier else 1}"
-
-
-def _exported(parent: Path, session: str) -> list[Path]:
-    """A session's exported games, the oldest first."""
-    return sorted((folder for folder in parent.glob(f"{session}-*") if _number(folder)), key=_number)
-
-
-def _number(folder: Path) -> int:
-    number = folder.name.rpartition("-")[2]
-    return int(number) if number.isdecimal() else 0

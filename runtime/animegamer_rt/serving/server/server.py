@@ -173,7 +173,7 @@ class Server:
             log.error("the sessions could not be swept: %s", error)
             self._sweep_at = now + SWEEP_S
             return
-        self._scheduler.delete_exports(swept.removed)
+        self._scheduler.exports.delete_sessions(swept.removed)
         if swept.removed or swept.shots_dropped:
             log.info(
                 "swept: %d sessions removed, shots of %d dropped, %.1f MiB freed, %.1f MiB stored",
