@@ -239,7 +239,8 @@ def test_an_error_beyond_the_tolerance_passes_only_within_the_processor_s_own_ro
     assert not compare("shot", ours, recorded + 1e-5, 1e-6).beside(in_float64).passed
 
 
-def test_a_network_run_in_fewer_bits_does_not_excuse_itself() -> None:
+@pytest.mark.parametrize("fewer", [torch.bfloat16, torch.float16])
+def test_a_network_run_in_fewer_bits_does_not_excuse_itself(fewer: torch.dtype) -> None:
     exact = torch.linspace(1.0, 2.0, 50, dtype=torch.float64)
-    check = compare("shot", exact.bfloat16(), exact.float(), 1e-6)
+    check = compare("shot", exact.to(fewer), exact.float(), 1e-6)
     assert not check.beside(compare("shot", exact, exact.float(), 1e-6)).passed

@@ -23,8 +23,13 @@ ENCODER = 1e-6
 PREDICTOR_MERGED = 1e-4
 # Copies and closed formulas, rounded to float32.
 SCHEDULE = 1e-6
-MAX_ROUNDING = 9.0
-"""Times the tolerance: no more than this is granted for rounding, or a network run too coarsely would excuse itself."""
+ROUNDINGS = 2.0
+"""Times float32's distance from float64 is granted: once for ours, once for the recorded values.
+
+Another processor summed those in another order."""
+MOST_GRANTED = 2e-4
+"""Of the largest value: no more is granted, or a network run too coarsely would excuse itself. float16 rounds a single
+value by 5e-4 of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +37,8 @@ class Check:
     """One recorded quantity: passes when the error is within what is allowed (an error of NaN fails).
 
     `variant` names another way to run the same set, reported on a line of its own. `ours` is what was compared.
-    `rounding` is how far float32 on this processor is from float64, where that was asked; twice as much is granted
-    beyond the tolerance: for ours, and for the recorded values', which another processor summed in another order.
+    `rounding` is how far float32 on this processor is from float64, where that was asked, and `largest` the largest
+    value in float64; `granted` follows from both.
     """
 
     what: str
@@ -42,11 +47,12 @@ class Check:
     variant: str = ""
     ours: Tensor | None = None
     rounding: float = 0.0
+    largest: float = 0.0
 
     @property
     def granted(self) -> float:
         """What is granted for rounding, beyond the tolerance."""
-        return min(2.0 * self.rounding, MAX_ROUNDING * self.tolerance)
+        return min(ROUNDINGS * self.rounding, MOST_GRANTED * self.largest)
 
     @property
     def allowed(self) -> float:
@@ -71,7 +77,8 @@ class Check:
         """This check, with its rounding measured by the same one run in float64."""
         if self.ours is None or in_float64.ours is None or self.ours.shape != in_float64.ours.shape:
             return self
-        return replace(self, rounding=_largest_difference(self.ours, in_float64.ours))
+        rounding, largest = _largest_difference(self.ours, in_float64.ours), float(in_float64.ours.abs().max())
+        return replace(self, rounding=rounding, largest=largest)
 
 
 def compare(what: str, ours: Tensor, recorded: Tensor, tolerance: float) -> Check:

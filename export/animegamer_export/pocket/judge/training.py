@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from animegamer_export.pocket.training.optimiser import autocast
 from animegamer_export.pocket.world.clips import render_many
 from animegamer_export.pocket.world.sampling import sample_scenes
 from animegamer_export.pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES, WIDTH, Scene
@@ -79,7 +80,7 @@ def degrade(frames: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def train_judge(clips: npt.NDArray[np.uint8], scenes: Sequence[Scene], epochs: int = 8, seed: int = 0) -> Judge:
-    """Train a judge on rendered clips."""
+    """Train a judge on rendered clips, in bfloat16 where the processor gains from it."""
     torch.manual_seed(seed)
     judge = Judge()
     stacked = torch.cat([_bytes(clips[start : start + 64]) for start in range(0, len(clips), 64)])
@@ -92,7 +93,7 @@ def train_judge(clips: npt.NDArray[np.uint8], scenes: Sequence[Scene], epochs: i
     for _ in range(steps):
         rows = sorted(picker.sample(range(len(scenes)), min(_BATCH, len(scenes))))
         frames = degrade(stacked[rows].float() / 127.5 - 1, generator)
-        with torch.autocast("cpu", torch.bfloat16):
+        with autocast(torch.device("cpu")):
             groups = judge(frames)
         value = judge_loss(groups, [part[rows] for part in truth])
         optimizer.zero_grad(set_to_none=True)
