@@ -65,6 +65,10 @@ class StageSeconds:
     vae: float
     total: float
 
+    def to_fields(self) -> dict[str, float]:
+        """The seconds by name, as they are sent to clients and written to game.json."""
+        return {"predictor": self.predictor, "denoiser": self.denoiser, "vae": self.vae, "total": self.total}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done(Event):

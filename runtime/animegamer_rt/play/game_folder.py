@@ -9,7 +9,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from animegamer_rt.errors import OutputError
 from animegamer_rt.events import StageSeconds
 from animegamer_rt.stages.image import Picture
 from animegamer_rt.state.game import CharacterState, GameState
+from animegamer_rt.state.game_fields import character_to_fields, game_state_to_fields
 from animegamer_rt.video import Frames, contact_row, write_clip, write_contact_sheet
 
 GAME_FILE = "game.json"
@@ -113,13 +114,13 @@ class GameFolder:
             {
                 "turn": number,
                 "instruction": turn.instruction,
-                "state": asdict(turn.state),
-                "character": asdict(turn.character),
+                "state": game_state_to_fields(turn.state),
+                "character": character_to_fields(turn.character),
                 "frames": count,
                 "height": height,
                 "width": width,
                 "fps": self.fps,
-                "seconds": {stage: round(seconds, 4) for stage, seconds in asdict(turn.seconds).items()},
+                "seconds": {stage: round(seconds, 4) for stage, seconds in turn.seconds.to_fields().items()},
                 "frames_sha256": hashlib.sha256(frames.tobytes()).hexdigest(),
             }
         )

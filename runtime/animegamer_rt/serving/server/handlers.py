@@ -16,9 +16,9 @@ from typing import Any
 from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
 from animegamer_rt.serving.store import Store, StoredSession
 from animegamer_rt.serving.wire import MAJOR, MAX_LISTED, MESSAGES, Buffer, Message, decode
-from animegamer_rt.serving.wire.game_values import character_to_fields, game_state_to_fields
 from animegamer_rt.serving.wire.worker_messages import FrameOptions
 from animegamer_rt.state.game import CharacterState
+from animegamer_rt.state.game_fields import character_to_fields, game_state_to_fields
 
 from .clients import Client
 from .instruction_filter import InstructionFilter

@@ -19,10 +19,15 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from animegamer_rt.bundle.config import check_choice, read_record
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.state.game import CharacterState, GameState
+from animegamer_rt.state.game_fields import (
+    character_from_fields,
+    character_to_fields,
+    game_state_from_fields,
+    game_state_to_fields,
+)
 
 from .codec import Buffer, Message
 from .fields import CODECS, PIXEL_FORMATS
-from .game_values import character_from_fields, character_to_fields, game_state_from_fields, game_state_to_fields
 
 JOB, CANCEL, STOP = "job", "cancel", "stop"
 LOADING, READY, HEARTBEAT = "loading", "ready", "heartbeat"

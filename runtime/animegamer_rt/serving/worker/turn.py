@@ -16,10 +16,9 @@ import numpy.typing as npt
 
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.errors import SessionError
-from animegamer_rt.events import Done, FrameReady, Progress, StageSeconds, StatePredicted
+from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import Buffer, Message
-from animegamer_rt.serving.wire.game_values import character_to_fields, game_state_to_fields
 from animegamer_rt.serving.wire.worker_messages import (
     FrameOptions,
     PredictedShots,
@@ -31,6 +30,7 @@ from animegamer_rt.session import Session, TurnRecord
 from animegamer_rt.stages.predictor import Prediction
 from animegamer_rt.stages.prompt import HistoryTurn
 from animegamer_rt.state.game import GameState
+from animegamer_rt.state.game_fields import character_to_fields, game_state_to_fields
 from animegamer_rt.state.instruction import Instruction
 
 from .encoders import ClipEncoder, Frame, JpegEncoder
@@ -104,7 +104,7 @@ def play_turn(pipeline: Pipeline, prepared: PreparedTurn) -> Generator[Message, 
             elif isinstance(event, Done):
                 done = event
         yield from clip.rest()
-    yield replies.to_server(TurnFinished(_by_stage(done.seconds), resident_mib()))
+    yield replies.to_server(TurnFinished(done.seconds.to_fields(), resident_mib()))
 
 
 class _FrameStream:
@@ -214,13 +214,4 @@ def _state_fields(event: StatePredicted) -> dict[str, Any]:
         "character": character_to_fields(event.character),
         "shown": character_to_fields(event.shown),
         "motion_scope": float(event.motion_scope),
-    }
-
-
-def _by_stage(seconds: StageSeconds) -> dict[str, float]:
-    return {
-        "predictor": seconds.predictor,
-        "denoiser": seconds.denoiser,
-        "vae": seconds.vae,
-        "total": seconds.total,
     }

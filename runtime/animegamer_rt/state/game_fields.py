@@ -1,6 +1,6 @@
-"""The game's values as fields of messages: a game state, a character, the seconds of a turn.
+"""The game's values by name, as they are sent to clients and written to game.json.
 
-Names on the wire are written out here, so that renaming a Python field changes no byte.
+The names are written out here, so that renaming a Python field changes neither messages nor files.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from animegamer_rt.state.game import CharacterState, GameState
+from .game import CharacterState, GameState
 
 
 def game_state_to_fields(state: GameState) -> dict[str, int]:
