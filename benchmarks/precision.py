@@ -1,7 +1,7 @@
-"""What the precisions of `--device torch` cost: first turns in each, emulated on the CPU, beside the same in float32.
+"""Measures what the precisions of `--device torch` cost: first turns in each, emulated on the CPU, against float32.
 
-Prints docs/TORCH.md's table; a test holds the table to it. Shots and the vae are float32's, so the denoiser alone
-differs.
+Prints the table of docs/TORCH.md, which a test compares with this script. Shots and vae are float32 in all of them, so
+only the denoiser differs.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ COLUMNS = ("precision", "relative error of the latent", "PSNR of the frames, dB"
 
 
 def rows(name: str, plan: str, turns: int, precisions: Sequence[str] = PRECISIONS) -> Iterator[tuple[str, ...]]:
-    """A row of the table for each precision: means over so many of the bundle's example instructions."""
+    """One row per precision: means over the first `turns` of the bundle's example instructions."""
     bundle = open_bundle(name)
 
     def pipeline(precision: str) -> Pipeline:
         return Pipeline.open(bundle, open_engines(bundle, EngineConfig("torch-cpu", precision)), plan)
 
-    yardstick = PlanEvaluator.play(pipeline("fp32"), example_script(bundle.manifest.world)[:turns], SEED)
+    reference = PlanEvaluator.play(pipeline("fp32"), example_script(bundle.manifest.world)[:turns], SEED)
     for precision in precisions:
-        found = yardstick.fidelity(pipeline(precision).denoiser)
+        found = reference.fidelity(pipeline(precision).denoiser)
         yield precision, f"{found['latent_relative_error']:.4f}", f"{found['psnr_db']:.1f}", f"{found['ssim']:.4f}"
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measure and print."""
     print("| {} |\n|---|---:|---:|---:|".format(" | ".join(COLUMNS)))
     for row in rows("pocket", "fast", TURNS):
         print("| {} |".format(" | ".join(row)), flush=True)

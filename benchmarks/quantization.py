@@ -1,9 +1,9 @@
-"""Measures what each precision of each part costs, and writes the tables of docs/QUANTIZATION.md from records.
+"""Measures what each precision of each part costs, and writes the tables of docs/QUANTIZATION.md from the records.
 
-`--measure BUNDLE --fp32 DIR` quantises every part of a bundle by every precision, compares each with the bundle's form
-in float32, and adds one record to benchmarks/results (`python -m animegamer_export.pocket --fp32 DIR` writes that form
-of pocket); `--golden` does so for the tiny networks of tests/golden, against float32 in torch.
-With neither, only the page is renewed; `--check` says whether it is up to date. Nothing in its tables is typed by hand.
+`--measure BUNDLE --fp32 DIR` quantises every part of a bundle in every precision, compares each with the bundle in
+float32, and adds one record to benchmarks/results (`python -m animegamer_export.pocket --fp32 DIR` writes pocket in
+float32). `--golden DIR` does so for the tiny networks of tests/golden, against float32 in torch. Without either, only
+the page is written; `--check` exits with 1 if it is out of date.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from benchmarks.tables import replace_section
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "QUANTIZATION.md"
-TRIED: Mapping[str, tuple[str, ...]] = {
+PRECISIONS: Mapping[str, tuple[str, ...]] = {
     "predictor": ("fp16", "bf16", "int8", "nf4", "int4", "int8-qdq", "int4-qdq"),
     "denoiser": ("fp16", "bf16", "int8", "int8-qdq", "int8-dynamic", "w8a8", "fp8"),
     "vae": ("fp16", "bf16"),
 }
-ROUNDED = ("fp16", "bf16")
-"""Made of float32; the others of 16 bits, as an export makes them, or what stays would be told twice its size."""
+FROM_FLOAT32 = ("fp16", "bf16")
+"""Rounded from float32. The others are made from the 16-bit part, as an export does, so that sizes compare."""
 SENSITIVE: Mapping[str, tuple[str, str]] = {"predictor": ("nf4", "shot"), "denoiser": ("w8a8", "x0")}
-"""The precision, and the output, by which the kinds of a part's weights are compared."""
+"""Part -> the precision and the output that compare the kinds of its weights."""
 COLUMNS = ("part", "precision", "weights", "output", "strengths", "frames", "size", "memory to load")
 IN_TORCH = ("layer", "in place of", "weights", "output", "strengths")
 KINDS = ("part", "kind of weight", "weights", "error of the output, it alone quantised", "")
@@ -41,10 +41,10 @@ PLOT = "\n\n![bytes saved beside error made, by precision](../benchmarks/results
 
 
 def measure(name: str, fp32: Path | None, instructions: int, turns: int) -> Record:
-    """Every precision of every part, the kinds of weights apart, and the room fp16 leaves above the vae's values.
+    """A record of every precision of every part, of each kind of weight alone, and of the vae's largest value.
 
-    fp32: the folder of the same networks in float32, which is the reference then, under the bundle's plans. Without it
-    the bundle's own weights are, and what 16 bits cost is not measured.
+    fp32: the folder of the same networks in float32, the reference. Without it the bundle's own weights are the
+    reference, and the cost of 16 bits is not measured.
     """
     from animegamer_export.quantize import bundle as quantized
     from animegamer_export.quantize.scheme import scheme
@@ -54,16 +54,16 @@ def measure(name: str, fp32: Path | None, instructions: int, turns: int) -> Reco
 
     shipped, rows = open_bundle(name), []
     source = shipped if fp32 is None else in_float(shipped, open_bundle(fp32))
-    amount = SampleCounts(instructions, turns)
-    for part, names in TRIED.items():
+    counts = SampleCounts(instructions, turns)
+    for part, names in PRECISIONS.items():
         wide: Record = {"bytes_before": part_bytes(shipped, part)} if fp32 else {}
         for precision in names:
             if precision == "fp16" and fp32 is None:
                 continue
             with tempfile.TemporaryDirectory() as folder:
-                base = source if precision in ROUNDED else shipped
+                base = source if precision in FROM_FLOAT32 else shipped
                 made = quantized.quantize_bundle(base, Path(folder), {part: scheme(precision)})
-                figures = compare(load(folder), source, amount, [part])[part]
+                figures = compare(load(folder), source, counts, [part])[part]
             if precision == "fp16":
                 wide["load_mib_before"] = figures["load_mib"]
             figures |= wide
@@ -77,7 +77,7 @@ def measure(name: str, fp32: Path | None, instructions: int, turns: int) -> Reco
 
 
 def in_float(shipped: Any, float32: Any) -> Any:
-    """The bundle of float32 weights, played as the shipped one is. Exits when they are not of the same networks."""
+    """The float32 bundle with the plans of the shipped one. Exits if they are not the same networks."""
     from dataclasses import replace
 
     one, other = shipped.manifest, float32.manifest
@@ -88,7 +88,7 @@ def in_float(shipped: Any, float32: Any) -> Any:
 
 
 def kinds(source: Any) -> Iterator[Record]:
-    """The error of a part's output with one kind of its weights quantised and nothing else."""
+    """The error of a part's output with only one kind of its weights quantised."""
     from animegamer_export.quantize.exclusions import fp16_exclusions
     from animegamer_export.quantize.scheme import scheme
     from animegamer_export.quantize.sensitivity import error_by_kind
@@ -101,7 +101,7 @@ def kinds(source: Any) -> Iterator[Record]:
 
 
 def example_runs(source: Any, part: str) -> list[Any]:
-    """Inputs of a few prompts, or of every third step of one turn."""
+    """Inputs of a part: a few prompts, or every third step of one turn."""
     from dataclasses import replace
 
     import numpy as np
@@ -147,7 +147,7 @@ def vae_peak(source: Any) -> float:
 
 
 def golden(folder: Path) -> Record:
-    """The fixtures' networks of random weights, exported in float32 and quantised: outputs against torch."""
+    """The networks of tests/golden, with random weights, exported in float32 and quantised: outputs against torch."""
     from animegamer_export.verify.quantized_fixtures import fixture_rows
 
     return {**environment("torch", "onnxruntime"), "kind": "quantize-golden", "rows": list(fixture_rows(folder))}
@@ -160,7 +160,7 @@ def newest(kind: str) -> Record | None:
 
 
 def table(record: Record | None) -> str:
-    """A row a part and precision."""
+    """One row per part and precision."""
     if record is None:
         return "Not measured yet.\n"
     head = f"Bundle {record['bundle']} ({record['origin']}), fingerprint `{record['fingerprint']}`, against "
@@ -171,7 +171,7 @@ def table(record: Record | None) -> str:
 
 
 def cells(row: Mapping[str, Any]) -> list[str]:
-    """The cells of one part and precision; what a part does not have is empty."""
+    """The cells of one part and precision; empty where a part has no such figure."""
     output, strengths, frames = "", "", ""
     if "shot_relative_error" in row:
         output, strengths = predictor_cells(row)
@@ -185,14 +185,14 @@ def cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def predictor_cells(row: Mapping[str, Any]) -> tuple[str, str]:
-    """The shot's error, and the strengths that stayed the same."""
+    """The shot's error, and how many strengths stayed the same."""
     count = row["instructions"]
     output = f"{row['shot_relative_error']:.4f}, at most {row['shot_relative_error_max']:.4f}"
     return output, f"all four in {row['four_strengths_equal']} of {count}, single {row['strengths_equal']}/{4 * count}"
 
 
 def in_torch_table(record: Record | None) -> str:
-    """A row a layer of bitsandbytes in the predictor's blocks."""
+    """One row per layer of bitsandbytes in the predictor's blocks."""
     if record is None:
         return "Not measured yet.\n"
     found = record["in_torch"]
@@ -201,7 +201,7 @@ def in_torch_table(record: Record | None) -> str:
 
 
 def kinds_table(record: Record | None) -> str:
-    """A row a kind of weight, the dearest first."""
+    """One row per kind of weight, the largest error first."""
     if record is None:
         return "Not measured yet.\n"
     found = sorted(record["kinds"], key=lambda kind: (kind["part"], -kind["error"]))
@@ -213,7 +213,7 @@ def kinds_table(record: Record | None) -> str:
 
 
 def golden_table(record: Record | None) -> str:
-    """A row a network and precision."""
+    """One row per network and precision."""
     if record is None:
         return "Not measured yet.\n"
     rows = [[r["part"], r["precision"], f"{r['weight_error']:.4f}", golden_errors(r)] for r in record["rows"]]
@@ -221,7 +221,7 @@ def golden_table(record: Record | None) -> str:
 
 
 def golden_errors(row: Mapping[str, Any]) -> str:
-    """An error an output, and whether the likeliest token is the same where there is one."""
+    """The error of each output, and whether the most likely token is the same."""
     said = ", ".join(f"{name.replace('_', ' ')} {error:.5f}" for name, error in row["errors"].items())
     return said + ("" if "same_token" not in row else ", same token" if row["same_token"] else ", another token")
 
@@ -231,7 +231,7 @@ def _lines(columns: Sequence[str], rows: Any) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure if asked, then renew the page, or with --check say (1) that it is out of date."""
+    """Measure if asked to, then write the page; with --check, 1 if it is out of date."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--measure", metavar="BUNDLE", help="quantise this bundle every way; minutes on two cores")
     parser.add_argument("--fp32", type=Path, metavar="DIR", help="the same networks in float32: the reference")
@@ -245,15 +245,15 @@ def main(arguments: Sequence[str]) -> int:
         print(write_record(RESULTS, f"quantize-{record['bundle']}", record))
     if options.golden:
         print(write_record(RESULTS, "quantize-golden", golden(options.golden)))
-    record_now = newest("quantize")
-    wanted = PAGE.read_text(encoding="utf-8")
-    wanted = replace_section(wanted, "precisions", table(record_now))
-    wanted = replace_section(wanted, "in torch", in_torch_table(record_now))
-    wanted = replace_section(wanted, "kinds", kinds_table(record_now))
-    wanted = replace_section(wanted, "golden", golden_table(newest("quantize-golden")))
+    shown = newest("quantize")
+    page = PAGE.read_text(encoding="utf-8")
+    page = replace_section(page, "precisions", table(shown))
+    page = replace_section(page, "in torch", in_torch_table(shown))
+    page = replace_section(page, "kinds", kinds_table(shown))
+    page = replace_section(page, "golden", golden_table(newest("quantize-golden")))
     if options.check:
-        return int(PAGE.read_text(encoding="utf-8") != wanted)
-    write_file(PAGE, wanted.encode())
+        return int(PAGE.read_text(encoding="utf-8") != page)
+    write_file(PAGE, page.encode())
     return 0
 
 

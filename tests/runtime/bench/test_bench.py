@@ -164,18 +164,16 @@ def test_slow_turns_are_at_the_far_end_of_percentiles() -> None:
     assert (percentile([3.0, 1.0, 2.0], 50), percentile([*range(101)], 95), percentile([*range(101)], 5)) == (2, 95, 5)
 
 
-def test_floor_of_a_processor_has_products_and_attention(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bound_of_a_cpu_counts_products_and_attention(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roofline, "count_operations", lambda bundle: roofline.OpCount(products=3e9, attention=1e9))
     monkeypatch.setattr(roofline, "_matmul_rate", lambda: 1e9)
     found = roofline.cpu_roofline(bundle, 10)
     assert found is not None and found.seconds == 40.0
 
 
-def test_floor_of_a_card_is_asked_for_the_denoisers_own_precision(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr(bench, "gpu_roofline", lambda *given: asked.append(given[1:]))
+def test_bound_of_a_gpu_is_for_the_denoisers_own_precision(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(bench, "gpu_roofline", lambda *given: seen.append(given[1:]))
     monkeypatch.setattr(bench, "measure_turns", lambda *given: [timed(1)])
     engines = replace(fakes.fake_engines(), precision={"denoiser": "fp8", "predictor": "bf16"}, attention="int8")
     card: Any = type("Card", (), {"facts": lambda self: {"name": "a card"}, "used_bytes": lambda self: 2**30})()
@@ -184,7 +182,7 @@ def test_floor_of_a_card_is_asked_for_the_denoisers_own_precision(
     pipeline = Pipeline.open(bundle, engines, "exact")
     fresh = {"host_memory_peak_mib": 300.0, "first_prompt_seconds": 1.0}
     record = bench._measure(BenchOptions(engines=EngineConfig("torch")), engines, pipeline, fresh)
-    assert asked == [(2.0 * STEPS, "a card", "fp8", "int8")]
+    assert seen == [(2.0 * STEPS, "a card", "fp8", "int8")]
     assert record["gpu"] == {"name": "a card"} and record["attention"] == "int8" and record["ratio_to_floor"] is None
 
 

@@ -1,4 +1,4 @@
-"""The floor of a plan's denoising: counted work of full size, published rates, and what is not known."""
+"""The roofline bound of denoising: operations at full size, published rates, and what is not known."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_operations_of_full_size_are_those_of_the_published_model(full: Bundle) 
     assert work.attention / 1e12 == pytest.approx(11.2, abs=0.05)
 
 
-def test_floor_of_a_card_is_of_its_own_rates(full: Bundle) -> None:
+def test_bound_of_a_gpu_uses_its_own_rates(full: Bundle) -> None:
     found = roofline.gpu_roofline(full, 100, H100, "bf16")
     assert found is not None and found.seconds == pytest.approx(100 * 29.7 / 989.4, rel=5e-3)
     assert found.source == "published peak of H100 SXM, products in fp16, attention in fp16"
@@ -58,24 +58,24 @@ def test_floor_of_a_card_is_of_its_own_rates(full: Bundle) -> None:
     assert hopper is not None and hopper.seconds == pytest.approx(18.5 / 989.4 + 5.6 / 1978.7 + 5.6 / 989.4, rel=5e-3)
 
 
-def test_floor_that_is_not_known_is_none(full: Bundle) -> None:
+def test_unknown_bound_is_none(full: Bundle) -> None:
     assert roofline.gpu_roofline(full, 100, "NVIDIA GeForce RTX 4090 Laptop GPU", "bf16") is None
     assert roofline.gpu_roofline(full, 100, H100, "fp32") is None
     without = replace(full, manifest=replace(full.manifest, sizes={}))
     assert roofline.cpu_roofline(without, 100) is None and roofline.gpu_roofline(without, 100, H100, "bf16") is None
 
 
-def test_floor_of_a_plan_that_skips_blocks_is_of_those_it_computes(
+def test_bound_of_a_plan_that_skips_blocks_counts_only_computed_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
+    seen = []
     bundle, engines = fakes.write_bundle(tmp_path / "tiny"), fakes.fake_engines()
     engines.denoiser.skippable_blocks = 6
     plan = build_plan([999, 500, 20], skip_blocks=[(), (0, 2), ()])
-    monkeypatch.setattr(bench, "cpu_roofline", lambda _, rows: asked.append(rows))
+    monkeypatch.setattr(bench, "cpu_roofline", lambda _, rows: seen.append(rows))
     pipeline = replace(Pipeline.open(bundle, engines), plan=plan)
     record = bench._measure(bench.BenchOptions(Preset(turns=1)), engines, pipeline, {"host_memory_peak_mib": None})
-    assert asked == [record["cost_rows"]] == [2 + 1 + 2], "of the second step's pair half is skipped"
+    assert seen == [record["cost_rows"]] == [2 + 1 + 2], "of the second step's pair half is skipped"
     assert record["branches"] == 6
 
 
