@@ -1,8 +1,8 @@
 """The command `animegamer-rt`: options, subcommands, exit codes.
 
-0 done, 1 the command's own no (a failed selftest) or nobody reads on, 2 the user can mend it, 130 interrupted.
+Exit codes: 0 success; 1 a check failed, or stdout was closed; 2 a user error; 130 interrupted.
 
-Knows what to call, nothing of how it is done; a subcommand's room is imported when it is called.
+Parses options and calls the subcommand, whose module is imported only then.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ COMMAND_GROUP = "animegamer_rt.commands"
 """Entry-point group of the subcommands that other packages add: a function that takes argv and returns an exit code."""
 ADDED: Mapping[str, str] = MappingProxyType(
     {
-        "export": "from checkpoints to a bundle; export tensorrt: from a bundle to engines",
-        "parity": "our networks against recorded numbers of the reference",
-        "quantize": "a bundle with parts of another precision",
+        "export": "make a bundle from checkpoints; export tensorrt: make engines from a bundle",
+        "parity": "compare our networks with recorded numbers of the reference",
+        "quantize": "make a bundle whose parts have another precision",
         "search-plans": "find cheaper plans for a bundle and measure them",
-        "verify": "what a bundle's parts compute, against torch or another bundle",
+        "verify": "compare a bundle's parts with torch or with another bundle",
     }
 )
-"""A word on the subcommands of animegamer-export: importing it for its own would take seconds."""
+"""Help of the subcommands of animegamer-export, which would take seconds to import."""
 EARLIER_NAMES = frozenset({"calibrate"})
-"""Commands that have been renamed: the earlier name works, and no list shows it."""
+"""Old names of renamed commands: they still work and are not listed."""
 RENAMED: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "play": {"--window": "--history-turns"},
@@ -54,7 +54,7 @@ NO_READER, USER_ERROR = 1, 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand; returns the exit code. What a user can mend is one line on stderr, never a traceback."""
+    """Run one subcommand; returns the exit code. A user error is one line on stderr, without a traceback."""
     _ready_streams()
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
@@ -78,7 +78,7 @@ def _run(arguments: list[str]) -> int:
         return _run_added(added[arguments[0]], arguments[1:])
     parser = _parser(sorted(added.keys() - EARLIER_NAMES))
     options, unknown = parser.parse_known_args(_with_new_spellings(arguments))
-    if unknown:  # argparse itself would show the usage of all commands, which names none of this one's options
+    if unknown:  # argparse itself would show the usage of the whole program, without this command's options
         getattr(options, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     if not hasattr(options, "run"):
         parser.print_help()
@@ -94,7 +94,7 @@ def _with_new_spellings(arguments: list[str]) -> list[str]:
 
 
 def _ready_streams() -> None:
-    """Streams that were closed before we began hold nothing; one with no letters for a name shows something else."""
+    """Replace closed standard streams by empty ones, and characters that a stream cannot encode by `?`."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))
@@ -112,13 +112,13 @@ def _output_works() -> bool:
 
 
 def _output_lost(error: OSError) -> int:
-    """Say what became of standard output, unless its reader only has enough, as `head` does; returns the exit code."""
+    """Report that stdout cannot be written, unless its reader just closed it, as `head` does; returns the exit code."""
     gone = isinstance(error, BrokenPipeError)
     with contextlib.suppress(OSError):  # a terminal that is gone takes both streams along
         if not gone:
-            found, mend = (error.strerror or str(error)).lower(), "make room, or send it elsewhere"
+            found, mend = (error.strerror or str(error)).lower(), "free some space, or redirect it elsewhere"
             print(f"error: {OutputError('the output cannot be written', found=found, do=mend)}", file=sys.stderr)
-    # What is still buffered would fail once more when Python ends.
+    # Buffered output would fail again when Python exits.
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return NO_READER if gone else USER_ERROR
@@ -126,7 +126,7 @@ def _output_lost(error: OSError) -> int:
 
 def _further(added: list[str]) -> str | None:
     lines = [f"  {name:<14}{ADDED.get(name, '')}".rstrip() for name in added]
-    return "\n".join(["further commands, with help of their own:", *lines]) if lines else None
+    return "\n".join(["further commands, each with its own --help:", *lines]) if lines else None
 
 
 def _parser(added: list[str]) -> argparse.ArgumentParser:
@@ -141,34 +141,38 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"animegamer-rt {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
-    play = commands.add_parser("play", help="play a game: interactive on a terminal, otherwise from lines of text")
+    play = commands.add_parser("play", help="play a game in the terminal, or from lines of text")
     play.set_defaults(run=_play)
     _add_bundle(play)
     play.add_argument(
         "--instructions",
         metavar="FILE",
-        help="a line a turn (- is standard input); # begins a comment; no questions asked",
+        help="play the lines of this file, one turn each, instead of asking; -: standard input; #: a comment",
     )
     play.add_argument(
-        "--seed", type=_seed, help="same bundle, plan, seed and instructions: same frames (default: a new one)"
+        "--seed",
+        type=_seed,
+        help="the same bundle, plan, device, seed and instructions give the same frames (default: random)",
     )
     play.add_argument("--out", type=Path, metavar="DIR", help="folder of the game (default: the next games/game-NNN)")
     play.add_argument(
         "--history-turns",
         type=_history_turns,
         metavar="TURNS",
-        help="earlier turns that the model sees (default: the bundle's)",
+        help="how many earlier turns the model sees (default: the bundle's)",
     )
     play.add_argument("--image", type=Path, metavar="FILE", help="start from this picture; needs --motion")
-    play.add_argument("--motion", metavar="TEXT", help="what happens in the picture, as in 'gently wave'")
+    play.add_argument("--motion", metavar="TEXT", help="what happens in the picture, for example 'gently wave'")
     add_engine_options(play, simulated=True)
-    play.add_argument("--fps", type=_fps, help="frames a second of the clips (default: the bundle's)")
-    play.add_argument("--scale", type=_scale, help="enlarge clips this many times (default: 4 for pocket, 1 for full)")
+    play.add_argument("--fps", type=_fps, help="frames per second of the clips (default: the bundle's)")
+    play.add_argument(
+        "--scale", type=_scale, help="enlarge clips by this factor (default: 4 for pocket, 1 for full size)"
+    )
     play.add_argument("--no-preview", action="store_true", help="do not show the clip in the terminal")
 
     bench = commands.add_parser(
         "bench",
-        help="measure turns on this machine, by stage, or what serving adds",
+        help="measure turns by stage, or the server, on this machine",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=WHAT_IS_TIMED,
     )
@@ -200,39 +204,41 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     )
     bench.add_argument("--trace", type=Path, metavar="FILE", help="the median turn as JSON, for ui.perfetto.dev")
 
-    selftest = commands.add_parser("selftest", help="each part against recorded answers, a turn, a report to attach")
+    selftest = commands.add_parser("selftest", help="compare each part with recorded outputs, play, write a report")
     selftest.set_defaults(run=_selftest)
     selftest.add_argument("--bundle", default="pocket", help="name or folder (default: pocket)")
     add_engine_options(selftest)
     selftest.add_argument("--out", type=Path, default=Path("selftest.json"), metavar="FILE", help="the report")
-    selftest.add_argument("--record", action="store_true", help="record the answers beside the bundle instead")
+    selftest.add_argument("--record", action="store_true", help="record the outputs beside the bundle instead")
 
-    doctor = commands.add_parser("doctor", help="what this machine has for playing, and what mends the rest")
+    doctor = commands.add_parser("doctor", help="check whether this machine can play, and say what to change")
     doctor.set_defaults(run=_doctor)
     doctor.add_argument("--bundle", default="pocket", help="name or folder (default: pocket)")
-    doctor.add_argument("--json", action="store_true", help="all of it as JSON")
+    doctor.add_argument("--json", action="store_true", help="print JSON")
 
-    serve = commands.add_parser("serve", help="serve games to other programs")
+    serve = commands.add_parser("serve", help="serve games to other programs over a socket")
     serve.set_defaults(run=_serve)
     _add_bundle(serve)
     add_engine_options(serve, simulated=True)
     add_serve_options(serve)
 
-    curve_keys = commands.add_parser("keys", help="make the keys that serving beyond this machine needs")
+    curve_keys = commands.add_parser("keys", help="make the keys for serving to other machines")
     curve_keys.set_defaults(run=_new_keys)
     curve_keys.add_argument("action", choices=("new",), help="make a key pair")
     curve_keys.add_argument("name", help="server, or a player's name: the files are NAME.key and NAME.key_secret")
-    curve_keys.add_argument("--keys", type=Path, default=Path("keys"), metavar="DIR", help="where to (default: keys)")
+    curve_keys.add_argument(
+        "--keys", type=Path, default=Path("keys"), metavar="DIR", help="their folder (default: keys)"
+    )
 
-    bundle_info = commands.add_parser("info", help="explain a bundle")
+    bundle_info = commands.add_parser("info", help="show what a bundle is and holds")
     bundle_info.set_defaults(run=_info)
     bundle_info.add_argument("bundle", nargs="?", default="pocket", help="name or folder (default: pocket)")
-    bundle_info.add_argument("--json", action="store_true", help="the whole manifest as JSON")
-    bundle_info.add_argument("--list", action="store_true", help="the bundles that are found by name")
+    bundle_info.add_argument("--json", action="store_true", help="print the whole manifest as JSON")
+    bundle_info.add_argument("--list", action="store_true", help="list the bundles that are found by name")
     for command in commands.choices.values():
         command.set_defaults(parser=command)
     for name in added:
-        commands.add_parser(name, add_help=False)  # for the error that lists what a slip may have meant
+        commands.add_parser(name, add_help=False)  # so that the error for an unknown command lists them
     return parser
 
 

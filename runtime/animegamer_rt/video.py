@@ -1,6 +1,6 @@
-"""Pictures on disk: a turn's frames as an mp4, and a contact sheet of a game as a PNG. Both appear whole or not at all.
+"""Writes frames as mp4 and PNG files, and contact sheets of games. A file appears whole or not at all.
 
-Knows frames (uint8 RGB) and files, nothing of turns' meaning.
+Knows frames (uint8 RGB) and files, nothing of turns.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ Frames = npt.NDArray[np.uint8]
 # Visually lossless for flat cartoon colours; a 17-frame pocket clip is some 60 kB.
 CRF = "17"
 SMALL_HEIGHT = 384
-"""Clips lower than this are enlarged by a whole number when encoded: many players blur or refuse tiny videos."""
+"""Lower clips are enlarged by a whole number when encoded: many players blur or refuse tiny videos."""
 SHEET_FRAMES = 6
 SHEET_WIDTH = 160
-"""Most pixels of one picture on the contact sheet, across; larger frames are thinned to it."""
+"""Largest width in pixels of one frame on the contact sheet; larger frames are subsampled."""
 SHEET_GAP = 4
 
 
 def clip_scale(height: int) -> int:
-    """The whole-number enlargement of a clip of this height: 1 for full size, 4 for pocket."""
+    """Default enlargement of a clip of this height in pixels: 1 at full size, 4 for pocket."""
     return max(1, SMALL_HEIGHT // height)
 
 
@@ -60,7 +60,7 @@ def write_clip(path: Path, frames: Frames, fps: float, scale: int | None = None)
 
 
 def contact_row(frames: Frames) -> Picture:
-    """One turn on a contact sheet: frames evenly through time, side by side, [h, w, 3]."""
+    """Six frames, evenly through the clip, side by side: uint8 [h, w, 3]."""
     step = -(-frames.shape[2] // SHEET_WIDTH)
     chosen = frames[np.linspace(0, len(frames) - 1, SHEET_FRAMES).round().astype(int), ::step, ::step]
     gap = np.full((chosen.shape[1], SHEET_GAP, 3), 255, np.uint8)
@@ -69,7 +69,7 @@ def contact_row(frames: Frames) -> Picture:
 
 
 def write_contact_sheet(path: Path, rows: Sequence[Picture]) -> None:
-    """Write a contact sheet PNG, a row a turn, the oldest on top. Raises OutputError."""
+    """Write a contact sheet as PNG: one row a turn, the oldest on top. Raises OutputError."""
     gap = np.full((SHEET_GAP, rows[0].shape[1], 3), 255, np.uint8)
     pieces = [piece for row in rows for piece in (row, gap)]
     write_png(path, np.concatenate(pieces[:-1], axis=0))

@@ -65,7 +65,7 @@ def test_command_of_another_package_gets_its_arguments(
     assert main(["extra", "DIR", "--fast"]) == 5
     assert capsys.readouterr().out == "got DIR --fast\n"
     main([])
-    assert "further commands, with help of their own:\n  extra\n" in capsys.readouterr().out
+    assert "further commands, each with its own --help:\n  extra\n" in capsys.readouterr().out
 
 
 def test_earlier_name_of_a_command_works_and_is_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,10 +133,8 @@ def test_output_that_cannot_be_written_is_one_line(bundle: str, options: list[st
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "animegamer_rt", *options, bundle]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert (
-        done.stderr
-        == "error: the output cannot be written; found no space left on device; make room, or send it elsewhere\n"
-    )
+    why = "no space left on device; free some space, or redirect it elsewhere"
+    assert done.stderr == f"error: the output cannot be written; found {why}\n"
     assert done.returncode == 2
 
 

@@ -97,7 +97,7 @@ def _device(config: EngineConfig) -> str:
 
 
 class _Part:
-    """One ONNX file in one session; values are handed over as OrtValues so that they can stay on the device."""
+    """One ONNX file in one session; values are OrtValues, so that they can stay on the device."""
 
     def __init__(
         self, path: Path, device: str, threads: int | None, inputs: Sequence[str], outputs: Sequence[str]
@@ -110,7 +110,7 @@ class _Part:
             strange = {name for name in set(expected) ^ set(found) if not name.startswith("cache_")}
             if strange:
                 raise BackendError(
-                    f"the part's {kind} are not the contract's",
+                    f"the part has other {kind} than this version expects",
                     where=path,
                     found=", ".join(found),
                     expected=", ".join(expected),
@@ -132,7 +132,7 @@ class _Part:
     ) -> onnxruntime.IOBinding:
         """`outputs` are written in place; those `on_cpu` come back to the host, the others stay on the device.
 
-        `again` is a binding to be used once more: what is not given again stays bound.
+        `again`: a binding to reuse; what is not given now stays bound.
         """
         binding = self.session.io_binding() if again is None else again
         for name, value in inputs.items():
@@ -155,7 +155,7 @@ class _Part:
 
 
 class _Predictor:
-    """A cache is the pair of keys and values [layers, 1, kv, c, width], where the part runs."""
+    """A cache is a pair of keys and values [layers, 1, kv, c, width] on the device."""
 
     def __init__(self, part: _Part) -> None:
         self._part = part
@@ -189,14 +189,14 @@ class _Denoiser:
 
 
 class _Denoising:
-    """Two sets of buffers: each step reads one and writes the other."""
+    """One turn: two sets of buffers; each step reads one and writes the other."""
 
     def __init__(self, part: _Part, latent: FloatArray, shot: FloatArray, motion_scope: float) -> None:
         self._part = part
         zeros = np.zeros_like(latent)
         self._now = tuple(part.value(array.copy()) for array in (latent, zeros, zeros))
         self._after = tuple(part.empty(latent.shape) for _ in range(3))
-        # Kept here: a binding does not hold the arrays that it reads.
+        # Held here, as a binding does not own the arrays that it reads.
         self._constant = {
             "shot": part.value(shot[None]),
             "motion_scope": part.value(np.array([motion_scope], np.float32)),

@@ -339,7 +339,7 @@ def _memory(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[CheckResult]:
     weights = sum(bundle.manifest.files[file].bytes for file in files)
     size = bundle.manifest.geometry
     predictor = bundle.manifest.sizes.get("predictor", gpu_specs.FULL_PREDICTOR)
-    needed = weights + gpu_specs.room_bytes(size.height, size.width, predictor)
+    needed = weights + gpu_specs.overhead_bytes(size.height, size.width, predictor)
     for card in found:
         enough = needed <= card.total_mib * 2**20
         do = "" if enough else "export it at a smaller precision (see the table); TensorRT streams what does not fit"

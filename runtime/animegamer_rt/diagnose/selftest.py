@@ -1,8 +1,9 @@
-"""`animegamer-rt selftest`: each part against recorded answers, a turn, timings; one JSON file to attach to a report.
+"""`animegamer-rt selftest`: compares every part with recorded outputs, plays two turns, writes one JSON report.
 
-The answers are those of onnxruntime on the CPU, recorded beside the bundle (`--record`; so are pocket's) or made on the
-spot. Of a large answer 4096 evenly spaced numbers are kept: the record of a full-size bundle is small too. Inputs are
-drawn from a fixed seed, one part does not feed the next: what fails is the part that is named.
+The recorded outputs are those of onnxruntime on the CPU. They lie beside the bundle (`--record` writes them, pocket has
+them) or are computed on the spot. At most 4096 evenly spaced numbers of an output are recorded, so the file is small
+for a full-size bundle too. Every part gets inputs from a fixed seed, not another part's output, so the part that is
+named is the one that fails.
 """
 
 from __future__ import annotations
@@ -48,18 +49,18 @@ ALLOWED: Mapping[str, float] = {
     "torch": 2e-2,
     "torch-cpu": 1e-3,
 }
-"""Relative error by device: float32 in another order of operations; 16-bit arithmetic (what is compared here differs by
-0.003 at most when onnxruntime runs pocket's typed graphs in half precision)."""
+"""Largest relative error by device. float32: another order of operations. 16 bits: pocket's outputs differ by 0.003 at
+most when onnxruntime runs its graphs in half precision."""
 EIGHT_BIT_ALLOWED = 0.1
-"""Of a denoiser in 8 bits: after the four steps pocket's differs from float32 by 0.02 in integers, by 0.04 in FP8."""
+"""For a denoiser in 8 bits: after four steps pocket's differs from float32 by 0.02 in INT8, by 0.04 in FP8."""
 HALF_ALLOWED = ALLOWED["torch"]
-"""Of a part that was told to compute in 16 bits: 0.007 at most on pocket."""
-MADE_NOW = "made now by onnxruntime on the CPU"
+"""For a part in 16 bits: pocket's differ by 0.007 at most."""
+MADE_NOW = "computed now by onnxruntime on the CPU"
 STEPS = 4
 SEED = 11
 TURNS = 2
 MOTION = "gently wave"
-"""What the text tower reads."""
+"""Input of the text tower."""
 FAILED = 1
 
 Answers = dict[str, npt.NDArray[np.float32]]
@@ -67,7 +68,7 @@ Answers = dict[str, npt.NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One output of one part: its error relative to the recorded values, and whether that is allowed."""
+    """One output of one part: its relative error against the recorded values, and the allowed error."""
 
     output: str
     relative_error: float
@@ -80,15 +81,15 @@ class Check:
 
 
 def selftest(bundle_name: str, config: EngineConfig, out: Path, record: bool = False) -> int:
-    """Run, print and write `out`; 0 when every part agrees. With `record`, write the answers beside the bundle instead.
+    """Run, print and write `out`; 0 when every part agrees. With `record`, only record outputs beside the bundle.
 
-    Raises AnimeGamerError when the engines cannot be opened or a turn fails; `out` then says so too.
+    Raises AnimeGamerError when the engines cannot be opened or a turn fails; `out` then has the error too.
     """
     bundle = open_bundle(bundle_name)
     if record:
         if config.device not in ("cpu", RECORDED_ON.device):
             expected = f"--device {RECORDED_ON.device}"
-            raise ConfigError("answers are recorded in float32", found=config.device, expected=expected)
+            raise ConfigError("outputs are recorded in float32", found=config.device, expected=expected)
         path = write_record(bundle)
         print(f"recorded: {path}, {path.stat().st_size / 1024:.0f} KiB")
         return 0
@@ -99,7 +100,7 @@ def selftest(bundle_name: str, config: EngineConfig, out: Path, record: bool = F
         "precision": config.precision,
         "attention": config.attention,
     }
-    _write_report(out, report)  # where it cannot be written, that is said before the work
+    _write_report(out, report)  # fails before the work if it cannot be written
     try:
         passed = _run(bundle, config, report)
     except AnimeGamerError as error:
@@ -116,7 +117,7 @@ def _write_report(path: Path, report: Mapping[str, Any]) -> None:
 
 
 def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray[Any], float]]:
-    """(part.output, values, seconds of the call) of every engine, on inputs that depend on the bundle's sizes alone."""
+    """(part.output, values, seconds of the call) of every engine, on inputs that depend only on the bundle's sizes."""
     geometry, random = bundle.manifest.geometry, np.random.default_rng(SEED)
 
     def noise(*shape: int) -> npt.NDArray[np.float32]:
@@ -137,7 +138,7 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray
     logits, _ = engines.predictor.extend(tokens, prefill.cache)
     yield "predictor.next_logits", logits, time.perf_counter() - started
 
-    plan = DenoisePlan.from_dict(bundle.plan(EXACT))  # the one that no calibration replaces
+    plan = DenoisePlan.from_dict(bundle.plan(EXACT))  # the plan that no search replaces
     denoising = engines.denoiser.start(noise(*latent), shot, 10.0)
     started = time.perf_counter()
     for step, coefficients in list(zip(plan, plan.coefficients(), strict=True))[:STEPS]:
@@ -159,7 +160,7 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray
 
 
 def tower_answers(bundle: Bundle, config: EngineConfig) -> Iterator[tuple[str, npt.NDArray[Any], float]]:
-    """The same of the text and image towers, if the bundle has them: opened where a game from a picture opens them."""
+    """The same for the text and image towers, if the bundle has them."""
     if not {"text_tower", "image_tower"} <= bundle.manifest.parts.keys():
         return
     towers = open_towers(bundle, config)
@@ -173,7 +174,7 @@ def tower_answers(bundle: Bundle, config: EngineConfig) -> Iterator[tuple[str, n
 
 
 def compare(found: npt.NDArray[np.float32], expected: npt.NDArray[np.float32]) -> float:
-    """Norm of the difference over the norm of what is expected; infinite for other shapes."""
+    """Norm of the difference over the norm of `expected`; infinite if the shapes differ."""
     if found.shape != expected.shape:
         return float("inf")
     return float(np.linalg.norm(found - expected) / max(float(np.linalg.norm(expected)), 1e-12))
@@ -184,22 +185,23 @@ def _run(bundle: Bundle, config: EngineConfig, report: dict[str, Any]) -> bool:
     started = time.perf_counter()
     engines = open_engines(bundle, config)
     report["runs_on"], report["open_seconds"] = engines.device, round(time.perf_counter() - started, 3)
-    print(f"{bundle.manifest.name} on {engines.device}; answers: {report['answers']}")
+    print(f"{bundle.manifest.name} on {engines.device}; outputs: {report['answers']}")
     if config.device in ("cpu", RECORDED_ON.device) and report["answers"] == MADE_NOW:
-        print("no answers were recorded for this bundle: the parts are compared with themselves (selftest --record)")
-    list(answers(bundle, engines))  # the first call of a part pays for what later ones do not
+        print("this bundle has no recorded outputs: its parts are compared with themselves (see selftest --record)")
+    list(answers(bundle, engines))  # warm-up: a part's first call is slower
+    print(f"{'part.output':<35}{'rel. error':>10}{'allowed':>10}{'seconds':>12}")
     report["parts"], passed = [], True
     for name, values, seconds in chain(answers(bundle, engines), tower_answers(bundle, config)):
         if name not in expected:
             raise ConfigError(
-                "an answer was not recorded", where=bundle.folder / RECORD, found=f"no {name}", do="delete the file"
+                "an output was not recorded", where=bundle.folder / RECORD, found=f"no {name}", do="delete the file"
             )
         check = Check(name, compare(_sample(values), expected[name]), _allowed(bundle, config, name))
         passed &= check.passed
         row = {"relative_error": check.relative_error, "allowed": check.allowed, "passed": check.passed}
         report["parts"].append({"output": name, **row, "seconds": round(seconds, 4)})
         word = "ok" if check.passed else "WRONG"
-        print(f"{name:<32}{word:<7}relative error {check.relative_error:.1e} of {check.allowed:.0e}{seconds:9.3f} s")
+        print(f"{name:<28}{word:<7}{check.relative_error:>10.1e}{check.allowed:>10.0e}{seconds:>12.3f}")
     report["turns"] = _turns(bundle, engines)
     report["passed"] = passed
     return passed
@@ -226,16 +228,16 @@ def _turns(bundle: Bundle, engines: Engines) -> list[dict[str, Any]]:
 
 
 def _expected(bundle: Bundle) -> tuple[Answers, str]:
-    """The recorded answers, or those of onnxruntime on this machine's CPU where none were recorded for this bundle."""
+    """The recorded outputs, or those of onnxruntime on this machine's CPU if none were recorded for this bundle."""
     path = bundle.folder / RECORD
     if path.is_file():
         try:
-            with zipfile.ZipFile(path) as held:  # whole members first: their checksums find what numpy would trip over
+            with zipfile.ZipFile(path) as held:  # zip checksums first: numpy would trip over damage
                 members = {name.removesuffix(".npy"): held.read(name) for name in held.namelist()}
             recorded = {name: np.load(io.BytesIO(member)) for name, member in members.items()}
         except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
             raise ConfigError(
-                "the recorded answers cannot be read", where=path, found=str(error), do="restore the file, or delete it"
+                "the recorded outputs cannot be read", where=path, found=str(error), do="restore the file, or delete it"
             ) from error
         if str(recorded.pop("bundle", "")) == _weights(bundle):
             return recorded, "recorded beside the bundle"
@@ -248,7 +250,7 @@ def _made(bundle: Bundle) -> Answers:
 
 
 def write_record(bundle: Bundle) -> Path:
-    """Records the answers of onnxruntime on this machine's CPU beside the bundle; returns the file's path."""
+    """Records the outputs of onnxruntime on this machine's CPU beside the bundle; returns the file's path."""
     file = io.BytesIO()
     np.savez_compressed(file, bundle=np.array(_weights(bundle)), **_made(bundle))  # type: ignore[arg-type]
     path = bundle.folder / RECORD
@@ -257,7 +259,7 @@ def write_record(bundle: Bundle) -> Path:
 
 
 def _weights(bundle: Bundle) -> str:
-    """What the answers depend on: the parts, the tokenizer, how prompts are written and `exact`, not the engines."""
+    """What the outputs depend on: the parts, the tokenizer, how prompts are built, and the plan `exact`."""
     prompt = PromptBuilder.from_bundle(bundle).build(example_script(bundle.manifest.world)[0], [])
     return json.dumps([bundle.hashes, prompt.turn.ids.tolist(), dict(bundle.plan(EXACT))], sort_keys=True)
 

@@ -1,4 +1,4 @@
-"""`animegamer-rt play`: one game in one process, asked for turn by turn on a terminal or read from a script.
+"""`animegamer-rt play`: one game in one process, from a prompt in the terminal or from lines of text.
 
 Opens the game, asks for instructions, plays the turns and writes them to the game's folder. `terminal` shows them,
 `game_folder` writes them, `api` plays them.
@@ -47,7 +47,7 @@ GAMES_FOLDER = Path("games")
 
 @dataclass(frozen=True, slots=True)
 class PlayOptions:
-    """What `animegamer-rt play` was asked for; None is the bundle's or the program's own choice."""
+    """Options of `animegamer-rt play`; None: the bundle's or the program's default."""
 
     bundle: str = "pocket"
     plan: str | None = None
@@ -88,10 +88,10 @@ class PlayedGame:
 
     def play_turn(self, text: str, terminal: Terminal) -> None:
         """Play one turn and write it to the folder. An error or an interrupt leaves the game as it was before."""
-        self.folder.check_room(self._frames_bytes)
+        self.folder.check_free_space(self._frames_bytes)
         events = self.game.stream(text)
         frames = []
-        held: list[int] = []
+        deferred: list[int] = []
         with contextlib.ExitStack() as stack:
             view = stack.enter_context(terminal.turn())
             for event in events:
@@ -102,13 +102,13 @@ class PlayedGame:
                     frames.append(event.frame)
                     if len(frames) == self._frames:
                         # The session commits the turn with the next event: the folder must then get it as well.
-                        held = stack.enter_context(_uninterrupted())
+                        deferred = stack.enter_context(_defer_interrupt())
                 elif isinstance(event, Done):
                     seconds = event.seconds
             turn = FinishedTurn(text.strip(), predicted.game_state, predicted.shown, seconds, np.stack(frames))
             clip = self.folder.add(turn)
         terminal.finished(clip, seconds, len(frames) / self.folder.fps)
-        if held:
+        if deferred:
             raise KeyboardInterrupt
 
 
@@ -145,16 +145,16 @@ def open_game(options: PlayOptions, bundle: Bundle, cache: PartCache | None = No
 def _read_start(options: PlayOptions, bundle: Bundle, history_turns: int) -> ImageStart | None:
     if (options.image is None) != (options.motion is None):
         given, lacking = ("--image", "--motion") if options.motion is None else ("--motion", "--image")
-        raise ConfigError(f"{given} needs {lacking} beside it", expected="--image start.png --motion 'gently wave'")
+        raise ConfigError(f"{given} needs {lacking} too", expected="--image start.png --motion 'gently wave'")
     if options.image is None or options.motion is None:
         return None
     return read_image_start(bundle, history_turns, options.image, options.motion)
 
 
 def warm_start(bundle: str, plan: str, out: str, *engine_arguments: str) -> str | None:
-    """All that happens before the first prompt, and no more: what `bench` measures in a process of its own.
+    """Do all that happens before the first prompt, which `bench` times in a fresh process.
 
-    engine_arguments: those of `EngineConfig.to_args`. Returns the error where there is one that the user can mend.
+    engine_arguments: those of `EngineConfig.to_args`. Returns the text of a user error, or None.
     """
     parser = argparse.ArgumentParser()
     add_engine_options(parser)
@@ -167,16 +167,16 @@ def warm_start(bundle: str, plan: str, out: str, *engine_arguments: str) -> str 
 
 
 def play(options: PlayOptions) -> int:
-    """Play a game to its end; returns the exit code. Raises AnimeGamerError for what the user can mend."""
+    """Play games until the player quits; returns the exit code. Raises AnimeGamerError for user errors."""
     interactive = options.instructions is None and sys.stdin.isatty() and sys.stdout.isatty()
     bundle = open_bundle(options.bundle)
     script = [] if interactive else _script(options.instructions, bundle)
     cache: PartCache = {}
-    following: Bundle | None = bundle
+    next_bundle: Bundle | None = bundle
     try:
-        while following is not None:
-            following = _play_game(options, following, script, interactive, cache)
-            # A game that follows has a folder of its own, and begins without a picture.
+        while next_bundle is not None:
+            next_bundle = _play_game(options, next_bundle, script, interactive, cache)
+            # The next game has its own folder and starts without a picture.
             parent = GAMES_FOLDER if options.out is None else options.out.parent
             options = replace(options, out=next_folder(parent), image=None, motion=None)
     except KeyboardInterrupt:
@@ -187,20 +187,20 @@ def play(options: PlayOptions) -> int:
 def _play_game(
     options: PlayOptions, bundle: Bundle, script: list[str], interactive: bool, cache: PartCache
 ) -> Bundle | None:
-    """One game to its end; returns the bundle of the game that is to follow. No other game is held meanwhile."""
+    """Play one game to its end; returns the bundle that the player chose for the next one."""
     game = open_game(options, bundle, cache)
     terminal = Terminal(bundle, preview=options.preview and interactive)
     terminal.opening(game.pipeline.plan_name, game.session.seed, game.folder, interactive)
-    following = None
+    next_bundle = None
     try:
         if interactive:
-            following = _ask_turns(game, terminal, options)
+            next_bundle = _ask_turns(game, terminal, options)
         for text in script:
             terminal.instruction(game.next_turn, text)
             game.play_turn(text, terminal)
     finally:
         terminal.closing(game.folder, game.session.turns)
-    return following
+    return next_bundle
 
 
 def _script(instructions: str | None, bundle: Bundle) -> list[str]:
@@ -210,9 +210,9 @@ def _script(instructions: str | None, bundle: Bundle) -> list[str]:
 
 
 def _ask_turns(game: PlayedGame, terminal: Terminal, options: PlayOptions) -> Bundle | None:
-    """Ask for turns until the player has enough, or names the bundle of another game.
+    """Ask for turns until the player quits (None) or chooses another bundle (returned).
 
-    An interrupt stops the turn; at the prompt it stops the game.
+    Ctrl-C stops the turn; at the prompt it ends the game.
     """
     while True:
         with game.prepared():
@@ -223,7 +223,7 @@ def _ask_turns(game: PlayedGame, terminal: Terminal, options: PlayOptions) -> Bu
         try:
             if command == OTHER_BUNDLE:
                 return _open_other(name.strip(), game.pipeline.bundle, options)
-            if command[0] in "/:":  # a slip must not cost a turn
+            if command[0] in "/:":  # a mistyped command must not be played as a turn
                 known = f"{OTHER_BUNDLE} NAME, help or quit"
                 raise InstructionError("no such command", found=repr(command), expected=known)
             game.play_turn(text, terminal)
@@ -238,15 +238,15 @@ def _open_other(name: str, here: Bundle, options: PlayOptions) -> Bundle:
     beside = sibling_bundles(here.folder)
     if not name:
         known = ", ".join(sorted({*beside, *list_bundles()}))
-        raise BundleNotFoundError("no bundle named", expected=f"{OTHER_BUNDLE} and one of {known}")
+        raise BundleNotFoundError("no bundle given", expected=f"{OTHER_BUNDLE} and one of {known}")
     bundle = open_bundle(beside[name].folder if name in beside else name)
     bundle.plan(options.plan)
     return bundle
 
 
 @contextlib.contextmanager
-def _uninterrupted() -> Iterator[list[int]]:
-    """Hold back Ctrl-C for the fraction of a second that a finished turn is being written: what came is in the list."""
+def _defer_interrupt() -> Iterator[list[int]]:
+    """Defer Ctrl-C while a finished turn is written; a signal that came meanwhile is in the list."""
     held: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield held

@@ -1,6 +1,6 @@
-"""A game on disk: a folder with a clip a turn, a contact sheet, and `game.json`, whole and valid after every turn.
+"""A game on disk: a folder with one clip a turn, a contact sheet, and `game.json`, complete after every turn.
 
-Knows files and records; it never runs a turn.
+Knows files and records; it plays no turn.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from animegamer_rt.video import Frames, contact_row, write_clip, write_contact_s
 GAME_FILE = "game.json"
 SHEET_FILE = "contact-sheet.png"
 SHEET_TURNS = 40
-"""Turns on the contact sheet: the newest ones of a longer game."""
+"""Most turns on the contact sheet; a longer game shows its last ones."""
 MARGIN_BYTES = 8 * 2**20
-"""Free space to leave beyond a turn's raw frames, which no clip of them exceeds."""
+"""Free space to require beyond the size of a turn's raw frames, which its clip never exceeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedTurn:
-    """All of one turn that goes to disk. `character`: the values as shown; `frames`: uint8 [T, H, W, 3]."""
+    """One turn as it is written. `character`: the values to display; `frames`: uint8 [T, H, W, 3]."""
 
     instruction: str
     state: GameState
@@ -44,8 +44,8 @@ class FinishedTurn:
 class GameFolder:
     """The folder of one game.
 
-    Made once, before any turn: raises OutputError as `check_folder` does. A game that lies there is replaced.
-    `start` tells what picture it began from.
+    The constructor writes the empty game, replacing an earlier one, and raises OutputError as `check_folder` does.
+    `start`: name and caption of the picture that the game started from.
     """
 
     def __init__(
@@ -73,20 +73,20 @@ class GameFolder:
 
     @property
     def game_path(self) -> Path:
-        """`game.json`."""
+        """Path of `game.json`."""
         return self.folder / GAME_FILE
 
     @property
     def sheet_path(self) -> Path:
-        """The contact sheet; there is one from the first turn on."""
+        """Path of the contact sheet, which exists after the first turn."""
         return self.folder / SHEET_FILE
 
     def clip_path(self, turn: int) -> Path:
-        """Where the clip of a turn (from 1) is or will be."""
+        """Path of a turn's clip; turns count from 1."""
         return self.folder / f"turn-{turn:03d}.mp4"
 
-    def check_room(self, frames_bytes: int) -> None:
-        """Raise OutputError, before a turn's work, if its clip would not fit. `frames_bytes`: of the raw frames."""
+    def check_free_space(self, frames_bytes: int) -> None:
+        """Raise OutputError if a turn with this many bytes of raw frames may not fit on the disk."""
         try:
             free = shutil.disk_usage(self.folder).free
         except OSError as error:
@@ -98,11 +98,11 @@ class GameFolder:
                 where=self.folder,
                 found=f"{free / 2**20:.0f} MiB free",
                 expected=f"{needed / 2**20:.0f} MiB",
-                do="make room there, or choose another folder with --out; finished turns are kept",
+                do="free some space, or choose another folder with --out; finished turns are kept",
             )
 
     def add(self, turn: FinishedTurn) -> Path:
-        """Write a turn's clip, renew sheet and game.json in this order; returns the clip's path. Raises OutputError."""
+        """Write the clip, then the contact sheet, then game.json; returns the clip's path. Raises OutputError."""
         number = len(self._turns) + 1
         frames = np.ascontiguousarray(turn.frames)
         path = self.clip_path(number)
@@ -140,9 +140,9 @@ def next_folder(parent: Path) -> Path:
 
 
 def check_folder(folder: Path) -> int | None:
-    """Make the folder, and see that a game may be written there; the turns of the one it holds, None if it holds none.
+    """Make the folder and check that a game may be written there; returns the number of turns of a game in it, or None.
 
-    Raises OutputError where nothing can be written, or where game.json is no game's: nobody's file is replaced.
+    Raises OutputError if the folder cannot be written, or holds a game.json that is not a game's.
     """
     make_folder(folder)
     path = folder / GAME_FILE
@@ -155,7 +155,7 @@ def check_folder(folder: Path) -> int | None:
     turns = record.get("turns") if isinstance(record, dict) else None
     if not isinstance(turns, list):
         raise OutputError(
-            f"a {GAME_FILE} that is no game's lies there",
+            f"the folder holds a {GAME_FILE} that is not a game's",
             where=folder,
             do="move it, or choose another folder with --out",
         )

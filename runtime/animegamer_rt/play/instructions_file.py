@@ -1,6 +1,6 @@
-"""Instructions that are not typed at a prompt: from a file, from standard input, or a bundle's own examples.
+"""Instructions from a file, from standard input, or from a bundle's examples.
 
-All lines are read and checked before the first turn is played, so a slip in the last line costs no time.
+All lines are checked before the first turn is played, so a mistake in the last line costs no time.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from animegamer_rt.state.instruction import Instruction
 
 STDIN = "-"
 PIPE_WAIT_SECONDS = 0.5
-"""How long a pipe that nobody named has to say something, before the bundle's own examples are played instead."""
+"""How long to wait for input from a pipe before the bundle's examples are played instead."""
 
 
 def read_script(source: str) -> list[str]:
-    """The instructions in a file (or `-`), a line a turn; blank lines and lines that begin with # do not count.
+    """The instructions in a file (`-`: standard input), one a line; blank lines and comments (#) are skipped.
 
-    Raises InstructionError, naming the line, if one cannot be played, or if there is none.
+    Raises InstructionError for a line that cannot be played, naming it, or if there is no instruction.
     """
     name = "standard input" if source == STDIN else source
     try:
@@ -60,14 +60,14 @@ def read_script(source: str) -> list[str]:
 
 
 def example_script(world: World) -> list[str]:
-    """The bundle's own short game. Raises InstructionError if it has none."""
+    """The bundle's example game. Raises InstructionError if it has none."""
     if not world.examples:
-        raise InstructionError("this bundle brings no example game", do="give instructions: --instructions FILE")
+        raise InstructionError("this bundle has no example game", do="give instructions: --instructions FILE")
     return list(world.examples)
 
 
 def stdin_has_lines() -> bool:
-    """Whether standard input is a file, or a pipe that has something to say; never waits for long."""
+    """Whether standard input is a file with content, or a pipe with input; waits PIPE_WAIT_SECONDS at most."""
     try:
         descriptor = sys.stdin.fileno()
         kind = os.fstat(descriptor).st_mode

@@ -1,4 +1,4 @@
-"""A clip in the terminal: frames as half blocks in true colour, at the clip's own pace.
+"""A clip in the terminal: frames as half blocks in true colour, at the clip's frame rate.
 
 Knows frames and a console, nothing of the game.
 """
@@ -31,13 +31,13 @@ def show_clip(console: Console, frames: Sequence[Picture], seconds: float) -> No
 
 
 class BlockPicture:
-    """A picture in half blocks: a cell shows one pixel across and two down."""
+    """A picture in half blocks: each cell shows two pixels, one above the other."""
 
     def __init__(self, frame: Picture) -> None:
         self._frame = frame
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The rows of cells, as wide as fits."""
+        """Rows of cells, as wide as the terminal allows."""
         height, width, _ = self._frame.shape
         step = -(-width // min(PREVIEW_CELLS, options.max_width))
         cropped = self._frame[: height // (2 * step) * 2 * step, : width // step * step].astype(np.uint16)

@@ -1,6 +1,6 @@
-"""What could be typed next: completions of an instruction from the words a bundle's world knows.
+"""Completions of an instruction from the words that a bundle's model knows.
 
-Knows text only; the terminal decides how to show it.
+Knows text only; the terminal shows it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ FIELDS = ("Character", "Motion", "Background")
 
 
 def completions(line: str, world: World) -> list[str]:
-    """Whole lines that continue `line`, best first. An empty line is continued by the examples and by its first field.
+    """Whole lines that complete `line`, best first. For an empty line: the examples and the first field.
 
-    After `Character:`, `Motion:` or `Background:` only what belongs there is offered; in free text, all the world's
-    words that begin as the last words of the line do.
+    After `Character:`, `Motion:` or `Background:` only words of that field; in free text, all known words that start
+    like the last words of the line.
     """
     if not line.strip():
         return [*world.examples, f"{FIELDS[0]}: "]
@@ -35,7 +35,7 @@ def completions(line: str, world: World) -> list[str]:
 
 
 def _field_at(line: str) -> tuple[str, int]:
-    """The caption field that the end of the line is in, and where its value begins; no field in free text."""
+    """The caption field at the end of the line and where its value starts; "" in free text."""
     begin = line.rfind(";") + 1
     name, colon, _ = line[begin:].partition(":")
     if colon and name.strip() in FIELDS:

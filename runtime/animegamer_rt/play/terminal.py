@@ -1,6 +1,6 @@
-"""What a game looks like on a terminal: the prompt with its suggestions, the state bars, the progress bar, the clip.
+"""A game in the terminal: prompt with completions, state bars, progress bar, clip.
 
-Knows how to show; it decides nothing. Where output is no terminal, the same facts come as plain lines.
+It shows things and decides nothing. If the output is not a terminal, the same facts come as plain lines.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ COLOURS = {"stamina": "red", "social": "magenta", "entertainment": "yellow"}
 QUIT, HELP = ("quit", "exit", "/quit", "/exit"), ("help", "?", "/help")
 OTHER_BUNDLE = "/bundle"
 LIBEDIT = ("bind ^I rl_complete",)
-# By itself GNU readline takes letters of more than 7 bits for commands where the locale is C, and they are lost.
+# In the C locale GNU readline would take non-ASCII letters for commands and lose them.
 READLINE = ("tab: complete", "set input-meta on", "set output-meta on", "set convert-meta off")
 
 
 class Terminal:
-    """Shows one game. `preview` plays each finished clip in the terminal, if that has the colours and letters."""
+    """Shows one game. `preview`: play each finished clip in the terminal, if it has the colours and characters."""
 
     def __init__(self, bundle: Bundle, preview: bool, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False, soft_wrap=True)
@@ -50,7 +50,7 @@ class Terminal:
         self._frames: list[Picture] = []
 
     def opening(self, plan: str, seed: int, folder: GameFolder, interactive: bool) -> None:
-        """Say what is played and where it goes."""
+        """Print what is played and where it is written."""
         manifest, geometry = self._bundle.manifest, self._bundle.manifest.geometry
         self._say(
             f"{manifest.name}: turns of {geometry.frames} frames, {geometry.width} x {geometry.height}; "
@@ -58,7 +58,7 @@ class Terminal:
             "bold",
         )
         if manifest.origin == RANDOM_WEIGHTS:
-            self._say("random weights: good for time and memory only; the pictures mean nothing", "bold red")
+            self._say("random weights: for measuring time and memory only; the pictures mean nothing", "bold red")
         if folder.replaced:
             self._say("the game that was in this folder is replaced", "yellow")
         if interactive:
@@ -66,7 +66,7 @@ class Terminal:
             self.help()
 
     def help(self) -> None:
-        """What can be typed."""
+        """Print what can be typed."""
         table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
         world = self._world
         for name, words in {
@@ -80,13 +80,11 @@ class Terminal:
         if world.examples:
             table.add_row(Text("for example", "cyan"), Text(world.examples[0], "italic"))
         self._console.print(table, soft_wrap=False)
-        self._say(
-            "Say in your own words who does what where. Tab suggests, Ctrl-C stops a turn, quit ends the game.", "dim"
-        )
-        self._say(f"{OTHER_BUNDLE} NAME begins a new game with another bundle.", "dim")
+        self._say("Type who does what where. Tab completes, Ctrl-C stops a turn, quit ends the game.", "dim")
+        self._say(f"{OTHER_BUNDLE} NAME starts a new game with another bundle.", "dim")
 
     def ask(self, turn: int) -> str | None:
-        """The next instruction; None when the player has had enough. Raises KeyboardInterrupt on Ctrl-C."""
+        """The next instruction; None when the player quits. Raises KeyboardInterrupt on Ctrl-C."""
         while True:
             self._say("")
             prompt = f"turn {turn} > "
@@ -104,12 +102,12 @@ class Terminal:
                 return text
 
     def instruction(self, turn: int, text: str) -> None:
-        """Show an instruction that nobody typed."""
+        """Print an instruction that was not typed."""
         self._say(f"\nturn {turn} > {text}")
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[TurnDisplay]:
-        """Follow a turn while it runs; the bar goes when the turn does."""
+        """Show a running turn; the progress bar disappears when the turn ends."""
         bar = ProgressBar(
             TextColumn("{task.description}"),
             BarColumn(40),
@@ -123,7 +121,7 @@ class Terminal:
             yield TurnDisplay(self, bar, self._vae_seconds)
 
     def state(self, event: events.StatePredicted) -> None:
-        """The predicted state: the motion level, and the character's three values with their change."""
+        """Print the predicted state: the motion level, and the character's three values with their change."""
         now = event.shown
         self._console.print(Text.assemble("  ", (f"{'motion level':<15}", "cyan"), f"{event.game_state.motion_level}"))
         for name, colour in COLOURS.items():
@@ -143,29 +141,29 @@ class Terminal:
         self._character = now
 
     def keep_frame(self, frame: Picture) -> None:
-        """Hold a frame for the preview."""
+        """Keep a frame for the preview."""
         if self._preview:
             self._frames.append(frame)
 
     def finished(self, clip: Path, seconds: events.StageSeconds, playback_seconds: float) -> None:
-        """Show the clip, where it is, and where the time went. Ctrl-C ends the showing alone: the turn is kept."""
+        """Show the clip, its path and the seconds of each stage. Ctrl-C ends the preview only; the turn is kept."""
         self._vae_seconds = seconds.vae
         if self._frames:
             with contextlib.suppress(KeyboardInterrupt):
                 show_clip(self._console, self._frames, playback_seconds)
         stages = f"predictor {seconds.predictor:.2f}, denoiser {seconds.denoiser:.2f}, vae {seconds.vae:.2f}"
-        self._say(f"  {clip}  ({playback_seconds:.1f} s of play in {seconds.total:.2f} s: {stages})", "dim")
+        self._say(f"  {clip}  ({playback_seconds:.1f} s of video in {seconds.total:.2f} s: {stages} s)", "dim")
 
     def refused(self, error: AnimeGamerError) -> None:
-        """Say why an instruction was not played."""
+        """Print why an instruction was not played."""
         self._say(f"error: {error}", "red")
 
     def turn_stopped(self, turn: int) -> None:
-        """Say that the turn in progress was given up."""
+        """Print that the turn was stopped."""
         self._say(f"stopped; the next turn is turn {turn}", "yellow")
 
     def closing(self, folder: GameFolder, turns: int) -> None:
-        """Say where everything is."""
+        """Print where everything was written."""
         self._say("")
         if turns:
             self._say(f"{turns} {'turn' if turns == 1 else 'turns'}: clips and game.json in {folder.folder}", "bold")
@@ -179,19 +177,19 @@ class Terminal:
 
 
 class TurnDisplay:
-    """One running turn on the terminal: takes its events as they come."""
+    """One running turn in the terminal: shows its events as they come."""
 
     def __init__(self, terminal: Terminal, bar: ProgressBar, vae_seconds: float) -> None:
         self._terminal, self._bar, self._vae_seconds = terminal, bar, vae_seconds
         self._task: TaskID = bar.add_task("thinking", total=None, left="")
 
     def show(self, event: events.Event) -> None:
-        """Show what an event says."""
+        """Show an event."""
         if isinstance(event, events.StatePredicted):
             self._terminal.state(event)
         elif isinstance(event, events.Progress):
             decoding = event.step == event.steps
-            # How long decoding takes is known once a turn of this game has done it.
+            # The time of decoding is known after the first turn of the game.
             known = self._vae_seconds or not decoding
             left = f"{event.seconds_left + self._vae_seconds:.1f} s left" if known else ""
             description = "decoding" if decoding else "drawing"
@@ -206,7 +204,7 @@ def _shows_pictures(console: Console) -> bool:
 
 @contextlib.contextmanager
 def _suggesting(world: World, console: Console, prompt: str) -> Iterator[None]:
-    """Let Tab complete instructions while a line is read; where the system has no line editor, reading is plain."""
+    """Let Tab complete instructions while a line is read, if the system has a line editor."""
     try:
         import readline
     except ImportError:

@@ -1,7 +1,7 @@
-"""How much energy a stretch of work took, by the machine's own counters: a card's by NVML, a processor's by RAPL.
+"""Measures the energy of a piece of work by the machine's counters: NVML for a GPU, RAPL for a processor.
 
-Knows counters and how they are read; nothing of the work. All of them count the whole card or processor, whatever else
-runs there. Where there is no counter the answer is None with the reason in words, never a guess.
+Knows counters and how to read them; nothing of the work. A counter covers the whole GPU or processor, whatever else
+runs there. Without a counter the result is None with the reason, never an estimate.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from types import TracebackType
 from .nvml import NvmlDevice
 
 POWERCAP = Path("/sys/class/powercap")
-"""Where Linux shows the RAPL counters of Intel's and AMD's processors."""
+"""Where Linux has the RAPL counters of Intel's and AMD's processors."""
 COUNTER_PERIOD_S = 10.0
-"""The smallest RAPL counters hold 65 kJ, which 500 W fill in two minutes: read so often, none wraps unseen."""
+"""The smallest RAPL counters wrap at 65 kJ, which 500 W reach in two minutes; this period never misses a wrap."""
 POWER_PERIOD_S = 0.1
-"""Between two samples of a card's power; its driver averages over about as long."""
+"""Seconds between two samples of a GPU's power; its driver averages over about as long."""
 
 Reading = Callable[[], float | None]
 """Joules since some fixed time, or None when it cannot be read."""
 
 
 class EnergyMeter:
-    """`with meter: work()`, and `joules` is what it took; None if there is no reading, `source` then says why.
+    """Use as `with meter: work()`; then `joules` is the energy or None, and `source` says how, or why not.
 
-    period_s: how often the reading is taken meanwhile, for those that are no plain counters.
+    period_s: how often the counter is read meanwhile, in seconds.
     """
 
     def __init__(self, read: Reading | None, source: str, period_s: float = COUNTER_PERIOD_S) -> None:
@@ -62,7 +62,7 @@ class EnergyMeter:
 
 
 def gpu_energy(card: NvmlDevice | None, why_not: str = "") -> EnergyMeter:
-    """A card's energy counter, or its power sampled where it has none."""
+    """A GPU's energy counter, or its sampled power if it has no counter."""
     if card is None:
         return EnergyMeter(None, f"not measured: {why_not}")
     if card.joules() is not None:
@@ -75,7 +75,7 @@ def gpu_energy(card: NvmlDevice | None, why_not: str = "") -> EnergyMeter:
 
 
 def cpu_energy(folder: Path = POWERCAP) -> EnergyMeter:
-    """The RAPL counters of all processor packages together."""
+    """The sum of the RAPL counters of all processor packages."""
     zones = [zone for zone in sorted(folder.glob("intel-rapl:*")) if _name(zone).startswith("package")]
     if not zones:
         return EnergyMeter(None, f"not measured: no RAPL counter of a processor in {folder}")
@@ -87,7 +87,7 @@ def cpu_energy(folder: Path = POWERCAP) -> EnergyMeter:
 
 
 class _Packages:
-    """The sum of RAPL counters in joules, over their wraps."""
+    """The sum of RAPL counters in joules, with wraps counted."""
 
     def __init__(self, zones: Sequence[Path]) -> None:
         self._files = [zone / "energy_uj" for zone in zones]
@@ -109,7 +109,7 @@ class _Packages:
 
 
 class _Sampled:
-    """Power summed up to joules: between two samples it counts as their mean."""
+    """Integrates power to joules by the trapezoidal rule."""
 
     def __init__(self, watts: Reading, clock: Callable[[], float] = time.perf_counter) -> None:
         self._watts, self._clock = watts, clock
@@ -128,7 +128,7 @@ class _Sampled:
 
 
 def _name(zone: Path) -> str:
-    """Of a RAPL zone: package-0, or a part of it (core, dram), or the platform (psys), which counts it again."""
+    """Name of a RAPL zone: a package (package-0), a part of one (core, dram), or the whole platform (psys)."""
     try:
         return (zone / "name").read_text().strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""This machine, this checkout and its libraries in words, as every record of a measurement begins.
+"""Describes the machine, the commit and the libraries: the start of every record of a measurement.
 
 Knows operating systems and git; nothing of what was measured.
 """
@@ -24,11 +24,11 @@ from animegamer_rt.bundle.files import checkout_folder, write_file
 RECORD_FORMAT = 1
 COMMIT_VARIABLE = "ANIMEGAMER_COMMIT"
 MEASURED = ("runtime", "engines", "kernels", "benchmarks/*.py")
-"""What a measurement depends on."""
+"""Paths whose changes mark a commit with `+`: a measurement depends on them."""
 
 
 def environment(*libraries: str) -> dict[str, Any]:
-    """The first fields of a record: when, of which commit, where, with which versions of these libraries."""
+    """The first fields of a record: date, commit, machine, versions of these libraries."""
     return {
         "format": RECORD_FORMAT,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -39,7 +39,7 @@ def environment(*libraries: str) -> dict[str, Any]:
 
 
 def write_record(results: Path, name: str, record: Mapping[str, Any]) -> Path:
-    """Write a record under its time and this name; returns the path. Raises OutputError."""
+    """Write a record as TIME-NAME.json; returns the path. Raises OutputError."""
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     path = results / f"{stamp}-{name}.json"
     write_file(path, (json.dumps(record, indent=2) + "\n").encode())
@@ -47,7 +47,7 @@ def write_record(results: Path, name: str, record: Mapping[str, Any]) -> Path:
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """Of measured seconds; four digits are more than any machine repeats."""
+    """A percentile of measured seconds, to four digits: no machine repeats more."""
     return round(float(np.percentile(values, percent)), 4)
 
 
@@ -71,7 +71,7 @@ def describe_host() -> str:
 
 
 def module_version(module: str) -> str | None:
-    """The version that a library names when it is imported; None where it cannot be, which for a GPU's is usual."""
+    """The version of a library; None if it cannot be imported, as is usual for a GPU's library."""
     try:
         return str(getattr(importlib.import_module(module), "__version__", "found"))
     except (ImportError, OSError):
@@ -79,9 +79,9 @@ def module_version(module: str) -> str | None:
 
 
 def commit() -> str:
-    """The checkout's commit, with a + when files differ from it; the version where there is no checkout.
+    """The checkout's commit, with a + if files differ from it; the version if there is no checkout.
 
-    ANIMEGAMER_COMMIT says it for a copy of a checkout, or where there is no git.
+    ANIMEGAMER_COMMIT overrides it, for a copy of a checkout or where there is no git.
     """
     if named := os.environ.get(COMMIT_VARIABLE):
         return named

@@ -1,7 +1,7 @@
-"""An NVIDIA card as its driver describes it, by NVML: name, driver, clocks, temperature, power limit, power, energy.
+"""An NVIDIA GPU through NVML: name, driver, clocks, temperature, power limit, power, energy, memory.
 
-Knows the library `pynvml` (nvidia-ml-py, imported when a card is opened, and only then); nothing of what runs on the
-card. What a card does not say is None.
+Knows the library `pynvml` (nvidia-ml-py), imported when a GPU is opened; nothing of what runs on the GPU. A figure that
+the GPU does not report is None.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ INSTALL = "pip install nvidia-ml-py"
 
 
 class NvmlDevice:
-    """One card. Its figures are of the whole card, whoever uses it."""
+    """One GPU. Its figures cover all programs that use it."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml, self._handle = nvml, handle
 
     def facts(self) -> dict[str, str | int | float | None]:
-        """The card as found now: clocks in MHz, temperature in degrees Celsius, power limit in watts."""
+        """The GPU now: clocks in MHz, temperature in degrees Celsius, power limit in watts."""
         nvml = self._nvml
         return {
             "name": self._ask("nvmlDeviceGetName"),
@@ -31,16 +31,16 @@ class NvmlDevice:
         }
 
     def joules(self) -> float | None:
-        """Energy since the driver was loaded, by the card's own counter; cards before Volta have none."""
+        """Energy in joules since the driver was loaded, by the GPU's counter; GPUs before Volta have none."""
         return _thousandth(self._ask("nvmlDeviceGetTotalEnergyConsumption"))
 
     def used_bytes(self) -> int | None:
-        """Memory in use now, by all programs and the driver."""
+        """Bytes in use now, by all programs and the driver."""
         memory = self._ask("nvmlDeviceGetMemoryInfo")
         return None if memory is None else int(memory.used)
 
     def watts(self) -> float | None:
-        """Power drawn now."""
+        """Power now, in watts."""
         return _thousandth(self._ask("nvmlDeviceGetPowerUsage"))
 
     def _driver(self) -> str | None:
@@ -57,9 +57,9 @@ class NvmlDevice:
 
 
 def open_nvml(uuid: str | None = None) -> tuple[NvmlDevice | None, str]:
-    """The card that playing uses, or None and why not: no library, no driver, or no telling which card of several.
+    """The GPU that playing uses, or None and the reason: no library, no driver, or several GPUs to choose from.
 
-    uuid: the card's (`GPU-...`), where what plays knows it.
+    uuid: the GPU's (`GPU-...`), if the backend knows it.
     """
     try:
         import pynvml
@@ -71,12 +71,12 @@ def open_nvml(uuid: str | None = None) -> tuple[NvmlDevice | None, str]:
     except pynvml.NVMLError as error:
         return None, f"NVML does not answer: {error}"
     if handle is None:
-        return None, "several cards, and CUDA_VISIBLE_DEVICES does not name one by its UUID (nvidia-smi -L)"
+        return None, "several GPUs, and CUDA_VISIBLE_DEVICES does not name one by its UUID (nvidia-smi -L)"
     return NvmlDevice(pynvml, handle), ""
 
 
 def _handle(nvml: Any, uuid: str | None) -> Any:
-    """Of the only card, or of the one named by UUID: CUDA and NVML may count several in different orders."""
+    """Handle of the only GPU, or of the one named by UUID: CUDA and NVML may order several differently."""
     if nvml.nvmlDeviceGetCount() == 1:
         return nvml.nvmlDeviceGetHandleByIndex(0)
     first = uuid or os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]

@@ -245,7 +245,7 @@ def test_sizes_are_told_by_part_and_the_disk_is_held_against_them(
 
 
 def test_the_best_precision_of_a_card_fits_it() -> None:
-    room = gpu_specs.room_bytes(480, 720, gpu_specs.FULL_PREDICTOR)
+    room = gpu_specs.overhead_bytes(480, 720, gpu_specs.FULL_PREDICTOR)
     assert 6.4 * 2**30 < room < 6.6 * 2**30
     for gib in gpu_specs.CARDS_GIB:
         fit = gpu_specs.best_precisions(gib)

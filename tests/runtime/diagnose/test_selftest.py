@@ -48,7 +48,7 @@ def test_sound_engines_pass_and_the_report_has_parts_turns_and_machine(
         "vae_next",
     ]
     assert [turn["frames"] for turn in written["turns"]] == [17, 17]
-    assert written["answers"] == "made now by onnxruntime on the CPU"
+    assert written["answers"] == "computed now by onnxruntime on the CPU"
     assert "compared with themselves" in capsys.readouterr().out
 
 
@@ -97,7 +97,7 @@ def test_part_that_answers_otherwise_is_named_and_fails(
     written = report(tmp_path / "r.json")
     assert [row["output"] for row in written["parts"] if not row["passed"]] == ["vae_next.frames"]
     assert written["answers"] == "recorded beside the bundle" and not written["passed"]
-    assert "vae_next.frames                 WRONG" in capsys.readouterr().out
+    assert "vae_next.frames             WRONG" in capsys.readouterr().out
 
 
 def test_more_is_allowed_of_a_part_in_8_bits_on_the_cpu_alone(bundle: Bundle) -> None:
@@ -113,7 +113,7 @@ def test_more_is_allowed_of_a_part_in_8_bits_on_the_cpu_alone(bundle: Bundle) ->
 def test_record_of_other_weights_is_not_used(bundle: Bundle, tmp_path: Path) -> None:
     np.savez(bundle.folder / selftest.RECORD, bundle=np.array("another"), **{"denoiser.latent": np.zeros(3)})
     assert selftest.selftest(str(bundle.folder), EngineConfig("cpu"), tmp_path / "r.json") == 0
-    assert report(tmp_path / "r.json")["answers"] == "made now by onnxruntime on the CPU"
+    assert report(tmp_path / "r.json")["answers"] == "computed now by onnxruntime on the CPU"
 
 
 def test_another_default_plan_leaves_the_record_in_use(bundle: Bundle) -> None:
@@ -133,7 +133,7 @@ def test_damaged_record_is_named(bundle: Bundle, tmp_path: Path, capsys: pytest.
     (bundle.folder / selftest.RECORD).write_bytes(b"PK\x03\x04 no archive")
     out = tmp_path / "r.json"
     assert cli.main(["selftest", "--bundle", str(bundle.folder), "--out", str(out)]) == 2
-    assert "selftest.npz: the recorded answers cannot be read" in capsys.readouterr().err
+    assert "selftest.npz: the recorded outputs cannot be read" in capsys.readouterr().err
 
 
 def test_a_record_with_any_byte_changed_is_named_or_reads_as_before(bundle: Bundle) -> None:
@@ -156,7 +156,7 @@ def test_an_answer_that_an_older_record_lacks_is_named(bundle: Bundle, tmp_path:
     with np.load(path) as held:
         np.savez(path, **{name: held[name] for name in held.files if name != "predictor.next_logits"})
     with pytest.raises(
-        ConfigError, match=r"selftest\.npz: an answer was not recorded; found no predictor\.next_logits"
+        ConfigError, match=r"selftest\.npz: an output was not recorded; found no predictor\.next_logits"
     ):
         selftest.selftest(str(bundle.folder), EngineConfig("cpu"), tmp_path / "r.json")
 
@@ -192,4 +192,4 @@ def test_numbers_that_are_none_or_of_another_shape_fail() -> None:
 def test_answers_are_recorded_on_the_cpu_only(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["selftest", "--bundle", str(bundle.folder), "--device", "cuda", "--record"]
     assert cli.main(argv) == 2
-    assert "answers are recorded in float32; found cuda" in capsys.readouterr().err
+    assert "outputs are recorded in float32; found cuda" in capsys.readouterr().err

@@ -77,7 +77,9 @@ def test_a_new_game_replaces_the_one_in_its_folder_and_nothing_else(tmp_path: Pa
 @pytest.mark.parametrize("content", ['{"turns": 5}', "[]", "no JSON", '{"level": 3}'])
 def test_a_file_of_that_name_that_is_no_games_is_left_alone(tmp_path: Path, content: str) -> None:
     (tmp_path / "game.json").write_text(content)
-    with pytest.raises(OutputError, match=r"a game\.json that is no game's lies there; .*another folder with --out"):
+    with pytest.raises(
+        OutputError, match=r"the folder holds a game\.json that is not a game's; .*another folder with --out"
+    ):
         game(tmp_path)
     assert [path.read_text() for path in tmp_path.iterdir()] == [content]
 
@@ -87,7 +89,7 @@ def test_too_little_room_is_said_before_the_turn(tmp_path: Path, monkeypatch: py
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1, 1, 3 * 2**20))
     with pytest.raises(OutputError, match="too little free space.*3 MiB free.*finished turns are kept"):
-        folder.check_room(FRAMES.nbytes)
+        folder.check_free_space(FRAMES.nbytes)
 
 
 def test_unwritable_folder_is_refused_before_any_work(tmp_path: Path) -> None:

@@ -66,8 +66,8 @@ def test_another_picture_is_another_game(bundle: Path, image: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--image", "IMAGE"], "--image needs --motion beside it"),
-        (["--motion", "gently wave"], "--motion needs --image beside it"),
+        (["--image", "IMAGE"], "--image needs --motion too"),
+        (["--motion", "gently wave"], "--motion needs --image too"),
         (["--image", "IMAGE", "--motion", ""], "the instruction is empty"),
         (["--image", "none.png", "--motion", "gently wave"], "none.png: there is no such picture"),
         (["--image", "STORY", "--motion", "gently wave"], "story.txt: not a picture that can be read"),

@@ -143,7 +143,7 @@ def test_another_bundle_begins_another_game(player: Player, tmp_path: Path) -> N
     player.type("Mia waves\n")
     player.read_until("turn 2 > ")
     player.type("/bundle\n")
-    player.read_until("no bundle named")
+    player.read_until("no bundle given")
     player.type("/bundle nowhere\n")
     player.read_until("no bundle 'nowhere'")
     player.type("/bundle other\n")

@@ -93,7 +93,7 @@ def test_power_is_sampled_while_the_work_runs(monkeypatch: pytest.MonkeyPatch) -
     [
         (("driver",), ("GPU-a",), "", "does not answer: Not Supported"),
         (("energy", "power"), ("GPU-a",), "", "neither energy nor power"),
-        ((), ("GPU-a", "GPU-b"), "1", "several cards"),
+        ((), ("GPU-a", "GPU-b"), "1", "several GPUs"),
         ((), ("GPU-a", "GPU-b"), "GPU-c", "Not Found"),
     ],
 )

@@ -22,7 +22,7 @@ def admitted(queue: JobQueue, tries: int) -> int:
     """How many of so many jobs are queued."""
     for number in range(tries):
         try:
-            queue.check_room()
+            queue.check_free_space()
         except ProtocolError as error:
             assert error.code == "busy"
             return number

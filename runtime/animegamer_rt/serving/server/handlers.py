@@ -236,7 +236,7 @@ class RequestHandlers:
         self._check_no_job(session)
         self._check_server_state()
         self._queue.use_session(session.id, now)
-        self._queue.check_room()
+        self._queue.check_free_space()
         return Job(kind, session.id, subscriber, frame_options, now, now + seconds)
 
     def _check_no_job(self, session: StoredSession) -> None:

@@ -55,7 +55,7 @@ class JobQueue:
         """How many jobs come before it; 0: it runs now."""
         return list(self.jobs).index(job)
 
-    def check_room(self) -> None:
+    def check_free_space(self) -> None:
         """Raises ProtocolError `busy` when the queue is full."""
         if len(list(self.jobs)) > self._options.queue:  # the first one runs, or will run: it does not wait
             raise ProtocolError(

@@ -38,7 +38,7 @@ def render_game(pipeline: Pipeline, message: Message) -> Generator[Message, None
         return replies.progress(written, turns, seconds_left)
 
     for turn, ((text, *_strengths), seed) in enumerate(zip(job.history, job.seeds, strict=True), 1):
-        folder.check_room(size.frames * size.height * size.width * 3)
+        folder.check_free_space(size.frames * size.height * size.width * 3)
         session.seed, frames = seed, []
         for event in pipeline.run_turn(session, Instruction(text)):
             if isinstance(event, StatePredicted):
