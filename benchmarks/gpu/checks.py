@@ -81,10 +81,8 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
         assert library is not None
         yield from gpu_kernels.checks(library, job_args["family"], device)
         return
-    bundle, variant = (
-        open_bundle(job_args["bundle"]),
-        BackendVariant(device, job_args["precision"], library, job_args["attention"]),
-    )
+    bundle = open_bundle(job_args["bundle"])
+    variant = BackendVariant(device, job_args["precision"], library, job_args["attention"])
     for what, group in groups(bundle, variant).items():
         try:
             yield from group(variant)

@@ -46,23 +46,22 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
     """The times of one family of kernels, or the results of the library's own benchmark."""
     library = Path(job_args["library"])
     if job_args["name"] == "program":
-        said = subprocess.run(
-            [library.parent / gpu_build.PROGRAM], check=True, stdout=subprocess.PIPE, text=True
-        ).stdout
-        yield {"what": "every kernel by itself", **json.loads(said.splitlines()[-1])}
+        program = [library.parent / gpu_build.PROGRAM]
+        output = subprocess.run(program, check=True, stdout=subprocess.PIPE, text=True).stdout
+        yield {"what": "every kernel by itself", **json.loads(output.splitlines()[-1])}
     else:
         with torch.no_grad():
             yield from timings(library, job_args["family"], job_args["device"])
 
 
 def checks(path: Path, family: str, device: str) -> Iterator[Entry]:
-    """Every case against the plain passes on the device, and on a GPU against the references on the CPU."""
+    """Every case against the plain operators on the device, and on a GPU against the references on the CPU."""
     kernels = Kernels(str(path))
     for sizes in (SMALL, FULL) if device == "cuda" else (SMALL,):
         where = "full size" if sizes is FULL else "small"
         for case in FAMILIES[family](kernels, sizes, device):
             try:
-                # Before the kernel, which may write into it.
+                # Copied before the kernel runs, which may overwrite it.
                 on_cpu = [tensor.to("cpu", copy=True) for tensor in case.given]
                 plain = case.plain(*case.given)
                 found = case.kernel(*case.given)
@@ -76,9 +75,9 @@ def checks(path: Path, family: str, device: str) -> Iterator[Entry]:
 
 
 def timings(path: Path, family: str, device: str) -> Iterator[Entry]:
-    """Milliseconds of every case at full size by the kernel, by plain passes and by those compiled.
+    """Milliseconds of every case at full size: the kernel, the plain operators, and those compiled.
 
-    Attention is timed beside every other that PyTorch has.
+    Attention is timed beside each of PyTorch's implementations.
     """
     on_gpu = device == "cuda"
     if family == "attention":
@@ -88,17 +87,17 @@ def timings(path: Path, family: str, device: str) -> Iterator[Entry]:
         return
     for case in FAMILIES[family](Kernels(str(path)), FULL if on_gpu else SMALL, device):
         entry: Entry = {"what": case.name}
-        ways = {"kernel": case.kernel, "plain": case.plain}
+        runs = {"kernel": case.kernel, "plain": case.plain}
         if on_gpu:
-            ways["compiled"] = torch.compile(case.plain, dynamic=False)
+            runs["compiled"] = torch.compile(case.plain, dynamic=False)
         copies = max(2, math.ceil(ROTATED_BYTES / sum(part.nbytes for part in case.given))) if on_gpu else 2
         inputs = [case.given, *([part.clone() for part in case.given] for _ in range(copies - 1))]
-        for way, run in ways.items():
+        for name, run in runs.items():
             try:
                 taken = gpu_rates.milliseconds([partial(run, *given) for given in inputs], device)
-                entry[f"{way}_ms_p50"] = round(taken, 5)
+                entry[f"{name}_ms_p50"] = round(taken, 5)
             except (RuntimeError, AnimeGamerError) as error:
-                entry[f"{way}_error"] = gpu_rates.describe_error(error)
+                entry[f"{name}_error"] = gpu_rates.describe_error(error)
         others = [entry[name] for name in ("plain_ms_p50", "compiled_ms_p50") if name in entry]
         ours = entry.get("kernel_ms_p50")
         entry["delete_candidate"] = on_gpu and (ours is None or bool(others and ours >= min(others)))
@@ -110,14 +109,14 @@ def attention_timings(found: Sequence[attention.AttentionTiming], on_gpu: bool) 
 
     It must beat all others that are accurate; int8-wgmma must beat int8 too.
     """
-    ways: Entry = {}
+    times: Entry = {}
     for one in found:
-        right = {"ms_p50": round(one.milliseconds, 5), "error": one.error}
-        ways[one.attention] = right if one.accurate else {"refused": one.refused or str(one)}
+        figures = {"ms_p50": round(one.milliseconds, 5), "error": one.error}
+        times[one.attention] = figures if one.accurate else {"refused": one.refused or str(one)}
     rivals = [one.milliseconds for one in found if one.accurate and one.attention not in attention.INT8_ATTENTIONS]
     for ours in (one for one in found if one.attention in attention.INT8_ATTENTIONS):
         slower = not ours.accurate or any(ours.milliseconds >= rival for rival in rivals)
-        yield {"what": ours.attention.replace("int8", "attention_int8"), **ways, "delete_candidate": on_gpu and slower}
+        yield {"what": ours.attention.replace("int8", "attention_int8"), **times, "delete_candidate": on_gpu and slower}
         rivals += [ours.milliseconds] if ours.accurate else []
 
 

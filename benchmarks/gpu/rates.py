@@ -80,13 +80,13 @@ def products(shape: Shape, device: str) -> Iterator[Entry]:
 
 
 def attention(shape: Shape, device: str, kernels: str | None) -> Iterator[Entry]:
-    """Attention on queries, keys and values as a product leaves them, [B, S, 3, H, d], by every library of PyTorch's.
+    """Attention on the output of the qkv product, [B, S, 3, H, d], by each of PyTorch's implementations.
 
-    kernels: the library of ours, whose attention with INT8 scores is rated alone then, both norms included.
+    kernels: our library; then only its attention with INT8 scores is timed, both norms included.
     """
     width = shape.hidden // shape.heads
     qkv = torch.randn(2, shape.tokens, 3, shape.heads, width, device=device, dtype=torch.bfloat16)
-    qkv[:, :, :2] = functional.layer_norm(qkv[:, :, :2], (width,))  # so that a norm changes nothing but roundings
+    qkv[:, :, :2] = functional.layer_norm(qkv[:, :, :2], (width,))  # already normed: another norm changes only rounding
     work = 4.0 * 2 * shape.heads * shape.tokens**2 * width
     query, key, value = (part.transpose(1, 2) for part in qkv.unbind(2))
     some = query[0, 0, :CHECKED_ROWS].double() @ key[0, 0].double().T / width**0.5
@@ -95,19 +95,19 @@ def attention(shape: Shape, device: str, kernels: str | None) -> Iterator[Entry]
     ones = torch.ones(width, device=device)
     norm = RowNorm(ones, torch.zeros_like(ones), EPSILON)
 
-    def attend(way: Attention) -> Tensor:
+    def attend(implementation: Attention) -> Tensor:
         if kernels is not None:
-            return run_attention(way, Kernels(kernels), qkv, norm, norm).transpose(1, 2)
-        if way == "torch":
+            return run_attention(implementation, Kernels(kernels), qkv, norm, norm).transpose(1, 2)
+        if implementation == "torch":
             return functional.scaled_dot_product_attention(query, key, value)
-        with sdpa_kernel(SDPA_BACKENDS[way]):
+        with sdpa_kernel(SDPA_BACKENDS[implementation]):
             return functional.scaled_dot_product_attention(query, key, value)
 
     theirs: tuple[Attention, ...] = ("torch", *(SDPA_BACKENDS if device == "cuda" else ()))
-    ours = (way for way in candidates(qkv.device) if way in INT8_ATTENTIONS)
-    for way in theirs if kernels is None else ours:
-        about = {"what": f"attention {way}", "of": "attention", "way": way, "a_pair": shape.layers}
-        yield about | measure_rate(partial(_attention, partial(attend, way), expected), work, device)
+    ours = (name for name in candidates(qkv.device) if name in INT8_ATTENTIONS)
+    for name in theirs if kernels is None else ours:
+        about = {"what": f"attention {name}", "of": "attention", "way": name, "a_pair": shape.layers}
+        yield about | measure_rate(partial(_attention, partial(attend, name), expected), work, device)
 
 
 def measure_rate(make: Callable[[], Prepared], work: float, device: str) -> Entry:

@@ -175,9 +175,9 @@ def summary(measured: list[Turn], playback: float) -> Entry:
 
 
 def memory() -> dict[str, float]:
-    """Peaks in MiB: what torch took from the card, what of it tensors filled, and what the card lacked.
+    """Peaks in MiB: reserved by PyTorch; of that, used by tensors; and in use on the GPU.
 
-    The last counts context, libraries and other programs too, which do not pass through torch.
+    The last adds all memory outside PyTorch: CUDA's context, libraries and other programs.
     """
     (free, whole), peak = torch.cuda.mem_get_info(), torch.cuda.max_memory_reserved()
     peaks = {
@@ -195,8 +195,10 @@ def limit_memory(gb: float) -> None:
 
 
 def skipping_plan(bundle: Bundle, blocks: int | None = None) -> DenoisePlan:
-    """The steps of the bundle's `balanced`; every second takes what the middle two thirds of the network's blocks add
-    from the step before, where that computed the same rows. blocks: of the network, if it is not the bundle's.
+    """The bundle's `balanced`, with the middle two thirds of the blocks reused in every second step.
+
+    A step reuses the blocks of the step before, if that computed the same rows. blocks: of the network, if it is not
+    the bundle's.
     """
     blocks = blocks or int(bundle.manifest.sizes["denoiser"]["layers"])
     middle = round(blocks / 6), round(blocks * 5 / 6) - 1

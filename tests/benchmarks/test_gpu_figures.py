@@ -158,7 +158,7 @@ def test_what_was_not_measured_reaches_nothing() -> None:
     without = judged(turn("exact", 0.1, memory_peak_mib=None))
     for name in (
         "exact in FP8, seconds",
-        "exact in bf16, denoiser over its floor",
+        "exact in bf16, denoiser over its roofline bound",
         "balanced, seconds",
         "peak memory, GB",
         "exact, times as fast as diffusers eager",
@@ -182,12 +182,12 @@ def test_goal_is_held_to_the_best_of_its_own_plan_and_precision() -> None:
     assert reached == {
         "exact in FP8, seconds": (4.0, True, "4 s"),
         "exact in bf16, seconds": (6.0, False, "6 s"),
-        "exact in FP8, denoiser over its floor": (1.125, True, "4.5 s"),
-        "exact in bf16, denoiser over its floor": (1.5, False, "6 s"),
+        "exact in FP8, denoiser over its roofline bound": (1.125, True, "4.5 s"),
+        "exact in bf16, denoiser over its roofline bound": (1.5, False, "6 s"),
         "balanced, seconds": (2.0, True, "2 s"),
         "fast, seconds": (1.3, False, "1.3 s"),
-        "state after, seconds": (0.05, True, "4 s"),
-        "first frame, of the vae's time": (0.5, True, "4.5 s"),
+        "state, seconds": (0.05, True, "4 s"),
+        "first frame, share of the vae's time": (0.5, True, "4.5 s"),
         "peak memory, GB": (11.5343, True, "4.5 s"),
         "exact, times as fast as diffusers eager": (3.0, True, "4 s"),
         "balanced, times as fast as diffusers eager": (6.0, True, "2 s"),
@@ -244,7 +244,7 @@ def test_bf16_with_int8_scores_reaches_no_goal_of_bf16(attention: str) -> None:
     rounded = [PEER, *played("rounded", "bf16", attention=attention)]
     held = {goal["goal"]: goal for goal in goals.goals(rounded)}
     assert held["exact in bf16, seconds"]["found"] is None
-    assert held["exact in bf16, denoiser over its floor"]["found"] is None
+    assert held["exact in bf16, denoiser over its roofline bound"]["found"] is None
     assert held["balanced, seconds"]["attention"] == attention, "a goal of no precision takes any, and says which"
     assert goals.best_single_variant(rounded)[1]["variant"] is None
     exact = [*rounded, *played("exact", "bf16", slower=1.1, attention="cudnn")]
@@ -255,7 +255,7 @@ def test_bf16_with_int8_scores_reaches_no_goal_of_bf16(attention: str) -> None:
         and goals.best_single_variant(exact)[1]["attention"] == "cudnn"
     )
     in_fp8 = goals.goals(played("rounded", attention=attention))
-    assert in_fp8[0]["attention"] == attention and in_fp8[0]["reached"], "FP8's floor is of the attention in use"
+    assert in_fp8[0]["attention"] == attention and in_fp8[0]["reached"], "FP8's bound uses the attention in use"
 
 
 def test_memory_is_what_the_card_lacked_where_that_is_more_than_torch_counts(monkeypatch: pytest.MonkeyPatch) -> None:
