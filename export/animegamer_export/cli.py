@@ -53,7 +53,7 @@ def search_plans(argv: Sequence[str]) -> int:
 
 
 def _pocket_judge(path: Path) -> ClipScorer:
-    """The judge of the pocket world; it is the only world that has one."""
+    """Opens the judge of the pocket world; no other world has one."""
     from .pocket.judge.scorer import open_scorer
 
     return open_scorer(path)

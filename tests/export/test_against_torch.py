@@ -130,7 +130,7 @@ def test_what_activations_in_8_bits_may_cost_is_bounded() -> None:
     assert failed_figures(figures) == []
     figures["denoiser"]["x0_relative_error"] = 0.3
     (line,) = failed_figures(figures)
-    assert line == "denoiser: x0 relative error 0.3, not 0.15 at most"
+    assert line == "denoiser: x0 relative error 0.3, allowed 0.15"
 
 
 def test_the_vae_of_a_large_picture_is_compared_on_a_small_one(whole: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,8 +74,8 @@ def test_whole_t5_as_a_bin_file_is_read_for_its_encoder(tmp_path: Path) -> None:
     size, weights = open_text_tower(tmp_path)
     found = whole(TextTower(size), weights.merged)(IDS)
     torch.testing.assert_close(found, model.encoder(input_ids=IDS).last_hidden_state, atol=1e-5, rtol=1e-5)
-    assert weights.recipe.unused["encoder.embed_tokens.weight"] == "the same as shared.weight"
-    assert any(key.startswith("decoder.") for key in weights.recipe.unused)
+    assert weights.weight_map.unused["encoder.embed_tokens.weight"] == "the same as shared.weight"
+    assert any(key.startswith("decoder.") for key in weights.weight_map.unused)
 
 
 @torch.no_grad()

@@ -1,6 +1,6 @@
 """`animegamer-rt export`: from the release's checkpoints, or random weights, to a bundle that plays.
 
-One file a noun: `options` (the command itself), `layout` (the folders of the release), `source` (weights) and `sizes`,
-`steps` (what there is to do), `journal` (what is done), `verify` (of each part), `kept` (of an earlier manifest),
-`sharing` (with other bundles), `plans`, `disk`, `progress`.
+`command` reads the options, `checkpoint_folders` finds the files, `weight_source` and `sizes` describe the model,
+`steps` does the work, `state_file` records it, `check_part` checks each part, `carry_over` takes over from an earlier
+manifest, and `hard_links` shares files with other bundles.
 """

@@ -1,7 +1,4 @@
-"""What a bundle that is exported again keeps of the manifest it had: calibrated plans, built engines, measured figures.
-
-It does not know how parts are made.
-"""
+"""Carries over searched plans, engines and measured figures when a bundle is exported again."""
 
 from __future__ import annotations
 
@@ -17,10 +14,10 @@ from animegamer_rt.errors import ConfigError
 
 
 def carry_over(fresh: Manifest, folder: Path) -> Manifest:
-    """The fresh manifest with what the folder's earlier one has beyond it.
+    """The fresh manifest with what the folder's earlier manifest adds.
 
-    Plans stay with the denoiser that they were made for, their figures and the bundle's as long as no part changes, and
-    engines as long as their files are there: one that was built from other weights is refused when it is loaded.
+    Plans are kept while the denoiser is made of the same checkpoint; their figures and the bundle's quality while no
+    part changes; engines while their files exist (the runtime refuses engines built from other weights).
     """
     earlier = _read_earlier(folder / MANIFEST)
     if earlier is None:
@@ -37,7 +34,7 @@ def carry_over(fresh: Manifest, folder: Path) -> Manifest:
 
 
 def _read_earlier(path: Path) -> Manifest | None:
-    """The manifest that is there, or None where nothing can be taken over from it."""
+    """The earlier manifest, or None if it is missing, damaged or of another format."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         manifest = read_record(Manifest, data, str(path))
@@ -47,6 +44,6 @@ def _read_earlier(path: Path) -> Manifest | None:
 
 
 def _denoiser(manifest: Manifest) -> Any:
-    """What the denoiser was made of, whatever its precision."""
+    """Key of the denoiser's checkpoint, regardless of precision."""
     steps = manifest.provenance.get("export", {}).get("steps", {})
     return steps.get("denoiser", {}).get("made_of")

@@ -1,7 +1,7 @@
-"""Whether what lies in a bundle is what was to be written: graphs that hold together, weights equal to their source.
+"""Checks an exported part: valid graphs, complete data files, and weights equal to their source.
 
-Cheap at any size: some weights are made again and compared, and no network is run. What the parts compute is
-`animegamer-rt verify`'s business.
+Cheap at any size: a few weights are computed again and compared; no network is run. `animegamer-rt verify` compares
+what the parts compute.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from animegamer_export.parts.streamed.write import recompute_weights
 from animegamer_rt.errors import BundleError
 
 COMPARED_WEIGHTS = 8
-"""Weights of each graph that are made again, spread over it."""
+"""How many weights of each graph are compared, spread over the graph."""
 
 
 def check_part(folder: Path, part: StreamedPart, precision: str | None) -> int:
-    """Checks the part's files; returns how many weights were compared. precision None compares none (quantised).
+    """Checks a part's files and returns how many weights were compared: none for precision None (quantised).
 
-    Raises BundleError naming the file.
+    Raises BundleError with the file.
     """
     compared = 0
     for graph in part.graphs:

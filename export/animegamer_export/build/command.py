@@ -1,7 +1,4 @@
-"""The command line of `animegamer-rt export`.
-
-Knows options and words; what is done is `steps`'.
-"""
+"""The command `animegamer-rt export`: options, messages and the record; `steps` does the work."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ DEFAULT_SIZE, DEFAULT_RELEASE, DEFAULT_PICTURE = "full", "Qiqi", (480, 720)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the export; 0 when what was asked for is there."""
+    """Runs the export; returns 0."""
     options = _parser().parse_args(argv)
     precision = precisions(options.parts, options.precision)
     for part, name in precision.items():
@@ -63,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _record(source: ExportSource, options: argparse.Namespace) -> Path:
-    """Writes what each step took: bytes, seconds, and the process's peak memory by its end."""
+    """Writes a record of each step: bytes, seconds, and the process's peak memory at its end."""
     steps = {
         name: {
             "bytes": sum(record["files"].values()),
@@ -77,7 +74,7 @@ def _record(source: ExportSource, options: argparse.Namespace) -> Path:
 
 
 def precisions(parts: str, given: Sequence[str]) -> dict[str, str]:
-    """The precision of each part asked for; the towers come with the encoder. Raises ConfigError for unknown names."""
+    """The precision of each requested part; the encoder brings the towers. Raises ConfigError for unknown names."""
     chosen = dict.fromkeys((_check_part_name(part, PARTS, "--parts") for part in parts.split(",")), DEFAULT_PRECISION)
     if "encoder" in chosen:
         chosen |= dict.fromkeys(TOWER_PARTS, DEFAULT_PRECISION)
@@ -98,7 +95,7 @@ def _check_part_name(part: str, parts: Sequence[str], where: str) -> str:
 
 
 def _source(options: argparse.Namespace, console: Console) -> ExportSource:
-    """Raises ConfigError for an option that the source has no use for."""
+    """Raises ConfigError for an option that does not apply to the source."""
     random = options.checkpoints is None
     for name in ("release", "picture") if random else ("size",):
         if getattr(options, name) is not None:
@@ -116,27 +113,28 @@ def _source(options: argparse.Namespace, console: Console) -> ExportSource:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="animegamer-rt export",
-        description="From the release's checkpoints (or random weights) to a bundle. Run it again after a break: it "
-        "goes on where it stopped. `animegamer-rt export tensorrt` builds engines from a bundle.",
+        description="Make a bundle from the release's checkpoints or random weights. An interrupted export continues "
+        "when it is run again. `animegamer-rt export tensorrt` builds engines from a bundle.",
         epilog="The folders that --checkpoints expects:\n\n" + TREE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     given = parser.add_mutually_exclusive_group(required=True)
     given.add_argument("--checkpoints", type=Path, metavar="DIR", help="the folder of the checkpoints")
-    given.add_argument("--random-weights", type=int, metavar="SEED", help="no checkpoints: for time and memory only")
+    given.add_argument("--random-weights", type=int, metavar="SEED", help="random weights, to measure time and memory")
     parser.add_argument("--out", type=Path, required=True, metavar="BUNDLE", help="the bundle's folder")
-    parser.add_argument(
-        "--parts", default=",".join(PARTS), help=f"default: {','.join(PARTS)}; encoder takes the towers along"
-    )
+    parser.add_argument("--parts", default=",".join(PARTS), help=f"default: {','.join(PARTS)}; encoder: with towers")
     parser.add_argument(
         "--precision",
         action="append",
         default=[],
         metavar="PART=NAME",
-        help=f"{', '.join(STORED)}, or a scheme of docs/QUANTIZATION.md; for more parts: a=x,b=y (default: fp16)",
+        help=f"{', '.join(STORED)}, or a precision of docs/QUANTIZATION.md; several: a=x,b=y (default: fp16)",
     )
     parser.add_argument(
-        "--results", type=Path, metavar="DIR", help="write what each step took as JSON into this folder"
+        "--results",
+        type=Path,
+        metavar="DIR",
+        help="write a JSON record of each step's time and memory into this folder",
     )
     parser.add_argument("--release", metavar="NAME", help="which character's checkpoints (default: Qiqi)")
     parser.add_argument("--size", choices=tuple(RANDOM_SIZES), help="of random weights (default: full)")
@@ -144,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
         "--picture",
         type=_picture,
         metavar="HxW",
-        help="frames of the checkpoints (default: 480x720)",
+        help="height and width of the checkpoints' frames (default: 480x720)",
     )
     return parser
 

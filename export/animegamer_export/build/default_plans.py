@@ -1,7 +1,7 @@
-"""What an exported bundle says besides its parts: the plans, how it follows the reference, and whose work it is.
+"""Default contents of an exported manifest: plans, compatibility with the reference, and licences.
 
-Data only. None of the plans below has been measured at full size: a bundle shows them as "not measured", and the
-runtime plays none of them but `exact` until they are calibrated.
+None of the coarse plans has been measured at full size. A bundle shows them as "not measured", and the runtime only
+plays `exact` until `animegamer-rt search-plans` has measured others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ COMPATIBILITY = Compatibility()
 """The paper's method; `manifest.REFERENCE` is the published demo with its quirks."""
 
 WINDOW_TOKENS = 4096
-"""Mistral's sliding window: the longest prompt that every token of it still sees whole."""
+"""Mistral's sliding window: the longest prompt in which each token still attends to all earlier ones."""
 
 LICENCES: Mapping[str, str] = MappingProxyType(
     {
@@ -27,19 +27,19 @@ LICENCES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# Guidance falls to 1 within 1e-5 at two of the 50 steps: those need no unguided row (schedule.choose_branches).
+# Guidance is 1 within 1e-5 at two of the 50 steps, which need no unconditional row (schedule.choose_branches).
 LOSSLESS_BELOW = 1e-5
-# The last steps of a coarse plan are guided by 1.01 to 1.12: one row more for nothing that can be seen.
+# Guidance of the last steps of a coarse plan is 1.01 to 1.12: a second row would change nothing visible.
 UNGUIDED_BELOW = 0.2
 COARSE_STEPS: Mapping[str, int] = MappingProxyType({"balanced": 18, "fast": 10})
 
 
 def default_plans() -> dict[str, DenoisePlan]:
-    """The reference's fifty steps, and plans that follow their path in fewer, evenly spread."""
+    """The reference's fifty steps, and coarser plans whose steps are evenly spread over them."""
     coarse = {name: coarse_plan(steps, conditional_below=UNGUIDED_BELOW) for name, steps in COARSE_STEPS.items()}
     return {"exact": even_plan(50, conditional_below=LOSSLESS_BELOW), **coarse}
 
 
 def plan_entries(plans: Mapping[str, DenoisePlan]) -> dict[str, PlanEntry]:
-    """The manifest's entries of these plans, not measured yet: `animegamer-rt search-plans` replaces them."""
+    """Manifest entries of unmeasured plans, which `animegamer-rt search-plans` replaces."""
     return clear_fidelity({name: PlanEntry(plan.to_dict()) for name, plan in plans.items()})

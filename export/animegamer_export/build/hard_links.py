@@ -1,7 +1,7 @@
-"""Makes the files that a bundle has in common with the bundles beside it one file each on the disk: hard links.
+"""Replaces files that a bundle has in common with its sibling bundles by hard links.
 
-Releases of one model share the vae, the towers and the tokenizer. Nobody may write into a bundle's file in place: all
-that writes here puts a new file in the place of the old one, so a link keeps what it had when its twin is replaced.
+Releases of one model share the vae, the towers and the tokenizer. A bundle's files are never written in place, only
+replaced, so replacing one name of a linked file does not change the other bundles.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ PARTIAL = ".link"
 
 
 def hard_link_shared(bundle: Bundle) -> dict[str, list[str]]:
-    """Links the files whose twins lie in a whole bundle of the same folder; neighbour -> names of the files linked now.
+    """Links files to equal ones of complete bundles in the same folder; returns sibling -> names of linked files.
 
-    A twin is believed by its own bytes, not by its manifest. Where the disk has no links, the files stay copies.
+    The sibling's file is hashed, whatever its manifest says. On a disk without hard links the files stay copies.
     """
     linked: dict[str, list[str]] = {}
     for neighbour in sibling_bundles(bundle.folder).values():
@@ -31,19 +31,19 @@ def hard_link_shared(bundle: Bundle) -> dict[str, list[str]]:
 
 
 def _link(twin: Path, path: Path, content: str) -> bool:
-    """Puts a link to `twin` in the place of `path` if it holds that content; whether it did."""
+    """Replaces `path` by a link to `twin` if the sha256 of `twin` is `content`; returns whether it did."""
     partial = path.with_name(path.name + PARTIAL)
     try:
         if twin.samefile(path):
             return False
         partial.unlink(missing_ok=True)
         os.link(twin, partial)
-        # What is hashed is what is put in place, whatever becomes of the twin's name meanwhile.
+        # The link itself is hashed, so a twin that is replaced meanwhile does no harm.
         if sha256(partial) == content:
             os.replace(partial, path)
             return True
     except OSError:
-        # Another disk, a file system without links, or a twin that is not there: the file stays as it is.
+        # Another disk, a file system without hard links, or a missing twin: the file stays a copy.
         pass
     finally:
         partial.unlink(missing_ok=True)

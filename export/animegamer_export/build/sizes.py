@@ -1,7 +1,4 @@
-"""The sizes of an export's networks: the published ones, pocket's, and tiny ones to try the road.
-
-It does not know where weights come from.
-"""
+"""Sizes of the networks: the published model, pocket, and a tiny model for tests."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ class ModelSizes:
     vae: VaeSize
 
     def record(self) -> dict[str, Any]:
-        """As the manifest holds them."""
+        """The sizes as stored in the manifest."""
         return {
             "predictor": asdict(self.predictor),
             "denoiser": asdict(self.denoiser),
@@ -44,7 +41,7 @@ class ModelSizes:
         }
 
     def geometry(self, window_tokens: int) -> Geometry:
-        """Sizes of a turn; `window_tokens`: the longest prompt."""
+        """The manifest's geometry; window_tokens: the longest prompt."""
         size, upscale = self.denoiser, self.vae.upscale
         return Geometry(
             height=size.latent_height * upscale,
@@ -74,7 +71,7 @@ FULL = ModelSizes(
     encoder=EncoderSize(text_width=4096, image_width=768, hidden=1920),
     vae=VaeSize(),
 )
-"""The published model's (docs/MODEL.md; the key lists of tests/golden/keys say the same)."""
+"""The published model (docs/MODEL.md; tests/golden/keys has its key lists)."""
 
 TINY = ModelSizes(
     predictor=PredictorSize(hidden=32, layers=2, heads=2, kv_heads=1, mlp=64, vocabulary=0, shot_width=32),
@@ -82,7 +79,7 @@ TINY = ModelSizes(
     encoder=EncoderSize(text_width=16, image_width=224, hidden=32),
     vae=VaeSize(channels=4, multipliers=(1, 1, 2), res_blocks=0, norm_groups=2, scale=1.3),
 )
-"""A few thousand weights, to try the road itself."""
+"""A few thousand weights, to test the export itself."""
 
 POCKET = ModelSizes(
     predictor=PredictorSize(hidden=192, layers=4, heads=3, kv_heads=1, mlp=512, vocabulary=0, shot_width=192),
@@ -97,11 +94,11 @@ RANDOM_SIZES: Mapping[str, ModelSizes] = {
     "pocket": POCKET,
     "tiny": TINY,
 }
-"""vocabulary 0: as many as the tokenizer knows."""
+"""Sizes by name. A vocabulary of 0 stands for the size of the tokenizer."""
 
 
 def tower_sizes(encoder: EncoderSize) -> tuple[TextTowerSize, ImageTowerSize]:
-    """The towers of an encoder: the published ones, or two layers each of the widths that it reads."""
+    """Sizes of an encoder's towers: the published ones, or two layers of the encoder's input widths."""
     if encoder == FULL.encoder:
         return XXL, VIT_B_16
     text, image = encoder.text_width, encoder.image_width

@@ -1,8 +1,7 @@
-"""What an export has done so far: `export.json`, there as long as the bundle is not whole.
+"""Reads and writes `export.json`: the steps of an export that are done. It exists until the bundle is complete.
 
-A step is done when its record is here, with the same key, and its files are those recorded, byte for byte.
-Records appear whole or not at all, after their files: whatever moment an export is killed at, the next one goes on from
-the last record.
+A step is done if its record has the same key and its files have the recorded sha256. A record is written atomically,
+after its files, so an export that is killed at any moment continues after the last record.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from animegamer_rt.bundle.loader import MANIFEST, UNFINISHED
 from animegamer_rt.bundle.manifest import FORMAT_VERSION, FileRecord
 
 FORMAT = FORMAT_VERSION
-"""A bundle of another format is made again, every part of it."""
+"""All parts of a bundle of another format are exported again."""
 
 
 @dataclass(slots=True)
 class ExportState:
-    """The records by step: its key, its files with their bytes and their sha256, and what it found."""
+    """Records by step: key, sizes and sha256 of its files, and its results."""
 
     folder: Path
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     whole: bool = False
-    """Whether a whole bundle was there when it was opened."""
+    """Whether the folder held a complete bundle when it was opened."""
 
     @classmethod
     def open(cls, folder: Path) -> ExportState:
-        """The state of a folder: of an export under way, of the whole bundle that is there, or a new one."""
+        """The state of a folder: from an unfinished export, from a complete bundle's manifest, or a new one."""
         whole = (folder / MANIFEST).is_file() and not (folder / UNFINISHED).is_file()
         for name, place in ((UNFINISHED, ()), (MANIFEST, ("provenance", "export"))):
             data = _read(folder / name)
@@ -46,7 +45,7 @@ class ExportState:
         return cls(folder, whole=whole)
 
     def done(self, step: str, key: str) -> bool:
-        """Whether the step needs not be done again."""
+        """Whether the step is done and its files are unchanged."""
         record = self.steps.get(step)
         if record is None or record["key"] != key:
             return False
@@ -57,12 +56,12 @@ class ExportState:
         )
 
     def begin(self, missing: Sequence[str]) -> None:
-        """From now on the bundle is not whole: `missing` says in words what it lacks."""
+        """Marks the bundle as incomplete; `missing` names what it lacks."""
         self.missing = list(missing)
         self._write()
 
     def record(self, step: str, key: str, files: Sequence[str], **found: Any) -> None:
-        """Notes a finished step, whose files lie in the folder."""
+        """Records a finished step, whose files are in the folder, and its results."""
         sizes = {name: (self.folder / name).stat().st_size for name in files}
         hashes = {name: sha256(self.folder / name) for name in files}
         self.steps[step] = {"key": key, "files": sizes, "sha256": hashes, **found}
@@ -70,7 +69,7 @@ class ExportState:
         self._write()
 
     def files(self) -> dict[str, FileRecord]:
-        """The files of all steps as they were when they were written: what becomes of one later is then found."""
+        """Sizes and sha256 of the files of all steps, from when they were written; later damage is found by them."""
         return {
             name: FileRecord(record["files"][name], digest)
             for record in self.steps.values()
@@ -78,11 +77,11 @@ class ExportState:
         }
 
     def as_provenance(self) -> dict[str, Any]:
-        """What the whole bundle's manifest keeps of it."""
+        """The records as the complete bundle's manifest keeps them."""
         return {"format": FORMAT, "steps": self.steps}
 
     def close(self) -> None:
-        """The bundle is whole: its manifest is there."""
+        """Removes the file: the bundle is complete and has its manifest."""
         (self.folder / UNFINISHED).unlink(missing_ok=True)
 
     def _write(self) -> None:
@@ -93,12 +92,12 @@ class ExportState:
 
 
 def step_key(*what: Any) -> str:
-    """A short hash of all that a step's result depends on."""
+    """A short hash of everything that a step's result depends on."""
     return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A JSON object, or nothing if it is not there or not whole: then the steps are done again."""
+    """A JSON object; empty if the file is missing or damaged, and then the steps are done again."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,7 +1,6 @@
-"""The steps of an export, what each makes, and the road through those that are not done yet.
+"""The steps of an export, and running those that are not done yet.
 
-A step writes into a folder of its own; its files are moved into the bundle when they are whole, and recorded after
-that. It does not know options or where weights come from.
+A step writes to a folder of its own. Its complete files are moved into the bundle and then recorded.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ MOTION_STEP = "motion tokenizer"
 TOKENIZER = ("tokenizer.model", "added_tokens.json")
 NO_SPACE_HINT = "give another --out, free some space, or export fewer --parts at a time"
 BASE_PRECISION = "fp16"
-"""What quantised parts are made from, a part at a time. The error of fp16 is a thousandth of that of the mildest."""
+"""Quantised parts are made from this precision. Its error is a thousandth of that of the most exact scheme."""
 
 MakeFiles = Callable[[Path, Callable[[int], None]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to make: of what, into which folder of the bundle, about how many bytes, and how."""
+    """One step: what it is made of, its folder in the bundle, about how many bytes it writes, and its function."""
 
     name: str
     key: str
@@ -63,21 +62,21 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """What is asked for: the precision of each part to export, and where to."""
+    """The precision of each part to export, and the bundle's folder."""
 
     precision: Mapping[str, str]
     out: Path
 
 
 def export(source: ExportSource, request: ExportRequest, progress: Progress) -> Bundle | None:
-    """Does what is not done yet; a whole bundle then shares its files with those beside it.
+    """Runs the steps that are not done; a complete bundle then shares equal files with its siblings.
 
-    Returns the bundle, or None while parts that play needs have not been asked for.
-    Raises OutputError before anything is written if the disk is too small or another process exports to the same
-    folder, and when the disk is full all the same, and ConfigError if a bundle that is whole would no longer be.
+    Returns the bundle, or None while parts that play needs are missing. Before anything is written, raises OutputError
+    if the disk is too small or another process exports to the folder, and ConfigError if a complete bundle would become
+    incomplete. Also raises OutputError if the disk fills up.
     """
     state = ExportState.open(request.out)
-    with progress.busy("what is there already is read"):
+    with progress.busy("reading what is there"):
         steps = list(_pending_steps(source, request, state))
     lacking = _missing_parts(source, request, state)
     if lacking and state.whole:
@@ -96,9 +95,9 @@ def export(source: ExportSource, request: ExportRequest, progress: Progress) -> 
 def _run_steps(
     steps: list[Step], lacking: list[str], state: ExportState, source: ExportSource, progress: Progress
 ) -> Bundle | None:
-    """The steps one after another, and the manifest if nothing is lacking."""
+    """Runs the steps in order, and writes the manifest if no part is missing."""
     for step in steps:
-        # Its files are not what the record says as soon as the first of them is replaced.
+        # As soon as the first file is replaced, the record is no longer true.
         state.steps.pop(step.name, None)
     state.begin([*(step.name for step in steps if not step.into), *lacking, "manifest"])
     for step in steps:
@@ -109,7 +108,7 @@ def _run_steps(
     manifest = carry_over(_manifest(source, state), state.folder)
     bundle = write_manifest(state.folder, manifest, changed=())
     state.close()
-    with progress.busy("what other bundles have too is looked for"):
+    with progress.busy("looking for equal files of other bundles"):
         shared = hard_link_shared(bundle)
     for neighbour, names in shared.items():
         progress.shared(neighbour, sum(bundle.manifest.files[name].bytes for name in names))
@@ -117,20 +116,20 @@ def _run_steps(
 
 
 def _missing_parts(source: ExportSource, request: ExportRequest, state: ExportState) -> list[str]:
-    """Parts that play needs and that neither this export nor an earlier one of the same checkpoints made."""
+    """Parts needed to play that neither this export makes nor an earlier one of the same checkpoints made."""
     there = _finished_parts(source, state)
     return [part for part in PLAY_PARTS if part not in request.precision and part not in there]
 
 
 def _finished_parts(source: ExportSource, state: ExportState) -> set[str]:
-    """The parts that were made of what the source is made of, and verified."""
+    """The checked parts that were made of the same files as the source."""
     parts = [step for step, record in state.steps.items() if "parts" in record and f"{step} verified" in state.steps]
     made_of = {part: step_key(source.made_of[part]) for part in parts if part in source.made_of}
     return {part for part in parts if made_of.get(part) in (None, state.steps[part].get("made_of", ""))}
 
 
 def _pending_steps(source: ExportSource, request: ExportRequest, state: ExportState) -> Iterator[Step]:
-    """What is not done yet. A part that is made again is verified again: `verified` has no files that could tell."""
+    """The steps that are not done. A part that is exported again is checked again, as the check has no files."""
     for part, precision in request.precision.items():
         made_of = step_key(source.made_of[part])
         key = step_key(made_of, part, precision)
@@ -165,7 +164,7 @@ def _part_steps(source: ExportSource, request: ExportRequest, state: ExportState
 
 
 def part_scheme(part: str, precision: str) -> Scheme:
-    """The scheme of that name. Raises ConfigError for one that is not there or that a new part cannot have yet."""
+    """The scheme of a precision. Raises ConfigError if it is unknown or not possible for a new part."""
     if precision not in SCHEMES:
         known = (*STORED, *(name for name in SCHEMES if name not in STORED))
         raise ConfigError(
@@ -206,9 +205,9 @@ def _run_step(step: Step, state: ExportState, progress: Progress) -> None:
         os.replace(work / name, target / name)
     files = [f"{step.into}/{name}" if step.into else name for name in names]
     seconds = round(time.monotonic() - started, 1)
-    # Every file of the step lies in its place before the record that says so.
+    # The record is written after all files of the step are in place.
     measured = {"seconds": seconds, "process_peak_memory_gib": _peak_memory_gib()}
-    with progress.busy(f"{step.name}: the files are hashed"):
+    with progress.busy(f"{step.name}: hashing files"):
         state.record(step.name, step.key, files, made_of=step.made_of, **measured, **found)
     progress.finished(step.name, sum(state.steps[step.name]["files"].values()), seconds)
 

@@ -1,6 +1,6 @@
-"""Where an export's sizes, weights and tokenizer come from: the release's checkpoints, or a seed.
+"""Sizes, weights and tokenizer of an export: from the release's checkpoints, or random from a seed.
 
-Nothing is held: weights are made one at a time when asked for. It does not know what is written, or where.
+Weights are made one at a time on request and not kept.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ PLAY_PARTS = ("predictor", "denoiser", "vae")
 
 @dataclass(frozen=True, slots=True)
 class ExportSource:
-    """One model to export. `fingerprint` says what it is made of, and `made_of` what each part and the tokenizer are.
+    """A model to export.
 
-    A part must be made again when what it is made of changes; of one that is not named there, nothing is known. Without
-    towers, `towers_missing` says in words why.
+    fingerprint: what the model is made of, for the manifest. made_of: what each part and the tokenizer are made of; a
+    part is exported again when its entry changes. towers_missing: why there are no towers, as text.
     """
 
     sizes: ModelSizes
@@ -66,7 +66,7 @@ class ExportSource:
         return self.towers.shapes(name) if self.towers and name in TOWER_PARTS else self.sizes.shapes(name)
 
     def part(self, name: str) -> StreamedPart:
-        """The part's graphs and weights to be made."""
+        """The part's graphs and its weights, which are made on request."""
         if self.towers and name in TOWER_PARTS:
             return self.towers.part(name)
         sizes, weights = self.sizes, self.weights[name]
@@ -80,9 +80,9 @@ class ExportSource:
 
 
 def from_checkpoints(folder: Path, release: str, height: int, width: int) -> ExportSource:
-    """The published checkpoints, LoRA merged in float32 as each weight is made; height and width of the pictures.
+    """The published checkpoints for frames of height x width; LoRA is merged in float32 as each weight is made.
 
-    Every file is opened and matched key by key before anything is written. Raises CheckpointError.
+    Opens every file and matches all keys. Raises CheckpointError, and ConfigError for a size the vae cannot decode.
     """
     found = find_release(folder, release)
     predictor, predictor_weights = releases.open_predictor(found.mistral, found.adapter)
@@ -127,9 +127,7 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Exp
 
 
 def from_seed(seed: int, size: str) -> ExportSource:
-    """Random weights of a size by name, towers too, with pocket's tokenizer: for time and memory, its pictures mean
-    nothing.
-    """
+    """Random weights of a named size, towers included, with pocket's tokenizer: to measure time and memory."""
     pocket = bundles.find("pocket")
     tokens: dict[str, int] = json.loads((pocket / "added_tokens.json").read_text(encoding="utf-8"))
     sizes = RANDOM_SIZES[size]
@@ -154,7 +152,7 @@ def from_seed(seed: int, size: str) -> ExportSource:
 
 
 def _random_towers(seed: int, sizes: ModelSizes, tokenizer: Path) -> Towers:
-    """Both towers in T5's and CLIP's form. Pocket's pieces stand in for T5's, of which there are more."""
+    """Both towers in T5's and CLIP's form, with pocket's tokenizer in place of T5's."""
     text, image = tower_sizes(sizes.encoder)
     return Towers(
         (text, RandomTowerWeights(seed, TEXT, tower_shapes(text))),
@@ -164,14 +162,14 @@ def _random_towers(seed: int, sizes: ModelSizes, tokenizer: Path) -> Towers:
 
 
 class RandomWeights:
-    """Weights drawn by seed and name, so that each is the same whenever it is made, alone or after others."""
+    """Random weights that depend on seed and name only, not on the order in which they are made."""
 
     def __init__(self, seed: int, part: str, sizes: ModelSizes, *more: str) -> None:
         self.seed, self.sizes = seed, sizes
         self.shapes = {name: shape for one in (part, *more) for name, shape in sizes.shapes(one).items()}
 
     def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
-        """Matrices keep the size of what goes through them; norms are about 1, biases about 0."""
+        """Matrices are scaled by 1 / sqrt(fan in); norms are about 1 and biases about 0."""
         shape = self.shapes[parameter]
         if parameter.endswith("positions"):
             return position_table(self.sizes.denoiser).to(dtype)
@@ -179,7 +177,7 @@ class RandomWeights:
 
 
 class RandomTowerWeights:
-    """The same of a tower. Its picture's colours are CLIP's own."""
+    """Random weights of a tower, with CLIP's own normalisation."""
 
     def __init__(self, seed: int, part: str, shapes: Mapping[str, Shape]) -> None:
         self.seed, self.part, self.shapes = seed, part, shapes
@@ -201,7 +199,7 @@ def random_weight(seed: int, name: str, shape: Shape) -> Tensor:
 
 
 def _file_stamp(folder: Path, path: Path) -> tuple[str, int, int]:
-    """Name, size and time of change: reading all of it would take minutes."""
+    """Name, size and modification time: hashing the file would take minutes."""
     return str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns
 
 

@@ -1,4 +1,4 @@
-"""The tokens that the published model adds to its tokenizer's pieces, in their order. Source: MODEL.md section 2."""
+"""The tokens that the published model adds after its tokenizer's pieces, in order. Source: MODEL.md section 2."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _STATE_TAGS = ("ML", "SC", "ET", "ST", "TURN")
 
 
 def added_tokens() -> list[str]:
-    """256 frames, marks, strengths, state tags; the first has the id after the last piece."""
+    """256 frames, marks, strengths and state tags; the first has the id after the last piece."""
     frames = [f"<frame_{n:05d}>" for n in range(_FRAMES)]
     marks = ["<img>", "</img>", "<vid>", "</vid>", "<frame>", "</frame>"]
     strengths = [f"<Strength_{strength}>" for strength in range(-5, 6)]

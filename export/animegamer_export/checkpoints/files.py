@@ -1,7 +1,4 @@
-"""Opening checkpoint files: memory-mapped, and without running any code a pickle may carry.
-
-It does not know what the tensors are for.
-"""
+"""Opens checkpoint files memory-mapped, without running code that a pickle may contain."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from animegamer_rt.errors import CheckpointError
 
 Shape = tuple[int, ...]
 FLOATS = ("float16", "bfloat16", "float32", "float64", "F16", "BF16", "F32", "F64")
-"""The types that a weight may have, as torch and safetensors name them."""
+"""Types of weights, by torch's and safetensors' names."""
 DOWNLOAD_AGAIN = "download it again"
 
 
@@ -50,9 +47,9 @@ def open_tensors(tensors: Mapping[str, Tensor], where: Path) -> TensorFile:
 def open_torch(path: Path, inside: str | None = None) -> TensorFile:
     """A torch.save file; `inside` names the dict entry that holds the tensors.
 
-    Only tensors and plain containers are unpickled, and all of the file is read once for its checksums. Raises
-    CheckpointError for a file that is missing, cut short, damaged, no PyTorch file, asks for code to be run, or lacks
-    the entry.
+    Only tensors and plain containers are unpickled. The whole file is read once for its checksums. Raises
+    CheckpointError for a file that is missing, truncated, damaged, not a PyTorch file, without the entry, or that needs
+    code to be run.
     """
     _require(path)
     try:
@@ -94,7 +91,7 @@ def open_torch(path: Path, inside: str | None = None) -> TensorFile:
 
 
 def open_safetensors(path: Path) -> TensorFile:
-    """A safetensors file, mapped. The format has no checksums. Raises CheckpointError for one missing or cut short."""
+    """A safetensors file, mapped; the format has no checksums. Raises CheckpointError if missing or truncated."""
     _require(path)
     try:
         # Left open: tensors are read from the mapping later.
@@ -111,7 +108,7 @@ def open_safetensors(path: Path) -> TensorFile:
 
 
 def open_hugging_face(folder: Path) -> TensorFile:
-    """The weights of a Hugging Face model folder: safetensors or bin, one file or shards with their index."""
+    """The weights of a Hugging Face model folder: safetensors or bin, one file or shards with an index."""
     for name, opener in (("model.safetensors", open_safetensors), ("pytorch_model.bin", open_torch)):
         if (folder / f"{name}.index.json").is_file():
             return _shards(folder, _weight_map(folder / f"{name}.index.json"), opener)
@@ -137,7 +134,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def count_pieces(path: Path, do: str) -> int:
-    """How many pieces a sentencepiece model has. Raises CheckpointError, which says `do`, for any other file."""
+    """The number of pieces of a sentencepiece model. Raises CheckpointError with the advice `do` for any other file."""
     _require(path)
     try:
         return int(sentencepiece.SentencePieceProcessor(model_file=str(path)).get_piece_size())
@@ -146,7 +143,7 @@ def count_pieces(path: Path, do: str) -> int:
 
 
 def _check_sums(path: Path) -> None:
-    """Reads the archive once, a megabyte at a time."""
+    """Reads the archive once, a megabyte at a time, and compares its checksums."""
     with zipfile.ZipFile(path) as archive:
         damaged = archive.testzip()
     if damaged is not None:

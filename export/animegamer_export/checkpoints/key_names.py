@@ -1,6 +1,6 @@
-"""Our state-dict names in the words of the published checkpoints, and what of those checkpoints is never used.
+"""Maps our state-dict names to the keys of the published checkpoints, and lists the keys that are never used.
 
-It does not open files and knows nothing of tensors' values. Source: MODEL.md sections 1, 2, 4 and 6.
+Source: MODEL.md sections 1, 2, 4 and 6.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Role = Literal["base", "copy", "down", "up"]
 
 @dataclass(frozen=True, slots=True)
 class CheckpointKey:
-    """One key of a checkpoint: the weight (in the checkpoint's words) it belongs to, and as what."""
+    """One key of a checkpoint: the weight (by the checkpoint's name) that it belongs to, and its role."""
 
     weight: str
     role: Role
@@ -28,7 +28,7 @@ class CheckpointKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyNaming:
-    """How one checkpoint format names things.
+    """The naming of one checkpoint format.
 
     `ours`: (pattern of our names, their name), first match wins. `pieces`: (pattern of their keys, weight, role); the
     group "index" numbers low-rank pairs. `unused`: (pattern, why such a key is never used).
@@ -39,7 +39,7 @@ class KeyNaming:
     unused: tuple[tuple[str, str], ...] = ()
 
     def checkpoint_name(self, name: str) -> str:
-        """The checkpoint's name of our parameter; a KeyError here is a fault of the table, not of a file."""
+        """The checkpoint's name of our parameter. A KeyError is a bug of the table, not a fault of a file."""
         for pattern, replacement in self.ours:
             match = re.fullmatch(pattern, name)
             if match:
@@ -47,7 +47,7 @@ class KeyNaming:
         raise KeyError(name)
 
     def piece(self, key: str) -> CheckpointKey:
-        """What a key of a checkpoint holds; a plain name holds the weight itself."""
+        """The weight and role of a checkpoint's key; a key that matches no pattern is the weight itself."""
         for pattern, weight, role in self.pieces:
             match = re.fullmatch(pattern, key)
             if match:
@@ -55,7 +55,7 @@ class KeyNaming:
         return CheckpointKey(key, "base")
 
     def unused_reason(self, key: str) -> str | None:
-        """Why the key is never used, or None if nothing is known against it."""
+        """Why the key is never used; None for a key that may be used."""
         return next((why for pattern, why in self.unused if re.fullmatch(pattern, key)), None)
 
 
@@ -65,7 +65,7 @@ def _under(prefix: str, table: Iterable[tuple[str, str]]) -> tuple[tuple[str, st
 
 _BLOCK = r"denoiser\.blocks\.(\d+)\."
 _LAYER = r"transformer.layers.\1."
-# Both networks live in one file: ours are told apart by the prefixes "denoiser." and "encoder.".
+# Both networks are in one file; our names have the prefixes "denoiser." and "encoder.".
 DENOISER = KeyNaming(
     ours=_under(
         DIFFUSION,
@@ -110,7 +110,7 @@ DENOISER = KeyNaming(
 
 
 def vae_naming(levels: int) -> KeyNaming:
-    """The names of a 3D-VAE checkpoint of so many levels, which count from full resolution; ours from the deepest."""
+    """The naming of a 3D-VAE checkpoint. Its levels count from full resolution; our stages from the deepest level."""
     table = [
         *_vae_block(r"middle\.0\.", "decoder.mid.block_1.", 1),
         *_vae_block(r"middle\.1\.", "decoder.mid.block_2.", 1),
@@ -164,7 +164,7 @@ _MISTRAL = (
     (_PREDICTOR_BLOCK + r"(gate|up|down)\.(.*)", _MISTRAL_LAYER + r"mlp.\2_proj.\3"),
 )
 _COMPUTED = (r".*\.rotary_emb\.inv_freq", "computed from the positions")
-# The adapter's file holds the language model under PEFT's names and, beside it, the two resamplers.
+# The adapter's file holds the language model under PEFT's names, and the two resamplers.
 PREDICTOR = KeyNaming(
     ours=(
         (r"(input|output)_resampler\.(.*)", r"\1_resampler.proj.\2"),

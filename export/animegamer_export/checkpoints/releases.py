@@ -1,6 +1,6 @@
-"""The published checkpoints: their sizes, and how each weight of our networks is made of theirs; nothing is ignored.
+"""Opens the published checkpoints: sizes of the networks, and a weight map for each. No weight is read yet.
 
-It makes no weight and runs no pickled code. Source: MODEL.md sections 1, 2, 4 and 6. All raise CheckpointError.
+Source: MODEL.md sections 1, 2, 4 and 6. All functions raise CheckpointError.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ PREDICTOR_ALPHA = 32.0
 DENOISER_RANK, PREDICTOR_RANK = 64, 32
 """Of the release's low-rank additions (MODEL.md sections 2 and 4)."""
 MISTRAL = {"rope_theta": 10000.0, "sliding_window": 4096, "rms_norm_eps": 1e-5}
-"""What Mistral-7B-Instruct-v0.1 says (MODEL.md section 2); no shape shows it, and v0.2 and v0.3 say other things."""
+"""Of Mistral-7B-Instruct-v0.1's config (MODEL.md section 2): no shape shows these; v0.2 and v0.3 differ."""
 POSITIONS = DIFFUSION + "mixins.pos_embed.pos_embedding"
 WIDTH_WITHOUT_MIX_NORM = 768
-"""MODEL.md section 1: with image features of this width `output_mix_layer_norm` lies in the file and is not used."""
+"""MODEL.md section 1: with image features of this width, `output_mix_layer_norm` is in the file but not used."""
 
 
 def open_denoiser(path: Path, latent_height: int, latent_width: int) -> tuple[DenoiserSize, EncoderSize, WeightMap]:
-    """Sizes of a SAT checkpoint and the weight_map of its "denoiser.*" and "encoder.*"; no weight is read yet."""
+    """Sizes of a SAT checkpoint and the weight map of "denoiser.*" and "encoder.*"."""
     file = open_torch(path, "module")
     size, encoder_size = denoiser_sizes(file, latent_height, latent_width)
     _check_positions(file, size)
@@ -52,7 +52,7 @@ def open_denoiser(path: Path, latent_height: int, latent_width: int) -> tuple[De
 
 
 def open_vae(path: Path) -> tuple[VaeSize, WeightMap]:
-    """Size of a 3D-VAE checkpoint's decoder and its weight_map; no weight is read yet."""
+    """Size of a 3D-VAE checkpoint's decoder, and its weight map."""
     file = open_torch(path, "state_dict")
     size = vae_size(file)
     with torch.device("meta"):
@@ -61,9 +61,9 @@ def open_vae(path: Path) -> tuple[VaeSize, WeightMap]:
 
 
 def open_predictor(mistral: Path, adapter: Path) -> tuple[PredictorSize, WeightMap]:
-    """Size of a Mistral folder with the adapter's file over it, and the weight_map; no weight is read yet.
+    """Size of a Mistral folder with the adapter's file over it, and the weight map.
 
-    The adapter's file may hold the base weights too; those of the folder are then dead.
+    The adapter's file may hold base weights too; those of the folder are then unused.
     """
     adapter_file = open_torch(adapter)
     size = predictor_size(read_json(mistral / "config.json"), adapter_file, mistral / "config.json")
@@ -89,20 +89,20 @@ def require_rank(weight_map: WeightMap, rank: int) -> None:
 def denoiser_weight_map(
     file: TensorFile, denoiser: Denoiser, encoder: Encoder, alpha: float = DENOISER_ALPHA
 ) -> WeightMap:
-    """The weight_map of both networks; `alpha` over the file's rank is the scale of the low-rank additions."""
+    """The weight map of both networks; `alpha` over the file's rank is the scale of the low-rank additions."""
     wanted = wanted_shapes({"denoiser.": denoiser, "encoder.": encoder})
     shot_tokens = denoiser.size.shot_tokens
     return make_weight_map(file, wanted, DENOISER, alpha=alpha, shot_tokens=shot_tokens, what="denoiser checkpoint")
 
 
 def vae_weight_map(file: TensorFile, decoder: VaeDecoder) -> WeightMap:
-    """The weight_map of the decoder."""
+    """The weight map of the decoder."""
     naming = vae_naming(len(decoder.size.multipliers))
     return make_weight_map(file, wanted_shapes({"": decoder}), naming, what="vae checkpoint")
 
 
 def predictor_weight_map(file: TensorFile, predictor: Predictor, alpha: float = PREDICTOR_ALPHA) -> WeightMap:
-    """The weight_map of the predictor; `alpha` over the file's rank is the scale of the low-rank additions."""
+    """The weight map of the predictor; `alpha` over the file's rank is the scale of the low-rank additions."""
     return make_weight_map(file, wanted_shapes({"": predictor}), PREDICTOR, alpha=alpha, what="predictor checkpoint")
 
 
@@ -136,7 +136,7 @@ def denoiser_sizes(file: TensorFile, latent_height: int, latent_width: int) -> t
 
 
 def _check_positions(file: TensorFile, size: DenoiserSize) -> None:
-    """The table of positions is the only weight that knows the pictures' size."""
+    """Checks the frame size, which only the table of positions shows."""
     rows = _Shapes(file, "denoiser checkpoint", DENOISER)(POSITIONS, 3)[1]
     expected = size.shot_tokens + math.prod(size.patch_grid)
     if rows != expected:
@@ -149,7 +149,7 @@ def _check_positions(file: TensorFile, size: DenoiserSize) -> None:
 
 
 def vae_size(file: TensorFile) -> VaeSize:
-    """Sizes of the decoder from the shapes of a 3D-VAE checkpoint, but for the norm groups, which show in no shape."""
+    """Sizes of the decoder from the shapes of a 3D-VAE checkpoint; the number of norm groups shows in no shape."""
     shape = _Shapes(file, "vae checkpoint", KeyNaming(()))
     levels = shape.count("decoder.up.{}.block.0.conv1.conv.weight")
     widths = [shape(f"decoder.up.{level}.block.0.conv1.conv.weight", 5)[0] for level in range(levels)]
@@ -200,7 +200,7 @@ def predictor_size(config: Mapping[str, Any], adapter: TensorFile, where: Path) 
 
 @dataclass(frozen=True, slots=True)
 class _Shapes:
-    """Looks up the shapes of the weights that sizes are read from, under whatever key the naming holds them."""
+    """Looks up the shapes that sizes are read from, under any key that the naming knows."""
 
     file: TensorFile
     what: str

@@ -1,6 +1,6 @@
-"""From a checkpoint's keys to our parameters: every key is used or named as dead, and all faults come at once.
+"""Maps a checkpoint's keys to our parameters. Each key is used or known to be unused; one error lists all faults.
 
-Works on names and shapes; values are read one parameter at a time. It does not know which network it serves.
+Matching uses names and shapes; values are read one parameter at a time.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from animegamer_rt.errors import CheckpointError
 from .files import Shape, TensorFile
 from .key_names import KeyNaming
 
-# Nearest names are looked up for this many unexpected keys: the search is slow, and a foreign file has thousands.
+# Similar names are looked up for at most this many keys: the search is slow, and a foreign file has thousands.
 MAX_SUGGESTIONS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a checkpoint keeps one parameter's tensor where its shape is not ours."""
+    """How a checkpoint stores a parameter whose shape differs from ours."""
 
     kind: str
 
@@ -54,7 +54,7 @@ def layout_of(parameter: str) -> Layout:
 
 @dataclass(frozen=True, slots=True)
 class WeightSource:
-    """Where one parameter comes from: its weight, and low-rank pairs (down, up) to add, stacked along the rows."""
+    """The keys of one parameter: its weight, and low-rank pairs (down, up) to add, stacked along the rows."""
 
     weight: str
     pairs: tuple[tuple[str, str], ...] = ()
@@ -62,7 +62,7 @@ class WeightSource:
 
 @dataclass(frozen=True, slots=True)
 class WeightMap:
-    """How to make each of our parameters from a checkpoint, and which of its keys are dead and why."""
+    """Makes each of our parameters from a checkpoint. unused: keys that are never used, and why."""
 
     file: TensorFile
     sources: Mapping[str, WeightSource]
@@ -72,7 +72,7 @@ class WeightMap:
 
     @property
     def ranks(self) -> list[int]:
-        """The ranks of its low-rank additions, each once; none where there are no additions."""
+        """The distinct ranks of the low-rank additions; empty without any."""
         pairs = (pair for source in self.sources.values() for pair in source.pairs)
         return sorted({self.file.shapes[down][0] for down, _ in pairs})
 
@@ -102,7 +102,7 @@ class WeightMap:
 
 
 def overlay(adapter: TensorFile, base: TensorFile, naming: KeyNaming, prefix: str) -> tuple[TensorFile, dict[str, str]]:
-    """One file view of an adapter over a base model whose keys lack `prefix`; with the base's keys that are dead."""
+    """One view of an adapter's file over its base model, whose keys lack `prefix`; and the base's replaced keys."""
     held = {naming.piece(key).weight for key in adapter.shapes if naming.piece(key).role in ("base", "copy")}
     shapes = dict(adapter.shapes)
     from_base: dict[str, str] = {}

@@ -1,1 +1,1 @@
-"""How well plans and precisions keep what the exact ones show."""
+"""How close the clips of other plans and precisions are to the exact ones."""

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 
 def relative_error(found: npt.NDArray[np.generic], expected: npt.NDArray[np.generic]) -> float:
-    """|found - expected| / |expected|, both as one long vector."""
+    """|found - expected| / |expected|, in the Euclidean norm over all elements."""
     true = expected.astype(np.float64).reshape(-1)
     norm = float(np.linalg.norm(true))
     return float(np.linalg.norm(found.astype(np.float64).reshape(-1) - true)) / max(norm, 1e-30)

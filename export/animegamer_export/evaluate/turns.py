@@ -1,7 +1,4 @@
-"""Turns to calibrate and compare by: instructions from a bundle's world, and the inputs of its denoiser's steps.
-
-Knows the runtime's pipeline; nothing of precisions.
-"""
+"""Sample turns for calibration and comparison: instructions in a bundle's words, and the inputs of denoiser steps."""
 
 from __future__ import annotations
 
@@ -32,11 +29,11 @@ RELEASE_WORLD = World(
         "Character: Qiqi; Motion: read a book; Background: night room.",
     ),
 )
-"""The words of the published demo's instructions, for bundles that know no others."""
+"""The words of the published demo's instructions, for bundles without a world of their own."""
 
 
 def sample_instructions(world: World, count: int, seed: int = 0) -> list[str]:
-    """`count` captions of the world's words, the same for the same seed."""
+    """`count` random instructions in the world's words; the same seed gives the same instructions."""
     if not (world.characters and world.motions and world.places):
         world = RELEASE_WORLD
     chance, texts = random.Random(seed), []
@@ -49,7 +46,10 @@ def sample_instructions(world: World, count: int, seed: int = 0) -> list[str]:
 
 @dataclass(slots=True)
 class RecordingDenoiser:
-    """A DenoiserEngine over a session of its own that keeps the inputs, and the answer x0, of every step (or none)."""
+    """A DenoiserEngine that records the inputs and the output x0 of every step, unless `record` is off.
+
+    It has an onnxruntime session of its own, on `device`.
+    """
 
     path: Path
     record: bool = True

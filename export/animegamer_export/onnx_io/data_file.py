@@ -1,7 +1,4 @@
-"""The file beside ONNX graphs that holds their larger tensors, written one after the other, equal bytes once.
-
-Knows bytes and where they lie; nothing of what they mean.
-"""
+"""Writes the data file beside ONNX graphs: their larger tensors, one after the other, equal bytes only once."""
 
 from __future__ import annotations
 
@@ -18,14 +15,15 @@ INLINE_BYTES = 1024
 """Smaller tensors stay inside the ONNX file."""
 ALIGNMENT = 64
 MADE_FROM = "made_from"
-"""Metadata of a tensor that is made when asked for: those made from the same name and type are made once."""
+"""Metadata key of a lazy tensor: two tensors with the same value under it are computed and stored once."""
 
 
 @dataclass(slots=True)
 class DataFile:
-    """An open file, its name as the graphs will know it, and offset and length of the bytes in it (by sha256).
+    """An open data file.
 
-    `written` is told how many bytes were added.
+    name: as the graphs refer to it. held: sha256 -> (offset, length) of the bytes in it. written: called with the
+    number of bytes after each write.
     """
 
     file: BinaryIO
@@ -34,14 +32,14 @@ class DataFile:
     held: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def move(self, model: ir.Model) -> None:
-        """Writes a model's larger weights, one in memory at a time, and leaves in it where they lie."""
+        """Writes a model's larger weights, one in memory at a time; the model then refers to this file."""
         for name, value in model.graph.initializers.items():
             tensor = value.const_value
             if tensor is not None and tensor.nbytes >= INLINE_BYTES:
                 value.const_value = self.store(tensor, name)
 
     def store(self, tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
-        """A tensor that names the place in this file; a small one comes back as it is, read into memory."""
+        """Stores a tensor and returns one that refers to this file; a small tensor is returned in memory instead."""
         if tensor.nbytes < INLINE_BYTES:
             return ir.tensor(np.array(tensor.numpy()), dtype=tensor.dtype, name=name)
         offset, length = self._place(tensor)
@@ -64,7 +62,7 @@ class DataFile:
         return self.held[content]
 
     def value(self, array: npt.NDArray[Any], name: str, dtype: ir.DataType | None = None) -> ir.Value:
-        """A graph's initializer of an array; the array itself is not held."""
+        """Stores an array and returns an initializer for a graph."""
         tensor = self.store(ir.tensor(array, dtype=dtype, name=name), name)
         shape = ir.Shape(array.shape)
         return ir.Value(name=name, shape=shape, type=ir.TensorType(tensor.dtype), const_value=tensor)

@@ -1,7 +1,7 @@
-"""How much memory loading ONNX files takes: measured in a process of its own, so that nothing else is in the figure.
+"""Measures how much memory onnxruntime takes to load ONNX files, in a process of its own.
 
 `python -m animegamer_export.onnx_io.load_memory FILE ..` prints MiB: the growth of the process's peak while onnxruntime
-loads the files on the CPU. Nothing is run. Unix only, where the system keeps the peak.
+loads the files on the CPU. Nothing is run. Not on Windows, which reports no peak.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from animegamer_export.support.peak_memory import peak_mib
 
 
 def load_memory_mib(paths: Sequence[Path]) -> float | None:
-    """Peak growth in MiB while the files are loaded together; None where the system does not say."""
+    """Peak growth in MiB while the files are loaded together; None on Windows."""
     if sys.platform == "win32":
         return None
     command = [sys.executable, "-m", "animegamer_export.onnx_io.load_memory", *map(str, paths)]

@@ -1,7 +1,7 @@
-"""One part of a bundle in an onnxruntime session of bounded memory, for comparing what it computes.
+"""Runs one part of a bundle in onnxruntime with little memory, to compare its outputs.
 
-Weights stay on disk, mapped, as they are stored. Attention keeps no scores, and the vae draws a small picture, because
-both would take more than their weights do. It knows the parts' graphs; nothing of what is compared.
+Weights stay on disk, memory-mapped. Attention runs as a fused operator that stores no scores, and the vae decodes a
+small image: at full size, either would take more memory than the weights.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .read import add_weight, open_graph
 Array = npt.NDArray[Any]
 
 SMALL_LATENT = (8, 12)
-"""Height and width of the largest latent that the vae is given: every weight is used at any size. At 60 x 90 in float32
-the caches alone are 5.2 GiB, and a value in front of the last stage is 3 GiB, of which several are alive at once."""
+"""Height and width of the largest latent given to the vae: it uses every weight at any size. At 60 x 90 in float32 the
+caches alone are 5.2 GiB, and an activation before the last stage is 3 GiB, several of which are alive at once."""
 
 _ROWS_AND_COLUMNS = {4: [2, 3], 5: [2, 4]}
 """Where its shapes have them, by length: [frames, C, rows, columns], [frames, C, latent rows, 1 to 8, columns]."""
 
 
 class PartSession:
-    """A part that computes what its graph says, on the CPU: no weight is folded, packed or held twice."""
+    """A part that computes exactly what its graph says, on the CPU. No weight is folded, packed or copied."""
 
     def __init__(self, bundle: Bundle, part: str) -> None:
         path, options = bundle.part_path(part), plain_options()
@@ -57,7 +57,7 @@ class PartSession:
 
 
 def use_flash_attention(model: ir.Model) -> None:
-    """Attention without a mask in onnxruntime's own operator: the standard's holds all scores, 11.7 GB at full size."""
+    """Replaces Attention without a mask by MultiHeadAttention: the former stores all scores, 11.7 GB at full size."""
     for node in list(model.graph):
         masked = len(node.inputs) > 3 and any(value is not None for value in node.inputs[3:])
         if node.op_type != "Attention" or node.domain or masked or "q_num_heads" not in node.attributes:
@@ -76,12 +76,12 @@ def use_flash_attention(model: ir.Model) -> None:
 
 
 def latent_size(height: int, width: int) -> tuple[int, int]:
-    """Height and width of the latent that the vae is given where the bundle's are these."""
+    """Height and width of the latent to decode, for a bundle whose latent is height x width."""
     return min(height, SMALL_LATENT[0]), min(width, SMALL_LATENT[1])
 
 
 def shrink_picture(graph: ir.Graph) -> None:
-    """The vae's graph for a latent of `latent_size`: its inputs, shapes and the last few nodes know how large it is."""
+    """Changes the vae's graph to a latent of `latent_size`: in its inputs, shape constants and last few nodes."""
     sized = [value for value in graph.inputs if value.name == "latent" or (value.name or "").startswith("cache_")]
     old = np.array(_lengths(sized[0])[-2:])
     new = np.array(latent_size(*old.tolist()))

@@ -1,7 +1,7 @@
-"""Opens ONNX graphs with their weights left on disk, also where the file of weights has several names; adds to them.
+"""Opens ONNX graphs and leaves their weights on disk; adds weights to them.
 
-Bundles share equal files as hard links (`command/sharing.py`), which onnx-ir refuses: a link could bring a stranger's
-file into the folder. A bundle's files are held against its own sha256, so here only the name is held to the folder.
+Bundles share equal files as hard links (`build/hard_links.py`), which onnx-ir refuses, because a link may point to a
+foreign file. A bundle's files are checked by sha256, so this module only checks that the name stays in the folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REPAIR_HINT = "restore the file, or make the bundle again"
 
 
 def open_graph(source: Path) -> ir.Model:
-    """The graph; its weights are read when asked for. Raises BundleError when the file is not one."""
+    """Opens a graph; its weights are read on access. Raises BundleError if the file is not a readable ONNX file."""
     try:
         model = ir.load(source)
     except (OSError, ValueError, DecodeError) as error:
@@ -39,10 +39,10 @@ def add_weight(graph: ir.Graph, array: npt.NDArray[Any], name: str, dtype: ir.Da
 
 
 class _HardLinkedTensor(ir.ExternalTensor):
-    """A weight whose file may have several names."""
+    """A weight whose data file may be a hard link."""
 
     def _check_path_containment(self) -> None:
-        """Done by `_hard_linked`, but for the number of links."""
+        """Replaced by the check in `_hard_linked`, which allows hard links."""
 
 
 def _hard_linked(tensor: ir.ExternalTensor, source: Path) -> _HardLinkedTensor:

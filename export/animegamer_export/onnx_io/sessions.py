@@ -17,7 +17,7 @@ Feeds = Mapping[str, npt.NDArray[Any]]
 
 
 def plain_options() -> onnxruntime.SessionOptions:
-    """Options of a session that is to compute what the graph says, on the cores this process may use."""
+    """Options of a session that computes exactly what the graph says, on the cores this process may use."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = available_cores()
@@ -29,7 +29,7 @@ def plain_options() -> onnxruntime.SessionOptions:
 
 
 def open_session(model: str | bytes, options: onnxruntime.SessionOptions, device: str) -> onnxruntime.InferenceSession:
-    """A session on cpu or cuda, and on no other in its place. Raises BackendError."""
+    """A session on cpu or cuda. Raises BackendError if the device is missing: there is no fallback."""
     wanted = check_device(device)
     session = onnxruntime.InferenceSession(model, options, providers=[wanted])
     if wanted not in session.get_providers():
@@ -39,5 +39,5 @@ def open_session(model: str | bytes, options: onnxruntime.SessionOptions, device
 
 
 def open_plain(path: Path, device: str = "cpu") -> onnxruntime.InferenceSession:
-    """A session on cpu or cuda with nothing special about it. Raises BackendError when the device is not there."""
+    """A session over an ONNX file with `plain_options`. Raises BackendError if the device is missing."""
     return open_session(str(path), plain_options(), device)

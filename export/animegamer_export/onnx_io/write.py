@@ -1,7 +1,7 @@
-"""Writes torch modules as ONNX files, several files over one copy of the weights, and checks them in onnxruntime.
+"""Writes torch modules as ONNX files that share one data file, and checks them in onnxruntime.
 
-It does not know the networks. Weights that float16 holds exactly are stored so, with a Cast to float32 in the graph
-(onnxruntime folds it when it loads the file); the rest stays float32. Precision is decided before, by `round_to_fp16`.
+Weights that float16 holds exactly are stored as float16, with a Cast to float32 in the graph (onnxruntime folds it when
+it loads the file). Other weights stay float32. `round_to_fp16` decides which weights are rounded.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ Module = TypeVar("Module", bound=nn.Module)
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """One ONNX file to be: a module, example inputs by name in the order of its forward, and its outputs' names.
+    """A module to export: example inputs by name, in the order of its forward, and the names of its outputs.
 
-    `dynamic` names the axes that may change: {input: {axis: name}}. An axis's example must be 2 or more.
+    dynamic: {input: {axis: name}} of the axes that may change; their length in the example must be 2 or more.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Inputs of one check and what torch answers, both by name."""
+    """Inputs of one check and torch's outputs for them, both by name."""
 
     name: str
     inputs: Mapping[str, Tensor]
@@ -74,7 +74,7 @@ class ExportResult:
 
 
 def round_to_fp16(module: Module) -> Module:
-    """A copy in evaluation mode whose weights of two axes and more are rounded to float16; not so biases and norms."""
+    """A copy in evaluation mode with weights of two axes and more rounded to float16; biases and norms stay exact."""
     rounded = copy.deepcopy(module).eval()
     with torch.no_grad():
         for weight in rounded.parameters():
@@ -84,12 +84,12 @@ def round_to_fp16(module: Module) -> Module:
 
 
 def export_copy(module: Module, precision: Precision) -> Module:
-    """A copy of the module to export: `round_to_fp16`, or as it is."""
+    """A copy of the module in evaluation mode, rounded by `round_to_fp16` if the precision is fp16."""
     return round_to_fp16(module) if precision == "fp16" else copy.deepcopy(module).eval()
 
 
 def write(folder: Path, graphs: Sequence[Graph], weights: str, precision: Precision = "fp16") -> dict[str, Part]:
-    """Writes `<name>.onnx` of every graph and one file `weights` with the larger weights of all, each held once."""
+    """Writes `<name>.onnx` for each graph and one file `weights` with the larger weights of all graphs, each once."""
 
     def models() -> Iterator[tuple[str, ir.Model]]:
         for graph in graphs:
@@ -108,7 +108,7 @@ def write_models(
     precision: str,
     written: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Part]:
-    """Writes (name, model) pairs, one at a time, over one file `weights`; `written` is told of each weight's bytes."""
+    """Writes (name, model) pairs over one file `weights`; `written` is called with the bytes of each weight."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = {}
     with (folder / weights).open("wb") as file:
@@ -126,10 +126,10 @@ def write_models(
 
 
 def check_outputs(folder: Path, cases: Sequence[tuple[str, Case]], tolerance: float) -> dict[str, float]:
-    """Runs (part, case) in onnxruntime on the CPU and returns the largest absolute error of each, by "part: case".
+    """Runs each (part, case) in onnxruntime on the CPU; returns the largest absolute errors by "part: case".
 
-    The tolerance is of float32 outputs, relative to the largest expected value where that is above 1; uint8 outputs
-    may differ by one step. Raises BundleError at a mismatch.
+    The tolerance applies to float32 outputs, relative to the largest expected value if that is above 1; uint8 outputs
+    may differ by one. Raises BundleError at a mismatch.
     """
     sessions = {part: _open(folder / f"{part}.onnx") for part in dict.fromkeys(part for part, _ in cases)}
     errors = {}
@@ -167,7 +167,7 @@ def _open(path: Path) -> onnxruntime.InferenceSession:
 
 
 def trace(graph: Graph, before_folding: Callable[[ir.Model], None] | None = None) -> ir.Model:
-    """The graph as an ONNX model, small constants folded; `before_folding` may put other values in place first."""
+    """Traces a graph to an ONNX model and folds constants; `before_folding` may replace values before that."""
     dynamic = [dict.fromkeys(graph.dynamic.get(name, {}), torch.export.Dim.DYNAMIC) or None for name in graph.inputs]
     with warnings.catch_warnings():
         # torch warns about its own use of itself (torch 2.13).
@@ -193,7 +193,7 @@ def trace(graph: Graph, before_folding: Callable[[ir.Model], None] | None = None
 
 
 def _name_axes(model: ir.Model, dynamic: Mapping[str, Mapping[int, str]]) -> None:
-    """Our names for the tracer's s27, s69, also where outputs' axes are made of them."""
+    """Replaces the tracer's axis names (s27, s69) by ours, also inside expressions of output axes."""
     names = {}
     for value in model.graph.inputs:
         for axis, name in dynamic.get(value.name or "", {}).items():
@@ -208,14 +208,14 @@ def _name_axes(model: ir.Model, dynamic: Mapping[str, Mapping[int, str]]) -> Non
 
 
 def _for_forward(module: nn.Module, dynamic: list[Any]) -> tuple[Any, ...]:
-    """The shapes as forward takes them: those of *arguments in a tuple of their own."""
+    """The shapes in the form of forward's arguments: those of *args in a tuple of their own."""
     code = module.forward.__code__
     named = code.co_argcount - 1
     return (*dynamic[:named], tuple(dynamic[named:])) if len(dynamic) > named else tuple(dynamic)
 
 
 def store_fp16(model: ir.Model) -> None:
-    """Stores as float16 every large weight of two axes and more that survives it exactly."""
+    """Stores as float16 each large weight of two axes and more that float16 holds exactly."""
     for name, value in list(model.graph.initializers.items()):
         tensor = value.const_value
         if tensor is None or tensor.dtype != ir.DataType.FLOAT or len(tensor.shape) < 2 or tensor.nbytes < INLINE_BYTES:
@@ -229,7 +229,7 @@ def store_fp16(model: ir.Model) -> None:
 
 
 def store_as(model: ir.Model, value: ir.Value, name: str, tensor: ir.TensorProtocol) -> None:
-    """Puts a tensor of another type in the place of a float32 weight, with a Cast back to float32 behind it."""
+    """Replaces a float32 weight by a tensor of another type, followed by a Cast to float32."""
     stored = ir.Value(name=name, shape=value.shape, type=ir.TensorType(tensor.dtype), const_value=tensor)
     cast = ir.node("Cast", [stored], {"to": ir.DataType.FLOAT})
     cast.outputs[0].dtype, cast.outputs[0].shape = ir.DataType.FLOAT, value.shape
@@ -241,7 +241,7 @@ def store_as(model: ir.Model, value: ir.Value, name: str, tensor: ir.TensorProto
 
 
 def _strip_metadata(model: ir.Model) -> None:
-    """Drops what the tracer noted about source files: no use to a reader, and different on every machine."""
+    """Removes the tracer's notes about source files, which differ on every machine."""
     model.metadata_props.clear()
     model.doc_string = None
     model.producer_name, model.producer_version = "animegamer-export", None

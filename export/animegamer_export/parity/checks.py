@@ -1,7 +1,4 @@
-"""What a comparison says: the largest error of one recorded quantity and the tolerance it is held to.
-
-Knows no network and no file.
-"""
+"""Checks of recorded quantities: largest error and tolerance."""
 
 from __future__ import annotations
 
@@ -24,21 +21,19 @@ PREDICTOR_MERGED = 1e-4
 # Copies and closed formulas, rounded to float32.
 SCHEDULE = 1e-6
 ROUNDINGS = 2.0
-"""Times float32's distance from float64 is granted: once for ours, once for the recorded values.
-
-Another processor summed those in another order."""
+"""So many times float32's distance from float64 is granted: once for our value, and once for the recorded one, which
+another processor summed in another order."""
 MOST_GRANTED = 2e-4
-"""Of the largest value: no more is granted, or a network run too coarsely would excuse itself. float16 rounds a single
-value by 5e-4 of it."""
+"""The most that is granted, relative to the largest value; without a limit, an imprecise network would pass. float16
+rounds a single value by 5e-4 of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """One recorded quantity: passes when the error is within what is allowed (an error of NaN fails).
 
-    `variant` names another way to run the same set, reported on a line of its own. `ours` is what was compared.
-    `rounding` is how far float32 on this processor is from float64, where that was asked, and `largest` the largest
-    value in float64; `granted` follows from both.
+    variant: another way to run the same set, reported on its own line. ours: our value. rounding: distance of float32
+    from float64 on this processor, if measured; largest: the largest value in float64. `granted` follows from both.
     """
 
     what: str
@@ -51,7 +46,7 @@ class Check:
 
     @property
     def granted(self) -> float:
-        """What is granted for rounding, beyond the tolerance."""
+        """What is added to the tolerance for rounding."""
         return min(ROUNDINGS * self.rounding, MOST_GRANTED * self.largest)
 
     @property
@@ -66,7 +61,7 @@ class Check:
 
     @property
     def severity(self) -> float:
-        """Error in units of what is allowed, infinite where nothing is and something differs."""
+        """Error relative to what is allowed; infinite if nothing is allowed and something differs."""
         if math.isnan(self.error):
             return math.inf
         if self.allowed == 0.0:
@@ -82,7 +77,7 @@ class Check:
 
 
 def compare(what: str, ours: Tensor, recorded: Tensor, tolerance: float) -> Check:
-    """The largest absolute difference; tensors of other shapes differ without bound."""
+    """The largest absolute difference; infinite for tensors of other shapes."""
     if ours.shape != recorded.shape:
         return Check(f"{what} (shape {list(ours.shape)}, recorded {list(recorded.shape)})", math.inf, tolerance)
     return Check(what, _largest_difference(ours, recorded), tolerance, ours=ours)
@@ -93,6 +88,6 @@ def _largest_difference(a: Tensor, b: Tensor) -> float:
 
 
 def count_differences(what: str, ours: Sequence[object], recorded: Sequence[object]) -> Check:
-    """How many places differ, none of which is tolerated."""
+    """The number of places that differ; the tolerance is 0."""
     differing = sum(a != b for a, b in zip(ours, recorded, strict=False)) + abs(len(ours) - len(recorded))
     return Check(what, float(differing), 0.0)

@@ -1,7 +1,4 @@
-"""Parity of the vae decoder: in chunks with caches, in one call, and inside.
-
-It does not know how fixtures are stored.
-"""
+"""Parity of the vae decoder: in chunks with caches, in one call, and of inner activations."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Parity of the encoder, the denoiser and whole sampling trajectories.
-
-It does not know how fixtures are stored.
-"""
+"""Parity of the encoder, the denoiser and whole sampling trajectories."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A folder of recorded fixtures: each set a JSON description and its tensors, found by name, checked against itself.
+"""Opens a folder of recorded fixtures: sets of a JSON description and tensors, checked against the description.
 
-It does not know the networks. Files are data: tensors are read from safetensors, nothing in the folder is run.
+Tensors are read from safetensors; no code in the folder is run.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _KINDS = {
     "vae": r"vae_.+_.+",
     "mllm": r"mllm_.+_.+",
 }
-# A set by its description, but of no name above.
+# A set with a description, whose name fits no pattern above.
 UNKNOWN = "unknown"
-# Kinds that hold weights for others and have nothing of their own to compare.
+# Kinds that only hold weights for other sets.
 WEIGHTS = ("vae_weights", "dit_weights", "mllm_weights")
 
 

@@ -1,6 +1,6 @@
 """Parity of the predictor: both read-outs, both ways to treat the history, and free-running greedy text.
 
-It does not know how fixtures are stored. Play never decodes freely; the fixtures' random weights know no template.
+The runtime never decodes freely; the fixtures do, because their random weights follow no template.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Runs the checks of every fixture set in a folder and prints the table.
-
-It does not know the networks; each kind of set has its check in a table.
-"""
+"""The command `animegamer-rt parity`: runs the check of each fixture set in a folder and prints a table."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ class Result:
 
     @property
     def worst(self) -> Check:
-        """The check furthest beyond its tolerance, or, if all pass, the one of the largest error."""
+        """The failed check furthest beyond its tolerance; if all pass, the one with the largest error."""
         failed = [check for check in self.checks if not check.passed]
         if failed:
             return max(failed, key=lambda check: check.severity)
@@ -72,7 +69,7 @@ def _check(folder: FixtureFolder, exact: FixtureFolder, fixture: FixtureSet) -> 
             check = CHECKS[fixture.kind]
             checks = check(folder, fixture)
             if not all(one.passed for one in checks):
-                # Is it float32's own rounding, which differs between processors? The same in float64 tells.
+                # The same check in float64 tells whether it is float32's rounding, which differs between processors.
                 checks = [
                     one.beside(other) for one, other in zip(checks, check(exact, exact.sets[fixture.name]), strict=True)
                 ]
@@ -94,7 +91,7 @@ def _check(folder: FixtureFolder, exact: FixtureFolder, fixture: FixtureSet) -> 
 
 
 def table(results: list[Result], verbose: bool) -> str:
-    """The results as text: a line a set with its worst check, then what failed."""
+    """The results as text: one line per set with its worst check, then the failures."""
     width = max(len(result.name) for result in results)
     lines = [f"{'set':{width}}  {'max error':>10}  {'tolerance':>17}  result  worst of"]
     for result in results:
@@ -130,7 +127,7 @@ def _tolerance(check: Check) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command `animegamer-rt parity`: 0 when every set passes, 1 when one fails, 2 when there is none."""
     parser = argparse.ArgumentParser(
-        prog="animegamer-rt parity", description="Check the networks against recorded fixtures, number by number."
+        prog="animegamer-rt parity", description="Compare the networks with recorded fixtures, number by number."
     )
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder of NAME.json + NAME.safetensors")
     parser.add_argument("--verbose", action="store_true", help="every check of every set")

@@ -1,8 +1,8 @@
-"""Writes the denoiser's ONNX part: network, guidance and solver as one step, three kinds of step over one graph.
+"""Writes the denoiser's ONNX part: network, guidance and solver as one step; one graph for three kinds of step.
 
-The graph is not the network's own form: both rows share timestep and motion scope, so all that follows from them is
-computed once and folded into the norms, and the last block computes only what is read. The weights are the same;
-`check_outputs` holds the two forms together.
+The graph differs from the network's code. Both rows share timestep and motion scope, so everything that depends only on
+those is computed once and folded into the norms, and the last block computes only what is read. The weights are the
+same, and `check_outputs` compares both.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from animegamer_rt.models.denoiser_step import DenoiserStep, advance
 WEIGHTS = "denoiser.weights"
 INT8_PART = "denoiser_int8"
 TOLERANCE = 1e-3
-"""float32 in another order of operations, over all layers; guidance multiplies it by up to 7."""
+"""float32 in another order of operations, over all layers; guidance multiplies the error by up to 7."""
 
 INT8_TOLERANCE = 0.25
-"""The largest single error, after guidance: shipped pocket has 0.16; a product gone wrong makes it 1 or so."""
+"""The largest single error, after guidance: the shipped pocket has 0.16; a wrong product gives about 1."""
 
 MAX_WEIGHT_CODE = 63
-"""The largest code of a weight: two products with an input's 255 fit into 16 bits, where x86 without VNNI sums them."""
+"""The largest code of a weight: two products with an input of 255 fit into 16 bits, in which x86 without VNNI sums."""
 
 MIN_SCALE = 1e-12
-"""Stands in for the largest weight of an output whose weights are all 0, so that nothing is divided by 0."""
+"""Used for an output whose weights are all 0, to avoid division by 0."""
 
 AttentionForm = Literal["onnx", "onnxruntime"]
 """`onnx`: the standard's Attention, for every engine; `onnxruntime`: its own MultiHeadAttention, flash on the CPU."""
@@ -63,9 +63,9 @@ def export_denoiser(
 ) -> ExportResult:
     """Writes denoiser.onnx and its weights; unconditional [226, D] is the constant of row 0 (Encoder.unconditional).
 
-    With `int8`, denoiser_int8.onnx too: products of 8-bit integers, made of the same weights at load, for
-    onnxruntime on the CPU. Both are checked on pair, conditional and reuse steps. Raises BundleError when onnxruntime
-    does not answer as torch does.
+    With `int8`, also writes denoiser_int8.onnx for onnxruntime on the CPU: products of 8-bit integers, quantised from
+    the same weights at load. Both graphs are checked on pair, conditional and reuse steps. Raises BundleError if the
+    outputs of onnxruntime and torch differ.
     """
     denoiser = export_copy(denoiser, precision)
     if precision == "fp16":
@@ -84,7 +84,7 @@ def export_denoiser(
 
 
 def denoiser_graph(step: StepGraph, name: str = "denoiser") -> Graph:
-    """The graph with example inputs: a pair step. Runs nothing."""
+    """The graph to export, with the inputs of a pair step as an example."""
     inputs = dict(zip(INPUTS, example_step(step.denoiser, [0, 1], 0.0), strict=True))
     return Graph(name, step, inputs, OUTPUTS, {"rows": {0: "batch"}})
 
@@ -107,7 +107,7 @@ def _cases(reference: DenoiserStep) -> Iterator[Case]:
 
 
 class StepGraph(nn.Module):
-    """One step with the inputs and outputs of models/step.py's DenoiserStep. B rows, S tokens, D hidden, P patches."""
+    """One step, as models/denoiser_step.py's DenoiserStep. B rows, S tokens, D hidden, P patches."""
 
     unconditional: Tensor
 
@@ -168,9 +168,9 @@ def _modulated_norm(norm: nn.LayerNorm, x: Tensor, shift: Tensor, scale: Tensor)
 
 
 class _Block(nn.Module):
-    """One block with shot and image tokens apart, so that each kind's modulation is one vector and nothing is cut.
+    """One block with separate shot and image tokens: each kind has one vector of modulation, without a split.
 
-    With `image_only` the shot tokens end here, as nothing reads them after the last block.
+    image_only: the shot tokens end here; nothing reads them after the last block.
     """
 
     def __init__(self, block: Block, form: AttentionForm, image_only: bool) -> None:
@@ -180,7 +180,7 @@ class _Block(nn.Module):
         hidden = block.attention.output.in_features
         weights = block.attention.qkv.weight.detach().split(hidden)
         biases = block.attention.qkv.bias.detach().split(hidden)
-        # Three matrices: cutting the result of one costs onnxruntime half as much again as the product itself.
+        # Three matrices: in onnxruntime, splitting the result of one takes half as long as the product itself.
         self.weights = nn.ParameterList(nn.Parameter(weight.contiguous()) for weight in weights)
         self.biases = nn.ParameterList(nn.Parameter(bias.contiguous()) for bias in biases)
 
@@ -195,7 +195,7 @@ class _Block(nn.Module):
         return (shot if mixed_shot is None else self.finish(shot, mixed_shot, of_shot)), image
 
     def finish(self, x: Tensor, mixed: Tensor, factors: Sequence[Tensor]) -> Tensor:
-        """What follows attention, for one kind of token: x and mixed [B, tokens, D]."""
+        """Output projection and MLP for one kind of token: x and mixed [B, tokens, D]."""
         block = self.block
         x = x + self.linear(mixed, block.attention.output, factors[2])
         inner = self.linear(_modulated_norm(block.mlp_norm, x, *factors[3:5]), block.mlp_in)
@@ -213,7 +213,7 @@ class _Block(nn.Module):
         return out if gate is None else out * gate
 
     def attend(self, x: Sequence[Tensor]) -> tuple[Tensor | None, Tensor]:
-        """Attention over the tokens of both kinds, before its output matrix; the shot's are left out if not needed."""
+        """Attention over both kinds of tokens, before the output projection; shot tokens are None with `image_only`."""
         shot_tokens = x[0].shape[1]
         asking = x[1:] if self.image_only else x
         query = self.each_head(self.block.attention.query_norm, self.projected(asking, 0))
@@ -246,10 +246,10 @@ class _Block(nn.Module):
 
 
 class _Int8Block(_Block):
-    """A block whose products are of 8-bit integers, over the same weights.
+    """A block with 8-bit integer products over the same weights.
 
-    Weights become codes, a scale for each output, when onnxruntime folds constants at load; an input, one scale, as it
-    comes.
+    onnxruntime quantises the weights, with a scale per output, when it folds constants at load. Inputs are quantised at
+    run time, with one scale each.
     """
 
     def product(self, x: Tensor, weight: Tensor, bias: Tensor, gate: Tensor | None = None) -> Tensor:
@@ -258,7 +258,7 @@ class _Int8Block(_Block):
         codes = torch.round(weight / scales[:, None]).to(torch.int8).t()
         if gate is not None:
             scales, bias = scales * gate, bias * gate
-        # Queries, keys and values code the same input: onnxruntime merges the three nodes into one.
+        # Queries, keys and values quantise the same input; onnxruntime merges the three nodes.
         coded, scale, zero = symbolic_multi_out(
             "DynamicQuantizeLinear",
             (x,),

@@ -1,7 +1,4 @@
-"""Writes the encoder as an ONNX part, and the towers in front of it as optional parts of their own.
-
-It knows the contract's names and shapes; nothing of how a text becomes ids or a picture becomes numbers.
-"""
+"""Writes the encoder as an ONNX part, and the towers before it as optional parts."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ def export_encoder(encoder: Encoder, folder: Path, precision: Precision = "fp16"
 
 
 def encoder_graph(encoder: Encoder) -> Graph:
-    """The graph with example inputs. Runs nothing."""
+    """The graph to export, with example inputs."""
     size = encoder.size
     inputs = {
         "text_features": torch.randn(1, size.text_tokens, size.text_width, generator=_random()),

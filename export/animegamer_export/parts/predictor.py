@@ -1,6 +1,6 @@
 """Writes the predictor's ONNX part: one graph for prompts and for the few tokens after them.
 
-It knows the contract's names and axes; nothing of prompts. Shape letters as in models/predictor.py.
+Shape letters as in models/predictor.py.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class _PredictorGraph(nn.Module):
 
 
 def export_predictor(predictor: Predictor, folder: Path, precision: Precision = "fp16") -> ExportResult:
-    """Writes predictor.onnx and its weights; checked on prompts with and without history, and on text after them.
+    """Writes predictor.onnx and its weights; checks prompts with and without history, and text after them.
 
-    Raises BundleError when onnxruntime does not answer as torch does.
+    Raises BundleError if the outputs of onnxruntime and torch differ.
     """
     predictor = export_copy(predictor, precision)
     with torch.no_grad():
@@ -69,7 +69,7 @@ def export_predictor(predictor: Predictor, folder: Path, precision: Precision = 
 
 
 def predictor_graph(predictor: Predictor) -> Graph:
-    """The graph with example inputs: a turn after a history of two. Runs nothing."""
+    """The graph to export, with a turn after a history of two as an example."""
     size, prompt = predictor.size, example_prompt(predictor, history_turns=2)
     cached = prompt.runs[0].ids.shape[1]
     cache = torch.zeros(size.layers, 1, size.kv_heads, cached, size.head_width)
@@ -79,7 +79,7 @@ def predictor_graph(predictor: Predictor) -> Graph:
 
 
 def feeds(tokens: TokenBatch, past: Cache) -> dict[str, Tensor]:
-    """What `Predictor.answer` is given, in its order, where the past lies."""
+    """The inputs of `Predictor.answer` by name, in its order, on the device of the cache."""
     arrays = {name: np.ascontiguousarray(getattr(tokens, name)) for name in TokenBatch.__slots__}
     given = {name: torch.from_numpy(array).to(past[0].device) for name, array in arrays.items()}
     given["history_shots"] = given["history_shots"].to(past[0].dtype)
@@ -87,14 +87,14 @@ def feeds(tokens: TokenBatch, past: Cache) -> dict[str, Tensor]:
 
 
 def empty_cache(predictor: Predictor) -> Cache:
-    """Keys and values of no tokens."""
+    """An empty cache of keys and values."""
     size = predictor.size
     nothing = predictor.embedding.weight.new_zeros(size.layers, 1, size.kv_heads, 0, size.head_width)
     return nothing, nothing
 
 
 def read_prompt(predictor: Predictor, prompt: Prompt) -> Answer:
-    """Both read-outs in torch, as `animegamer_rt.stages.predictor.read` has an engine read them."""
+    """Both read-outs in torch, run by run, as `animegamer_rt.stages.predictor.read` does with an engine."""
     past = empty_cache(predictor)
     for tokens in prompt.runs:
         answer = predictor.answer(**feeds(tokens, past))
@@ -103,7 +103,7 @@ def read_prompt(predictor: Predictor, prompt: Prompt) -> Answer:
 
 
 def example_prompt(predictor: Predictor, history_turns: int, words: int = 5, seed: int = 0) -> Prompt:
-    """A random prompt with the structure of a real one: earlier shots in place, the current queries mutually open."""
+    """A random prompt with the structure of a real one: earlier shots, and queries that attend to each other."""
     size, random = predictor.size, np.random.default_rng(seed)
     block = words + size.shot_tokens + 4
     first, length = history_turns * block + words, (history_turns + 1) * block

@@ -29,21 +29,21 @@ from animegamer_rt.models.vae import (
 
 WEIGHTS = "vae.weights"
 CACHE_TOLERANCE = 2e-3
-"""Caches are activations of tens; frames may differ by one of 255 steps."""
+"""Caches hold activations of about 10 to 100; frames may differ by one of 255 levels."""
 
 TAPS = 3
-"""A causal convolution looks at three frames."""
+"""The frames that a causal convolution reads."""
 
 Caches = Iterator[Tensor | None]
 FrameMap = Sequence[int]
-"""Which of a batch's U frames each of T frames shows: where time is doubled, a frame is computed once, repeated later.
-None for T = U, each once."""
+"""For each of T frames the index of its frame in a batch of U: where time is doubled, a frame is computed once and
+repeated later. None: T = U, no repeats."""
 
 
 def pixels(frames: Tensor, channel_order: Tensor, flip: Tensor) -> Tensor:
-    """frames [T, 3, H, W] about -1..1 -> uint8 [T, H, W, C], cut off, not rounded.
+    """frames [T, 3, H, W], about -1..1 -> uint8 [T, H, W, C], truncated, not rounded.
 
-    channel_order int64 [C] picks of R, G, B, A (always 255); flip bool [1] puts the bottom row first.
+    channel_order int64 [C]: indices into R, G, B, A (A is 255). flip bool [1]: the bottom row comes first.
     """
     colours = (((frames + 1) / 2).clamp(0, 1) * 255).to(torch.uint8)
     alpha = torch.full_like(colours[:, :1], 255)
@@ -56,9 +56,9 @@ def pixels(frames: Tensor, channel_order: Tensor, flip: Tensor) -> Tensor:
 def export_vae(
     decoder: VaeDecoder, folder: Path, latent_height: int, latent_width: int, precision: Precision = "fp16"
 ) -> ExportResult:
-    """Writes vae_first.onnx, vae_next.onnx and their weights; checked on both chunks in two pixel formats.
+    """Writes vae_first.onnx, vae_next.onnx and their weights; checks both chunks in two pixel formats.
 
-    Raises BundleError when onnxruntime does not answer as the decoder in torch does.
+    Raises BundleError if the outputs of onnxruntime and torch differ.
     """
     decoder = export_copy(decoder, precision)
     with torch.no_grad():
@@ -70,7 +70,7 @@ def export_vae(
 
 
 def vae_graphs(graph: VaeGraph, latent_channels: int, latent_height: int, latent_width: int) -> list[Graph]:
-    """Both graphs with example inputs. The decoder is not run: the caches' shapes are found by fake tensors."""
+    """Both graphs to export, with example inputs. Fake tensors give the caches' shapes, so the decoder is not run."""
     grid = (latent_channels, latent_height, latent_width)
     order, flip = torch.tensor([0, 1, 2, 3]), torch.tensor([True])
     latents = torch.randn(1, sum(CHUNKS), *grid, generator=torch.Generator().manual_seed(0)).split(CHUNKS, dim=1)
@@ -92,7 +92,7 @@ def _cache_names(count: int) -> list[str]:
 
 
 def _cases(decoder: VaeDecoder, latents: Sequence[Tensor], names: list[str]) -> Iterator[tuple[str, Case]]:
-    """What the decoder itself makes of both chunks, as RGB and as flipped BGRA."""
+    """The decoder's own frames of both chunks, as RGB and as flipped BGRA."""
     caches: list[Tensor] | None = None
     for part, latent in zip(("vae_first", "vae_next"), latents, strict=True):
         given = {} if caches is None else dict(zip(names, (_to_batch(cache) for cache in caches), strict=True))
@@ -149,7 +149,7 @@ class VaeGraph(nn.Module):
 
 
 class _LastChunk(nn.Module):
-    """A graph whose caches nobody needs."""
+    """The graph without its cache outputs."""
 
     def __init__(self, graph: VaeGraph) -> None:
         super().__init__()
@@ -161,10 +161,10 @@ class _LastChunk(nn.Module):
 
 
 class _Conv(nn.Module):
-    """A causal convolution as three 2-D ones: over the frames two before, the frames before, and the frames.
+    """A causal convolution as three 2-D ones: for the frame itself, the one before, and the one two before.
 
-    Where there are fewer channels after than before, all three run at once on every frame and the results are added
-    apart in time: full blocks of outputs make up for it (16 to 3 channels at 96 x 144: 37 -> 16 ms of one core).
+    With fewer output than input channels, one convolution computes all three for each frame and the results are added
+    with their delays: full blocks of outputs are faster (16 to 3 channels at 96 x 144: 37 -> 16 ms of one core).
     """
 
     def __init__(self, conv: CausalConv) -> None:
@@ -193,8 +193,8 @@ class _Conv(nn.Module):
         return out
 
     def added_after(self, x: Tensor, cache: Tensor | None, kept: list[Tensor], frame_map: FrameMap | None) -> Tensor:
-        """The same with every tap over every frame once, and the results picked and added."""
-        # Frames that come in pairs leave a cache of the same frame twice.
+        """The same, with each tap computed once for each frame, then selected and added."""
+        # Where frames come in pairs, both cached frames are equal.
         before = 0 if cache is None else CACHE_FRAMES if frame_map is None else 1
         if cache is not None:
             x = torch.cat([cache[-before:], x])
@@ -212,16 +212,16 @@ class _Conv(nn.Module):
 
 
 def _select_frames(x: Tensor, frames: FrameMap) -> Tensor:
-    """Those frames of x, in that order."""
+    """The frames of x at these indices."""
     if list(frames) == list(range(len(x))):
         return x
     return x.index_select(0, torch.tensor(list(frames)))
 
 
 class _Norm(nn.Module):
-    """Group norm, the latent's scale and shift, and SiLU, with all factors multiplied on the latent's small grid.
+    """Group norm, scale and shift from the latent, and SiLU, with the factors multiplied on the latent's small grid.
 
-    The latent comes as wide as x: its factors then serve whole rows of x, and nothing is ever resized.
+    The latent is as wide as x, so its factors apply to whole rows of x without a resize.
     """
 
     def __init__(self, norm: LatentNorm) -> None:
@@ -240,7 +240,7 @@ class _Norm(nn.Module):
         factor = torch.rsqrt(variance + self.epsilon) * self.weight.reshape(share)
         offset = (self.bias.reshape(share) - mean * factor).reshape(1, channels, 1, 1)
         scale = self.scale(latent)
-        # norm(x) * scale + shift = x * (factor * scale) + (offset * scale + shift): two large products, not four.
+        # norm(x) * scale + shift = x * (factor * scale) + (offset * scale + shift): one large product and sum, not two.
         sources, rows = _repeat_map(len(latent), frames), latent.shape[2]
         large = _select_frames(factor.reshape(1, channels, 1, 1) * scale, sources).unsqueeze(3)
         added = _select_frames(offset * scale + self.shift(latent), sources).unsqueeze(3)
@@ -248,7 +248,7 @@ class _Norm(nn.Module):
         return functional.silu(tall * large + added).reshape(x.shape)
 
     def average(self, x: Tensor, frame_map: FrameMap | None) -> Tensor:
-        """Mean of [U, G, n] over all that is frame_map: [1, G, 1]."""
+        """Mean of [U, G, n] over all frames after repeats: [1, G, 1]."""
         if frame_map is None:
             return x.mean((0, 2), keepdim=True)
         return _select_frames(x.mean(2, keepdim=True), frame_map).mean(0, keepdim=True)
@@ -272,7 +272,7 @@ class _Block(nn.Module):
 
 
 class _Upsample(nn.Module):
-    """Doubles space; frames that time's doubling repeats are convolved once, and repeated by what reads them."""
+    """Doubles height and width; frames that are repeated in time are convolved once and repeated by their readers."""
 
     def __init__(self, upsample: Upsample) -> None:
         super().__init__()
@@ -281,24 +281,24 @@ class _Upsample(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[U, C, H, W] -> [U, C, 2H, 2W]."""
-        # onnxruntime's fast resize is the doubling of two axes of four; a step of 8 or five axes are far slower.
+        # onnxruntime's resize is fast for doubling two of four axes; a factor of 8, or five axes, is far slower.
         out: Tensor = self.conv(functional.interpolate(x, scale_factor=2.0, mode="nearest"))
         return out
 
     def frame_map(self, frames: int) -> FrameMap | None:
-        """Which frame each frame after it shows; None where time stays as it is."""
+        """The FrameMap after this layer; None if it does not double time."""
         if not self.doubles_time or frames == 1:
             return None
         return _repeat_map(frames, 2 * frames - frames % 2)
 
 
 def _double_columns(latent: Tensor) -> Tensor:
-    """[t, 16, h, W] -> [t, 16, h, 2W], each column twice."""
+    """[t, 16, h, W] -> [t, 16, h, 2W]: each column twice."""
     return latent.unsqueeze(4).expand(-1, -1, -1, -1, 2).flatten(3)
 
 
 def _as_conv2d(conv: nn.Conv3d) -> nn.Conv2d:
-    """The 2-D convolution over single frames that a 3-D one of depth 1 is, keeping the picture's size."""
+    """A 3-D convolution of depth 1 as a 2-D one with padding that keeps the size."""
     depth, *kernel = conv.kernel_size
     assert depth == 1
     flat = nn.Conv2d(conv.in_channels, conv.out_channels, (kernel[0], kernel[1]), padding=kernel[0] // 2)
@@ -307,7 +307,7 @@ def _as_conv2d(conv: nn.Conv3d) -> nn.Conv2d:
 
 
 def _repeat_map(have: int, frames: int) -> list[int]:
-    """Which of `have` frames each of `frames` repeats."""
+    """For each of `frames` frames, the index of the frame it repeats among `have`."""
     if frames == 1 or frames % 2 == 0:
         return [frame * have // frames for frame in range(frames)]
     return [0, *(1 + frame * (have - 1) // (frames - 1) for frame in range(frames - 1))]

@@ -1,7 +1,4 @@
-"""Plans that skip spans of transformer blocks, each made of a plan that skips none.
-
-Knows plans as data; neither how near these come nor what plays them.
-"""
+"""Derives plans that skip spans of transformer blocks from a plan that skips none."""
 
 from __future__ import annotations
 
@@ -10,14 +7,15 @@ from itertools import product
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 
 SPANS = ((0.0, 1.0), (0.0, 1 / 2), (1 / 6, 5 / 6))
-"""From where to where in the network's depth: of pocket's six blocks all, 0 to 2, and 1 to 4."""
+"""Spans as shares of the network's depth: of pocket's six blocks, all of them, 0 to 2, and 1 to 4."""
 PERIODS = (2, 3, 4)
-"""One of so many steps skips. Both are what paid on pocket, of five spans and two of three steps too: docs/LOG.md."""
+"""Every n-th step skips. These spans and periods were the best on pocket (docs/LOG.md)."""
 
 
 def block_skip_variants(plan: DenoisePlan, blocks: int) -> list[DenoisePlan]:
-    """The plan, which skips nothing itself, with each span skipped at each period; every result once, and none that
-    skips nothing. blocks: how many the network has and an engine can skip.
+    """All distinct variants of a plan that skip a span of SPANS at a period of PERIODS.
+
+    blocks: the number of blocks of the network that the engine can skip; none for 0.
     """
     found = [plan]
     for (start, end), period in product(SPANS, PERIODS):
@@ -28,7 +26,7 @@ def block_skip_variants(plan: DenoisePlan, blocks: int) -> list[DenoisePlan]:
 
 
 def _skip_periodically(plan: DenoisePlan, span: tuple[int, int], period: int) -> DenoisePlan:
-    """A step whose turn it is computes all the same where one of its rows was last computed a period ago, or never."""
+    """Skips in every n-th step, except where one of its rows has not been computed for a period, or never."""
     data, computed = plan.to_dict(), dict[int, int]()
     for number, (step, entry) in enumerate(zip(plan, data["steps"], strict=True), start=1):
         if number % period == 0 and all(number - computed.get(row, -period) < period for row in step.rows):

@@ -1,4 +1,4 @@
-"""The command `animegamer-rt search-plans`. Knows options, files and what to print."""
+"""The command `animegamer-rt search-plans`: options, record, and the plans it writes into the bundle."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def main(arguments: Sequence[str], open_judge: Callable[[Path], ClipScorer]) -> 
     """Parses, measures, writes the record and the bundle's plans; `open_judge` reads the file of --judge."""
     parser = argparse.ArgumentParser(prog="animegamer-rt search-plans", description=WHAT)
     parser.add_argument(
-        "bundle", nargs="?", default="pocket", help="name or folder; its balanced and fast are replaced"
+        "bundle", nargs="?", default="pocket", help="name or folder; its plans balanced and fast are replaced"
     )
     add_engine_options(parser)
     parser.add_argument("--instructions", metavar="FILE", help="a line a turn (default: the bundle's own examples)")
     parser.add_argument(
-        "--turns", type=_turns, default=SearchBudget().turns, help="for the search, and again for the check"
+        "--turns", type=_turns, default=SearchBudget().turns, help="turns of the search; the check uses as many others"
     )
     parser.add_argument(
         "--judge",
         type=Path,
         metavar="FILE",
-        help="judge.pt of a pocket build's work folder, to say whether the clips show what was asked",
+        help="judge.pt of a pocket build's work folder: scores how well clips show their instructions",
     )
     parser.add_argument(
         "--results",
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str], open_judge: Callable[[Path], ClipScorer]) -> 
     make_folder(options.results)
     bundle = open_bundle(options.bundle)
     if not options.dry_run:
-        make_folder(bundle.folder)  # where it cannot be written, that is said before the work
+        make_folder(bundle.folder)  # a folder that cannot be written is an error before the work
     texts = read_script(options.instructions) if options.instructions else example_script(bundle.manifest.world)
     scorer = open_judge(options.judge) if options.judge else None
     config = EngineConfig.from_arguments(options)
@@ -71,20 +71,20 @@ def main(arguments: Sequence[str], open_judge: Callable[[Path], ClipScorer]) -> 
     }
     print(f"record: {machine.write_record(options.results, f'calibrate-{bundle.manifest.name}', record)}")
     for name, point in chosen.items():
-        print(f"{name}: {point.words}, SSIM {point.ssim}, {_instruction(point)}")
+        print(f"{name}: {point.summary}, SSIM {point.ssim}, {_instruction(point)}")
     if not options.dry_run:
         write_plans(bundle, chosen)
-        print(f"written into {bundle.folder / MANIFEST}, where they take the place of the earlier ones")
+        print(f"written into {bundle.folder / MANIFEST}, they replace the earlier ones")
         for name in (name for name, point in chosen.items() if point.skipped):
-            print(f"{name} is for PyTorch alone, as it skips blocks: play --plan {name} --device torch")
+            print(f"{name} skips blocks, which only PyTorch can: play --plan {name} --device torch")
     return 0
 
 
 def write_plans(bundle: Bundle, chosen: dict[str, PlanResult]) -> Bundle:
-    """The bundle with these plans and their figures, `balanced` its default. Its parts and its other plans stay.
+    """Writes these plans and their figures into the manifest, with `balanced` as the default plan.
 
-    An earlier calibration's plans that skip blocks do not: they were found beside another `balanced` and `fast`. Nor
-    does the quality that was measured of a plan that another takes the place of.
+    Other plans stay, except those of an earlier search that skip blocks. The measured quality of a plan that changes is
+    removed.
     """
     earlier = {name + SKIPPING_SUFFIX for name in chosen}
     plans = bundle.manifest.plans.items()
@@ -98,7 +98,7 @@ def write_plans(bundle: Bundle, chosen: dict[str, PlanResult]) -> Bundle:
 
 
 def describe(bundle: Bundle, points: Sequence[PlanResult], chosen: dict[str, PlanResult]) -> dict[str, Any]:
-    """What a calibration found, as plain data: a chosen plan by its cost, that of its rows if it skips no blocks."""
+    """The record of a search: all measured plans, and the cost of each chosen one."""
     return {
         "kind": "calibrate",
         "size": bundle.manifest.name,

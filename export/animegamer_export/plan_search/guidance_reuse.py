@@ -1,7 +1,4 @@
-"""Plans that take an earlier step's guidance again, each made of another plan.
-
-Knows plans as data; not how near these come.
-"""
+"""Derives plans that reuse the guidance of an earlier step."""
 
 from __future__ import annotations
 
@@ -11,13 +8,13 @@ from animegamer_rt.bundle.denoise_plan import DenoisePlan
 
 
 def reuse_variants(plan: DenoisePlan) -> list[DenoisePlan]:
-    """The plan with one of its pairs computed no more, for a row less: every pair but the first, one at a time."""
+    """Variants in which one pair, any but the first, reuses the guidance before it: one network row less."""
     pairs = [number for number, step in enumerate(plan) if step.branch == "pair"]
     return [_with_reuse(plan, [number]) for number in pairs[1:]]
 
 
 def extend_guidance(plan: DenoisePlan) -> DenoisePlan | None:
-    """The plan with the last pair's guidance in all the unguided steps after it, for nothing; None without any."""
+    """The plan with the last pair's guidance in all unguided steps after it, at equal cost; None without such steps."""
     branches = [step.branch for step in plan]
     last = max((number for number, branch in enumerate(branches) if branch == "pair"), default=len(branches))
     after = [number for number in range(last + 1, len(branches)) if branches[number] == "conditional"]

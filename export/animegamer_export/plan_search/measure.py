@@ -1,7 +1,4 @@
-"""From a bundle to its cost-against-fidelity curve: search on some turns, measure on others, choose by goals.
-
-Knows pipeline, plans and figures; nothing of files.
-"""
+"""Searches plans of every cost on some turns of a bundle, and measures their fidelity on others."""
 
 from __future__ import annotations
 
@@ -27,9 +24,9 @@ from .guidance_reuse import extend_guidance, reuse_variants
 from .results import GOALS, PlanResult
 
 EMPHASES = (-0.25, 0.0, 0.25, 0.5, 1.0)
-"""How much early errors count in the search: which of these is best depends on the network, so each is played."""
+"""Weights of early errors in the search. The best one depends on the network, so plans of each are played."""
 ENOUGH_PLANS = 6
-"""Plans that reach every goal before no dearer ones are tried: what reuses guidance is made of these."""
+"""No higher costs are tried once so many plans reach every goal; variants that reuse guidance start from these."""
 SEARCH_SEED, CHECK_SEED = 500, 100
 
 
@@ -53,9 +50,9 @@ def measure_plans(
     log: Callable[[str], object] = print,
     scorer: ClipScorer | None = None,
 ) -> list[PlanResult]:
-    """The best plan found at each cost, the cheapest first; with a scorer, what it says of its clips.
+    """The best plan found at each cost, cheapest first, with its figures; the scorer adds an instruction score.
 
-    Raises PlanError if the bundle's `exact` is not.
+    log: called with lines of progress. Raises PlanError if the bundle's plan `exact` is not the reference's sampling.
     """
     pipeline = Pipeline.open(bundle, engines, EXACT)
     _require_exact(pipeline.plan)
@@ -66,13 +63,13 @@ def measure_plans(
     found = {emphasis: search.best_plans(gram, emphasis, max(budget.rows)) for emphasis in EMPHASES}
     true = [denoise_turn(pipeline.denoiser, turn) for turn in turns]
     log(f"playing {len(texts) - len(turns)} other turns exactly")
-    yardstick = PlanEvaluator.play(pipeline, texts[budget.turns :], CHECK_SEED, scorer)
+    evaluator = PlanEvaluator.play(pipeline, texts[budget.turns :], CHECK_SEED, scorer)
     blocks = engines.denoiser.skippable_blocks
 
     def measured(one: _PlayedPlan) -> PlanResult:
-        fidelity = {**yardstick.fidelity(pipeline.denoiser.with_plan(one.plan)), "runs_on": engines.device}
+        fidelity = {**evaluator.fidelity(pipeline.denoiser.with_plan(one.plan)), "runs_on": engines.device}
         point = PlanResult(one.plan.network_rows, one.plan.cost(blocks), one.plan, one.seconds, fidelity)
-        log(f"{point.words}: {one.seconds:.2f} s, SSIM {point.ssim}, {fidelity['psnr_db']} dB")
+        log(f"{point.summary}: {one.seconds:.2f} s, SSIM {point.ssim}, {fidelity['psnr_db']} dB")
         return point
 
     def nearest(plans: Sequence[DenoisePlan]) -> _PlayedPlan | None:
@@ -86,7 +83,7 @@ def measure_plans(
             best[rows], by_rows[rows] = one, measured(one)
         if sum(point.reaches(max(GOALS.values())) for point in by_rows.values()) >= ENOUGH_PLANS:
             break
-    log("playing plans that reuse guidance, from the dearest one down")
+    log("playing plans that reuse guidance, most expensive first")
     for rows in range(max(best, default=0), min(best, default=0) - 1, -1):
         one = nearest(_reuse_candidates(rows, best))
         if one and (rows not in best or one.error < best[rows].error):
@@ -100,7 +97,7 @@ def measure_plans(
 
 
 def _reuse_candidates(rows: int, best: Mapping[int, _PlayedPlan]) -> list[DenoisePlan]:
-    """Plans of so many rows that reuse guidance, made of the best one of as many rows, or of one more."""
+    """Plans of `rows` network rows that reuse guidance, derived from the best plans of as many rows and of one more."""
     dearer, same = best.get(rows + 1), best.get(rows)
     guided = extend_guidance(same.plan) if same else None
     return [*(reuse_variants(dearer.plan) if dearer else []), *([guided] if guided else [])]
@@ -119,9 +116,9 @@ def _require_exact(plan: DenoisePlan) -> None:
 
 
 def _skip_candidates(points: Sequence[PlanResult], blocks: int) -> list[DenoisePlan]:
-    """Plans that skip blocks and may reach a goal for less than the points do; each once, and none for 0 blocks.
+    """Plans that skip blocks and cost less than any point that reaches the same goal; none for 0 blocks.
 
-    Skipping brings a plan hardly nearer to the exact one, so it is tried on those that reach the goal themselves.
+    Skipping rarely improves a plan, so variants are derived only from plans that reach the goal themselves.
     """
     plans: list[DenoisePlan] = []
     for least in GOALS.values():
@@ -133,8 +130,10 @@ def _skip_candidates(points: Sequence[PlanResult], blocks: int) -> list[DenoiseP
 
 
 def _worth_measuring(played: Sequence[_PlayedPlan], plain: Sequence[_PlayedPlan], blocks: int) -> list[_PlayedPlan]:
-    """Of plans that skip blocks those worth measuring, the cheapest first: on the turns of the search each is nearer
-    than any that costs less, and than the line between those that skip nothing, the best up to each cost.
+    """The plans with skipped blocks that are worth measuring, cheapest first.
+
+    On the turns of the search, each has a smaller error than all cheaper ones, and than the line through the best plans
+    without skips.
     """
     costs, errors = [one.plan.cost(blocks) for one in plain], np.minimum.accumulate([one.error for one in plain])
     found: list[_PlayedPlan] = []
@@ -147,7 +146,7 @@ def _worth_measuring(played: Sequence[_PlayedPlan], plain: Sequence[_PlayedPlan]
 
 
 def _plans_within(found: Mapping[float, Mapping[int, DenoisePlan]], rows: int) -> list[DenoisePlan]:
-    """The best plan of every emphasis that costs no more than `rows`, each plan once."""
+    """The best plan of each emphasis that costs at most `rows`, without repeats."""
     plans: list[DenoisePlan] = []
     for by_rows in found.values():
         affordable = [cost for cost in by_rows if cost <= rows]
@@ -158,7 +157,7 @@ def _plans_within(found: Mapping[float, Mapping[int, DenoisePlan]], rows: int) -
 
 @dataclass(frozen=True, slots=True)
 class _PlayedPlan:
-    """A plan on the turns of the search: mean relative error of its latents, median seconds of a turn's denoising."""
+    """A plan played on the turns of the search: mean relative error of latents, median seconds of denoising a turn."""
 
     plan: DenoisePlan
     error: float

@@ -11,18 +11,19 @@ from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.errors import PlanError
 
 GOALS: Mapping[str, float] = MappingProxyType({"balanced": 0.97, "fast": 0.87})
-"""The SSIM against exact that a plan of this name has to reach: 0.95 and 0.85, and 0.02 for turns not measured."""
+"""Required SSIM against `exact`: 0.95 and 0.85, plus 0.02 as a margin for turns that were not measured."""
 
 
 SKIPPING_SUFFIX = "-skipping"
-"""Ends the name of a plan that skips blocks and costs less than the one without, which every engine plays."""
+"""Suffix of the name of a plan that skips blocks and costs less than the plan without skips."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
-    """One plan of the curve: its network rows and their cost, the median seconds of its denoising here, its figures.
+    """A measured plan.
 
-    cost: `DenoisePlan.cost`, as many as its rows if it skips no blocks.
+    rows: network rows. cost: `DenoisePlan.cost`, equal to the rows if no blocks are skipped. denoise_seconds: median of
+    a turn on this machine. fidelity: figures of `PlanEvaluator.fidelity`.
     """
 
     rows: int
@@ -33,32 +34,31 @@ class PlanResult:
 
     @property
     def ssim(self) -> float:
-        """Of its frames against the exact plan's."""
+        """Mean SSIM of the frames against the exact plan's."""
         return float(self.fidelity["ssim"])
 
     def reaches(self, ssim: float) -> bool:
-        """Whether it is so near to exact, and follows instructions no worse, where a judge said how well."""
+        """Whether the SSIM is high enough and the instruction score, if measured, is not below that of `exact`."""
         score, exact = (self.fidelity.get(f"instruction_score{whose}") for whose in ("", "_exact"))
         return self.ssim >= ssim and (score is None or exact is None or float(score) >= float(exact))
 
     @property
     def skipped(self) -> str:
-        """Which blocks it skips, and where; empty for none."""
+        """Which blocks are skipped, in how many steps, as text; empty for none."""
         spans = [step.blocks for step in self.plan if step.blocks is not None and step.blocks.reused]
         return f"blocks {spans[0].first} to {spans[0].last} in {len(spans)} steps" if spans else ""
 
     @property
-    def words(self) -> str:
-        """What it plays and costs."""
+    def summary(self) -> str:
+        """Rows, steps, skips and cost as text."""
         said = f"{self.rows} rows in {len(self.plan)} steps"
         return f"{said}, skipping {self.skipped}: the cost of {self.cost:.1f} rows" if self.skipped else said
 
 
 def choose_plans(points: Sequence[PlanResult], goals: Mapping[str, float] = GOALS) -> dict[str, PlanResult]:
-    """The cheapest point that reaches each goal and skips no blocks; as its name + SKIPPING a cheaper one that does.
+    """For each goal the cheapest plan without skips that reaches it, and as name + SKIPPING_SUFFIX a cheaper one with.
 
-    Where a judge was turns, its clips show no less of what was turns than those of exact. Raises PlanError, naming the
-    best there is, where no point without skips reaches a goal.
+    Raises PlanError with the best SSIM found if no plan without skips reaches a goal.
     """
     chosen = {}
     for name, least in goals.items():

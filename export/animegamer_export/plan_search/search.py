@@ -1,10 +1,9 @@
-"""The steps of the exact plan that a cheaper one should take: dynamic programming over the path's own pictures.
+"""Finds the steps of the exact plan that a cheaper plan should take, by dynamic programming.
 
-A coarse step from place i to place j uses the picture at i (and the one before it, as the solver is of second order)
-for all that the exact plan saw in between. What it gets wrong is known from the recorded path; the sum of its squares
-over the steps, weighted by how much noise is still there, is made least for every number of network rows at once.
-It does not run any network, so it cannot know how errors grow: `emphasis` says how much more the early ones count, and
-the plans are measured afterwards (measuring.py).
+A coarse step from place i to place j uses the x0 at i (and the one before it: the solver is of second order) instead
+of all that the exact plan predicts between. Its error follows from the recorded trajectory. The sum of squared errors,
+weighted by the signal level, is minimised for every number of network rows at once. No network is run, so it is not
+known how errors grow: `emphasis` gives early errors more weight, and the plans are measured afterwards (measure.py).
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ from animegamer_rt.bundle.noise_schedule import even_timesteps, half_log_snr, si
 from .trajectory import Gram
 
 SMALLEST_GAIN = 1e-9
-"""Less squared error than this, a latent's element, is not worth a row; a latent's variance is about 1."""
+"""A smaller gain in squared error per latent element is not worth a row; a latent's variance is about 1."""
 
 Weights = npt.NDArray[np.float64]
-"""Of the recorded pictures, float64 [2n]."""
+"""Of the recorded predictions, float64 [2n]."""
 
 LONGEST_STEP = 16
-"""Steps of the exact plan that one coarse step may replace at most."""
+"""The most steps of the exact plan that one coarse step may replace."""
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """A coarse plan so far: its last place, the one before it, and whether each is guided."""
+    """The end of a partial plan: its last place, the one before it, and whether each is guided."""
 
     place: int
     guided: bool
@@ -43,17 +42,17 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """The least error with which a place is reached at a number of rows, and from where."""
+    """The least error of a state at a number of rows, and the state and rows before it."""
 
     error: float
     came: tuple[_State, int] | None
 
 
 def best_plans(gram: Gram, emphasis: float, most_rows: int) -> dict[int, DenoisePlan]:
-    """The best plan of every cost up to `most_rows`, by network rows; none that a cheaper one equals.
+    """The best plan of each cost up to `most_rows`, by network rows, without plans that a cheaper one equals.
 
-    gram: `trajectory.gram` of an exact plan of half as many steps; emphasis: an error in the latent at signal level a
-    counts a^(-2 emphasis) fold.
+    gram: from `trajectory_gram`, [2n, 2n] for an exact plan of n steps. emphasis: a squared error at signal level a is
+    weighted by a^(-2 emphasis).
     """
     steps = len(gram) // 2
     local = _LocalErrors(gram, emphasis)
@@ -64,12 +63,12 @@ def best_plans(gram: Gram, emphasis: float, most_rows: int) -> dict[int, Denoise
         for at, by_rows in reached[place].items():
             if place == steps - 1:
                 for rows, best in by_rows.items():
-                    total = best.error + local.of_last(at)
+                    total = best.error + local.last_step_error(at)
                     if rows not in finished or total < finished[rows][0]:
                         finished[rows] = (total, at)
                 continue
             for end in range(place + 1, min(steps - 1, place + LONGEST_STEP) + 1):
-                error = local.of(at, end)
+                error = local.step_error(at, end)
                 for guided in (False, True):
                     after = reached[end].setdefault(_State(end, guided, place, at.guided), {})
                     for rows, best in by_rows.items():
@@ -84,7 +83,7 @@ def best_plans(gram: Gram, emphasis: float, most_rows: int) -> dict[int, Denoise
 
 
 def _plan(reached: list[dict[_State, dict[int, _Reached]]], last: _State, rows: int, steps: int) -> DenoisePlan:
-    """The plan that ends at `last` with so many rows, read backwards."""
+    """Follows the states back from `last` and builds the plan."""
     places: list[int] = []
     branches: list[Branch] = []
     step: tuple[_State, int] | None = (last, rows)
@@ -97,7 +96,7 @@ def _plan(reached: list[dict[_State, dict[int, _Reached]]], last: _State, rows: 
 
 
 class _LocalErrors:
-    """What a coarse step gets wrong, squared, a latent's element, told from the pictures of the exact path alone."""
+    """Squared errors of coarse steps per latent element, from the exact trajectory's inner products."""
 
     def __init__(self, gram: Gram, emphasis: float) -> None:
         self.gram, self.steps = gram, len(gram) // 2
@@ -113,44 +112,44 @@ class _LocalErrors:
                 added = self._exact_step(added, end - 1)
                 self.added[start, end], self.guidance[start, end] = added, mean_guidance(start, end, self.steps)
 
-    def of(self, at: _State, end: int) -> float:
-        """Of the step from `at` to the place `end`, weighted."""
+    def step_error(self, at: _State, end: int) -> float:
+        """The weighted squared error of the step from `at` to the place `end`."""
         wrong = self._coarse_step(at, end) - self.added[at.place, end]
         return self._square(wrong) * self.weights[end]
 
-    def of_last(self, at: _State) -> float:
-        """Of leaving the last picture, which is the result, unguided."""
+    def last_step_error(self, at: _State) -> float:
+        """The squared error of the result if the last step is unguided."""
         true = 1.0 + self.exact[at.place].guidance_minus_one
-        wrong = self._picture(at.place, true if at.guided else 1.0) - self._picture(at.place, true)
+        wrong = self._x0(at.place, true if at.guided else 1.0) - self._x0(at.place, true)
         return self._square(wrong)
 
     def _square(self, wrong: Weights) -> float:
         return float(wrong @ self.gram @ wrong)
 
     def _coarse_step(self, at: _State, end: int) -> Weights:
-        """What one step adds to the latent: its picture and the one before, each guided as its span's mean."""
+        """What one coarse step adds to the latent: its x0 and the one before, each with its span's mean guidance."""
         snr, order, before = self.half_log_snr, 0.0, np.zeros(2 * self.steps)
         length = snr[end] - snr[at.place]
         if at.before is not None:
             order = length / (2.0 * (snr[at.place] - snr[at.before]))
-            before = self._spanning(at.before, at.place, at.before_guided)
+            before = self._mean_guided_x0(at.before, at.place, at.before_guided)
         growth = -math.expm1(-2.0 * length) * self.levels[end]
-        return growth * ((1.0 + order) * self._spanning(at.place, end, at.guided) - order * before)
+        return growth * ((1.0 + order) * self._mean_guided_x0(at.place, end, at.guided) - order * before)
 
     def _exact_step(self, added: Weights, place: int) -> Weights:
-        """What the exact steps up to `place` have added, and this one."""
+        """What the exact steps up to and including `place` add to the latent."""
         c = self.exact[place]
-        after: Weights = c.c_latent * added + c.c_x0 * self._picture(place, 1.0 + c.guidance_minus_one)
+        after: Weights = c.c_latent * added + c.c_x0 * self._x0(place, 1.0 + c.guidance_minus_one)
         if place:
             before = self.exact[place - 1].guidance_minus_one
-            after = after + c.c_x0_prev * self._picture(place - 1, 1.0 + before)
+            after = after + c.c_x0_prev * self._x0(place - 1, 1.0 + before)
         return after
 
-    def _spanning(self, place: int, end: int, guided: bool) -> Weights:
-        return self._picture(place, self.guidance[place, end] if guided else 1.0)
+    def _mean_guided_x0(self, place: int, end: int, guided: bool) -> Weights:
+        return self._x0(place, self.guidance[place, end] if guided else 1.0)
 
-    def _picture(self, place: int, guidance: float) -> Weights:
-        """x0 at a place, as weights of the recorded pictures."""
+    def _x0(self, place: int, guidance: float) -> Weights:
+        """x0 at a place, as weights of the recorded predictions."""
         weights = np.zeros(2 * self.steps)
         weights[place], weights[self.steps + place] = 1.0, guidance - 1.0
         return weights

@@ -1,7 +1,6 @@
-"""What the exact plan's path is made of: every step's unguided picture and what guidance changes in it.
+"""Records the exact plan's trajectory: each step's unguided prediction of x0, and what guidance adds to it.
 
-A coarse plan's error over one of its steps is a weighted sum of these, so all plans can be compared without running one
-(search.py). Uses the denoiser part as any plan does; knows nothing of plans to come.
+The error of a coarser step is a weighted sum of these predictions, so `search` compares plans without running them.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ Gram = npt.NDArray[np.float64]
 
 
 def trajectory_gram(part: DenoiserEngine, denoiser: Denoiser, plan: DenoisePlan, turns: Sequence[TurnInput]) -> Gram:
-    """Inner products, a latent's element and a turn, of all pictures of the path: float64 [2n, 2n] for n steps.
+    """Inner products of the trajectory's predictions, per latent element and turn: float64 [2n, 2n] for n steps.
 
-    Row k is step k's unguided x0; row n + k is what guidance 2 adds to it (guidance g adds g - 1 times as much).
-    `denoiser` draws the noise; `plan` is the plan that it was made with.
+    Row k is step k's unguided x0. Row n + k is what guidance 2 adds to it; guidance g adds g - 1 times as much.
+    denoiser: draws the noise; it was made with `plan`.
     """
     total = np.zeros((2 * len(plan), 2 * len(plan)))
     for turn in turns:
@@ -46,7 +45,7 @@ def _trajectory(part: DenoiserEngine, denoiser: Denoiser, plan: DenoisePlan, tur
         unguided.append(alone)
         added.append(both - alone)
         x0 = alone + c.guidance_minus_one * (both - alone)
-        # The last step needs no noise, and the first no picture before it: their coefficients are zero.
+        # The last step uses no noise and the first no earlier x0: those coefficients are zero.
         drawn = next(noise) if number < len(plan) else latent
         mixed = c.c_latent * latent + c.c_x0 * x0 + c.c_x0_prev * x0_before + c.c_noise * drawn
         latent, x0_before = mixed.astype(np.float32), x0
@@ -56,7 +55,7 @@ def _trajectory(part: DenoiserEngine, denoiser: Denoiser, plan: DenoisePlan, tur
 def _predict_x0(
     part: DenoiserEngine, turn: TurnInput, latent: FloatArray, timestep: float, c: Coefficients, rows: tuple[int, ...]
 ) -> FloatArray:
-    """x0 as the network sees it in `latent`: a step that keeps nothing else."""
+    """The network's x0 for `latent`: a step whose coefficients pass on x0 alone."""
     guidance = c.guidance_minus_one if len(rows) == 2 else 0.0
     only_x0 = Coefficients(c.signal, c.sigma, guidance, 0.0, c_latent=0.0, c_x0=1.0, c_x0_prev=0.0, c_noise=0.0)
     denoising = part.start(latent, turn.shot, turn.motion_scope)

@@ -1,6 +1,7 @@
-"""Quantised weights for ONNX parts: `blocks` makes codes and scales, `weights` writes graphs that read them.
+"""Quantised weights for ONNX parts.
 
-create   blocks, calibrate, smooth    numbers in, numbers out; no graph is written
-convert  weights, nodes               an ONNX file in, an ONNX file out, one tensor in memory at a time
-choose   scheme, keep, sensitivity    what a precision's name means, what stays at 16 bits, and why
+create   blocks, ranges, smoothing           arrays in, arrays out: codes, scales, ranges of activations
+convert  weights, nodes, graph               an ONNX file in, an ONNX file out, one tensor in memory at a time
+choose   scheme, exclusions, sensitivity     what a precision's name means, what stays at 16 bits, and why
+compare  fake_quantize                       torch weights rounded as a quantised part's are
 """

@@ -1,6 +1,6 @@
-"""Creates codes and scales of one weight matrix, and turns them back: numpy in, numpy out.
+"""Quantises one weight matrix to codes and scales, in numpy.
 
-Knows no graph. N outputs, K inputs; a weight is float32 [N, K], as torch's Linear holds it.
+N outputs, K inputs; a weight is float32 [N, K], as in torch's Linear.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SMALLEST_SCALE = np.float32(1e-30)
 
 @dataclass(frozen=True, slots=True)
 class Quantized:
-    """Codes as they are stored, their scales, and the weight they stand for, float32 [N, K]."""
+    """Codes as stored, their scales, and the dequantised weight, float32 [N, K]."""
 
     codes: Codes
     scales: Array
@@ -40,7 +40,7 @@ class Quantized:
 
 
 def quantize_matrix(weight: Array, scheme: Scheme) -> Quantized:
-    """Quantises one matrix. Raises BundleError for what a precision cannot hold."""
+    """Quantises one matrix. Raises BundleError for a weight that the precision cannot represent."""
     if not np.isfinite(weight).all():
         raise BundleError("a weight is not a number", do="convert the checkpoint again")
     if scheme.form == "stored":
@@ -58,7 +58,7 @@ def quantize_matrix(weight: Array, scheme: Scheme) -> Quantized:
 
 
 def cast_matrix(weight: Array, code: str) -> Quantized:
-    """Another float type. fp16 ends at 65504: a weight beyond it is refused rather than made infinite."""
+    """Casts to fp16 or bf16. Raises BundleError for a weight beyond fp16's largest value, 65504."""
     if code == "fp16" and (largest := float(np.abs(weight).max(initial=0.0))) > FP16_LARGEST:
         raise BundleError("a weight does not fit fp16", found=f"{largest:.4g}", expected="at most 65504", do="use bf16")
     codes = weight.astype(np.float16 if code == "fp16" else ml_dtypes.bfloat16)
@@ -66,7 +66,7 @@ def cast_matrix(weight: Array, code: str) -> Quantized:
 
 
 def nf4(weight: Array, block: int) -> Quantized:
-    """NF4 as bitsandbytes makes it: blocks of the row-major matrix, whatever its width, two codes a byte, high first.
+    """NF4 in bitsandbytes' layout: blocks over the row-major matrix, two codes a byte, high half first.
 
     codes uint8 [ceil(N K / 2)], scales [ceil(N K / block)], the largest magnitude of each block.
     """
@@ -81,11 +81,11 @@ def nf4(weight: Array, block: int) -> Quantized:
 
 
 def nbits(weight: Array, bits: int, block: int) -> Quantized:
-    """MatMulNBits' form without zero points: codes uint8 [N, blocks, block bits / 8], scales [N, blocks].
+    """MatMulNBits' layout without zero points: codes uint8 [N, blocks, block bits / 8], scales [N, blocks].
 
-    Codes stand 2^(bits-1) above their value, the first of a byte low. The scale is the block's extreme, sign and all,
-    over -2^(bits-1): the range has one more negative value than positive, and so it is never lost. On normal weights
-    the error of 4 bits is 0.095, against 0.108 with the largest magnitude over 7 (and 0.092 of NF4).
+    A code is its value plus 2^(bits-1); the first of a byte is in the low half. The scale is the block's extreme value,
+    with its sign, over -2^(bits-1), so that the extreme gets the additional negative code. On normal weights the error
+    of 4 bits is 0.095; with the largest magnitude over 7 it is 0.108, and NF4's is 0.092.
     """
     outputs, inputs = weight.shape
     half = 2 ** (bits - 1)
@@ -119,7 +119,7 @@ def quantize_channels(weight: Array, code: str) -> Quantized:
 
 
 def round_trip(x: Array, scale: Array | np.float32, code: str) -> tuple[Array, Codes]:
-    """x through QuantizeLinear and DequantizeLinear, and the codes between."""
+    """x after QuantizeLinear and DequantizeLinear, and the codes."""
     codes: Codes
     if code == "fp8":
         codes = np.clip(x / scale, -FP8_LARGEST, FP8_LARGEST).astype(ml_dtypes.float8_e4m3fn)

@@ -1,7 +1,7 @@
-"""Writes a bundle whose parts have other precisions than the one it is made from; what stays is copied.
+"""Writes a copy of a bundle with some parts in another precision.
 
-It is written into a hidden folder beside the new one and gets its name when it is whole: half a bundle is never seen.
-Knows bundles and their parts; how a weight is quantised is not its business.
+The copy is written to a hidden folder beside the target and renamed when it is complete, so an incomplete bundle is
+never visible.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from .smoothing import activation_ranges
 
 CALIBRATION_TURNS, CALIBRATION_PLAN = 4, "balanced"
 CALIBRATION_SEED = 1000
-"""Other turns than those that `verify` compares, which begin at 0."""
+"""`verify` compares turns from seed 0, so calibration uses other ones."""
 NO_SPACE_HINT = "give another --out, or free some space"
 
 ProgressStep = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-"""Something that takes long: its name and roughly its bytes; what it yields is told of each write's bytes."""
+"""Shows a long step: its name and about how many bytes it writes; it yields a callback for the bytes of each write."""
 
 
 @contextmanager
 def no_progress(name: str, size: int) -> Iterator[Callable[[int], None]]:
-    """A Step that nobody watches."""
+    """A ProgressStep that shows nothing."""
     yield lambda _: None
 
 
 def part_names(bundle: Bundle, name: str) -> list[str]:
-    """The parts of one of the four words: "vae" is first and next. Raises ConfigError for none."""
+    """The parts of a name: "vae" is vae_first and vae_next. Raises ConfigError if there are none."""
     found = [part for part in bundle.manifest.parts if part == name or part.startswith(name + "_")]
     if not found:
         words = sorted({part.partition("_")[0] for part in bundle.manifest.parts})
@@ -68,12 +68,11 @@ def quantize_bundle(
     step: ProgressStep = no_progress,
     device: str = "cpu",
 ) -> dict[str, RewriteReport]:
-    """Writes the bundle to `out`, which must be new or empty, and which is there only once it is whole.
+    """Writes the bundle to `out`, which must be new or empty; `out` appears once the bundle is complete.
 
-    What an earlier run that was killed left beside it is removed. `device` is where the turns of calibration are
-    played, cpu or cuda. Raises BundleError, ConfigError, BackendError when the device is not there, and OutputError
-    when the disk is too small: all of these before anything is written. OutputError, too, when the disk fills up all
-    the same, or another process writes there.
+    Removes what a killed run left beside it. device: cpu or cuda, for calibration turns. Before anything is written,
+    raises BundleError, ConfigError, BackendError if the device is missing, and OutputError if the disk is too small.
+    Also raises OutputError if the disk fills up, or if another process writes to `out`.
     """
     check_device(device)
     out = Path(os.path.abspath(out))
@@ -113,7 +112,7 @@ def quantize_bundle(
 
 @contextmanager
 def _clean_folder(work: Path) -> Iterator[None]:
-    """The folder without what an earlier run left in it; it is gone afterwards, whatever happens."""
+    """Empties the folder, and removes it at the end in any case."""
     try:
         for path in work.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -132,20 +131,20 @@ def _write_manifest(
     said = {name: scheme.name for name, scheme in precisions.items()}
     provenance = {**manifest.provenance, "quantized": said, "quantized_from": bundle.fingerprint}
     if "export" in provenance:
-        # A later export must not take a quantised part for the one that it wrote.
+        # A later export must not mistake a quantised part for the one it wrote.
         steps = provenance["export"]["steps"].items()
         others = {name: record for name, record in steps if name.split()[0] not in precisions}
         provenance["export"] = {**provenance["export"], "steps": others}
-    # What was measured was measured of other weights.
+    # The figures were measured with other weights.
     plans = clear_fidelity(manifest.plans)
     write_manifest(folder, replace(manifest, parts=parts, plans=plans, quality={}, provenance=provenance, engines={}))
 
 
 def _move_into_place(work: Path, out: Path) -> None:
-    """The whole bundle under its name."""
+    """Renames the complete bundle to `out`."""
     try:
         if out.exists():
-            out.rmdir()  # it is empty; not every system replaces a folder by another
+            out.rmdir()  # it is empty; not every system can replace a folder
         os.replace(work, out)
     except OSError as error:
         raise write_error(out, error) from error
@@ -154,7 +153,7 @@ def _move_into_place(work: Path, out: Path) -> None:
 def calibrate_activations(
     bundle: Bundle, name: str, scheme: Scheme, exclude: Exclude, turns: int, device: str = "cpu"
 ) -> dict[str, Ranges]:
-    """Ranges of the denoiser's activations over whole turns by the bundle's `balanced`, where it has one: quicker."""
+    """Ranges of the denoiser's activations in whole turns, by the plan `balanced` if there is one, as it is faster."""
     if name != "denoiser":
         raise ConfigError(
             f"{scheme.name} rounds activations too, which only the denoiser may have",
@@ -175,7 +174,7 @@ def calibrate_activations(
 
 
 def _unchanged_files(bundle: Bundle, changed: set[str]) -> list[str]:
-    """Every file that another part, the tokenizer or nobody in particular needs."""
+    """The files that are copied: all but those of the changed parts, the engines and the manifest."""
     manifest = bundle.manifest
     replaced: set[str] = set()
     for part in changed:
@@ -191,6 +190,6 @@ def _copy(bundle: Bundle, names: list[str], folder: Path, step: ProgressStep) ->
     with step("what stays", sum(sizes.values())) as advance:
         for name, size in sizes.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            # Not a hard link: onnx's own readers, which the folder may be meant for, refuse weights of two names.
+            # Not a hard link: onnx's own loaders refuse a data file with several names.
             shutil.copyfile(bundle.path(name), folder / name)
             advance(size)

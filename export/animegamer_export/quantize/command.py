@@ -1,4 +1,4 @@
-"""The command `animegamer-rt quantize`. Knows options and what to print."""
+"""The command `animegamer-rt quantize`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from animegamer_export.support.progress import Progress
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import ConfigError
 
-WHAT = "A bundle in, a bundle with parts of another precision out. Broken off, it leaves nothing behind."
+WHAT = "Write a copy of a bundle with parts in another precision. A run that is interrupted leaves nothing behind."
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Parses, writes the bundle, prints a line a part."""
+    """Writes the bundle and prints a line for each part."""
     parser = argparse.ArgumentParser(prog="animegamer-rt quantize", description=WHAT)
     parser.add_argument("bundle", help="name or folder of the bundle to start from")
     parser.add_argument("--precision", required=True, help=f"predictor=nf4,denoiser=w8a8 ..; of {', '.join(SCHEMES)}")
-    parser.add_argument("--block", type=int, help="weights a scale, for the 4-bit ones and int8 (default: 64)")
+    parser.add_argument("--block", type=int, help="weights a scale, for 4 bits and int8 (default: 64)")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the new bundle")
     parser.add_argument(
         "--calibration-turns", type=int, default=CALIBRATION_TURNS, metavar="N", help="for fp8 and w8a8 (default: 4)"
@@ -40,8 +40,8 @@ def main(arguments: Sequence[str]) -> int:
             f"{name}: {report.scheme}, {len(report.errors)} weights (mean relative error {report.mean_error:.4f}), "
             f"{len(report.kept)} kept, {report.bytes_before / 2**20:.1f} -> {report.bytes_after / 2**20:.1f} MiB"
         )
-    print(f"see what it costs: animegamer-rt verify {options.out} --against {options.bundle}")
-    print(f"measure its plans, of which only exact plays until then: animegamer-rt search-plans {options.out}")
+    print(f"compare with the original: animegamer-rt verify {options.out} --against {options.bundle}")
+    print(f"measure its plans (until then only exact plays): animegamer-rt search-plans {options.out}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Which weights stay at 16 bits, a rule a part.
+"""Which weights of each part stay at 16 bits.
 
 The evidence is in docs/QUANTIZATION.md, from `sensitivity`. Names are those of `graph.matrices`.
 """
@@ -28,12 +28,12 @@ EXCLUDED: Mapping[str, str] = MappingProxyType(
 
 
 def is_excluded(part: str) -> bool:
-    """Whether the part has nothing that is quantised."""
+    """Whether all weights of the part stay at 16 bits."""
     return EXCLUDED.get(part) == EVERYTHING
 
 
 def fp16_exclusions(part: str) -> Callable[[str], bool]:
-    """The rule of a part ("denoiser", "vae_first", ..); a part of another name keeps nothing."""
+    """For a part ("denoiser", "vae_first", ..): a function that tells whether a weight, by name, stays at 16 bits."""
     for name, pattern in EXCLUDED.items():
         if part == name or part.startswith(name + "_"):
             return lambda weight, found=re.compile(pattern): found.search(weight) is not None  # type: ignore[misc]

@@ -1,6 +1,6 @@
-"""A network's weights rounded again as those of a part were, to compute in torch what the part should.
+"""Torch weights rounded in the same way as a quantised part's, so that torch computes what the part should.
 
-Knows the names that storing and quantising give; it reads no codes, as the same weight has the same codes every time.
+The codes are computed again from the weights: quantising is deterministic. Only the part's tensor names are read.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Parameter = Callable[[str], tuple[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class FakeQuantizedWeights:
-    """`Weights` of a part of 16 bits: those of two axes and more are rounded; vectors and tables are as they were.
+    """`Weights` rounded to 16 bits where they have two axes and more; vectors and tables stay exact.
 
-    `schemes`: how matrices are quantised after that, by parameter.
+    schemes: parameter -> scheme, for matrices that are then quantised.
     """
 
     weights: Weights
@@ -39,7 +39,7 @@ class FakeQuantizedWeights:
     schemes: Mapping[str, Scheme] = field(default_factory=dict)
 
     def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
-        """One parameter as the part has it."""
+        """One parameter with the part's rounding."""
         weight = self.weights.merged(parameter, torch.float32)
         if weight.ndim < 2 or TABLE_NAMES.search(parameter) or parameter in _TOWERS_TABLES:
             return weight.to(dtype)
@@ -49,17 +49,17 @@ class FakeQuantizedWeights:
         )
 
     def rounded(self, weight: Tensor) -> Tensor:
-        """As it is stored at 16 bits, in float32."""
+        """The weight rounded to 16 bits, in float32."""
         return weight.to(self.dtype).float()
 
 
 def fake_quantized(
     weights: Weights, path: Path, precision: str | None, parameter: Parameter, twice: bool = False
 ) -> FakeQuantizedWeights | None:
-    """None for a part in float32, or one that rounds its activations too: torch has nothing else to compute then.
+    """The weights with a part's rounding; None for a part in float32, or one that rounds activations too.
 
-    `parameter` says which of the network's weights one of the graph is (`large.parts`). twice: a part of 16 bits that
-    was made of one in fp16.
+    parameter: from a weight's name in the graph to the network's parameter (`parts.streamed.parts`). twice: the part
+    has 16 bits and was made from one in fp16.
     """
     if precision in ("fp16", "bf16"):
         return FakeQuantizedWeights(

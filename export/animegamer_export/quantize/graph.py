@@ -1,6 +1,6 @@
-"""Finds the matrices of an ONNX graph: weights that are nothing but the second factor of products.
+"""Finds the matrices of an ONNX graph: weights that are only used as the second factor of products.
 
-Reads graphs, changes none. A weight may pass through a Cast and a Transpose on its way.
+A weight may pass through a Cast and a Transpose before its products. Graphs are not changed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ _PREDICTOR_ORDER = (
     "mlp.up",
     "mlp.down",
 )
-"""The products of a predictor's block in the order of its forward; the exporter folds their names away."""
+"""The products of a predictor's block in the order of its forward; the exporter loses their names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """One weight and its products. `read` is the value the graph sees after a Cast, the weight itself without one.
+    """One weight and its products.
 
-    `inputs_first`: whether it is stored [inputs, outputs], as MatMul wants it, and not as torch's Linear.
+    read: the value after the Cast, or the weight itself without a Cast. inputs_first: whether it is stored
+    [inputs, outputs], as for MatMul, or [outputs, inputs], as in torch's Linear.
     """
 
     name: str
@@ -47,7 +48,7 @@ class Matrix:
 
     @property
     def width(self) -> int:
-        """How many inputs it has."""
+        """The number of inputs."""
         tensor = self.weight.const_value
         assert tensor is not None
         return int(tensor.shape.numpy()[0 if self.inputs_first else 1])
@@ -66,7 +67,7 @@ def matrices(model: ir.Model) -> list[Matrix]:
 
 
 def weight_names(names: Sequence[str]) -> list[str]:
-    """Names for weights that lost theirs: seven a block are a predictor's, a single one is the denoiser's last."""
+    """Names weights that lost their names: seven per block are a predictor's, a single one is the denoiser's last."""
     nameless = [name for name in names if _ANONYMOUS.fullmatch(name)]
     fresh: Iterator[str]
     if nameless and len(nameless) % len(_PREDICTOR_ORDER) == 0:

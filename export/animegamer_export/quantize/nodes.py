@@ -1,6 +1,6 @@
-"""Converts a graph: the products of a matrix read its codes instead of its weight.
+"""Replaces a weight in a graph by its codes and scales, with the operators that read them.
 
-Knows operators and their inputs; the codes come from `blocks`, the ranges of activations from `calibrate`.
+The codes come from `blocks`, the ranges of activations from `ranges` and `smoothing`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ INT4 = np.dtype(ml_dtypes.int4)
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """What the activations of a matrix need: a scale for each of its products, and one factor an input (smoothing).
+    """Scales of a matrix's activations, one for each of its products, and factors [K] of smoothing, if any.
 
-    The weight was multiplied by `factors` [K] before it was quantised; the activations are divided by them.
+    The weight is multiplied by `factors` before it is quantised; the activations are divided by them.
     """
 
     scales: tuple[float, ...]
@@ -37,7 +37,7 @@ class Ranges:
 def convert(
     model: ir.Model, matrix: Matrix, made: Quantized, scheme: Scheme, data: DataFile, ranges: Ranges | None = None
 ) -> None:
-    """Puts codes and scales in the place of one weight. The weight leaves the graph."""
+    """Replaces one weight by codes and scales."""
     graph = model.graph
     if scheme.form in ("bnb4", "nbits"):
         _as_operator(model, matrix, made, scheme, data)
@@ -71,7 +71,7 @@ def _as_operator(model: ir.Model, matrix: Matrix, made: Quantized, scheme: Schem
 
 
 def _as_dynamic(model: ir.Model, matrix: Matrix, made: Quantized, scheme: Scheme, data: DataFile) -> None:
-    """8-bit products with a scale an output channel, and one an input that is found when it comes."""
+    """8-bit products: a scale per output channel, and one per input that is computed at run time."""
     model.graph.opset_imports.setdefault(ORT_DOMAIN, 1)
     codes = data.value(np.ascontiguousarray(made.codes.T), f"{matrix.name}.{scheme.name}", _onnx_type(made.codes.dtype))
     scales = data.value(made.scales.astype(np.float32), f"{matrix.name}.scales")
@@ -84,7 +84,7 @@ def _as_dynamic(model: ir.Model, matrix: Matrix, made: Quantized, scheme: Scheme
 
 
 def _as_dequantized(graph: ir.Graph, matrix: Matrix, made: Quantized, scheme: Scheme, data: DataFile) -> None:
-    """The weight in its own layout, so that the products stay as they are."""
+    """Dequantises the weight in its own layout, so that the products need no change."""
     codes, scales, axis = made.codes, made.scales, 0
     if scheme.form != "stored" and scheme.block:
         axis = 1
@@ -108,7 +108,7 @@ def _as_dequantized(graph: ir.Graph, matrix: Matrix, made: Quantized, scheme: Sc
 
 
 def _quantize_inputs(graph: ir.Graph, matrix: Matrix, scheme: Scheme, ranges: Ranges) -> None:
-    """Q and DQ before each product. Products that share input, scale and no factors share the pair."""
+    """Puts QuantizeLinear and DequantizeLinear before each product; products with equal input and scale share them."""
     if len(ranges.scales) != len(matrix.uses):
         ranges = Ranges((max(ranges.scales),) * len(matrix.uses), ranges.factors)
     zero_type = np.dtype(ml_dtypes.float8_e4m3fn) if scheme.code == "fp8" else np.dtype(np.int8)
@@ -143,7 +143,7 @@ def _existing_pair(source: ir.Value, scale: ir.Value) -> ir.Value | None:
 
 
 def _constant(graph: ir.Graph, array: npt.NDArray[np.generic], name: str) -> ir.Value:
-    """A small initializer, the same value for the same name and number."""
+    """A small initializer; an equal one of the same name is reused."""
     held = graph.initializers.get(name)
     if held is not None and held.const_value is not None and np.array_equal(held.const_value.numpy(), array):
         return held
@@ -153,7 +153,7 @@ def _constant(graph: ir.Graph, array: npt.NDArray[np.generic], name: str) -> ir.
 
 
 def _replace(graph: ir.Graph, node: ir.Node, by: Sequence[ir.Node]) -> None:
-    """New nodes in the place of one; the last one's output takes over its output, name and all."""
+    """Replaces one node by several; the last one's output gets the old output's name and users."""
     old, new = node.outputs[0], by[-1].outputs[0]
     new.name = old.name
     _copy_type(new, old)
@@ -163,7 +163,7 @@ def _replace(graph: ir.Graph, node: ir.Node, by: Sequence[ir.Node]) -> None:
 
 
 def _remove_weight(graph: ir.Graph, weight: ir.Value) -> None:
-    """Takes out a weight and the Cast and Transpose that nobody reads any more."""
+    """Removes a weight, and the Cast and Transpose after it, if nothing uses them."""
     for node in [node for node, _ in weight.uses() if node.op_type in ("Cast", "Transpose")]:
         _remove_weight(graph, node.outputs[0])
         if not node.outputs[0].uses():

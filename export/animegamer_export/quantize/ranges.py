@@ -1,7 +1,6 @@
-"""Ranges of activations, from runs of a part in onnxruntime with extra outputs.
+"""Records ranges of activations: runs a part in onnxruntime with additional outputs.
 
-The graph itself takes the largest magnitudes, so that what comes out is vectors, and a few rows of each activation;
-nothing is written to disk. Where the runs come from is the caller's business.
+The graph itself computes the largest magnitudes and selects a few rows, so the additional outputs are small.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from .graph import FLOATS, Matrix, input_of, matrices
 from .weights import Exclude
 
 ROW_STEP = 61
-"""One row in this many is kept, to choose the smoothing by; a prime, so that it follows no picture's columns."""
+"""One row in this many is recorded, to choose the smoothing; a prime, so that it does not follow image columns."""
 MAX_ROWS = 512
 
 OVERFLOW_OPERATORS = ("Add", "Conv", "Div", "Gemm", "MatMul", "Mul", "Reciprocal", "ReduceMean", "Resize", "Sub")
-"""Where a value too large for fp16 can first appear."""
+"""Operators whose result may be the first value too large for fp16."""
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """What a matrix read: the largest magnitude of each input, for each of its products [uses, K], and rows [R, K]."""
+    """Inputs of a matrix: the largest magnitude per product and input channel [uses, K], and sample rows [R, K]."""
 
     largest: Array
     rows: Array
@@ -41,9 +40,9 @@ class Activation:
 def record_activations(
     source: Path, runs: Iterable[Feeds], exclude: Exclude, device: str = "cpu"
 ) -> dict[str, Activation]:
-    """What the matrices of a part read in these runs, by the matrix's name; those that stay are left out.
+    """The activations that the matrices of a part read in these runs, by matrix name, without the excluded ones.
 
-    Raises BackendError when the device, cpu or cuda, is not there.
+    Raises BackendError if the device (cpu or cuda) is missing.
     """
     model = open_graph(source)
     chosen = [matrix for matrix in matrices(model) if not exclude(matrix.name)]
@@ -64,7 +63,7 @@ def record_activations(
 
 
 def peak_magnitudes(source: Path, runs: Iterable[Feeds]) -> dict[str, float]:
-    """The largest magnitude of every value that could overflow, by its name: the guard before 16-bit arithmetic."""
+    """The largest magnitude of each value that could overflow in fp16, by its name."""
     model = open_graph(source)
     watched = [
         node.outputs[0]
@@ -99,7 +98,7 @@ def _run(
 
 
 def _add_largest(model: ir.Model, value: ir.Value, name: str, width: int | None = None) -> None:
-    """The largest magnitude of each of `width` inputs, or of all there is."""
+    """Adds an output: the largest magnitude of each of `width` channels, or of the whole value."""
     magnitude = ir.node("Abs", [value])
     if width is None:
         _append(model, [magnitude, ir.node("ReduceMax", [magnitude.outputs[0]], {"keepdims": 0})], value, name)

@@ -1,7 +1,4 @@
-"""What the name of a precision means: how a weight is stored and which operator reads it.
-
-Knows names only; the numbers are made in `blocks`, the graphs written in `weights`.
-"""
+"""The precisions by name: how a weight is stored and which operator reads it."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from animegamer_rt.bundle.config import suggest_only
 from animegamer_rt.errors import ConfigError
 
 BLOCK = 64
-"""Weights that share a scale, along the inputs: bitsandbytes' size for NF4, and the one TensorRT builds fastest."""
+"""Weights per scale, along the inputs: bitsandbytes' default for NF4, and the size TensorRT builds fastest."""
 
 Form = Literal["stored", "bnb4", "nbits", "dequantized", "quantized inputs", "dynamic"]
 """stored: another float type and a Cast. bnb4, nbits: onnxruntime's MatMulBnb4 and MatMulNBits. dequantized: the

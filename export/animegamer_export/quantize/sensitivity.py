@@ -1,7 +1,7 @@
-"""What each kind of weight costs when it alone is quantised: the evidence for what `keep` keeps.
+"""Measures the error of quantising one kind of weight alone: the evidence for `exclusions`.
 
-A kind is a weight's name without its block's number. Measured on single denoiser steps, from the full precision's own
-states, or on the predictor's shots.
+A kind is a weight's name without the number of its block. The runs are single denoiser steps from the states of the
+full precision, or prompts of the predictor.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def weight_kind(name: str) -> str:
 
 
 def error_by_kind(source: Path, scheme: Scheme, runs: Sequence[Feeds], output: str) -> Iterator[tuple[str, int, float]]:
-    """(kind, weights of that kind, mean relative error of `output` over the runs), one kind at a time."""
+    """Yields (kind, number of its weights, mean relative error of `output` over the runs)."""
     plain = open_plain(source)
     true = [plain.run([output], dict(feeds))[0] for feeds in runs]
     found = matrices(open_graph(source))

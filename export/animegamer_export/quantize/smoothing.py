@@ -1,7 +1,7 @@
-"""Creates the ranges of one matrix's activations, and moves its outliers into the weight where that pays.
+"""Chooses the scales of one matrix's activations, with smoothing where it lowers the error.
 
 Source: SmoothQuant (Xiao et al. 2023): inputs are divided, and the weight's columns multiplied, by
-max|x|^a / max|w|^(1-a). Knows arrays; nothing of graphs.
+max|x|^a / max|w|^(1-a).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ STRENGTHS = (0.5, 0.75)
 """Values of a that are tried; 0.5 is the paper's, 0.75 its choice for models with larger outliers."""
 
 MAX_ERROR_RATIO = 0.9
-"""Smoothing costs one more multiplication a token: it must lower the product's error to this share at least."""
+"""Smoothing costs one more multiplication per token, so it must lower the product's error at least to this share."""
 
 
 def activation_ranges(weight: Array, activation: Activation, scheme: Scheme) -> Ranges:
-    """Scales of the activations, with smoothing if the product of the recorded rows gains by it."""
+    """Scales of the activations, with smoothing if it lowers the error of the product of the recorded rows enough."""
     plain = _ranges(activation.largest, scheme, None)
     best, least = plain, MAX_ERROR_RATIO * product_error(weight, activation, scheme, plain)
     largest = np.maximum(activation.largest.max(axis=0), SMALLEST_SCALE)
@@ -39,7 +39,7 @@ def activation_ranges(weight: Array, activation: Activation, scheme: Scheme) -> 
 
 
 def product_error(weight: Array, activation: Activation, scheme: Scheme, by: Ranges) -> float:
-    """Relative error of the recorded rows times the weight [N, K], both quantised."""
+    """Relative error of the product of recorded rows and weight [N, K], both quantised."""
     factors = np.ones(weight.shape[1], np.float32) if by.factors is None else by.factors
     rows, _ = round_trip(activation.rows / factors, np.float32(max(by.scales)), scheme.code)
     return relative_error(rows @ quantize_matrix(weight * factors, scheme).weight.T, activation.rows @ weight.T)

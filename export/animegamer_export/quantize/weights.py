@@ -1,7 +1,4 @@
-"""Rewrites ONNX files with external data to another precision, tensor by tensor.
-
-Knows files, graphs and their order; codes are made in `blocks`, nodes in `nodes`. One weight is in memory at a time.
-"""
+"""Rewrites ONNX files with external data to another precision, with one weight in memory at a time."""
 
 from __future__ import annotations
 
@@ -25,12 +22,12 @@ from animegamer_rt.errors import BundleError
 
 Exclude = Callable[[str], bool]
 TABLE_NAMES = re.compile(r"positions")
-"""Added to what the patches carry, and not learned: they stay float32 whatever the weights are."""
+"""Tables of positions are not learned; they stay float32 in every precision."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewriteReport:
-    """What a rewriting did. `errors` is the relative error of each quantised weight; bytes are of graph and data."""
+    """Result of a rewrite: relative error of each quantised weight, names of the others, bytes of graphs and data."""
 
     scheme: str
     errors: Mapping[str, float]
@@ -40,14 +37,14 @@ class RewriteReport:
 
     @property
     def mean_error(self) -> float:
-        """Over the quantised weights; 0 when there are none."""
+        """Mean relative error of the quantised weights; 0 without any."""
         return float(np.mean(list(self.errors.values()))) if self.errors else 0.0
 
 
 def rewrite(
     source: Path, target: Path, scheme: Scheme, exclude: Exclude, ranges: Mapping[str, Ranges] | None = None
 ) -> RewriteReport:
-    """Rewrites one file; its data go to `<target's stem>.weights`. See `rewrite_files`."""
+    """Rewrites one file; its data file is `<stem of target>.weights`. See `rewrite_files`."""
     return rewrite_files([source], target.parent, f"{target.stem}.weights", scheme, exclude, ranges, (target.name,))
 
 
@@ -61,12 +58,12 @@ def rewrite_files(
     names: Sequence[str] = (),
     written: Callable[[int], None] = lambda _: None,
 ) -> RewriteReport:
-    """Rewrites graphs that share weights, over one new data file in another folder. Sources are left as they are.
+    """Rewrites graphs that share weights to another folder, with one new data file. The sources are not changed.
 
-    `exclude` says of a weight's name (`graph.matrices`) that it stays; fp16 and bf16 do not ask it. `ranges` are needed
-    where `scheme.calibrated`. `written` is told of each tensor's bytes.
-    Files appear whole or not at all, the data first. Raises BundleError for a source that cannot be read, or ranges
-    that are missing.
+    exclude: whether the weight of a name (`graph.matrices`) stays as it is; not used for fp16 and bf16. ranges: by
+    matrix name, required if `scheme.calibrated`. written: called with the bytes of each tensor.
+    Each file appears only when it is complete, the data file first. Raises BundleError for a source that cannot be read
+    and for missing ranges.
     """
     folder.mkdir(parents=True, exist_ok=True)
     sources = [source.resolve() for source in sources]
@@ -95,7 +92,7 @@ def rewrite_files(
 
 
 def expected_bytes(sources: Sequence[Path], scheme: Scheme, exclude: Exclude) -> int:
-    """About how many bytes `rewrite_files` will write, at most."""
+    """An upper estimate of the bytes that `rewrite_files` will write."""
     files = {place for source in sources for place in (source, *(source.parent / name for name in data_files(source)))}
     total = sum(path.stat().st_size for path in files)
     if scheme.form == "stored":
@@ -168,14 +165,14 @@ class _Rewriter:
         convert(model, matrix, made, self.scheme, self.data, found)
 
     def store(self, model: ir.Model, names: Mapping[ir.Value, str]) -> None:
-        """Another float type for all that is larger than a vector: convolutions and embeddings too."""
+        """Casts all weights larger than a vector, convolutions and embeddings included."""
         wanted = ir.DataType.FLOAT16 if self.scheme.code == "fp16" else ir.DataType.BFLOAT16
         for stored, value in list(model.graph.initializers.items()):
             tensor = value.const_value
             if tensor is None or tensor.dtype not in FLOATS or tensor.dtype == wanted or tensor.nbytes < INLINE_BYTES:
                 continue
             shape = tuple(tensor.shape.numpy())
-            # Frequencies are vectors with an axis of one; at 16 bits they would turn late positions by a radian.
+            # Rotary frequencies are vectors with an axis of one; at 16 bits, late positions would be off by a radian.
             if sum(length > 1 for length in shape) < 2:
                 continue
             name = names.get(value, stored.removesuffix(".fp16"))

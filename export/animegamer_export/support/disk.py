@@ -1,4 +1,4 @@
-"""Whether there is room for what will be written, before it is, and what is said when the disk is full all the same."""
+"""Checks for disk space before a write, and reports a disk that fills up during one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from pathlib import Path
 from animegamer_rt.errors import OutputError
 
 SPARE_BYTES = 64 * 2**20
-"""For the graphs, the manifest and the file system's own needs."""
+"""Room for the graphs, the manifest and the file system."""
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 
 
 def require_space(folder: Path, needed: int, do: str) -> None:
-    """Raises OutputError, which says `do`, when the disk of `folder` (it need not exist yet) has not `needed` bytes."""
+    """Raises OutputError with the advice `do` if the disk of `folder` has less than `needed` bytes free.
+
+    The folder need not exist.
+    """
     place = folder.absolute()
     while not place.exists():
         place = place.parent
@@ -33,7 +36,7 @@ def require_space(folder: Path, needed: int, do: str) -> None:
 
 @contextmanager
 def disk_full_error(where: Path, then: str) -> Iterator[None]:
-    """Makes an OutputError of a disk that fills up within; `then` is what running it again does."""
+    """Turns "disk full" inside the block into an OutputError; `then` says what another run will do."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The most memory that this process has held so far. Knows operating systems, nothing of what was done."""
+"""The peak memory of this process so far."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def peak_mib() -> float | None:
-    """The largest resident size in MiB, mapped files that were read included; None where the system keeps none."""
+    """The largest resident size in MiB, including pages of mapped files; None on Windows."""
     status = Path("/proc/self/status")
     if status.is_file():
         # Not getrusage: on Linux its peak starts at the parent's size.

@@ -1,4 +1,4 @@
-"""What a person sees of an export: a bar with bytes and time left on a terminal, a line a step anywhere."""
+"""Shows the progress of an export: a bar with bytes and time left on a terminal, and a line for each finished step."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from rich.console import Console
 
 
 class Progress:
-    """Shows steps as they go."""
+    """Prints steps to a console."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
 
     @contextmanager
     def step(self, name: str, size: int) -> Iterator[Callable[[int], None]]:
-        """A bar for a step of about `size` bytes; what is yielded is told of the bytes as they are written."""
+        """A bar for a step of about `size` bytes; call what is yielded with the number of bytes after each write."""
         columns = (
             bars.TextColumn("{task.description:24s}"),
             bars.BarColumn(),
@@ -32,7 +32,7 @@ class Progress:
 
     @contextmanager
     def busy(self, what: str) -> Iterator[None]:
-        """Something that takes a while and cannot say how far it is: shown on a terminal only."""
+        """A spinner for work of unknown length, on a terminal only."""
         with self.console.status(what):
             yield
 
@@ -42,6 +42,6 @@ class Progress:
         self.console.print(f"{name:24s} {megabytes}  {seconds:7.1f} s", highlight=False)
 
     def shared(self, neighbour: str, size: int) -> None:
-        """A line for the files that turned out to be another bundle's too."""
+        """A line for the files that are now shared with another bundle."""
         line = f"{'shared':24s} {size / 1e6:10.1f} MB  with {neighbour}, freed"
         self.console.print(line, highlight=False, soft_wrap=True)

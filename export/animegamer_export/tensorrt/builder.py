@@ -1,7 +1,7 @@
 """Builds one engine in a process of its own: `python -m animegamer_export.tensorrt.builder`, a job on standard input.
 
-One process an engine, because a builder gives memory back only when it ends, and so that its peak is its own. The same
-code serves TensorRT-RTX, which is told the GPU and needs none, and TensorRT 11, which builds for the GPU it finds.
+A builder frees its memory only when its process ends, and in its own process its peak can be measured. TensorRT-RTX
+builds for a named GPU and needs none; TensorRT 11 builds for the GPU of the machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from animegamer_rt.backends.tensorrt.engine_id import RTX
 from animegamer_rt.errors import BundleError
 
 RESIDENT = ("keys", "values", "next_keys", "next_values", "cache_")
-"""Inputs and outputs that pass from part to part on the GPU, by prefix: half precision there too."""
+"""Prefixes of inputs and outputs that stay on the GPU between parts; they have half precision too."""
 
 Ranges = Mapping[str, tuple[int, int, int]]
 """Axis name -> (least, usual, most)."""
@@ -41,19 +41,19 @@ class BuildJob:
 
     @property
     def typed(self) -> Path:
-        """The graph in TensorRT's types, as long as the engine is built: beside the source, whose weights it reads."""
+        """The temporary graph in TensorRT's types, beside the source, because it refers to the source's data file."""
         source = Path(self.source)
         return source.with_name(f".{source.stem}.{self.arch}.{self.precision}.onnx")
 
     @property
     def partial(self) -> Path:
-        """The engine as long as it is not whole."""
+        """The unfinished engine."""
         return Path(self.target + ".part")
 
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """What came of it; `error` is the library's own words when nothing was built."""
+    """Result of a build; `error`: the library's message if nothing was built."""
 
     version: str = ""
     bytes: int = 0
@@ -64,7 +64,7 @@ class BuildResult:
 
 
 def build(job: BuildJob) -> BuildResult:
-    """Rewrites the ONNX file, builds, and writes the target whole. Errors of the library come back as text."""
+    """Rewrites the ONNX file, builds the engine and writes it atomically. Returns the library's errors as text."""
     try:
         trt = importlib.import_module(job.library)
     except ImportError as error:
@@ -83,7 +83,7 @@ def _build(trt: Any, job: BuildJob) -> BuildResult:
     builder = trt.Builder(logger)
     config = builder.create_builder_config()
     if job.library == RTX:
-        # Left alone, the builder asks the machine's own GPU, and fails where there is none.
+        # By default the builder asks the machine's GPU, and fails without one.
         config.num_compute_capabilities = 1
         config.set_compute_capability(getattr(trt.ComputeCapability, job.arch.upper()), 0)
     if job.stream_weights:
@@ -128,7 +128,7 @@ def _add_profile(builder: Any, config: Any, network: Any, ranges: Ranges) -> Non
 
 def _logger(trt: Any) -> Any:
     class Errors(trt.ILogger):  # type: ignore[misc]
-        """Keeps the library's errors, to be told with what could not be built."""
+        """Collects the library's errors."""
 
         def __init__(self) -> None:
             trt.ILogger.__init__(self)
@@ -146,7 +146,7 @@ def _package(library: str) -> str:
 
 
 def _main() -> int:
-    """A job as JSON in, what came of it as the last line out."""
+    """Reads a job as JSON from standard input and prints the result as the last line."""
     data = json.load(sys.stdin)
     data["profiles"] = tuple({name: tuple(ends) for name, ends in ranges.items()} for ranges in data["profiles"])
     print(json.dumps(asdict(build(BuildJob(**data)))))

@@ -1,7 +1,7 @@
-"""`animegamer-rt export tensorrt`: engines of a bundle's parts, one file a part and GPU architecture.
+"""`animegamer-rt export tensorrt`: builds engines of a bundle's parts, one file per part and GPU architecture.
 
-Knows bundles, options and records; the building is `builder`'s. What is built and still fits is left alone, so a run
-that was broken off goes on; the manifest names an engine only when it is whole.
+Engines that exist and fit are kept, so an interrupted run continues when it is run again. The manifest names an engine
+only when it is complete.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ FOLDER = "engines"
 DONE, FAILED = 0, 1
 DATA_CENTRE_ARCHES = ("sm90", "sm100", "sm103")
 TEXT_TOKENS_PER_TURN = 40
-"""Tokens of a turn besides its shot, generously: an instruction of two lines, the tags and the four strengths."""
+"""Tokens of a turn besides its shot, with a margin: an instruction of two lines, tags and four strengths."""
 TOKENS_AFTER_PROMPT = 3 * 8
-"""Tokens after a prompt: three times a strength and two tags, and a little more for other templates."""
+"""Tokens after a prompt: three times a strength and two tags, with a margin for other templates."""
 CHANNELS = (3, 3, 4)
 NO_SPACE_HINT = "free some space, or build fewer --parts or for fewer --gpu at a time"
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was asked for."""
+    """Options of the command."""
 
     bundle: str
     gpus: tuple[str, ...]
@@ -52,12 +52,12 @@ class Options:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Build what is asked for; 0 when all is there, 1 when something could not be built (it is named)."""
+    """Builds the requested engines; 0 if all exist, 1 if one could not be built, which is named."""
     return run(_options(argv))
 
 
 def run(options: Options) -> int:
-    """The command with its options read. Raises AnimeGamerError for a bundle or option that cannot be used."""
+    """Runs the command. Raises AnimeGamerError for a bundle or option that cannot be used."""
     if options.results is not None:
         make_folder(options.results.parent)
     bundle = open_bundle(options.bundle)
@@ -85,8 +85,8 @@ def run(options: Options) -> int:
 def profiles(part: str, bundle: Bundle, longest_prompt: int | None = None) -> tuple[Ranges, ...]:
     """The optimisation profiles of a part.
 
-    The denoiser has one a kind of step: 0 is the pair, 1 a single row. The predictor has one for prompts and the text
-    after them: with one for each, two thirds of its 4-bit weights were in the engine twice.
+    The denoiser has one for each kind of step: 0 is the pair, 1 a single row. The predictor has one for prompts and the
+    text after them together: with two, two thirds of its 4-bit weights were stored twice in the engine.
     """
     geometry, turns = bundle.manifest.geometry, bundle.manifest.compatibility.history_turns
     turn = geometry.shot_tokens + TEXT_TOKENS_PER_TURN
@@ -111,7 +111,7 @@ def profiles(part: str, bundle: Bundle, longest_prompt: int | None = None) -> tu
 
 @dataclass(frozen=True, slots=True)
 class _EngineRequest:
-    """One engine that is asked for; `kept` is the one that is there, if it fits."""
+    """A requested engine; kept: the existing engine, if it fits."""
 
     part: str
     name: str
@@ -131,7 +131,7 @@ def _engine_request(bundle: Bundle, part: str, arch: str, options: Options) -> _
     wanted = {"library": library, "arch": arch, "precision": options.precision, "profiles": json.dumps(ranges)}
     installed = module_version(library)
     if installed is not None:
-        # The runtime loads no engine of another version, so one that is there does not fit.
+        # The runtime loads no engine of another version.
         wanted["version"] = installed
     held = bundle.manifest.engines.get(name)
     fits = held and held.onnx_sha256 == bundle.part_sha256(part) and wanted.items() <= held.built_for.items()
@@ -170,18 +170,18 @@ def _has(bundle: Bundle, part: str) -> bool:
 
 
 def _part_bytes(bundle: Bundle, part: str) -> int:
-    """An engine holds the part's weights, and little besides."""
+    """An engine's size is about that of the part's weights."""
     return sum(bundle.manifest.files[name].bytes for name in bundle.manifest.parts[part].files)
 
 
 def _remove_partial(job: BuildJob) -> None:
-    """Removes what a builder that was stopped on its way leaves: half an engine, and the graph in TensorRT's types."""
+    """Removes what an interrupted build leaves: the unfinished engine and the temporary graph."""
     job.partial.unlink(missing_ok=True)
     job.typed.unlink(missing_ok=True)
 
 
 def _build_in_subprocess(job: BuildJob) -> BuildResult:
-    """The builder in a process of its own; one that is killed (for memory, mostly) is an error like any other."""
+    """Builds in a process of its own; if it is killed (usually for memory), the result has an error."""
     command = [sys.executable, "-m", "animegamer_export.tensorrt.builder"]
     done = subprocess.run(command, input=json.dumps(asdict(job)), capture_output=True, text=True)
     if done.returncode:
@@ -235,9 +235,9 @@ def _options(argv: Sequence[str] | None) -> Options:
     parser.add_argument("--bundle", required=True, help="name or folder; the engines go into its folder engines/")
     parser.add_argument("--gpu", required=True, metavar="LIST", help=f"of {', '.join(_arches())}, joined by commas")
     parser.add_argument("--parts", metavar="LIST", help="of predictor, denoiser, vae, encoder (default: all)")
-    parser.add_argument("--precision", choices=tuple(HALVES), default="fp16", help="between the edges (default: fp16)")
+    parser.add_argument("--precision", choices=tuple(HALVES), default="fp16", help="inside the engine (default: fp16)")
     parser.add_argument("--longest-prompt", type=int, metavar="TOKENS", help="default: twice a full history's")
-    parser.add_argument("--no-weight-streaming", action="store_true", help="for cards that hold all weights anyway")
+    parser.add_argument("--no-weight-streaming", action="store_true", help="for GPUs that can hold all weights")
     parser.add_argument(
         "--results",
         type=Path,

@@ -1,12 +1,12 @@
-"""Rewrites a bundle's ONNX part as TensorRT takes it: strongly typed, half precision between the edges.
+"""Rewrites a bundle's ONNX part for TensorRT: strongly typed, with half precision inside.
 
-Knows operators and types, nothing of the four networks. TensorRT's builders obey the types in the file (there are no
-precision flags any more) and have no fp32 attention kernel, so what decides precision is written here:
+TensorRT's builders follow the types in the file (they have no precision flags) and have no fp32 attention kernel, so
+the precision of each node is decided here:
 
-- matrix products, convolutions and attention, and all that lies between them, are half;
-- before the first and after the last of them all is float32: timesteps, rotary angles, the solver, pixels;
-- statistics (means, roots, sines) and the squares that feed them are float32: the overflow guard of the vae;
-- what stays on the GPU between two parts (attention caches, vae caches) is half at the edge too.
+- matrix products, convolutions and attention, and everything between them, are half;
+- everything before the first and after the last of them is float32: timesteps, rotary angles, solver, pixels;
+- statistics (means, roots, sines) and the squares that feed them are float32: the vae would overflow;
+- inputs and outputs that stay on the GPU between parts (attention and vae caches) are half.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from animegamer_rt.errors import BundleError
 HALF_OPERATORS = frozenset({"MatMul", "Gemm", "Conv", "Attention"})
 FP32_OPERATORS = frozenset({"ReduceMean", "Sqrt", "Reciprocal", "Sin", "Cos", "Range"})
 UNTYPED_OPERATORS = frozenset({"Constant", "ConstantOfShape", "RandomNormal"})
-"""Their output's type stands in an attribute; they stay as they are."""
+"""The type of their output is an attribute; they are not changed."""
 QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear"})
 UNTOUCHED_INPUTS = {"Resize": (1, 2)}
-"""Inputs that the standard types float32 whatever the data's type (roi, scales)."""
+"""Inputs that are float32 by the standard, whatever the type of the data (roi, scales)."""
 FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 HALVES = {"fp16": ir.DataType.FLOAT16, "bf16": ir.DataType.BFLOAT16}
 
 
 def strongly_typed(source: Path, target: Path, precision: str, resident: Iterable[str] = ()) -> None:
-    """Writes `target`, the rewritten `source`; its data files are still the source's own, by relative location.
+    """Writes the rewritten `source` to `target`, which refers to the source's data files.
 
-    precision: fp16 or bf16. resident: prefixes of the inputs and outputs that never leave the GPU.
+    precision: fp16 or bf16. resident: prefixes of the inputs and outputs that stay on the GPU.
     The target must lie in the source's folder.
     """
     assert target.parent == source.parent, "external data is found beside the file that names it"
@@ -76,14 +76,14 @@ def _standard_attention(model: ir.Model) -> None:
 
 
 def _bytes_at_the_edge(graph: ir.Graph) -> None:
-    """Whole numbers in float32 in place of uint8 tensors, which TensorRT takes as outputs only; Casts come last."""
+    """Replaces uint8 tensors, which TensorRT allows as outputs only, by float32 with a final Cast."""
     for name, value in list(graph.initializers.items()):
         if value.dtype == ir.DataType.UINT8 and value.const_value is not None:
             value.const_value = ir.tensor(value.const_value.numpy().astype("float32"), name=name)
             value.dtype = ir.DataType.FLOAT
     for node in list(graph):
         if node.op_type == "Cast" and node.outputs[0].dtype == ir.DataType.UINT8:
-            # The standard's Cast cuts off; pixels are never negative, so Floor does the same.
+            # The standard's Cast truncates; pixels are never negative, so Floor does the same.
             _put_in_place(graph, node, ir.node("Floor", node.inputs))
     inside = [value for node in graph for value in node.outputs if value.dtype == ir.DataType.UINT8]
     for value in inside:
@@ -107,7 +107,7 @@ def _put_in_place(graph: ir.Graph, old: ir.Node, new: ir.Node) -> None:
 
 
 def _stored_weights(model: ir.Model, half: ir.DataType) -> set[ir.Node]:
-    """Casts that widen weights stored in 16 bit; each is turned to give `half`, or is dropped where it would not."""
+    """Casts of weights stored at 16 bits: each now casts to `half`, or is removed if the weight has that type."""
     stored = set()
     for node in list(model.graph):
         source = node.inputs[0] if node.inputs else None
@@ -165,7 +165,7 @@ def _float_inputs(node: ir.Node) -> list[ir.Value]:
 
 
 class _Casts:
-    """Gives every node its inputs in its own type, one Cast a value and type."""
+    """Casts inputs to the type of each node, with one Cast per value and type."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class _Casts:
         return self.made[value, to]
 
     def _constant(self, value: ir.Value, to: ir.DataType) -> ir.Value:
-        """A scale in another type: TensorRT wants those as constants, not as what a Cast makes of one."""
+        """A scale in another type: TensorRT requires constants, not the output of a Cast."""
         assert value.const_value is not None
         name = f"{value.name}.as_{to.name.lower()}"
         return add_weight(self.graph, value.const_value.numpy().astype(to.numpy()), name, to)

@@ -1,8 +1,7 @@
-"""Weight-only codes that several products read, in a form that TensorRT-RTX builds.
+"""Rewrites weight-only codes that several products read into a form that TensorRT-RTX can build.
 
-Knows DequantizeLinear and products. What 1.7.1 does with such codes was found by trying (docs/TENSORRT.md): 4-bit ones
-end its builder, and so do 8-bit ones where three matrices, a block's query, key and value, read the same inputs.
-Both leave the numbers as they are.
+Two cases crash the builder of version 1.7.1, as found by experiment (docs/TENSORRT.md): 4-bit codes, and 8-bit codes of
+three matrices (query, key, value) that read the same inputs. The rewrites do not change the numbers.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from animegamer_export.onnx_io.read import add_weight
 FOUR_BITS = frozenset({ir.DataType.INT4, ir.DataType.UINT4})
 PRODUCTS = frozenset({"MatMul", "Gemm"})
 FUSED = 2
-"""Of matrices that read the same inputs so many may stay in 8 bits."""
+"""So many matrices that read the same inputs may stay in 8 bits."""
 
 
 def separate_shared_codes(model: ir.Model) -> None:
-    """4 bits: read through float32. 8 bits: of three matrices over the same inputs, the third is stored at 16."""
+    """4 bits: dequantise to float32. 8 bits: of three matrices over the same inputs, store the third at 16 bits."""
     beside: dict[frozenset[ir.Value], list[ir.Node]] = {}
     for node in list(model.graph):
         products = _products(node)
@@ -39,7 +38,7 @@ def separate_shared_codes(model: ir.Model) -> None:
 
 
 def _products(node: ir.Node) -> Sequence[ir.Node]:
-    """Those that read a weight's codes and activations of full precision; none for any other node."""
+    """The products of a weight's codes with unquantised activations; empty for other nodes."""
     if node.op_type != "DequantizeLinear" or node.inputs[0] is None or node.inputs[0].const_value is None:
         return ()
     found = [user for user, place in node.outputs[0].uses() if user.op_type in PRODUCTS and place == 1]

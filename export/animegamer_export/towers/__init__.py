@@ -1,7 +1,7 @@
-"""The full-size towers in front of the encoder: T5-v1.1 for the motion text, a CLIP vision transformer for the picture.
+"""The full-size towers before the encoder: T5-v1.1 for the motion text, a CLIP vision transformer for the picture.
 
-Read from the folders in which transformers and open_clip keep them, neither of which is imported; written as the
-bundle's `text_tower` and `image_tower`, behind the contract of pocket's. Source: MODEL.md section 1.
+They are read from the folders of transformers and open_clip without importing either, and written as the bundle's parts
+`text_tower` and `image_tower`. Source: MODEL.md section 1.
 """
 
 from animegamer_export.towers.parts import IMAGE, MOTION_MODEL, TEXT, Towers, open_towers

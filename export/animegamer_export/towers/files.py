@@ -1,7 +1,6 @@
-"""From the folders of transformers (T5) and open_clip to the towers: sizes, names and weights.
+"""Reads the towers' sizes, names and weights from the folders of transformers (T5) and open_clip.
 
-Files are read without running anything they carry, memory-mapped, one weight at a time; every key is used or known to
-be dead. It does not know bundles.
+Files are memory-mapped and read without running code, one weight at a time. Each key is used or known to be unused.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from animegamer_rt.errors import CheckpointError
 OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 CLIP_HINT = "give the folder of laion/CLIP-ViT-B-16-laion2B-s34B-b88K"
 HEAD_WIDTH = 64
-"""open_clip's own, where open_clip_config.json does not say otherwise."""
+"""open_clip's default, if open_clip_config.json has no other."""
 
 _TEXT_LAYER = r"encoder.block.\1.layer."
 _TEXT_NAMES = (
@@ -65,13 +64,13 @@ _IMAGE_NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class TowerWeights:
-    """A tower's weights by our names: those of its file, and those that are made of something else."""
+    """A tower's weights by our names: those of its file, and those in `made`, which are computed."""
 
     weight_map: WeightMap
     made: Mapping[str, Callable[[], Tensor]]
 
     def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
-        """One weight, made when asked for."""
+        """One weight, in the given dtype."""
         make = self.made.get(parameter)
         return self.weight_map.merged(parameter, dtype) if make is None else make().to(dtype)
 
@@ -103,7 +102,7 @@ def open_text_tower(folder: Path) -> tuple[TextTowerSize, TowerWeights]:
     del wanted["relative_bias"]
     wanted["relative_table"] = (size.buckets, size.heads)
     weight_map = make_weight_map(file, wanted, _text_naming(tied), what="T5 encoder")
-    # The bias of all pairs is made from T5's table.
+    # The bias of all pairs of positions is computed from T5's table.
     bias = {"relative_bias": lambda: relative_bias(weight_map.merged("relative_table", torch.float32), size)}
     return size, TowerWeights(weight_map, bias)
 
@@ -174,7 +173,7 @@ def _image_size(file: TensorFile, vision: Mapping[str, Any], config: Path) -> Im
 
 
 def _vision_config(path: Path) -> Mapping[str, Any]:
-    """What open_clip_config.json says of the vision transformer; the ViT-B-16's own where there is no such file."""
+    """The vision transformer's config in open_clip_config.json; empty, as for ViT-B-16, without the file."""
     if not path.is_file():
         return {}
     model = read_json(path).get("model_cfg")

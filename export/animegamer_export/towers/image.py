@@ -1,7 +1,7 @@
-"""The image tower: a CLIP vision transformer up to its last block but one, the picture's normalisation included.
+"""The image tower: normalisation of the picture, and a CLIP vision transformer without its last block.
 
-It does not know files. The picture is resized before (`animegamer_rt.stages.image`), as it may have any size; the class
-token is dropped, the last block, the norm after it and the projection are not run (MODEL.md section 1).
+The picture is resized before (`animegamer_rt.stages.image`). The class token is dropped; the last block, the norm after
+it and the projection are not run (MODEL.md section 1).
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# CLIP's own, of all its published models.
+# Of all published CLIP models.
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)
 NORMALISATION: Mapping[str, Callable[[], Tensor]] = MappingProxyType(
     {"mean": lambda: _of_colours(MEAN), "deviation": lambda: _of_colours(STD)}
 )
-"""What the tower holds besides a file's weights."""
+"""Buffers of the tower that are not in the file: mean and standard deviation of the colours, [1, 3, 1, 1]."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageTowerSize:
-    """Sizes of a CLIP vision transformer: `grid` patches down and across. `layers` counts the one that is not run."""
+    """Sizes of a CLIP vision transformer: `grid` patches a side; `layers` includes the last, which is not run."""
 
     width: int
     layers: int
@@ -37,7 +37,7 @@ class ImageTowerSize:
 
     @property
     def side(self) -> int:
-        """Pixels of the picture, down and across."""
+        """Height and width of the picture in pixels."""
         return self.grid * self.patch
 
 

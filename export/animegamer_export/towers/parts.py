@@ -1,7 +1,4 @@
-"""The towers of an export: their two folders opened and held against the encoder, and the parts to write.
-
-It does not know bundles or steps.
-"""
+"""The towers of an export: opens their folders, checks that they fit the encoder, and makes the parts to write."""
 
 from __future__ import annotations
 
@@ -26,14 +23,15 @@ TEXT, IMAGE = "text_tower", "image_tower"
 TOKENIZER = "spiece.model"
 """T5's sentencepiece file, as transformers keeps it."""
 MOTION_MODEL = "motion.model"
-"""The same file in a bundle, apart from the prompt's."""
+"""T5's file in a bundle, where the prompt has a tokenizer of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Towers:
-    """Both towers with their weights still to be made. `tokenizer` is the file that becomes the bundle's MOTION_MODEL.
+    """Sizes and weights of both towers.
 
-    `end`: the id that closes a text. `stamps`: the files' names, sizes and times of change.
+    tokenizer: the file to be copied as the bundle's MOTION_MODEL. end: the id that ends a text. stamps: names, sizes
+    and modification times of the files.
     """
 
     text: tuple[TextTowerSize, Weights]
@@ -52,14 +50,14 @@ class Towers:
 
     @property
     def motion_tokenizer(self) -> MotionTokenizer:
-        """How a bundle makes the text tower's ids."""
+        """The manifest's entry of the text tower's tokenizer."""
         return MotionTokenizer(MOTION_MODEL, space_first=True, end=self.end)
 
 
 def open_towers(t5: Path, clip: Path, encoder: EncoderSize) -> Towers:
-    """The towers in the folders of transformers (T5) and open_clip, every key matched.
+    """Opens the towers in the folders of transformers (T5) and open_clip and matches all keys.
 
-    Raises CheckpointError for files that are not the towers', or not those that the encoder was trained on.
+    Raises CheckpointError for other files, and for towers that the encoder was not trained on.
     """
     text, image, tokenizer = open_text_tower(t5), open_image_tower(clip), t5 / TOKENIZER
     take = "take spiece.model of google/t5-v1_1-xxl"
@@ -91,13 +89,13 @@ def tower_shapes(size: TextTowerSize | ImageTowerSize) -> dict[str, Shape]:
 
 
 def text_tower_part(size: TextTowerSize, weights: Weights) -> StreamedPart:
-    """The text tower to be written: ids int64 [1, 30] -> text_features [1, 30, C]. Nothing is held."""
+    """The text tower as a part: ids int64 [1, 30] -> text_features [1, 30, C]."""
     ids = torch.arange(size.tokens)[None] % size.vocabulary
     return _part(TEXT, meta_module(lambda: TextTower(size)), {"ids": ids}, weights, ("relative_bias",))
 
 
 def image_tower_part(size: ImageTowerSize, weights: Weights) -> StreamedPart:
-    """The image tower to be written: picture [1, 3, side, side] in -1..1 -> image_features [1, 196, C]."""
+    """The image tower as a part: picture [1, 3, side, side] in -1..1 -> image_features [1, 196, C]."""
     picture = torch.rand(1, 3, size.side, size.side, generator=torch.Generator().manual_seed(0)) * 2 - 1
     return _part(IMAGE, meta_module(lambda: ImageTower(size)), {"picture": picture}, weights, ("mean", "deviation"))
 

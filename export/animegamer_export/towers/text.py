@@ -1,7 +1,7 @@
-"""The text tower: the encoder half of T5-v1.1, for texts of a fixed number of tokens.
+"""The text tower: the encoder of T5-v1.1, for texts of a fixed number of tokens.
 
-It does not know files. No mask is passed, so the padding is read as well: the encoder was trained so (MODEL.md
-section 1). The bias of relative positions is a parameter for all pairs of the fixed length, made once from the buckets.
+There is no mask, so padding is attended to: the shot encoder was trained this way (MODEL.md section 1). The bias of
+relative positions is a parameter for all pairs of the fixed length, computed once from T5's buckets.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class TextBlock(nn.Module):
 
 
 class TextTower(nn.Module):
-    """ids int64 [B, tokens] (0 = padding, which counts) -> the last hidden state [B, tokens, D]."""
+    """ids int64 [B, tokens] (0 = padding, which is attended to) -> the last hidden state [B, tokens, D]."""
 
     def __init__(self, size: TextTowerSize) -> None:
         super().__init__()
@@ -87,8 +87,8 @@ class TextTower(nn.Module):
 def relative_bias(table: Tensor, size: TextTowerSize) -> Tensor:
     """The bias [1, heads, tokens, tokens] of every pair (query, key) from T5's table [buckets, heads].
 
-    Half the buckets for keys that come later. Of each half, the first half are exact distances, the rest grow with the
-    logarithm up to `max_distance`.
+    Half of the buckets are for keys after the query. In each half, the first half of the buckets are single distances;
+    the others grow logarithmically up to `max_distance`.
     """
     places = torch.arange(size.tokens)
     ahead = places[None, :] - places[:, None]

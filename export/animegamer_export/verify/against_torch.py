@@ -1,8 +1,8 @@
-"""Compares a bundle's parts with the networks in torch, on the weights that the bundle was made from, float32.
+"""Compares a bundle's parts with the networks in torch, in float32, on the weights that the bundle was made from.
 
-Each part is given the same inputs on both sides, drawn from a fixed seed: torch first, a block at a time (`large.run`),
-then the part in a session of bounded memory (`part_session`). A part whose weights are rounded, to 16 bits or to codes,
-is compared a second time, with torch on weights rounded in the same way: what is left is the part's own mistakes.
+Both get the same random inputs. torch runs first, one block at a time (`parts.streamed.run`), then the part in a
+session of bounded memory (`onnx_io.part_session`). A part with rounded weights, in 16 bits or in codes, is compared a
+second time, with torch on weights rounded in the same way: the remaining difference is the part's own.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ from animegamer_rt.state.game import GameState
 
 SEED = 11
 FP32_TOLERANCE = 3e-4
-"""Largest relative error of an output on the same weights: another order of operations over all layers. Found were 7e-6
-at pocket's size and 1.4e-6 in a whole full-size predictor (docs/EXPORT.md); the rest is room for more layers."""
+"""Largest relative error of an output on the same weights, from another order of operations. Measured: 7e-6 at pocket's
+size and 1.4e-6 in a whole full-size predictor (docs/EXPORT.md); the rest is a margin for more layers."""
 TOLERANCES: Mapping[str, float] = {"fp32": FP32_TOLERANCE, "fp16": 1e-2, "bf16": 8e-2, **ACTIVATION_TOLERANCES}
-"""The same by how weights are stored, against weights in float32. 16 bits: the rounding of weights, 5e-4 and 4e-3 each;
-in fp16 1.1e-3 was found at most, at pocket's size (docs/EXPORT.md). What weights in codes cost is only told."""
+"""Largest relative error by precision, against weights in float32. Rounding changes each weight by 5e-4 (fp16) or 4e-3
+(bf16); the largest error measured in fp16 is 1.1e-3, at pocket's size (docs/EXPORT.md). Codes have no limit here."""
 ROUNDED_PREFIX = "rounded_"
-"""Before the names of errors against torch on weights rounded as the part's are; of them EXACT is allowed."""
+"""Prefix of errors against torch on weights rounded as the part's; their limit is FP32_TOLERANCE."""
 MIN_PSNR_DB = 30.0
 MIN_PSNR_SAME_WEIGHTS_DB = 60.0
-"""On the same weights: pixels are cut off to whole numbers, so that some differ by one."""
+"""On the same weights: pixels are truncated to whole numbers, so some differ by one."""
 
 Array = npt.NDArray[Any]
 
 
 def source_from_provenance(bundle: Bundle, checkpoints: Path | None) -> ExportSource:
-    """What the bundle says it was made of: the checkpoints in that folder, or its seed. Raises ConfigError."""
+    """The source named in the bundle's provenance: checkpoints, in that folder, or a seed. Raises ConfigError."""
     made: Mapping[str, Any] = bundle.manifest.provenance.get("made_of", {})
     if "seed" in made:
         return from_seed(made["seed"], made["size"])
@@ -83,14 +83,14 @@ def source_from_provenance(bundle: Bundle, checkpoints: Path | None) -> ExportSo
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """Both sides of a comparison: the bundle and what it was made of; `log` is told how far it is."""
+    """A bundle and the source it was made from; log: called with lines of progress."""
 
     bundle: Bundle
     source: ExportSource
     log: Log
 
     def weights(self, part: str, parameter: Callable[[str], tuple[str, object]]) -> dict[str, Weights]:
-        """What torch is to compute with, by what its errors' names begin with: the source's own, and rounded ones."""
+        """Weights for torch by the prefix of their errors: the source's own, and the rounded ones of a rounded part."""
         source, name = self.source_weights(part), part_names(self.bundle, part)[0]
         precision = self.bundle.manifest.parts[name].precision
         twice = part in self.bundle.manifest.provenance.get("quantized", {})
@@ -98,14 +98,14 @@ class _Comparison:
         return {"": source} if again is None else {"": source, ROUNDED_PREFIX: again}
 
     def source_weights(self, part: str) -> Weights:
-        """Those of a part, or of a tower. Raises ConfigError where the source has none."""
+        """The weights of a part or tower. Raises ConfigError if the source has none."""
         if part in TOWER_PARTS:
             return (self.towers.text if part == TEXT else self.towers.image)[1]
         return self.source.weights[part]
 
     @property
     def towers(self) -> Towers:
-        """The source's. Raises ConfigError where it has none."""
+        """The source's towers. Raises ConfigError if it has none."""
         if self.source.towers is None:
             raise ConfigError(
                 "nothing to compare the towers with", found=self.source.towers_missing, do="leave them out with --parts"
@@ -113,8 +113,8 @@ class _Comparison:
         return self.source.towers
 
     def open(self, part: str) -> PartSession:
-        """The part in onnxruntime, once torch has let go of its own."""
-        self.log(f"{part} in onnxruntime, which says nothing on its way")
+        """Opens the part in onnxruntime; call it when torch's network has been freed."""
+        self.log(f"{part} in onnxruntime, which reports no progress")
         return PartSession(self.bundle, part)
 
 
@@ -122,10 +122,10 @@ class _Comparison:
 def compare_with_torch(
     bundle: Bundle, source: ExportSource, parts: Sequence[str] = (), log: Log = lambda _: None
 ) -> dict[str, Figures]:
-    """Figures of each of the `parts` (or of all that the bundle has).
+    """Figures of the named parts, or of all parts of the bundle.
 
-    `peak_mib` is the most that the process has held so far, mapped files included. Raises ConfigError for a part that
-    the bundle does not have.
+    `peak_mib`: peak memory of the process so far, mapped files included. Raises ConfigError for a part that the bundle
+    does not have.
     """
     comparisons = {"predictor": _predictor, "denoiser": _denoiser, "vae": _vae, "encoder": _encoder}
     comparisons |= {TEXT: _text_tower, IMAGE: _image_tower}
@@ -140,7 +140,7 @@ def compare_with_torch(
 
 
 def failed_figures(figures: Mapping[str, Figures]) -> list[str]:
-    """What is further off than storing the weights so can explain."""
+    """One line for each error that is larger than the part's precision allows."""
     found = []
     for part, figure in figures.items():
         same = {name: value for name, value in figure.items() if name.startswith(ROUNDED_PREFIX)}
@@ -154,14 +154,14 @@ def failed_figures(figures: Mapping[str, Figures]) -> list[str]:
             (f"{ROUNDED_PREFIX}frames_psnr_db", MIN_PSNR_SAME_WEIGHTS_DB),
         ):
             if name in figure and not figure[name] >= at_least:
-                found.append(f"{part}: {name.replace('_', ' ')} {figure[name]}, not {at_least} at least")
+                found.append(f"{part}: {name.replace('_', ' ')} {figure[name]}, required {at_least}")
     return found
 
 
 def _predictor(compared: _Comparison) -> Figures:
-    """One prompt with an earlier turn, then the four strengths, the same ones on both sides.
+    """One prompt with an earlier turn, then four given strengths.
 
-    The part reads it as a game does, each run over the cache of the one before; torch reads it in one.
+    The part reads it as in a game, each run with the cache of the run before; torch reads it in one run.
     """
     bundle, source = compared.bundle, compared.source
     prompt_builder, size, random = (
@@ -198,7 +198,7 @@ def _predictor(compared: _Comparison) -> Figures:
 
 
 def _read_in_one(model: Predictor, runs: Sequence[TokenBatch], prompts: int) -> tuple[Array, Array]:
-    """The shot of the last of the `prompts`, and logits [1 + texts, V] after it and each text. Makes weights once."""
+    """The shot of the last prompt run, and logits [1 + texts, V] after it and after each text, in one run."""
     ends = np.cumsum([tokens.ids.shape[1] for tokens in runs])
     count, first_shot = int(ends[-1]), 0
     seen, index = torch.zeros(2, count, count, dtype=torch.bool), torch.zeros(2, count, dtype=torch.int64)
@@ -218,7 +218,7 @@ def _read_in_one(model: Predictor, runs: Sequence[TokenBatch], prompts: int) -> 
 
 
 def _denoiser(compared: _Comparison) -> Figures:
-    """One step of a pair: the network twice, guidance and solver."""
+    """One pair step: both rows, guidance and solver."""
     sizes, true = compared.source.sizes, {}
     unconditional = whole_encoder(sizes.encoder, compared.source.weights["denoiser"]).unconditional()
     for kind, weights in compared.weights("denoiser", denoiser_parameter).items():
@@ -277,7 +277,7 @@ def _encoder(compared: _Comparison) -> Figures:
 
 
 def _text_tower(compared: _Comparison) -> Figures:
-    """The features of one text, half of it padding, which is read too."""
+    """The features of one text, half of it padding, which is attended to."""
     size, true, figures = compared.towers.text[0], {}, Figures()
     ids = torch.randint(1, size.vocabulary, (1, size.tokens), generator=torch.Generator().manual_seed(SEED))
     ids[:, size.tokens // 2 :] = 0
@@ -290,7 +290,7 @@ def _text_tower(compared: _Comparison) -> Figures:
 
 
 def _image_tower(compared: _Comparison) -> Figures:
-    """The features of one picture of noise; the tower is held whole (0.3 GB at full size)."""
+    """The features of one noise picture; the whole tower is in memory (0.3 GB at full size)."""
     size, true, figures = compared.towers.image[0], {}, Figures()
     picture = torch.rand(1, 3, size.side, size.side, generator=torch.Generator().manual_seed(SEED)) * 2 - 1
     for kind, weights in compared.weights(IMAGE, as_named).items():
@@ -302,7 +302,7 @@ def _image_tower(compared: _Comparison) -> Figures:
 
 
 def as_named(name: str) -> tuple[str, None]:
-    """The parameter that a weight of a graph is, where both have one name."""
+    """The parameter for a weight of a graph whose names are the network's."""
     return name, None
 
 

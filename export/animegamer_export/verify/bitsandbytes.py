@@ -1,7 +1,4 @@
-"""The predictor in torch with bitsandbytes' own layers in its blocks: what users of transformers compare ours with.
-
-On the CPU, against the same network in float32. Knows layers; prompts and figures are `verify`'s.
-"""
+"""Measures the predictor in torch with bitsandbytes' layers, on the CPU, against the same network in float32."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ LAYERS: Mapping[str, Callable[[int, int, bool], nn.Module]] = {"Linear8bitLt": _
 
 
 def rows(bundle: Bundle, instructions: int) -> Iterator[dict[str, Any]]:
-    """A row a kind of layer: errors of the weights and of the shot, and how many strengths stay the same."""
+    """One row for each kind of layer: errors of weights and shot, and how many strengths are equal."""
     true = Pipeline.open(bundle, open_engines(bundle, EngineConfig("torch-cpu")))
     for name, layer in LAYERS.items():
         engines = open_engines(bundle, EngineConfig("torch-cpu"))
@@ -51,7 +48,7 @@ def rows(bundle: Bundle, instructions: int) -> Iterator[dict[str, Any]]:
 
 @torch.no_grad()
 def replace_linears(network: nn.Module, layer: Callable[[int, int, bool], nn.Module]) -> list[float]:
-    """Puts such a layer in the place of every Linear that our schemes quantise; the relative error of each weight."""
+    """Replaces each Linear that our schemes quantise; returns the relative error of each weight."""
     errors, keeps = [], fp16_exclusions("predictor")
     for name, old in list(network.named_modules()):
         if not isinstance(old, nn.Linear) or keeps(f"{name}."):

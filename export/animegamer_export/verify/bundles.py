@@ -1,6 +1,6 @@
 """Compares a bundle with the one it was made from, part by part: shot, strengths, steps, latent, frames, features.
 
-Both bundles get the reference's inputs for each part, so that no error is counted twice. Any two bundles of one
+Each part of both bundles gets the inputs of the reference, so that no error is counted twice. Any two bundles of one
 geometry and tokenizer can be compared.
 """
 
@@ -34,12 +34,12 @@ from animegamer_rt.state.instruction import Instruction
 from .figures import PARTS, START_PARTS, Figures
 
 GAME_TURNS = 2
-"""Instructions are played as games of two turns: half of the prompts carry an earlier shot."""
+"""Instructions are played as games of two turns, so that half of the prompts contain an earlier shot."""
 
 
 @dataclass(frozen=True, slots=True)
 class SampleCounts:
-    """How much is compared: instructions for the predictor, turns of `plan` (None: the default) for the others."""
+    """How much is compared: instructions for the predictor, turns for other parts, by `plan` (None: the default)."""
 
     instructions: int = 200
     turns: int = 4
@@ -49,7 +49,7 @@ class SampleCounts:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """The bundle that is tried and the one it is compared with, both loaded."""
+    """The bundle under test and its reference, both loaded."""
 
     tried: Pipeline
     true: Pipeline
@@ -59,16 +59,16 @@ class _Pair:
 
 
 def compare(bundle: Bundle, against: Bundle, amount: SampleCounts, parts: Sequence[str] = ()) -> dict[str, Figures]:
-    """Figures of each part that differs (or of the `parts` named): errors, bytes, memory to load.
+    """Errors, bytes and load memory of each part that differs, or of the named `parts`.
 
-    Raises BundleError when the two are not of one geometry, or when nothing differs.
+    Raises BundleError if the bundles differ in geometry or sizes, or if no part differs.
     """
     if bundle.manifest.geometry != against.manifest.geometry or bundle.manifest.sizes != against.manifest.sizes:
         raise BundleError("the bundles are not of one size", where=bundle.folder, expected=f"that of {against.folder}")
     both = [name for name in START_PARTS if name in bundle.manifest.parts and name in against.manifest.parts]
     parts = parts or [name for name in (*PARTS, *both) if _files(bundle, name) != _files(against, name)]
     if not parts:
-        found, do = f"those of {against.folder}", "name parts with --parts to compare them all the same"
+        found, do = f"those of {against.folder}", "name the parts with --parts to compare equal ones"
         raise BundleError("the bundles have the same parts", where=bundle.folder, found=found, do=do)
     compared: dict[str, Callable[[], Figures]] = {
         name: partial(_starting, name, bundle, against, amount) for name in parts if name in START_PARTS
@@ -95,9 +95,9 @@ def _open_pair(bundle: Bundle, against: Bundle, amount: SampleCounts, parts: Seq
     engines = open_engines(against, EngineConfig("cpu-fp32"))
     tried = engines if tuple(parts) == ("denoiser",) else open_engines(bundle, EngineConfig("cpu-fp32"))
     if "denoiser" in parts:
-        # A session that computes what the graph says: the runtime's own may fuse what it must not (see plain_options).
+        # A session that computes exactly what the graph says; the runtime's may fuse operators (see plain_options).
         tried = replace(tried, denoiser=RecordingDenoiser(bundle.part_path("denoiser"), record=False))
-    # Both by the reference's plan: a quantised bundle has none but `exact` until it is calibrated itself.
+    # Both play the reference's plan: a quantised bundle has only `exact` until its plans are measured.
     true, pipeline = with_plan(Pipeline.open(against, engines), against, amount.plan), Pipeline.open(bundle, tried)
     return _Pair(with_plan(pipeline, against, amount.plan), true, bundle, against, engines)
 
@@ -118,7 +118,7 @@ def _predictor(pair: _Pair, amount: SampleCounts) -> Figures:
 
 
 def predictor_figures(tried: Pipeline, reference: Pipeline, amount: SampleCounts) -> Figures:
-    """Shots and strengths of the same prompts; earlier shots are the reference's."""
+    """Errors of shots and equal strengths for the same prompts, whose earlier shots are the reference's."""
     errors, equal_states, equal_strengths = [], 0, 0
     history: list[HistoryTurn] = []
     world = reference.bundle.manifest.world
@@ -145,7 +145,7 @@ def predictor_figures(tried: Pipeline, reference: Pipeline, amount: SampleCounts
 
 
 def _denoiser(pair: _Pair, amount: SampleCounts) -> Figures:
-    """Single steps from the reference's states (x0), and whole turns, where errors add up; frames by its own vae."""
+    """Errors of single steps from the reference's states (x0), and of whole turns, decoded by the reference's vae."""
     recorded = RecordingDenoiser(pair.true_bundle.part_path("denoiser"))
     pipeline = Pipeline.open(pair.true_bundle, replace(pair.true_engines, denoiser=recorded))
     pipeline = with_plan(pipeline, pair.true_bundle, amount.plan)
@@ -167,7 +167,7 @@ def _denoiser(pair: _Pair, amount: SampleCounts) -> Figures:
 
 
 def _vae(pair: _Pair, amount: SampleCounts) -> Figures:
-    """Frames of the reference's latents."""
+    """Errors of the frames of the reference's latents."""
     decibels, largest = [], 0
     for turn in _turns(pair.true, amount):
         latent = denoise_turn(pair.true.denoiser, turn)
@@ -183,7 +183,7 @@ def _vae(pair: _Pair, amount: SampleCounts) -> Figures:
 
 
 def _starting(part: str, bundle: Bundle, against: Bundle, amount: SampleCounts) -> Figures:
-    """Features of texts and of pictures of noise, and shots of the reference's features: one a turn."""
+    """Errors of a tower's features for texts or noise, or of the encoder's shots for the reference's features."""
     feeds = list(_starting_feeds(part, against, amount))
     true, tried = _answers(against, part, feeds), _answers(bundle, part, feeds)
     errors = [relative_error(one, other) for one, other in zip(tried, true, strict=True)]

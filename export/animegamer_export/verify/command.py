@@ -13,11 +13,11 @@ from .bundles import SampleCounts, compare
 from .figures import PARTS, START_PARTS, Figures, exceeds_tolerance
 
 DIFFERS = 1
-"""Exit code of a bundle whose parts are further off than their precision explains."""
+"""Exit code if a part's errors are larger than its precision allows."""
 
 
 def lines(figures: Mapping[str, Figures]) -> Iterator[str]:
-    """What a person reads: a line a figure."""
+    """The figures as text, one per line."""
     for part, found in figures.items():
         yield f"{part}: {found['precision']} against {found['against']}"
         for name, value in found.items():
@@ -26,26 +26,29 @@ def lines(figures: Mapping[str, Figures]) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command `animegamer-rt verify`; 1 when a part is further off than its precision explains."""
+    """The command `animegamer-rt verify`; returns 1 if a part's errors are larger than its precision allows."""
     parser = argparse.ArgumentParser(
         prog="animegamer-rt verify",
         description="Compare what a bundle's parts compute with torch, or with another bundle.",
     )
-    parser.add_argument("bundle", help="name or folder of the bundle that is tried")
+    parser.add_argument("bundle", help="name or folder of the bundle to check")
     given = parser.add_mutually_exclusive_group()
-    given.add_argument("--against", metavar="BUNDLE", help="the bundle it was quantised from: prompts and whole turns")
+    given.add_argument("--against", metavar="BUNDLE", help="a bundle to compare with: prompts and whole turns")
     given.add_argument(
-        "--checkpoints", type=Path, metavar="DIR", help="the checkpoints it was exported from: each part in torch"
+        "--checkpoints",
+        type=Path,
+        metavar="DIR",
+        help="its checkpoints: compare each part with torch",
     )
     parser.add_argument(
         "--parts",
         default="",
-        help=f"of {','.join((*PARTS, *START_PARTS))} (default: all; with --against those that differ)",
+        help=f"of {','.join((*PARTS, *START_PARTS))} (default: all; with --against, those that differ)",
     )
     parser.add_argument("--instructions", type=int, default=200, metavar="N", help="prompts (default: 200)")
     parser.add_argument("--turns", type=int, default=4, metavar="N", help="whole turns, texts, pictures (default: 4)")
     parser.add_argument("--plan", help="exact, balanced or fast (default: the bundle's default)")
-    parser.add_argument("--results", type=Path, metavar="DIR", help="write a record there")
+    parser.add_argument("--results", type=Path, metavar="DIR", help="write a JSON record into this folder")
     options = parser.parse_args(arguments)
     parts = [name for name in options.parts.split(",") if name]
     known = (*PARTS, *START_PARTS)
@@ -69,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def write_record(results: Path, bundle: Bundle, against: str, figures: Mapping[str, Figures]) -> Path:
-    """One JSON of a comparison with a bundle's fingerprint, or with what `against` says in words."""
+    """Writes the record of a comparison. against: the other bundle's fingerprint, or a description of the source."""
     record = {
         **machine.environment("onnxruntime"),
         "kind": "verify",

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 PARTS, START_PARTS = ("predictor", "denoiser", "vae"), ("encoder", "text_tower", "image_tower")
-"""What a turn runs, and what only the start of a game from a picture does."""
+"""Parts that each turn runs, and parts that only a start from a picture runs."""
 
 
 ACTIVATION_TOLERANCES: Mapping[str, float] = {"int8-dynamic": 0.1, "w8a8": 0.15, "fp8": 0.25}
-"""Largest relative error of an output where activations are rounded too: three times what docs/QUANTIZATION.md's table
-says of a step of pocket (0.034, 0.049, 0.084)."""
+"""Largest relative error of an output, by precision, where activations are rounded too: three times the error of a step
+of pocket in docs/QUANTIZATION.md (0.034, 0.049, 0.084)."""
 
 
 Figures = dict[str, Any]
@@ -20,9 +20,9 @@ Figures = dict[str, Any]
 def exceeds_tolerance(
     figures: Mapping[str, Figures], allowed: Mapping[str, float] = ACTIVATION_TOLERANCES
 ) -> list[str]:
-    """What is further off than its precision explains; of a precision that is not `allowed` anything, nothing."""
+    """One line for each error above what its precision allows; a precision that is not in `allowed` has no limit."""
     return [
-        f"{part}: {name.replace('_', ' ')} {value}, not {most} at most"
+        f"{part}: {name.replace('_', ' ')} {value}, allowed {most}"
         for part, figure in figures.items()
         if (most := allowed.get(figure["precision"])) is not None
         for name, value in figure.items()

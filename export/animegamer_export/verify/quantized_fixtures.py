@@ -1,6 +1,6 @@
-"""The tiny networks of a folder of fixtures, exported in float32 and quantised: their outputs against torch.
+"""Exports the tiny networks of a folder of fixtures in float32, quantises them, and compares their outputs with torch.
 
-Random weights: no outliers and no redundancy, so the errors are those of arithmetic alone, without what training made.
+Their weights are random, without the outliers and redundancy of trained ones.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ CALIBRATION = 3
 
 @torch.no_grad()
 def fixture_rows(folder: Path) -> Iterator[dict[str, Any]]:
-    """{part, precision, errors of its outputs against float32 in torch, mean error of the weights}, one after another.
+    """Yields rows: part, precision, errors of outputs against torch in float32, mean error of the weights.
 
-    Of a predictor also whether its likeliest token is the same.
+    A predictor's row also says whether the most likely token is the same.
     """
     sets = open_folder(folder)
     predictor = predictors(sets, sets.sets[PREDICTOR])["factors merged"]
@@ -88,7 +88,7 @@ def _text_tower_rows() -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class _InMemoryWeights:
-    """Weights that are all there."""
+    """Weights in memory."""
 
     state: dict[str, torch.Tensor]
 

@@ -1,4 +1,4 @@
-"""ONNX parts of any size without holding the model: graphs traced on stand-ins, weights written one after the other.
+"""Writes and runs parts of any size with little memory: weights are made one at a time and freed after use.
 
-The graphs are those of `animegamer_export.parts`; only where the weights come from, and when, differs.
+The graphs are those of `animegamer_export.parts`.
 """

@@ -1,7 +1,7 @@
-"""The four parts with their weights still to be made: graphs on stand-ins, and where each weight comes from.
+"""The four parts without their weights in memory: graphs over placeholder weights, and how each weight is made.
 
-It does not know files or precisions. A stand-in has a weight's shape and the memory of one number, so a graph of seven
-billion weights is traced in the memory of none.
+A placeholder has a weight's shape and the memory of one number, so a graph of seven billion weights is traced in little
+memory.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 class Weights(Protocol):
-    """Where a network's weights come from; `checkpoints.weight_map.Recipe` is one."""
+    """Makes a network's weights; `checkpoints.weight_map.WeightMap` does so from a checkpoint."""
 
     def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
-        """One parameter, whole, made when asked for."""
+        """One parameter in the given dtype, low-rank additions included."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class StreamedPart:
-    """Graphs over one file of weights. `value` makes the float32 value of a parameter or buffer of their modules.
+    """Graphs that share one data file. value: makes the float32 value of a parameter or buffer by name.
 
-    `exact` are parameters that are never rounded: the tables that the ordinary road keeps whole.
+    exact: parameters that are never rounded: tables that `onnx_io.write` keeps in float32.
     """
 
     graphs: Sequence[Graph]
@@ -79,12 +79,12 @@ def denoiser_part(size: DenoiserSize, encoder_size: EncoderSize, weights: Weight
 
 
 def predictor_parameter(name: str) -> tuple[str, None]:
-    """The parameter that a weight of the predictor's graph is, by its name there."""
+    """The network's parameter for a weight of the predictor's graph, by its name there."""
     return name.removeprefix("predictor."), None
 
 
 def denoiser_parameter(name: str) -> tuple[str, int | None]:
-    """The same of the denoiser's; its queries, keys and values (0, 1, 2) are thirds of one parameter."""
+    """The same for the denoiser; queries, keys and values (0, 1, 2) are thirds of one parameter."""
     split = re.fullmatch(r"blocks\.(\d+)\.(weight|biase)s\.(\d)", name)
     if split is not None:
         return f"denoiser.blocks.{split[1]}.attention.qkv.{split[2].removesuffix('e')}", int(split[3])
@@ -93,7 +93,7 @@ def denoiser_parameter(name: str) -> tuple[str, int | None]:
 
 
 def vae_part(size: VaeSize, weights: Weights, latent_height: int, latent_width: int) -> StreamedPart:
-    """First and next. The decoder is held whole (0.5 GB at full size): its graphs' weights are cut from its own."""
+    """Both vae graphs. The decoder is in memory (0.5 GB at full size), as its graphs' weights are slices of its own."""
     with torch.device("meta"):
         decoder = VaeDecoder(size)
     graph = VaeGraph(with_weights(decoder, weights))
@@ -116,21 +116,21 @@ def encoder_part(size: EncoderSize, weights: Weights) -> StreamedPart:
 
 
 def whole_encoder(size: EncoderSize, weights: Weights) -> Encoder:
-    """The encoder with its weights, 0.1 GB at full size."""
+    """The encoder with all its weights: 0.1 GB at full size."""
     with torch.device("meta"):
         encoder = Encoder(size)
     return with_weights(encoder, weights, "encoder.")
 
 
 def with_weights(module: Module, weights: Weights, prefix: str = "", dtype: torch.dtype = torch.float32) -> Module:
-    """The module, which may be made on "meta", with all its weights by `prefix` + name, in evaluation mode."""
+    """Loads all weights by `prefix` + name into a module, which may be on "meta"; returns it in evaluation mode."""
     made = {name: weights.merged(prefix + name, dtype) for name in module.state_dict()}
     module.load_state_dict(made, assign=True)
     return module.eval()
 
 
 def meta_module(make: Callable[[], Module]) -> Module:
-    """A module made without memory for its weights: each has its shape and one number. For tracing only."""
+    """A module with placeholder weights, each of its shape and one number's memory. For tracing only."""
     with torch.device("meta"):
         module = make()
     seen: dict[int, nn.Parameter] = {}

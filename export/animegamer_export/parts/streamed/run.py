@@ -1,6 +1,6 @@
-"""A network too large for memory, run in torch: each block's weights are made when it is called, and let go after.
+"""Runs a network that is too large for memory in torch: a block's weights are made when it is called and freed after.
 
-Slow by design: a weight is made again for every call of its block. It does not know which network it runs.
+A weight is made again for each call of its block, so this is slow.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Log = Callable[[str], None]
 def block_streaming(
     make: Callable[[], Module], weights: Weights, prefix: str = "", log: Log = lambda _: None
 ) -> Module:
-    """The module, its weights float32 by `prefix` + name. Only the blocks of its lists are streamed, the rest is held.
+    """A module whose blocks (in module lists) are streamed; its other weights are loaded. Names: `prefix` + name.
 
-    Each block of a list must be run by calling it. For use without gradients. `log` is told how far a run is, and how
-    long the rest takes at the pace so far, after one block, two, four and so on.
+    Each block must be run by calling it, without gradients. log: called after 1, 2, 4, .. blocks with the time so far
+    and an estimate of the rest.
     """
     module = meta_module(make)
     blocks = {
@@ -45,7 +45,7 @@ def block_streaming(
 
 
 class _Progress:
-    """How far a run through all blocks is."""
+    """Logs the progress of a run through all blocks."""
 
     def __init__(self, blocks: int, log: Log) -> None:
         self.blocks, self.log = blocks, log
@@ -64,7 +64,7 @@ class _Progress:
 
 
 class _BlockHooks:
-    """One block: filled before it runs, and left with its stand-ins after."""
+    """Hooks of one block: they load its weights before it runs and restore the placeholders after."""
 
     def __init__(self, weights: Weights, prefix: str, block: nn.Module, pace: _Progress) -> None:
         self.weights, self.prefix, self.pace = weights, prefix, pace

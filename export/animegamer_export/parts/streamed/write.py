@@ -1,7 +1,7 @@
-"""Writes a part tensor by tensor: each weight is made, rounded, written and let go before the next is made.
+"""Writes a part tensor by tensor: each weight is made, rounded, written and freed before the next.
 
-It does not know where weights come from. In the files, weights of two axes and more have the type asked for, with a
-Cast back to float32 in the graph; biases, norms and tables stay float32: the ordinary road's files, number for number.
+Weights of two axes and more are stored in the requested type, with a Cast to float32 in the graph; biases, norms and
+tables stay float32. The files have the same numbers as those of `onnx_io.write`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .parts import StreamedPart
 STORED: Mapping[str, torch.dtype] = MappingProxyType(
     {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 )
-"""Precisions that are a change of type; others are made from these files by quantising them."""
+"""Precisions that only change the type; others are quantised from these files."""
 
 TRANSPOSED = ".transposed"
 _ONNX_TYPE: Mapping[torch.dtype, ir.DataType] = MappingProxyType(
@@ -43,9 +43,9 @@ _ONNX_TYPE: Mapping[torch.dtype, ir.DataType] = MappingProxyType(
 def write_streamed(
     folder: Path, part: StreamedPart, precision: str, written: Callable[[int], None] = lambda _: None
 ) -> dict[str, Part]:
-    """Writes `<name>.onnx` of every graph and the file of weights that they share.
+    """Writes `<name>.onnx` of each graph and their shared data file.
 
-    `written` is told of each weight's bytes. Peak memory is a few times the largest weight, whatever their number.
+    written: called with the bytes of each weight. Peak memory is a few times the largest weight.
     """
 
     def models() -> Iterator[tuple[str, ir.Model]]:
@@ -60,7 +60,7 @@ def write_streamed(
 
 
 def recompute_weights(part: StreamedPart, model: ir.Model, precision: str) -> dict[str, Callable[[], Tensor]]:
-    """For each weight in a written model, by its name there, how to make what it should hold (as float32)."""
+    """For each weight in a written model, by its name there, a function that computes its expected value again."""
     held = {name: tensor for graph in part.graphs for name, tensor in _module_tensors(graph.module).items()}
     makers: dict[str, Callable[[], Tensor]] = {}
     for stored_name in model.graph.initializers:
@@ -74,21 +74,21 @@ def recompute_weights(part: StreamedPart, model: ir.Model, precision: str) -> di
 
 @dataclass(frozen=True, slots=True)
 class _WeightRule:
-    """How one stored weight is made: from which of the module's, turned or not, rounded to which type."""
+    """How one stored weight is made: the module's weight, whether it is transposed, and the type it is rounded to."""
 
     name: str
     transposed: bool
     rounded_to: torch.dtype
 
     def tensor(self, part: StreamedPart) -> Tensor:
-        """The value in the type that it is rounded to. Raises CheckpointError where that type cannot hold it."""
+        """The rounded value. Raises CheckpointError if the type cannot represent it."""
         exact = part.value(self.name).detach()
         _require_finite(exact, self.rounded_to, f"{part.graphs[0].name}, {self.name}")
         value = exact.to(self.rounded_to)
         return (value.t() if self.transposed else value).contiguous()
 
     def later(self, part: StreamedPart, shape: Sequence[int], dtype: torch.dtype) -> ir.LazyTensor:
-        """A tensor that is made each time its bytes are asked for, and not kept."""
+        """A tensor that is computed each time its bytes are read."""
 
         def make() -> ir.TensorProtocol:
             tensor = self.tensor(part).to(dtype)
@@ -103,7 +103,7 @@ class _WeightRule:
 
 @dataclass(frozen=True, slots=True)
 class _LazyWeights:
-    """The weights of one graph, to be made later; `made` is by the key that each carries."""
+    """Replaces the placeholder weights of one graph by lazy tensors; `made`: rules by the key of each tensor."""
 
     part: StreamedPart
     module: nn.Module
@@ -111,10 +111,10 @@ class _LazyWeights:
     made: dict[str, _WeightRule] = field(default_factory=dict)
 
     def attach(self, model: ir.Model) -> None:
-        """Gives every parameter and buffer in the model its value to be made, in the place of its stand-in.
+        """Replaces every placeholder parameter and buffer in the model by a lazy tensor.
 
-        A matrix that is only read transposed is stored so: the folding after this would make every such matrix and
-        keep it.
+        A matrix that is only read transposed is stored transposed; otherwise constant folding, which follows, would
+        compute each such matrix and keep it in memory.
         """
         InlinePass()(model)
         held = _module_tensors(self.module)
@@ -141,7 +141,7 @@ class _LazyWeights:
             del model.graph.initializers[name]
 
     def round(self, model: ir.Model) -> None:
-        """Stores the weights that are rounded in the type they are rounded to, with a Cast back."""
+        """Stores rounded weights in their type, followed by a Cast to float32."""
         if self.dtype == torch.float32:
             return
         suffix = next(name for name, dtype in STORED.items() if dtype == self.dtype)
@@ -154,7 +154,7 @@ class _LazyWeights:
                 stored = made.later(self.part, tensor.shape.numpy(), self.dtype)
                 store_as(model, value, f"{name}.{suffix}", stored)
         if self.dtype == torch.float16:
-            # What the folding made of small weights and constants.
+            # Small weights and constants that folding produced.
             store_fp16(model)
 
 
@@ -173,7 +173,7 @@ def _module_tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _stored_dtype(part: StreamedPart, name: str, like: Tensor, dtype: torch.dtype) -> torch.dtype:
-    """Weights of two axes and more are rounded; biases, norms and the part's exact tables are not."""
+    """Weights of two axes and more are rounded, except the part's exact tables."""
     return dtype if like.ndim >= 2 and not name.endswith(part.exact or "\0") else torch.float32
 
 
