@@ -11,22 +11,15 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import pytest
-from fake_nvml import FakeNvml
 
 import animegamer_rt.bench.command
 import animegamer_rt.bundle.loader
 import animegamer_rt.cli
 import fakes
 from animegamer_rt import __version__
-from animegamer_rt.backends import onnxruntime
-from animegamer_rt.bench.command import summary
-from animegamer_rt.bench.presets import Preset
-from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.cli import main
-from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BundleFileError
-from animegamer_rt.events import StageSeconds
 
 
 @pytest.fixture(scope="module")
@@ -224,125 +217,3 @@ def test_bundles_are_listed(monkeypatch: pytest.MonkeyPatch, bundle: str, capsys
     monkeypatch.setenv("ANIMEGAMER_BUNDLES", str(Path(bundle).parent))
     assert main(["info", "--list"]) == 0
     assert "tiny" in capsys.readouterr().out
-
-
-def test_machine_is_measured(bundle: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    results = tmp_path / "results"
-    assert main(["bench", "--bundle", bundle, "--plan", "exact", "--turns", "3", "--results", str(results)]) == 0
-    (path,) = results.glob("*.json")
-    record = json.loads(path.read_text())
-    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == record
-    assert (record["size"], record["plan"], record["n"], record["peer"]) == ("tiny", "exact", 3, None)
-    assert set(record["stages"]) == {"predictor", "denoiser", "vae"}
-    assert record["seconds_per_turn_p95"] >= record["seconds_per_turn_p50"] > 0
-    assert record["memory_peak_mib"] > 20 and record["first_prompt_seconds"] > 0
-    assert record["host_memory_peak_mib"] == record["memory_peak_mib"]
-    assert record["fps"] == pytest.approx(17 / record["seconds_per_turn_p50"], rel=1e-2)
-    assert record["machine"] and record["commit"] and record["date"].endswith("+00:00")
-    assert record["fingerprint"] is None  # of random weights it would say nothing
-
-
-def test_a_record_says_which_bundle_was_played(tmp_path: Path) -> None:
-    trained = fakes.write_bundle(tmp_path / "tiny").folder
-    manifest = trained / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"random weights"', '"trained"'))
-    results = tmp_path / "results"
-    assert main(["bench", "--bundle", str(trained), "--plan", "exact", "--turns", "1", "--results", str(results)]) == 0
-    (path,) = results.glob("*.json")
-    assert json.loads(path.read_text())["fingerprint"] == open_bundle(str(trained)).fingerprint
-
-
-def test_a_preset_is_measured_plan_by_plan_and_named_while_nothing_of_it_is_changed(
-    bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(animegamer_rt.cli, "PRESETS", {"standard": Preset(bundle, ("exact", "balanced"), turns=1)})
-    assert main(["bench", "--preset", "standard", "--results", str(tmp_path / "all")]) == 0
-    records = [json.loads(path.read_text()) for path in sorted((tmp_path / "all").glob("*.json"))]
-    assert {(record["plan"], record["n"], record["preset"]) for record in records} == {
-        ("exact", 1, "standard"),
-        ("balanced", 1, "standard"),
-    }
-    for record in records:
-        assert record["gpu"] is None
-        assert (record["energy_j_per_turn"] is None) == record["energy_source"].startswith("not measured: ")
-    changed = ["--plan", "exact", "--turns", "2", "--results", str(tmp_path / "one")]
-    assert main(["bench", "--preset", "standard", *changed]) == 0
-    (path,) = (tmp_path / "one").glob("*.json")
-    record = json.loads(path.read_text())
-    assert (record["plan"], record["n"], record["preset"]) == ("exact", 2, None)
-
-
-def test_a_preset_without_its_bundle_names_the_command_that_makes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["bench", "--preset", "full-size"]) == 2
-    assert "run: animegamer-rt export --random-weights 0 --out bundles/full-random" in capsys.readouterr().err
-    assert main(["bench", "--preset", "standard", "--trace", "turn.json"]) == 2
-    assert "a trace is of one plan; found exact, balanced, fast; give --plan" in capsys.readouterr().err
-    for of_turns in (["--preset", "quick"], ["--trace", "turn.json"], ["--device", "cuda"]):
-        assert main(["bench", "serve", "--bundle", "none", *of_turns]) == 2
-        assert "not to `bench serve`" in capsys.readouterr().err
-
-
-def test_a_gpus_record_says_card_clocks_limit_and_energy(
-    bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
-    opened = lambda bundle, config: replace(onnxruntime.load(bundle, EngineConfig()), attention="flash")  # noqa: E731
-    monkeypatch.setattr(animegamer_rt.bench.command, "open_engines", opened)
-    fresh = {"first_prompt_seconds": 1.0, "host_memory_peak_mib": 321.0}
-    monkeypatch.setattr(animegamer_rt.bench.command, "_fresh_process", lambda bundle, plan, options: fresh)
-    assert main(["bench", "--bundle", bundle, "--device", "cuda", "--turns", "2", "--results", str(tmp_path)]) == 0
-    (path,) = tmp_path.glob("*.json")
-    record = json.loads(path.read_text())
-    assert record["machine"].startswith("Card GPU-a, ") and record["device"] == "cuda"
-    assert record["attention"] == "flash"
-    assert (record["gpu"]["driver"], record["gpu"]["sm_clock_mhz"], record["gpu"]["power_limit_w"]) == (
-        "590.48",
-        1980,
-        700.0,
-    )
-    assert (record["energy_j_per_turn"], record["denoiser_floor_seconds"]) == (2.5, None)
-    assert "energy counter of the card" in record["energy_source"]
-    assert (record["memory_peak_mib"], record["host_memory_peak_mib"]) == (3 * 1024, 321.0)
-    assert record["memory_source"].startswith("in use on the card")
-
-
-def test_percentiles_are_of_the_turns() -> None:
-    turns = [StageSeconds(predictor=0.1 * n, denoiser=1.0 * n, vae=0.2 * n, total=1.3 * n) for n in range(1, 12)]
-    figures = summary(turns)
-    assert figures["seconds_per_turn_p50"] == pytest.approx(1.3 * 6)
-    assert figures["stages"]["denoiser"] == pytest.approx({"p50": 6.0, "p95": 10.5})
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "said"),
-    [
-        ("trace/inside", ["--trace", "trace"], "--trace: not a file for a trace; found trace"),
-        ("inside", ["--trace", "turn.svg"], "--trace: not a file for a trace; found turn.svg"),
-    ],
-)
-def test_what_would_spoil_the_end_of_a_measurement_is_said_before_it(
-    bundle: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    options: list[str],
-    said: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path(name).parent.mkdir(exist_ok=True)
-    Path(name).write_text('{"cut')
-    assert main(["bench", "--bundle", bundle, "--results", ".", *options]) == 2
-    printed = capsys.readouterr()
-    assert said in printed.err and printed.out == ""
-
-
-def test_results_that_cannot_be_written_are_said_before_measuring(
-    bundle: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").write_text("")
-    assert main(["bench", "--bundle", bundle, "--results", str(tmp_path / "file")]) == 2
-    assert "cannot be written" in capsys.readouterr().err

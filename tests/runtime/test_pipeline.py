@@ -109,17 +109,6 @@ def test_same_seed_and_instructions_give_the_same_frames_and_another_seed_does_n
     assert not (game(7) == game(8)).all()
 
 
-def test_two_players_do_not_touch_each_other(bundle: Bundle) -> None:
-    pipeline = Pipeline.open(bundle, fakes.fake_engines())
-    alone = Session.start(bundle, 7)
-    expected = [frames(list(pipeline.run_turn(alone, WAVE))) for _ in range(2)]
-    one, other = Session.start(bundle, 7), Session.start(bundle, 8)
-    for turn in range(2):
-        assert (frames(list(pipeline.run_turn(one, WAVE))) == expected[turn]).all()
-        list(pipeline.run_turn(other, Instruction("Tobo runs.")))
-    assert one.character == alone.character
-
-
 def test_unknown_plan_and_pixel_format_are_refused(bundle: Bundle) -> None:
     with pytest.raises(PlanError, match="no plan 'fastest'"):
         Pipeline.open(bundle, fakes.fake_engines(), "fastest")
@@ -127,14 +116,6 @@ def test_unknown_plan_and_pixel_format_are_refused(bundle: Bundle) -> None:
     with pytest.raises(ConfigError, match="pixel_format: .*yuv"):
         list(pipeline.run_turn(session, WAVE, pixel_format="yuv"))
     assert session.turns == 0
-
-
-def test_done_says_the_seconds_of_each_stage(bundle: Bundle) -> None:
-    pipeline = Pipeline.open(bundle, fakes.fake_engines())
-    done = list(pipeline.run_turn(Session.start(bundle, 7), WAVE))[-1]
-    assert isinstance(done, Done)
-    assert min(done.seconds.predictor, done.seconds.denoiser, done.seconds.vae) > 0
-    assert done.seconds.total >= done.seconds.predictor + done.seconds.denoiser
 
 
 def test_pipeline_loads_neither_torch_nor_onnxruntime() -> None:

@@ -47,15 +47,6 @@ def test_the_noise_of_every_step_has_unit_variance_and_every_fine_draw_is_used(s
     assert np.allclose([np.square(mix).sum() for mix in weights], 1.0, atol=1e-6)
 
 
-def test_guidance_is_the_mean_of_what_the_step_spans() -> None:
-    fine = [step.guidance for step in exact_plan(50)]
-    plan = coarse_plan(10)
-    places = [even_timesteps(50).index(step.timestep) for step in plan]
-    assert (places[0], places[-1]) == (0, 49)
-    for step, place, end in zip(plan, places, [*places[1:], 50], strict=True):
-        assert min(fine[place:end]) - 1e-9 <= step.guidance <= max(fine[place:end]) + 1e-9
-
-
 def test_guidance_weighs_a_step_by_what_is_left_of_it_where_the_next_begins() -> None:
     fine, plan = exact_plan(50).steps, coarse_plan(7)
     places = [even_timesteps(50).index(step.timestep) for step in plan]

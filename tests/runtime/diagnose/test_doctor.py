@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import av
 import pytest
-from project import ROOT
 
 import fakes
 from animegamer_rt.backends.tensorrt.engine_id import NEEDED_PARTS, RTX, engine_name
@@ -124,12 +123,6 @@ def test_kernels_that_are_not_there_stop_nothing(
     assert finding.state == "limited" and said in finding.found
 
 
-def test_a_full_disk_is_named_and_stops_nothing(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda place: Usage(10_000_000))
-    finding = found(bundle, "disk")
-    assert finding.state == "limited" and finding.found.startswith("0.0 GB free") and "free some space" in finding.do
-
-
 def test_a_port_in_use_is_told_and_stops_nothing(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -195,16 +188,6 @@ def test_engines_are_held_against_the_bundles_weights(bundle: Bundle, sources: s
         assert "--gpu sm89" in finding.do
 
 
-@pytest.mark.usefixtures("no_gpu")
-def test_missing_and_stale_engines_are_told_together(bundle: Bundle) -> None:
-    bundle = with_engines(bundle, "0" * 64)
-    engines = {name: engine for name, engine in bundle.manifest.engines.items() if not name.startswith("vae_")}
-    write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
-    said = found(bundle, "engines").found
-    assert said.startswith("no engine of vae_first, vae_next for sm89; predictor: the engine was built from other")
-    assert "; denoiser: the engine was built from other weights" in said
-
-
 def test_a_bundle_that_is_not_there_comes_with_the_command_that_makes_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--bundle", "nowhere"]) == doctor.CANNOT_PLAY
     said = capsys.readouterr().out
@@ -241,35 +224,5 @@ def test_sizes_are_told_by_part_and_the_disk_is_held_against_them(
     monkeypatch.setattr(doctor, "_part_bytes", lambda bundle: [("predictor", 9 * 10**9)])
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda place: Usage(15 * 10**9))
     finding = found(bundle, "disk")
-    assert finding.state == "limited" and "a bundle of this size takes 18.0 GB" in finding.found
-
-
-def test_the_best_precision_of_a_card_fits_it() -> None:
-    room = gpu_specs.overhead_bytes(480, 720, gpu_specs.FULL_PREDICTOR)
-    assert 6.4 * 2**30 < room < 6.6 * 2**30
-    for gib in gpu_specs.CARDS_GIB:
-        fit = gpu_specs.best_precisions(gib)
-        assert fit.weights_bytes - fit.streamed_bytes + room <= gib * 2**30
-    assert gpu_specs.best_precisions(12).streamed_bytes > 0 and gpu_specs.best_precisions(16).streamed_bytes == 0
-    sizes = [gpu_specs.weights_bytes(precision) for precision in gpu_specs.PRECISIONS_BY_SIZE]
-    assert sizes == sorted(sizes, reverse=True)
-
-
-def test_the_guides_table_is_the_doctors() -> None:
-    guide = (ROOT / "docs" / "EXPORT.md").read_text(encoding="utf-8")
-    for gib in (8, 12, 16, 24):
-        fit = gpu_specs.best_precisions(gib)
-        streamed = f", {fit.streamed_bytes / 2**30:.1f} of them streamed" if fit.streamed_bytes else ""
-        precision = " | ".join(fit.precision[part] for part in ("predictor", "denoiser", "vae"))
-        card = "24 GB and more" if gib == 24 else f"{gib} GB"
-        assert f"| {card} | {precision} | {fit.weights_bytes / 2**30:.1f} GiB{streamed} |" in guide
-
-
-def test_the_caches_between_the_halves_of_a_clip_are_counted(
-    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    full = replace(bundle.manifest, geometry=replace(bundle.manifest.geometry, height=480, width=720))
-    write_manifest(bundle.folder, full)
-    put_card(tmp_path, monkeypatch, total_mib=6 * 1024)
-    finding = found(bundle, "memory")
-    assert finding.state == "limited" and "about 6.5 GiB in all" in finding.found
+    assert finding.state == "limited" and finding.found.startswith("15.0 GB free") and "free some space" in finding.do
+    assert "a bundle of this size takes 18.0 GB" in finding.found

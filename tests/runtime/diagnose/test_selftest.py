@@ -136,21 +136,6 @@ def test_damaged_record_is_named(bundle: Bundle, tmp_path: Path, capsys: pytest.
     assert "selftest.npz: the recorded outputs cannot be read" in capsys.readouterr().err
 
 
-def test_a_record_with_any_byte_changed_is_named_or_reads_as_before(bundle: Bundle) -> None:
-    path = selftest.write_record(bundle)
-    whole, (recorded, _) = path.read_bytes(), selftest._expected(bundle)
-    named = 0
-    for place in range(0, len(whole), len(whole) // 300):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x15]) + whole[place + 1 :])
-        try:
-            found, _ = selftest._expected(bundle)
-        except ConfigError:
-            named += 1
-        else:
-            assert all(np.array_equal(found[name], recorded[name]) for name in found.keys() & recorded.keys())
-    assert named > 200
-
-
 def test_an_answer_that_an_older_record_lacks_is_named(bundle: Bundle, tmp_path: Path) -> None:
     path = selftest.write_record(bundle)
     with np.load(path) as held:

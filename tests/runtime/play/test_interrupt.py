@@ -34,15 +34,6 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-class InterruptedDenoiser(fakes.FakeDenoiser):
-    """Ctrl-C comes in the second turn's first step."""
-
-    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> fakes.FakeDenoising:
-        if self.motion_scopes:
-            raise KeyboardInterrupt
-        return super().start(latent, shot, motion_scope)
-
-
 def options(folder: Path) -> list[str]:
     fakes.write_bundle(folder / "tiny")
     (folder / "story.txt").write_text("Mia waves.\nMia runs.\nMia sleeps.\n")
@@ -52,14 +43,6 @@ def options(folder: Path) -> list[str]:
 
 def turns(folder: Path) -> list[str]:
     return [turn["instruction"] for turn in json.loads((folder / "out" / "game.json").read_text())["turns"]]
-
-
-def test_interrupt_keeps_finished_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engines = fakes.fake_engines(denoiser=InterruptedDenoiser())
-    monkeypatch.setattr(animegamer_rt.play.command, "open_engines", lambda *_: engines)
-    assert main(options(tmp_path)) == 130
-    assert turns(tmp_path) == ["Mia waves."]
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"game.json", "contact-sheet.png", "turn-001.mp4"}
 
 
 def test_signal_to_a_running_process_ends_it_at_once_and_cleanly(tmp_path: Path) -> None:

@@ -169,13 +169,6 @@ def test_interrupt_at_the_prompt_ends_the_game(player: Player, tmp_path: Path) -
     assert turns(tmp_path) == ["Mia waves"]
 
 
-def test_finished_clip_is_shown_in_the_terminal(tmp_path: Path) -> None:
-    with at_a_terminal(tmp_path) as player:
-        player.read_until("turn 1 > ")
-        player.type("Mia waves\n")
-        assert player.read_until("turn 2 > ").count("▀" * 24) >= 8
-
-
 def test_words_of_other_letters_are_played_where_the_locale_knows_none(tmp_path: Path) -> None:
     with at_a_terminal(tmp_path, "--no-preview", LC_ALL="C") as player:
         player.read_until("turn 1 > ")

@@ -50,6 +50,9 @@ def test_a_card_of_several_is_the_one_that_plays(monkeypatch: pytest.MonkeyPatch
     for uuid in ("GPU-a", "GPU-b"):
         card, _ = nvml.open_nvml(uuid)
         assert card is not None and card.facts()["name"] == f"Card {uuid}"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b,GPU-a")
+    card, _ = nvml.open_nvml()
+    assert card is not None and card.facts()["name"] == "Card GPU-b"
 
 
 def test_a_cards_energy_is_the_difference_of_its_counter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,13 +109,6 @@ def test_a_card_that_cannot_be_asked_is_no_guess(
         pass
     assert meter.joules is None
     assert meter.source.startswith("not measured: ") and said in meter.source
-
-
-def test_the_card_named_by_uuid_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake(monkeypatch, cards=("GPU-a", "GPU-b"))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b,GPU-a")
-    card, _ = nvml.open_nvml()
-    assert card is not None and card.facts()["name"] == "Card GPU-b"
 
 
 def test_a_missing_library_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

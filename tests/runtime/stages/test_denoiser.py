@@ -42,13 +42,6 @@ def test_time_that_is_left_is_that_of_as_many_steps_as_so_far(monkeypatch: pytes
     assert [step.seconds_left for step in done] == [6.0, 3.0, pytest.approx(4 / 3), 0.0]
 
 
-def test_latent_before_the_last_step_is_our_own_mistake() -> None:
-    denoiser = Denoiser(fakes.FakeDenoiser(), even_plan(3), LATENT)
-    first = next(iter(denoiser.denoise(SHOT, 0.0, denoiser.draw_noise(7, 1))))
-    with pytest.raises(AssertionError):
-        _ = first.latent
-
-
 def test_noise_depends_on_seed_and_turn_alone() -> None:
     one, other = (Denoiser(fakes.FakeDenoiser(), even_plan(steps), LATENT) for steps in (3, 9))
     drawn = [list(islice(one.draw_noise(seed, turn), 3)) for seed, turn in ((7, 2), (7, 3), (8, 2))]
@@ -56,15 +49,6 @@ def test_noise_depends_on_seed_and_turn_alone() -> None:
     assert drawn[0][0].shape == LATENT and drawn[0][0].dtype == np.float32
     everything = np.stack([noise for turn in drawn for noise in turn]).reshape(9, -1)
     assert len(np.unique(everything, axis=0)) == 9
-
-
-def test_nothing_runs_after_the_caller_stops_asking() -> None:
-    part = fakes.FakeDenoiser()
-    denoiser = Denoiser(part, even_plan(6), LATENT)
-    steps = denoiser.denoise(SHOT, 0.0, denoiser.draw_noise(7, 1))
-    next(steps)
-    next(steps)
-    assert len(part.steps) == 2
 
 
 def noise_threads() -> list[threading.Thread]:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import fakes
-from animegamer_rt.errors import ConfigError
 from animegamer_rt.stages.vae import Vae
 
 LATENT = np.random.default_rng(3).normal(size=(1, 5, 16, 2, 3)).astype(np.float32)
@@ -31,11 +30,6 @@ def test_pixel_formats_hold_the_same_picture() -> None:
 
 def test_flip_turns_the_rows_round() -> None:
     assert (decode(flip=True) == decode()[:, ::-1]).all()
-
-
-def test_unknown_pixel_format_names_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="pixel_format: not a known value; found 'rgb42'; did you mean 'rgb24'"):
-        decode(pixel_format="rgb42")
 
 
 def test_second_chunk_is_decoded_while_the_first_is_shown() -> None:

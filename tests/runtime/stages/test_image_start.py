@@ -15,7 +15,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import MotionTokenizer
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.errors import AnimeGamerError, BundleError, ConfigError, InstructionError, PictureError
+from animegamer_rt.errors import AnimeGamerError, BundleError, ConfigError, InstructionError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import NEUTRAL, encode_image_start, motion_ids, read_image_start
@@ -138,8 +138,3 @@ def test_what_cannot_start_a_game_is_refused(
 ) -> None:
     with pytest.raises(kind, match=said):
         read_image_start(bundle, window, image, motion)
-
-
-def test_picture_that_is_not_there_is_refused(bundle: Bundle, tmp_path: Path) -> None:
-    with pytest.raises(PictureError, match=r"none\.png: there is no such picture"):
-        read_image_start(bundle, 2, tmp_path / "none.png", "gently wave")

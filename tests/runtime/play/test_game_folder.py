@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-from collections import namedtuple
 from pathlib import Path
 
 import numpy as np
@@ -82,20 +80,6 @@ def test_a_file_of_that_name_that_is_no_games_is_left_alone(tmp_path: Path, cont
     ):
         game(tmp_path)
     assert [path.read_text() for path in tmp_path.iterdir()] == [content]
-
-
-def test_too_little_room_is_said_before_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = game(tmp_path)
-    usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1, 1, 3 * 2**20))
-    with pytest.raises(OutputError, match="too little free space.*3 MiB free.*finished turns are kept"):
-        folder.check_free_space(FRAMES.nbytes)
-
-
-def test_unwritable_folder_is_refused_before_any_work(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="cannot be written.*choose another folder"):
-        game(tmp_path / "file")
 
 
 def test_next_folder_is_the_first_free_number(tmp_path: Path) -> None:
