@@ -109,7 +109,7 @@ class Player:
 
     @property
     def pipeline(self) -> Pipeline:
-        """The stages, for whoever wants to run them apart. Raises SessionError once the player is closed."""
+        """The stages, for running them one by one. Raises SessionError once the player is closed."""
         if self._pipeline is None:
             raise SessionError("the player is closed", do="play inside the `with` block, or open the bundle again")
         return self._pipeline
@@ -175,7 +175,7 @@ class Player:
 class Game:
     """One game: turns that remember the ones before. `Player.start` makes it.
 
-    session: the game's record, for whoever stores it or runs the stages apart.
+    session: the game's record, for storing it or running the stages one by one.
     """
 
     def __init__(self, player: Player, session: Session) -> None:

@@ -116,8 +116,8 @@ def _output_lost(error: OSError) -> int:
     gone = isinstance(error, BrokenPipeError)
     with contextlib.suppress(OSError):  # a terminal that is gone takes both streams along
         if not gone:
-            found, mend = (error.strerror or str(error)).lower(), "free some space, or redirect it elsewhere"
-            print(f"error: {OutputError('the output cannot be written', found=found, do=mend)}", file=sys.stderr)
+            found, do = (error.strerror or str(error)).lower(), "free some space, or redirect it elsewhere"
+            print(f"error: {OutputError('the output cannot be written', found=found, do=do)}", file=sys.stderr)
     # Buffered output would fail again when Python exits.
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

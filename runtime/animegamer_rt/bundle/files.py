@@ -75,7 +75,7 @@ def write_error(path: Path, error: OSError) -> OutputError:
         "cannot be written",
         where=path,
         found=(error.strerror or str(error)).lower(),
-        do="choose another folder, or make room there",
+        do="choose another folder, or free some space there",
     )
 
 

@@ -135,16 +135,16 @@ def load(folder: str | Path) -> Bundle:
 
 def verify(bundle: Bundle) -> None:
     """Checks size and sha256 of every file that the manifest names. Raises BundleFileError at the first wrong one."""
-    mend = f"restore the file, or build the bundle {bundle.manifest.name!r} again"
+    do = f"restore the file, or build the bundle {bundle.manifest.name!r} again"
     for name, record in bundle.manifest.files.items():
         path = bundle.folder / name
         if not path.is_file():
-            raise BundleFileError("the bundle's file is missing", where=path, expected=f"{record.bytes} bytes", do=mend)
+            raise BundleFileError("the bundle's file is missing", where=path, expected=f"{record.bytes} bytes", do=do)
         size = path.stat().st_size
         if size != record.bytes:
             what = "cut short" if size < record.bytes else "too long"
             what = f"the bundle's file is another bundle's, or {what}"
-            raise BundleFileError(what, where=path, found=f"{size} bytes", expected=f"{record.bytes} bytes", do=mend)
+            raise BundleFileError(what, where=path, found=f"{size} bytes", expected=f"{record.bytes} bytes", do=do)
     for name, record in bundle.manifest.files.items():
         try:
             found = sha256(bundle.folder / name)
@@ -156,7 +156,7 @@ def verify(bundle: Bundle) -> None:
                 where=bundle.folder / name,
                 found=f"sha256 {found[:16]}..",
                 expected=f"{record.sha256[:16]}..",
-                do=mend,
+                do=do,
             )
 
 
@@ -269,7 +269,7 @@ def _refuse_unfinished(folder: Path) -> None:
         "the export of this bundle is not finished",
         where=folder,
         found=f"missing: {missing or 'unknown'}",
-        do="run the same `animegamer-rt export` again: it goes on where it stopped",
+        do="run the same `animegamer-rt export` again: it continues where it stopped",
     )
 
 

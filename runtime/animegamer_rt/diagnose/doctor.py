@@ -169,25 +169,25 @@ def gpus() -> tuple[list[Gpu], str]:
     command = shutil.which("nvidia-smi")
     if command is None:
         return [], "no NVIDIA driver (no nvidia-smi)"
-    asked = [command, f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader,nounits"]
+    query = [command, f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=60)
+        result = subprocess.run(query, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
         return [], f"nvidia-smi does not answer: {error}"
-    rows = [[field.strip() for field in line.split(",")] for line in done.stdout.splitlines()]
+    rows = [[field.strip() for field in line.split(",")] for line in result.stdout.splitlines()]
     found = [
         Gpu(name, int(total), int(free), driver, "sm" + capability.replace(".", ""))
         for name, total, free, driver, capability in (row for row in rows if len(row) == len(_QUERY))
         if total.isdigit() and free.isdigit()
     ]
-    said = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
-    return found, "" if found else f"nvidia-smi names none: {said[0]}"
+    message = (result.stderr or result.stdout).strip().splitlines() or [f"exit code {result.returncode}"]
+    return found, "" if found else f"nvidia-smi names none: {message[0]}"
 
 
-def _gpu(found: Sequence[Gpu], why: str) -> Iterator[CheckResult]:
-    if not found:
+def _gpu(cards: Sequence[Gpu], why: str) -> Iterator[CheckResult]:
+    if not cards:
         yield CheckResult("gpu", "limited", f"{why}; the CPU plays")
-    for card in found:
+    for card in cards:
         memory = f"{card.free_mib / 1024:.1f} of {card.total_mib / 1024:.1f} GiB free"
         yield CheckResult("gpu", "ok", f"{card.name} ({card.arch}), {memory}, driver {card.driver}")
 
@@ -210,19 +210,19 @@ def _onnxruntime(gpu_here: bool) -> CheckResult:
     return CheckResult("onnxruntime", "ok", found, INSTALL_GPU if gpu_here and not cuda else "")
 
 
-def _tensorrt(found: Sequence[Gpu]) -> CheckResult:
-    library = library_for(found[0].arch if found else RTX_ARCHES[0])
+def _tensorrt(cards: Sequence[Gpu]) -> CheckResult:
+    library = library_for(cards[0].arch if cards else RTX_ARCHES[0])
     versions = {name: module_version(name) for name in (library, "cuda")}
     absent = [name for name, version in versions.items() if version is None]
     if library in absent:
         install = "tensorrt-rtx-cu13" if library == RTX else "tensorrt"
-        do = f"run: pip install {install} 'cuda-python>=13'" if found else ""
+        do = f"run: pip install {install} 'cuda-python>=13'" if cards else ""
         return CheckResult("tensorrt", "limited", f"not installed: {', '.join(absent)}", do)
     builds = f"{library} {versions[library]}"
     if absent:
-        do = "to run them: pip install 'cuda-python>=13'" + ("" if found else ", on a machine with a GPU")
-        return CheckResult("tensorrt", "limited" if found else "ok", f"{builds}: builds engines", do)
-    return CheckResult("tensorrt", "ok", builds if found else f"{builds}: builds engines, runs none without a GPU")
+        do = "to run them: pip install 'cuda-python>=13'" + ("" if cards else ", on a machine with a GPU")
+        return CheckResult("tensorrt", "limited" if cards else "ok", f"{builds}: builds engines", do)
+    return CheckResult("tensorrt", "ok", builds if cards else f"{builds}: builds engines, runs none without a GPU")
 
 
 def _torch(gpu_here: bool) -> CheckResult:
@@ -332,7 +332,7 @@ def _parts(bundle: Bundle) -> str:
     return ", ".join(f"{name} {precision[name].precision} {size / 1e6:.1f} MB" for name, size in _part_bytes(bundle))
 
 
-def _memory(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[CheckResult]:
+def _memory(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
     """Whether the bundle's weights fit on each GPU, beside the memory that frames and prompts need."""
     parts = [part for name, part in bundle.manifest.parts.items() if name in NEEDED_PARTS]
     files = {file for part in parts for file in (part.file, *part.data_files)}
@@ -340,19 +340,19 @@ def _memory(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[CheckResult]:
     size = bundle.manifest.geometry
     predictor = bundle.manifest.sizes.get("predictor", gpu_specs.FULL_PREDICTOR)
     needed = weights + gpu_specs.overhead_bytes(size.height, size.width, predictor)
-    for card in found:
+    for card in cards:
         enough = needed <= card.total_mib * 2**20
         do = "" if enough else "export it at a smaller precision (see the table); TensorRT streams what does not fit"
-        said = f"{weights / 2**30:.1f} GiB of weights, about {needed / 2**30:.1f} GiB in all, on {card.name}"
-        yield CheckResult("memory", "ok" if enough else "limited", said, do)
+        description = f"{weights / 2**30:.1f} GiB of weights, about {needed / 2**30:.1f} GiB in all, on {card.name}"
+        yield CheckResult("memory", "ok" if enough else "limited", description, do)
 
 
-def _engines(bundle: Bundle, found: Sequence[Gpu]) -> Iterator[CheckResult]:
+def _engines(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
     """Missing and stale TensorRT engines: for the GPUs of this machine, or else for all that were built."""
     built = {engine.built_for.get("arch", ""): engine.built_for for engine in bundle.manifest.engines.values()}
-    for arch in dict.fromkeys([card.arch for card in found] or built):
+    for arch in dict.fromkeys([card.arch for card in cards] or built):
         library = library_for(arch)
-        version = (module_version(library) if found else None) or built.get(arch, {}).get("version", "")
+        version = (module_version(library) if cards else None) or built.get(arch, {}).get("version", "")
         seen = {part: engine_of(bundle, part, arch, library, version) for part in ENGINE_PARTS}
         stale = [f"{part}: {error.what}" for part, error in seen.items() if isinstance(error, EngineStaleError)]
         wrong = [part for part, error in seen.items() if isinstance(error, AnimeGamerError)]

@@ -154,9 +154,9 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray
     yield "vae_next.frames", rest, time.perf_counter() - started
     if engines.encoder is not None:
         inputs = bundle.manifest.parts["encoder"].inputs
-        said, seen = (noise(*inputs[name]["shape"]) for name in ("text_features", "image_features"))
+        features = [noise(*inputs[name]["shape"]) for name in ("text_features", "image_features")]
         started = time.perf_counter()
-        yield "encoder.shot", engines.encoder.encode(said, seen), time.perf_counter() - started
+        yield "encoder.shot", engines.encoder.encode(*features), time.perf_counter() - started
 
 
 def tower_answers(bundle: Bundle, config: EngineConfig) -> Iterator[tuple[str, npt.NDArray[Any], float]]:

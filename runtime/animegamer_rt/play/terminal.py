@@ -152,7 +152,7 @@ class Terminal:
             with contextlib.suppress(KeyboardInterrupt):
                 show_clip(self._console, self._frames, playback_seconds)
         stages = f"predictor {seconds.predictor:.2f}, denoiser {seconds.denoiser:.2f}, vae {seconds.vae:.2f}"
-        self._say(f"  {clip}  ({playback_seconds:.1f} s of video in {seconds.total:.2f} s: {stages} s)", "dim")
+        self._say(f"  {clip}  ({playback_seconds:.1f} s of play in {seconds.total:.2f} s: {stages})", "dim")
 
     def refused(self, error: AnimeGamerError) -> None:
         """Print why an instruction was not played."""
