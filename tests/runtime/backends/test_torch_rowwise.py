@@ -1,57 +1,85 @@
-"""Products in 8 bits: a scale for every row of both sides, and what a GPU's own product is given."""
+"""Products in FP8 and INT8: one scale for every row of weight and input, and GPUs that are refused."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, MAX_VALUE, RowwiseLinear, quantize_rows
+from animegamer_rt.backends.torch.rowwise_linear import (
+    FP8,
+    INT8,
+    MAX_VALUE,
+    RowwiseLinear,
+    check_products,
+    quantize_rows,
+)
+from animegamer_rt.errors import BackendError
 
 
 @pytest.mark.parametrize("dtype", [FP8, INT8], ids=["fp8", "int8"])
-def test_every_row_of_a_weight_has_a_scale_of_its_own(dtype: torch.dtype) -> None:
+def test_every_row_of_a_weight_has_its_own_scale(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     linear = nn.Linear(64, 6).requires_grad_(False)
     linear.weight.mul_(torch.tensor([1e-4, 1e-2, 1.0, 10.0, 1e3, 1e5])[:, None])
     layer = RowwiseLinear(linear, dtype)
     assert layer.weight.float().abs().amax(1).tolist() == [MAX_VALUE[dtype]] * 6
-    assert tuple(layer.scale.shape) == (6, 1) and layer.scale.dtype == torch.float32
     error = (layer.weight.float() * layer.scale - linear.weight).norm(dim=1) / linear.weight.norm(dim=1)
     assert 0 < float(error.max()) < 0.05
 
 
-@pytest.mark.parametrize("dtype", [FP8, INT8], ids=["fp8", "int8"])
-def test_scales_of_halves_are_float32(dtype: torch.dtype) -> None:
-    x = torch.randn(5, 48, generator=torch.Generator().manual_seed(1)).bfloat16()
-    codes, scale = quantize_rows(x, dtype)
-    exact, exact_scale = quantize_rows(x.float(), dtype)
-    assert scale.dtype == torch.float32 and torch.equal(scale, exact_scale)
-    assert torch.equal(codes.float(), exact.float())
+def test_rows_are_rounded_to_fp8() -> None:
+    # Three bits of mantissa, scaled so that the largest is 448.
+    rows, scales = quantize_rows(torch.tensor([[448.0, -17.0, 0.5], [0.0, 0.0, 0.0], [-0.896, 0.448, 0.001]]), FP8)
+    assert rows.float().tolist() == [[448.0, -16.0, 0.5], [0.0, 0.0, 0.0], [-448.0, 224.0, 0.5]]
+    assert scales[0, 0] == 1.0 and scales[2, 0] == pytest.approx(0.002)
+    assert torch.isfinite(quantize_rows(torch.full((1, 4), 3e38), FP8)[0].float()).all()
 
 
-class OnGpu(Tensor):
-    """A tensor that says that it is on a GPU."""
-
-    is_cuda = True
-
-
-def test_product_of_a_gpu_is_given_scales_of_rows_and_the_bias(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_product_in_fp8_is_that_of_pytorch() -> None:
     torch.manual_seed(0)
     linear, x = nn.Linear(64, 48).requires_grad_(False), torch.randn(32, 64)
     layer = RowwiseLinear(linear, FP8)
     rows, scale = quantize_rows(x, FP8)
+    expected = torch._scaled_mm(
+        rows, layer.weight.t(), scale_a=scale, scale_b=layer.scale.t(), out_dtype=torch.bfloat16
+    ).float()
+    found = layer(x[None])[0]
+    assert found.shape == (32, 48) and float((found - linear.bias - expected).abs().max()) < 0.02
+    assert 0 < float((found - linear(x)).norm() / linear(x).norm()) < 0.05
 
-    def scaled_mm(left: Tensor, right: Tensor, **given: Any) -> Tensor:
-        # What PyTorch says of it: scales [rows, 1] and [1, columns], the right side column by column.
-        assert given["scale_a"].shape == (32, 1) and given["scale_b"].shape == (1, 48) and right.stride(0) == 1
-        sums = left.as_subclass(Tensor).float() * given["scale_a"] @ (right.float() * given["scale_b"])
-        return (sums + given["bias"]).to(given["out_dtype"])
 
-    expected = layer.product(rows, scale, torch.bfloat16)
-    monkeypatch.setattr(torch, "_scaled_mm", scaled_mm)
-    found = layer.product(rows.as_subclass(OnGpu), scale, torch.bfloat16)
-    assert found.dtype == torch.bfloat16 and float(linear.bias.abs().min()) > 0
-    torch.testing.assert_close(found.as_subclass(Tensor), expected.to(torch.bfloat16), rtol=1e-2, atol=1e-2)
+def test_product_in_int8_has_exact_sums() -> None:
+    random = torch.Generator().manual_seed(0)
+    # Sums too large for float32 to hold exactly.
+    linear, x = nn.Linear(2048, 8).requires_grad_(False), 1 + torch.rand(20, 2048, generator=random)
+    linear.weight.copy_(1 + torch.rand(8, 2048, generator=random))
+    layer, (rows, scale) = RowwiseLinear(linear, INT8), quantize_rows(x, INT8)
+    sums = rows.double() @ layer.weight.double().t()
+    assert float(sums.max()) > 2**24
+    expected = sums * scale.double() * layer.scale.double().t() + linear.bias.double()
+    torch.testing.assert_close(layer(x[None])[0].double(), expected, rtol=1e-6, atol=1e-6)
+    assert 0 < float((layer(x) - linear(x)).norm() / linear(x).norm()) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("dtype", "capability", "version", "said"),
+    [
+        (FP8, (8, 9), "2.12.0+cu130", None),
+        (FP8, (9, 0), "2.9.1", None),
+        (INT8, (8, 0), "2.9.1", None),
+        (torch.float16, (7, 5), "2.13.0", None),
+        (FP8, (8, 6), "2.13.0", r"no FP8 products; found sm_86; .* sm_89 or later; use bf16, fp16 or"),
+        (INT8, (7, 5), "2.13.0", r"no INT8 products .*; found sm_75; expected sm_80 or later; use fp16"),
+        (torch.bfloat16, (7, 5), "2.13.0", r"no bfloat16 products; found sm_75"),
+        (FP8, (8, 9), "2.11.0+cu128", r"can hang on this GPU; found torch 2\.11\.0\+cu128 on sm_89; .* >= 2\.12"),
+    ],
+)
+def test_gpus_without_reliable_products_are_refused(
+    dtype: torch.dtype, capability: tuple[int, int], version: str, said: str | None
+) -> None:
+    if said is None:
+        check_products(dtype, capability, version)
+    else:
+        with pytest.raises(BackendError, match=said):
+            check_products(dtype, capability, version)
