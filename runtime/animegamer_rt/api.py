@@ -135,9 +135,7 @@ class Player:
         Raises SessionError for a negative number, and ConfigError, BundleError, InstructionError or PictureError for
         a picture that no game can start from.
 
-        >>> import animegamer_rt
-        >>> with animegamer_rt.open("pocket") as player:
-        ...     game = player.start(seed=7)
+        >>> game = player.start(seed=7)
         >>> game.seed, game.turns, game.character
         (7, 0, CharacterState(stamina=50, social=50, entertainment=50))
         """
@@ -205,9 +203,7 @@ class Game:
         player is closed or in the middle of another turn, BackendError when the engines fail. The game is then as it
         was before the turn.
 
-        >>> import animegamer_rt
-        >>> with animegamer_rt.open("pocket", plan="fast") as player:
-        ...     clip = player.start(seed=7).turn("Bixo runs in the city.")
+        >>> clip = player.start(seed=7).turn("Bixo runs in the city.")
         >>> clip.turn, len(clip.frames), clip.seconds.total > 0
         (1, 17, True)
         """
@@ -238,12 +234,10 @@ class Game:
         is closed or dropped earlier, or that fails, leaves the game as it was. Raises as `turn` does; a text that
         cannot be played is refused at once, all else while the stream is read.
 
-        >>> import animegamer_rt
-        >>> with animegamer_rt.open("pocket", plan="fast") as player:
-        ...     game = player.start(seed=7)
-        ...     for event in game.stream("Mirel jumps on the beach."):
-        ...         if isinstance(event, animegamer_rt.StatePredicted):
-        ...             break
+        >>> game = player.start(seed=7)
+        >>> for event in game.stream("Mirel jumps on the beach."):
+        ...     if isinstance(event, StatePredicted):
+        ...         break
         >>> game.turns
         0
         """

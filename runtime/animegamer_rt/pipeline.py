@@ -1,6 +1,16 @@
 """One turn, top to bottom: predict -> denoise -> decode -> frames, as a generator of events.
 
 Knows the stages of a turn and their order; nothing of the libraries that run them, nor of who reads the events.
+`animegamer_rt.open` plays through it with less to write; this is the same turn with its pieces in view:
+
+>>> from animegamer_rt.backends.registry import open_engines
+>>> from animegamer_rt.bundle.loader import open_bundle
+>>> bundle = open_bundle("pocket")
+>>> pipeline = Pipeline.open(bundle, open_engines(bundle), plan="fast")
+>>> session = Session.start(bundle, seed=7)
+>>> events = list(pipeline.run_turn(session, Instruction.parse("Tofi waves gently in the meadow.")))
+>>> [type(event).__name__ for event in events[:2]], len(events), session.turns
+(['StatePredicted', 'Progress'], 24, 1)
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from animegamer_rt import (
     SessionError,
     StatePredicted,
     api,
+    pipeline,
 )
 from animegamer_rt.bundle.loader import Bundle
 
@@ -51,8 +52,10 @@ def game(player: Player) -> Game:
 
 def test_examples_in_the_docstrings_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    failed, tried = doctest.testmod(api, optionflags=doctest.ELLIPSIS)
-    assert failed == 0 and tried > 10
+    with animegamer_rt.open("pocket", plan="fast") as player:
+        for module, examples in ((api, 14), (pipeline, 7)):
+            given = {"player": player}
+            assert doctest.testmod(module, extraglobs=given, optionflags=doctest.ELLIPSIS) == (0, examples)
     with av.open("turn.mp4") as video:
         assert sum(1 for _ in video.decode(video=0)) == 17
 
