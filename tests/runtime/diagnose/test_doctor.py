@@ -18,8 +18,9 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.cli import main
-from animegamer_rt.diagnose import doctor
-from animegamer_rt.diagnose.doctor import CheckResult, gpus, run_checks
+from animegamer_rt.diagnose import doctor, machine_checks
+from animegamer_rt.diagnose.doctor import run_checks
+from animegamer_rt.diagnose.machine_checks import CheckResult, gpus
 from animegamer_rt.profiling import gpu_specs
 
 
@@ -126,13 +127,13 @@ def test_kernels_that_are_not_there_stop_nothing(
 def test_a_port_in_use_is_told_and_stops_nothing(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        monkeypatch.setattr(doctor, "PORT", port)
+        monkeypatch.setattr(machine_checks, "PORT", port)
         finding = found(bundle, "port")
     assert finding.state == "limited" and str(port) in finding.found and finding.do == "serve with --port N"
 
 
 def test_a_state_folder_that_cannot_be_written_is_told(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.os, "access", lambda place, mode: False)
+    monkeypatch.setattr(machine_checks.os, "access", lambda place, mode: False)
     finding = found(bundle, "state folder")
     assert finding.state == "limited" and finding.do == "serve with --state-dir DIR"
 
@@ -197,7 +198,7 @@ def test_a_bundle_that_is_not_there_comes_with_the_command_that_makes_one(capsys
 def test_a_builder_without_what_runs_engines_says_what_is_missing(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "module_version", lambda name: None if name == "cuda" else "1.7.1")
+    monkeypatch.setattr(machine_checks, "module_version", lambda name: None if name == "cuda" else "1.7.1")
     finding = found(bundle, "tensorrt")
     assert finding.found == "tensorrt_rtx 1.7.1: builds engines"
     assert finding.do.startswith("to run them: pip install 'cuda-python>=13'")
@@ -207,10 +208,10 @@ def test_torch_and_the_libraries_of_export_are_named_where_missing(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def absent(name: str) -> str:
-        raise doctor.metadata.PackageNotFoundError(name)
+        raise machine_checks.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(doctor.metadata, "version", absent)
-    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None if name == "onnx" else object())
+    monkeypatch.setattr(machine_checks.metadata, "version", absent)
+    monkeypatch.setattr(machine_checks.importlib.util, "find_spec", lambda name: None if name == "onnx" else object())
     assert found(bundle, "torch").found.startswith("torch is not installed")
     finding = found(bundle, "export")
     assert finding.state == "limited" and finding.found.startswith("not installed: onnx;") and ".[export]" in finding.do
