@@ -76,7 +76,7 @@ def test_weights_are_bit_by_bit_those_of_onnxruntime(bundle: Bundle) -> None:
 def test_answers_are_those_of_onnxruntime(bundle: Bundle) -> None:
     (ours, theirs) = (
         torch_backend.load(bundle, EngineConfig("torch-cpu")),
-        ort_backend.load(bundle, EngineConfig(threads=1)),
+        ort_backend.load(bundle, EngineConfig("cpu-fp32", threads=1)),
     )
     assert "predictor" not in ours.precision and ours.precision["denoiser"] == "fp32"
     answers = [{name: found for name, found, _ in selftest.answers(bundle, each)} for each in (ours, theirs)]
