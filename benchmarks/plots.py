@@ -102,7 +102,7 @@ def serving_plot(record: Record) -> Figure:
     crowd.set_xlabel("throughput lost against one session, %")
     crowd.set_title("Throughput lost to several sessions")
     _bars(idle, memory, "MiB", goals["mib_per_session"])
-    idle.set_xlabel("memory of the front process, MiB")
+    idle.set_xlabel("memory of the server process, MiB")
     idle.set_title("Memory of an idle session")
     return figure
 
@@ -163,9 +163,9 @@ def trace_plot(trace: dict[str, Any]) -> Figure:
     for row, (tid, name) in enumerate(lanes.items()):
         here = [event for event in events if event.get("tid") == tid]
         spans = [(event["ts"] / 1e6, event["dur"] / 1e6) for event in here if event["ph"] == "X"]
-        axes.broken_barh(spans, (row - 0.35, 0.7), color=COLOURS[name], edgecolor="white", linewidth=0.8)
+        axes.broken_barh(spans, (row - 0.35, 0.7), color=COLOURS.get(name, BAR), edgecolor="white", linewidth=0.8)
         instants = [event["ts"] / 1e6 for event in here if event["ph"] == "i"]
-        axes.vlines(instants, row - 0.35, row + 0.35, color=COLOURS[name])
+        axes.vlines(instants, row - 0.35, row + 0.35, color=COLOURS.get(name, BAR))
     axes.set_yticks(range(len(lanes)), list(lanes.values()))
     axes.invert_yaxis()
     axes.set_xlim(left=0)
