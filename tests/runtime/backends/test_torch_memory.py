@@ -140,7 +140,7 @@ def channels_last(x: Tensor, weight: Tensor, bias: Tensor, padding: Any) -> Tens
 class Held:
     """Bytes that a turn at full size holds. host: in pinned memory; over: what did not fit into the block."""
 
-    words: str
+    description: str
     weights: dict[str, int]
     kept: int
     host: int
@@ -225,7 +225,7 @@ def test_card_holds_a_turn_at_full_size_as_the_table_says(
     gb: int, name: str, products: torch.dtype | None, words: str, as_on_a_gpu: None
 ) -> None:
     turn = held(gb * 1e9, products)
-    assert turn.words.partition(" threads")[2] == words
+    assert turn.description.partition(" threads")[2] == words
     assert turn.over == 0, "graphs would take more than the block that is reserved for them"
     assert turn.together <= gb * 1e9 - DRIVER_AND_LIBRARIES
     parts = ("predictor", "in `int4-qdq`"), ("denoiser", f"in `{name}`"), ("vae", "in parts" if words else "whole")

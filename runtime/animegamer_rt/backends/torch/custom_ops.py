@@ -104,7 +104,7 @@ class Kernels:
         return normed
 
     def epilogue(self, x: Tensor, out: torch.dtype, gelu: bool = False) -> Normed:
-        """Rounds a product's output x [B, S, D] to FP8 or INT8, through GELU if asked."""
+        """Rounds a product's output x [B, S, D] to FP8 or INT8, through GELU if `gelu`."""
         normed = _allocate_rows(x, out)
         _OPERATORS.epilogue(self.library, x, gelu, *normed)
         return normed
@@ -112,7 +112,7 @@ class Kernels:
     def epilogue_of_sums(
         self, sums: Tensor, factors: tuple[Tensor, Tensor, Tensor], out: torch.dtype, gelu: bool = False
     ) -> Normed:
-        """sums * row scale * column scale + bias for an INT8 product's sums i32 [B, S, D], through GELU if asked.
+        """sums * row scale * column scale + bias for an INT8 product's sums i32 [B, S, D], through GELU if `gelu`.
 
         factors: row scales f32 [B, S], column scales and bias f32 [D]. out: FP8, INT8 or an activation dtype.
         """

@@ -190,7 +190,7 @@ def product(kernels: Kernels, layer: nn.Linear, inputs: Normed, dtype: torch.dty
 def dequantize_sums(
     kernels: Kernels, layer: RowwiseLinear, inputs: Normed, out: torch.dtype, gelu: bool = False
 ) -> Normed:
-    """An INT8 layer's output in the dtype `out`, through GELU if asked; one pass over the int32 sums."""
+    """An INT8 layer's output in the dtype `out`, through GELU if `gelu`; one pass over the int32 sums."""
     assert inputs.scales is not None
     sums = layer.sums(inputs.rows.flatten(0, 1)).unflatten(0, inputs.rows.shape[:2])
     return kernels.epilogue_of_sums(sums, (inputs.scales, layer.scale.flatten(), layer.bias), out, gelu)

@@ -85,16 +85,15 @@ def load(
     compiled: bool = False,
     kernels: KernelChoice = None,
 ) -> Engines:
-    """Loads the parts of a bundle on a GPU (`torch`) or the CPU (`torch-cpu`); no part is taken from `cache`.
+    """Loads the engines of a bundle on a GPU (`torch`) or the CPU (`torch-cpu`); `cache` is not used.
 
-    config.precision None is float32 on the CPU, bfloat16 on a GPU (float16 before sm_80). config.attention is one of
-    attention.AttentionChoice; all but "torch" ask for the kernels, on the CPU for their references.
+    config.precision: None is float32 on the CPU, bfloat16 on a GPU (float16 before sm_80).
+    config.attention: one of attention.AttentionChoice; all but "torch" need the kernels, on the CPU their references.
     compiled: run the denoiser's blocks through torch.compile.
-    kernels: use our own operators in place of the passes between products. None: on a GPU where their library is
-    built; False: never.
+    kernels: our operators between matrix products. None: on a GPU where their library is installed; False: never.
 
-    Raises BackendError when there is no GPU, when the bundle's parts are of a kind or size that this cannot run, or the
-    kernels or the attention asked for cannot be had.
+    Raises BackendError without a GPU, for a bundle whose parts cannot run here, and where the precision, the kernels or
+    the attention is not available.
     """
     precision, attention = config.precision, config.attention or "torch"
     device = "cpu" if config.device == "torch-cpu" else "cuda"
