@@ -1,7 +1,7 @@
 """Build the pocket bundle from scratch: python -m animegamer_export.pocket --work DIR --out engines/pocket
 
 Phases run in order. A phase whose result is in the work folder is skipped. `--phase NAME` runs one phase alone, so that
-decoder and denoiser can be trained at the same time. `--recipe short` runs all phases in a minute or two.
+decoder and denoiser can be trained at the same time. `--recipe short` runs all phases in a minute.
 """
 
 from __future__ import annotations

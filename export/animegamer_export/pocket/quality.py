@@ -50,8 +50,11 @@ def bundle_player(bundle: Bundle, engines: Engines, plan: str) -> PlayGame:
 def measure_quality(
     bundle: Bundle, engines: Engines, judge: Judge, plans: Sequence[str], turns: int, games: int, pictures: Path
 ) -> dict[str, Any]:
-    """The judge's figures of every plan; the first plan's clips go into contact sheets in `pictures`."""
-    scale, figures = fit_motion_scale(), {}
+    """The judge's figures of every plan; the first plan's clips go into contact sheets in `pictures`.
+
+    As many clips of each level as there are turns set the thresholds between motion levels.
+    """
+    scale, figures = fit_motion_scale(clips_per_level=turns), {}
     for plan in plans:
         figures[plan], judged = evaluate(bundle_player(bundle, engines, plan), judge, scale, turns, games)
         if plan == plans[0]:

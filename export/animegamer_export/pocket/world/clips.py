@@ -20,6 +20,7 @@ from .render import render
 from .scene import FRAMES, HEIGHT, WIDTH, Scene
 
 _CHUNK = 8
+_POOL_PAYS_FROM = 80  # clips: a new process takes as long to start as some forty clips take to render
 
 
 def render_many(scenes: Sequence[Scene], processes: int = 1) -> npt.NDArray[np.uint8]:
@@ -57,7 +58,7 @@ def _scene(line: str) -> Scene:
 
 def _render_all(scenes: Sequence[Scene], processes: int, frames: int = FRAMES) -> Iterator[npt.NDArray[np.uint8]]:
     draw = functools.partial(render, frames=frames)
-    if processes <= 1:
+    if processes <= 1 or len(scenes) < _POOL_PAYS_FROM:
         yield from map(draw, scenes)
         return
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
