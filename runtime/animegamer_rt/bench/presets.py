@@ -43,5 +43,5 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
     }
 )
-"""quick: a first impression. standard: README's table. full-size: time and memory at 480 x 720, on a GPU.
+"""quick: a first impression. standard: README's table. full-size: time and memory at 720 x 480, on a GPU.
 A CPU takes hours per turn."""
