@@ -26,18 +26,11 @@ from animegamer_rt.profiling.host import module_version
 from animegamer_rt.serving.server.options import PORT, ServeOptions
 
 OLDEST_PYTHON = (3, 10)
-
-
 INSTALL_GPU = (
     "run, in an environment of its own: pip uninstall --yes onnxruntime && pip install 'onnxruntime-gpu[cuda,cudnn]'"
 )
-
-
 EXPORT_MODULES = ("torch", "onnx", "onnxscript", "onnx_ir", "ml_dtypes", "safetensors", "cv2")
-
-
 _QUERY = ("name", "memory.total", "memory.free", "driver_version", "compute_cap")
-
 
 State = Literal["ok", "limited", "broken"]
 """limited: it is missing or short, and playing works all the same. broken: playing does not work."""

@@ -288,7 +288,7 @@ def test_part_with_other_inputs_is_refused_and_named(tmp_path: Path) -> None:
     parts["denoiser"] = parts["vae_first"]
     mixed = write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))
     with pytest.raises(
-        BackendError, match=r"vae_first\.onnx: the part's inputs are not the contract's; found latent, ch"
+        BackendError, match=r"vae_first\.onnx: the part has other inputs than this version expects; found latent, ch"
     ):
         open_engines(mixed)
 
