@@ -1,9 +1,9 @@
-"""A GPU made of host memory, with the interface of `device.Device`: its streams run nothing until they are waited for.
+"""A `device.Device` in host memory, whose streams run nothing until the host waits for them.
 
-Engines are the bundle's ONNX files in onnxruntime. What a real stream would do late, this one does late: a pinned array
-that is overwritten too early, an execution that reads a buffer before it was written, a graph that was captured with
-other addresses all give wrong numbers here too. What two streams would do at once is an error: queued work that touches
-memory which other streams' queued work touches, if one of them writes it. So is a thread that never chose its GPU.
+Engines are the bundle's ONNX files in onnxruntime. Late work gives the same wrong results as on a GPU: after a pinned
+array was overwritten too early, a buffer was read before it was written, or a graph was captured with other addresses.
+It is an error if queued work of two streams touches the same memory and one of them writes it, and if a thread never
+chose its GPU.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The ONNX parts of the tiny bundle, in ONNX's text form: a few operators each, with the contract's names and shapes.
+"""The ONNX parts of the tiny bundle, in ONNX's text form: a few operators each, with export's names and shapes.
 
-VOCABULARY stands for the number of tokens. The arithmetic of the denoiser's coefficients is the contract's own.
+VOCABULARY stands for the number of tokens. The denoiser's coefficients are used as in models/denoiser_step.py.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ predictor (int64[1, tokens] ids, int64[rows, tokens] history_index, bool[rows, t
     cosines = Cos(waves)
     logits = Unsqueeze(cosines, zero)
 }}""",
-    # v of row r is (r + 1) * tanh(latent + mean(shot)) / 4 + motion_scope / 100; then the contract's arithmetic.
+    # v of row r is (r + 1) * tanh(latent + mean(shot)) / 4 + motion_scope / 100; then the arithmetic of a step.
     "denoiser": f"""{_HEADER}
 denoiser (float[1, 5, 16, 2, 3] latent, float[1, 5, 16, 2, 3] x0_prev, float[1, 5, 16, 2, 3] noise,
           float[1, 5, 16, 2, 3] difference, float[8] coefficients, float[1] timestep, float[1] motion_scope,

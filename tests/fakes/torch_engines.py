@@ -1,4 +1,4 @@
-"""The reference path: the networks in PyTorch, as read from checkpoints, behind the contract of the four parts."""
+"""The reference: the networks of `models` in PyTorch, behind the engine interface."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A place on the CPU whose graphs are as strict as a GPU's: work is noted, not run, and the host's numbers are frozen.
+"""A CPU device with graphs as strict as CUDA's: a capture records operators without effect, and freezes host values.
 
-A capture leaves every buffer as it was; a replay runs the noted operators again on the very same memory. What a CUDA
-graph could not hold is an error: the host reading a value, or a tensor made from the host's numbers.
+A capture restores every buffer; a replay runs the recorded operators again on the same memory. What a CUDA graph cannot
+hold is an error: the host reads a value, or a tensor is made from host values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FORBIDDEN = {
 
 
 class Tape(TorchDispatchMode):
-    """Notes operators with their arguments and results; undoes what they wrote when it ends."""
+    """Records operators with their arguments and results; `undo` restores what they wrote."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class Tape(TorchDispatchMode):
             again = func(*args, **kwargs)
             for noted, fresh in zip(tree_leaves(out), tree_leaves(again), strict=True):
                 if isinstance(noted, Tensor) and noted.data_ptr() != fresh.data_ptr():
-                    # Some operators drop an axis of a result in place after it was noted.
+                    # Some operators drop an axis of a result after it was recorded.
                     noted.copy_(fresh.reshape(noted.shape))
 
 

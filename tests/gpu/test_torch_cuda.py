@@ -82,8 +82,8 @@ def test_a_prompt_read_in_another_thread_while_a_turn_is_denoised_changes_neithe
         for _ in range(4):
             reading = ahead.submit(answers, part, given)
             np.testing.assert_array_equal(turn.latents(part)[0], expected[0])
-            for found, wanted in zip(reading.result(), expected[1], strict=True):
-                np.testing.assert_array_equal(found, wanted)
+            for found, exact in zip(reading.result(), expected[1], strict=True):
+                np.testing.assert_array_equal(found, exact)
 
 
 def test_kernels_play_the_plain_turn_and_are_held_by_graphs() -> None:

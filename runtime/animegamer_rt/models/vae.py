@@ -119,7 +119,7 @@ class ResidualBlock(nn.Module):
 
 
 class Upsample(nn.Module):
-    """Nearest doubling of space, and of time if `doubles_time` (but for a single first frame), then a 2D convolution."""
+    """Nearest doubling of space, and of time if `doubles_time` (except a single first frame); then a 2D convolution."""
 
     def __init__(self, channels: int, doubles_time: bool) -> None:
         super().__init__()

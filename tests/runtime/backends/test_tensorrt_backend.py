@@ -202,11 +202,16 @@ def test_engine_that_was_never_built_is_named_with_the_command(bundle: Bundle) -
 
 
 def test_budget_is_told_before_anything_is_placed(bundle: Bundle) -> None:
-    told: list[str] = []
+    printed: list[str] = []
     device = FakeDevice(MOST)
-    load(bundle, EngineConfig("tensorrt"), device=device, tell=lambda text: told.append(f"{len(device.blocks)} {text}"))
-    assert told[0].startswith("0 Fake (sm89), tensorrt_rtx 1.7.1.116")
-    assert "scratch, shared" in told[0] and "scratch, predictor" in told[0]
+    load(
+        bundle,
+        EngineConfig("tensorrt"),
+        device=device,
+        tell=lambda text: printed.append(f"{len(device.blocks)} {text}"),
+    )
+    assert printed[0].startswith("0 Fake (sm89), tensorrt_rtx 1.7.1.116")
+    assert "scratch, shared" in printed[0] and "scratch, predictor" in printed[0]
 
 
 def test_weights_are_streamed_only_as_far_as_needed_and_the_predictors_first() -> None:
@@ -231,9 +236,9 @@ def test_both_scratches_count() -> None:
 
 def test_predictor_has_its_own_scratch_only_where_no_weights_are_streamed_for_it(bundle: Bundle) -> None:
     def opened_with(free: int) -> tuple[Engines, FakeDevice, str]:
-        told: list[str] = []
+        printed: list[str] = []
         device = FakeDevice(MOST, streamable=2**20, free=free)
-        return load(bundle, EngineConfig("tensorrt"), device=device, tell=told.append), device, told[0]
+        return load(bundle, EngineConfig("tensorrt"), device=device, tell=printed.append), device, printed[0]
 
     roomy, device, text = opened_with(2**33)
     buffers, shared, own = (len(block) for block in device.blocks.values())
@@ -418,8 +423,8 @@ def test_disk_that_takes_nothing_is_told_once_and_the_game_goes_on(
     else:
         cache.touch()
     assert frames_of(bundle, opened(bundle)[0]) == expected
-    (told,) = (record.getMessage() for record in caplog.records)
-    assert "cannot be written" in told and runtime_cache.FOLDER in told
+    (printed,) = (record.getMessage() for record in caplog.records)
+    assert "cannot be written" in printed and runtime_cache.FOLDER in printed
     assert cache.is_file() or list(cache.iterdir()) == [], "nothing half-written is left"
 
 

@@ -142,8 +142,8 @@ def test_why_a_fresh_process_cannot_play_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(PATH_VARIABLE, OFF)
-    asked = ["bench", "--device", "torch-cpu", "--attention", "int8", "--results", str(tmp_path)]
-    assert cli.main(asked) == 2
+    command = ["bench", "--device", "torch-cpu", "--attention", "int8", "--results", str(tmp_path)]
+    assert cli.main(command) == 2
     said = capsys.readouterr().err
     assert "cannot play this bundle; found choosing the attention needs the kernels" in said and said.count("\n") == 1
 
@@ -186,13 +186,13 @@ def test_what_is_asked_of_pytorch_reaches_its_engines(
     arguments, module = COMMANDS[name]
 
     def opened(bundle: Bundle, config: EngineConfig, cache: object = None) -> Engines:
-        raise BackendError(f"asked {config}")
+        raise BackendError(f"opened {config}")
 
     monkeypatch.setattr(f"{module}.open_engines", opened)
     monkeypatch.setattr(bench, "_fresh_process", lambda *given: {})
     words = [word.format(file=tmp_path / "turns.txt", folder=tmp_path) for word in arguments]
     assert cli.main([name, *words, "--device", "torch-cpu", "--precision", "fp16", "--attention", "int8"]) == 2
-    assert f"asked {EngineConfig('torch-cpu', 'fp16', 'int8')}" in capsys.readouterr().err
+    assert f"opened {EngineConfig('torch-cpu', 'fp16', 'int8')}" in capsys.readouterr().err
 
 
 def test_what_is_asked_of_pytorch_reaches_the_processes_that_bench_starts(
@@ -203,12 +203,12 @@ def test_what_is_asked_of_pytorch_reaches_the_processes_that_bench_starts(
     monkeypatch.setattr(bench, "_run", commands.append)
     monkeypatch.setattr(play, "open_game", lambda options, bundle: games.append(options))
     monkeypatch.setattr(play, "play", games.append)
-    for told in (EngineConfig("torch-cpu", "bf16", "flash"), EngineConfig("torch", attention="int8"), EngineConfig()):
-        bench._fresh_process(bundle, "fast", bench.BenchOptions(engines=told))
+    for config in (EngineConfig("torch-cpu", "bf16", "flash"), EngineConfig("torch", attention="int8"), EngineConfig()):
+        bench._fresh_process(bundle, "fast", bench.BenchOptions(engines=config))
         ready, played = commands[-2:]
         play.warm_start(*ready[3:])
         cli.main(played[3:])
-        assert [(game.engines, game.plan) for game in games[-2:]] == [(told, "fast")] * 2
+        assert [(game.engines, game.plan) for game in games[-2:]] == [(config, "fast")] * 2
 
 
 @pytest.mark.parametrize(

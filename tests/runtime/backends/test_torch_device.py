@@ -1,7 +1,7 @@
-"""The PyTorch parts on a device of their own: host memory meets its tensors in copies alone, and in no graph.
+"""The PyTorch engines on a device without data: host and device tensors meet in copies only, and not in graphs.
 
-Tensors here have a device and no numbers, so that what would be an error on a GPU, an operator over tensors of both,
-is one on any machine. The device is PyTorch's slot for devices that it does not know.
+An operator over tensors of both is an error on a GPU; with this device it is one on any machine. The device uses
+PyTorch's slot for third-party devices.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Elsewhere(TorchDevice):
 @pytest.fixture
 def no_numbers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(nn.Linear, "reset_parameters", lambda layer: None)
-    monkeypatch.setattr(backend, "select_attention", lambda wanted, *given: (wanted, ""))
+    monkeypatch.setattr(backend, "select_attention", lambda choice, *given: (choice, ""))
     with FakeTensorMode(allow_non_fake_inputs=True):
         yield
 

@@ -1,6 +1,6 @@
-"""What the PyTorch backend holds at full size, counted on tensors that have shapes and no numbers: docs/TORCH.md.
+"""Memory of the PyTorch backend at full size, counted on tensors without data, against docs/TORCH.md.
 
-No figure here is of a GPU: libraries take workspaces, and a driver has memory of its own.
+No GPU was measured: workspaces of libraries and the driver are not counted.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Counted(TorchDispatchMode):
 
 
 class CountedDevice(TorchDevice):
-    """A card of so many bytes, whose tensors have no numbers; it notes what it is asked for beside them."""
+    """A card of so many bytes, whose tensors have no numbers; it records what is reserved and pinned."""
 
     def __init__(self, card: float, counted: Counted) -> None:
         super().__init__(torch.bfloat16)

@@ -1,4 +1,4 @@
-"""The PyTorch parts on the CPU: equal to the networks they run, to the recorded reference, and under graphs."""
+"""The PyTorch engines on the CPU: equal to their networks, to the recorded reference, and under graphs."""
 
 from __future__ import annotations
 
@@ -309,10 +309,10 @@ def test_vae_paints_what_its_network_does(order: tuple[int, ...], flip: bool) ->
     part, expected = engines(), reference()
     for _ in range(2):
         latent = 2 * noise(*SHAPE)
-        found, wanted = frames(part, latent, order, flip), frames(expected, latent, order, flip)
-        assert found.shape == wanted.shape == (17, 16, 24, len(order)) and found.std() > 5
-        assert np.abs(found.astype(np.int16) - wanted).max() <= 1
-        assert (found != wanted).mean() < 1e-3  # a value beside a whole number may fall on its other side
+        found, exact = frames(part, latent, order, flip), frames(expected, latent, order, flip)
+        assert found.shape == exact.shape == (17, 16, 24, len(order)) and found.std() > 5
+        assert np.abs(found.astype(np.int16) - exact).max() <= 1
+        assert (found != exact).mean() < 1e-3  # a value near a whole number may round to the other side
 
 
 def test_second_chunk_needs_the_first_of_its_own_clip() -> None:
@@ -326,7 +326,7 @@ def test_second_chunk_needs_the_first_of_its_own_clip() -> None:
 
 
 class SmallDevice(TapeDevice):
-    """A place with graphs that has so much memory left; what is staged there is noted."""
+    """A device with graphs and this much free memory; it records pinned tensors."""
 
     def __init__(self, free: float) -> None:
         super().__init__()
@@ -355,9 +355,9 @@ def test_vae_short_of_memory_paints_the_same_from_caches_on_the_host() -> None:
     assert [tuple(cache.shape) for cache in torch_device.on_host] == shapes
     for _ in range(3):
         latent = 2 * noise(*SHAPE)
-        found, wanted = frames(Engines(None, None, part), latent), frames(plain, latent)  # type: ignore[arg-type]
-        assert found.std() > 5 and np.abs(found.astype(np.int16) - wanted).max() <= 1
-        assert (found != wanted).mean() < 1e-3
+        found, exact = frames(Engines(None, None, part), latent), frames(plain, latent)  # type: ignore[arg-type]
+        assert found.std() > 5 and np.abs(found.astype(np.int16) - exact).max() <= 1
+        assert (found != exact).mean() < 1e-3
         assert all(bool(cache.any()) for cache in torch_device.on_host)
     assert (torch_device.captured, torch_device.replayed) == (2, 4)
 

@@ -1,4 +1,4 @@
-"""Every weight of every network comes back from its ONNX files, whichever road wrote them; other files are refused."""
+"""Every weight of every network comes back from ONNX files of either exporter; other files are refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MAKE: dict[str, Callable[[], nn.Module]] = {
 
 
 class Held:
-    """The weights of networks that are there, as the road without the model asks for them."""
+    """The weights of loaded networks, as the streamed exporter requests them."""
 
     def __init__(self, **networks: nn.Module) -> None:
         self.state = {
@@ -80,8 +80,8 @@ def first_chunk(part: StreamedPart) -> StreamedPart:
     return replace(part, graphs=part.graphs[:1])
 
 
-def write(name: str, network: nn.Module, encoder: Encoder, folder: Path, road: str) -> None:
-    if road == "whole":
+def write(name: str, network: nn.Module, encoder: Encoder, folder: Path, exporter: str) -> None:
+    if exporter == "whole":
         {
             "predictor": lambda: export_predictor(network, folder),
             "denoiser": lambda: export_denoiser(network, encoder.unconditional(), folder),
@@ -95,7 +95,7 @@ def write(name: str, network: nn.Module, encoder: Encoder, folder: Path, road: s
         "encoder": lambda: encoder_part(ENCODER, Held(encoder=network)),
         "vae": lambda: first_chunk(vae_part(VAE, Held(alone=network), 4, 6)),
     }
-    write_streamed(folder, parts[name](), "bf16" if road == "large bf16" else "fp16")
+    write_streamed(folder, parts[name](), "bf16" if exporter == "streamed bf16" else "fp16")
 
 
 def load(name: str, folder: Path) -> tuple[nn.Module, Tensor | None]:
@@ -105,12 +105,12 @@ def load(name: str, folder: Path) -> tuple[nn.Module, Tensor | None]:
     return network, getattr(weight_names, f"load_{name}")(network, weights, Tensor.float)
 
 
-@pytest.mark.parametrize("road", ["whole", "large"])
+@pytest.mark.parametrize("exporter", ["whole", "streamed"])
 @pytest.mark.parametrize("name", list(MAKE))
-def test_every_weight_comes_back_bit_by_bit(name: str, road: str, tmp_path: Path) -> None:
+def test_every_weight_comes_back_bit_by_bit(name: str, exporter: str, tmp_path: Path) -> None:
     network, encoder = scattered(name), scattered("encoder")
     assert isinstance(encoder, Encoder)
-    write(name, network, encoder, tmp_path, road)
+    write(name, network, encoder, tmp_path, exporter)
     found, unconditional = load(name, tmp_path)
     for key, expected in network.state_dict().items():
         assert torch.equal(found.state_dict()[key], expected), key
@@ -122,7 +122,7 @@ def test_every_weight_comes_back_bit_by_bit(name: str, road: str, tmp_path: Path
 def test_weights_stored_as_bfloat16_come_back(tmp_path: Path) -> None:
     network, encoder = scattered("encoder"), scattered("encoder")
     assert isinstance(encoder, Encoder)
-    write("encoder", network, encoder, tmp_path, "large bf16")
+    write("encoder", network, encoder, tmp_path, "streamed bf16")
     found, _ = load("encoder", tmp_path)
     for key, expected in network.state_dict().items():
         rounded = expected.bfloat16().float() if expected.ndim > 1 else expected

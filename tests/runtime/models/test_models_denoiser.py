@@ -96,7 +96,7 @@ def step_of(
         )
 
 
-def test_the_step_is_the_contracts_arithmetic_for_pair_conditional_and_reuse() -> None:
+def test_step_is_the_interfaces_arithmetic_for_pair_conditional_and_reuse() -> None:
     denoiser, constant = Denoiser(TINY).eval(), torch.randn(226, 32)
     step = DenoiserStep(denoiser, constant)
     inputs = latents(4)

@@ -31,7 +31,7 @@ def tiny(size: PredictorSize = TINY) -> Predictor:
 
 
 def prompt(history: bool, state_sees_it: bool = True, readout_start: int = FIRST_QUERY, apart: int = 0) -> Prompt:
-    """ids with the current queries at 12..17 and, if asked, one earlier shot at 2..7."""
+    """ids with the current queries at 12..17 and, with history, one earlier shot at 2..7."""
     index = np.full((2, LENGTH), -1)
     if history:
         index[: 2 if state_sees_it else 1, 2:8] = np.arange(6)
@@ -41,10 +41,10 @@ def prompt(history: bool, state_sees_it: bool = True, readout_start: int = FIRST
     return build_readouts(ids, index, shots, queries=queries, readout_start=readout_start, history_tokens=apart)
 
 
-def with_ids(given: Prompt, place: int, turned: int) -> Prompt:
-    """The same prompt with another token at a place."""
+def with_ids(given: Prompt, position: int, turned: int) -> Prompt:
+    """The same prompt with another token at a position."""
     ids = given.turn.ids.copy()
-    ids[0, place] = turned
+    ids[0, position] = turned
     return replace(given, turn=replace(given.turn, ids=ids))
 
 
