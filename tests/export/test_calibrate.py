@@ -343,7 +343,7 @@ def test_calibration_leaves_a_default_that_every_engine_plays(
     monkeypatch.setattr(command, "open_engines", lambda *_, **__: skipping_engines(bundle, 0.0))
     assert cli.search_plans(arguments) == 0
     said, written = capsys.readouterr().out, load(bundle.folder)
-    assert "balanced-skipping is for PyTorch alone, as it skips blocks: play --plan balanced-skipping" in said
+    assert "balanced-skipping skips blocks, which only PyTorch can: play --plan balanced-skipping" in said
     assert written.default_plan == "balanced"
     Pipeline.open(written, open_engines(written))
     with pytest.raises(PlanError, match="which these engines do not support; use another plan, or PyTorch"):
