@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-import weakref
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from counted_weights import CountedWeights, scattered
 from torch import Tensor
 from tower_files import write_open_clip, write_t5
 from watching import Watching
 
 from animegamer_export.build.sizes import TINY
 from animegamer_export.build.steps import ExportRequest, export
-from animegamer_export.build.weight_source import TOWER_PARTS, ExportSource, RandomWeights, from_seed
+from animegamer_export.build.weight_source import TOWER_PARTS, ExportSource, from_seed
 from animegamer_export.onnx_io import part_session
 from animegamer_export.parts.streamed.run import block_streaming
 from animegamer_export.towers import open_towers
@@ -166,35 +166,17 @@ def test_what_a_bundle_was_made_of_must_be_there(whole: Bundle) -> None:
 
 
 @torch.no_grad()
-def test_a_streamed_network_holds_one_block_and_answers_as_the_whole_one() -> None:
+def test_a_streamed_network_holds_one_block_and_computes_the_same() -> None:
     size = replace(TINY.denoiser, layers=4)
-    sizes = replace(TINY, denoiser=size)
-    made: list[int] = []
-
-    class Watched(RandomWeights):
-        alive = most = 0
-
-        def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
-            weight = super().merged(parameter, dtype)
-            if ".blocks." in parameter:
-                Watched.alive += weight.nbytes
-                Watched.most = max(Watched.most, Watched.alive)
-                made.append(weight.nbytes)
-                weakref.finalize(weight.untyped_storage(), self.gone, weight.nbytes)
-            return weight
-
-        def gone(self, count: int) -> None:
-            Watched.alive -= count
-
-    weights = Watched(0, "denoiser", sizes)
+    whole = scattered(Denoiser(size))
+    weights = CountedWeights({"denoiser.": whole})
     random = torch.Generator().manual_seed(1)
     shape = (1, size.latent_frames, size.latent_channels, size.latent_height, size.latent_width)
     inputs = (torch.randn(shape, generator=random), torch.tensor([500.0]), torch.tensor([10.0]))
     shot = torch.randn(1, size.shot_tokens, size.hidden, generator=random)
-    told: list[str] = []
-    found = block_streaming(lambda: Denoiser(size), weights, "denoiser.", told.append)(*inputs, shot)
-    assert [line.partition(" after")[0] for line in told] == ["block 1 of 4", "block 2 of 4"]
-    assert sum(made) == 4 * Watched.most and Watched.alive == 0
-    whole = Denoiser(size)
-    whole.load_state_dict({name: weights.merged(f"denoiser.{name}", torch.float32) for name in whole.state_dict()})
-    np.testing.assert_array_equal(found.numpy(), whole.eval()(*inputs, shot).numpy())
+    lines: list[str] = []
+    streamed = block_streaming(lambda: Denoiser(size), weights, "denoiser.", lines.append)
+    np.testing.assert_array_equal(streamed(*inputs, shot).numpy(), whole(*inputs, shot).numpy())
+    assert [line.partition(" after")[0] for line in lines] == ["block 1 of 4", "block 2 of 4"]
+    block = sum(value.nbytes for value in whole.blocks[0].state_dict().values())
+    assert weights.most_alive - weights.alive == block

@@ -63,19 +63,6 @@ def test_every_golden_set_passes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "FAIL" not in printed
 
 
-def test_verbose_lists_every_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(copy_sets(tmp_path, "uncond_a", *DIFFUSION_WEIGHTS)), "--verbose"]) == 0
-    assert capsys.readouterr().out.count("unconditional shot") == 2
-
-
-def test_the_suffix_does_not_matter(tmp_path: Path) -> None:
-    folder = copy_sets(tmp_path, "uncond_a", *DIFFUSION_WEIGHTS)
-    for path in list(folder.glob("*.json")):
-        path.rename(path.with_name(path.name.replace("_a.json", "_other2.json")))
-    change_about(folder, "uncond_other2", weights="dit_weights_other2")
-    assert only(check_folder(folder)).passed
-
-
 def nudge(tensor: Tensor) -> Tensor:
     changed = tensor.clone()
     changed.view(-1)[7] += 1e-2
@@ -107,10 +94,8 @@ def test_a_changed_trajectory_fails(tmp_path: Path, key: str) -> None:
     assert not only(check_folder(folder)).passed
 
 
-def test_changed_vae_frames_and_foreign_vae_weights_fail(tmp_path: Path) -> None:
+def test_foreign_vae_weights_fail(tmp_path: Path) -> None:
     folder = copy_sets(tmp_path, "vae_decode_a")
-    change_tensor(folder, "vae_decode_a.safetensors", "output", nudge)
-    assert not only(check_folder(folder)).passed
     change_about(folder, "vae_decode_a", weight_seed=1)
     assert "sha256" in str(only(check_folder(folder)).fault)
 
@@ -156,36 +141,17 @@ def test_bad_json_and_missing_files_are_named(tmp_path: Path, capsys: pytest.Cap
     assert "uncond_a.json: not JSON" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("broken", ["{", "[]", "\0", ""])
-def test_a_broken_description_hides_no_other_set(tmp_path: Path, broken: str) -> None:
-    folder = copy_sets(tmp_path, "uncond_a", *DIFFUSION_WEIGHTS)
-    (folder / "encoder_b.json").write_text(broken, encoding="utf-8")
-    results = {result.name: result for result in check_folder(folder)}
-    assert set(results) == {"uncond_a", "encoder_b"} and results["uncond_a"].passed
-    assert "encoder_b.json: not " in str(results["encoder_b"].fault)
-
-
-def test_broken_weights_are_the_fault_of_all_that_need_them(tmp_path: Path) -> None:
-    folder = copy_sets(tmp_path, "uncond_a", *DIFFUSION_WEIGHTS)
-    (folder / "dit_weights_a.json").write_text("{", encoding="utf-8")
-    results = {result.name: result for result in check_folder(folder)}
-    assert set(results) == {"uncond_a", "dit_weights_a"}
-    assert all("dit_weights_a.json: not JSON" in str(result.fault) for result in results.values())
-
-
-def test_tensors_without_a_description_fail_instead_of_being_passed_over(tmp_path: Path) -> None:
+def test_files_that_are_no_set_fail_and_hide_no_other_set(tmp_path: Path) -> None:
     folder = copy_sets(tmp_path, "uncond_a", "encoder_a", *DIFFUSION_WEIGHTS)
     (folder / "encoder_a.json").unlink()
+    for name, text in {"encoder_b": "{", "encoder_c": "[]", "dream_a": '{"tensors": {}}'}.items():
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+    (folder / "notes.json").write_text('{"author": "somebody"}', encoding="utf-8")
     results = {result.name: result for result in check_folder(folder)}
-    assert set(results) == {"uncond_a", "encoder_a"} and results["uncond_a"].passed
+    assert set(results) == {"uncond_a", "encoder_a", "encoder_b", "encoder_c", "dream_a"}
+    assert [name for name, result in results.items() if result.passed] == ["uncond_a"]
     assert "encoder_a.safetensors: recorded tensors that no description names" in str(results["encoder_a"].fault)
-
-
-def test_a_truncated_tensor_file_fails_by_name(tmp_path: Path) -> None:
-    folder = copy_sets(tmp_path, "uncond_a", *DIFFUSION_WEIGHTS)
-    path = folder / "uncond_a.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-    assert "uncond_a.safetensors: cut short" in str(only(check_folder(folder)).fault)
+    assert "encoder_b.json: not JSON" in str(results["encoder_b"].fault)
 
 
 @pytest.mark.parametrize(
@@ -212,21 +178,6 @@ def test_frame_tokens_follow_each_other_and_score_zero_elsewhere() -> None:
     assert int(scores.apply(logits, last).argmax()) == closed
     free = scores.apply(logits, closed)
     assert int((free == 0).sum()) == 101 and free[0, opened] == -3.0
-
-
-def test_a_set_of_an_unknown_name_fails_instead_of_being_passed_over(tmp_path: Path) -> None:
-    folder = copy_sets(tmp_path, "uncond_a", *DIFFUSION_WEIGHTS)
-    (folder / "dream_a.json").write_text('{"tensors": {}}')
-    (folder / "notes.json").write_text('{"author": "somebody"}')
-    results = {result.name: result for result in check_folder(folder)}
-    assert set(results) == {"uncond_a", "dream_a"}
-    assert results["uncond_a"].passed and not results["dream_a"].passed
-
-
-def test_a_name_of_more_words_is_checked_like_one_of_fewer(tmp_path: Path) -> None:
-    folder = copy_sets(tmp_path, "uncond_a", *DIFFUSION_WEIGHTS)
-    (folder / "uncond_a.json").rename(folder / "uncond_second_a.json")
-    assert only(check_folder(folder)).passed
 
 
 def test_an_error_beyond_the_tolerance_passes_only_within_the_processor_s_own_rounding() -> None:

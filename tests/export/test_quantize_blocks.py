@@ -80,7 +80,7 @@ def test_weight_that_is_no_number_is_refused() -> None:
 
 
 def test_rows_that_hold_no_whole_blocks_are_refused_where_they_must_be_whole() -> None:
-    with pytest.raises(BundleError, match="no whole blocks of 64"):
+    with pytest.raises(BundleError, match="not a multiple of the block size 64"):
         quantize_matrix(normal(2, 80), scheme("int4-qdq"))
 
 

@@ -154,7 +154,7 @@ def test_a_whole_bundle_is_not_left_without_a_part_of_its_checkpoints(copied: tu
     given, out = copied
     os.utime(given / SAT, ns=(1, 1))
     source = from_checkpoints(given, "Qiqi", *PICTURE)
-    with pytest.raises(ConfigError, match="would not be whole; found denoiser of other checkpoints"):
+    with pytest.raises(ConfigError, match="would become incomplete; found denoiser of other checkpoints"):
         export(source, ExportRequest({"predictor": "fp16"}, out), Watching())
     assert load(out).manifest.parts["predictor"].precision == "fp32"
 
@@ -222,31 +222,14 @@ def test_low_rank_additions_of_another_rank_than_the_releases_are_refused(
         from_checkpoints(tmp_path / "given", "Qiqi", *PICTURE)
 
 
-def test_the_predictors_rank_is_the_releases_too(release: Path, tmp_path: Path) -> None:
-    adapter = "AnimeGamer/MLLM-Qiqi/pytorch_model.bin"
-    shutil.copytree(release, tmp_path / "given")
-    tensors = torch.load(release / adapter, weights_only=True)
-    halved = {key: value[:16].contiguous() if ".lora_A." in key else value for key, value in tensors.items()}
-    halved = {key: value[:, :16].contiguous() if ".lora_B." in key else value for key, value in halved.items()}
-    torch.save(halved, tmp_path / "given" / adapter)
-    with pytest.raises(CheckpointError, match="found 16, expected 32"):
-        from_checkpoints(tmp_path / "given", "Qiqi", *PICTURE)
-
-
 def test_a_picture_of_another_size_is_told_by_its_option(release: Path) -> None:
-    with pytest.raises(CheckpointError, match="pictures of another size(?s:.*)--picture"):
+    with pytest.raises(CheckpointError, match="another frame size(?s:.*)--picture"):
         from_checkpoints(release, "Qiqi", 64, 96)
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="none: no such folder; name the one that holds Mistral-7B"):
         find_release(tmp_path / "none", "Qiqi")
-
-
-def test_a_latest_that_is_no_text_is_as_good_as_none(release: Path, tmp_path: Path) -> None:
-    shutil.copytree(release, tmp_path / "given")
-    (tmp_path / "given/AnimeGamer/VDM_Decoder-Qiqi/latest").write_bytes(b"\xff\xfe")
-    assert find_release(tmp_path / "given", "Qiqi").denoiser == tmp_path / "given" / SAT
 
 
 @pytest.mark.parametrize(

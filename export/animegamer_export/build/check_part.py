@@ -33,7 +33,7 @@ def check_part(folder: Path, part: StreamedPart, precision: str | None) -> int:
             onnx.checker.check_model(str(path))
         except onnx.checker.ValidationError as error:
             first = str(error).strip().splitlines()[0]
-            raise BundleError("not a sound ONNX file", where=path, found=first, do="export the part again") from error
+            raise BundleError("not a valid ONNX file", where=path, found=first, do="export the part again") from error
         model = open_graph(path)
         _check_data(model, path)
         if precision is None:
@@ -44,7 +44,9 @@ def check_part(folder: Path, part: StreamedPart, precision: str | None) -> int:
             assert stored is not None
             found, rounded = stored.numpy().astype(np.float32), makers[name]().float().numpy()
             if found.shape != rounded.shape or not np.array_equal(found, rounded):
-                raise BundleError("a weight is not its source's", where=path, found=name, do="export the part again")
+                raise BundleError(
+                    "a weight differs from its source", where=path, found=name, do="export the part again"
+                )
             compared += 1
     return compared
 
@@ -59,7 +61,7 @@ def _check_data(model: ir.Model, path: Path) -> None:
         size = data.stat().st_size if data.is_file() else 0
         if size < end:
             raise BundleError(
-                f"the weight {value.name} is cut short",
+                f"the weight {value.name} is truncated",
                 where=data,
                 found=f"{size} bytes",
                 expected=f"at least {end}",

@@ -46,10 +46,13 @@ def main(argv: Sequence[str]) -> int:
         )
     bundle = export(source, ExportRequest(precision, options.out), Progress(console))
     if bundle is None:
-        console.print(f"{options.out}: these parts are there; export the others too, then it plays", highlight=False)
+        console.print(
+            f"{options.out}: the parts are exported; it plays once the remaining parts are exported too",
+            highlight=False,
+        )
     else:
         shared = f", {bundle.shared_bytes / 1e6:.1f} of them shared" if bundle.shared_bytes else ""
-        told = f"{options.out}: whole, {bundle.bytes / 1e6:.1f} MB{shared}; animegamer-rt info {options.out}"
+        told = f"{options.out}: complete, {bundle.bytes / 1e6:.1f} MB{shared}; animegamer-rt info {options.out}"
         console.print(told, highlight=False, soft_wrap=True)
         if bundle.unmeasured_plans:
             told = f"it plays by the plan exact until others are measured: animegamer-rt search-plans {options.out}"
@@ -100,7 +103,7 @@ def _source(options: argparse.Namespace, console: Console) -> ExportSource:
     for name in ("release", "picture") if random else ("size",):
         if getattr(options, name) is not None:
             source = "random weights" if random else "checkpoints"
-            raise ConfigError(f"{source} have no use for it", where=f"--{name}", do="leave it out")
+            raise ConfigError(f"{source} do not use it", where=f"--{name}", do="leave it out")
     if random and options.random_weights < 0:
         raise ConfigError("not a seed", where="--random-weights", found=options.random_weights, expected="0 or more")
     if random:

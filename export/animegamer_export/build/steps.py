@@ -81,7 +81,7 @@ def export(source: ExportSource, request: ExportRequest, progress: Progress) -> 
     lacking = _missing_parts(source, request, state)
     if lacking and state.whole:
         raise ConfigError(
-            "the bundle that is there would not be whole",
+            "the existing bundle would become incomplete",
             where=request.out,
             found=f"{', '.join(lacking)} of other checkpoints, or changed since",
             do="name them in --parts too, see --release and --picture, or give another --out",
@@ -195,7 +195,7 @@ def _run_step(step: Step, state: ExportState, progress: Progress) -> None:
     work.mkdir(parents=True)
     started = time.monotonic()
     with (
-        disk_full_error(state.folder, "it goes on with this step"),
+        disk_full_error(state.folder, "it continues with this step"),
         progress.step(step.name, step.bytes) as advance,
     ):
         found = dict(step.make(work, advance))

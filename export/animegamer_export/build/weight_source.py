@@ -90,7 +90,7 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Exp
     vae, vae_weights = releases.open_vae(found.vae)
     if height % vae.upscale or width % vae.upscale:
         raise ConfigError(
-            "pictures of that size cannot be made",
+            "the vae cannot decode frames of that size",
             where="--picture",
             found=f"{height}x{width}",
             expected=f"multiples of {vae.upscale}",

@@ -65,13 +65,13 @@ def open_torch(path: Path, inside: str | None = None) -> TensorFile:
                 "damaged, or holds more than plain tensors, which is refused", where=path, do="take the published file"
             ) from error
         raise CheckpointError(
-            f"it asks for code to be run when it is read ({code[1]}), which is refused",
+            f"it needs code to be run when it is read ({code[1]}), which is refused",
             where=path,
             do="take the published file, which holds tensors alone",
         ) from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, zipfile.BadZipFile) as error:
         raise CheckpointError(
-            f"cut short or not a PyTorch file ({_first_line(error)})", where=path, do=DOWNLOAD_AGAIN
+            f"truncated or not a PyTorch file ({_first_line(error)})", where=path, do=DOWNLOAD_AGAIN
         ) from error
     if inside is not None:
         if not isinstance(loaded, Mapping) or inside not in loaded:
@@ -99,7 +99,7 @@ def open_safetensors(path: Path) -> TensorFile:
         slices = {key: handle.get_slice(key) for key in handle.keys()}
     except (SafetensorError, OSError) as error:
         raise CheckpointError(
-            f"cut short or not a safetensors file ({_first_line(error)})", where=path, do=DOWNLOAD_AGAIN
+            f"truncated or not a safetensors file ({_first_line(error)})", where=path, do=DOWNLOAD_AGAIN
         ) from error
     shapes = {key: tuple(one.get_shape()) for key, one in slices.items()}
     return TensorFile(
@@ -147,7 +147,7 @@ def _check_sums(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         damaged = archive.testzip()
     if damaged is not None:
-        raise CheckpointError(f"damaged: {damaged} in it has not its checksum", where=path, do=DOWNLOAD_AGAIN)
+        raise CheckpointError(f"damaged: wrong checksum of {damaged}", where=path, do=DOWNLOAD_AGAIN)
 
 
 def _non_float_types(types: Mapping[str, str]) -> dict[str, str]:
@@ -161,7 +161,7 @@ def _weight_map(index: Path) -> dict[str, str]:
     foreign = sorted({repr(name) for name in weight_map.values() if not _is_plain(name)})
     if foreign:
         raise CheckpointError(
-            "the index names what is no file beside it", where=index, unexpected=foreign, do=DOWNLOAD_AGAIN
+            "the index names files outside its folder", where=index, unexpected=foreign, do=DOWNLOAD_AGAIN
         )
     return weight_map
 

@@ -141,7 +141,7 @@ def _check_positions(file: TensorFile, size: DenoiserSize) -> None:
     expected = size.shot_tokens + math.prod(size.patch_grid)
     if rows != expected:
         raise CheckpointError(
-            "the denoiser draws pictures of another size",
+            "the denoiser was trained for another frame size",
             where=file.where,
             misshapen={POSITIONS: (f"{rows} rows", f"{expected} rows")},
             do="give the size of its pictures (--picture; the published release's is 480x720)",
@@ -171,9 +171,7 @@ def predictor_size(config: Mapping[str, Any], adapter: TensorFile, where: Path) 
     names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size")
     faults = [name for name in names if not isinstance(numbers.get(name), int) or numbers[name] <= 0]
     if faults:
-        raise CheckpointError(
-            "sizes that are not there or not positive numbers", where=where, missing=faults, do=DOWNLOAD_AGAIN
-        )
+        raise CheckpointError("sizes that are missing or not positive", where=where, missing=faults, do=DOWNLOAD_AGAIN)
     wrong = {name: (numbers.get(name), said) for name, said in MISTRAL.items() if numbers.get(name) != said}
     if wrong:
         raise CheckpointError(

@@ -133,7 +133,7 @@ class FixtureFolder:
         if name in self.faults:
             raise CheckpointError(f"needs {name}, which fails: {self.faults[name]}", where=wanted_by.where)
         if name not in self.sets:
-            raise CheckpointError(f"needs {name}.json, which is not there", where=wanted_by.where)
+            raise CheckpointError(f"needs {name}.json, which is missing", where=wanted_by.where)
         return self.sets[name]
 
     def parent(self, fixture: FixtureSet, kind: str) -> FixtureSet:

@@ -66,7 +66,7 @@ def choose_plans(points: Sequence[PlanResult], goals: Mapping[str, float] = GOAL
         plain = [point for point in good if not point.skipped]
         if not plain:
             best = max((point.ssim for point in points), default=0.0)
-            raise PlanError(f"no plan is near enough for {name!r}", found=f"SSIM {best}", expected=f"{least} or more")
+            raise PlanError(f"no plan reaches the goal of {name!r}", found=f"SSIM {best}", expected=f"{least} or more")
         chosen[name] = plain[0]
         if good[0].cost < plain[0].cost:
             chosen[name + SKIPPING_SUFFIX] = good[0]

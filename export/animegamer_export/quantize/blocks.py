@@ -102,7 +102,7 @@ def int4_blocks(weight: Array, block: int) -> Quantized:
     """Signed 4-bit values [N, K] (ml_dtypes.int4) with positive scales [N, K / block], for DequantizeLinear."""
     outputs, inputs = weight.shape
     if inputs % block:
-        raise BundleError(f"a matrix of {inputs} inputs has no whole blocks of {block}", do="use another block size")
+        raise BundleError(f"{inputs} inputs are not a multiple of the block size {block}", do="use another block size")
     blocks = weight.reshape(outputs, -1, block)
     scales = np.maximum(np.abs(blocks).max(axis=2) / np.float32(8), SMALLEST_SCALE)
     values = np.clip(np.rint(blocks / scales[..., None]), -8, 7)

@@ -88,7 +88,7 @@ def quantize_bundle(
     require_space(out, sum(sizes.values()) + sum(bundle.manifest.files[name].bytes for name in copied), NO_SPACE_HINT)
     work = out.with_name(f".{out.name}.quantize")
     make_folder(work)
-    with lock_folder(work), _clean_folder(work), disk_full_error(out, "it begins anew"):
+    with lock_folder(work), _clean_folder(work), disk_full_error(out, "it starts again"):
         _copy(bundle, copied, work, step)
         reports = {}
         for name, scheme in precisions.items():

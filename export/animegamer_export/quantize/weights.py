@@ -71,7 +71,7 @@ def rewrite_files(
     targets = [folder / name for name in names]
     taken = set(sources) | {(source.parent / place).resolve() for source in sources for place in data_files(source)}
     if taken & {path.resolve() for path in (*targets, folder / weights)}:
-        raise BundleError("a part cannot be rewritten in its own place", where=folder, do="give another folder")
+        raise BundleError("a part cannot be rewritten in its own folder", where=folder, do="give another folder")
     errors: dict[str, float] = {}
     kept: dict[str, None] = {}
     partial = folder / f"{weights}.part"

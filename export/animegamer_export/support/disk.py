@@ -26,7 +26,7 @@ def require_space(folder: Path, needed: int, do: str) -> None:
     free = shutil.disk_usage(place).free
     if needed + SPARE_BYTES > free:
         raise OutputError(
-            "not enough room on this disk",
+            "not enough space on the disk",
             where=folder,
             found=f"{free / 1e9:.1f} GB free",
             expected=f"{(needed + SPARE_BYTES) / 1e9:.1f} GB",
@@ -42,4 +42,4 @@ def disk_full_error(where: Path, then: str) -> Iterator[None]:
     except OSError as error:
         if error.errno not in DISK_FULL_ERRNOS:
             raise
-        raise OutputError("the disk is full", where=where, do=f"make room, and run it again: {then}") from error
+        raise OutputError("the disk is full", where=where, do=f"free some space and run it again: {then}") from error

@@ -188,7 +188,7 @@ def _build_in_subprocess(job: BuildJob) -> BuildResult:
         last = (done.stderr.strip().splitlines() or ["no word"])[-1]
         if f"[Errno {errno.ENOSPC}]" in last:
             return BuildResult(
-                error=f"the disk is full: {job.target} was not written; make room, and run it again: it goes on"
+                error=f"the disk is full: {job.target} was not written; free some space and run it again: it continues"
             )
         why = f"killed by signal {-done.returncode}" if done.returncode < 0 else f"ended with {done.returncode}: {last}"
         return BuildResult(error=f"the builder was {why}" if done.returncode < 0 else f"the builder {why}")
@@ -223,7 +223,7 @@ def _line(row: dict[str, Any]) -> str:
     if row["error"]:
         return f"{head}not built"
     if row["kept"]:
-        return f"{head}{row['bytes'] / 1e6:9.1f} MB  is there already"
+        return f"{head}{row['bytes'] / 1e6:9.1f} MB  exists already"
     return f"{head}{row['bytes'] / 1e6:9.1f} MB {row['build_seconds']:8.1f} s  peak {row['peak_mib'] or 0:.0f} MiB"
 
 
@@ -266,7 +266,7 @@ def _split_names(text: str, known: Sequence[str], option: str) -> list[str]:
         if name not in known:
             raise ConfigError("unknown name", where=option, found=repr(name), expected=f"of {', '.join(known)}")
     if not names:
-        raise ConfigError("nothing is named", where=option, expected=f"of {', '.join(known)}")
+        raise ConfigError("no names given", where=option, expected=f"of {', '.join(known)}")
     return list(dict.fromkeys(names))
 
 

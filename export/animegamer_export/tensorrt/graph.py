@@ -67,10 +67,10 @@ def _standard_attention(model: ir.Model) -> None:
     own = sorted({node.op_type for node in model.graph if node.domain == "com.microsoft"})
     if own:
         raise BundleError(
-            "the part is in operators that only onnxruntime has",
+            "the part uses operators that only onnxruntime has",
             found=", ".join(own),
             expected="the standard's, as the precisions int4-qdq, int8-qdq, fp8 and w8a8 have them",
-            do="quantise for TensorRT apart: animegamer-rt quantize --precision predictor=int4-qdq",
+            do="quantise for TensorRT separately: animegamer-rt quantize --precision predictor=int4-qdq",
         )
     model.opset_imports.pop("com.microsoft", None)
 

@@ -186,7 +186,7 @@ def _vision_config(path: Path) -> Mapping[str, Any]:
 def _number(config: Mapping[str, Any], name: str, where: Path) -> int:
     value = config.get(name)
     if not isinstance(value, int) or value <= 0:
-        raise CheckpointError(f"{name} is {value!r}, not a number of one or more", where=where, do=DOWNLOAD_AGAIN)
+        raise CheckpointError(f"{name} is {value!r}, not a positive whole number", where=where, do=DOWNLOAD_AGAIN)
     return value
 
 

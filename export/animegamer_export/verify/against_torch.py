@@ -308,7 +308,7 @@ def as_named(name: str) -> tuple[str, None]:
 
 def _errors(name: str, tried: Array, true: Array) -> Figures:
     if tried.shape != true.shape:
-        raise BundleError(f"{name} is not of the source's shape", found=tried.shape, expected=true.shape)
+        raise BundleError(f"{name} has another shape than the source's", found=tried.shape, expected=true.shape)
     error = relative_error(tried, true)
     return {f"{name}_max_error": float(f"{_largest(tried, true):.3g}"), f"{name}_relative_error": float(f"{error:.3g}")}
 

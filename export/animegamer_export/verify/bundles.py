@@ -64,7 +64,7 @@ def compare(bundle: Bundle, against: Bundle, amount: SampleCounts, parts: Sequen
     Raises BundleError if the bundles differ in geometry or sizes, or if no part differs.
     """
     if bundle.manifest.geometry != against.manifest.geometry or bundle.manifest.sizes != against.manifest.sizes:
-        raise BundleError("the bundles are not of one size", where=bundle.folder, expected=f"that of {against.folder}")
+        raise BundleError("the bundles differ in size", where=bundle.folder, expected=f"that of {against.folder}")
     both = [name for name in START_PARTS if name in bundle.manifest.parts and name in against.manifest.parts]
     parts = parts or [name for name in (*PARTS, *both) if _files(bundle, name) != _files(against, name)]
     if not parts:

@@ -1,10 +1,8 @@
-"""The road without the model: files equal to the ordinary road's, and one weight in memory at a time."""
+"""Streamed parts: the files equal those of the whole networks, with one weight in memory at a time."""
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +10,8 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from torch import Tensor, nn
+from counted_weights import CountedWeights, scattered
+from torch import nn
 
 from animegamer_export.onnx_io.write import ExportResult
 from animegamer_export.parts.denoiser import export_denoiser
@@ -40,49 +39,19 @@ VAE = VaeSize(channels=4, multipliers=(1, 1, 2), res_blocks=0, norm_groups=2)
 HEIGHT, WIDTH = 4, 6
 
 
-class Held:
-    """Weights of networks that are there, by prefix. Remembers how many bytes of what it gave are alive at once."""
-
-    def __init__(self, networks: Mapping[str, nn.Module]) -> None:
-        self.state = {
-            prefix + name: value for prefix, net in networks.items() for name, value in net.state_dict().items()
-        }
-        self.alive, self.most_alive = 0, 0
-
-    def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
-        made = self.state[parameter].detach().to(dtype, copy=True)
-        self.alive += made.nbytes
-        self.most_alive = max(self.most_alive, self.alive)
-        weakref.finalize(made.untyped_storage(), self._gone, made.nbytes)
-        return made
-
-    def _gone(self, count: int) -> None:
-        self.alive -= count
-
-
-def scattered(module: nn.Module, seed: int = 0) -> nn.Module:
-    """Biases and norms off their starting values too."""
-    random = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for weight in module.parameters():
-            weight.add_(0.05 * torch.randn(weight.shape, generator=random))
-    return module.eval()
-
-
-def roads(name: str) -> tuple[Callable[[Path], ExportResult], StreamedPart]:
-    """The ordinary export of a part, and the same part with its weights still to be made."""
+def both_exports(name: str) -> tuple[Callable[[Path], ExportResult], StreamedPart]:
+    """The export of a whole part, and the same part to be streamed."""
     if name == "predictor":
         predictor = scattered(Predictor(PREDICTOR))
-        assert isinstance(predictor, Predictor)
-        return lambda folder: export_predictor(predictor, folder), predictor_part(PREDICTOR, Held({"": predictor}))
+        return lambda folder: export_predictor(predictor, folder), predictor_part(
+            PREDICTOR, CountedWeights({"": predictor})
+        )
     if name == "vae":
         decoder = scattered(VaeDecoder(VAE))
-        assert isinstance(decoder, VaeDecoder)
-        part = vae_part(VAE, Held({"": decoder}), HEIGHT, WIDTH)
+        part = vae_part(VAE, CountedWeights({"": decoder}), HEIGHT, WIDTH)
         return lambda folder: export_vae(decoder, folder, HEIGHT, WIDTH), part
     denoiser, encoder = scattered(Denoiser(DENOISER)), scattered(Encoder(ENCODER))
-    assert isinstance(denoiser, Denoiser) and isinstance(encoder, Encoder)
-    held = Held({"denoiser.": denoiser, "encoder.": encoder})
+    held = CountedWeights({"denoiser.": denoiser, "encoder.": encoder})
     if name == "encoder":
         return lambda folder: export_encoder(encoder, folder), encoder_part(ENCODER, held)
     with torch.no_grad():
@@ -109,8 +78,8 @@ def answers(path: Path) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("name", ["predictor", "denoiser", "vae", "encoder"])
-def test_the_files_answer_as_the_ordinary_roads_do(name: str, tmp_path: Path) -> None:
-    ordinary, part = roads(name)
+def test_streamed_files_compute_the_same_as_those_of_whole_networks(name: str, tmp_path: Path) -> None:
+    ordinary, part = both_exports(name)
     expected = ordinary(tmp_path / "ordinary").parts
     found = write_streamed(tmp_path / "large", part, "fp16")
     assert {key: (entry.inputs, entry.outputs) for key, entry in found.items()} == {
@@ -127,37 +96,20 @@ def test_the_files_answer_as_the_ordinary_roads_do(name: str, tmp_path: Path) ->
 
 def test_bf16_and_fp32_are_stored_as_asked(tmp_path: Path) -> None:
     for precision, kind in (("bf16", onnx.TensorProto.BFLOAT16), ("fp32", onnx.TensorProto.FLOAT)):
-        _, part = roads("encoder")
+        _, part = both_exports("encoder")
         write_streamed(tmp_path / precision, part, precision)
         graph = onnx.load(tmp_path / precision / "encoder.onnx", load_external_data=False).graph
         assert {tensor.data_type for tensor in graph.initializer if len(tensor.dims) == 2} == {kind}
         assert all(np.isfinite(answer).all() for answer in answers(tmp_path / precision / "encoder.onnx"))
 
 
-def test_memory_does_not_grow_with_the_number_of_layers(tmp_path: Path) -> None:
-    most = []
-    for layers in (1, 2):
-        size = replace(PREDICTOR, layers=layers)
-        held = Held({"": scattered(Predictor(size))})
-        write_streamed(tmp_path / str(layers), predictor_part(size, held), "fp16")
-        most.append(held.most_alive)
-    largest = max(value.nbytes for value in Predictor(PREDICTOR).state_dict().values())
-    assert most == [largest, largest]
-
-
-def test_a_weight_that_two_graphs_share_is_made_once(tmp_path: Path) -> None:
-    asked: list[str] = []
-
-    class Counting(Held):
-        def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
-            asked.append(parameter)
-            return super().merged(parameter, dtype)
-
-    held = Counting({"": scattered(Predictor(PREDICTOR))})
+def test_one_weight_is_in_memory_at_a_time(tmp_path: Path) -> None:
+    held = CountedWeights({"": scattered(Predictor(PREDICTOR))})
     write_streamed(tmp_path, predictor_part(PREDICTOR, held), "fp16")
-    assert asked.count("blocks.0.gate.weight") == 1 and asked.count("embedding.weight") == 1
+    assert held.most_alive == max(value.nbytes for value in held.state.values())
+    assert max(held.requests.values()) == 1, "each weight is made once"
 
 
-def test_a_stand_in_takes_no_memory() -> None:
+def test_placeholder_weights_take_no_memory() -> None:
     module = meta_module(lambda: nn.Linear(1_000_000, 1_000_000))
     assert module.weight.shape == (1_000_000, 1_000_000) and module.weight.untyped_storage().nbytes() == 4

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -24,10 +24,10 @@ from torch import nn
 from watching import FP16, BreaksOff, Watching
 
 from animegamer_export.build.command import main, precisions
-from animegamer_export.build.sizes import FULL, TINY
+from animegamer_export.build.sizes import FULL
 from animegamer_export.build.state_file import ExportState
-from animegamer_export.build.steps import ExportRequest, export, part_scheme
-from animegamer_export.build.weight_source import TOWER_PARTS, ExportSource, RandomWeights, from_seed
+from animegamer_export.build.steps import ExportRequest, export
+from animegamer_export.build.weight_source import TOWER_PARTS, ExportSource, from_seed
 from animegamer_export.quantize.exclusions import fp16_exclusions
 from animegamer_export.support import disk
 from animegamer_export.towers.text import TextTower
@@ -86,13 +86,6 @@ def test_random_weights_have_towers_too_and_start_a_game_from_a_picture(
     np.testing.assert_allclose(towers.text(ids), tower(torch.from_numpy(ids)), atol=1e-4)
 
 
-def test_the_manifest_says_how_long_each_step_took(whole: Bundle) -> None:
-    steps = load(whole.folder).manifest.provenance["export"]["steps"]
-    assert set(steps) == {*FP16, *(f"{part} verified" for part in FP16), "tokenizer"}
-    assert steps["predictor verified"]["weights_compared"] >= 8
-    assert all(step["process_peak_memory_gib"] > 0 for step in steps.values())
-
-
 def test_a_whole_bundle_is_left_alone(whole: Bundle, source: ExportSource) -> None:
     again = Watching()
     export(source, ExportRequest(FP16, whole.folder), again)
@@ -124,15 +117,6 @@ def test_a_damaged_part_that_was_not_asked_for_stays_refused(
     export(source, ExportRequest({"vae": "fp16"}, tmp_path / "tiny"), Watching())
     with pytest.raises(BundleFileError, match="damaged"):
         load(tmp_path / "tiny")
-
-
-def test_a_file_damaged_before_the_export_goes_on_is_made_again(tmp_path: Path, source: ExportSource) -> None:
-    asked = ExportRequest({"encoder": "fp16"}, tmp_path / "b")
-    export(source, asked, Watching())
-    flip_a_bit(tmp_path / "b" / "encoder.weights")
-    again = Watching()
-    export(source, asked, again)
-    assert again.steps == ["encoder", "encoder verified"]
 
 
 def test_a_part_that_is_made_again_is_verified_again(tmp_path: Path, source: ExportSource) -> None:
@@ -218,7 +202,7 @@ def test_a_disk_that_fills_up_is_told_and_the_export_goes_on(tmp_path: Path, sou
             return super().step(name, size)
 
     asked = ExportRequest({"encoder": "fp16"}, tmp_path / "b")
-    with pytest.raises(OutputError, match="the disk is full; make room, and run it again"):
+    with pytest.raises(OutputError, match="the disk is full; free some space and run it again"):
         export(source, asked, Full())
     again = Watching()
     export(source, asked, again)
@@ -291,7 +275,7 @@ def test_a_quantised_part_is_made_from_its_fp16_form(tmp_path: Path, source: Exp
 
 def test_a_killed_export_goes_on(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "animegamer_rt", "export", "--random-weights", "0", "--size", "tiny"]
-    command += ["--parts", "encoder,vae", "--out", str(tmp_path / "b")]
+    command += ["--parts", "encoder", "--out", str(tmp_path / "b")]
     process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.DEVNULL)
     written, deadline = tmp_path / "b" / "encoder.onnx", time.monotonic() + 600
     while not written.exists() and process.poll() is None and time.monotonic() < deadline:
@@ -302,8 +286,8 @@ def test_a_killed_export_goes_on(tmp_path: Path) -> None:
     with pytest.raises(BundleFileError, match="not finished"):
         load(tmp_path / "b")
     goes_on = Watching()
-    export(from_seed(0, "tiny"), ExportRequest({"encoder": "fp16", "vae": "fp16"}, tmp_path / "b"), goes_on)
-    assert "vae verified" in goes_on.steps
+    export(from_seed(0, "tiny"), ExportRequest({"encoder": "fp16"}, tmp_path / "b"), goes_on)
+    assert "tokenizer" in goes_on.steps
     assert ("encoder" in goes_on.steps) == (written.stat().st_mtime_ns != before)
 
 
@@ -317,7 +301,7 @@ def test_a_weight_changed_on_disk_is_found(tmp_path: Path, source: ExportSource)
             with super().step(name, size) as advance:
                 yield advance
 
-    with pytest.raises(BundleError, match="not its source's"):
+    with pytest.raises(BundleError, match="differs from its source"):
         export(source, ExportRequest({"encoder": "fp16"}, tmp_path / "b"), Damages())
 
 
@@ -360,14 +344,6 @@ def test_the_room_of_full_size_is_that_of_its_shapes() -> None:
     assert asdict(FULL.predictor) | FULL_PREDICTOR == asdict(FULL.predictor)
 
 
-def test_random_weights_are_the_same_whenever_they_are_made() -> None:
-    weights = RandomWeights(3, "encoder", TINY)
-    first = weights.merged("encoder.text_norm.weight", torch.float32)
-    weights.merged("encoder.text_norm.bias", torch.float32)
-    assert torch.equal(first, weights.merged("encoder.text_norm.weight", torch.float32))
-    assert not torch.equal(first, RandomWeights(4, "encoder", TINY).merged("encoder.text_norm.weight", torch.float32))
-
-
 @pytest.mark.parametrize(
     "given", [["vae=bf16,predictor=nf4"], ["vae=bf16", "predictor=nf4"], ["vae=bf16, predictor=nf4"]]
 )
@@ -375,57 +351,27 @@ def test_precisions_of_several_parts_are_given_as_quantize_takes_them(given: lis
     assert precisions("predictor,vae", given) == {"predictor": "nf4", "vae": "bf16"}
 
 
-def test_an_unknown_precision_names_each_that_there_is_once() -> None:
-    with pytest.raises(ConfigError) as caught:
-        part_scheme("predictor", "nf5")
-    said = str(caught.value)
-    assert "expected fp32, fp16, bf16, nf4, int8," in said and "did you mean 'nf4'?" in said
-    assert said.count("int4-qdq") == 1
+RANDOM = ["--random-weights", "0", "--size", "tiny"]
 
 
 @pytest.mark.parametrize(
-    ("source", "option"),
+    ("arguments", "text"),
     [
-        (["--random-weights", "0"], ["--release", "Ponyo"]),
-        (["--random-weights", "0"], ["--picture", "480x720"]),
-        (["--checkpoints", "none"], ["--size", "tiny"]),
+        (["--random-weights", "0", "--release", "Ponyo"], "--release: random weights do not use it"),
+        (["--random-weights", "0", "--picture", "480x720"], "--picture: random weights do not use it"),
+        (["--checkpoints", "none", "--size", "tiny"], "--size: checkpoints do not use it"),
+        (["--random-weights", "-1"], "--random-weights: not a seed; found -1; expected 0 or more"),
+        ([*RANDOM, "--parts", "predictr"], "did you mean 'predictor'"),
+        ([*RANDOM, "--parts", "vae", "--precision", "predictor=fp16"], "predictor is not exported"),
+        ([*RANDOM, "--precision", "vae"], "expected part=name"),
+        ([*RANDOM, "--precision", "vae=int4"], "vae is not quantised; expected fp32, fp16, bf16"),
+        ([*RANDOM, "--precision", "encoder=int4"], "encoder is not quantised"),
+        ([*RANDOM, "--precision", "predictor=nf5"], "expected fp32, fp16, bf16, nf4, int8.*did you mean 'nf4'"),
+        ([*RANDOM, "--precision", "predictor=fp8"], "animegamer-rt quantize BUNDLE --precision predictor=fp8"),
     ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_an_option_of_the_other_source_is_refused(tmp_path: Path, source: list[str], option: list[str]) -> None:
-    with pytest.raises(ConfigError, match=f"{option[0]}: .* have no use for it"):
-        main([*source, *option, "--out", str(tmp_path / "b")])
-
-
-def test_a_seed_below_zero_is_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--random-weights: not a seed; found -1; expected 0 or more"):
-        main(["--random-weights", "-1", "--size", "tiny", "--out", str(tmp_path / "b")])
-    assert not (tmp_path / "b").exists()
-
-
-@pytest.mark.parametrize(
-    ("parts", "given", "what"),
-    [
-        ("predictr", [], "did you mean 'predictor'"),
-        ("vae", ["predictor=fp16"], "not exported"),
-        ("vae", ["vae"], "part=name"),
-    ],
-)
-def test_unknown_parts_and_settings_name_the_nearest(parts: str, given: list[str], what: str) -> None:
-    with pytest.raises(ConfigError, match=what):
-        precisions(parts, given)
-
-
-@pytest.mark.parametrize("part", ["vae", "encoder"])
-def test_a_part_with_nothing_to_quantise_is_refused_before_writing(tmp_path: Path, part: str) -> None:
-    arguments = ["--random-weights", "0", "--size", "tiny", "--out", str(tmp_path / "b")]
-    with pytest.raises(ConfigError, match=f"{part} is not quantised; expected fp32, fp16, bf16"):
-        main([*arguments, "--precision", f"{part}=int4"])
-    assert not (tmp_path / "b").exists()
-
-
-@pytest.mark.parametrize(("name", "what"), [("nf5", "nf4"), ("fp8", "animegamer-rt quantize BUNDLE --precision pred")])
-def test_a_precision_that_cannot_be_had_is_refused_before_writing(tmp_path: Path, name: str, what: str) -> None:
-    arguments: list[Any] = ["--random-weights", "0", "--size", "tiny", "--out", str(tmp_path / "b")]
-    with pytest.raises(ConfigError, match=what):
-        main([*arguments, "--precision", f"predictor={name}"])
+def test_options_that_make_no_sense_are_refused_before_writing(tmp_path: Path, arguments: list[str], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        main([*arguments, "--out", str(tmp_path / "b")])
     assert not (tmp_path / "b").exists()
