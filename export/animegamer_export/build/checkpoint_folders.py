@@ -1,6 +1,6 @@
-"""The folders in which people hold the release: where each checkpoint lies, and one error for all that is missing.
+"""Finds the checkpoints of a release in a folder; one error lists all that are missing. Opens no file.
 
-It opens no checkpoint. The tree is that of the reference's own instructions; docs/EXPORT.md shows it too.
+The folder's layout is that of the reference's own instructions; docs/EXPORT.md shows it too.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ DENOISER = (
 )
 DENOISER_FILE = "mp_rank_00_model_states.pt"
 VAE = ("CogVideoX-2b-sat/vae/3d-vae.pt", "vae/3d-vae.pt")
-"""Where each is looked for, first find wins. The forms after the first are those of earlier instructions."""
+"""Paths of each in order of preference; all but the first are from earlier instructions."""
 
 TOWERS = ("t5-v1_1-xxl", "CLIP-ViT-B-16-laion2B-s34B-b88K")
 """google/t5-v1_1-xxl and laion's CLIP of open_clip, each in a folder of its own name."""
@@ -58,7 +58,7 @@ WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.b
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Where the checkpoints of one release lie."""
+    """The paths of one release's checkpoints."""
 
     mistral: Path
     adapter: Path
@@ -71,7 +71,7 @@ class Release:
         return self.mistral / "tokenizer.model"
 
     def files(self) -> dict[str, list[Path]]:
-        """The files that each part, and the tokenizer, are made of."""
+        """The files of each part and of the tokenizer."""
         weights = [*sorted(self.mistral.glob("*.safetensors")), *sorted(self.mistral.glob("pytorch_model*.bin"))]
         return {
             "predictor": [self.mistral / "config.json", *weights, self.adapter],
@@ -83,7 +83,7 @@ class Release:
 
 
 def find_release(folder: Path, release: str) -> Release:
-    """The checkpoints below `folder`. Raises one CheckpointError that lists everything that is not there."""
+    """Finds a release's checkpoints in `folder`. Raises one CheckpointError that lists everything that is missing."""
     if not folder.is_dir():
         raise CheckpointError("no such folder", where=folder, do="name the one that holds " + MISTRAL[0])
     missing: list[str] = []
@@ -104,7 +104,7 @@ def find_release(folder: Path, release: str) -> Release:
 
 
 def missing_towers(folder: Path) -> list[str]:
-    """Which folders of the towers are not there: a bundle plays without, but starts no game from a picture."""
+    """The missing folders of towers. A bundle plays without towers but cannot start a game from a picture."""
     return [f"{name}/" for name in TOWERS if not (folder / name).is_dir()]
 
 
@@ -117,7 +117,7 @@ def _first_file(folder: Path, names: Sequence[str], release: str, missing: list[
 
 
 def _sat_file(folder: Path, release: str, missing: list[str]) -> Path:
-    """The denoiser's file: in the folder that `latest` names, else in the only one that has it."""
+    """The denoiser's file: in the folder named by `latest`, else in the only folder that has one."""
     places = [folder / name.format(release=release) for name in DENOISER]
     for place in places:
         if (place / "latest").is_file():

@@ -133,7 +133,7 @@ def make_weight_map(
     shot_tokens: int = 226,
     what: str = "checkpoint",
 ) -> WeightMap:
-    """Match a checkpoint's keys to the parameters we want (name -> shape).
+    """Matches a checkpoint's keys to our parameters (name -> shape).
 
     Raises one CheckpointError that lists every missing, unexpected (with the nearest known name) and misshapen key.
     """
@@ -174,7 +174,7 @@ def make_weight_map(
 
 @dataclass(slots=True)
 class _Keys:
-    """A file's keys by the parameter that they are for, low-rank factors by their number too; and the keys for none."""
+    """A file's keys by parameter, low-rank factors also by number, and the keys of no parameter."""
 
     plain: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     copies: dict[str, str] = field(default_factory=dict)
@@ -215,7 +215,7 @@ def wanted_shapes(models: Mapping[str, torch.nn.Module]) -> dict[str, Shape]:
 def _pairs(
     down: Mapping[int, str], up: Mapping[int, str], theirs: str
 ) -> tuple[tuple[tuple[str, str], ...], list[str]]:
-    """The pairs that are whole, and a line for each that lacks its other half."""
+    """The complete pairs, and a line for each factor without its other half."""
     whole = sorted(down.keys() & up.keys())
     halves = sorted(down.keys() ^ up.keys())
     lacking = [f"the other half of {down.get(i) or up.get(i)} (of {theirs})" for i in halves]
@@ -225,7 +225,7 @@ def _pairs(
 def _misshapen_pairs(
     pairs: tuple[tuple[str, str], ...], blocks: int, shapes: Mapping[str, Shape], weight: Shape
 ) -> dict[str, tuple[object, object]]:
-    """Low-rank factors that do not fit the weight [out, in] they are added to, in so many blocks of rows."""
+    """Low-rank factors whose shapes do not fit the weight [out, in], for so many blocks of rows."""
     wrong: dict[str, tuple[object, object]] = {}
     for down, up in pairs:
         rows = weight[0] // blocks

@@ -33,12 +33,12 @@ class Scheme:
 
     @property
     def calibrated(self) -> bool:
-        """Whether it needs the activations' ranges."""
+        """Whether it needs ranges of activations."""
         return self.form == "quantized inputs"
 
     @property
     def bytes_a_weight(self) -> float:
-        """About, the scales included."""
+        """Average bytes per weight, scales included."""
         return _CODE_BYTES.get(self.code, 1.0) + (4 / self.block if self.block else 0.01)
 
 

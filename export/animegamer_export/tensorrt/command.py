@@ -196,9 +196,9 @@ def _build_in_subprocess(job: BuildJob) -> BuildResult:
 
 
 def _record(path: Path, bundle: Bundle, rows: list[dict[str, Any]]) -> None:
-    """Each row under its bundle, part, GPU and precision; the rows of earlier runs stay.
+    """Merges rows into the record by bundle, part, GPU and precision; other rows stay.
 
-    What was measured outlives a later run that failed: that one is told on the screen and by the exit code.
+    A failed build does not replace a measured one: it is only printed and shown by the exit code.
     """
     earlier = json.loads(path.read_text(encoding="utf-8"))["builds"] if path.is_file() else []
     name = bundle.manifest.name

@@ -41,7 +41,7 @@ class Towers:
     stamps: tuple[tuple[str, int, int], ...] = ()
 
     def part(self, name: str) -> StreamedPart:
-        """The part to write."""
+        """A tower as a part to write."""
         return text_tower_part(*self.text) if name == TEXT else image_tower_part(*self.image)
 
     def shapes(self, name: str) -> dict[str, Shape]:
