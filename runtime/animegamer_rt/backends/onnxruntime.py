@@ -10,8 +10,9 @@ import contextlib
 import ctypes
 import functools
 import io
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.engine_config import INT8_DEVICES, EngineConfig
 from animegamer_rt.profiling.host import available_cores
 
-from ..errors import BackendError
+from ..errors import BackendError, DeviceLostError
 from .interface import Engines, FloatArray, Frames, IntArray, PartCache, Prefill, TokenBatch, TowerEngines
 
 INSTALL_CUDA = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
@@ -33,6 +34,12 @@ CUDA_LIBRARIES: Mapping[str, str] = {
     "win32": "onnxruntime_providers_cuda.dll",
 }
 PROVIDERS: Mapping[str, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+GPU_FAILURE = re.compile(
+    r"\b(CUDA|CUDNN|CUBLAS) (failure|error)\b|illegal memory access|devices? .*unavailable", re.IGNORECASE
+)
+"""In onnxruntime's messages: a call of CUDA or its libraries failed. From then on they refuse every other call, too."""
+OUT_OF_MEMORY = re.compile(r"out of memory|ALLOC_FAILED|failed to allocate memory", re.IGNORECASE)
+"""In the same messages: only memory was missing, so that the next turn may succeed."""
 
 Names = tuple[tuple[str, ...], tuple[str, ...]]
 
@@ -55,7 +62,8 @@ def load(bundle: Bundle, config: EngineConfig, cache: PartCache | None = None) -
     cache: parts of an earlier bundle on the same device. Those with the same files are used again, the others are
     dropped before anything is loaded; afterwards it holds this bundle's parts.
     Raises BackendError when the device is not there (it does not fall back to another), or when a part's inputs and
-    outputs are not those of this version.
+    outputs are not those of this version. The engines raise DeviceLostError once CUDA fails for another reason than
+    memory, and BackendError where anything else fails.
     """
     device, threads, eight_bit = _device(config), config.threads, config.device in INT8_DEVICES
     names: dict[str, Names] = {"predictor": _PREDICTOR, "denoiser": _DENOISER}
@@ -118,10 +126,12 @@ class _Part:
                 )
 
     def value(self, array: npt.NDArray[np.generic]) -> onnxruntime.OrtValue:
-        return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), self.device, 0)
+        with _translate_errors("an array could not be copied to the device"):
+            return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), self.device, 0)
 
     def empty(self, shape: Sequence[int]) -> onnxruntime.OrtValue:
-        return onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), np.float32, self.device, 0)
+        with _translate_errors("a buffer could not be allocated"):
+            return onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), np.float32, self.device, 0)
 
     def bind(
         self,
@@ -145,12 +155,8 @@ class _Part:
         return binding
 
     def run(self, binding: onnxruntime.IOBinding) -> dict[str, onnxruntime.OrtValue]:
-        try:
+        with _translate_errors("a part failed to run"):
             self.session.run_with_iobinding(binding)
-        except Exception as error:
-            raise BackendError(
-                "a part failed to run", found=str(error), do="verify the bundle, or free memory"
-            ) from error
         return dict(zip(self.output_names, binding.get_outputs(), strict=True))
 
 
@@ -226,7 +232,8 @@ class _Denoising:
         return dict(zip(("next_latent", "x0", "next_difference"), self._after, strict=True))
 
     def latent(self) -> FloatArray:
-        latent: FloatArray = np.array(self._now[0].numpy(), copy=True)
+        with _translate_errors("the latent could not be copied from the device"):
+            latent: FloatArray = np.array(self._now[0].numpy(), copy=True)
         return latent
 
 
@@ -282,6 +289,22 @@ class _Towers:
         out = self._image.run(self._image.bind(inputs, on_cpu=("image_features",)))
         features: FloatArray = out["image_features"].numpy()
         return features
+
+
+@contextlib.contextmanager
+def _translate_errors(what: str) -> Iterator[None]:
+    """Raises DeviceLostError in place of onnxruntime's error where CUDA failed, BackendError otherwise."""
+    try:
+        yield
+    except Exception as error:
+        raise _translate(error, what) from error
+
+
+def _translate(error: Exception, what: str) -> BackendError:
+    text = str(error)
+    if GPU_FAILURE.search(text) and not OUT_OF_MEMORY.search(text):
+        return DeviceLostError("the GPU is lost to this process", found=text, do="start the program again")
+    return BackendError(what, found=text, do="verify the bundle, or free memory")
 
 
 @functools.cache

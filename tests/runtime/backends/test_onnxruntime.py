@@ -25,7 +25,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Part
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.errors import BackendError, BundleError, BundleFileError
+from animegamer_rt.errors import BackendError, BundleError, BundleFileError, DeviceLostError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling.host import available_cores
@@ -311,6 +311,48 @@ def test_misshapen_input_is_an_error_of_ours(bundle: Bundle) -> None:
     denoising = open_engines(bundle).denoiser.start(latent(), SHOT[:, :4], 10.0)
     with pytest.raises(BackendError, match="a part failed to run"):
         denoising.step(np.zeros(8, np.float32), 500.0, (1,), latent())
+
+
+ILLEGAL = "CUDA failure 700: an illegal memory access was encountered ; GPU=0 ; expr=cudaStreamSynchronize(stream_);"
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        (f"[ONNXRuntimeError] : 1 : FAIL : cuda_call.cc:121 onnxruntime::CudaCall {ILLEGAL}", True),
+        ("CUDA failure 46: CUDA-capable device(s) is/are busy or unavailable ; GPU=0", True),
+        ("CUDA failure 214: uncorrectable ECC error encountered ; GPU=0", True),
+        ("CUDNN failure 5000: CUDNN_STATUS_EXECUTION_FAILED ; GPU=0", True),
+        ("CUBLAS failure 13: CUBLAS_STATUS_EXECUTION_FAILED ; GPU=0", True),
+        ("CUDA failure 2: out of memory ; GPU=0 ; expr=cudaMalloc((void**)&p, size);", False),
+        ("CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED ; GPU=0", False),
+        ("bfc_arena.cc:376 Failed to allocate memory for requested buffer of size 1048576", False),
+        ("[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Got invalid dimensions for input: shot", False),
+    ],
+)
+def test_cuda_failure_of_a_session_means_a_lost_device_unless_memory_is_missing(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch, text: str, lost: bool
+) -> None:
+    def fail(session: onnxruntime.InferenceSession, binding: onnxruntime.IOBinding) -> None:
+        raise RuntimeError(text)
+
+    denoising = open_engines(bundle).denoiser.start(latent(), SHOT, 10.0)
+    monkeypatch.setattr(onnxruntime.InferenceSession, "run_with_iobinding", fail)
+    with pytest.raises(BackendError, match="lost to this process" if lost else "a part failed to run") as caught:
+        denoising.step(np.zeros(8, np.float32), 500.0, (1,), latent())
+    assert isinstance(caught.value, DeviceLostError) == lost and text in str(caught.value)
+
+
+def test_copy_to_a_lost_gpu_is_told_as_such_too(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Values:
+        @staticmethod
+        def ortvalue_from_numpy(array: np.ndarray, device: str, number: int) -> onnxruntime.OrtValue:
+            raise RuntimeError(ILLEGAL)
+
+    denoiser = open_engines(bundle).denoiser
+    monkeypatch.setattr(onnxruntime, "OrtValue", Values)
+    with pytest.raises(DeviceLostError):
+        denoiser.start(latent(), SHOT, 10.0)
 
 
 def test_playing_imports_no_torch() -> None:

@@ -38,7 +38,10 @@ EXIT_USER_ERROR = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Work until told to stop. Returns the exit code: 2 when the bundle or the engines cannot be opened."""
+    """Work until told to stop. Returns the exit code: 0 after `stop`, 2 after an error, with a line that says what.
+
+    Such errors are a bundle or engines that cannot be opened, and a device that was lost while a job ran.
+    """
     # Ctrl-C reaches every process of a terminal. The server decides what it means for running turns.
     for name in ("SIGINT", "SIGBREAK"):
         if hasattr(signal, name):
@@ -54,7 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def work(options: argparse.Namespace, secret: str) -> None:
-    """Open bundle and engines, and run jobs until `stop`. Raises AnimeGamerError when one of them cannot be opened."""
+    """Open bundle and engines, and run jobs until `stop`.
+
+    Raises AnimeGamerError when one of them cannot be opened, DeviceLostError when the device is lost during a job.
+    """
     config = EngineConfig.from_arguments(options)
     tracer = EngineTracer(options.trace) if options.trace else None
     _exit_with_parent()
