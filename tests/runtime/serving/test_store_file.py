@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import sqlite3
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,11 +12,9 @@ import pytest
 from test_store import game, play
 
 from animegamer_rt.errors import StoreError
-from animegamer_rt.serving.store import FILE, Quota, Store, StoreFullError, StoreLockedError, database
+from animegamer_rt.serving.store import FILE, Quota, Store, StoreFullError, database
 from animegamer_rt.serving.store.schema import SCHEMA_VERSION, SCRIPTS
 from animegamer_rt.state.game import CharacterState, GameState
-
-RUNTIME = str(Path(__file__).parents[3] / "runtime")
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -35,21 +28,6 @@ def test_a_finished_turn_survives_a_power_cut(tmp_path: Path) -> None:
         (synchronous,) = store.database.rows("PRAGMA synchronous")[0]
     assert mode == "wal"
     assert synchronous == 2, "FULL: each transaction is synced before the player hears that the turn is done"
-
-
-def test_a_second_server_is_told_that_the_folder_is_taken(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        session, _ = game(store)
-        with pytest.raises(StoreLockedError, match="another server uses this state folder.*start with another folder"):
-            Store(tmp_path)
-        other = f"import pathlib, animegamer_rt.serving.store as s; s.Store(pathlib.Path({str(tmp_path)!r}))"
-        process = subprocess.run(
-            [sys.executable, "-c", other], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": RUNTIME}
-        )
-        assert process.returncode == 1 and "another server uses this state folder" in process.stderr
-        play(store, session.id, ["a"])
-    with Store(tmp_path) as store:
-        assert store.get(session.id).turns == 1
 
 
 def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
@@ -119,19 +97,6 @@ def test_a_file_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path: Path, ca
     assert path.read_bytes() == before
 
 
-# Windows has no read-only folders.
-@pytest.mark.parametrize("played", [True] if os.name == "nt" else [True, False])
-def test_a_folder_that_cannot_be_written_is_said_and_left_as_it_is(tmp_path: Path, played: bool) -> None:
-    if played:
-        with Store(tmp_path) as store:
-            play(store, game(store)[0].id, ["a"])
-    with unwritable(tmp_path) as folder:
-        before = content(folder)
-        with pytest.raises(StoreError, match="state folder cannot be written.*make it and its files writable") as error:
-            Store(folder)
-        assert error.value.code == "storage" and content(folder) == before
-
-
 def test_a_file_where_the_folder_should_be_is_said(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("not a folder")
     for folder in (tmp_path / "state", tmp_path / "state" / "below"):
@@ -174,29 +139,6 @@ def test_too_little_free_space_is_found_before_anything_is_written(
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10**9))
         _finish(store, session.id, 2, bytes(200_000))
         assert store.get(session.id).turns == 2
-
-
-@contextlib.contextmanager
-def unwritable(original: Path) -> Iterator[Path]:
-    """A copy of the folder that this process may read and not write, also when the administrator runs the test."""
-    folder = Path(tempfile.mkdtemp())
-    shutil.copytree(original, folder, dirs_exist_ok=True)
-    paths = [*folder.iterdir(), folder]
-    try:
-        for path in paths:
-            path.chmod(0o555)
-        administrator = os.name != "nt" and os.geteuid() == 0
-        if administrator:
-            os.seteuid(65534)
-        try:
-            yield folder
-        finally:
-            if administrator:
-                os.seteuid(0)
-            for path in paths:
-                path.chmod(0o755)
-    finally:
-        shutil.rmtree(folder)
 
 
 def _finish(store: Store, session_id: str, turn: int, shot: bytes) -> None:

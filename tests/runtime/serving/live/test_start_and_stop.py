@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,7 @@ from live_server import LiveServer, error_code, frames, refusal, until_timeout
 
 from animegamer_rt.errors import ServerError
 from animegamer_rt.serving.server.curve_keys import load, new
-from animegamer_rt.serving.store import FILE, Store
+from animegamer_rt.serving.store import Store
 
 NO_RIGHTS = """
 import ctypes, os
@@ -133,11 +132,18 @@ def test_other_addresses_need_keys_and_a_list_of_players(
     assert len(load(keys, tmp_path / "allow", "0.0.0.0").authorized) == 1
 
 
-def test_a_state_folder_that_cannot_be_written_is_named(bundle: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("played", [True, False])
+def test_a_state_folder_that_cannot_be_written_is_named(bundle: Path, tmp_path: Path, played: bool) -> None:
     state = tmp_path / "state"
-    state.mkdir(mode=0o500)
+    state.mkdir()
+    if played:
+        Store(state).close()
+    before = {path.name: path.read_bytes() for path in state.iterdir()}
+    for path in (*state.iterdir(), state):
+        path.chmod(0o500)
     code, said = refusal(bundle, state, code=NO_RIGHTS)
     assert code == 2 and str(state) in said and "writable" in said and "Traceback" not in said
+    assert {path.name: path.read_bytes() for path in state.iterdir()} == before
 
 
 def test_a_trace_that_cannot_be_written_is_refused_at_the_start(bundle: Path, tmp_path: Path) -> None:
@@ -145,16 +151,6 @@ def test_a_trace_that_cannot_be_written_is_refused_at_the_start(bundle: Path, tm
     for trace in (tmp_path, tmp_path / "file" / "trace.json", tmp_path / "trace.svg"):
         code, said = refusal(bundle, tmp_path / "state", "--trace", str(trace))
         assert code == 2 and str(tmp_path) in said and "Traceback" not in said
-
-
-def test_a_database_of_a_newer_version_is_left_alone(bundle: Path, tmp_path: Path) -> None:
-    Store(tmp_path).close()
-    database = sqlite3.connect(tmp_path / FILE)
-    database.execute("UPDATE store SET schema_version = 99")
-    database.commit()
-    database.close()
-    code, said = refusal(bundle, tmp_path)
-    assert code == 2 and "newer" in said and "update animegamer-rt" in said
 
 
 def test_two_servers_do_not_share_a_state_folder(bundle: Path, server: LiveServer) -> None:
