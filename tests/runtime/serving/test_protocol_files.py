@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import golden_messages as golden
 import msgpack
@@ -20,34 +18,10 @@ PROTOCOL = (CLIENT / "PROTOCOL.md").read_text(encoding="utf-8")
 SCHEMA = json.loads((CLIENT / "schema" / "messages.json").read_text(encoding="utf-8"))
 
 
-def _make(client: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(client / "vectors" / "make.py"), *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-
-
 def test_made_files_are_current() -> None:
-    found = _make(CLIENT, "--check")
+    command = [sys.executable, str(CLIENT / "vectors" / "make.py"), "--check"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert found.returncode == 0, found.stderr
-
-
-def test_an_old_file_is_named_and_made_again(tmp_path: Path) -> None:
-    copy = tmp_path / "client"
-    for part in ("vectors", "schema"):
-        shutil.copytree(CLIENT / part, copy / part)
-    (copy / "PROTOCOL.md").write_text(PROTOCOL.replace("| `after_seq` |", "| `after` |"), encoding="utf-8")
-    (copy / "schema" / "messages.json").unlink()
-    found = _make(copy, "--check")
-    assert found.returncode == 1
-    assert "PROTOCOL.md is not current" in found.stderr and "messages.json is not current" in found.stderr
-    assert "vectors.json" not in found.stderr
-    assert _make(copy).returncode == 0
-    assert (copy / "PROTOCOL.md").read_text(encoding="utf-8") == PROTOCOL
-    assert _make(copy, "--check").returncode == 0
-
-
-def test_vectors_name_the_command_that_made_them() -> None:
-    assert golden.VECTORS["made_by"] == "python client/vectors/make.py"
-    assert golden.VECTORS["protocol"] == wire.VERSION
 
 
 def test_golden_headers_satisfy_the_schema() -> None:
@@ -71,12 +45,6 @@ def test_schema_refuses_what_the_table_refuses() -> None:
         assert list(Draft202012Validator(SCHEMA["$defs"][kind]).iter_errors(header)), vector["name"]
         checked += 1
     assert checked >= 10
-
-
-def test_schema_itself_is_valid_and_has_every_message() -> None:
-    for definition in SCHEMA["$defs"].values():
-        Draft202012Validator.check_schema(definition)
-    assert set(SCHEMA["$defs"]) == {f"{sender}.{kind}" for sender, kinds in wire.MESSAGES.items() for kind in kinds}
 
 
 def test_protocol_describes_every_message_field_and_code() -> None:

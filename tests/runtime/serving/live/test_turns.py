@@ -18,12 +18,6 @@ def slow(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Liv
         yield server.ready()
 
 
-def test_a_client_is_told_that_simulated_pictures_mean_nothing(server: LiveServer) -> None:
-    with RawClient(server.port) as client:
-        welcome = client.ask("hello", {"versions": [1], "client": "test"}, answer="welcome")
-    assert welcome.fields["bundle"]["random_weights"] is True
-
-
 def test_a_turn_tells_its_state_first_then_frames_then_done(player: RawClient) -> None:
     game = player.open(seed=5)
     events = player.play(game, "  Mia\twaves\u0007. ", turn_id="first")
