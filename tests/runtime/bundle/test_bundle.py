@@ -16,7 +16,7 @@ import fakes
 from animegamer_rt.bundle import loader as bundles
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.bundle.manifest import REFERENCE, Engine, clear_fidelity
+from animegamer_rt.bundle.manifest import Engine, clear_fidelity
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import BundleError, BundleFileError, BundleFormatError, BundleNotFoundError, PlanError
 
@@ -188,8 +188,3 @@ def test_manifest_that_names_an_absent_file_is_not_written(bundle: Bundle) -> No
     with pytest.raises(BundleFileError, match=r"denoiser\.onnx"):
         write_manifest(bundle.folder, bundle.manifest)
     assert (bundle.folder / "manifest.json").read_text() == before
-
-
-def test_reference_compatibility_survives_the_manifest(tmp_path: Path) -> None:
-    written = fakes.write_bundle(tmp_path / "reference", compatibility=REFERENCE)
-    assert bundles.load(written.folder).manifest.compatibility == REFERENCE

@@ -52,16 +52,6 @@ def test_record_of_a_turn_is_what_was_agreed(tmp_path: Path) -> None:
     }
 
 
-def test_game_json_is_valid_before_the_first_turn_and_after_each(tmp_path: Path) -> None:
-    folder = game(tmp_path)
-    assert json.loads(folder.game_path.read_text())["turns"] == []
-    for number in (1, 2, 3):
-        assert folder.add(TURN) == tmp_path / f"turn-{number:03d}.mp4"
-        assert len(json.loads(folder.game_path.read_text())["turns"]) == number
-    names = {"contact-sheet.png", "game.json", "turn-001.mp4", "turn-002.mp4", "turn-003.mp4"}
-    assert {path.name for path in tmp_path.iterdir()} == names
-
-
 def test_a_new_game_replaces_the_one_in_its_folder_and_nothing_else(tmp_path: Path) -> None:
     first = game(tmp_path)
     first.add(TURN)

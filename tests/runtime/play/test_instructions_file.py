@@ -44,11 +44,6 @@ def test_bad_script_is_refused_with_its_line(tmp_path: Path, content: str | byte
         read_script(script(tmp_path, content))
 
 
-def test_missing_script_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InstructionError, match="nowhere.txt: the instructions cannot be read"):
-        read_script(str(tmp_path / "nowhere.txt"))
-
-
 def test_bundle_without_examples_asks_for_instructions() -> None:
     with pytest.raises(InstructionError, match="--instructions FILE"):
         example_script(World())

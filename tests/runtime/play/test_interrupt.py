@@ -15,7 +15,6 @@ import pytest
 import animegamer_rt.play.command
 import animegamer_rt.play.game_folder
 import fakes
-from animegamer_rt.backends.interface import Engines, FloatArray
 from animegamer_rt.cli import main
 
 SLOW_SECOND_TURN = """
@@ -78,19 +77,6 @@ def test_interrupt_while_a_finished_turn_is_written_waits_for_it(
     assert turns(tmp_path) == ["Mia waves."]
     assert "turn-001.mp4" in capfd.readouterr().out
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_engine_that_fails_leaves_finished_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Failing(fakes.FakeDenoiser):
-        def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> fakes.FakeDenoising:
-            self.fail_at = 1 if self.motion_scopes else None
-            return super().start(latent, shot, motion_scope)
-
-    engines: Engines = fakes.fake_engines(denoiser=Failing())
-    monkeypatch.setattr(animegamer_rt.play.command, "open_engines", lambda *_: engines)
-    with pytest.raises(MemoryError):
-        main(options(tmp_path))
-    assert turns(tmp_path) == ["Mia waves."]
 
 
 def _with_fakes() -> dict[str, str]:

@@ -54,15 +54,6 @@ def test_turns_continue_from_the_picture_and_it_is_no_turn_of_its_own(
     assert hashes(begun)[0] not in (hashes(plain)[0], hashes(other)[0])
 
 
-def test_another_picture_is_another_game(bundle: Path, image: Path, tmp_path: Path) -> None:
-    write_png(tmp_path / "dark.png", np.zeros((20, 30, 3), np.uint8))
-    games = [
-        play(bundle, tmp_path / path.stem, "--image", str(path), "--motion", "gently wave")[1]
-        for path in (image, tmp_path / "dark.png")
-    ]
-    assert hashes(games[0])[0] != hashes(games[1])[0]
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -83,19 +74,3 @@ def test_what_cannot_start_is_one_line_and_leaves_no_folder(
     assert code == 2 and error.startswith("error: ") and error.count("\n") == 1
     assert said in error
     assert not (tmp_path / "out").exists()
-
-
-def test_bundle_without_towers_says_so(tmp_path: Path, image: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bundle = fakes.write_bundle(tmp_path / "plain").folder
-    code, _ = play(bundle, tmp_path / "out", "--image", str(image), "--motion", "gently wave")
-    assert code == 2
-    assert "cannot start a game from a picture; found no text_tower, image_tower, encoder" in capsys.readouterr().err
-
-
-def test_device_that_is_not_there_is_refused(
-    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
-    code, game = play(bundle, tmp_path / "out", "--device", "cuda")
-    assert code == 2 and not game
-    assert "no CUDAExecutionProvider" in capsys.readouterr().err

@@ -71,15 +71,6 @@ def test_logits_that_are_no_numbers_are_an_error_and_not_a_state(prompt_builder:
             Predictor(part, prompt_builder).predict([], WAVE)
 
 
-def test_same_history_gives_the_same_prediction(prompt_builder: PromptBuilder) -> None:
-    predictor = Predictor(fakes.FakePredictor(), prompt_builder)
-    history = [HistoryTurn("Tobo runs.", GameState(1, 0, 0, 0), np.ones((226, 8), np.float16))]
-    first, second = predictor.predict(history, WAVE), predictor.predict(history, WAVE)
-    assert (first.shot == second.shot).all() and first.game_state == second.game_state
-    assert first.history_turns == 1
-    assert not (first.shot == predictor.predict([], WAVE).shot).all()
-
-
 def test_history_is_read_apart_and_says_nothing_of_the_instruction(prompt_builder: PromptBuilder) -> None:
     part = fakes.FakePredictor()
     history = [HistoryTurn("Tobo runs.", GameState(1, 0, 0, 0), np.ones((226, 8), np.float16))]
