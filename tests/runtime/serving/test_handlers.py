@@ -15,7 +15,7 @@ from animegamer_rt.serving.server.handlers import CONTROL, TURNS, RequestHandler
 from animegamer_rt.serving.server.instruction_filter import InstructionFilter
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.store import Store
-from animegamer_rt.serving.wire import MESSAGES, Message, encode
+from animegamer_rt.serving.wire import Message, encode
 from animegamer_rt.serving.wire.worker_messages import FrameOptions
 
 
@@ -79,10 +79,6 @@ def front(tmp_path: Path) -> Iterator[Front]:
         yield Front(Server(store, tmp_path))
 
 
-def test_every_request_of_the_protocol_has_a_handler(front: Front) -> None:
-    assert front.handlers.handlers.keys() == MESSAGES["client"].keys()
-
-
 def test_a_stored_turn_is_not_seen_before_it_is_done(front: Front) -> None:
     first = front.play("one")
     front.server.finish(first)
@@ -123,18 +119,6 @@ def test_exports_count_like_turns(tmp_path: Path) -> None:
         front.ask("export")
         front.server.say(front.server.queue.running, "finished", files=[])
         assert front.code("export") == "rate_limited"
-
-
-def test_an_export_that_is_stopped_is_not_called_a_turn(front: Front) -> None:
-    front.server.finish(front.play("one"))
-    for stop, text in (("cancel", "the export was cancelled"), ("deadline", "the export did not finish in time")):
-        front.ask("export")
-        if stop == "cancel":
-            front.ask("cancel", CONTROL)
-        else:
-            front.server.scheduler.stop_overdue(1e12)
-        front.server.say(front.server.queue.running, "failed", code="cancelled", text="stopped")
-        assert front.guest.heard[-1].fields["text"] == text
 
 
 def test_a_session_keeps_its_newest_exports(front: Front) -> None:

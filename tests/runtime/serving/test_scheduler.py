@@ -15,7 +15,7 @@ from animegamer_rt.serving.server.metrics import Metrics
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.server.scheduler import PREDICT_AGAIN_S, Scheduler
 from animegamer_rt.serving.server.worker_process import MAX_FAILURES
-from animegamer_rt.serving.store import Store, StoreFullError
+from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.wire.worker_messages import FrameOptions, TurnResult
 from animegamer_rt.state.game import CharacterState, GameState
@@ -80,13 +80,6 @@ class Server:
         self.scheduler.admit(job, 0.0)
         return job, player
 
-    def forget_shots(self, session: str, turns: int) -> None:
-        """A session of so many turns whose window's shots are gone, as after a rewind."""
-        for turn in range(1, turns + 1):
-            state = GameState(1, 1, 1, 1)
-            self.store.finish_turn(session, turn, f"{turn}", "Mia waves.", state, CharacterState(), {turn: SHOT})
-        self.store.rewind(session, turns - 3)
-
     def say(self, job: Job, kind: str, now: float = 1.0, **fields: Any) -> None:
         seq = fields.pop("seq", None)
         message = Message(kind, fields, parent=job.id, session=job.session, turn=job.turn, seq=seq)
@@ -128,20 +121,6 @@ def test_the_worker_has_the_next_job_before_the_running_one_ends(server: Server)
     server.finish(second)
     server.finish(third)
     assert server.queue.idle and not server.worker.busy
-
-
-def test_who_comes_back_too_late_for_the_events_gets_the_turn_again(server: Server) -> None:
-    job, player = server.turn()
-    job.events = None  # too many bytes to keep
-    late = Player()
-    job.subscribe(Subscriber(late, "again"))  # type: ignore[arg-type]
-    server.finish(job)
-    again = server.queue.running
-    assert again is not None and server.worker.given == [job.id, again.id] and again.id != job.id
-    assert (again.kind, again.turn, again.instruction, again.deadline_at) == ("replay", 1, "Mia waves.", 101.0)
-    server.finish(again)
-    assert player.heard == ["accepted"] and late.heard == ["accepted", "done"]
-    assert server.stored(job) == 1 and server.queue.idle
 
 
 def test_a_job_that_was_handed_over_is_stopped_at_once_and_its_late_words_are_not_heard(server: Server) -> None:
@@ -225,26 +204,13 @@ def test_a_stored_turn_is_played_again_after_the_worker_died_and_counts_once(ser
     assert player.heard == ["accepted", "restarting", "done"] and server.stored(job) == 1
 
 
-def test_a_turn_that_cannot_be_stored_is_stopped_and_its_client_told_why(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*turn: object) -> None:
-        raise StoreFullError("no room to keep more")
-
-    monkeypatch.setattr(server.store, "finish_turn", full)
-    (job, player), (faster, other) = server.turn(), server.turn()
-    server.send_result(job)
-    assert server.worker.cancelled == [job.id] and player.heard == ["accepted"]
-    server.say(job, "failed", code="cancelled", text="the turn was cancelled")
-    assert player.heard == ["accepted", "storage"] and server.stored(job) == 0
-    server.finish(faster)  # the worker was through before it heard
-    assert other.heard == ["accepted", "storage"] and server.queue.idle and not server.worker.busy
-
-
 def long_game(server: Server, requested_s: float = math.inf) -> Job:
     """A job of turn 8 at the worker, whose shots have to be predicted again from turn 1 on."""
     session, _ = server.store.open("tiny", "f", 7, 2)
-    server.forget_shots(session.id, 10)
+    for turn in range(1, 11):
+        state = GameState(1, 1, 1, 1)
+        server.store.finish_turn(session.id, turn, f"{turn}", "Mia waves.", state, CharacterState(), {turn: SHOT})
+    server.store.rewind(session.id, 7)
     subscriber = Subscriber(Player(), "request")  # type: ignore[arg-type]
     job = Job(
         "turn",

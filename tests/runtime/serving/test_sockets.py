@@ -53,17 +53,3 @@ def test_only_who_has_said_something_counts_as_connected() -> None:
         for line in silent:
             line.close()
         sockets.close()
-
-
-def test_a_message_that_comes_before_word_of_its_connection_counts_it() -> None:
-    sockets = ServerSockets(ServeOptions(port=0))
-    try:
-        with zmq.Context() as context, context.socket(zmq.DEALER) as player:
-            player.connect(f"tcp://127.0.0.1:{sockets.port}")
-            player.send_multipart([b"hello", b"you"])
-            assert sockets.turns.poll(10_000), "read without a poll, which would count connections"
-            assert sockets.receive(sockets.turns)[1:] == [b"hello", b"you"] and sockets.connections == 1
-            sockets.poll(0)
-            assert sockets.connections == 1, "nor is it forgotten afterwards"
-    finally:
-        sockets.close()

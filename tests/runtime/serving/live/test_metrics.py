@@ -11,14 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import zmq
 from live_server import LiveServer, error_code, frames, refusal, until_timeout
 from prometheus_client.parser import text_string_to_metric_families
 
-from animegamer_rt.errors import ServerError
 from animegamer_rt.serving.server.metrics import Metrics, serve_metrics
-from animegamer_rt.serving.server.send_queue import SendQueue
-from animegamer_rt.serving.wire import Message
 
 Numbers = dict[tuple[str, ...], float]
 
@@ -102,31 +98,6 @@ def test_no_page_is_served_when_none_is_wanted(bundle: Path, tmp_path: Path) -> 
         assert not [line for line in server.said if "metrics" in line]
 
 
-def test_frames_that_a_stalled_reader_misses_are_counted() -> None:
-    metrics = Metrics()
-    with zmq.Context() as context, context.socket(zmq.ROUTER) as server, context.socket(zmq.DEALER) as client:
-        server.linger = client.linger = 0
-        server.router_mandatory, server.sndhwm, client.rcvhwm, client.routing_id = True, 1, 1, b"one"
-        server.bind("inproc://stalled")
-        client.connect("inproc://stalled")
-        client.send(b"here")
-        server.recv_multipart()
-        send_queue = SendQueue(server, b"one", 10_000, metrics)
-        for _ in range(30):
-            send_queue.send(Message("frame", buffers=(bytes(1000),)), "a turn")
-        send_queue.send(Message("done"), "a turn")
-        read_frames = 0
-        while True:
-            send_queue.retry()
-            if not client.poll(100):
-                break
-            read_frames += len(client.recv_multipart()) == 3
-    with serve_metrics(metrics, 0) as served:
-        numbers = read(served)
-    assert 0 < read_frames < 30
-    assert numbers["animegamer_frames_dropped_total",] == 30 - read_frames
-
-
 def test_a_silent_visitor_does_not_keep_the_page_from_others_nor_from_ending() -> None:
     with serve_metrics(Metrics(), 0) as served:
         port = int(served.split(":")[2].split("/")[0])
@@ -134,10 +105,3 @@ def test_a_silent_visitor_does_not_keep_the_page_from_others_nor_from_ending() -
             assert read(served)["animegamer_up",] == 1
     with pytest.raises(urllib.error.URLError):
         read(served)
-
-
-def test_a_taken_port_is_an_error_of_ours() -> None:
-    with serve_metrics(Metrics(), 0) as served:
-        port = int(served.split(":")[2].split("/")[0])
-        with pytest.raises(ServerError, match=f"port {port}.*--metrics-port"), serve_metrics(Metrics(), port):
-            raise AssertionError("two pages on one port")
