@@ -99,35 +99,31 @@ def expected(bundle: Bundle) -> list[Any]:
         return content(play.answers())
 
 
-def test_a_waiting_turn_is_predicted_while_the_running_one_is_denoised(bundle: Bundle, expected: list[Any]) -> None:
-    with playing(bundle, concurrent_prediction=True) as play:
+@pytest.mark.parametrize(
+    ("concurrent", "fails", "threads"),
+    [
+        (True, False, ["worker", "ahead_0"]),
+        (False, False, ["worker", "worker"]),
+        (True, True, ["worker", "ahead_0", "worker"]),
+    ],
+    ids=[
+        "while the running one is denoised",
+        "in its turn where engines do not overlap",
+        "again in its turn if that failed",
+    ],
+)
+def test_a_waiting_turn_is_predicted_ahead(
+    bundle: Bundle, expected: list[Any], concurrent: bool, fails: bool, threads: list[str]
+) -> None:
+    with playing(bundle, concurrent_prediction=concurrent, fails_ahead=fails) as play:
         play.send(job("a"), job("b", "Tobo runs."))
-        assert play.denoiser.reached.wait(TIMEOUT_S) and play.predictor.read_ahead.wait(TIMEOUT_S)
+        assert play.denoiser.reached.wait(TIMEOUT_S)
+        assert not concurrent or play.predictor.read_ahead.wait(TIMEOUT_S)
         assert len(play.denoiser.steps) == 2, "the running turn is still in its last step"
         play.denoiser.let_go.set()
         assert {message.session for message in play.answers()} == {"a"}
         assert content(play.answers()) == expected
-        assert play.predictor.threads == ["worker", "ahead_0"], "and is not predicted again"
-
-
-def test_nothing_is_predicted_ahead_where_engines_do_not_overlap(bundle: Bundle, expected: list[Any]) -> None:
-    with playing(bundle, concurrent_prediction=False) as play:
-        play.send(job("a"), job("b", "Tobo runs."))
-        assert play.denoiser.reached.wait(TIMEOUT_S)
-        play.denoiser.let_go.set()
-        play.answers()
-        assert content(play.answers()) == expected
-        assert play.predictor.threads == ["worker", "worker"]
-
-
-def test_what_fails_ahead_is_tried_again_in_its_turn(bundle: Bundle, expected: list[Any]) -> None:
-    with playing(bundle, concurrent_prediction=True, fails_ahead=True) as play:
-        play.send(job("a"), job("b", "Tobo runs."))
-        assert play.predictor.read_ahead.wait(TIMEOUT_S)
-        play.denoiser.let_go.set()
-        assert play.answers()[-1].type == "finished"
-        assert content(play.answers()) == expected
-        assert play.predictor.threads == ["worker", "ahead_0", "worker"]
+        assert play.predictor.threads == threads
 
 
 def test_a_turn_whose_shots_are_missing_waits_for_its_time(bundle: Bundle) -> None:

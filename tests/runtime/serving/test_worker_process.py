@@ -75,13 +75,10 @@ def test_a_worker_that_cannot_be_started_is_tried_again_later(process: WorkerPro
     assert process.watch(100.5) is None and len(no_memory) == 1
     assert process.watch(101.5) is not None and process.watch(104.0) is not None
     assert len(no_memory) == 3 and process.degraded and process.last_error == reason
+    for failure in range(1, 1100):
+        assert process.watch(104.0 + failure * MAX_BACKOFF_S) is not None, "however often that failed"
+    assert process.retry_in_s(104.0 + 1099 * MAX_BACKOFF_S) == MAX_BACKOFF_S
     process.stop()
-
-
-def test_it_goes_on_trying_however_often_that_failed(process: WorkerProcess, no_memory: list[Any]) -> None:
-    for failure in range(1100):
-        assert process.watch(failure * MAX_BACKOFF_S) is not None
-    assert len(no_memory) == 1100 and process.retry_in_s(1099 * MAX_BACKOFF_S) == MAX_BACKOFF_S
 
 
 def test_a_worker_that_does_not_die_keeps_nobody_waiting(process: WorkerProcess, stuck: list[Stuck]) -> None:
