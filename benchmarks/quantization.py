@@ -166,8 +166,8 @@ def table(record: Record | None) -> str:
     head = f"Bundle {record['bundle']} ({record['origin']}), fingerprint `{record['fingerprint']}`, against "
     head += "its networks in float32" if record["reference"] == "fp32" else "its own 16-bit weights"
     head += f", on {record['machine']}; commit `{record['commit']}`, {record['date'][:10]}."
-    room = f"\n\nThe largest value inside the vae: {record['vae_largest_value']:.0f}; fp16 ends at 65504."
-    return "\n".join([head, "", *_lines(COLUMNS, map(cells, record["rows"]))]) + room + PLOT
+    largest = f"\n\nThe largest value inside the vae: {record['vae_largest_value']:.0f}; fp16 ends at 65504."
+    return "\n".join([head, "", *_lines(COLUMNS, map(cells, record["rows"]))]) + largest + PLOT
 
 
 def cells(row: Mapping[str, Any]) -> list[str]:

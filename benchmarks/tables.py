@@ -44,12 +44,15 @@ COLUMNS = (
 )
 CITED = ("standard", "full-size")
 """The presets whose records README shows. A quick run, or one with other settings, changes no row."""
-OF_SEVERAL = ("by", "diffusers eager / this")
+COMPARISON_COLUMNS = ("by", "diffusers eager / this")
 """Columns shown only where a machine ran peers or several variants."""
 
-SHARE, OF_GAME = "share of held-out first turns", "share of later turns where it is not said again"
+FIRST_TURNS_SHARE, LATER_TURNS_SHARE = (
+    "share of held-out first turns",
+    "share of later turns where it is not said again",
+)
 QUALITY: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
-    (f"characters, {SHARE}", ("instruction", "characters"), 0.95),
+    (f"characters, {FIRST_TURNS_SHARE}", ("instruction", "characters"), 0.95),
     ("clothes", ("instruction", "outfits"), None),
     ("place", ("instruction", "place"), 0.95),
     ("day or night", ("instruction", "day_or_night"), 0.95),
@@ -60,7 +63,7 @@ QUALITY: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
     ("mean error of the level (MAE-F)", ("motion", "mae_f_levels"), None),
     ("motion of levels 1 to 5, px a frame", ("motion", "amount_px_per_frame_by_level"), None),
     ("level 5 over level 1", ("motion", "amount_ratio_5_to_1"), 2.5),
-    (f"place kept, {OF_GAME}", ("game", "place_kept"), 0.9),
+    (f"place kept, {LATER_TURNS_SHARE}", ("game", "place_kept"), 0.9),
     ("day or night kept", ("game", "day_or_night_kept"), None),
     ("characters kept", ("game", "characters_kept"), None),
     ("clothes kept", ("game", "outfit_kept"), None),
@@ -92,7 +95,7 @@ def table(records: Sequence[Record]) -> str:
     for machine in dict.fromkeys(record["machine"] for record in sorted(shown, key=_date, reverse=True)):
         here = [record for record in shown if record["machine"] == machine]
         alone = not any(runner(record) != OURS for record in here)
-        kept = [place for place, column in enumerate(COLUMNS) if not (alone and column in OF_SEVERAL)]
+        kept = [place for place, column in enumerate(COLUMNS) if not (alone and column in COMPARISON_COLUMNS)]
         rows = [COLUMNS, ["---"] * len(COLUMNS), *(row(record, baseline(record, here)) for record in here)]
         lines += [f"On {machine}:", "", *(_line([cells[place] for place in kept]) for cells in rows), ""]
     return "\n".join(lines)

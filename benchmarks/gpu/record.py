@@ -19,7 +19,7 @@ from animegamer_rt.errors import ConfigError
 from benchmarks.gpu.jobs import PEER_MODES, PEER_PARTS, Job
 
 Entry = dict[str, Any]
-SAME = ("kind", "commit", "machine", "device", "bundle")
+IDENTITY_FIELDS = ("kind", "commit", "machine", "device", "bundle")
 """Fields that a continued record must share with this run. Of `machine`, only the GPU's name if there is one."""
 HEADING = ("format", "commit", "machine", "software")
 """Fields that records of turns copy from the run's record."""
@@ -89,7 +89,7 @@ def open_record(results: Path, heading: Entry, before: Path | None) -> Record:
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         return Record(results / f"{stamp}-gpu.json", {**heading, "jobs": []})
     data = read_json(before)
-    for name in SAME:
+    for name in IDENTITY_FIELDS:
         found, expected = str(data.get(name)), str(heading[name])
         if name == "machine" and heading["device"] == "cuda":
             found, expected = (words.partition(",")[0] for words in (found, expected))

@@ -75,8 +75,8 @@ SHORT = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 WARM_UP = 2
 """Turns before timing: one runs eagerly, one captures graphs."""
 RANDOM = np.random.default_rng(7)
-DEVIATION, CODES_DEVIATION = 0.02, 4.6
-"""Of drawn weights, and of drawn codes of 4 bits."""
+WEIGHT_STD, CODE_STD = 0.02, 4.6
+"""Standard deviations of drawn weights, and of drawn codes of 4 bits."""
 BLOCK = 64
 """Inputs that share a scale, as in a bundle's `int4-qdq`."""
 
@@ -306,9 +306,9 @@ def random_networks(size: Size, torch_device: TorchDevice, int4_predictor: bool 
             if name.endswith(".codes"):
                 tensor.random_(-128, 128)
             elif name.endswith(".scales"):
-                tensor.fill_(DEVIATION / CODES_DEVIATION)
+                tensor.fill_(WEIGHT_STD / CODE_STD)
             else:
-                tensor.normal_(0.0, DEVIATION) if tensor.ndim > 1 else tensor.fill_(1.0)
+                tensor.normal_(0.0, WEIGHT_STD) if tensor.ndim > 1 else tensor.fill_(1.0)
     constant = torch.randn(size.denoiser.shot_tokens, size.denoiser.hidden, device=torch_device.device)
     return backend.Models(predictor, denoiser, decoder, constant)
 

@@ -48,7 +48,8 @@ class Clip:
 
     turn: its number, from 1. frames: uint8 [17, H, W, 3], RGB, top row first; played at `fps` frames a second.
     state: the four strengths that the model predicted, -5..5. character: the character's values after the turn, 0..100;
-    shown: the same values with the quiet-turn rule, as a game displays them. seconds: time in each stage.
+    shown: the same values as a game displays them, where a social or entertainment strength of 0 lowers that value by
+    5 for this turn only. seconds: time in each stage.
     """
 
     turn: int

@@ -26,9 +26,10 @@ class Event:
 class StatePredicted(Event):
     """The state is known; the first denoise step has not begun.
 
-    game_state: four strengths, -5..5. character: the values after this turn, 0..100; shown: the same with the
-    quiet-turn rule, for display. motion_scope: input of the denoiser. history_turns: earlier turns in the prompt.
-    shot: f32 [226, D]. The session keeps nothing of the turn beyond what is here.
+    game_state: four strengths, -5..5. character: the values after this turn, 0..100. shown: the same for display, where
+    a social or entertainment strength of 0 lowers that value by 5 for this turn only. motion_scope: input of the
+    denoiser. history_turns: earlier turns in the prompt. shot: f32 [226, D]. The session keeps nothing of the turn
+    beyond what is here.
     """
 
     game_state: GameState

@@ -42,10 +42,10 @@ def test_exported_parts_are_what_torch_computes(whole: Bundle, tmp_path: Path) -
     (written,) = tmp_path.iterdir()
     parts = json.loads(written.read_text(encoding="utf-8"))["parts"]
     four = ("predictor", "denoiser", "vae", "encoder")
-    assert set(parts) == {room for room in (*four, *TOWER_PARTS) if room in whole.manifest.parts or room in four}
+    assert set(parts) == {part for part in (*four, *TOWER_PARTS) if part in whole.manifest.parts or part in four}
     assert parts["predictor"]["strengths_equal_of_4"] == 4
     # Rounding weights to 16 bits shows; beside the same rounded weights nothing does.
-    figures = [(name, value) for room in four for name, value in parts[room].items() if name.endswith("ive_error")]
+    figures = [(name, value) for part in four for name, value in parts[part].items() if name.endswith("ive_error")]
     errors = [value for name, value in figures if not name.startswith("rounded")]
     assert len(errors) == 5 and all(1e-5 < error < TOLERANCES["fp16"] for error in errors)
     again = [value for name, value in figures if name.startswith("rounded")]

@@ -204,12 +204,12 @@ class _Shapes:
     what: str
     naming: KeyNaming
 
-    def held(self) -> dict[str, Shape]:
+    def shapes_by_weight(self) -> dict[str, Shape]:
         pieces = ((self.naming.piece(key), shape) for key, shape in self.file.shapes.items())
         return {piece.weight: shape for piece, shape in pieces if piece.role in ("base", "copy")}
 
     def __call__(self, weight: str, axes: int) -> Shape:
-        shape = self.held().get(weight)
+        shape = self.shapes_by_weight().get(weight)
         if shape is None:
             what = f"not a {self.what}: its sizes cannot be read"
             raise CheckpointError(what, where=self.file.where, missing=[weight], do="take the published file")
@@ -221,8 +221,8 @@ class _Shapes:
         return shape
 
     def count(self, pattern: str) -> int:
-        number, held = 0, self.held()
-        while pattern.format(number) in held:
+        number, known = 0, self.shapes_by_weight()
+        while pattern.format(number) in known:
             number += 1
         if number == 0:
             missing = [pattern.format(0)]

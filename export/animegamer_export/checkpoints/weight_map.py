@@ -103,16 +103,16 @@ class WeightMap:
 
 def overlay(adapter: TensorFile, base: TensorFile, naming: KeyNaming, prefix: str) -> tuple[TensorFile, dict[str, str]]:
     """One view of an adapter's file over its base model, whose keys lack `prefix`; and the base's replaced keys."""
-    held = {naming.piece(key).weight for key in adapter.shapes if naming.piece(key).role in ("base", "copy")}
+    overridden = {naming.piece(key).weight for key in adapter.shapes if naming.piece(key).role in ("base", "copy")}
     shapes = dict(adapter.shapes)
     from_base: dict[str, str] = {}
     unused: dict[str, str] = {}
     non_float = {
         **adapter.non_float,
-        **{prefix + key: kind for key, kind in base.non_float.items() if prefix + key not in held},
+        **{prefix + key: kind for key, kind in base.non_float.items() if prefix + key not in overridden},
     }
     for key, shape in base.shapes.items():
-        if prefix + key in held:
+        if prefix + key in overridden:
             unused[key] = f"replaced by {adapter.where}"
         else:
             from_base[prefix + key] = key
@@ -143,22 +143,22 @@ def make_weight_map(
     misshapen: dict[str, tuple[object, object]] = {}
     sources: dict[str, WeightSource] = {}
     for theirs, name in known.items():
-        held = keys.plain[name]
+        candidates = keys.plain[name]
         if name in keys.copies:
-            keys.unused.update(dict.fromkeys(held, "replaced by its modules_to_save copy"))
-            held = [keys.copies[name]]
-        keys.unexpected.extend(held[1:])
-        if not held:
+            keys.unused.update(dict.fromkeys(candidates, "replaced by its modules_to_save copy"))
+            candidates = [keys.copies[name]]
+        keys.unexpected.extend(candidates[1:])
+        if not candidates:
             missing.append(theirs)
             continue
         expected = layout_of(name).shape(tuple(wanted[name]), shot_tokens)
-        if file.shapes[held[0]] != expected:
-            misshapen[held[0]] = (list(file.shapes[held[0]]), list(expected))
+        if file.shapes[candidates[0]] != expected:
+            misshapen[candidates[0]] = (list(file.shapes[candidates[0]]), list(expected))
         pairs, lacking = _pairs(keys.down[name], keys.up[name], theirs)
         missing.extend(lacking)
         misshapen.update(_misshapen_pairs(pairs, len(pairs) + len(lacking), file.shapes, tuple(wanted[name])))
-        sources[name] = WeightSource(held[0], pairs)
-        used = (held[0], *(key for pair in pairs for key in pair))
+        sources[name] = WeightSource(candidates[0], pairs)
+        used = (candidates[0], *(key for pair in pairs for key in pair))
         misshapen.update({key: (file.non_float[key], "floating point") for key in used if key in file.non_float})
     if missing or keys.unexpected or misshapen:
         raise CheckpointError(

@@ -22,14 +22,15 @@ MADE_FROM = "made_from"
 class DataFile:
     """An open data file.
 
-    name: as the graphs refer to it. held: sha256 -> (offset, length) of the bytes in it. written: called with the
-    number of bytes after each write.
+    name: as the graphs refer to it. written: called with the number of bytes after each write. by_content, by_source:
+    (offset, length) of the tensors stored so far, by the sha256 of their bytes and by their value of `MADE_FROM`.
     """
 
     file: BinaryIO
     name: str
     written: Callable[[int], None] = lambda _: None
-    held: dict[str, tuple[int, int]] = field(default_factory=dict)
+    by_content: dict[str, tuple[int, int]] = field(default_factory=dict)
+    by_source: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def move(self, model: ir.Model) -> None:
         """Writes a model's larger weights, one in memory at a time; the model then refers to this file."""
@@ -48,18 +49,18 @@ class DataFile:
 
     def _place(self, tensor: ir.TensorProtocol) -> tuple[int, int]:
         made_from = tensor.metadata_props.get(MADE_FROM)
-        if made_from is not None and made_from in self.held:
-            return self.held[made_from]
+        if made_from is not None and made_from in self.by_source:
+            return self.by_source[made_from]
         raw = tensor.tobytes()
         content = hashlib.sha256(raw).hexdigest()
-        if content not in self.held:
+        if content not in self.by_content:
             self.file.write(bytes(-self.file.tell() % ALIGNMENT))
-            self.held[content] = self.file.tell(), len(raw)
+            self.by_content[content] = self.file.tell(), len(raw)
             self.file.write(raw)
             self.written(len(raw))
         if made_from is not None:
-            self.held[made_from] = self.held[content]
-        return self.held[content]
+            self.by_source[made_from] = self.by_content[content]
+        return self.by_content[content]
 
     def value(self, array: npt.NDArray[Any], name: str, dtype: ir.DataType | None = None) -> ir.Value:
         """Stores an array and returns an initializer for a graph."""

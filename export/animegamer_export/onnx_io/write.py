@@ -119,7 +119,7 @@ def write_models(
             ir.save(model, folder / f"{name}.onnx")
             shapes = _shapes(model.graph.inputs), _shapes(model.graph.outputs)
             parts[name] = Part(f"{name}.onnx", precision, (weights,), *shapes)
-    if data.held:
+    if data.by_content:
         return parts
     (folder / weights).unlink()
     return {name: replace(part, data_files=()) for name, part in parts.items()}

@@ -23,8 +23,8 @@ from .block_skips import block_skip_variants
 from .guidance_reuse import extend_guidance, reuse_variants
 from .results import GOALS, PlanResult
 
-EMPHASES = (-0.25, 0.0, 0.25, 0.5, 1.0)
-"""Weights of early errors in the search. The best one depends on the network, so plans of each are played."""
+EARLY_ERROR_POWERS = (-0.25, 0.0, 0.25, 0.5, 1.0)
+"""Values of `emphasis` (search.py). The best one depends on the network, so plans of each are played."""
 ENOUGH_PLANS = 6
 """No higher costs are tried once so many plans reach every goal; variants that reuse guidance start from these."""
 SEARCH_SEED, CHECK_SEED = 500, 100
@@ -60,7 +60,7 @@ def measure_plans(
     turns = predict_first_turns(pipeline, texts[: budget.turns], SEARCH_SEED)
     log(f"recording the exact path of {len(turns)} turns")
     gram = trajectory.trajectory_gram(engines.denoiser, pipeline.denoiser, pipeline.plan, turns)
-    found = {emphasis: search.best_plans(gram, emphasis, max(budget.rows)) for emphasis in EMPHASES}
+    found = {emphasis: search.best_plans(gram, emphasis, max(budget.rows)) for emphasis in EARLY_ERROR_POWERS}
     true = [denoise_turn(pipeline.denoiser, turn) for turn in turns]
     log(f"playing {len(texts) - len(turns)} other turns exactly")
     evaluator = PlanEvaluator.play(pipeline, texts[budget.turns :], CHECK_SEED, scorer)

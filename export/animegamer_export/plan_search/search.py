@@ -1,9 +1,10 @@
 """Finds the steps of the exact plan that a cheaper plan should take, by dynamic programming.
 
-A coarse step from place i to place j uses the x0 at i (and the one before it: the solver is of second order) instead
-of all that the exact plan predicts between. Its error follows from the recorded trajectory. The sum of squared errors,
-weighted by the signal level, is minimised for every number of network rows at once. No network is run, so it is not
-known how errors grow: `emphasis` gives early errors more weight, and the plans are measured afterwards (measure.py).
+Steps are numbered as in the exact plan. A coarse step from i to j uses the x0 at i (and the one before it: the solver
+is of second order) instead of all that the exact plan predicts between. Its error follows from the recorded trajectory.
+The sum of squared errors, weighted by the signal level, is minimised for every number of network rows at once. No
+network is run, so it is not known how errors grow: `emphasis` gives early errors more weight, and the plans are
+measured afterwards (measure.py).
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ LONGEST_STEP = 16
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """The end of a partial plan: its last place, the one before it, and whether each is guided."""
+    """The end of a partial plan: its last two steps, as indices of the exact plan's, and whether each is guided."""
 
-    place: int
+    index: int
     guided: bool
-    before: int | None = None
-    before_guided: bool = False
+    previous: int | None = None
+    previous_guided: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Reached:
+class _LeastError:
     """The least error of a state at a number of rows, and the state and rows before it."""
 
     error: float
-    came: tuple[_State, int] | None
+    previous: tuple[_State, int] | None
 
 
 def best_plans(gram: Gram, emphasis: float, most_rows: int) -> dict[int, DenoisePlan]:
@@ -56,25 +57,25 @@ def best_plans(gram: Gram, emphasis: float, most_rows: int) -> dict[int, Denoise
     """
     steps = len(gram) // 2
     local = _LocalErrors(gram, emphasis)
-    reached: list[dict[_State, dict[int, _Reached]]] = [{} for _ in range(steps)]
-    reached[0] = {_State(0, guided): {1 + guided: _Reached(0.0, None)} for guided in (False, True)}
+    reached: list[dict[_State, dict[int, _LeastError]]] = [{} for _ in range(steps)]
+    reached[0] = {_State(0, guided): {1 + guided: _LeastError(0.0, None)} for guided in (False, True)}
     finished: dict[int, tuple[float, _State]] = {}
-    for place in range(steps):
-        for at, by_rows in reached[place].items():
-            if place == steps - 1:
+    for index in range(steps):
+        for at, by_rows in reached[index].items():
+            if index == steps - 1:
                 for rows, best in by_rows.items():
                     total = best.error + local.last_step_error(at)
                     if rows not in finished or total < finished[rows][0]:
                         finished[rows] = (total, at)
                 continue
-            for end in range(place + 1, min(steps - 1, place + LONGEST_STEP) + 1):
+            for end in range(index + 1, min(steps - 1, index + LONGEST_STEP) + 1):
                 error = local.step_error(at, end)
                 for guided in (False, True):
-                    after = reached[end].setdefault(_State(end, guided, place, at.guided), {})
+                    after = reached[end].setdefault(_State(end, guided, index, at.guided), {})
                     for rows, best in by_rows.items():
                         total, cost = best.error + error, rows + 1 + guided
                         if cost <= most_rows and (cost not in after or total < after[cost].error):
-                            after[cost] = _Reached(total, (at, rows))
+                            after[cost] = _LeastError(total, (at, rows))
     found, least = {}, math.inf
     for rows, (error, at) in sorted(finished.items()):
         if error < least - SMALLEST_GAIN:
@@ -82,17 +83,17 @@ def best_plans(gram: Gram, emphasis: float, most_rows: int) -> dict[int, Denoise
     return found
 
 
-def _plan(reached: list[dict[_State, dict[int, _Reached]]], last: _State, rows: int, steps: int) -> DenoisePlan:
+def _plan(reached: list[dict[_State, dict[int, _LeastError]]], last: _State, rows: int, steps: int) -> DenoisePlan:
     """Follows the states back from `last` and builds the plan."""
-    places: list[int] = []
+    indices: list[int] = []
     branches: list[Branch] = []
     step: tuple[_State, int] | None = (last, rows)
     while step is not None:
         at, cost = step
-        places.append(at.place)
+        indices.append(at.index)
         branches.append("pair" if at.guided else "conditional")
-        step = reached[at.place][at][cost].came
-    return plan_from_steps(places[::-1], branches[::-1], steps)
+        step = reached[at.index][at][cost].previous
+    return plan_from_steps(indices[::-1], branches[::-1], steps)
 
 
 class _LocalErrors:
@@ -113,14 +114,14 @@ class _LocalErrors:
                 self.added[start, end], self.guidance[start, end] = added, mean_guidance(start, end, self.steps)
 
     def step_error(self, at: _State, end: int) -> float:
-        """The weighted squared error of the step from `at` to the place `end`."""
-        wrong = self._coarse_step(at, end) - self.added[at.place, end]
+        """The weighted squared error of the step from `at` to `end`."""
+        wrong = self._coarse_step(at, end) - self.added[at.index, end]
         return self._square(wrong) * self.weights[end]
 
     def last_step_error(self, at: _State) -> float:
         """The squared error of the result if the last step is unguided."""
-        true = 1.0 + self.exact[at.place].guidance_minus_one
-        wrong = self._x0(at.place, true if at.guided else 1.0) - self._x0(at.place, true)
+        true = 1.0 + self.exact[at.index].guidance_minus_one
+        wrong = self._x0(at.index, true if at.guided else 1.0) - self._x0(at.index, true)
         return self._square(wrong)
 
     def _square(self, wrong: Weights) -> float:
@@ -129,27 +130,27 @@ class _LocalErrors:
     def _coarse_step(self, at: _State, end: int) -> Weights:
         """What one coarse step adds to the latent: its x0 and the one before, each with its span's mean guidance."""
         snr, order, before = self.half_log_snr, 0.0, np.zeros(2 * self.steps)
-        length = snr[end] - snr[at.place]
-        if at.before is not None:
-            order = length / (2.0 * (snr[at.place] - snr[at.before]))
-            before = self._mean_guided_x0(at.before, at.place, at.before_guided)
+        length = snr[end] - snr[at.index]
+        if at.previous is not None:
+            order = length / (2.0 * (snr[at.index] - snr[at.previous]))
+            before = self._mean_guided_x0(at.previous, at.index, at.previous_guided)
         growth = -math.expm1(-2.0 * length) * self.levels[end]
-        return growth * ((1.0 + order) * self._mean_guided_x0(at.place, end, at.guided) - order * before)
+        return growth * ((1.0 + order) * self._mean_guided_x0(at.index, end, at.guided) - order * before)
 
-    def _exact_step(self, added: Weights, place: int) -> Weights:
-        """What the exact steps up to and including `place` add to the latent."""
-        c = self.exact[place]
-        after: Weights = c.c_latent * added + c.c_x0 * self._x0(place, 1.0 + c.guidance_minus_one)
-        if place:
-            before = self.exact[place - 1].guidance_minus_one
-            after = after + c.c_x0_prev * self._x0(place - 1, 1.0 + before)
+    def _exact_step(self, added: Weights, index: int) -> Weights:
+        """What the exact steps up to and including `index` add to the latent."""
+        c = self.exact[index]
+        after: Weights = c.c_latent * added + c.c_x0 * self._x0(index, 1.0 + c.guidance_minus_one)
+        if index:
+            before = self.exact[index - 1].guidance_minus_one
+            after = after + c.c_x0_prev * self._x0(index - 1, 1.0 + before)
         return after
 
-    def _mean_guided_x0(self, place: int, end: int, guided: bool) -> Weights:
-        return self._x0(place, self.guidance[place, end] if guided else 1.0)
+    def _mean_guided_x0(self, index: int, end: int, guided: bool) -> Weights:
+        return self._x0(index, self.guidance[index, end] if guided else 1.0)
 
-    def _x0(self, place: int, guidance: float) -> Weights:
-        """x0 at a place, as weights of the recorded predictions."""
+    def _x0(self, index: int, guidance: float) -> Weights:
+        """x0 at a step, as weights of the recorded predictions."""
         weights = np.zeros(2 * self.steps)
-        weights[place], weights[self.steps + place] = 1.0, guidance - 1.0
+        weights[index], weights[self.steps + index] = 1.0, guidance - 1.0
         return weights

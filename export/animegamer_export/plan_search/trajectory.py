@@ -27,8 +27,8 @@ def trajectory_gram(part: DenoiserEngine, denoiser: Denoiser, plan: DenoisePlan,
     """
     total = np.zeros((2 * len(plan), 2 * len(plan)))
     for turn in turns:
-        pictures = np.stack(_trajectory(part, denoiser, plan, turn)).reshape(2 * len(plan), -1)
-        total += (pictures @ pictures.T).astype(np.float64) / pictures.shape[1]
+        predictions = np.stack(_trajectory(part, denoiser, plan, turn)).reshape(2 * len(plan), -1)
+        total += (predictions @ predictions.T).astype(np.float64) / predictions.shape[1]
     return total / len(turns)
 
 
@@ -40,11 +40,11 @@ def _trajectory(part: DenoiserEngine, denoiser: Denoiser, plan: DenoisePlan, tur
     unguided, added = [], []
     for number, step in enumerate(plan, start=1):
         c = step.coefficients
-        alone = _predict_x0(part, turn, latent, float(step.timestep), c, (1,))
-        both = _predict_x0(part, turn, latent, float(step.timestep), c._replace(guidance_minus_one=1.0), (0, 1))
-        unguided.append(alone)
-        added.append(both - alone)
-        x0 = alone + c.guidance_minus_one * (both - alone)
+        unguided_x0 = _predict_x0(part, turn, latent, float(step.timestep), c, (1,))
+        guided_x0 = _predict_x0(part, turn, latent, float(step.timestep), c._replace(guidance_minus_one=1.0), (0, 1))
+        unguided.append(unguided_x0)
+        added.append(guided_x0 - unguided_x0)
+        x0 = unguided_x0 + c.guidance_minus_one * (guided_x0 - unguided_x0)
         # The last step uses no noise and the first no earlier x0: those coefficients are zero.
         drawn = next(noise) if number < len(plan) else latent
         mixed = c.c_latent * latent + c.c_x0 * x0 + c.c_x0_prev * x0_before + c.c_noise * drawn
@@ -55,7 +55,7 @@ def _trajectory(part: DenoiserEngine, denoiser: Denoiser, plan: DenoisePlan, tur
 def _predict_x0(
     part: DenoiserEngine, turn: TurnInput, latent: FloatArray, timestep: float, c: Coefficients, rows: tuple[int, ...]
 ) -> FloatArray:
-    """The network's x0 for `latent`: a step whose coefficients pass on x0 alone."""
+    """The network's x0 for `latent`: a step whose coefficients pass on nothing but x0."""
     guidance = c.guidance_minus_one if len(rows) == 2 else 0.0
     only_x0 = Coefficients(c.signal, c.sigma, guidance, 0.0, c_latent=0.0, c_x0=1.0, c_x0_prev=0.0, c_noise=0.0)
     denoising = part.start(latent, turn.shot, turn.motion_scope)

@@ -46,14 +46,14 @@ def build_readouts(
     shared, length = history_tokens, len(ids)
     assert shared <= queries.start and (history_index[0, :shared] == history_index[1, :shared]).all()
     masks = np.broadcast_to(np.tri(length - shared, dtype=np.bool_), (2, length - shared, length - shared)).copy()
-    opened = slice(queries.start - shared, queries.stop - shared)
-    masks[0, opened, opened] = True
-    injects = (history_index[:, shared:] >= 0).any()
+    bidirectional_span = slice(queries.start - shared, queries.stop - shared)
+    masks[0, bidirectional_span, bidirectional_span] = True
+    has_history_embeddings = (history_index[:, shared:] >= 0).any()
     turn = TokenBatch(
         ids=ids[None, shared:],
         history_index=history_index[:, shared:],
         masks=masks,
-        history_shots=history_shots if injects else np.zeros_like(history_shots[:1]),
+        history_shots=history_shots if has_history_embeddings else np.zeros_like(history_shots[:1]),
         readout=np.arange(readout_start, readout_start + len(queries)) - shared,
     )
     if not shared:

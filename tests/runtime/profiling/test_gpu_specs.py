@@ -8,11 +8,11 @@ from animegamer_rt.profiling import gpu_specs
 
 
 def test_the_best_precision_of_a_card_fits_it() -> None:
-    room = gpu_specs.overhead_bytes(480, 720, gpu_specs.FULL_PREDICTOR)
-    assert 6.4 * 2**30 < room < 6.6 * 2**30
+    overhead = gpu_specs.overhead_bytes(480, 720, gpu_specs.FULL_PREDICTOR)
+    assert 6.4 * 2**30 < overhead < 6.6 * 2**30
     for gib in gpu_specs.CARDS_GIB:
         fit = gpu_specs.best_precisions(gib)
-        assert fit.weights_bytes - fit.streamed_bytes + room <= gib * 2**30
+        assert fit.weights_bytes - fit.streamed_bytes + overhead <= gib * 2**30
     assert gpu_specs.best_precisions(12).streamed_bytes > 0 and gpu_specs.best_precisions(16).streamed_bytes == 0
     sizes = [gpu_specs.weights_bytes(precision) for precision in gpu_specs.PRECISIONS_BY_SIZE]
     assert sizes == sorted(sizes, reverse=True)

@@ -33,8 +33,8 @@ def results(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What one run leaves, as small as it can be."""
     folder = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "CROWDS", (1, 3))
-        patch.setattr(run, "REAL_CROWDS", (1, 2))
+        patch.setattr(run, "PLAYER_COUNTS", (1, 3))
+        patch.setattr(run, "PLAYER_COUNTS_COMPUTED", (1, 2))
         patch.setattr(measures, "CONNECTIONS", 5)
         patch.setattr(measures, "WINDOW_FULL", 1)
         assert bench_serve(ServeBench(str(bundle), "exact", turns=1, turn_s=0.01, results=folder)) == 0
@@ -61,8 +61,8 @@ def test_every_figure_is_there_with_its_samples(record: dict[str, Any]) -> None:
     assert all(entry["first_frame_s"]["p50"] > entry["state_s"]["p50"] > 0 for entry in record["overhead"])
     codecs = [(entry["size"], entry["codec"]) for entry in record["transfer"]]
     assert codecs == [(size, codec) for size, _ in sizes for codec in ("raw", "jpeg", "mp4")]
-    crowds = [(entry["engines"], entry["sessions"], entry["interval_s"]["n"]) for entry in record["crowd"]]
-    assert crowds == [("simulated:0.01", 1, 1), ("simulated:0.01", 3, 5), ("cpu", 1, 1), ("cpu", 2, 3)]
+    rates = [(entry["engines"], entry["sessions"], entry["interval_s"]["n"]) for entry in record["crowd"]]
+    assert rates == [("simulated:0.01", 1, 1), ("simulated:0.01", 3, 5), ("cpu", 1, 1), ("cpu", 2, 3)]
     assert [entry["sessions"] for entry in record["memory"]] == [8, 1]
 
 

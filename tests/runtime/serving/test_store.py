@@ -12,12 +12,12 @@ import pytest
 
 from animegamer_rt.serving.store import (
     BundleMismatchError,
-    HistoryRow,
     NoSuchTurnError,
     Quota,
     SessionClosedError,
     ShotRetention,
     Store,
+    StoredHistoryRow,
     StoredSession,
     TurnContext,
     UnknownSessionError,
@@ -150,7 +150,7 @@ def test_a_turn_is_kept_with_all_that_belongs_to_it(store: Store) -> None:
     assert (turn.turn, turn.turn_id, turn.instruction, turn.seed) == (1, "x", "Grüße 🎈", 7)
     assert (turn.game_state, turn.character) == (state, after)
     assert store.find_turn(session.id, "y") is None
-    assert store.turn_context(session.id, 2).log == (HistoryRow("Grüße 🎈", -5, 5, 0, 1),)
+    assert store.turn_context(session.id, 2).log == (StoredHistoryRow("Grüße 🎈", -5, 5, 0, 1),)
 
 
 def test_a_turn_id_counts_once_in_its_session(store: Store) -> None:

@@ -24,7 +24,7 @@ from .full_size import write_full_size
 from .server_process import ServerProcess
 from .table import lines
 
-CROWDS, REAL_CROWDS = (1, 4, 16), (1, 4)
+PLAYER_COUNTS, PLAYER_COUNTS_COMPUTED = (1, 4, 16), (1, 4)
 GOALS = {
     "overhead_s": 0.010,
     "lost": 0.02,
@@ -96,18 +96,20 @@ def _measure(
         shape = [size.frames, size.height, size.width]
         found[kind].append({"size": bundle.manifest.name, "shape": shape, "engines": device, **figures})
 
-    def crowds(bundle: Bundle, served: ServerProcess, counts: tuple[int, ...], turns_of: Callable[[int], int]) -> None:
+    def concurrent(
+        bundle: Bundle, served: ServerProcess, counts: tuple[int, ...], turns_of: Callable[[int], int]
+    ) -> None:
         rates = [measures.concurrent_players(context, served, count, turns_of(count)) for count in counts]
         for figures in rates:
-            lost = 1 - figures["turns_per_s"] / rates[0]["turns_per_s"]
-            note("crowd", bundle, served.device, {**figures, "lost": round(lost, 4)})
+            loss = 1 - figures["turns_per_s"] / rates[0]["turns_per_s"]
+            note("crowd", bundle, served.device, {**figures, "lost": round(loss, 4)})
 
     for bundle in bundles:
         with serve(bundle, simulated) as served:
             figures = measures.overhead(context, served, turns)
             note("overhead", bundle, simulated, figures)
             if bundle is bundles[0]:
-                crowds(bundle, served, CROWDS, lambda count: max(2, 2 * turns // count))
+                concurrent(bundle, served, PLAYER_COUNTS, lambda count: max(2, 2 * turns // count))
             else:
                 figures = measures.slow_reader(context, served, turns // 2)
                 found["stalled"] = {"size": bundle.manifest.name, "engines": simulated, **figures}
@@ -117,5 +119,5 @@ def _measure(
             sessions = 8 * turns if bundle is bundles[0] else turns
             note("memory", bundle, "simulated:0", measures.memory(context, served, sessions))
     with serve(bundles[0], "cpu") as served:
-        crowds(bundles[0], served, REAL_CROWDS, lambda count: max(2, turns // 2 // count))
+        concurrent(bundles[0], served, PLAYER_COUNTS_COMPUTED, lambda count: max(2, turns // 2 // count))
     return found

@@ -28,7 +28,7 @@ class Row:
 
 def rows(record: Record) -> list[Row]:
     """All figures of a record, in the order of measuring."""
-    return [*_overhead_rows(record), *_transfer_rows(record), *_crowd_rows(record), *_memory_rows(record)]
+    return [*_overhead_rows(record), *_transfer_rows(record), *_concurrent_rows(record), *_memory_rows(record)]
 
 
 def lines(record: Record) -> Iterator[str]:
@@ -63,15 +63,15 @@ def _transfer_rows(record: Record) -> Iterator[Row]:
         yield _timed(what, _where(entry), entry["clip_s"])
 
 
-def _crowd_rows(record: Record) -> Iterator[Row]:
+def _concurrent_rows(record: Record) -> Iterator[Row]:
     goal = record["goals"]["lost"]
     for entry in record["crowd"]:
         what = f"{entry['sessions']} session{'s' * (entry['sessions'] > 1)}, {entry['turns_per_s']:.2f} turns/s"
         yield _timed(f"{what}: time between turns", _where(entry), entry["interval_s"])
         if entry["sessions"] > 1:
-            lost, count = entry["lost"], str(entry["interval_s"]["n"])
+            loss, count = entry["lost"], str(entry["interval_s"]["n"])
             what = f"- throughput lost by {entry['sessions']} sessions against one"
-            yield Row(what, _where(entry), f"{lost:.1%}", "", count, f"< {goal:.0%}", lost < goal)
+            yield Row(what, _where(entry), f"{loss:.1%}", "", count, f"< {goal:.0%}", loss < goal)
     entry, goal = record["stalled"], record["goals"]["stalled_ratio"]
     yield _timed("turn behind a player who reads", _where(entry), entry["beside_reader_s"])
     yield _timed("turn behind a player who stopped reading", _where(entry), entry["beside_stalled_s"])

@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
-from animegamer_rt.serving.store import HistoryRow as StoredRow
-from animegamer_rt.serving.store import Store
+from animegamer_rt.serving.store import Store, StoredHistoryRow
 from animegamer_rt.serving.wire import MAX_FILES, STAGES, Message
 from animegamer_rt.serving.wire.worker_messages import (
     CANCEL,
@@ -317,7 +316,7 @@ def _replay_of(job: Job, subscriber: Subscriber, now: float) -> Job:
     )
 
 
-def _row(instruction: str, state: GameState | StoredRow) -> HistoryRow:
+def _row(instruction: str, state: GameState | StoredHistoryRow) -> HistoryRow:
     return instruction, state.motion_level, state.social, state.entertainment, state.stamina
 
 

@@ -147,7 +147,7 @@ class WorkerProcess:
                 continue
             if message.type in (LOADING, READY):
                 if self._secret and message.fields.get("secret") == self._secret:
-                    self._greet(routing.bytes, message, now)
+                    self._handle_worker_message(routing.bytes, message, now)
             elif routing.bytes == self._peer:
                 self._heard_at = now
                 if message.fields.get("resident_mib") is not None:
@@ -207,7 +207,7 @@ class WorkerProcess:
             )
         log.info("worker started, process %d", self._process.pid)
 
-    def _greet(self, routing: bytes, message: Message, now: float) -> None:
+    def _handle_worker_message(self, routing: bytes, message: Message, now: float) -> None:
         self._peer, self._heard_at = routing, now
         if message.type == READY:
             self.ready_info, self._ready_at, self.state = WorkerReady.from_message(message), now, "ready"

@@ -14,7 +14,7 @@ from .errors import (
     UnknownSessionError,
     WrongTokenError,
 )
-from .records import HistoryRow, StoredSession, StoredTurn, TurnContext
+from .records import StoredHistoryRow, StoredSession, StoredTurn, TurnContext
 from .retention import ALL, WINDOW, Quota, ShotRetention, SweepResult, read_keep_shots
 from .store import FILE, Store
 
@@ -25,7 +25,7 @@ __all__ = [
     "BundleMismatchError",
     "TurnContext",
     "ShotRetention",
-    "HistoryRow",
+    "StoredHistoryRow",
     "NoSuchTurnError",
     "Quota",
     "SessionClosedError",

@@ -51,7 +51,7 @@ class StoredTurn:
     character: CharacterState
 
 
-class HistoryRow(NamedTuple):
+class StoredHistoryRow(NamedTuple):
     """A past turn as a prompt contains it."""
 
     text: str
@@ -71,6 +71,6 @@ class TurnContext:
     """
 
     first: int
-    log: tuple[HistoryRow, ...]
+    log: tuple[StoredHistoryRow, ...]
     shots: Mapping[int, bytes]
     character: CharacterState

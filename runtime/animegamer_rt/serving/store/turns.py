@@ -11,7 +11,7 @@ from typing import Any
 from animegamer_rt.state.game import CharacterState, GameState
 
 from .database import Database
-from .records import HistoryRow, StoredTurn, TurnContext
+from .records import StoredHistoryRow, StoredTurn, TurnContext
 
 _STRENGTHS = "motion_level, social, entertainment, stamina"
 _CHARACTER = "character_stamina, character_social, character_entertainment"
@@ -60,7 +60,7 @@ def read_history(database: Database, session: int, turn: int, history_turns: int
     sql = f"SELECT {_CHARACTER} FROM turns WHERE session = ? AND turn = ?"
     character = [CharacterState(*row) for row in database.rows(sql, session, turn - 1)]
     sql = f"SELECT instruction, {_STRENGTHS} FROM turns WHERE session = ? AND turn BETWEEN ? AND ? ORDER BY turn"
-    log = tuple(HistoryRow(*row) for row in database.rows(sql, session, first + 1, turn - 1))
+    log = tuple(StoredHistoryRow(*row) for row in database.rows(sql, session, first + 1, turn - 1))
     return TurnContext(first, log, shots, character[0] if character else CharacterState())
 
 

@@ -20,7 +20,8 @@ _TURN_EVENTS = ("accepted", "state", "progress", "frame", "clip", "done", "resta
 REQUESTS = (
     _request(
         "hello",
-        "First on every turn connection, and again when the pictures' form is to change; optional on control.",
+        "Choose the version and the form of the frames. First on every turn connection, and again to change the form; "
+        "optional on control.",
         Field(
             "versions",
             "list",
@@ -71,7 +72,7 @@ REQUESTS = (
     _request(
         "turn",
         "Play one turn.",
-        Field("instruction", "str", "What happens next; see Text.", unit="characters"),
+        Field("instruction", "str", "The instruction of this turn; see Text.", unit="characters"),
         TURN_ID,
         Field(
             "deadline_s",
@@ -103,7 +104,7 @@ REQUESTS = (
     ),
     _request(
         "rewind",
-        "Go back to just after a turn; later turns are gone.",
+        "Go back to just after a turn; later turns are deleted.",
         TOKEN,
         whole("turn", "Last turn to keep; 0 is the start."),
         header=("session",),
@@ -142,6 +143,6 @@ REQUESTS = (
         header=("session",),
         answers=("cancelling",),
     ),
-    _request("ping", "Is anyone there?", sockets="TC", answers=("pong",)),
-    _request("status", "How the server is.", sockets="C", answers=("status",)),
+    _request("ping", "Check that the server answers.", sockets="TC", answers=("pong",)),
+    _request("status", "Ask for the server's state, load and times.", sockets="C", answers=("status",)),
 )

@@ -49,27 +49,33 @@ TURN_ID = Field(
 STRENGTHS = tuple(
     Field(name, "int", doc, unit="strength", least=-5, most=5)
     for name, doc in (
-        ("motion_level", "How much the picture moves."),
-        ("social", "Change of the social value."),
-        ("entertainment", "Change of the entertainment value."),
-        ("stamina", "Change of the stamina value."),
+        ("motion_level", "Level of motion: 1 (slowest) to 5 (fastest); 0 and below ask for as much motion as 5."),
+        ("social", "Change of the social value: five points for each unit."),
+        ("entertainment", "Change of the entertainment value: five points for each unit."),
+        ("stamina", "Change of the stamina value: five points for each unit."),
     )
 )
 VALUES = tuple(
     Field(name, "int", f"The character's {name}.", unit="points", least=0, most=100)
     for name in ("stamina", "social", "entertainment")
 )
-CHARACTER = Field("character", "map", "The running values.", of=VALUES)
+CHARACTER = Field(
+    "character", "map", "The character's values after the last finished turn; in `state`: after this turn.", of=VALUES
+)
 SEED = Field("seed", "int", "Seed of the game's noise.", least=0, most=2**63 - 1)
 STATE = Field(
-    "state", "str", "What the server can do now.", choices=("starting", "ready", "degraded", "draining"), open=True
+    "state",
+    "str",
+    "The server's state; it accepts turns in `ready` only.",
+    choices=("starting", "ready", "degraded", "draining"),
+    open=True,
 )
 PIXEL_FORMATS = ("rgb24", "rgba32", "bgra32")
 CODECS = ("raw", "jpeg", "mp4")
 BUNDLE = Field(
     "bundle",
     "map",
-    "The model that plays.",
+    "The bundle that the server plays.",
     of=(
         Field("name", "str", "Its name."),
         Field("fingerprint", "str", "Hash of its files; sessions belong to one fingerprint."),

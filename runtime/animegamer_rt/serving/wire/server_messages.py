@@ -39,7 +39,7 @@ def _answer(
 _SESSION_ANSWERS = (
     _answer(
         "welcome",
-        "The connection may be used.",
+        "Answers `hello`: the version, the bundle and the server's limits.",
         Field("version", "int", "The major version that both will speak.", least=1, most=255),
         text("server", "Name and version of the server."),
         text("protocol", "Version of the protocol that the server speaks, `major.minor`."),
@@ -62,7 +62,7 @@ _SESSION_ANSWERS = (
     ),
     _answer(
         "opened",
-        "The session is this connection's now.",
+        "Answers `open` and `branch`: the session now belongs to this connection.",
         TOKEN,
         SEED,
         Field("history_turns", "int", "Past turns that the model sees.", "turns", least=0, most=16),
@@ -77,10 +77,10 @@ _SESSION_ANSWERS = (
         ),
         header=("session",),
     ),
-    _answer("rewound", "The later turns are gone.", TURNS, CHARACTER, header=("session",)),
+    _answer("rewound", "Answers `rewind`: the later turns are deleted.", TURNS, CHARACTER, header=("session",)),
     _answer(
         "listed",
-        "Turns, the newest last.",
+        "Answers `list`: turns, the newest last.",
         Field(
             "turns",
             "list",
@@ -105,7 +105,7 @@ _SESSION_ANSWERS = (
     ),
     _answer(
         "exported",
-        "The folder is whole; the server keeps the newest three of a session.",
+        "The exported folder is complete; the server keeps the newest three of a session.",
         text("folder", "Path on the server's machine."),
         TURNS,
         Field(
@@ -117,11 +117,11 @@ _SESSION_ANSWERS = (
         ),
         header=("session",),
     ),
-    _answer("closed", "The session is over.", header=("session",)),
+    _answer("closed", "Answers `close`: the session has ended.", header=("session",)),
     _answer(
         "cancelling",
-        "The request was seen; a turn that runs ends with `error` `cancelled` on its own socket.",
-        Field("running", "bool", "False: there was nothing to stop."),
+        "Answers `cancel`: a turn that runs ends with `error` `cancelled` on the turn socket.",
+        Field("running", "bool", "False: no turn or export was waiting or running."),
         sockets="C",
         header=("session",),
     ),
@@ -133,18 +133,23 @@ _TURN_EVENTS = (
         "The turn waits or runs; always seq 0.",
         TURN_ID,
         whole("place", "Turns before this one; 0: it runs now.", "turns"),
-        seconds("estimate_s", "Until `done`, from the last turns' times."),
+        seconds("estimate_s", "Estimated time until `done`, from the last turns' times."),
         text("instruction", "As it will be played (normalised)."),
         Field("replayed", "bool", "True: the turn was finished before; nothing is added to the session."),
         header=_EVENT,
     ),
     _answer(
         "state",
-        "What the turn does to the game, before its first picture; always seq 1.",
+        "The turn's predicted strengths and the values after it, before its first frame; always seq 1.",
         *STRENGTHS,
         CHARACTER,
-        Field("shown", "map", "The values to show (a quiet turn shows lower ones).", of=VALUES),
-        Field("motion_scope", "float", "Mean optical flow asked of the pictures.", "pixels a frame", least=0),
+        Field(
+            "shown",
+            "map",
+            "The values to display: `character`, with social and entertainment 5 lower where their strength is 0.",
+            of=VALUES,
+        ),
+        Field("motion_scope", "float", "Mean optical flow that the denoiser is asked for.", "pixels a frame", least=0),
         header=_EVENT,
     ),
     _answer(
@@ -184,7 +189,7 @@ _TURN_EVENTS = (
         Field(
             "seconds",
             "map",
-            "Where the time went.",
+            "The turn's time by stage.",
             of=(
                 seconds("queue", "Waiting."),
                 seconds("predictor", "In the predictor."),
@@ -206,10 +211,10 @@ _TURN_EVENTS = (
 )
 
 _OTHERS = (
-    _answer("pong", "Yes.", sockets="TC"),
+    _answer("pong", "Answers `ping`.", sockets="TC"),
     _answer(
         "status",
-        "How the server is.",
+        "Answers `status`: the server's state, load and times.",
         text("version", "Version of the server's package."),
         text("protocol", "Version of the protocol, `major.minor`."),
         STATE,
@@ -229,7 +234,7 @@ _OTHERS = (
                 Field(
                     "state",
                     "str",
-                    "What it does.",
+                    "State of the worker; `failed`: it died three times in a row, and is started again nonetheless.",
                     choices=("starting", "ready", "busy", "restarting", "failed", "stopped"),
                     open=True,
                 ),

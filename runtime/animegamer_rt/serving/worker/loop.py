@@ -83,7 +83,7 @@ class Worker:
         self._state_sent = False
         """Whether the running turn has been predicted: only then is the predictor free for the next one."""
         self._last_session: str | None = None
-        self._lone_session: Session | None = None
+        self._likely_next_session: Session | None = None
         """The session of the last two turns, if both were of the same player: the next is likely to be, too."""
         self._stopping = False
         self._sent_at = 0.0
@@ -101,11 +101,11 @@ class Worker:
                 self._read_socket()
 
     def _idle(self) -> None:
-        if (self._lone_session is None and self._on_idle is None) or self._socket.poll(IDLE_MS):
+        if (self._likely_next_session is None and self._on_idle is None) or self._socket.poll(IDLE_MS):
             return
-        if self._lone_session is not None:
-            self._read_history(self._lone_session)
-            self._lone_session = None
+        if self._likely_next_session is not None:
+            self._read_history(self._likely_next_session)
+            self._likely_next_session = None
         if self._on_idle is not None:
             self._on_idle()
 
@@ -136,7 +136,7 @@ class Worker:
         if kind == EXPORT:
             return render_game(self._pipeline, message)
         prepared = job.prepared_turn() or prepare_turn(self._pipeline, message, lambda: self._heartbeat(job))
-        self._lone_session = prepared.session if message.session == self._last_session else None
+        self._likely_next_session = prepared.session if message.session == self._last_session else None
         self._last_session = message.session
         return play_turn(self._pipeline, prepared)
 
