@@ -1,8 +1,8 @@
 """A game server in a thread, for the client's tests: it speaks the protocol, and produces the faults that a test sets.
 
 `server.faults[seq] = fault` happens once, when the event with that `seq` of any turn is due: drop (all connections),
-restart (drop, and forget the running turn), skip (the event is lost), crash (`restarting`), silence (no more answers),
-hold (until cancelled), garbage (bytes that are no message), or an error code.
+restart (drop, and forget the running turn), silence (no more answers), hold (until cancelled), or garbage (bytes that
+are no message).
 `early_cancels`: that many cancels find no turn, as if they had arrived before it.
 """
 
@@ -263,9 +263,6 @@ class FakeServer:
 
     def _on_export(self, route: bytes, request: Message, answer: Any) -> None:
         if (game := self._game(request, answer)) is not None:
-            if self.faults.pop(-1, None) == "drop":
-                self._drop()
-                return
             count = len(game.turns)
             for n in range(1, count + 1):
                 answer("progress", {"step": n, "steps": count, "seconds_left": 0.0}, session=game.session)
@@ -286,11 +283,6 @@ class FakeServer:
             self._held = True
         elif fault == "garbage":
             self._turns.send_multipart([running.route, b"what", b"ever"])
-        elif fault == "crash":
-            fields = {"attempt": 1, "retry_in_s": 0.5}
-            self._say(running, Message("restarting", fields, session=running.game.session, turn=running.number))
-        elif fault and fault != "skip":
-            self._end(running, fault)
         else:
             event = turn_events(running, self._greeted.get(running.route))[running.seq]
             self._jobs[0] = replace(running, seq=running.seq + 1)
@@ -300,8 +292,7 @@ class FakeServer:
                     turn = {"turn_id": running.turn_id, "instruction": running.instruction, **STRENGTHS}
                     running.game.turns.append(turn)
                 event = replace(event, fields={**event.fields, "turns": len(running.game.turns)})
-            if fault != "skip":
-                self._say(running, event)
+            self._say(running, event)
 
     def _end(self, running: Running, code: str) -> None:
         if running is self._running:

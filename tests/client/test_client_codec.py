@@ -1,8 +1,7 @@
-"""The client's own codec is held to the same golden bytes, and its errors are one tree."""
+"""The client's own codec is held to the same golden bytes; its errors say what to do."""
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import golden_messages as golden
@@ -10,8 +9,7 @@ import msgpack
 import pytest
 
 import animegamer_client.codec as codec
-from animegamer_client import errors
-from animegamer_client.errors import ClientError, ProtocolError, ServerRefused, TimedOut
+from animegamer_client.errors import ProtocolError, ServerRefused, TimedOut
 from animegamer_rt.serving import wire
 
 FRAMES_ALONE = [vector for vector in golden.REFUSED if vector["layer"] == "frames"]
@@ -60,13 +58,7 @@ def test_buffers_are_not_copied() -> None:
     assert message.buffers[0][5] == 77
 
 
-def test_a_message_of_a_newer_server_passes_to_be_ignored() -> None:
-    assert codec.decode(codec.encode(codec.Message("preview", {"x": 1}))).type == "preview"
-
-
-def test_errors_are_one_tree_with_code_text_and_what_to_do() -> None:
-    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__]
-    assert all(issubclass(kind, ClientError) and kind.__name__ in (errors.__doc__ or "") for kind in kinds)
+def test_errors_have_code_text_and_what_to_do() -> None:
     refused = ServerRefused("busy", "16 turns wait already", "try again")
     assert (refused.code, refused.text, refused.do) == ("busy", "16 turns wait already", "try again")
     assert str(refused) == "16 turns wait already; try again"

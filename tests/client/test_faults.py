@@ -9,12 +9,10 @@ import pytest
 
 from animegamer_client import (
     Client,
-    ConnectionLost,
     Done,
     Event,
     Frame,
     ProtocolError,
-    Restarting,
     ServerRefused,
     TimedOut,
 )
@@ -66,43 +64,6 @@ def test_server_that_restarts_and_forgets_the_turn_is_asked_again(server: FakeSe
     assert turns == ["mine", "mine"]
 
 
-def test_connection_lost_again_and_again(server: FakeServer) -> None:
-    server.faults |= {1: "drop", 3: "restart", 5: "drop", 7: "drop"}
-    assert_whole(play(server))
-
-
-@pytest.mark.parametrize("seq", range(1, EVENTS - 1))
-def test_lost_message_is_asked_for_again(server: FakeServer, seq: int) -> None:
-    server.faults[seq] = "skip"
-    assert_whole(play(server))
-    assert "replay" in server.kinds()
-
-
-def test_lost_last_message_is_asked_for_again(server: FakeServer) -> None:
-    server.faults[EVENTS - 1] = "skip"
-    assert_whole(play(server, timeout_s=1))
-    assert "ping" in server.kinds() and "replay" in server.kinds()
-
-
-def test_restarting_engine_is_an_event_and_the_turn_goes_on(server: FakeServer) -> None:
-    server.faults[4] = "crash"
-    events = play(server)
-    (restarting,) = [event for event in events if isinstance(event, Restarting)]
-    assert (restarting.attempt, restarting.retry_in_s, restarting.seq) == (1, 0.5, 3)
-    assert_whole([event for event in events if event is not restarting])
-
-
-@pytest.mark.parametrize("code", ["deadline", "worker_failed", "internal", "a_code_of_later"])
-def test_turn_that_the_server_ends_raises_its_error(server: FakeServer, code: str) -> None:
-    server.faults[4] = code
-    with Client(server.address, timeout_s=5) as client:
-        game = client.open()
-        with pytest.raises(ServerRefused, match="the turn ended") as caught:
-            list(game.turn("Mia waves."))
-        assert caught.value.code == code and game.turns == 0
-        assert len(list(game.turn("Mia runs."))) == EVENTS
-
-
 def test_silent_server_times_out_and_says_how_to_go_on(make_client: Callable[..., Any], server: FakeServer) -> None:
     server.faults[4] = "silence"
     with make_client(server.address, timeout_s=1) as client:
@@ -112,37 +73,6 @@ def test_silent_server_times_out_and_says_how_to_go_on(make_client: Callable[...
                 seen.append(event.seq)
         assert seen == [0, 1, 2, 3]
     assert server.kinds().count("hello") >= 2, "a silent connection is made anew before it is given up"
-
-
-def test_server_that_goes_away_for_good_times_out(server: FakeServer) -> None:
-    with Client(server.address, timeout_s=1) as client:
-        game = client.open()
-        assert len(list(game.turn("Mia waves."))) == EVENTS
-        server.close()
-        with pytest.raises(TimedOut, match="nothing listens there"):
-            game.log()
-
-
-def test_connection_lost_between_turns_is_not_noticed(server: FakeServer) -> None:
-    with Client(server.address, timeout_s=5) as client:
-        game = client.open(seed=3)
-        list(game.turn("Mia waves."))
-        server.faults[0] = "drop"
-        assert len(list(client.open().turn("Tobo sleeps."))) == EVENTS
-        assert [entry.turn for entry in game.log()] == [1]
-        list(game.turn("Mia runs."))
-        assert game.turns == 2
-
-
-def test_lost_export_is_not_started_twice(server: FakeServer) -> None:
-    with Client(server.address, timeout_s=5) as client:
-        game = client.open()
-        list(game.turn("Mia waves."))
-        server.faults[-1] = "drop"
-        with pytest.raises(ConnectionLost, match="export it again"):
-            game.export()
-        assert server.kinds().count("export") == 1
-        assert game.export().turns == 1
 
 
 def test_garbage_is_an_error_and_the_client_lives(server: FakeServer) -> None:

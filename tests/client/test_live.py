@@ -85,13 +85,6 @@ def test_code_of_readme_runs_as_it_stands(address: str) -> None:
     assert done[1].stdout == "[17, 17]\n"
 
 
-def test_readme_names_what_there_is() -> None:
-    text = README.read_text(encoding="utf-8")
-    assert len(text.splitlines()) < 150
-    for name in re.findall(r"`:(\w+)", text):
-        assert name in ("rewind", "branch", "export", "status", "quit")
-
-
 def test_resumed_rewound_and_branched_games_are_exact(address: str, truth: list[list[bytes]]) -> None:
     with Client(address) as client:
         token = client.open(seed=3).token
