@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from animegamer_rt.serving.worker.encoders import ClipEncoder, Frame, JpegEncoder, jpeg_quantiser
+from animegamer_rt.serving.worker.encoders import ClipEncoder, Frame, JpegEncoder
 
 HEIGHT, WIDTH = 96, 144
 
@@ -55,18 +55,11 @@ def test_a_higher_quality_is_nearer_and_takes_more_bytes() -> None:
     assert sorted(nearness) == nearness
 
 
-def test_every_quality_has_its_quantiser_and_none_is_finer_than_a_higher_one() -> None:
-    quantisers = [jpeg_quantiser(quality) for quality in range(1, 101)]
-    assert quantisers == sorted(quantisers, reverse=True)
-    assert (quantisers[0], quantisers[49], quantisers[89], quantisers[99]) == (31, 15, 3, 1)
-
-
 def test_every_frame_is_a_jpeg_of_its_own() -> None:
     encoder = JpegEncoder(HEIGHT, WIDTH, 90)
     jpegs = [encoder.encode(frame(shift)) for shift in (0, 40)]
     for jpeg, shift in zip(jpegs, (0, 40), strict=True):
         assert psnr_db(decoded(jpeg), frame(shift)) > 38
-    assert encoder.encode(frame()) == jpegs[0] == JpegEncoder(HEIGHT, WIDTH, 90).encode(frame())
 
 
 @pytest.mark.parametrize("size", [(16, 24), (15, 23), (1, 1)])
@@ -90,11 +83,6 @@ def test_a_clip_can_be_played_from_its_pieces_in_order() -> None:
     assert len(pieces) >= 2
     assert pieces[0][4:8] == b"ftyp" and b"moov" in pieces[0]
     assert b"moof" in b"".join(pieces[1:]) and b"moof" not in pieces[0]
-
-
-def test_the_same_frames_make_the_same_clip() -> None:
-    frames = [frame(number) for number in range(17)]
-    assert clip(frames) == clip(frames)
 
 
 @pytest.mark.parametrize(("pixel_format", "order"), [("rgba32", [0, 1, 2, 3]), ("bgra32", [2, 1, 0, 3])])
