@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -16,48 +15,6 @@ from animegamer_rt.bench.records import read_records
 from benchmarks import plots, quantization, tables
 
 STAGES = ("predictor", "denoiser", "vae")
-PRECISIONS: dict[str, Any] = {
-    "bundle": "pocket",
-    "origin": "trained",
-    "reference": "fp16",
-    "fingerprint": "12ab",
-    "machine": "one of mine",
-    "commit": "abc",
-    "date": "2026-11-22T00:00:00+00:00",
-    "vae_largest_value": 812.4,
-    "rows": [
-        {
-            "part": "predictor",
-            "precision": "nf4",
-            "weight_error": 0.0921,
-            "shot_relative_error": 0.0312,
-            "shot_relative_error_max": 0.051,
-            "instructions": 200,
-            "four_strengths_equal": 197,
-            "strengths_equal": 796,
-            "bytes": 2_000_000,
-            "bytes_before": 4_000_000,
-            "load_mib": 9.0,
-            "load_mib_before": 17.0,
-        }
-    ],
-    "in_torch": [
-        {
-            "precision": "Linear8bitLt",
-            "layers": 28,
-            "weight_error": 0.0068,
-            "shot_relative_error": 0.0031,
-            "shot_relative_error_max": 0.0033,
-            "instructions": 200,
-            "four_strengths_equal": 200,
-            "strengths_equal": 800,
-        }
-    ],
-    "kinds": [
-        {"part": "denoiser", "precision": "w8a8", "kind": "a", "weights": 6, "error": 0.5, "kept": True},
-        {"part": "denoiser", "precision": "w8a8", "kind": "b", "weights": 6, "error": 0.1, "kept": False},
-    ],
-}
 
 
 def record(date: str = "2026-01-02", plan: str = "exact", total: float = 10.0, **changes: Any) -> dict[str, Any]:
@@ -121,19 +78,6 @@ def test_turns_are_compared_with_the_eager_peer_of_their_size() -> None:
     assert (cells["diffusers eager / this"], cells["denoiser / roofline bound"]) == ("3.0", "1.50")
 
 
-def test_a_missed_goal_is_marked() -> None:
-    found = {"above": 0.96, "at": 0.95, "below": 0.94}
-    assert [name for name in found if "missed" in tables._measured(found, [name], 0.95)] == ["below"]
-
-
-def test_page_of_precisions_shows_a_records_figures() -> None:
-    text = quantization.table(PRECISIONS)
-    assert "| predictor | nf4 | 0.0921 | 0.0312, at most 0.0510 | all four in 197 of 200, single 796/800 |" in text
-    assert "against its own 16-bit weights" in text
-    kinds = quantization.kinds_table(PRECISIONS)
-    assert kinds.index("| a |") < kinds.index("| b |")
-
-
 def test_tables_are_up_to_date() -> None:
     assert tables.main(["--check"]) == 0, "run: python benchmarks/tables.py"
     assert quantization.main(["--check"]) == 0, "run: python benchmarks/quantization.py"
@@ -147,16 +91,3 @@ def test_every_plot_can_be_drawn_and_shows_the_records_figures(tmp_path: Path) -
     assert set(drawn) == {path.stem for path in (ROOT / "benchmarks" / "results").glob("*.svg")}
     labels = "".join(drawn["turn"].getroot().itertext())
     assert all(f"{one['seconds_per_turn_p50']:.2f} s" in labels for one in newest(read_records(results)))
-
-
-def test_a_chosen_plan_that_skips_blocks_is_drawn_beside_one_of_the_same_cost(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    points = [{"rows": rows, "cost": rows, "skipped": "", "ssim": 0.9 + rows / 1000} for rows in (11, 17, 20)]
-    points += [{"rows": 23, "cost": 17.0, "skipped": "blocks 0 to 5 in 3 steps", "ssim": 0.98}]
-    searched = {"kind": "calibrate", "date": "2026-01-01", "size": "tiny", "exact_rows": 98}
-    searched |= {"points": [{**point, "denoise_seconds_p50": 0.21} for point in points]}
-    searched |= {"chosen": {"balanced": 20, "balanced-skipping": 17}}
-    (tmp_path / "record.json").write_text(json.dumps(searched))
-    (path,) = plots.draw_all(tmp_path)
-    labels = "".join(ElementTree.parse(path).getroot().itertext())
-    assert labels.count("balanced-skipping: SSIM") == 1 and "balanced-skipping: SSIM 0.980" in labels

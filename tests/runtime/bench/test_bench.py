@@ -27,7 +27,6 @@ from animegamer_rt.events import Done, FrameReady, Progress, StageSeconds, State
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling import energy
 from animegamer_rt.profiling.energy import EnergyMeter
-from animegamer_rt.profiling.host import percentile
 from animegamer_rt.profiling.trace import Span, TurnTrace, write_spans
 from animegamer_rt.state.game import CharacterState, GameState
 
@@ -158,10 +157,6 @@ def test_turns_are_measured_with_a_full_window_and_metered_alone(bundle: Bundle)
     assert [state.history_turns for state in states] == [window] * 4
     # One more before them than the window holds, so that none is the first of its length.
     assert noted == [False] * (window + 1) + [True] * 4
-
-
-def test_slow_turns_are_at_the_far_end_of_percentiles() -> None:
-    assert (percentile([3.0, 1.0, 2.0], 50), percentile([*range(101)], 95), percentile([*range(101)], 5)) == (2, 95, 5)
 
 
 def test_bound_of_a_cpu_counts_products_and_attention(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:

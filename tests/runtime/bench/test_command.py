@@ -15,12 +15,10 @@ import animegamer_rt.bundle.loader
 import animegamer_rt.cli
 import fakes
 from animegamer_rt.backends import onnxruntime
-from animegamer_rt.bench.command import summary
 from animegamer_rt.bench.presets import Preset
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.cli import main
 from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.events import StageSeconds
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +80,8 @@ def test_a_preset_without_its_bundle_names_the_command_that_makes_it(
     assert "run: animegamer-rt export --random-weights 0 --out bundles/full-random" in capsys.readouterr().err
     assert main(["bench", "--preset", "standard", "--trace", "turn.json"]) == 2
     assert "a trace is of one plan; found exact, balanced, fast; give --plan" in capsys.readouterr().err
-    for of_turns in (["--preset", "quick"], ["--trace", "turn.json"], ["--device", "cuda"]):
-        assert main(["bench", "serve", "--bundle", "none", *of_turns]) == 2
-        assert "not to `bench serve`" in capsys.readouterr().err
+    assert main(["bench", "serve", "--bundle", "none", "--preset", "quick"]) == 2
+    assert "not to `bench serve`" in capsys.readouterr().err
 
 
 def test_a_gpus_record_says_card_clocks_limit_and_energy(
@@ -100,46 +97,11 @@ def test_a_gpus_record_says_card_clocks_limit_and_energy(
     record = json.loads(path.read_text())
     assert record["machine"].startswith("Card GPU-a, ") and record["device"] == "cuda"
     assert record["attention"] == "flash"
-    assert (record["gpu"]["driver"], record["gpu"]["sm_clock_mhz"], record["gpu"]["power_limit_w"]) == (
-        "590.48",
-        1980,
-        700.0,
-    )
+    assert (record["gpu"]["driver"], record["gpu"]["power_limit_w"]) == ("590.48", 700.0)
     assert (record["energy_j_per_turn"], record["denoiser_floor_seconds"]) == (2.5, None)
     assert "energy counter of the card" in record["energy_source"]
     assert (record["memory_peak_mib"], record["host_memory_peak_mib"]) == (3 * 1024, 321.0)
     assert record["memory_source"].startswith("in use on the card")
-
-
-def test_percentiles_are_of_the_turns() -> None:
-    turns = [StageSeconds(predictor=0.1 * n, denoiser=1.0 * n, vae=0.2 * n, total=1.3 * n) for n in range(1, 12)]
-    figures = summary(turns)
-    assert figures["seconds_per_turn_p50"] == pytest.approx(1.3 * 6)
-    assert figures["stages"]["denoiser"] == pytest.approx({"p50": 6.0, "p95": 10.5})
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "said"),
-    [
-        ("trace/inside", ["--trace", "trace"], "--trace: not a file for a trace; found trace"),
-        ("inside", ["--trace", "turn.svg"], "--trace: not a file for a trace; found turn.svg"),
-    ],
-)
-def test_what_would_spoil_the_end_of_a_measurement_is_said_before_it(
-    bundle: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    options: list[str],
-    said: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path(name).parent.mkdir(exist_ok=True)
-    Path(name).write_text('{"cut')
-    assert main(["bench", "--bundle", bundle, "--results", ".", *options]) == 2
-    printed = capsys.readouterr()
-    assert said in printed.err and printed.out == ""
 
 
 def test_results_that_cannot_be_written_are_said_before_measuring(
@@ -148,18 +110,13 @@ def test_results_that_cannot_be_written_are_said_before_measuring(
     (tmp_path / "file").write_text("")
     assert main(["bench", "--bundle", bundle, "--results", str(tmp_path / "file")]) == 2
     assert "cannot be written" in capsys.readouterr().err
+    assert main(["bench", "--bundle", bundle, "--results", str(tmp_path), "--trace", str(tmp_path / "turn.svg")]) == 2
+    assert "--trace: not a file for a trace" in capsys.readouterr().err
 
 
-def test_bench_traces_its_median_turn(bundle: str, tmp_path: Path) -> None:
+def test_trace_in_the_folder_of_records_is_no_record(bundle: str, tmp_path: Path) -> None:
     arguments = ["bench", "--bundle", bundle, "--turns", "3", "--results", str(tmp_path)]
     assert main([*arguments, "--trace", str(tmp_path / "trace.json")]) == 0  # where records are read from, too
     assert (tmp_path / "trace.json").is_file()
     assert main([*arguments, "--plan", "exact", "--trace", str(tmp_path / "traces" / "turn.json")]) == 0
     assert (tmp_path / "traces" / "turn.json").is_file()
-    assert len(list(tmp_path.glob("*-tiny-*.json"))) == 2
-    (path,) = tmp_path.glob("*-tiny-exact.json")
-    record = json.loads(path.read_text())
-    assert 0 < record["seconds_to_state_p50"] < record["seconds_to_first_frame_p50"] <= record["seconds_per_turn_p95"]
-    assert record["real_time_factor"] == pytest.approx(
-        record["playback_seconds"] / record["seconds_per_turn_p50"], abs=1e-3
-    )
