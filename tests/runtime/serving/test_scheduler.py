@@ -237,16 +237,9 @@ def test_a_turn_that_has_shots_to_predict_again_has_the_time_for_it_once(server:
     assert job.stop_error is None
 
 
-def test_a_client_that_asked_for_less_time_gets_no_more(server: Server) -> None:
+def test_only_who_needs_more_time_and_asked_for_no_less_gets_it(server: Server) -> None:
     assert long_game(server, requested_s=50.0).deadline_at == 100.0
-
-
-def test_a_turn_whose_shots_are_there_has_the_usual_time(server: Server) -> None:
-    job, _ = server.turn()
-    server.finish(job)
-    again = Job("replay", job.session, job.subscriber, FrameOptions(), 0.0, 100.0, turn=1, instruction="Mia waves.")
-    server.scheduler.admit(again, 0.0)
-    assert again.deadline_at == 100.0
+    assert server.turn()[0].deadline_at == 100.0, "nothing is predicted again"
 
 
 def test_shots_that_were_predicted_again_stay_though_the_turn_fails(server: Server) -> None:

@@ -12,11 +12,9 @@ import pytest
 import zmq
 
 import fakes
-from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.serving.server import worker_process as module
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.server.worker_process import MAX_BACKOFF_S, WorkerProcess
-from animegamer_rt.serving.worker import __main__ as worker
 
 
 @pytest.fixture
@@ -104,12 +102,3 @@ def test_a_long_log_is_begun_anew_with_the_next_worker(
     process.watch(1000.0)
     process.watch(1002.0)
     assert log.stat().st_size == 0
-
-
-def test_a_worker_opens_the_engines_that_the_server_was_asked_for(tmp_path: Path) -> None:
-    options = ServeOptions(state_dir=tmp_path, engines=EngineConfig("torch", "fp8", "int8"))
-    bundle = fakes.write_bundle(tmp_path / "tiny")
-    with zmq.Context() as context, context.socket(zmq.ROUTER) as door:
-        command = WorkerProcess(options, bundle, door, "tcp://127.0.0.1:1")._command
-    told = worker._parse(command[command.index("--server") :])
-    assert EngineConfig.from_arguments(told) == options.engines
