@@ -7,7 +7,7 @@ import os
 import socket
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import av
 import pytest
@@ -22,10 +22,6 @@ from animegamer_rt.diagnose import doctor, machine_checks
 from animegamer_rt.diagnose.doctor import run_checks
 from animegamer_rt.diagnose.machine_checks import CheckResult, gpus
 from animegamer_rt.profiling import gpu_specs
-
-
-class Usage(NamedTuple):
-    free: int
 
 
 @pytest.fixture
@@ -106,10 +102,42 @@ def test_a_bundle_without_a_part_that_play_needs_is_broken(bundle: Bundle) -> No
     assert finding.state == "broken" and "no denoiser" in finding.found
 
 
-def test_a_video_library_without_the_codec_is_broken(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(av, "codecs_available", {"png"})
-    finding = found(bundle, "video")
-    assert finding.state == "broken" and finding.found.endswith("without libx264")
+def absent(name: str) -> str:
+    raise machine_checks.metadata.PackageNotFoundError(name)
+
+
+def find_all_but_onnx(name: str) -> object | None:
+    return None if name == "onnx" else object()
+
+
+def version_of_all_but_cuda(name: str) -> str | None:
+    return None if name == "cuda" else "1.7.1"
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value", "what", "state", "said"),
+    [
+        (av, "codecs_available", {"png"}, "video", "broken", "without libx264"),
+        (machine_checks.os, "access", lambda place, mode: False, "state folder", "limited", "--state-dir DIR"),
+        (machine_checks, "module_version", version_of_all_but_cuda, "tensorrt", "ok", "pip install 'cuda-python"),
+        (machine_checks.metadata, "version", absent, "torch", "limited", "torch is not installed"),
+        (machine_checks.importlib.util, "find_spec", find_all_but_onnx, "export", "limited", "not installed: onnx;"),
+    ],
+    ids=["no codec", "no state folder", "no cuda-python", "no torch", "no onnx"],
+)
+def test_what_this_machine_lacks_is_told(
+    bundle: Bundle,
+    monkeypatch: pytest.MonkeyPatch,
+    place: object,
+    name: str,
+    value: object,
+    what: str,
+    state: str,
+    said: str,
+) -> None:
+    monkeypatch.setattr(place, name, value)
+    finding = found(bundle, what)
+    assert finding.state == state and said in finding.found + finding.do
 
 
 @pytest.mark.parametrize(
@@ -130,12 +158,6 @@ def test_a_port_in_use_is_told_and_stops_nothing(bundle: Bundle, monkeypatch: py
         monkeypatch.setattr(machine_checks, "PORT", port)
         finding = found(bundle, "port")
     assert finding.state == "limited" and str(port) in finding.found and finding.do == "serve with --port N"
-
-
-def test_a_state_folder_that_cannot_be_written_is_told(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_checks.os, "access", lambda place, mode: False)
-    finding = found(bundle, "state folder")
-    assert finding.state == "limited" and finding.do == "serve with --state-dir DIR"
 
 
 def test_a_card_is_described_and_its_missing_provider_and_engines_are(
@@ -195,35 +217,13 @@ def test_a_bundle_that_is_not_there_comes_with_the_command_that_makes_one(capsys
     assert "no bundle 'nowhere'" in said and "run: animegamer-rt export --checkpoints DIR --out BUNDLE" in said
 
 
-def test_a_builder_without_what_runs_engines_says_what_is_missing(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(machine_checks, "module_version", lambda name: None if name == "cuda" else "1.7.1")
-    finding = found(bundle, "tensorrt")
-    assert finding.found == "tensorrt_rtx 1.7.1: builds engines"
-    assert finding.do.startswith("to run them: pip install 'cuda-python>=13'")
-
-
-def test_torch_and_the_libraries_of_export_are_named_where_missing(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def absent(name: str) -> str:
-        raise machine_checks.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(machine_checks.metadata, "version", absent)
-    monkeypatch.setattr(machine_checks.importlib.util, "find_spec", lambda name: None if name == "onnx" else object())
-    assert found(bundle, "torch").found.startswith("torch is not installed")
-    finding = found(bundle, "export")
-    assert finding.state == "limited" and finding.found.startswith("not installed: onnx;") and ".[export]" in finding.do
-
-
 def test_sizes_are_told_by_part_and_the_disk_is_held_against_them(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = found(bundle, "parts").found
     assert [entry.split()[0] for entry in said.split(", ")] == ["predictor", "denoiser", "vae"]
     monkeypatch.setattr(doctor, "_part_bytes", lambda bundle: [("predictor", 9 * 10**9)])
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda place: Usage(15 * 10**9))
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda place: SimpleNamespace(free=15 * 10**9))
     finding = found(bundle, "disk")
     assert finding.state == "limited" and finding.found.startswith("15.0 GB free") and "free some space" in finding.do
     assert "a bundle of this size takes 18.0 GB" in finding.found
