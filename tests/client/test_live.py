@@ -119,7 +119,9 @@ def test_break_and_cancel_leave_the_game_as_it_was(slow_address: str, truth: lis
 
 
 @pytest.mark.parametrize("cut_at", [lambda event: isinstance(event, Progress), lambda event: isinstance(event, Frame)])
-def test_cut_wire_is_not_noticed(address: str, truth: list[list[bytes]], cut_at: Callable[[Event], bool]) -> None:
+def test_a_cut_connection_is_resumed_without_loss(
+    address: str, truth: list[list[bytes]], cut_at: Callable[[Event], bool]
+) -> None:
     with WireCutter(address) as wire, Client(wire.address, timeout_s=20) as client:
         game, events, cuts = client.open(seed=3), [], 0
         for event in game.turn(TEXTS[0]):
@@ -146,7 +148,7 @@ def test_asyncio_games_side_by_side_are_the_same(address: str, truth: list[list[
     assert asyncio.run(main()) == [truth] * 3
 
 
-def test_dead_engine_is_told_and_the_turn_goes_on(slow_address: str, truth: list[list[bytes]]) -> None:
+def test_a_dead_worker_is_reported_and_the_turn_goes_on(slow_address: str, truth: list[list[bytes]]) -> None:
     with Client(slow_address) as client:
         game, events = client.open(seed=3), []
         for event in game.turn(TEXTS[0]):
@@ -157,7 +159,7 @@ def test_dead_engine_is_told_and_the_turn_goes_on(slow_address: str, truth: list
     assert pictures(events) == truth[0]
 
 
-def test_dead_server_that_comes_back_is_not_noticed(bundle: Path, tmp_path: Path, truth: list[list[bytes]]) -> None:
+def test_a_restarted_server_is_resumed_without_loss(bundle: Path, tmp_path: Path, truth: list[list[bytes]]) -> None:
     with LiveServer(bundle, tmp_path, device="simulated:0.5") as server:
         server.ready()
         with Client(f"tcp://127.0.0.1:{server.port}", timeout_s=60) as client:

@@ -83,7 +83,7 @@ def test_resumed_game_goes_on(
     assert (tmp_path / "turn-002.mp4").exists()
 
 
-def test_nobody_there_and_unknown_token_are_errors_with_advice(
+def test_missing_server_and_unknown_token_are_errors_with_advice(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert play(server, monkeypatch, "", "--resume", "nobody") == 2
@@ -120,7 +120,7 @@ def test_closed_stdin_is_an_empty_one(server: FakeServer, tmp_path: Path) -> Non
     assert (done.returncode, done.stderr) == (0, "") and "0 turns played" in done.stdout
 
 
-def test_output_that_nobody_takes_is_told_in_a_line_or_not_at_all(server: FakeServer) -> None:
+def test_closed_stdout_is_silent_and_a_full_disk_is_one_error_line(server: FakeServer) -> None:
     command = [sys.executable, "-m", "animegamer_client", "status", server.address, "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None

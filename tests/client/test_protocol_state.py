@@ -235,7 +235,7 @@ def test_full_server_is_tried_again_after_a_loss_and_is_final_before(talk: Talk)
     assert talk.flush() == ["open", "replay"] and not call.ended
 
 
-def test_error_for_nobody_in_particular_ends_every_call(talk: Talk) -> None:
+def test_error_without_a_parent_ends_every_call(talk: Talk) -> None:
     call, other = running_turn(talk), page(session_info("s2"), None)
     talk.state.start(other)
     talk.say(Message("error", {"code": "protocol", "text": "what was that"}))

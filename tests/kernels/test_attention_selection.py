@@ -132,7 +132,7 @@ def test_way_by_name_is_that_library_and_no_other(kernels: Kernels, monkeypatch:
         ((12, 0), False, MmaKind.HALF_SUMS),
     ],
 )
-def test_gpu_runs_what_it_is_fastest_with(
+def test_mma_kind_is_chosen_by_compute_capability(
     capability: tuple[int, int], gelu_in_product: bool, mma: MmaKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)

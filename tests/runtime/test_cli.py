@@ -100,7 +100,9 @@ def test_an_unknown_option_shows_those_of_its_command(capsys: pytest.CaptureFixt
     assert ended.value.code == 2 and "play: error: unrecognized arguments: --sed 3" in said and "[--seed SEED]" in said
 
 
-def test_new_keys_say_who_gets_which_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_keys_print_which_file_goes_to_the_server_and_which_to_the_player(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name, public, secret in (("server", "every player", "stays"), ("mia", "--authorized-keys folder", "mia alone")):
         assert main(["keys", "new", name, "--keys", str(tmp_path / "keys")]) == 0
         first, second = capsys.readouterr().out.splitlines()

@@ -1,4 +1,4 @@
-"""Replaces files that a bundle has in common with its sibling bundles by hard links.
+"""Replaces files that a bundle has in common with its siblings, the other bundles of the folder, by hard links.
 
 Releases of one model share the vae, the towers and the tokenizer. A bundle's files are never written in place, only
 replaced, so replacing one name of a linked file does not change the other bundles.
@@ -21,29 +21,29 @@ def hard_link_shared(bundle: Bundle) -> dict[str, list[str]]:
     The sibling's file is hashed, whatever its manifest says. On a disk without hard links the files stay copies.
     """
     linked: dict[str, list[str]] = {}
-    for neighbour in sibling_bundles(bundle.folder).values():
-        twins = {record.sha256: neighbour.path(name) for name, record in neighbour.manifest.files.items()}
+    for sibling in sibling_bundles(bundle.folder).values():
+        originals = {record.sha256: sibling.path(name) for name, record in sibling.manifest.files.items()}
         for name, record in bundle.manifest.files.items():
-            twin = twins.get(record.sha256)
-            if twin is not None and _link(twin, bundle.path(name), record.sha256):
-                linked.setdefault(neighbour.folder.name, []).append(name)
+            original = originals.get(record.sha256)
+            if original is not None and _link(original, bundle.path(name), record.sha256):
+                linked.setdefault(sibling.folder.name, []).append(name)
     return linked
 
 
-def _link(twin: Path, path: Path, content: str) -> bool:
-    """Replaces `path` by a link to `twin` if the sha256 of `twin` is `content`; returns whether it did."""
+def _link(original: Path, path: Path, content: str) -> bool:
+    """Replaces `path` by a link to `original` if the sha256 of `original` is `content`; returns whether it did."""
     partial = path.with_name(path.name + PARTIAL)
     try:
-        if twin.samefile(path):
+        if original.samefile(path):
             return False
         partial.unlink(missing_ok=True)
-        os.link(twin, partial)
-        # The link itself is hashed, so a twin that is replaced meanwhile does no harm.
+        os.link(original, partial)
+        # The link itself is hashed, so a original that is replaced meanwhile does no harm.
         if sha256(partial) == content:
             os.replace(partial, path)
             return True
     except OSError:
-        # Another disk, a file system without hard links, or a missing twin: the file stays a copy.
+        # Another disk, a file system without hard links, or a missing original: the file stays a copy.
         pass
     finally:
         partial.unlink(missing_ok=True)

@@ -110,8 +110,8 @@ def _run_steps(
     state.close()
     with progress.busy("looking for equal files of other bundles"):
         shared = hard_link_shared(bundle)
-    for neighbour, names in shared.items():
-        progress.shared(neighbour, sum(bundle.manifest.files[name].bytes for name in names))
+    for sibling, names in shared.items():
+        progress.shared(sibling, sum(bundle.manifest.files[name].bytes for name in names))
     return bundle
 
 

@@ -1,4 +1,4 @@
-"""The figures of a comparison, and which of them are further off than a part's precision explains."""
+"""The figures of a comparison, and which of them exceed the tolerance of a part's precision."""
 
 from __future__ import annotations
 

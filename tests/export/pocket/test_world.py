@@ -80,7 +80,7 @@ def test_travel_goes_to_the_side_with_more_room_grows_with_the_level_and_stays_i
         assert low <= dataclasses.replace(BASE, motion=motion, start_x=start_x, level=level).end_x <= high
 
 
-def test_who_stays_keeps_the_place_when_a_friend_comes_or_goes() -> None:
+def test_character_keeps_its_place_when_another_enters_or_leaves() -> None:
     for name in POSITIONS:
         alone = dataclasses.replace(BASE, motion="wave", start_x=POSITIONS[name])
         assert next_start_x(alone, ("Tofi", "Mirel")) == PAIR_POSITIONS[name]

@@ -227,7 +227,7 @@ def test_what_is_asked_of_pytorch_reaches_the_processes_that_bench_starts(
     ],
     ids=lambda command: f"{command[0]}{command[-2]}",
 )
-def test_precision_and_attention_are_refused_where_nobody_can_be_told_them(
+def test_precision_and_attention_are_refused_by_backends_without_them(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

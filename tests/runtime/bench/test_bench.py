@@ -192,7 +192,7 @@ def test_denoiser_in_8_bits_is_recorded_for_the_device_that_plays_it_so() -> Non
     assert {found["vae_next"] for found in said.values()} == {"fp16"}
 
 
-def test_plan_that_there_is_not_is_said_before_the_work(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_plan_is_refused_before_the_work(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "_fresh_process", pytest.fail)
     told = BenchOptions(settings=Preset(str(bundle.folder), plans=("exact", "fastest")), results=bundle.folder.parent)
     with pytest.raises(PlanError, match="fastest"):

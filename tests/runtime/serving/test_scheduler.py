@@ -123,7 +123,7 @@ def test_the_worker_has_the_next_job_before_the_running_one_ends(server: Server)
     assert server.queue.idle and not server.worker.busy
 
 
-def test_a_job_that_was_handed_over_is_stopped_at_once_and_its_late_words_are_not_heard(server: Server) -> None:
+def test_a_stopped_job_at_the_worker_ends_at_once_and_its_later_messages_are_ignored(server: Server) -> None:
     (first, one), (second, two), (third, three) = server.turn(), server.turn(deadline_at=2.0), server.turn()
     server.scheduler.stop_overdue(2.5)
     assert two.heard == ["accepted", "deadline"] and server.worker.cancelled == [second.id]

@@ -36,7 +36,7 @@ def test_both_ports_are_had_or_none() -> None:
         socket.create_server(("127.0.0.1", free.port)).close()
 
 
-def test_only_who_has_said_something_counts_as_connected() -> None:
+def test_a_connection_counts_once_it_has_sent_a_message() -> None:
     sockets = ServerSockets(ServeOptions(port=0))
     silent = [socket.create_connection(("127.0.0.1", sockets.port)) for _ in range(5)]
     try:

@@ -188,7 +188,7 @@ def test_a_cancel_of_something_else_stops_nothing(bundle: Bundle, named: dict[st
         assert worker.answers()[-1].type == "finished"
 
 
-def test_an_error_that_nobody_thought_of_ends_the_job_only(bundle: Bundle, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_ends_the_job_only(bundle: Bundle, caplog: pytest.LogCaptureFixture) -> None:
     denoiser = fakes.FakeDenoiser(fail_at=2)
     with running(Pipeline.open(bundle, fakes.fake_engines(denoiser=denoiser), "exact")) as worker:
         *_, failed = worker.play(Game().job(TEXTS[0]))
@@ -212,7 +212,7 @@ def test_a_lost_device_ends_the_worker_and_leaves_the_job_to_the_next_one(bundle
         assert said == ["state", "progress", "progress"]
 
 
-def test_what_it_cannot_open_it_says_in_one_line(
+def test_a_worker_that_cannot_open_its_bundle_says_so_in_one_line(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(worker_main, "_exit_with_parent", lambda: None)

@@ -79,7 +79,7 @@ def test_a_worker_that_cannot_be_started_is_tried_again_later(process: WorkerPro
     process.stop()
 
 
-def test_a_worker_that_does_not_die_keeps_nobody_waiting(process: WorkerProcess, stuck: list[Stuck]) -> None:
+def test_a_worker_that_cannot_be_killed_does_not_block_the_server(process: WorkerProcess, stuck: list[Stuck]) -> None:
     process.watch(0.0)
     reason = process.watch(1000.0)
     assert reason is not None and "sent nothing" in reason

@@ -70,7 +70,7 @@ def test_a_client_that_vanishes_finds_its_turn_played(bundle: Path, tmp_path: Pa
             assert frames(seen) == plain
 
 
-def test_a_client_that_does_not_read_hurts_nobody_and_can_replay(tmp_path: Path) -> None:
+def test_a_client_that_does_not_read_delays_no_other_and_can_replay(tmp_path: Path) -> None:
     bundle = full_size(tmp_path / "full")
     limits = ("--send-queue-mib", "8", "--queue", "32", "--turns-per-minute", "0")
     with LiveServer(bundle, tmp_path / "state", *limits, device="simulated:0.02") as server:
@@ -103,7 +103,7 @@ def test_a_client_that_does_not_read_hurts_nobody_and_can_replay(tmp_path: Path)
             assert len(frames([*missed[: have + 1], *rest])) == 17
 
 
-def test_a_turn_too_large_to_keep_is_rendered_again_for_who_comes_back(tmp_path: Path) -> None:
+def test_a_turn_too_large_to_keep_is_rendered_again_after_a_reconnect(tmp_path: Path) -> None:
     bundle = full_size(tmp_path / "large", 1280, 1280)
     with LiveServer(bundle, tmp_path / "state", device="simulated:2") as server:
         with server.ready().client() as first, server.client() as second:
