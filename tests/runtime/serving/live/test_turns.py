@@ -1,4 +1,4 @@
-"""What a player relies on: a turn's events, the same turn again, rewind, branch, resume, cancel, deadline, export."""
+"""What a player relies on: a turn's events, the same turn again, branch, cancel, deadline, reconnection, export."""
 
 from __future__ import annotations
 
@@ -56,24 +56,6 @@ def test_replay_sends_what_comes_after_a_sequence_number(player: RawClient) -> N
     assert (end.type, end.seq) == ("done", 22), "every request is answered"
 
 
-def test_rewinding_and_branching_play_on_bit_equal(player: RawClient) -> None:
-    straight = player.open(seed=11)
-    plain = [frames(player.play(straight, text)) for text in STORY]
-    game = player.open(seed=11)
-    for text in (*STORY[:2], "Mia gets lost.", "Tobo is sad."):
-        player.play(game, text)
-    branch = player.ask("branch", {"token": game.token, "turn": 2}, session=game.session, answer="opened")
-    assert branch.fields["turns"] == 2 and branch.fields["seed"] == 11
-    rewound = player.ask("rewind", {"token": game.token, "turn": 1}, session=game.session, answer="rewound")
-    assert rewound.fields["turns"] == 1
-    for number, text in enumerate(STORY[1:], 1):
-        assert frames(player.play(game, text)) == plain[number]
-    other = player.open(token=branch.fields["token"])
-    assert other.session != game.session
-    for number, text in enumerate(STORY[2:], 2):
-        assert frames(player.play(other, text)) == plain[number]
-
-
 def test_a_branch_with_a_seed_of_its_own_looks_different_from_there_on(player: RawClient) -> None:
     game = player.open(seed=11)
     played = [frames(player.play(game, text)) for text in STORY[:2]]
@@ -82,16 +64,6 @@ def test_a_branch_with_a_seed_of_its_own_looks_different_from_there_on(player: R
     assert frames(player.play(other, STORY[1])) != played[1]
     again = player.rest(player.send("replay", {"token": other.token}, session=other.session, turn=1))
     assert frames(again) == played[0], "a shared turn looks as it did in the game it comes from"
-
-
-def test_two_players_do_not_see_each_other(server: LiveServer) -> None:
-    with server.client() as one, server.client() as two:
-        first, second = one.open(seed=1), two.open(seed=2)
-        turns = one.begin(first), two.begin(second)
-        events = [*one.rest(turns[0]), *two.rest(turns[1])]
-        assert {event.session for event in events[:23]} == {first.session}
-        assert {event.session for event in events[23:]} == {second.session}
-        assert two.open(token=second.token).opened.fields["turns"] == 1
 
 
 def test_list_pages_through_a_long_game(player: RawClient) -> None:
@@ -172,20 +144,3 @@ def test_a_running_turn_goes_on_at_another_connection(slow: LiveServer) -> None:
         assert frames(rest)
         assert [event.seq for event in seen[:3]] == [0, 1, 2]
         assert rest[1].fields == seen[1].fields
-
-
-def test_a_game_goes_on_bit_equal_after_the_server_was_started_again(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state") as server, server.ready().client() as player:
-        plain = player.open(seed=8)
-        expected = [frames(player.play(plain, text)) for text in STORY]
-        game = player.open(seed=8)
-        for text in STORY[:2]:
-            player.play(game, text)
-        assert server.end() == 0
-    with LiveServer(bundle, tmp_path / "state") as server, server.ready().client() as player:
-        resumed = player.open(token=game.token)
-        assert resumed.session == game.session and resumed.opened.fields["turns"] == 2
-        for number, text in enumerate(STORY[2:], 2):
-            assert frames(player.play(resumed, text)) == expected[number]
-        again = player.rest(player.send("replay", {"token": game.token}, session=game.session, turn=1))
-        assert frames(again) == expected[0]
