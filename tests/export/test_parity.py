@@ -14,17 +14,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from animegamer_export.parity.checks import compare
-from animegamer_export.parity.fixtures import open_folder
-from animegamer_export.parity.language import FrameTokenScores
 from animegamer_export.parity.report import Result, check_folder, main
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 DIFFUSION_WEIGHTS = ("dit_weights_a",)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def copy_sets(to: Path, *names: str) -> Path:
@@ -167,17 +160,6 @@ def test_a_description_that_does_not_fit_fails(tmp_path: Path, entries: dict[str
     folder = copy_sets(tmp_path, "uncond_a", *DIFFUSION_WEIGHTS)
     change_about(folder, "dit_weights_a", **entries)
     assert text in str(only(check_folder(folder)).fault)
-
-
-def test_frame_tokens_follow_each_other_and_score_zero_elsewhere() -> None:
-    sets = open_folder(GOLDEN).sets
-    scores = FrameTokenScores(sets["mllm_weights_a"], sets["mllm_1turn_a"])
-    opened, first, *_, last, closed = scores.sequence
-    logits = torch.full((1, 335), -3.0)
-    assert int(scores.apply(logits, opened).argmax()) == first
-    assert int(scores.apply(logits, last).argmax()) == closed
-    free = scores.apply(logits, closed)
-    assert int((free == 0).sum()) == 101 and free[0, opened] == -3.0
 
 
 def test_an_error_beyond_the_tolerance_passes_only_within_the_processor_s_own_rounding() -> None:

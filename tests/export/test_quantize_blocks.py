@@ -69,24 +69,17 @@ def test_extreme_of_a_block_is_held_exactly_by_four_bits() -> None:
     np.testing.assert_allclose(blocks.nbits(weight, 4, 64).weight[:, 0], weight[:, 0], rtol=1e-6)
 
 
-def test_weight_beyond_fp16_is_refused() -> None:
-    with pytest.raises(BundleError, match="does not fit fp16.*bf16"):
-        quantize_matrix(np.full((2, 64), 7e4, np.float32), scheme("fp16"))
-
-
-def test_weight_that_is_no_number_is_refused() -> None:
-    with pytest.raises(BundleError, match="not a number"):
-        quantize_matrix(np.full((2, 64), np.nan, np.float32), scheme("nf4"))
-
-
-def test_rows_that_hold_no_whole_blocks_are_refused_where_they_must_be_whole() -> None:
-    with pytest.raises(BundleError, match="not a multiple of the block size 64"):
-        quantize_matrix(normal(2, 80), scheme("int4-qdq"))
-
-
-def test_unknown_precision_names_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="nf4"):
-        scheme("nf5")
+@pytest.mark.parametrize(
+    ("weight", "name", "said"),
+    [
+        (np.full((2, 64), 7e4, np.float32), "fp16", "does not fit fp16.*bf16"),
+        (np.full((2, 64), np.nan, np.float32), "nf4", "not a number"),
+        (normal(2, 80), "int4-qdq", "not a multiple of the block size 64"),
+    ],
+)
+def test_weight_that_a_scheme_cannot_hold_is_refused(weight: blocks.Array, name: str, said: str) -> None:
+    with pytest.raises(BundleError, match=said):
+        quantize_matrix(weight, scheme(name))
 
 
 @pytest.mark.parametrize(("name", "block"), [("w8a8", 64), ("nf4", 48), ("int4", 8)])
