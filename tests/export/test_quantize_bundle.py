@@ -164,8 +164,8 @@ def test_a_disk_that_fills_up_is_told_and_nothing_is_left(pocket: Bundle, tmp_pa
 def test_a_disk_that_is_too_small_is_refused_before_writing(
     pocket: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room = sum(record.bytes for record in pocket.manifest.files.values()) // 2
-    monkeypatch.setattr(disk.shutil, "disk_usage", lambda place: SimpleNamespace(free=disk.SPARE_BYTES + room))
+    free_bytes = sum(record.bytes for record in pocket.manifest.files.values()) // 2
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda place: SimpleNamespace(free=disk.SPARE_BYTES + free_bytes))
     watching = Watching()
     with pytest.raises(
         OutputError, match="new: not enough space on the disk; .*give another --out, or free some space"

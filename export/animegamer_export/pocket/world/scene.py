@@ -54,7 +54,7 @@ class Scene:
 
     @property
     def direction(self) -> int:
-        """+1 (to the right) or -1: towards the side with more room. The characters face there."""
+        """+1 (to the right) or -1: towards the side with more space. The characters face there."""
         return 1 if self.start_x <= WIDTH // 2 else -1
 
     @property
@@ -63,8 +63,8 @@ class Scene:
         if self.motion not in TRAVELLING:
             return 0
         low, high = x_range(len(self.characters))
-        room = high - self.start_x if self.direction > 0 else self.start_x - low
-        return min(TRAVEL_PER_LEVEL_PX * self.level, room)
+        space = high - self.start_x if self.direction > 0 else self.start_x - low
+        return min(TRAVEL_PER_LEVEL_PX * self.level, space)
 
     @property
     def end_x(self) -> int:
