@@ -142,7 +142,7 @@ def test_folder_that_cannot_be_written_is_told_before_any_turn(
 
 
 @pytest.mark.parametrize("alone", ["--server-key", "--client-keys"])
-def test_half_of_the_keys_is_refused_by_the_options_names(alone: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_key_option_without_the_other_is_refused(alone: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["status", "tcp://127.0.0.1:5570", alone, "x"])
     assert "--server-key and --client-keys go together" in capsys.readouterr().err

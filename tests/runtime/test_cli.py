@@ -114,7 +114,7 @@ def test_new_keys_print_which_file_goes_to_the_server_and_which_to_the_player(
 
 
 @pytest.mark.parametrize("options", [["info", "--json"], ["info"]])
-def test_a_reader_that_has_enough_ends_the_command_quietly(bundle: str, options: list[str]) -> None:
+def test_a_closed_pipe_ends_the_command_quietly(bundle: str, options: list[str]) -> None:
     command = [sys.executable, "-m", "animegamer_rt", *options, bundle]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None

@@ -212,7 +212,7 @@ def test_silent_fall_back_to_the_cpu_is_refused_with_the_loaders_reason(
     backend._load_cuda.cache_clear()
 
 
-def test_libraries_that_load_leave_the_driver_to_blame(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reason_names_the_driver_when_the_libraries_load(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda path: None)
     assert "the driver or the GPU does not answer" in backend._why_cuda_fails()
 

@@ -237,7 +237,7 @@ def test_a_turn_that_has_shots_to_predict_again_has_the_time_for_it_once(server:
     assert job.stop_error is None
 
 
-def test_only_who_needs_more_time_and_asked_for_no_less_gets_it(server: Server) -> None:
+def test_a_deadline_is_extended_only_for_missing_shots_and_without_one_from_the_client(server: Server) -> None:
     assert long_game(server, requested_s=50.0).deadline_at == 100.0
     assert server.turn()[0].deadline_at == 100.0, "nothing is predicted again"
 
