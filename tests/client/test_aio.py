@@ -23,22 +23,6 @@ def run(server: FakeServer, play: Callable[[aio.Client], Awaitable[Any]], **opti
     return asyncio.run(main())
 
 
-def test_games_run_side_by_side_on_one_connection(server: FakeServer) -> None:
-    async def play_one(client: aio.Client, seed: int) -> tuple[str, int]:
-        game = await client.open(seed=seed)
-        for text in ("Mia waves.", "Mia runs."):
-            async for event in game.turn(text):
-                assert event.session == game.session
-        return game.session, game.turns
-
-    async def play(client: aio.Client) -> Any:
-        return await asyncio.gather(*(play_one(client, seed) for seed in range(4)))
-
-    ended = run(server, play)
-    assert sorted(ended) == [(f"s{n}", 2) for n in range(1, 5)]
-    assert server.kinds().count("hello") == 1
-
-
 def test_names_and_signatures_are_those_of_the_plain_client() -> None:
     for name in ("Client", "Game", "Turn"):
         plain, twin = getattr(animegamer_client, name), getattr(aio, name)

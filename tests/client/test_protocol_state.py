@@ -148,16 +148,6 @@ def test_time_the_program_spends_elsewhere_is_not_the_servers_silence(talk: Talk
     assert seqs(call) == [0, 1, 2, 3] and not call.ended and talk.opened == 1
 
 
-def test_silence_is_pinged_then_connected_anew_then_given_up(talk: Talk) -> None:
-    call = running_turn(talk)
-    talk.pass_s(TIMEOUT_S / 4 + 0.25)
-    assert talk.kinds()[-1] == "ping" and talk.opened == 1
-    talk.pass_s(TIMEOUT_S / 4)
-    assert talk.opened == 2 and talk.kinds()[-1] == "hello"
-    talk.pass_s(TIMEOUT_S / 2)
-    assert isinstance(call.error, TimedOut)
-
-
 def test_events_come_once_and_in_order_whatever_is_lost(talk: Talk) -> None:
     call = running_turn(talk)
     talk.say(progress(1), progress(1), progress(3), progress(4))

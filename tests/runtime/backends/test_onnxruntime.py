@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
-import subprocess
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +24,6 @@ from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError, BundleError, BundleFileError, DeviceLostError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.profiling.host import available_cores
 from animegamer_rt.session import Session
 from animegamer_rt.stages.denoiser import Denoiser
 from animegamer_rt.stages.predictor import prefill_prompt
@@ -90,38 +85,6 @@ def test_denoising_leaves_the_callers_noise_and_earlier_latents_alone(bundle: Bu
     assert all((held == copied).all() for held, copied in results)
 
 
-def test_a_turn_has_one_binding_and_copies_no_array(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step reads noise and coefficients where they lie, and the latents where the step before wrote them."""
-    made, steps = [], [dict[str, int]()]
-    plan, start = even_plan(5, pair_every=2), latent()
-    noises, coefficients = [latent() for _ in plan.steps], plan.coefficients()
-    denoising = open_engines(bundle, EngineConfig(threads=1)).denoiser.start
-    for name in ("bind_ortvalue_input", "bind_ortvalue_output"):
-        bind = getattr(onnxruntime.IOBinding, name)
-
-        def noted(self: object, name: str, value: onnxruntime.OrtValue, bind: Callable[..., None] = bind) -> None:
-            steps[-1][name] = value.data_ptr()
-            bind(self, name, value)
-
-        monkeypatch.setattr(onnxruntime.IOBinding, name, noted)
-    io_binding = onnxruntime.InferenceSession.io_binding
-    monkeypatch.setattr(
-        onnxruntime.InferenceSession, "io_binding", lambda session: made.append(session) or io_binding(session)
-    )
-    turn = denoising(start, SHOT, 10.0)
-    for step, numbers, noise in zip(plan, coefficients, noises, strict=True):
-        steps.append({})
-        turn.step(numbers, float(step.timestep), step.rows, noise)
-    begun, *steps = steps
-    assert len(made) == 1 and begun.keys() >= {"shot", "motion_scope"}
-    assert [step["noise"] for step in steps] == [noise.ctypes.data for noise in noises]
-    assert [step["coefficients"] for step in steps] == [numbers.ctypes.data for numbers in coefficients]
-    for taken, written in (("latent", "next_latent"), ("x0_prev", "x0"), ("difference", "next_difference")):
-        assert [step[taken] for step in steps[1:]] == [step[written] for step in steps[:-1]]
-        assert len({step[taken] for step in steps}) == 2, "two buffers by turns"
-    assert all(not step.keys() & {"shot", "motion_scope"} for step in steps), "what stays is bound once"
-
-
 def test_denoising_hands_on_the_noise_that_was_drawn() -> None:
     given, noises = [], [latent() for _ in range(4)]
 
@@ -138,25 +101,6 @@ def test_denoising_hands_on_the_noise_that_was_drawn() -> None:
 
     list(Denoiser(Part(), even_plan(4), (1, 5, 16, 2, 3)).denoise(SHOT, 10.0, iter(noises)))
     assert [id(array) for array in given] == [id(array) for array in (*noises, noises[-1])]
-
-
-def test_sessions_are_opened_as_they_were_measured_best(bundle: Bundle) -> None:
-    """`_open_session` says why."""
-    for part in ("predictor", "denoiser", "vae_first", "vae_next"):
-        options = backend._open_session(bundle.part_path(part), "cpu", None).get_session_options()
-        assert options.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-        assert (options.intra_op_num_threads, options.inter_op_num_threads) == (available_cores(), 1)
-        assert options.use_deterministic_compute and not options.enable_mem_pattern
-        said = {
-            name: options.get_session_config_entry(name)
-            for name in (
-                "session.intra_op.allow_spinning",
-                "session.use_env_allocators",
-                "session.qdq_matmulnbits_accuracy_level",
-            )
-        }
-        assert list(said.values()) == ["0", "1", "1"], said
-    assert backend._open_session(bundle.part_path("denoiser"), "cpu", 1).get_session_options().intra_op_num_threads == 1
 
 
 def test_predictor_extends_the_cache_of_its_prefill(bundle: Bundle) -> None:
@@ -210,11 +154,6 @@ def test_silent_fall_back_to_the_cpu_is_refused_with_the_loaders_reason(
         open_engines(bundle, EngineConfig("cuda"))
     assert loaded == ["cuda"], "libraries that came with pip are loaded before the first session"
     backend._load_cuda.cache_clear()
-
-
-def test_reason_names_the_driver_when_the_libraries_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ctypes, "CDLL", lambda path: None)
-    assert "the driver or the GPU does not answer" in backend._why_cuda_fails()
 
 
 def test_sessions_that_start_on_cuda_are_taken_and_hold_their_values_there(
@@ -353,11 +292,6 @@ def test_copy_to_a_lost_gpu_is_told_as_such_too(bundle: Bundle, monkeypatch: pyt
     monkeypatch.setattr(onnxruntime, "OrtValue", Values)
     with pytest.raises(DeviceLostError):
         denoiser.start(latent(), SHOT, 10.0)
-
-
-def test_playing_imports_no_torch() -> None:
-    code = "import sys, animegamer_rt.backends.onnxruntime, animegamer_rt.pipeline; print('torch' in sys.modules)"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
 
 
 def test_weights_in_a_data_file_are_loaded_and_verified(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -70,27 +69,9 @@ def test_one_bit_of_an_earlier_shot_shows_in_the_frames(pipeline: Pipeline) -> N
     assert (frames(pipeline, session, TEXTS[1]) != frames(pipeline, other, TEXTS[1])).any()
 
 
-def test_flip_and_pixel_format_are_obeyed(pipeline: Pipeline) -> None:
-    session = Session.start(pipeline.bundle, 7)
-    straight = frames(pipeline, session, TEXTS[0])
-    session.rewind(0, pipeline.predictor.predict)
-    other = frames(pipeline, session, TEXTS[0], pixel_format="bgra32", flip=True)
-    assert (other[:, ::-1, :, 2::-1] == straight).all() and (other[..., 3] == 255).all()
-
-
 def test_a_turn_of_the_default_plan_takes_the_seconds_it_was_given(bundle: Bundle) -> None:
     pipeline = Pipeline.open(bundle, simulated.load(bundle, EngineConfig("simulated:0.3")))
     started = time.perf_counter()
     last(pipeline, TEXTS[:1])
     # A busy machine may only make it longer.
     assert time.perf_counter() - started > 0.29
-
-
-def test_a_bundle_of_another_size_has_its_own_frames(tmp_path: Path) -> None:
-    pipeline = Pipeline.open(
-        bundle := fakes.write_bundle(tmp_path / "one"), simulated.load(bundle, EngineConfig("simulated:0"))
-    )
-    session = Session.start(bundle, 7)
-    frames(pipeline, session, TEXTS[0])
-    size = bundle.manifest.geometry
-    assert session.shots[1].shape == (size.shot_tokens, size.shot_width)

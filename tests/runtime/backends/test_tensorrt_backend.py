@@ -23,7 +23,7 @@ import fakes
 from animegamer_rt.backends import onnxruntime as ort_backend
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.tensorrt import runtime_cache
-from animegamer_rt.backends.tensorrt.engine_id import ENGINE_PARTS, engine_name, library_for
+from animegamer_rt.backends.tensorrt.engine_id import ENGINE_PARTS, engine_name
 from animegamer_rt.backends.tensorrt.loader import load
 from animegamer_rt.backends.tensorrt.memory_budget import RESERVE_BYTES, PartMemory, plan
 from animegamer_rt.bundle.denoise_plan import even_plan
@@ -201,19 +201,6 @@ def test_engine_that_was_never_built_is_named_with_the_command(bundle: Bundle) -
         load(bundle, EngineConfig("tensorrt"), device=device)
 
 
-def test_budget_is_told_before_anything_is_placed(bundle: Bundle) -> None:
-    printed: list[str] = []
-    device = FakeDevice(MOST)
-    load(
-        bundle,
-        EngineConfig("tensorrt"),
-        device=device,
-        tell=lambda text: printed.append(f"{len(device.blocks)} {text}"),
-    )
-    assert printed[0].startswith("0 Fake (sm89), tensorrt_rtx 1.7.1.116")
-    assert "scratch, shared" in printed[0] and "scratch, predictor" in printed[0]
-
-
 def test_weights_are_streamed_only_as_far_as_needed_and_the_predictors_first() -> None:
     needs = {"predictor": PartMemory(1000, 900), "denoiser": PartMemory(500, 500)}
     whole = plan(needs, 100, (50,), RESERVE_BYTES + 1650)
@@ -225,13 +212,6 @@ def test_weights_are_streamed_only_as_far_as_needed_and_the_predictors_first() -
     least.check()
     with pytest.raises(BackendError, match="do not fit this GPU"):
         plan(needs, 100, (50,), RESERVE_BYTES + 249).check()
-
-
-def test_both_scratches_count() -> None:
-    needs = {"predictor": PartMemory(1000, 900), "denoiser": PartMemory(500, 500)}
-    apart = plan(needs, 100, (50, 30), RESERVE_BYTES + 1680)
-    assert apart.concurrent_prediction and apart.on_gpu_bytes == 1680 and apart.streamed_bytes == 0
-    assert plan(needs, 100, (50, 30), RESERVE_BYTES + 1679).streamed_bytes == 1
 
 
 def test_predictor_has_its_own_scratch_only_where_no_weights_are_streamed_for_it(bundle: Bundle) -> None:
@@ -407,29 +387,21 @@ def test_what_was_compiled_is_kept_once_after_the_first_turn_and_given_to_the_ne
     assert second.recalled == {f"{part}-sm89": f"kernels of {part}".encode() for part in parts}
 
 
-@pytest.mark.parametrize("trouble", ["the folder is a file", "the disk is full"])
 def test_disk_that_takes_nothing_is_told_once_and_the_game_goes_on(
-    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, trouble: str
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     expected, cache = frames_of(bundle, opened(bundle)[0]), tmp_path / "compiled"
     monkeypatch.setenv(runtime_cache.FOLDER, str(cache))
-    if trouble == "the disk is full":
 
-        def write_bytes(path: Path, content: bytes) -> int:
-            path.open("wb").close()
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def write_bytes(path: Path, content: bytes) -> int:
+        path.open("wb").close()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        monkeypatch.setattr(Path, "write_bytes", write_bytes)
-    else:
-        cache.touch()
+    monkeypatch.setattr(Path, "write_bytes", write_bytes)
     assert frames_of(bundle, opened(bundle)[0]) == expected
     (printed,) = (record.getMessage() for record in caplog.records)
     assert "cannot be written" in printed and runtime_cache.FOLDER in printed
-    assert cache.is_file() or list(cache.iterdir()) == [], "nothing half-written is left"
-
-
-def test_each_gpu_has_its_library() -> None:
-    assert library_for("sm89") == "tensorrt_rtx" and library_for("sm90") == "tensorrt"
+    assert list(cache.iterdir()) == [], "nothing half-written is left"
 
 
 def test_machine_without_a_gpu_is_told_so(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
