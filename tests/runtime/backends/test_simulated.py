@@ -46,10 +46,6 @@ def test_a_turn_has_frames_of_the_bundles_geometry_no_two_alike(pipeline: Pipeli
     assert clip.std() > 5
 
 
-def test_the_same_game_has_the_same_frames(pipeline: Pipeline) -> None:
-    assert (last(pipeline, TEXTS) == last(pipeline, TEXTS)).all()
-
-
 def test_seed_instruction_and_every_turn_of_the_window_show_in_the_frames(pipeline: Pipeline) -> None:
     clips = [last(pipeline, TEXTS), last(pipeline, TEXTS, seed=8)]
     for number in range(1, 4):

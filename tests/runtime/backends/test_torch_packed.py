@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 import torch
-from torch_tape import TapeDevice
 
 from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.scheme import scheme
 from animegamer_rt.backends import onnxruntime as ort_backend
 from animegamer_rt.backends.torch import loader as torch_backend
-from animegamer_rt.backends.torch import weight_names
 from animegamer_rt.backends.torch.device import TorchDevice
-from animegamer_rt.backends.torch.onnx_reader import Weight, read_weights
 from animegamer_rt.backends.torch.packed_linear import PackedLinear
-from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.diagnose import selftest
 from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.errors import BackendError
-from animegamer_rt.stages.predictor import prefill_prompt
-from animegamer_rt.stages.prompt import PromptBuilder
 
 BYTES_A_WEIGHT = {"int4-qdq": 0.5 + 4 / 64, "int8-qdq": 1.0}
 """Codes, and a scale in float32 for each block of 64 or for each output."""
@@ -96,30 +87,6 @@ def test_weights_stay_packed_and_keep_their_type_in_16_bits(bundle: Bundle) -> N
     assert {layer.codes.dtype for layer in packed} == {torch.int8}
     assert {layer.scales.dtype for layer in packed} == {torch.float32}
     assert network.head.weight.dtype == torch.bfloat16
-
-
-def test_graphs_hold_the_packed_layers(bundle: Bundle) -> None:
-    prompt = PromptBuilder.from_bundle(bundle).build("One waits.", [])
-    torch_device, answers = TapeDevice(), []
-    for where in (torch_device, TorchDevice()):
-        network = torch_backend.cast_for_inference(torch_backend.load_models(bundle, where).predictor, torch.float32)
-        part = PredictorPart(where, network, bundle.manifest.geometry.window_tokens)
-        cache = prefill_prompt(part, prompt).cache
-        for tokens in ([1, 2, 3], [4, 5, 6], [7, 8, 9]):
-            logits, cache = part.extend(np.array(tokens, np.int64), cache)
-            answers.append(logits)
-    assert torch_device.captured == 1
-    for found, expected in zip(answers[:3], answers[3:], strict=True):
-        np.testing.assert_array_equal(found, expected)
-
-
-def test_scales_that_do_not_fit_their_codes_are_refused(bundle: Bundle) -> None:
-    weights = read_weights(bundle.part_path("predictor"))
-    use = next(use for use in weights.uses if use.weight.scales is not None)
-    wrong = Weight("wrong", (5,), 1, memoryview(np.ones(5, np.float32).tobytes()))
-    found = weight_names._StoredWeights(str(weights.path), {}, (), torch.Tensor.float)
-    with pytest.raises(BackendError, match=r"the scales of blocks\.\d.* do not fit its codes"):
-        weight_names._packed(replace(use.weight, scales=wrong, axis=1), found)
 
 
 @pytest.mark.parametrize("four_bits", [True, False])

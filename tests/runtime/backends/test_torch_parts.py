@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -33,8 +32,8 @@ from animegamer_rt.backends.torch.rowwise_linear import (
     convert_to_rowwise,
 )
 from animegamer_rt.backends.torch.transformer import Transformer, unpatchify
-from animegamer_rt.backends.torch.vae import FILL, FRAMES_AT_ONCE, SPARE_BYTES, Vae
-from animegamer_rt.backends.torch.vae_decoder import cache_shapes, decode, peak_channels
+from animegamer_rt.backends.torch.vae import Vae
+from animegamer_rt.backends.torch.vae_decoder import cache_shapes, decode
 from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan, build_plan
 from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.errors import BackendError
@@ -386,23 +385,6 @@ def test_frames_decoded_in_parts_are_those_decoded_whole(frames_at_once: int) ->
         close(in_parts, whole)
         for one, other in zip(*caches.values(), strict=True):
             close(one.numpy(), other.numpy())
-
-
-def test_vae_goes_by_the_memory_that_is_left() -> None:
-    network = narrowing()
-    caches = sum(4 * math.prod(shape) for shape in cache_shapes(network, 4, 6))
-    whole, in_parts = (
-        int(4 * 16 * 24 * peak_channels(network, 9, at_once) / FILL) for at_once in (None, FRAMES_AT_ONCE)
-    )
-    assert in_parts < whole
-    for free, words in (
-        (math.inf, ""),
-        (SPARE_BYTES + caches + whole, ""),
-        (SPARE_BYTES + caches + whole - 1, "vae in parts"),
-        (SPARE_BYTES + caches + in_parts, "vae in parts"),
-        (SPARE_BYTES + caches + in_parts - 1, "vae in parts, its caches in host memory"),
-    ):
-        assert small_vae(free, network=network)[1].description == words
 
 
 def test_recorded_step_of_the_reference_is_met() -> None:
