@@ -1,0 +1,68 @@
+"""Sentence frames: lines of the files in `frames/`, one file a voice, with sections `== name`.
+
+A slot is `{name}`; `<sings|sing>` agrees with the noun phrase before it; `(a|b|)` stands for each of its words. Tags
+at the end say when a frame fits: @day @night @one @pair @indoors @outdoors. A frame with @day or @night also says the
+hour.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import random
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from .lexicon import expand
+from .voices import VOICES, Voice
+
+FOLDER = Path(__file__).parent / "frames"
+
+_SLOT = re.compile(r"\{([^{}]+)\}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame: its text, the names of its slots and its tags."""
+
+    text: str
+    slots: frozenset[str]
+    tags: frozenset[str]
+
+
+@functools.cache
+def load_frames(voice: str) -> Mapping[str, tuple[Frame, ...]]:
+    """The sections of a voice's file; none if it has no file."""
+    path = FOLDER / f"{voice}.txt"
+    sections: dict[str, list[Frame]] = {}
+    frames: list[Frame] = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        if line.startswith("== "):
+            frames = sections.setdefault(line[3:], [])
+        elif line.strip() and not line.startswith("# "):
+            frames.extend(_frame(text) for text in expand(line))
+    return {name: tuple(found) for name, found in sections.items()}
+
+
+def _frame(text: str) -> Frame:
+    words = text.split(" ")
+    tags = frozenset(word[1:] for word in words if re.fullmatch("@[a-z]+", word))
+    text = " ".join(word for word in words if word[1:] not in tags or word[0] != "@")
+    return Frame(text, frozenset(_SLOT.findall(text)), tags)
+
+
+def choose(rng: random.Random, voice: Voice, section: str, fits: Callable[[Frame], bool]) -> Frame | None:
+    """A random frame of a section that fits: of the voice's own file, or of plain.txt; None if there is none."""
+    own = [frame for frame in load_frames(voice.name).get(section, ()) if fits(frame)]
+    if own and rng.random() < voice.own:
+        return rng.choice(own)
+    common = [] if voice.only_own else [frame for frame in load_frames("plain").get(section, ()) if fits(frame)]
+    return rng.choice(common or own) if common or own else None
+
+
+def count_frames() -> int:
+    """How many distinct frames all voices have."""
+    return len(
+        {(voice.name, s, f.text) for voice in VOICES for s, found in load_frames(voice.name).items() for f in found}
+    )
