@@ -182,9 +182,7 @@ def test_every_frame_of_a_voice_can_be_filled(voice: str) -> None:
         before = None
         for turn in sample_game(rng, 4):
             text = say(rng, before, turn.scene, voice).text
-            assert not re.search(r"[{}~<>]\w|\w[{}~]|  ", re.sub("->|> |<3|<script", "", text.replace(" -> ", " "))), (
-                text
-            )
+            assert not re.search(r"[{}~]|<\w+\||  ", text), text
             before = turn.scene
     slots = {slot for frames in load_frames(voice).values() for frame in frames for slot in frame.slots}
     assert not any(" " in slot for slot in slots)
@@ -200,7 +198,8 @@ def test_a_typo_stays_nearer_to_its_word_than_to_another_concept() -> None:
             continue
         tried += 1
         for other, concepts in words.items():
-            if not concepts & words[word] and abs(len(other) - len(typo)) < 2:
+            kin = word in (third_person(other), ing(other), past(other))
+            if not kin and not concepts & words[word] and abs(len(other) - len(typo)) < 2:
                 assert _edits(typo, other) > 1, (word, typo, other)
     assert tried > 60
 

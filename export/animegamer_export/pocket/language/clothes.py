@@ -72,11 +72,13 @@ class Clothes(State):
             if self.voice.past:
                 return inflect.past(text)
             return inflect.base(text) if self.plural else inflect.third_person(text)
-        if slot in ("oldg", "oldgid"):
+        if slot in ("oldg", "oldg.b", "oldgid"):
             old = self._old_outfit()
             if slot == "oldgid":
                 return old
             text = clothes[f"{old} off"].text(rng)
+            if slot == "oldg.b":
+                return re.sub(r"^(the|\{pos\}|that) ", "", text)
             if len(wearers) > 1:
                 text = re.sub(
                     r"^(the|\{pos\}|that) (.*)$",

@@ -35,9 +35,11 @@ class Scenery(State):
             return self._goto(slot, moving=self.in_main and not self.repeats)
         if slot == "seen":
             return places[f"{after.place} seen"].pick(rng, self._suits_hour).text
-        if slot == "oldnp":
+        if slot in ("oldnp", "oldnp.b"):
             assert before is not None
             text = places[before.place].text(rng)
+            if slot == "oldnp.b":
+                return re.sub("^(the|a) ", "", text)
             return {"indoors": "the house", "inside": "the house"}.get(text, text)
         if slot == "oldloc":
             assert before is not None
@@ -99,13 +101,7 @@ class Scenery(State):
         elif chance < 0.65:
             phrase = f"{places['go'].text(self.rng)} {self._to(self.after.place)}"
         else:
-            name = (
-                self.override.place
-                or places[self.after.place]
-                .pick(self.rng, lambda phrase: phrase.text not in _BARE_PLACES and self._suits_hour(phrase))
-                .text
-            )
-            phrase = f"{places['reach'].text(self.rng)} {name}"
+            phrase = self._reach(places["reach"].text(self.rng))
         phrase = phrase.replace("{pos}", pronoun.possessive).replace("{self}", pronoun.reflexive)
         if slot == "gotob":
             return phrase
@@ -116,29 +112,27 @@ class Scenery(State):
             return "are" + phrase[2:] if phrase.startswith("be ") else phrase
         return inflect.third_person(phrase)
 
+    def _reach(self, verb: str) -> str:
+        """The verb with the place as its object, or with where it is: "visits the beach", "ends up on the beach"."""
+        if verb.endswith(" in"):
+            return f"{verb.removesuffix(' in')} {self._place_at()}"
+        if self.override.place:
+            return f"{verb} {self.override.place}"
+        phrases = load("places")[self.after.place]
+        fitting = phrases.pick(self.rng, lambda phrase: phrase.text not in _BARE_PLACES and self._suits_hour(phrase))
+        return f"{verb} {fitting.text}"
+
+
+_ON = "moon|Mars|island|ship|bridge|planet|Everest|course|pitch|playground|Olympus|top of"
+_IN = (
+    "garden|vineyard|swamp|treehouse|grove|orchard|lake|pool|river|castle|classroom|kitchen|library|cave|museum|office|"
+    "tavern|dungeon|spaceship|prison|attic|west|canyon|volcano|Alps|igloo|space|village|market|mall|matrix|dimension|past|"
+    "inside|stars"
+)
+
 
 def _preposition(place: str) -> str:
-    on = (
-        "moon",
-        "Mars",
-        "island",
-        "ship",
-        "bridge",
-        "planet",
-        "Everest",
-        "course",
-        "pitch",
-        "playground",
-        "Olympus",
-        "top of",
-    )
-    if any(word in place for word in on):
+    """In, on or at, for a place that pocket does not know."""
+    if re.search(_ON, place):
         return "on"
-    inside = (
-        "garden vineyard swamp treehouse grove orchard lake pool river castle classroom kitchen library cave museum "
-        "office tavern dungeon spaceship prison attic west canyon volcano Alps igloo space village market mall matrix "
-        "dimension past inside stars"
-    ).split()
-    if any(word in place for word in inside):
-        return "in"
-    return "at" if place.startswith(("the ", "a ", "an ")) else "in"
+    return "in" if re.search(_IN, place) or not place.startswith(("the ", "a ", "an ")) else "at"

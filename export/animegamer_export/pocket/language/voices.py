@@ -47,7 +47,7 @@ VOICES = (
     Voice("learner", 2.0, noise=0.5, own=0.75, joiners=(". ", ", ", " and "), ends=(".", "", "!"), decorated=0.06),
     Voice("weather", 0.6, noise=0.05, ends=(".",)),
     Voice("terse", 1.5, 0.4, joiners=(", ", " ", ". ", " / ", "; "), ends=("", "", "."), decorated=0.02, quiet=True),
-    Voice("caption", 1.4, noise=0.05),
+    Voice("caption", 1.0, noise=0.05),
     Voice("emoji", 0.4, noise=0.0),
 )  # fmt: skip
 

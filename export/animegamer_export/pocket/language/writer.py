@@ -132,14 +132,14 @@ class Writer(Nouns, Verbs, Scenery):
             return False
         if self.override.motion is not None and slots & {"noun", "noun.b", "mo", "mid", "wing", "wb", "w"}:
             return False
-        if self.override.place and slots & {"seen", "pid", "oldnp", "oldloc", "NP", "SCENE"}:
+        if self.override.place and slots & {"seen", "pid", "oldnp", "oldnp.b", "oldloc", "NP", "SCENE"}:
             return False
         needed = {_NEEDS[slot] for slot in slots if slot in _NEEDS}
         if not needed <= self.pending:
             return False
         if "outfits" in needed and not self._one_group():
             return False
-        if slots & {"oldnp", "oldloc"} and (before is None or before.place == after.place):
+        if slots & {"oldnp", "oldnp.b", "oldloc"} and (before is None or before.place == after.place):
             return False
         if "oldhour" in slots and (before is None or before.night == after.night):
             return False
@@ -297,7 +297,7 @@ class Writer(Nouns, Verbs, Scenery):
                 section = f"short-{section}"
 
             def fits(frame: Frame, old: str = old, outfit: str = outfit) -> bool:
-                if frame.slots & {"oldg", "oldgid"} and old in ("", "everyday", outfit):
+                if frame.slots & {"oldg", "oldg.b", "oldgid"} and old in ("", "everyday", outfit):
                     return False
                 if frame.slots & {"why", "why.l"} and (
                     old == outfit or (outfit == "everyday" and old not in ("raincoat", "party"))
@@ -332,10 +332,14 @@ class Writer(Nouns, Verbs, Scenery):
         if rng.random() < often and re.match(r"[A-Za-z]", texts[0]):
             texts[0] = f"{words['lead'].text(rng)}{rng.choice((' ', ', '))}{lower(texts[0])}"
         if rng.random() < often * 0.3 and not texts[-1].endswith(("?", "!", "]", "*")):
-            texts[-1] = f"{texts[-1].rstrip('.')}{rng.choice((', ', ' '))}{words['close'].text(rng)}"
+            texts[-1] = f"{texts[-1].rstrip('.')}{', '}{words['close'].text(rng)}"
         if rng.random() < often * 0.25:
             texts.insert(0, words["aside"].text(rng))
-        if rng.random() < 0.015 and self.voice.name not in ("console", "tale", "old"):
+        if rng.random() < (0.06 if self.voice.noise >= 0.5 else 0.015) and self.voice.name not in (
+            "console",
+            "tale",
+            "old",
+        ):
             texts[-1] = f"{texts[-1]} {load('emoji')['mood'].text(rng)}"
         return texts
 
@@ -360,4 +364,4 @@ class Writer(Nouns, Verbs, Scenery):
             result = result if rng.random() < 0.3 else result[:1].lower() + result[1:]
         if not result.endswith(("?", "!", ".", "]", "*", *load("emoji")["mood"].texts)):
             result += rng.choice(voice.ends)
-        return " ".join(result.split(" "))
+        return re.sub(r"\b([Aa]) (?=[aeioAEIO][a-z])", r"\1n ", result)
