@@ -41,7 +41,8 @@ def follow(before: Scene, **changes: object) -> Scene:
 
 def names_phrase(text: str, texts: tuple[str, ...]) -> bool:
     bare = re.sub(r"\{\w+\}", "", text.lower())
-    return any(re.search(rf"\b{re.escape(phrase.lower())}\b", bare) for phrase in texts if "{" not in phrase)
+    phrases = {re.sub("^(the|a) ", "", phrase.lower()) for phrase in texts if "{" not in phrase}
+    return any(re.search(rf"\b{re.escape(phrase)}\b", bare) for phrase in phrases)
 
 
 @pytest.mark.parametrize(

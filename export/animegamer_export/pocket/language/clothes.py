@@ -36,6 +36,8 @@ class Clothes(State):
         rng, outfit = self.rng, self.clothes[self.wearers[0]] if self.wearers[0] in self.clothes else self._outfit_now()
         clothes, wearers = load("clothes"), self.wearers
         one = self._who_pronoun() if wearers == self.after.characters else from_pronoun(self.pronouns[wearers[0]])
+        if slot == "g.b":
+            return re.sub(r"^(the|a|an|his|her|its|their) ", "", self._garment(outfit, wearers))
         if slot == "g":
             return self._garment(outfit, wearers)
         if slot == "gid":

@@ -86,13 +86,14 @@ class Nouns(Clothes):
         if slot == "all.o":
             return self._who_pronoun().object
         if slot in ("n", "N"):
-            reference = self._set(self._names(plan.new or self.after.characters, attach, genitive))
-            return reference.subject
+            reference = self._set(self._names(plan.new or self.after.characters, attach and slot == "n", genitive))
+            return reference.subject.upper() if slot == "N" else reference.subject
         if slot == "n.pro":
             return self._set(from_pronoun(self.pronouns[plan.new[0]])).subject
         if slot in ("x", "X", "p"):
             people = self.before.characters if slot == "p" and self.before else plan.left
-            return self._set(self._names(people, attach=False)).subject
+            text = self._set(self._names(people, attach=False)).subject
+            return text.upper() if slot == "X" else text
         if slot in ("xpos", "ppos"):
             people = self.before.characters if slot == "ppos" and self.before else plan.left
             return self._names(people, genitive=True).genitive

@@ -169,7 +169,10 @@ def _thing_of_another(
     where = ""
     if rng.random() < 0.4:
         place = rng.choice(PLACES)
-        where = " " + load("places")[f"{place} at"].text(rng)
+        static = load("places")[f"{place} at"].pick(
+            rng, lambda phrase: phrase.text.startswith(("in ", "on ", "at ", "by "))
+        )
+        where = " " + static.text
     if rng.random() < 0.25:
         outfit = rng.choice(tuple(_BORROWED))
         thing = rng.choice(_BORROWED[outfit])

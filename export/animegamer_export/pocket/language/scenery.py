@@ -22,6 +22,8 @@ class Scenery(State):
         places, hours = load("places"), load("hours")
         if slot == "loc":
             return self._place_at()
+        if slot == "np.b":
+            return re.sub("^(the|a) ", "", places[after.place].pick(rng, self._suits_hour).text)
         if slot in ("np", "NP"):
             text = self.override.place or places[after.place].pick(rng, self._suits_hour).text
             if slot == "NP":

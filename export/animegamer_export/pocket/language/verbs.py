@@ -36,9 +36,6 @@ class Verbs(State):
             if not strength or any(p.strength == strength for p in load("motions")[self.after.motion].rest)
             else Phrase(self.after.motion)
         )
-        if self.vp.strength and self.rng.random() < 0.6:
-            self._done("level")
-            self.level_known = False
 
     def _verb(self, form: str) -> str:
         text = self._with_pronouns(self.vp.text)

@@ -20,10 +20,12 @@ _NEEDS = {
     "loc": "place", "np": "place", "NP": "place", "to": "place", "pid": "place", "goto": "place", "gotob": "place",
     "gotop": "place", "seen": "place", "when": "night", "when.n": "night", "hour": "night", "hour.c": "night",
     "HOUR": "night", "hid": "night", "falls": "night", "falls.l": "night", "hour.w": "night", "worn": "outfits",
-    "g": "outfits", "gid": "outfits", "don": "outfits", "donb": "outfits", "donv": "outfits",
+    "g": "outfits", "np.b": "place", "g.b": "outfits", "gid": "outfits", "don": "outfits", "donb": "outfits",
+    "donv": "outfits",
 }  # fmt: skip
 """What a slot says. A main frame with such a slot fits only if the plan says that."""
 
+_VERBS = frozenset(("v", "v1", "V1", "v+", "vb", "pv", "ing", "Ing"))
 _GETTING_SOMEWHERE = ("walk", "run", "fly", "jump", "dance")
 _STEPS = {1: "up 1", 2: "up 2", -1: "down 1", -2: "down 2"}
 
@@ -105,6 +107,9 @@ class Writer(Nouns, Verbs, Scenery):
             self.repeats = True
         if frame.tags & {"day", "night"}:
             self._done("night")
+        if self.vp.strength and frame.slots & _VERBS and self.rng.random() < 0.6:
+            self._done("level")
+            self.level_known = False
         self.in_main = True
         self.attaching = section not in ("again", "keep", "change")
         text = self._fill(frame)
@@ -132,7 +137,7 @@ class Writer(Nouns, Verbs, Scenery):
             return False
         if self.override.motion is not None and slots & {"noun", "noun.b", "mo", "mid", "wing", "wb", "w"}:
             return False
-        if self.override.place and slots & {"seen", "pid", "oldnp", "oldnp.b", "oldloc", "NP", "SCENE"}:
+        if self.override.place and slots & {"seen", "pid", "np.b", "oldnp", "oldnp.b", "oldloc", "NP", "SCENE"}:
             return False
         needed = {_NEEDS[slot] for slot in slots if slot in _NEEDS}
         if not needed <= self.pending:
@@ -335,11 +340,10 @@ class Writer(Nouns, Verbs, Scenery):
             texts[-1] = f"{texts[-1].rstrip('.')}{', '}{words['close'].text(rng)}"
         if rng.random() < often * 0.25:
             texts.insert(0, words["aside"].text(rng))
-        if rng.random() < (0.06 if self.voice.noise >= 0.5 else 0.015) and self.voice.name not in (
-            "console",
-            "tale",
-            "old",
-        ):
+        if rng.random() < often * 0.25 and self.voice.name not in ("terse", "stage"):
+            texts.insert(rng.choice((0, len(texts))), words["filler"].text(rng))
+        moody = 0.06 if self.voice.noise >= 0.5 else 0.015
+        if rng.random() < moody and self.voice.name not in ("console", "tale", "old"):
             texts[-1] = f"{texts[-1]} {load('emoji')['mood'].text(rng)}"
         return texts
 
@@ -364,4 +368,6 @@ class Writer(Nouns, Verbs, Scenery):
             result = result if rng.random() < 0.3 else result[:1].lower() + result[1:]
         if not result.endswith(("?", "!", ".", "]", "*", *load("emoji")["mood"].texts)):
             result += rng.choice(voice.ends)
+        if not voice.quiet:
+            result = re.sub(r"(?<=[a-z][.!?] )[a-z]", lambda match: match.group().upper(), result)
         return re.sub(r"\b([Aa]) (?=[aeioAEIO][a-z])", r"\1n ", result)
