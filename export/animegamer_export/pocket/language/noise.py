@@ -88,7 +88,7 @@ def misspell(rng: random.Random, word: str) -> str:
         else:
             typo = word[:i] + rng.choice(_NEIGHBOURS.get(word[i].lower(), word[i])) + word[i + 1 :]
         if typo.lower() != word.lower() and is_safe(word.lower(), typo.lower()):
-            return typo
+            return typo.upper() if word.isupper() else typo
     return word
 
 

@@ -95,7 +95,6 @@ def _unknown_person(
                 "{u} comes",
                 "{u} joins",
                 "add {u}",
-                "{u} dances with them",
                 "now {u}",
                 "where is {u}?",
                 "show me {u}",
