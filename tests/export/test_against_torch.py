@@ -57,7 +57,6 @@ def test_exported_parts_are_what_torch_computes(whole: Bundle, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("part", "weight"),
     [
-        ("denoiser", "denoiser.blocks.0.mlp_out.weight"),
         ("denoiser", "denoiser.blocks.1.attention.output.weight"),
         ("predictor", "blocks.0.attention.key.weight"),
         ("vae", "conv_in.weight"),
@@ -140,12 +139,6 @@ def test_the_vae_of_a_large_picture_is_compared_on_a_small_one(whole: Bundle, mo
 
 
 def test_a_part_of_other_weights_is_named(whole: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
-    figures = compare_with_torch(whole, from_seed(1, "tiny"))
-    assert (
-        {line.partition(":")[0] for line in failed_figures(figures)}
-        == figures.keys()
-        >= {"predictor", "denoiser", "vae"}
-    )
     made_of = {**whole.manifest.provenance, "made_of": {"seed": 1, "size": "tiny"}}
     copied = replace(whole.manifest, provenance=made_of)
     write_manifest(whole.folder, copied)

@@ -44,11 +44,6 @@ MISTRAL_CONFIG = {
 }
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def golden(name: str) -> dict[str, Tensor]:
     about = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
     return {key: value for file in about["files"] for key, value in load_file(GOLDEN / file).items()}

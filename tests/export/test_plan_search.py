@@ -16,12 +16,11 @@ from animegamer_export.evaluate.fidelity import denoise_turn, predict_first_turn
 from animegamer_export.evaluate.metrics import Clip, relative_error
 from animegamer_export.plan_search import command, measure, results, search
 from animegamer_export.plan_search.block_skips import block_skip_variants
-from animegamer_export.plan_search.guidance_reuse import extend_guidance, reuse_variants
 from animegamer_export.plan_search.measure import SearchBudget
 from animegamer_export.plan_search.results import PlanResult
 from animegamer_rt.backends.interface import DenoiserEngine, DenoiseRun, Engines, FloatArray
 from animegamer_rt.backends.registry import open_engines
-from animegamer_rt.bundle.denoise_plan import BlockCache, Branch, DenoisePlan, build_plan, exact_plan
+from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan, build_plan, exact_plan
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.bundle.manifest import PlanEntry
 from animegamer_rt.bundle.noise_schedule import even_timesteps
@@ -60,19 +59,6 @@ def test_guidance_that_changes_nothing_is_spared_and_a_change_of_picture_is_not_
     plan = list(search.best_plans(pictures @ pictures.T, 0.0, 10).values())[-1]
     assert all(step.branch == "conditional" for step in plan)
     assert 10 in places(plan)
-
-
-def test_a_pair_is_spared_where_the_difference_before_it_will_do() -> None:
-    branches: list[Branch] = ["conditional", "pair", "pair", "conditional", "pair", "conditional", "conditional"]
-    plan = build_plan(even_timesteps(7), branches=branches)
-    spared = reuse_variants(plan)
-    assert [[number for number, step in enumerate(one) if step.branch == "reuse"] for one in spared] == [[2], [4]]
-    assert [one.network_rows for one in spared] == [plan.network_rows - 1] * 2
-    guided = extend_guidance(plan)
-    assert guided is not None and guided.network_rows == plan.network_rows
-    assert [step.branch for step in guided] == [*branches[:5], "reuse", "reuse"]
-    assert extend_guidance(build_plan(even_timesteps(3), branches=["conditional", "conditional", "pair"])) is None
-    assert extend_guidance(build_plan(even_timesteps(2), branches=["conditional", "conditional"])) is None
 
 
 def test_plans_that_reuse_guidance_are_chosen_where_they_are_nearer(bundle: Bundle) -> None:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
-import onnxruntime
 import pytest
 from project import ROOT
 from watching import Watching
@@ -172,16 +171,6 @@ def test_a_disk_that_is_too_small_is_refused_before_writing(
     ):
         quantize_bundle(pocket, tmp_path / "new", INT4, step=watching.step)
     assert watching.steps == [] and list(tmp_path.iterdir()) == []
-
-
-def test_calibrating_on_a_device_that_is_not_there_is_refused_before_writing(
-    pocket: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
-    arguments = ["quantize", str(pocket.folder), "--precision", "denoiser=w8a8", "--out", str(tmp_path / "new")]
-    assert cli.main([*arguments, "--device", "cuda"]) == 2
-    assert "this onnxruntime has no CUDAExecutionProvider" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_part_that_is_not_there_is_named(pocket: Bundle, tmp_path: Path) -> None:
