@@ -11,8 +11,8 @@ from animegamer_export.pocket.world.scene import ADVERBS, CHARACTERS, MOTIONS, O
 
 LINES = (ROOT / "benchmarks" / "language" / "development.jsonl").read_text(encoding="utf-8").splitlines()
 TURNS = [json.loads(line) for line in LINES]
-SHORT = 12
-"""Characters below which anybody may say the same: "night", "faster!!"."""
+SHORT = 24
+"""Characters below which many people say the same: "night", "Pick up the pace."."""
 
 
 def test_there_are_two_hundred_turns_in_forty_games_in_order() -> None:
