@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,14 +10,13 @@ import torch
 from kernel_results import relative_error
 from test_torch_parts import Turn, noise, scattered
 from torch import Tensor
-from torch.nn import functional
 from torch_tape import TapeDevice
 
-from animegamer_kernels import Library, MmaKind
+from animegamer_kernels import Library
 from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
 from animegamer_rt.backends import registry
 from animegamer_rt.backends.interface import Engines
-from animegamer_rt.backends.torch import attention, custom_ops, fused_transformer
+from animegamer_rt.backends.torch import attention, custom_ops
 from animegamer_rt.backends.torch.attention import Attention, AttentionTiming, select_attention, time_attentions
 from animegamer_rt.backends.torch.custom_ops import Kernels, RowNorm
 from animegamer_rt.backends.torch.denoiser import Denoiser
@@ -107,49 +105,6 @@ class Clock(TorchDevice):
         return next(self._of_ways)
 
 
-def test_way_by_name_is_that_library_and_no_other(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda, norm = torch.backends.cuda, RowNorm(torch.ones(64), torch.zeros(64), 1e-6)
-    taken = list[bool]()
-
-    def spy(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        taken[:] = cuda.cudnn_sdp_enabled(), cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled()
-        return queries
-
-    monkeypatch.setattr(functional, "scaled_dot_product_attention", spy)
-    for way in ("cudnn", "flash", "efficient", "torch"):
-        attention.run_attention(way, kernels, torch.ones(1, 2, 3, 1, 64), norm, norm)
-        assert taken == [way in (one, "torch") for one in ("cudnn", "flash", "efficient")], way
-
-
-@pytest.mark.parametrize(
-    ("capability", "gelu_in_product", "mma"),
-    [
-        ((8, 0), False, MmaKind.WARPS),
-        ((8, 6), False, MmaKind.HALF_SUMS),
-        ((8, 9), False, MmaKind.HALF_SUMS),
-        ((9, 0), True, MmaKind.WARPS),
-        ((10, 0), True, MmaKind.WARPS),
-        ((12, 0), False, MmaKind.HALF_SUMS),
-    ],
-)
-def test_mma_kind_is_chosen_by_compute_capability(
-    capability: tuple[int, int], gelu_in_product: bool, mma: MmaKind, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    card, cpu = torch.device("cuda"), torch.device("cpu")
-    assert custom_ops._mma_kind(card, False) is mma and custom_ops._mma_kind(cpu, False) is MmaKind.WARPS
-    assert custom_ops._mma_kind(card, True) is MmaKind.WARPGROUPS
-    assert custom_ops.has_warpgroups(card) is (capability == (9, 0)) and not custom_ops.has_warpgroups(cpu)
-    for dtype, on_gpu, inside in (
-        (torch.bfloat16, True, gelu_in_product),
-        (torch.float16, True, gelu_in_product),
-        (torch.float32, True, False),
-        (torch.bfloat16, False, False),
-    ):
-        weight = SimpleNamespace(is_cuda=on_gpu, dtype=dtype, device=None)
-        assert fused_transformer.fuses_gelu(SimpleNamespace(weight=weight)) == inside  # type: ignore[arg-type]
-
-
 def test_fastest_is_the_fastest_that_is_right(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
     # Of PyTorch's libraries a CPU has flash.
     times = {"torch": 3.0, "flash": 2.0, "int8": 1.0}
@@ -171,6 +126,9 @@ def test_warpgroups_are_chosen_where_a_gpu_has_them(kernels: Kernels, monkeypatc
     torch_device, asked = TorchDevice(torch.bfloat16), list[bool]()
     with pytest.raises(BackendError, match=r"needs the instructions of sm_90.*found CPU.*--attention int8"):
         select_attention("int8-wgmma", torch_device, kernels, SIZE)
+    for capability in ((8, 9), (9, 0), (10, 0)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, its=capability: its)
+        assert custom_ops.has_warpgroups(torch.device("cuda")) is (capability == (9, 0))
     monkeypatch.setattr(attention, "has_warpgroups", lambda device: True)
     plain = Kernels.attention_int8
 
@@ -218,15 +176,6 @@ def test_attention_that_the_command_asks_for_is_what_opens(library: Library, mon
     engines = registry.open_engines(bundle, EngineConfig("torch-cpu", "bf16", "int8"))
     assert engines.attention == "int8"
     assert engines.device.endswith(f"int8 attention, references of {FILE_NAME}")
-    for told, said in (
-        (EngineConfig("torch-cpu", attention="int8"), "found heads of 64 in torch.float32; .* or --precision bf16"),
-        (
-            EngineConfig("torch-cpu", "bf16", "cudnn"),
-            r"found cudnn: RuntimeError: .*; use another --attention, or omit it",
-        ),
-    ):
-        with pytest.raises(BackendError, match=said):
-            registry.open_engines(bundle, told)
 
 
 @pytest.mark.gpu

@@ -34,8 +34,6 @@ from animegamer_rt.engine_config import ATTENTIONS, EngineConfig
 from animegamer_rt.errors import BackendError
 from animegamer_rt.events import Event, FrameReady, StatePredicted
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.play import command as play
-from animegamer_rt.play.command import PlayOptions
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 from benchmarks import precision
@@ -121,21 +119,10 @@ def played(pipeline: Pipeline) -> tuple[Frames, list[object]]:
     return np.stack([event.frame for event in events if isinstance(event, FrameReady)]), states
 
 
-def test_engines_say_what_runs_them(both: tuple[Engines, Engines]) -> None:
-    assert both[0].device == f"torch {torch.__version__} in float32 on CPU, 1 threads, plain operators"
-
-
 def test_machine_without_a_gpu_is_told_so(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(BackendError, match=r"PyTorch finds no NVIDIA GPU; found torch .*; check the driver"):
         registry.open_engines(bundle, EngineConfig("torch"))
-
-
-def test_unknown_device_and_precision_are_refused(bundle: Bundle) -> None:
-    with pytest.raises(BackendError, match="unknown device; found 'tpu'; expected cpu or cuda"):
-        torch_backend.open_device("tpu", None, captures=False)
-    with pytest.raises(BackendError, match="unknown precision; found 'int3'; expected fp32, bf16, fp16, fp8, int8"):
-        torch_backend.load(bundle, EngineConfig("torch-cpu", "int3"))
 
 
 def test_why_a_fresh_process_cannot_play_is_one_line(
@@ -195,35 +182,14 @@ def test_what_is_asked_of_pytorch_reaches_its_engines(
     assert f"opened {EngineConfig('torch-cpu', 'fp16', 'int8')}" in capsys.readouterr().err
 
 
-def test_what_is_asked_of_pytorch_reaches_the_processes_that_bench_starts(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commands: list[list[str]] = []
-    games: list[PlayOptions] = []
-    monkeypatch.setattr(bench, "_run", commands.append)
-    monkeypatch.setattr(play, "open_game", lambda options, bundle: games.append(options))
-    monkeypatch.setattr(play, "play", games.append)
-    for config in (EngineConfig("torch-cpu", "bf16", "flash"), EngineConfig("torch", attention="int8"), EngineConfig()):
-        bench._fresh_process(bundle, "fast", bench.BenchOptions(engines=config))
-        ready, played = commands[-2:]
-        play.warm_start(*ready[3:])
-        cli.main(played[3:])
-        assert [(game.engines, game.plan) for game in games[-2:]] == [(config, "fast")] * 2
-
-
 @pytest.mark.parametrize(
     "command",
     [
         ["play", "--precision", "fp8"],
-        ["bench", "--device", "tensorrt", "--precision", "int8"],
-        ["selftest", "--device", "cuda", "--precision", "bf16"],
         ["serve", "--device", "simulated:1", "--precision", "fp16"],
         ["search-plans", "pocket", "--dry-run", "--device", "cpu-fp32", "--precision", "fp16"],
-        ["play", "--attention", "torch"],
         ["bench", "serve", "--attention", "fastest"],
         ["selftest", "--device", "cuda", "--attention", "int8"],
-        ["serve", "--device", "cpu", "--attention", "flash"],
-        ["search-plans", "pocket", "--dry-run", "--device", "tensorrt", "--attention", "cudnn"],
     ],
     ids=lambda command: f"{command[0]}{command[-2]}",
 )
@@ -250,8 +216,6 @@ def test_an_attention_without_the_kernels_is_refused_before_weights_are_read(
             BackendError, match=f"not built or are off; found --attention {name}; .*make kernels.*or omit"
         ):
             registry.open_engines(bundle, EngineConfig("torch-cpu", attention=name))
-    with pytest.raises(BackendError, match="unknown attention; found 'quick'; expected torch, cudnn, flash"):
-        torch_backend.load(bundle, EngineConfig("torch-cpu", attention="quick"))
 
 
 def test_precision_that_was_asked_for_is_what_opens_and_what_records_say(bundle: Bundle) -> None:
