@@ -46,6 +46,7 @@ PRECISIONS: Mapping[str, str] = MappingProxyType(
     {
         "bf16": "sm_80 and later",
         "fp16": "any GPU",
+        "fp16-sums": "fp16 whose denoiser also sums in fp16: twice the rate on GeForce, less exact",
         "fp8": "FP8 for the denoiser's large products, sm_89 and later",
         "int8": "INT8 for the denoiser's large products, sm_80 and later",
     }

@@ -5,6 +5,7 @@ torch.cuda is a stand-in. Streams, captures and copies are tested on a GPU: test
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,6 +42,56 @@ def test_lost_gpu_is_an_error_of_its_own(cuda: None) -> None:
     with pytest.raises(DeviceLostError, match="lost to this process; found CUDA error: an illegal memory access"):
         with CudaTorchDevice(torch.bfloat16).use():
             raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered\nmore lines")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (2, "the GPU's memory is full; found CUDA error: this and that; close other programs"),
+        (209, "built for other GPUs.*; install a torch built for this GPU"),
+        (222, "the driver is too old for this code.*; update the driver"),
+        (901, "a CUDA graph could not be captured.*graphs='off'"),
+    ],
+)
+def test_error_that_the_process_survives_is_not_a_lost_gpu(cuda: None, code: int, said: str) -> None:
+    error = torch.AcceleratorError("CUDA error: this and that\nmore lines")
+    error.error_code = code
+    with pytest.raises(BackendError, match=said) as found, CudaTorchDevice(torch.bfloat16).use():
+        raise error
+    assert not isinstance(found.value, DeviceLostError)
+    error.error_code = 719
+    with pytest.raises(DeviceLostError, match="start the program again"), CudaTorchDevice(torch.bfloat16).use():
+        raise error
+    with pytest.raises(BackendError, match="memory is full"), CudaTorchDevice(torch.bfloat16).use():
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+
+def test_fp8_that_does_not_run_becomes_bf16_with_a_sentence(
+    cuda: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch_device = CudaTorchDevice(torch.bfloat16)
+    monkeypatch.setattr(backend, "probe_fp8", lambda device: "")
+    assert backend.available_precision("fp8", torch_device) == ("fp8", "")
+    monkeypatch.setattr(backend, "probe_fp8", lambda device: "not supported on your device")
+    assert backend.available_precision("int8", torch_device) == ("int8", "")
+    precision, why = backend.available_precision("fp8", torch_device)
+    assert precision == "bf16"
+    assert why == "bf16 in place of fp8, whose product does not run here (not supported on your device)"
+    assert why in caplog.text and "--precision int8" in caplog.text
+
+
+def test_denoiser_alone_sums_in_float16_and_only_where_it_is_asked_for(
+    cuda: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SimpleNamespace(allow_fp16_accumulation=False)
+    monkeypatch.setattr(torch.backends.cuda, "matmul", settings)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (8, 9))
+    for precision, expected in (("fp16", False), (backend.HALF_SUMS, True)):
+        torch_device = backend.open_device("cuda", precision, captures=False)
+        assert torch_device.dtype == torch.float16
+        with torch_device.denoising():
+            assert settings.allow_fp16_accumulation is expected
+        assert settings.allow_fp16_accumulation is False
 
 
 def test_host_without_pinned_memory_is_not_a_lost_gpu(cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -12,6 +14,7 @@ from animegamer_rt.backends.torch.rowwise_linear import (
     MAX_VALUE,
     RowwiseLinear,
     check_products,
+    probe_fp8,
     quantize_rows,
 )
 from animegamer_rt.errors import BackendError
@@ -67,6 +70,8 @@ def test_product_in_int8_has_exact_sums() -> None:
     [
         (FP8, (8, 9), "2.12.0+cu130", None),
         (FP8, (9, 0), "2.9.1", None),
+        (FP8, (12, 1), "2.11.0+cu130", None),
+        (FP8, (12, 0), "2.10.0+cu128", r"no FP8 products with a scale for each row .* sm_120; expected torch >= 2\.11"),
         (INT8, (8, 0), "2.9.1", None),
         (torch.float16, (7, 5), "2.13.0", None),
         (FP8, (8, 6), "2.13.0", r"no FP8 products; found sm_86; .* sm_89 or later; use bf16, fp16 or"),
@@ -83,3 +88,18 @@ def test_gpus_without_reliable_products_are_refused(
     else:
         with pytest.raises(BackendError, match=said):
             check_products(dtype, capability, version)
+
+
+def test_fp8_product_that_is_missing_or_wrong_is_found_before_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu, product = torch.device("cpu"), RowwiseLinear.product
+    assert probe_fp8(cpu) == ""
+
+    def missing(*given: Any) -> Any:
+        raise RuntimeError("Rowwise scaling is not currently supported on your device\nmore lines")
+
+    monkeypatch.setattr(RowwiseLinear, "product", missing)
+    assert probe_fp8(cpu) == "Rowwise scaling is not currently supported on your device"
+    monkeypatch.setattr(RowwiseLinear, "product", lambda layer, *given: product(layer, *given) - layer.bias)
+    assert "relative error" in probe_fp8(cpu), "a product that forgets the bias"
+    monkeypatch.setattr(RowwiseLinear, "product", lambda layer, *given: product(layer, *given) * torch.nan)
+    assert "relative error nan" in probe_fp8(cpu)

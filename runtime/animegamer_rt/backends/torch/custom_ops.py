@@ -47,9 +47,9 @@ class Modulation(NamedTuple):
 QUERY_GROUP, KEY_GROUP = 32, 64
 """Tokens that share a scale in 8-bit attention. Source: docs/LOG.md, "8-bit attention"."""
 
-GEFORCE = ((8, 6), (8, 9), (12, 0))
-"""Compute capabilities of RTX 30, 40 and 50: 16-bit products with float32 sums run at half the rate of float16 sums.
-Workstation GPUs share two of these capabilities without that limit; there float16 sums cost one conversion."""
+GEFORCE = ((8, 6), (8, 9), (12, 0), (12, 1))
+"""Compute capabilities of RTX 30, 40, 50 and of GB10: 16-bit products with float32 sums run at half the rate of float16
+sums. Workstation GPUs share some of these capabilities without that limit; there float16 sums cost one conversion."""
 
 HOPPER = (9, 0)
 """The compute capability of H100 and H200, the only one with warpgroup instructions."""

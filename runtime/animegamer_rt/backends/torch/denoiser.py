@@ -124,7 +124,7 @@ class Denoiser:
         if blocks is not None:
             assert self.block_changes is not None
             cached_blocks = BlockCacheBuffer(blocks, self.block_changes[rows])
-        with SDPA_LOCK:
+        with SDPA_LOCK, self.torch_device.denoising():
             patches = self.network.patches(self.state[0], self.shots[rows], row, cached_blocks)
         self.network.advance(patches, self.state, noise[0], coefficients[0])
 

@@ -10,8 +10,9 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from statistics import median
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,19 @@ from animegamer_rt.backends.interface import DeviceMemory
 from animegamer_rt.errors import BackendError, DeviceLostError
 
 Work = Callable[[], None]
+OUT_OF_MEMORY = 2
+"""CUDA's error code. Source of all codes: cudaError_t in CUDA's driver_types.h."""
+NO_CAPTURE = "a CUDA graph could not be captured", "report it; graphs='off' of the loader runs without graphs"
+REFUSALS: Mapping[int, tuple[str, str]] = MappingProxyType(
+    {
+        OUT_OF_MEMORY: ("the GPU's memory is full", "close other programs, or use a bundle of a smaller precision"),
+        98: ("the GPU cannot run this code: it was built for other GPUs", "install a torch built for this GPU"),
+        209: ("the GPU cannot run this code: it was built for other GPUs", "install a torch built for this GPU"),
+        222: ("the driver is too old for this code", "update the driver, or install a torch for an older CUDA"),
+        **dict.fromkeys(range(900, 909), NO_CAPTURE),
+    }
+)
+"""CUDA's errors after which the process can go on: what happened, and what to do. After any other the GPU is lost."""
 TIMED_RUNS = 6
 """Runs of the work to be timed. The first does not count: libraries initialise in it."""
 
@@ -30,6 +44,8 @@ class TorchDevice:
     """The CPU: work runs at once, and nothing is captured."""
 
     captures = False
+    half_sums = False
+    """Whether the denoiser's products of float16 sum in float16."""
 
     def __init__(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
         self.device, self.dtype = torch.device(device), dtype
@@ -43,10 +59,15 @@ class TorchDevice:
     def use(self) -> Iterator[None]:
         """A context for all work of this backend, in any thread: no gradients, and on a GPU this device's stream.
 
-        Raises DeviceLostError where the GPU is lost to the process.
+        Raises DeviceLostError where the GPU is lost to the process, BackendError for an error of CUDA that it survives.
         """
         with torch.no_grad():
             yield
+
+    @contextlib.contextmanager
+    def denoising(self) -> Iterator[None]:
+        """Around the denoiser's work while it is queued or captured: its products sum in float16 if `half_sums`."""
+        yield
 
     def on_side_stream(self) -> TorchDevice:
         """A TorchDevice on the same GPU with a stream of its own, so that its work runs beside this one's.
@@ -106,7 +127,7 @@ class TorchDevice:
 class CudaTorchDevice(TorchDevice):
     """One NVIDIA GPU: one stream for all work of this device, and one memory pool for its graphs."""
 
-    def __init__(self, dtype: torch.dtype, captures: bool = True) -> None:
+    def __init__(self, dtype: torch.dtype, captures: bool = True, half_sums: bool = False) -> None:
         if not torch.cuda.is_available():
             cuda = torch.version.cuda
             raise BackendError(
@@ -115,7 +136,7 @@ class CudaTorchDevice(TorchDevice):
                 do="check the driver with nvidia-smi and install a CUDA build of torch, or use --device cpu",
             )
         super().__init__(dtype, f"cuda:{torch.cuda.current_device()}")
-        self.captures = captures
+        self.captures, self.half_sums = captures, half_sums
         self.stream = torch.cuda.Stream(self.device)
         self._pool, self._to_reserve = torch.cuda.graph_pool_handle(), 0
         # A capture begins with a wait for the whole device, which would fail inside another capture.
@@ -126,8 +147,8 @@ class CudaTorchDevice(TorchDevice):
 
     @property
     def description(self) -> str:
-        graphs = "CUDA graphs" if self.captures else "eager"
-        return f"{torch.cuda.get_device_name(self.device)}, {graphs}"
+        words = [torch.cuda.get_device_name(self.device), "CUDA graphs" if self.captures else "eager"]
+        return ", ".join([*words, "float16 sums in the denoiser"] if self.half_sums else words)
 
     @contextlib.contextmanager
     def use(self) -> Iterator[None]:
@@ -136,8 +157,21 @@ class CudaTorchDevice(TorchDevice):
             with torch.no_grad(), torch.cuda.device(self.device), torch.cuda.stream(self.stream):
                 self._make_handles()
                 yield
-        except torch.AcceleratorError as error:  # from now on CUDA refuses every call of this process
-            raise DeviceLostError("the GPU is lost to this process", found=str(error).partition("\n")[0]) from error
+        except torch.OutOfMemoryError as error:
+            raise _translate(error, OUT_OF_MEMORY) from error
+        except torch.AcceleratorError as error:
+            raise _translate(error, getattr(error, "error_code", None)) from error
+
+    @contextlib.contextmanager
+    def denoising(self) -> Iterator[None]:
+        # The setting is the process's. The caller holds SDPA_LOCK, and so does the predictor while it queues products.
+        settings = torch.backends.cuda.matmul
+        before = settings.allow_fp16_accumulation
+        settings.allow_fp16_accumulation = before or self.half_sums
+        try:
+            yield
+        finally:
+            settings.allow_fp16_accumulation = before
 
     def _make_handles(self) -> None:
         """Creates the calling thread's library handles, once, outside captures: creation may wait for the device."""
@@ -225,6 +259,15 @@ class CudaTorchDevice(TorchDevice):
                 self._to_reserve = 0
             work()
         return graph.replay
+
+
+def _translate(error: Exception, code: int | None) -> BackendError:
+    """CUDA's error as one of ours. An error without a code counts as a lost GPU."""
+    found = str(error).partition("\n")[0]
+    if code is None or code not in REFUSALS:
+        return DeviceLostError("the GPU is lost to this process", found=found, do="start the program again")
+    what, do = REFUSALS[code]
+    return BackendError(what, found=found, do=do)
 
 
 class GraphCache:

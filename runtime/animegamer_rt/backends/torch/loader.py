@@ -8,6 +8,7 @@ device with its CUDA graphs. **No GPU has run any of it yet.** See docs/TORCH.md
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
@@ -25,7 +26,14 @@ from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
 from animegamer_rt.backends.torch.onnx_reader import read_weights
 from animegamer_rt.backends.torch.packed_linear import BUFFERS, PackedLinear, use_kernels
 from animegamer_rt.backends.torch.predictor import Predictor
-from animegamer_rt.backends.torch.rowwise_linear import DTYPE_NAMES, FP8, INT8, check_products, convert_to_rowwise
+from animegamer_rt.backends.torch.rowwise_linear import (
+    DTYPE_NAMES,
+    FP8,
+    INT8,
+    check_products,
+    convert_to_rowwise,
+    probe_fp8,
+)
 from animegamer_rt.backends.torch.transformer import Transformer
 from animegamer_rt.backends.torch.vae import Vae
 from animegamer_rt.backends.torch.weight_names import load_denoiser, load_encoder, load_predictor, load_vae
@@ -43,10 +51,14 @@ from animegamer_rt.models.predictor import Predictor as PredictorNetwork
 from animegamer_rt.models.predictor import PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
 
+log = logging.getLogger(__name__)
+HALF_SUMS = "fp16-sums"
+"""float16 whose products in the denoiser's blocks sum in float16 too; on a CPU they sum as in `fp16`."""
 PRECISIONS: Mapping[str, torch.dtype] = {
     "fp32": torch.float32,
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
+    HALF_SUMS: torch.float16,
     "fp8": torch.bfloat16,
     "int8": torch.bfloat16,
 }
@@ -95,9 +107,10 @@ def load(
     Raises BackendError without a GPU, for a bundle whose parts cannot run here, and where the precision, the kernels or
     the attention is not available.
     """
-    precision, attention = config.precision, config.attention or "torch"
+    attention = config.attention or "torch"
     device = "cpu" if config.device == "torch-cpu" else "cuda"
-    torch_device = open_device(device, precision, graphs != "off")
+    torch_device = open_device(device, config.precision, graphs != "off")
+    precision, instead = available_precision(config.precision, torch_device)
     if kernels is None and attention != "torch":
         kernels = find_library() or False
     opened, which = open_kernels(kernels, torch_device.device)
@@ -107,7 +120,7 @@ def load(
     engines = build_engines(
         torch_device, networks, geometry, plans, graphs, compiled, ROWWISE.get(precision), opened, attention
     )
-    return replace(engines, device=f"{engines.device}, {which}")
+    return replace(engines, device=", ".join(filter(None, (engines.device, which, instead))))
 
 
 def load_models(bundle: Bundle, torch_device: TorchDevice) -> Models:
@@ -207,12 +220,29 @@ def open_device(device: str, precision: str | None, captures: bool) -> TorchDevi
     if device == "cuda":
         # float16 only where the GPU lacks bfloat16: the vae's activations can exceed float16's range.
         half = "bf16" if torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0) else "fp16"
-        torch_device = CudaTorchDevice(PRECISIONS[precision or half], captures)
+        torch_device = CudaTorchDevice(PRECISIONS[precision or half], captures, precision == HALF_SUMS)
         # Before any weight is read.
         products = ROWWISE.get(precision, torch_device.dtype)
         check_products(products, torch.cuda.get_device_capability(torch_device.device), torch.__version__)
         return torch_device
     raise BackendError("unknown device", found=repr(device), expected="cpu or cuda")
+
+
+def available_precision(precision: str | None, torch_device: TorchDevice) -> tuple[str | None, str]:
+    """The precision to use in place of this one, and why, for Engines.device; empty if it is the same.
+
+    Only fp8 can be missing on a GPU that has its instructions: some builds of PyTorch lack the product. Then the
+    denoiser runs in bf16, and a warning says so.
+    """
+    if precision != "fp8" or torch_device.device.type != "cuda":
+        return precision, ""
+    with torch_device.use():
+        refused = probe_fp8(torch_device.device)
+    if not refused:
+        return precision, ""
+    instead = f"bf16 in place of fp8, whose product does not run here ({refused})"
+    log.warning("%s; int8 is the other precision of 8 bits: --precision int8", instead)
+    return "bf16", instead
 
 
 def cast_for_inference(network: Network, dtype: torch.dtype) -> Network:
@@ -245,6 +275,8 @@ def _precision_by_part(torch_device: TorchDevice, rowwise: torch.dtype | None, n
     parts = dict.fromkeys(("predictor", "denoiser", "vae_first", "vae_next"), arithmetic)
     if any(isinstance(layer, PackedLinear) for layer in networks.predictor.modules()):
         del parts["predictor"]  # the bundle's manifest is more precise
+    if torch_device.half_sums:
+        parts["denoiser"] = HALF_SUMS
     return parts if rowwise is None else {**parts, "denoiser": DTYPE_NAMES[rowwise].lower()}
 
 

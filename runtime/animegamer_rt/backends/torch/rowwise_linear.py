@@ -31,6 +31,12 @@ DTYPE_NAMES: Mapping[torch.dtype, str] = MappingProxyType({FP8: "FP8", INT8: "IN
 ADA, ADA_FIXED_IN = (8, 9), "2.12"
 """Before this version PyTorch's FP8 product prepares its workspace on the default stream on Ada GPUs. On any other
 stream, as here, it can then wait forever (pytorch issue 177651)."""
+BLACKWELL_CONSUMER, BLACKWELL_FROM = (12, 0), "2.11"
+"""RTX 50 and later, and the first PyTorch whose FP8 product takes a scale for each row there."""
+PROBE_ERROR = 0.1
+"""Largest relative error of the probe: three times what rounding both sides to FP8 costs."""
+PROBE_WIDTH = 32
+"""Rows and columns of the probe's product; FP8 products need multiples of 16."""
 
 
 def check_products(dtype: torch.dtype, capability: tuple[int, int], torch_version: str) -> None:
@@ -53,6 +59,35 @@ def check_products(dtype: torch.dtype, capability: tuple[int, int], torch_versio
             expected=f"torch >= {ADA_FIXED_IN}",
             do="install it, or use int8 or bf16",
         )
+    if dtype == FP8 and capability >= BLACKWELL_CONSUMER and TorchVersion(torch_version) < BLACKWELL_FROM:
+        raise BackendError(
+            "this PyTorch has no FP8 products with a scale for each row on this GPU",
+            found="torch {} on sm_{}{}".format(torch_version, *capability),
+            expected=f"torch >= {BLACKWELL_FROM}",
+            do="install it, or use int8 or bf16",
+        )
+
+
+def probe_fp8(device: torch.device) -> str:
+    """Why this PyTorch has no FP8 product with row scales and a bias on this device; empty if it has.
+
+    Runs a small one and compares it with float32. PyTorch on Windows is built without them, for example.
+    """
+    random = torch.Generator().manual_seed(0)
+    linear = nn.Linear(PROBE_WIDTH, PROBE_WIDTH, device=device, dtype=torch.bfloat16).requires_grad_(False)
+    for tensor in (linear.weight, linear.bias):
+        tensor.copy_(torch.randn(tensor.shape, generator=random))
+    x = torch.randn((PROBE_WIDTH, PROBE_WIDTH), generator=random).to(linear.weight)
+    try:
+        found = RowwiseLinear(linear, FP8)(x).float()
+    except torch.AcceleratorError:
+        raise
+    except RuntimeError as error:
+        return str(error).partition("\n")[0][:300]
+    expected = functional.linear(x.float(), linear.weight.float(), linear.bias.float())
+    error_share = float((found - expected).norm() / expected.norm())
+    # Written so that NaN fails.
+    return "" if error_share <= PROBE_ERROR else f"its answer is wrong: relative error {error_share:.3f}"
 
 
 def convert_to_rowwise(network: Denoiser, dtype: torch.dtype) -> None:
