@@ -1,0 +1,30 @@
+"""Writes the reader as a part of a bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check_outputs, export_copy, write
+from animegamer_rt.stages.instruction_words import split_words, word_features
+
+from .accuracy import no_scene
+from .model import OUTPUTS, Reader
+
+TOLERANCE = 2e-3
+_EXAMPLE = "Tofi waves gently in the meadow, at night."
+
+
+def export_reader(reader: Reader, folder: Path, precision: Precision = "fp16") -> ExportResult:
+    """Write reader.onnx: features int64 [1, W, GRAMS] and scene int64 [1, 10] -> logits f32 of `OUTPUTS`."""
+    reader = export_copy(reader, precision)
+    inputs = {
+        "features": torch.from_numpy(word_features(split_words(_EXAMPLE)))[None],
+        "scene": torch.from_numpy(no_scene())[None],
+    }
+    with torch.no_grad():
+        graph = Graph("reader", reader, inputs, OUTPUTS, {"features": {1: "words"}})
+        parts = write(folder, [graph], "reader.weights", precision)
+        case = Case("a sentence", inputs, dict(zip(OUTPUTS, reader(*inputs.values()), strict=True)))
+        return ExportResult(parts, check_outputs(folder, [("reader", case)], TOLERANCE))
