@@ -122,7 +122,7 @@ class Terminal:
 
     def understood(self, event: events.Understood) -> None:
         """Print what the instruction was taken to mean, and what of it was not understood."""
-        self._console.print(Text.assemble("  ", (f"{'understood':<15}", "cyan"), event.text))
+        self._console.print(Text.assemble("  ", ("understood: ", "cyan"), event.text))
         if event.notice is not None:
             self._say(f"  {event.notice}", "yellow")
 
