@@ -25,6 +25,7 @@ PART_ROLES = {
     "encoder": "picture and motion words -> shot; not needed to play",
     "text_tower": "motion words -> features for the encoder",
     "image_tower": "picture -> features for the encoder",
+    "reader": "everyday words and the scene so far -> the new scene",
     "predictor": "prompt -> shot and the first state choice; a choice -> the next",
     "denoiser": "shot -> latent, one call a step",
     "vae_first": "first 3 latent frames -> 9 video frames",

@@ -64,7 +64,7 @@ def prepare_turn(
     session = _resume(pipeline, job, message.buffers, heartbeat)
     if message.turn != session.turns + 1:
         raise SessionError("the job is not of the game's next turn", found=message.turn, expected=session.turns + 1)
-    prediction = pipeline.predictor.predict(session.history, Instruction(job.instruction)) if ahead else None
+    prediction = pipeline.predict(session, Instruction(job.instruction)) if ahead else None
     return PreparedTurn(message, job, session, prediction)
 
 
