@@ -1,4 +1,4 @@
-"""`python -m animegamer_export.pocket.reader train|measure`: train the reader, or read a file of sentences with it."""
+"""`python -m animegamer_export.pocket.reader train|measure|add`: train the reader, measure it, add it to a bundle."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from .accuracy import evaluate
+from .export import add_reader
 from .training import load, train
 
 
@@ -21,9 +22,15 @@ def main(argv: list[str] | None = None) -> int:
     measuring = commands.add_parser("measure", help="read a file of sentences and count what is read right")
     measuring.add_argument("games", type=Path, help="a file in the format of benchmarks/language/development.jsonl")
     measuring.add_argument("--weights", type=Path, default=Path("pocket-work/reader.pt"))
+    adding = commands.add_parser("add", help="add the reader to a pocket bundle, in place of an earlier one")
+    adding.add_argument("bundle", type=Path, help="the bundle's folder, e.g. engines/pocket")
+    adding.add_argument("--weights", type=Path, default=Path("pocket-work/reader.pt"))
     args = parser.parse_args(argv)
     if args.command == "train":
         train(args.weights, args.steps)
+        return 0
+    if args.command == "add":
+        add_reader(args.bundle, load(args.weights))
         return 0
     report = evaluate(load(args.weights), args.games)
     for row in report.pop("wrong"):

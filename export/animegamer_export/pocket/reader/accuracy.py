@@ -57,7 +57,11 @@ def _score(people: np.ndarray[Any, np.dtype[np.float32]], pair: tuple[int, int |
 def labels_of(row: Sequence[int]) -> dict[str, Any]:
     """The numbers of a scene as the labels of an evaluation file."""
     size = len(OUTFITS)
-    seen = sorted((value // size, name, OUTFITS[value % size]) for value, name in zip(row, CHARACTERS, strict=False) if value // size)
+    seen = sorted(
+        (value // size, name, OUTFITS[value % size])
+        for value, name in zip(row, CHARACTERS, strict=False)
+        if value // size
+    )
     motion, level, place, night, _ = row[len(CHARACTERS) :]
     return {
         "who": [name for _, name, _ in seen],
@@ -107,6 +111,8 @@ def evaluate(reader: Reader, path: Path) -> dict[str, Any]:
         counts["first" if line["turn"] == 1 else "later"].append(whole)
         if not all(right.values()):
             bad = {field: (line[field], got[field]) for field, value in right.items() if not value}
-            wrong.append({"game": line["game"], "turn": line["turn"], "say": line["say"], "wrong": bad, "unknown": unknown})
+            wrong.append(
+                {"game": line["game"], "turn": line["turn"], "say": line["say"], "wrong": bad, "unknown": unknown}
+            )
     shares = {field: round(float(np.mean(values)), 4) for field, values in counts.items() if values}
     return {**shares, "wrong": wrong}

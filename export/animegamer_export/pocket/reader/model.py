@@ -65,7 +65,9 @@ class Reader(nn.Module):
         nn.init.normal_(self.pieces.weight, std=0.1)
         with torch.no_grad():
             self.pieces.weight[0].zero_()
-        self.word = nn.Sequential(nn.LayerNorm(PIECE_WIDTH), nn.Linear(PIECE_WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, WIDTH))
+        self.word = nn.Sequential(
+            nn.LayerNorm(PIECE_WIDTH), nn.Linear(PIECE_WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, WIDTH)
+        )
         self.places = nn.Parameter(torch.randn(MAX_WORDS, WIDTH) * 0.02)
         self.scene = nn.ModuleList(nn.Embedding(size, WIDTH) for size in SCENE_SIZES)
         self.slots = nn.Parameter(torch.randn(len(SCENE_SIZES), WIDTH) * 0.02)
@@ -79,7 +81,7 @@ class Reader(nn.Module):
         self._people = people
 
     def forward(self, features: Tensor, scene: Tensor, mask: Tensor | None = None) -> tuple[Tensor, ...]:
-        """The logits in the order of `HEADS`, then `unknown`. mask: bool [B, W], True where a word is; None: all are."""
+        """The logits in the order of `HEADS`, then `unknown`. mask: bool [B, W], True where a word is; None: all."""
         words = self.word(self._sum_of_pieces(features)) + self.places[: features.shape[1]]
         state = torch.stack([table(scene[:, index]) for index, table in enumerate(self.scene)], 1) + self.slots
         x = torch.cat([state, words], 1)

@@ -22,15 +22,15 @@ from animegamer_export.pocket.world.scene import (
 )
 from animegamer_rt.stages.instruction_words import split_words, word_features
 
-from .model import LEVELS, SCENE_SIZES
+from .model import SCENE_SIZES
 
 NOT_JUDGED = -100
-_POSITIONS = tuple(POSITIONS)
+POSITION_NAMES = tuple(POSITIONS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sample:
-    """One turn. scene int64 [10]; truth: int64 of `people` [5], `clothes` [5] and the five tail heads; unknown [words]."""
+    """One turn. scene int64 [10]; truth int64 [15]: people 5, clothes 5, then the other heads; unknown f32 [words]."""
 
     words: list[str]
     scene: npt.NDArray[np.int64]
@@ -52,7 +52,7 @@ def encode_scene(scene: Scene | None, worn: Mapping[str, str]) -> npt.NDArray[np
             scene.level - 1,
             PLACES.index(scene.place),
             int(scene.night),
-            _POSITIONS.index(position_of(scene)),
+            POSITION_NAMES.index(position_of(scene)),
         ]
     return np.array(row, np.int64)
 
@@ -60,7 +60,7 @@ def encode_scene(scene: Scene | None, worn: Mapping[str, str]) -> npt.NDArray[np
 def position_of(scene: Scene) -> str:
     """The named position at which a scene starts."""
     count = len(scene.characters)
-    return min(_POSITIONS, key=lambda name: abs(position_x(name, count) - scene.start_x))
+    return min(POSITION_NAMES, key=lambda name: abs(position_x(name, count) - scene.start_x))
 
 
 def samples_of(game: Sequence[Turn]) -> Iterator[Sample]:
@@ -86,7 +86,7 @@ def _truth(scene: Scene, labels: Mapping[str, object]) -> npt.NDArray[np.int64]:
         scene.level - 1 if "level" in labels else NOT_JUDGED,
         PLACES.index(scene.place),
         int(scene.night),
-        _POSITIONS.index(position_of(scene)),
+        POSITION_NAMES.index(position_of(scene)),
     ]
     return np.array([*people, *clothes, *tail], np.int64)
 
@@ -125,6 +125,3 @@ def stack(batch: Sequence[Sample]) -> tuple[npt.NDArray[np.int64], ...]:
     unknown = np.stack([np.pad(s.unknown, (0, words - len(s.words))) for s in batch])
     mask = np.stack([np.arange(words) < len(s.words) for s in batch])
     return features, np.stack([s.scene for s in batch]), mask, np.stack([s.truth for s in batch]), unknown  # type: ignore[return-value]
-
-
-assert LEVELS == 5
