@@ -114,7 +114,7 @@ class Session:
         return dict(self._shots)
 
     def commit(self, instruction: Instruction, prediction: Prediction, scene: Scene | None = None) -> None:
-        """Adds a finished turn to the game, with its scene if it was read. Call it once a turn, after the last frame."""
+        """Adds a finished turn to the game; `scene`: as it was read. Call it once a turn, after the last frame."""
         self.log += (TurnRecord(instruction.text, prediction.game_state, scene),)
         self.scene = scene
         self.character = self.character.after(prediction.game_state)
