@@ -51,6 +51,23 @@ _ASKS = {
 }
 _SHAPES = {"people": (2, 3), "clothes": (2, 3), "motion": (3,), "level": (5,), "place": (2,), "night": (2,)}
 _SHAPES |= {"position": (3,)}
+GAME = (
+    "Mia waves gently in the town.",
+    "A raincoat, it is night",
+    "Tobo runs wildly",
+    "Mia flies",
+    "both, on the right",
+)
+CAPTIONS = (
+    "Character: Mia in everyday clothes on the left; Motion: gently wave; Background: day town.",
+    "Character: Mia in a raincoat on the left; Motion: gently wave; Background: night town.",
+    "Character: Tobo in everyday clothes on the left; Motion: wildly run; Background: night town.",
+    "Character: Mia in a raincoat on the left; Motion: wildly fly on a kite; Background: night town.",
+    "Character: Mia in a raincoat and Tobo in everyday clothes on the right; "
+    "Motion: wildly fly on a kite; Background: night town.",
+)
+"""A game in everyday words, and how it is understood."""
+
 _DEPTH = 16
 """More than any number of the input `scene`."""
 

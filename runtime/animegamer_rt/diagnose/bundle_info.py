@@ -54,6 +54,8 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
     console.print(_table("", ("", ""), facts.items(), headed=False))
     world = manifest.world
     words = {"characters": world.characters, "motions": world.motions, "adverbs": world.adverbs, "places": world.places}
+    if manifest.reader is not None:  # these it knows in everyday words; clothes and positions beside them
+        words |= {"clothes": manifest.reader.clothes_words, "positions": manifest.reader.position_words}
     if any(words.values()):
         known = [(name, ", ".join(listed)) for name, listed in words.items() if listed]
         console.print(_table("Words that the model knows", ("", ""), known, headed=False))

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny_reader
+from tiny_reader import CAPTIONS, GAME
 
 import animegamer_rt
 import fakes
@@ -27,22 +28,6 @@ from animegamer_rt.stages.prompt import PromptBuilder
 from animegamer_rt.stages.reader import InstructionReader
 from animegamer_rt.state.instruction import Instruction
 from animegamer_rt.state.scene import Scene
-
-GAME = [
-    "Mia waves gently in the town.",
-    "A raincoat, it is night",
-    "Tobo runs wildly",
-    "Mia flies",
-    "both, on the right",
-]
-CAPTIONS = [
-    "Character: Mia in everyday clothes on the left; Motion: gently wave; Background: day town.",
-    "Character: Mia in a raincoat on the left; Motion: gently wave; Background: night town.",
-    "Character: Tobo in everyday clothes on the left; Motion: wildly run; Background: night town.",
-    "Character: Mia in a raincoat on the left; Motion: wildly fly on a kite; Background: night town.",
-    "Character: Mia in a raincoat and Tobo in everyday clothes on the right; "
-    "Motion: wildly fly on a kite; Background: night town.",
-]
 
 
 @pytest.fixture
@@ -79,7 +64,7 @@ def reader(bundle: Bundle, engine: ReaderEngine | None = None) -> InstructionRea
 
 def test_what_an_instruction_leaves_out_stays_and_clothes_come_back_with_their_people(player: Player) -> None:
     game = player.start(seed=7)
-    assert [caption(game, text) for text in GAME] == CAPTIONS
+    assert tuple(caption(game, text) for text in GAME) == CAPTIONS
 
 
 def test_predictor_sees_captions_and_the_game_keeps_what_was_typed(bundle: Bundle) -> None:
@@ -91,7 +76,7 @@ def test_predictor_sees_captions_and_the_game_keeps_what_was_typed(bundle: Bundl
         assert [type(event) for event in events[:2]] == [Understood, StatePredicted]
         assert predictor.read[-1].same_as(prompts.build(CAPTIONS[turn], history).turn)
         assert session.history[-1].text == CAPTIONS[turn]
-    assert [record.text for record in session.log] == GAME[:3]
+    assert tuple(record.text for record in session.log) == GAME[:3]
 
 
 @pytest.mark.parametrize("window", [0, 2])
