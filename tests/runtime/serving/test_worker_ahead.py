@@ -180,24 +180,6 @@ def test_the_trace_shows_what_was_done_ahead_beside_what_ran(bundle: Bundle, tmp
     assert history[1].startswith("history: ") and history[2] >= max(span[3] for span in work if span != history)
 
 
-def test_a_trace_that_cannot_be_written_does_not_end_the_worker(bundle: Bundle, tmp_path: Path) -> None:
-    tried = threading.Event()
-
-    class Tried(EngineTracer):
-        def write(self) -> None:
-            tried.set()
-            super().write()
-
-    tracer = Tried(tmp_path / "traces" / "queue.json")
-    (tmp_path / "traces").rmdir()
-    with playing(bundle, concurrent_prediction=False, tracer=tracer) as play:
-        play.denoiser.let_go.set()
-        for session in ("a", "b"):
-            play.send(job(session))
-            assert play.answers()[-1].type == "finished"
-            assert tried.wait(TIMEOUT_S)
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_history_of_a_player_alone_is_read_when_idle(bundle: Bundle, fails: bool) -> None:
     with playing(bundle, concurrent_prediction=False) as play:
