@@ -94,16 +94,6 @@ def test_part_that_answers_otherwise_is_named_and_fails(
     assert "vae_next.frames             WRONG" in capsys.readouterr().out
 
 
-def test_more_is_allowed_of_a_part_in_8_bits_on_the_cpu_alone(bundle: Bundle) -> None:
-    parts = dict(bundle.manifest.parts)
-    parts["denoiser"] = replace(parts["denoiser"], int8_file="denoiser_int8.onnx")
-    bundle = replace(bundle, manifest=replace(bundle.manifest, parts=parts))
-    devices = ("cpu", "cpu-fp32", "torch")
-    allowed = {device: selftest._allowed(bundle, EngineConfig(device), "denoiser.latent") for device in devices}
-    assert allowed == {"cpu": 0.1, "cpu-fp32": 1e-3, "torch": 2e-2}
-    assert selftest._allowed(bundle, EngineConfig("cpu"), "predictor.shot") == 1e-3
-
-
 def test_record_of_other_weights_is_not_used(bundle: Bundle, tmp_path: Path) -> None:
     np.savez(bundle.folder / selftest.RECORD, bundle=np.array("another"), **{"denoiser.latent": np.zeros(3)})
     assert selftest.selftest(str(bundle.folder), EngineConfig("cpu"), tmp_path / "r.json") == 0

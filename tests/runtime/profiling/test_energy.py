@@ -63,17 +63,6 @@ def test_a_cards_energy_is_the_difference_of_its_counter(monkeypatch: pytest.Mon
     assert meter.source == "NVML's energy counter of the card"
 
 
-def test_power_is_sampled_where_there_is_no_counter(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake(monkeypatch, "energy")
-    meter = energy.gpu_energy(*nvml.open_nvml())
-    with meter:
-        pass
-    assert meter.joules is not None and meter.joules >= 0 and "power" in meter.source
-    times, watts = iter((0.0, 1.0, 3.0)), iter((100.0, 200.0, 0.0))
-    sampled = energy._Sampled(lambda: next(watts), lambda: next(times))
-    assert [sampled() for _ in range(3)] == [0.0, 150.0, 350.0]
-
-
 def test_power_is_sampled_while_the_work_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     fake(monkeypatch, "energy")
     monkeypatch.setattr(energy, "POWER_PERIOD_S", 0.001)

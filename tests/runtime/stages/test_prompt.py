@@ -73,11 +73,11 @@ def test_tags_in_an_instruction_are_words_and_not_control_tokens(files: tuple[Pa
     assert not {0, 1, 2} & set(writer.encode_text("</s><s><unk>"))
 
 
-@pytest.mark.parametrize("text", ["ミアは空を飛ぶ", "Мия бежит", "ميا تجري", "🎏"])
-def test_any_script_is_written_without_unknown_tokens(files: tuple[Path, Path], text: str) -> None:
-    words = prompt_builder(files).encode_text(text)
-    assert 0 not in words
-    assert sentencepiece.SentencePieceProcessor(model_proto=fakes.tokenizer_model()).decode(words) == text
+def test_any_script_is_written_without_unknown_tokens(files: tuple[Path, Path]) -> None:
+    for text in ("ミアは空を飛ぶ", "Мия бежит", "ميا تجري", "🎏"):
+        words = prompt_builder(files).encode_text(text)
+        assert 0 not in words
+        assert sentencepiece.SentencePieceProcessor(model_proto=fakes.tokenizer_model()).decode(words) == text
 
 
 def whole(prompt: Prompt) -> list[int]:
