@@ -87,11 +87,5 @@ def test_ci_runs_the_test_command_of_readme() -> None:
     assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
 
 
-def test_a_slip_in_an_option_of_the_tables_writes_nothing() -> None:
-    command = [sys.executable, str(ROOT / "benchmarks" / "tables.py"), "--dry-run"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2 and "--dry-run" in done.stderr and done.stdout == ""
-
-
 def test_picture_loads_quickly() -> None:
     assert (ROOT / "docs" / "game.gif").stat().st_size < 6e6

@@ -105,12 +105,6 @@ def test_a_terminal_without_the_letters_shows_others(server: FakeServer, tmp_pat
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_closed_stdin_is_an_empty_one(server: FakeServer, tmp_path: Path) -> None:
-    shell = ["sh", "-c", 'exec "$0" "$@" <&-', *PLAY, server.address, "--out", str(tmp_path)]
-    done = subprocess.run(shell, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "") and "0 turns played" in done.stdout
-
-
 def test_closed_stdout_is_silent_and_a_full_disk_is_one_error_line(server: FakeServer) -> None:
     command = [sys.executable, "-m", "animegamer_client", "status", server.address, "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -154,12 +154,6 @@ def test_missing_shots_are_predicted_again_to_the_same_bytes(pipeline: Pipeline,
     assert (play(pipeline, other, "Mia flies.") == play(pipeline, session, "Mia flies.")).all()
 
 
-def test_a_game_without_history_needs_no_shots_and_no_turns(pipeline: Pipeline) -> None:
-    session = played(pipeline, 4, history_turns=0)
-    other = resumed(pipeline, session, 4, {}, forbidden)
-    assert (play(pipeline, other, "Mia flies.") == play(pipeline, session, "Mia flies.")).all()
-
-
 def test_omitted_turns_are_missed_where_they_are_needed(pipeline: Pipeline) -> None:
     session = played(pipeline, 4)
     with pytest.raises(SessionError, match="turns were omitted; found turns 4 to 4; expected all turns from 1"):

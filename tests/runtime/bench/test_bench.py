@@ -20,7 +20,6 @@ from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Part, PlanEntry
 from animegamer_rt.bundle.writer import write_manifest
-from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import PlanError
 from animegamer_rt.events import Done, FrameReady, Progress, StageSeconds, StatePredicted
 from animegamer_rt.pipeline import Pipeline
@@ -149,21 +148,6 @@ def test_turns_are_measured_with_a_full_window_and_metered_alone(bundle: Bundle)
     assert [state.history_turns for state in states] == [window] * 4
     # One more before them than the window holds, so that none is the first of its length.
     assert noted == [False] * (window + 1) + [True] * 4
-
-
-def test_bound_of_a_gpu_is_for_the_denoisers_own_precision(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-    monkeypatch.setattr(bench, "gpu_roofline", lambda *given: seen.append(given[1:]))
-    monkeypatch.setattr(bench, "measure_turns", lambda *given: [timed(1)])
-    engines = replace(fakes.fake_engines(), precision={"denoiser": "fp8", "predictor": "bf16"}, attention="int8")
-    card: Any = type("Card", (), {"facts": lambda self: {"name": "a card"}, "used_bytes": lambda self: 2**30})()
-    monkeypatch.setattr(bench.nvml, "open_nvml", lambda: (card, ""))
-    monkeypatch.setattr(energy, "gpu_energy", lambda *given: Counts())
-    pipeline = Pipeline.open(bundle, engines, "exact")
-    fresh = {"host_memory_peak_mib": 300.0, "first_prompt_seconds": 1.0}
-    record = bench._measure(BenchOptions(engines=EngineConfig("torch")), engines, pipeline, fresh)
-    assert seen == [(2.0 * STEPS, "a card", "fp8", "int8")]
-    assert record["gpu"] == {"name": "a card"} and record["attention"] == "int8" and record["ratio_to_floor"] is None
 
 
 def test_denoiser_in_8_bits_is_recorded_for_the_device_that_plays_it_so() -> None:

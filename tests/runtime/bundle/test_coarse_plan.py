@@ -34,12 +34,6 @@ def test_where_the_network_says_nothing_new_the_coarse_path_ends_where_the_fine_
     assert np.abs(fine - apart).std() > 10 * np.abs(fine - coarse).max()
 
 
-def test_as_many_steps_as_the_fine_plan_is_the_fine_plan() -> None:
-    same, exact = coarse_plan(50), exact_plan(50)
-    assert np.array_equal(same.coefficients(), exact.coefficients())
-    assert [len(weights) for weights in noise_weights(same)] == [1] * 49
-
-
 @pytest.mark.parametrize("steps", [2, 18])
 def test_the_noise_of_every_step_has_unit_variance_and_every_fine_draw_is_used(steps: int) -> None:
     weights = noise_weights(coarse_plan(steps))

@@ -67,19 +67,3 @@ def test_bytes_shown_in_the_protocol_are_a_message() -> None:
         else:
             frames[-1] += bytes.fromhex(line[8:55])
     assert wire.decode(frames).type == "turn"
-
-
-def test_every_code_that_the_server_may_send_is_in_the_table() -> None:
-    sources = [
-        path
-        for package in ("server", "store", "worker")
-        for path in (golden.ROOT / "runtime" / "animegamer_rt" / "serving" / package).glob("*.py")
-    ]
-    used = {
-        code
-        for path in sources
-        for code in re.findall(r'code="(\w+)"|\bcode = "(\w+)"', path.read_text("utf-8"))
-        for code in code
-        if code
-    }
-    assert used and used <= set(wire.CODES)

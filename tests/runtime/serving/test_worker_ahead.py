@@ -126,18 +126,6 @@ def test_a_waiting_turn_is_predicted_ahead(
         assert play.predictor.threads == threads
 
 
-def test_a_turn_whose_shots_are_missing_waits_for_its_time(bundle: Bundle) -> None:
-    with playing(bundle, concurrent_prediction=True) as play:
-        game = Game(session="b")
-        game.history.append(("Tobo runs.", 1, 0, 0, 0))
-        play.send(job("a"), game.job("Mia waves."))
-        assert play.denoiser.reached.wait(TIMEOUT_S)
-        play.denoiser.let_go.set()
-        play.answers()
-        assert play.answers()[-1].type == "finished"
-        assert set(play.predictor.threads) == {"worker"}
-
-
 def test_a_cancelled_turn_that_was_predicted_ahead_is_not_played(bundle: Bundle) -> None:
     with playing(bundle, concurrent_prediction=True) as play:
         play.send(job("a"), job("b", "Tobo runs."))

@@ -119,12 +119,6 @@ def test_shots_are_injected_at_the_history_queries(files: tuple[Path, Path]) -> 
     assert (history.history_shots == 0.5).all()
 
 
-def test_first_turn_has_no_history_apart_and_no_shots(files: tuple[Path, Path]) -> None:
-    prompt = prompt_builder(files).build(RUN, [])
-    assert prompt.history is None and prompt.turn.history_shots.shape == (1, 8) and not prompt.turn.history_shots.any()
-    assert (prompt.turn.history_index == -1).all()
-
-
 def test_reference_compatibility_shifts_the_readout_and_hides_history_from_the_state(files: tuple[Path, Path]) -> None:
     history = [past(WAVE, 4, -1, 2, 3)]
     ours = prompt_builder(files).build(RUN, history)
