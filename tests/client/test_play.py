@@ -13,9 +13,13 @@ import sys
 import time
 from pathlib import Path
 
+import golden_messages as golden
 import pytest
 
 from animegamer_client.__main__ import main
+from animegamer_client.codec import Message
+from animegamer_client.events import read_event
+from animegamer_client.terminal_view import TerminalView
 from client.fake_server import FakeServer
 
 PLAY = [sys.executable, "-m", "animegamer_client", "play"]
@@ -209,3 +213,13 @@ def test_interrupted_script_cancels_its_turn_and_says_how_to_resume(server: Fake
     shown, _ = process.communicate(timeout=60)
     assert process.returncode == 130 and "--resume token-1" in shown
     assert server.kinds().count("cancel") == 1
+
+
+def test_what_was_understood_is_a_line_and_what_was_not_another(capsys: pytest.CaptureFixture[str]) -> None:
+    (vector,) = [vector for vector in golden.MESSAGES if vector["name"] == "understood, with a notice"]
+    event = read_event(Message("understood", vector["header"]["fields"], session="s1", turn=1), 0)
+    assert event is not None
+    TerminalView().event(event)
+    understood, notice = capsys.readouterr().out.splitlines()
+    assert understood == "  understood: Mia in a raincoat and Tobo in everyday clothes run wildly, town, night"
+    assert notice.startswith('  not understood: "explodes"; pocket reads English')

@@ -12,11 +12,14 @@ from typing import Any, Generic, TypeVar
 
 from .codec import Message
 from .errors import ClientError, ConnectionLost, ServerRefused
-from .events import Character, Done, Event, State, read_event
+from .events import Character, Done, Event, State, Understood, read_event
 from .fields import integer
 from .responses import Exported, SessionInfo
 
 T = TypeVar("T")
+
+UNNUMBERED = ("understood", "restarting")
+"""Messages about a turn that have no `seq`."""
 
 
 class Call(Generic[T]):
@@ -92,6 +95,7 @@ class TurnCall(Call[None]):
         self._done = False
         self._new = turn is None
         self._gap_after: int | None = None
+        self._understood = False
         self._character: Character | None = None
 
     @property
@@ -131,7 +135,7 @@ class TurnCall(Call[None]):
 
     def on_message(self, message: Message) -> Message | None:
         """Add an event if it is the next one; after a gap return a `replay` for it."""
-        if message.turn is None or (message.seq is None and message.type != "restarting"):
+        if message.turn is None or (message.seq is None and message.type not in UNNUMBERED):
             return None
         self.turn, self.begun = message.turn, True
         if message.seq is None:
@@ -158,6 +162,10 @@ class TurnCall(Call[None]):
         return session_message(self.session, "replay", {"after_seq": self.seq}, turn=turn)
 
     def _add(self, event: Event | None) -> None:
+        if isinstance(event, Understood):
+            if self._understood:  # every replay of the turn sends it again
+                return
+            self._understood = True
         if isinstance(event, State):
             self._character = event.character
         if isinstance(event, Done):

@@ -10,7 +10,7 @@ from pathlib import Path
 import zmq
 import zmq.auth
 
-from .codec import MAJOR, Message
+from .codec import MAJOR, MINOR, Message
 
 CLIENT_NAME = "animegamer-client (python)"
 PIXEL_FORMATS = ("rgb24", "rgba32", "bgra32")
@@ -47,7 +47,7 @@ class Options:
 
     def hello(self) -> Message:
         """The first message on each connection, with these options."""
-        return Message("hello", {"versions": [MAJOR], "client": CLIENT_NAME, **asdict(self)})
+        return Message("hello", {"versions": [MAJOR], "client": CLIENT_NAME, **asdict(self), "minor": MINOR})
 
 
 def addresses(address: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 import zmq
 
 from animegamer_rt.errors import AnimeGamerError
-from animegamer_rt.serving.wire import CODES, Message
+from animegamer_rt.serving.wire import CODES, Message, minor_version
 from animegamer_rt.serving.wire.client_errors import client_text, without_folders
 from animegamer_rt.serving.wire.worker_messages import FrameOptions
 
@@ -25,15 +25,20 @@ REMEMBERED_PER_CONNECTION = 4
 
 @dataclass(slots=True, eq=False)
 class Client:
-    """One connection. `frame_options` is None before its hello."""
+    """One connection. `frame_options` is None before its hello. minor: the minor version of the protocol it speaks."""
 
     send_queue: SendQueue
     metrics: Metrics
     frame_options: FrameOptions | None = None
+    minor: int = 0
 
     def send(self, message: Message, delivery: str | None = None) -> None:
-        """Send or queue a message. `delivery` names the turn whose frames are dropped together if it does not read."""
-        self.send_queue.send(message, delivery)
+        """Send or queue a message, if the client's version has it.
+
+        `delivery` names the turn whose frames are dropped together if the client does not read.
+        """
+        if minor_version(message.type) <= self.minor:
+            self.send_queue.send(message, delivery)
 
     def send_error(
         self, error: AnimeGamerError, parent: str | None = None, session: str | None = None, turn: int | None = None

@@ -101,7 +101,7 @@ class RequestHandlers:
                 expected=f"at most {self._options.connections}",
                 do="close others, or try again later",
             )
-        client.frame_options = FrameOptions.from_fields(fields)
+        client.frame_options, client.minor = FrameOptions.from_fields(fields), fields.get("minor", 0)
         _reply(client, message, "welcome", self._status.welcome())
 
     def _ping(self, client: Client, message: Message) -> None:

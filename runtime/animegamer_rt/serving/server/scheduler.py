@@ -103,6 +103,8 @@ class Scheduler:
             self._store_shots(job, PredictedShots.from_message(message))
         elif job.kind == "export" and message.type == "progress":
             job.notify(replace(message, seq=None))
+        elif message.type == "understood" and job.last_seq == 0:  # it has no `seq`, and comes before the first
+            job.publish(replace(message, id=None))
         elif message.seq is not None and message.seq > job.last_seq:
             job.last_seq = message.seq
             job.publish(replace(message, session=job.session, turn=job.turn, id=None))
@@ -196,6 +198,7 @@ class Scheduler:
             history=tuple(_row(row.text, row) for row in context.log),
             shot_turns=shot_turns,
             frames=job.frame_options,
+            scene=context.scene,
         )
         buffers = tuple(context.shots[number] for number in shot_turns)
         return Message(JOB, turn.to_fields(), id=job.id, session=job.session, turn=job.turn, buffers=buffers)
@@ -224,6 +227,7 @@ class Scheduler:
                 result.game_state,
                 result.character,
                 result.shots,
+                result.scene,
             )
             job.state = JobState.STORED
         except StoreError as error:

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from animegamer_rt.state.game import CharacterState, GameState
+from animegamer_rt.state.scene import Scene
 
 from . import retention, turns
 from .database import Database
@@ -100,8 +101,9 @@ class Store:
         game_state: GameState,
         character: CharacterState,
         shots: Mapping[int, bytes],
+        scene: Scene | None = None,
     ) -> None:
-        """Add the next turn in one transaction. character: after it; shots: turn -> fp16 [226, D].
+        """Add the next turn in one transaction. character, scene: after it; shots: turn -> fp16 [226, D].
 
         Does nothing if this very turn is stored already. Raises NoSuchTurnError if it does not follow the last one or
         has the id of another turn, SessionClosedError, StoreFullError.
@@ -115,7 +117,7 @@ class Store:
             raise _no_such_turn(session, "the turn does not follow the last one", found, f"turn {session.turns + 1}")
         self._make_room(sum(map(len, shots.values())) + ROW_BYTES, session_id)
         kept = retention.kept_shots(self.keep_shots, session.history_turns)
-        row = StoredTurn(turn, turn_id, instruction, session.seed, game_state, character)
+        row = StoredTurn(turn, turn_id, instruction, session.seed, game_state, character, scene)
         with self.database.transaction():
             turns.insert_turn(self.database, key, row)
             turns.write_shots(self.database, key, turn, shots, kept)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from animegamer_rt.errors import SessionError
-from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted
+from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted, Understood
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.game_folder import FinishedTurn, GameFolder
 from animegamer_rt.serving.wire import Message
@@ -39,9 +39,11 @@ def render_game(pipeline: Pipeline, message: Message) -> Generator[Message, None
 
     for turn, ((text, *_strengths), seed) in enumerate(zip(job.history, job.seeds, strict=True), 1):
         folder.check_free_space(size.frames * size.height * size.width * 3)
-        session.seed, frames = seed, []
+        session.seed, frames, caption = seed, [], None
         for event in pipeline.run_turn(session, Instruction(text)):
-            if isinstance(event, StatePredicted):
+            if isinstance(event, Understood):
+                caption = event.scene.caption
+            elif isinstance(event, StatePredicted):
                 predicted = event
             elif isinstance(event, Progress):
                 yield progress(turn - 1, event.step / (event.steps + 1))
@@ -49,7 +51,9 @@ def render_game(pipeline: Pipeline, message: Message) -> Generator[Message, None
                 frames.append(event.frame)
             elif isinstance(event, Done):
                 seconds = event.seconds
-        files.append(folder.add(FinishedTurn(text, predicted.game_state, predicted.shown, seconds, np.stack(frames))))
+        pictures = np.stack(frames)
+        finished = FinishedTurn(text, predicted.game_state, predicted.shown, seconds, pictures, caption)
+        files.append(folder.add(finished))
         yield progress(turn)
     if turns:
         files.append(folder.sheet_path)
