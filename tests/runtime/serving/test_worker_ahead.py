@@ -129,18 +129,6 @@ def test_a_waiting_turn_is_predicted_ahead(
         assert play.predictor.threads == threads
 
 
-def test_a_turn_whose_shots_are_missing_waits_for_its_time(bundle: Bundle) -> None:
-    with playing(bundle, concurrent_prediction=True) as play:
-        game = Game(session="b")
-        game.history.append(("Tobo runs.", 1, 0, 0, 0))
-        play.send(job("a"), game.job("Mia waves."))
-        assert play.denoiser.reached.wait(TIMEOUT_S)
-        play.denoiser.let_go.set()
-        play.answers()
-        assert play.answers()[-1].type == "finished"
-        assert set(play.predictor.threads) == {"worker"}
-
-
 def test_a_cancelled_turn_that_was_predicted_ahead_is_not_played(bundle: Bundle) -> None:
     with playing(bundle, concurrent_prediction=True) as play:
         play.send(job("a"), job("b", "Tobo runs."))
@@ -181,24 +169,6 @@ def test_the_trace_shows_what_was_done_ahead_beside_what_ran(bundle: Bundle, tmp
     assert turn[1].startswith("turn: ") and [name for _, name, _, _ in choices] == ["choice"] * 3
     assert work[0][3] < turn[2] < latent[3], "not between the first turn's prediction and its latent"
     assert history[1].startswith("history: ") and history[2] >= max(span[3] for span in work if span != history)
-
-
-def test_a_trace_that_cannot_be_written_does_not_end_the_worker(bundle: Bundle, tmp_path: Path) -> None:
-    tried = threading.Event()
-
-    class Tried(EngineTracer):
-        def write(self) -> None:
-            tried.set()
-            super().write()
-
-    tracer = Tried(tmp_path / "traces" / "queue.json")
-    (tmp_path / "traces").rmdir()
-    with playing(bundle, concurrent_prediction=False, tracer=tracer) as play:
-        play.denoiser.let_go.set()
-        for session in ("a", "b"):
-            play.send(job(session))
-            assert play.answers()[-1].type == "finished"
-            assert tried.wait(TIMEOUT_S)
 
 
 @pytest.mark.parametrize("fails", [False, True])
