@@ -62,7 +62,9 @@ class Pipeline:
             bundle=bundle,
             plan_name=plan_name,
             plan=denoise_plan,
-            reader=InstructionReader(reader, words, bundle.manifest.name) if words and reader else None,
+            reader=InstructionReader(reader, engines.picture_reader, words, bundle.manifest.name)
+            if words and reader
+            else None,
             predictor=Predictor(engines.predictor, PromptBuilder.from_bundle(bundle)),
             denoiser=Denoiser(engines.denoiser, denoise_plan, bundle.manifest.geometry.latent_shape),
             vae=Vae(engines.vae),

@@ -21,7 +21,8 @@ from collections.abc import Mapping
 
 from animegamer_export.pocket.world.scene import Scene
 
-from .noise import DIALECTS, learned, spoken, texted, untidy
+from .dialects import DIALECTS, spoken
+from .noise import learned, texted, untidy
 from .plan import plan_of
 from .special import caption_form, emoji_form
 from .state import Override

@@ -53,7 +53,8 @@ class Block(nn.Module):
             scores = scores.masked_fill(~mask, -1e4)
         mixed = scores.softmax(-1).to(v.dtype) @ v
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, tokens, WIDTH))
-        return x + self.down(nn.functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+        widened: Tensor = self.down(nn.functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+        return x + widened
 
 
 class Reader(nn.Module):
@@ -98,9 +99,12 @@ class Reader(nn.Module):
 
     def _sum_of_pieces(self, features: Tensor) -> Tensor:
         if not self.training:
-            return self.pieces(features).sum(2)
-        bags = nn.functional.embedding_bag(features.flatten(0, 1), self.pieces.weight, mode="sum", padding_idx=0)
-        return bags.unflatten(0, features.shape[:2])
+            summed: Tensor = self.pieces(features).sum(2)
+            return summed
+        bags: Tensor = nn.functional.embedding_bag(
+            features.flatten(0, 1), self.pieces.weight, mode="sum", padding_idx=0
+        )
+        return bags.reshape(*features.shape[:2], PIECE_WIDTH)
 
 
 OUTPUTS = (*HEADS, "unknown")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -133,7 +134,7 @@ def _scene(rng: random.Random) -> Scene:
 
 def change_picture(frame: npt.NDArray[np.uint8], rng: random.Random) -> npt.NDArray[np.float32]:
     """A frame shifted, cut or made smaller, recoloured, blurred and with noise: f32 [96, 144, 3] in 0..255."""
-    picture = frame.astype(np.float32)
+    picture: Any = frame.astype(np.float32)
     if rng.random() < 0.7:
         zoom = rng.uniform(0.85, 1.25)
         spare_x, spare_y = max(0.0, (zoom - 1) * WIDTH / 2), max(0.0, (zoom - 1) * HEIGHT / 2)
@@ -156,7 +157,8 @@ def change_picture(frame: npt.NDArray[np.uint8], rng: random.Random) -> npt.NDAr
     if rng.random() < 0.3:
         noise = np.random.default_rng(rng.getrandbits(32)).standard_normal(picture.shape, np.float32)
         picture = picture + rng.uniform(1, 12) * noise
-    return np.clip(picture, 0, 255).astype(np.float32)
+    changed: npt.NDArray[np.float32] = np.clip(picture, 0, 255).astype(np.float32)
+    return changed
 
 
 def picture_accuracy(reader: PictureReader, pictures: int = 400, seed: int = 99) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -76,7 +77,7 @@ def train(path: Path, steps: int, size: int = 256, seed: int = 1) -> Reader:
         if now - saved_at > SAVE_EVERY_S or step + 1 == steps:
             saved_at = now
             _save(path, reader, average.module, optimizer, step + 1)
-    return average.module.eval()  # type: ignore[no-any-return]
+    return cast(Reader, average.module).eval()
 
 
 def _save(path: Path, reader: nn.Module, average: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
