@@ -71,7 +71,7 @@ class _PictureReader:
 
     def read(self, picture: FloatArray) -> ReaderLogits:
         outputs = _run(self._session, "picture_reader", PICTURE_OUTPUTS, {"picture": picture})
-        return ReaderLogits(*outputs, np.zeros(0, np.float32))
+        return ReaderLogits(**dict(zip(PICTURE_OUTPUTS, outputs, strict=True)), unknown=np.zeros(0, np.float32))
 
 
 def _run(

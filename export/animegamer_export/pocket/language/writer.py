@@ -27,7 +27,7 @@ _NEEDS = {
 
 _VERBS = frozenset(("v", "v1", "V1", "v+", "vb", "pv", "ing", "Ing"))
 _GETTING_SOMEWHERE = ("walk", "run", "fly", "jump", "dance")
-_HERE_SHARE = 0.07
+_HERE_SHARE = 0.12
 """How often a turn that stays names a thing of its place: "on the sand" means another place elsewhere."""
 
 _STEPS = {1: "up 1", 2: "up 2", -1: "down 1", -2: "down 2"}
