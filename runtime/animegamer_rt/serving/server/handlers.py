@@ -116,13 +116,13 @@ class RequestHandlers:
         if "token" in fields:
             session, token = self._store.resume(fields["token"]), fields["token"]
             session.require_bundle(name, bundle.fingerprint)
-            self._queue.use_session(session.id, now)
+            self._queue.use_session(session.id, now, client)
         else:
             self._queue.check_sessions(now)
             seed = fields.get("seed", secrets.randbelow(2**31))
             window = fields.get("history_turns", bundle.manifest.compatibility.history_turns)
             session, token = self._store.open(name, bundle.fingerprint, seed, window)
-            self._queue.use_session(session.id, now)
+            self._queue.use_session(session.id, now, client)
         self._opened(client, message, self._as_done(session), token)
 
     def _branch(self, client: Client, message: Message) -> None:
@@ -131,7 +131,7 @@ class RequestHandlers:
             raise _no_such_turn(session, turn)
         self._queue.check_sessions(time.monotonic())
         other, token = self._store.branch(session.id, turn, message.fields.get("seed"))
-        self._queue.use_session(other.id, time.monotonic())
+        self._queue.use_session(other.id, time.monotonic(), client)
         self._opened(client, message, other, token)
 
     def _turn(self, client: Client, message: Message) -> None:
@@ -139,7 +139,7 @@ class RequestHandlers:
         subscriber, turn_id = Subscriber(client, message.id), fields["turn_id"]
         running = self._queue.of_session(session.id)
         if running is not None and running.turn_id == turn_id:
-            running.subscribe(subscriber)
+            self._scheduler.subscribe(running, subscriber)
             return
         finished = self._store.find_turn(session.id, turn_id)
         if finished is not None:
@@ -159,7 +159,7 @@ class RequestHandlers:
         subscriber = Subscriber(client, message.id, message.fields.get("after_seq", -1))
         running = self._queue.of_session(session.id)
         if running is not None and running.turn == turn:
-            running.subscribe(subscriber)
+            self._scheduler.subscribe(running, subscriber)
             return
         self._admit_replay(subscriber, session, turn)
 
@@ -235,8 +235,8 @@ class RequestHandlers:
         assert frame_options is not None
         self._check_no_job(session)
         self._check_server_state()
-        self._queue.use_session(session.id, now)
-        self._queue.check_free_space()
+        self._queue.use_session(session.id, now, subscriber.client)
+        self._queue.check_free_space(subscriber.client)
         return Job(kind, session.id, subscriber, frame_options, now, now + seconds)
 
     def _check_no_job(self, session: StoredSession) -> None:

@@ -55,7 +55,8 @@ class Subscriber:
 class Job:
     """One job. Times (`..._at`) are seconds of the monotonic clock; `session` is an id.
 
-    last_seq: of the newest event that the worker sent. worker_deaths: how many workers died while they ran it.
+    owner: the connection that it counts for in the queue. last_seq: of the newest event that the worker sent.
+    worker_deaths: how many workers died while they ran it.
     requested_s: seconds after which its client no longer wants it.
     stop_error: what the client is told once the worker has stopped the job; None while nobody has asked for a stop.
     events: all so far, or None when they became too many bytes to hold.
@@ -74,6 +75,7 @@ class Job:
     seed: int = 0
     requested_s: float = math.inf
     id: str = field(default_factory=lambda: secrets.token_hex(8))
+    owner: object = None
     state: JobState = JobState.WAITING
     started_at: float | None = None
     last_seq: int = 0
@@ -110,6 +112,10 @@ class Job:
             if self.events_bytes > MAX_EVENTS_BYTES:
                 self.events = None
         self._deliver(message)
+
+    def take_back(self) -> None:
+        """The worker is not to run it now. It gets another id: what the worker still says of this one is not heard."""
+        self.state, self.id = JobState.WAITING, secrets.token_hex(8)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Send the events to another connection (or request) from now on, after those that it lacks."""

@@ -2,7 +2,8 @@
 
 Knows the order of a job's life. Requests are in `handlers`, the process in `worker_process`, limits in `job_queue`.
 
-- The worker has two jobs at most: the one that runs and the next one, so that it never waits for the server.
+- The worker has two jobs at most: the one that runs and the next one, so that it never waits for the server. If a job
+  comes that goes before the next one, the next one is taken back.
 - A turn's result is stored, in one transaction, while its frames are decoded. If the frames fail to come, the turn is
   removed again before the client gets the error: a session holds only turns that were `done`.
 - When the worker dies, its next process gets both jobs again. Events that were sent are not sent twice.
@@ -31,6 +32,7 @@ from animegamer_rt.serving.wire.worker_messages import (
 )
 from animegamer_rt.state.game import GameState
 
+from .clients import Client
 from .exports import ExportFolders, delete_export
 from .job_queue import JobQueue
 from .jobs import Job, JobState, Subscriber
@@ -68,7 +70,12 @@ class Scheduler:
             if job is None:
                 return
             job.started_at = job.started_at or now
-            if self._dispatch(job, now) and self._dispatch(self._queue.next_waiting, now):
+            following = self._queue.next_waiting
+            for other in self._queue.jobs:
+                if other.at_worker and other not in (job, following):
+                    self._worker.send(Message(CANCEL, session=other.session, turn=other.turn, id=other.id))
+                    other.take_back()
+            if self._dispatch(job, now) and self._dispatch(following, now):
                 return
 
     def _dispatch(self, job: Job | None, now: float) -> bool:
@@ -144,6 +151,17 @@ class Scheduler:
             return False
         self._stop(job, _stopped(job, "cancelled"))
         return True
+
+    def subscribe(self, job: Job, subscriber: Subscriber) -> None:
+        """Send a job's events to another connection (or request) from now on."""
+        self._queue.move(job, subscriber.client)
+        job.subscribe(subscriber)
+
+    def client_gone(self, client: Client) -> None:
+        """A connection is gone: its jobs wait behind others, and the oldest of too many such jobs are given up."""
+        for job in self._queue.client_gone(client):
+            what, do = "the connection was lost and others wait", "send the turn again"
+            self._stop(job, ProtocolError(what, code="busy", do=do))
 
     def end_all(self) -> None:
         """End every job: the server stops now."""

@@ -33,7 +33,8 @@ from .status import ServerStatus
 from .worker_process import WorkerProcess
 
 IDLE_POLL_MS, RETRY_POLL_MS = 100, 4
-"""Longest sleep of the loop: with nothing to do, and while a message waits for its client to read."""
+"""Longest sleep of the loop: with nothing to do, and while a message waits for its client to read. The second doubles
+up to the first while nothing happens: a client that has stopped reading keeps no processor busy."""
 REQUESTS_PER_ROUND = 32
 """Requests taken from one socket before the other sockets are looked at."""
 SWEEP_S, SWEEP_MORE_S = 60.0, 1.0
@@ -112,11 +113,12 @@ class Server:
     def run(self) -> int:
         """Serve until drained; returns the exit code."""
         log.info("listening on %s, loading the engines", self._sockets.address)
-        waiting, drain_until = False, float("inf")
+        waiting, retry_ms, drain_until = False, RETRY_POLL_MS, float("inf")
         while True:
-            ready = self._sockets.poll(RETRY_POLL_MS if waiting else IDLE_POLL_MS)
+            ready = self._sockets.poll(retry_ms if waiting else IDLE_POLL_MS)
             self._round(ready, time.monotonic())
-            waiting = self._clients.retry()
+            waiting, sent = self._clients.retry()
+            retry_ms = RETRY_POLL_MS if ready or sent or not waiting else min(2 * retry_ms, IDLE_POLL_MS)
             if self._signals and not self._status.draining:
                 self._status.draining = True
                 drain_until = time.monotonic() + self._options.drain_s
@@ -127,7 +129,7 @@ class Server:
                 break
         self._scheduler.end_all()
         flush_until = time.monotonic() + FLUSH_S
-        while self._clients.retry() and time.monotonic() < flush_until and self._signals < 2:
+        while self._clients.retry()[0] and time.monotonic() < flush_until and self._signals < 2:
             self._sockets.poll(RETRY_POLL_MS)
         log.info("stopped")
         return 0
@@ -140,6 +142,10 @@ class Server:
         for socket, name in ((self._sockets.turns, TURNS), (self._sockets.control, CONTROL)):
             if socket in ready:
                 self._handle_requests(socket, name)
+        for routing in self._sockets.take_disconnected():
+            client = self._clients.disconnected(routing)
+            if client is not None:
+                self._scheduler.client_gone(client)
         for message in self._worker.receive(now):
             self._scheduler.on_worker_message(message, now)
         death = self._worker.watch(now)
@@ -190,7 +196,8 @@ class Server:
                 routing, *frames = self._sockets.receive(socket)
             except zmq.Again:
                 return
-            self._handlers.handle(self._clients.get_or_add(socket, routing), name, frames)
+            find = self._clients.get_or_add if name == TURNS else self._clients.for_control
+            self._handlers.handle(find(socket, routing), name, frames)
 
     def _count_signal(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1

@@ -58,7 +58,9 @@ class ServerSockets:
             raise
         self.address = f"tcp://{_bracketed(host)}:{self.port}"
         self._connected: set[int] = set()
-        self._sent_something: set[int] = set()
+        self._routing: dict[int, bytes] = {}
+        """Descriptor of a connection that has sent something -> its routing id."""
+        self._disconnected: list[bytes] = []
         self._poller = zmq.Poller()
         for socket in (self.turns, self.control, self.worker, self._monitor, *([self._zap] if self._zap else [])):
             self._poller.register(socket, zmq.POLLIN)
@@ -66,7 +68,7 @@ class ServerSockets:
     @property
     def connections(self) -> int:
         """Clients connected to the turn socket that have sent a message; only an authorized client can send one."""
-        return len(self._sent_something)
+        return len(self._routing)
 
     def poll(self, milliseconds: int) -> set[zmq.Socket[bytes]]:
         """Wait for messages; returns which of `turns`, `control` and `worker` have some. Others are handled here."""
@@ -81,11 +83,21 @@ class ServerSockets:
         """A client's next message, its routing id first. Raises zmq.Again when there is none."""
         frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
         self._count_connections()  # a message may be read before the round that would have seen its connection
+        routing = frames[0].bytes
         with contextlib.suppress(zmq.ZMQError):  # what does not speak ZMTP 3 comes without a descriptor
             descriptor = int(frames[-1].get(zmq.SRCFD))
-            if descriptor in self._connected:
-                self._sent_something.add(descriptor)
+            if socket is self.turns and descriptor in self._connected:
+                self._routing[descriptor] = routing
+            elif socket is self.turns:
+                self._disconnected.append(routing)  # it sent this and left
         return [frame.bytes for frame in frames]
+
+    def take_disconnected(self) -> list[bytes]:
+        """Routing ids of clients whose connection to the turn socket has ended; each is returned once."""
+        connected = set(self._routing.values())
+        gone = [routing for routing in self._disconnected if routing not in connected]
+        self._disconnected = []
+        return gone
 
     def close(self) -> None:
         """Close all sockets; what was handed to them may linger for two seconds."""
@@ -148,7 +160,8 @@ class ServerSockets:
     def _count_connections(self) -> None:
         while self._monitor.poll(0):
             event, descriptor = struct.unpack("=HI", self._monitor.recv_multipart()[0])
-            self._sent_something.discard(descriptor)
+            if descriptor in self._routing:
+                self._disconnected.append(self._routing.pop(descriptor))
             if event == zmq.EVENT_ACCEPTED:
                 self._connected.add(descriptor)
             else:
