@@ -68,10 +68,10 @@ class Connection:
 class Scheduled:
     """The scheduler, and what its clients and its worker say."""
 
-    def __init__(self, store: Store, **options: Any) -> None:
+    def __init__(self, store: Store, metrics: Metrics | None = None, **options: Any) -> None:
         self.store, self.worker, self.options = store, FakeWorker(), ServeOptions(**options)
         self.queue = JobQueue(self.options)
-        self.scheduler = Scheduler(self.options, store, self.queue, self.worker, Metrics())  # type: ignore[arg-type]
+        self.scheduler = Scheduler(self.options, store, self.queue, self.worker, metrics or Metrics())  # type: ignore[arg-type]
 
     def job(
         self, kind: JobKind, session: str, client: Connection, turn: int, now: float = 0.0, deadline_s: float = 1e9

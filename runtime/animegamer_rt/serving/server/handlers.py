@@ -10,20 +10,18 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
 from animegamer_rt.serving.store import Store, StoredSession
 from animegamer_rt.serving.wire import MAJOR, MAX_LISTED, MESSAGES, Buffer, Message, decode
 from animegamer_rt.serving.wire.worker_messages import FrameOptions
-from animegamer_rt.state.game import CharacterState
 from animegamer_rt.state.game_fields import character_to_fields, game_state_to_fields
 
 from .clients import Client
 from .instruction_filter import InstructionFilter
 from .job_queue import JobQueue
-from .jobs import Job, JobKind, JobState, Subscriber
+from .jobs import Job, JobKind, Subscriber
 from .options import ServeOptions
 from .scheduler import Scheduler, degraded
 from .status import ServerStatus
@@ -123,7 +121,7 @@ class RequestHandlers:
             window = fields.get("history_turns", bundle.manifest.compatibility.history_turns)
             session, token = self._store.open(name, bundle.fingerprint, seed, window)
             self._queue.use_session(session.id, now, client)
-        self._opened(client, message, self._as_done(session), token)
+        self._opened(client, message, self._scheduler.as_done(session), token)
 
     def _branch(self, client: Client, message: Message) -> None:
         session, turn = self._session(message), message.fields["turn"]
@@ -142,7 +140,7 @@ class RequestHandlers:
             self._scheduler.subscribe(running, subscriber)
             return
         finished = self._store.find_turn(session.id, turn_id)
-        if finished is not None:
+        if finished is not None and finished.turn <= session.turns:
             self._admit_replay(subscriber, session, finished.turn)
             return
         instruction = self._filter.read(fields["instruction"])
@@ -166,6 +164,7 @@ class RequestHandlers:
     def _rewind(self, client: Client, message: Message) -> None:
         session = self._session(message)
         self._check_no_job(session)
+        self._scheduler.removals.finish(session.id)
         session = self._store.rewind(session.id, message.fields["turn"])
         fields = {"turns": session.turns, "character": character_to_fields(session.character)}
         _reply(client, message, "rewound", fields, session.id)
@@ -210,20 +209,12 @@ class RequestHandlers:
         assert message.session is not None
         session = self._store.check(message.session, message.fields["token"])
         session.require_bundle(self._status.bundle.manifest.name, self._status.bundle.fingerprint)
-        return self._as_done(session)
-
-    def _as_done(self, session: StoredSession) -> StoredSession:
-        """The session without a turn that is stored but not done: it is removed again if its frames fail to come."""
-        running = self._queue.of_session(session.id)
-        if running is None or running.state is not JobState.STORED:
-            return session
-        last = self._store.turns(session.id, session.turns - 1, session.turns - 1)
-        return replace(session, turns=session.turns - 1, character=last[0].character if last else CharacterState())
+        return self._scheduler.as_done(session)
 
     def _admit_replay(self, subscriber: Subscriber, session: StoredSession, turn: int) -> None:
         """Have a finished turn rendered again: the same bytes, and nothing is added to the session."""
         found = self._store.turns(session.id, turn, turn)
-        if not found:
+        if not found or turn > session.turns:
             raise _no_such_turn(session, turn)
         played, job = found[0], self._new_job("replay", session, subscriber, self._options.turn_deadline_s)
         job.turn, job.turn_id, job.instruction, job.seed = turn, played.turn_id, played.instruction, played.seed

@@ -172,6 +172,7 @@ class Server:
         self._metrics.health(self._status.state == "ready", self._worker.resident_mib)
 
     def _sweep(self, now: float) -> None:
+        self._scheduler.removals.finish_all()
         try:
             in_use = self._queue.sessions_in_use(now) | {job.session for job in self._queue.jobs}
             swept = self._store.sweep(time.time(), in_use)
