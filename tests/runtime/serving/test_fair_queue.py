@@ -139,3 +139,21 @@ def test_the_place_in_accepted_counts_the_turns_that_go_before(store: Store) -> 
     server.scheduler.admit(job, 0.0)
     assert polite.heard[-1].fields["place"] == 1, "only what runs now"
     assert server.worker.given[1] == job.id, "the worker has it next, and not what it was given before"
+
+
+def test_time_that_an_export_takes_is_not_charged_to_those_who_wait(store: Store) -> None:
+    server, owner, patient, hasty = Scheduled(store), Connection(), Connection(), Connection()
+    server.scheduler.admit(server.job("export", played_session(store), owner, 1), 0.0)
+    waits = server.job("replay", played_session(store), patient, 1, deadline_s=100.0)
+    asked = server.job("replay", played_session(store), hasty, 1, deadline_s=100.0)
+    asked.requested_s = 100.0
+    for job in (waits, asked):
+        server.scheduler.admit(job, 0.0)
+    for now in range(1000):
+        server.scheduler.stop_overdue(float(now))
+    assert patient.kinds() == ["accepted"], "the server's own limit stands still"
+    assert hasty.kinds() == ["accepted", "deadline"], "a client's own does not"
+    server.say(server.worker.given[0], "finished", files=[])
+    for now in range(1000, 1110):
+        server.scheduler.stop_overdue(float(now))
+    assert server.queue.running is waits and waits.stop_error is not None

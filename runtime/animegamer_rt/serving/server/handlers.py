@@ -48,6 +48,9 @@ class RequestHandlers:
     ) -> None:
         self._options, self._status, self._store, self._queue = options, status, store, queue
         self._worker, self._scheduler, self._filter = worker, scheduler, instruction_filter
+        # A game of simulated engines shows nothing of its bundle: it does not go on with engines that do.
+        kind = "+simulated" if options.engines.simulated else ""
+        self._bundle_name, self._fingerprint = status.bundle.manifest.name, status.bundle.fingerprint + kind
         self.handlers: Mapping[str, Callable[[Client, Message], None]] = {
             "hello": self._hello,
             "open": self._open,
@@ -109,17 +112,17 @@ class RequestHandlers:
         _reply(client, message, "status", self._status.status())
 
     def _open(self, client: Client, message: Message) -> None:
-        fields, bundle = message.fields, self._status.bundle
-        now, name = time.monotonic(), bundle.manifest.name
+        fields, bundle, now = message.fields, self._status.bundle, time.monotonic()
+        self._queue.count_change(client, now)
         if "token" in fields:
             session, token = self._store.resume(fields["token"]), fields["token"]
-            session.require_bundle(name, bundle.fingerprint)
+            session.require_bundle(self._bundle_name, self._fingerprint)
             self._queue.use_session(session.id, now, client)
         else:
             self._queue.check_sessions(now)
             seed = fields.get("seed", secrets.randbelow(2**31))
             window = fields.get("history_turns", bundle.manifest.compatibility.history_turns)
-            session, token = self._store.open(name, bundle.fingerprint, seed, window)
+            session, token = self._store.open(self._bundle_name, self._fingerprint, seed, window)
             self._queue.use_session(session.id, now, client)
         self._opened(client, message, self._scheduler.as_done(session), token)
 
@@ -127,6 +130,7 @@ class RequestHandlers:
         session, turn = self._session(message), message.fields["turn"]
         if turn > session.turns:
             raise _no_such_turn(session, turn)
+        self._queue.count_change(client, time.monotonic())
         self._queue.check_sessions(time.monotonic())
         other, token = self._store.branch(session.id, turn, message.fields.get("seed"))
         self._queue.use_session(other.id, time.monotonic(), client)
@@ -164,6 +168,7 @@ class RequestHandlers:
     def _rewind(self, client: Client, message: Message) -> None:
         session = self._session(message)
         self._check_no_job(session)
+        self._queue.count_change(client, time.monotonic())
         self._scheduler.removals.finish(session.id)
         session = self._store.rewind(session.id, message.fields["turn"])
         fields = {"turns": session.turns, "character": character_to_fields(session.character)}
@@ -208,7 +213,7 @@ class RequestHandlers:
         """The session of a request, with the turns that are done. Raises StoreError, also for a wrong token."""
         assert message.session is not None
         session = self._store.check(message.session, message.fields["token"])
-        session.require_bundle(self._status.bundle.manifest.name, self._status.bundle.fingerprint)
+        session.require_bundle(self._bundle_name, self._fingerprint)
         return self._scheduler.as_done(session)
 
     def _admit_replay(self, subscriber: Subscriber, session: StoredSession, turn: int) -> None:

@@ -22,6 +22,9 @@ from .options import ServeOptions
 
 SESSION_IN_USE_S = 3600.0
 MINUTE_S = 60.0
+CHANGES_PER_TURN, MIN_CHANGES = 2, 30
+"""A connection may open, branch and rewind so many times for each turn that a session may have in a minute, and at
+least so many times."""
 GONE = object()
 """The owner of what belongs to connections that are gone."""
 
@@ -49,6 +52,7 @@ class JobQueue:
         """When a session's last job ended, on the same count."""
         self._sessions: dict[str, _Use] = {}
         self._turn_times: dict[str, deque[float]] = {}
+        self._change_times: dict[object, deque[float]] = {}
 
     @property
     def jobs(self) -> Iterator[Job]:
@@ -107,18 +111,16 @@ class JobQueue:
 
     def count_turn(self, session: str, now: float) -> None:
         """Count a turn or an export of the session. Raises ProtocolError `rate_limited` when it had too many."""
-        limit = self._options.turns_per_minute
-        if not limit:
-            return
-        times = self._turn_times.setdefault(session, deque())
-        while times and times[0] <= now - MINUTE_S:
-            times.popleft()
-        if len(times) >= limit:
-            wait = times[0] + MINUTE_S - now
-            raise ProtocolError(
-                "too many turns in a minute", code="rate_limited", expected=f"at most {limit}", do=f"wait {wait:.0f} s"
-            )
-        times.append(now)
+        _count(self._turn_times.setdefault(session, deque()), now, self._options.turns_per_minute, "turns")
+
+    def count_change(self, owner: object, now: float) -> None:
+        """Count an open, branch or rewind of the connection: each waits for the disk, and all others wait with it.
+
+        Raises ProtocolError `rate_limited` when it had too many.
+        """
+        turns = self._options.turns_per_minute
+        limit = max(MIN_CHANGES, CHANGES_PER_TURN * turns) if turns else 0
+        _count(self._change_times.setdefault(owner, deque()), now, limit, "games opened or changed")
 
     def use_session(self, session: str, now: float, owner: object) -> None:
         """Note that a connection uses the session. Raises ProtocolError `too_many_sessions` when there is no room."""
@@ -178,6 +180,7 @@ class JobQueue:
         """The connection is gone. Returns the oldest waiting jobs of such connections that are over their share."""
         for job in [job for job in self.jobs if job.owner is client]:
             self.move(job, GONE)
+        self._change_times.pop(client, None)
         for use in self._sessions.values():
             use.owner = GONE if use.owner is client else use.owner
         gone = [job for job in self._waiting if job.owner is GONE]
@@ -219,3 +222,16 @@ class JobQueue:
     def _leave_line(self, owner: object) -> None:
         if not any(job.owner is owner for job in self._waiting):
             self._line.pop(owner, None)
+
+
+def _count(times: deque[float], now: float, limit: int, what: str) -> None:
+    if not limit:
+        return
+    while times and times[0] <= now - MINUTE_S:
+        times.popleft()
+    if len(times) >= limit:
+        wait = times[0] + MINUTE_S - now
+        raise ProtocolError(
+            f"too many {what} in a minute", code="rate_limited", expected=f"at most {limit}", do=f"wait {wait:.0f} s"
+        )
+    times.append(now)

@@ -80,3 +80,12 @@ def test_status_calls_from_many_peers_do_not_make_an_idle_player_say_hello_again
                 for _ in range(12):
                     stranger.ask("ping", control=True, answer="pong")
             assert frames(player.play(game))
+
+
+def test_games_that_a_connection_opens_in_a_minute_are_bounded(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", "--turns-per-minute", "3", device="simulated:0") as server:
+        with server.ready().client() as hasty, server.client() as other:
+            games = [hasty.open() for _ in range(30)]
+            refused = hasty.ask("open")
+            assert error_code(refused) == "rate_limited" and "wait" in refused.fields["do"]
+            assert frames(hasty.play(games[0])) and other.open()
