@@ -8,6 +8,7 @@ named is the one that fails.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import time
@@ -25,8 +26,10 @@ import numpy.typing as npt
 from animegamer_rt.api import Player
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.registry import open_engines, open_towers
+from animegamer_rt.bundle.claims import claim_file
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.files import write_file
+from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT
 from animegamer_rt.engine_config import INT8_DEVICES, EngineConfig
@@ -62,6 +65,8 @@ TURNS = 2
 MOTION = "gently wave"
 """Input of the text tower."""
 FAILED = 1
+REPORT_FIELDS = frozenset({"format", "date", "machine", "software", "bundle", "device"})
+"""What every report has, by which an earlier one is known."""
 
 Answers = dict[str, npt.NDArray[np.float32]]
 
@@ -100,6 +105,7 @@ def selftest(bundle_name: str, config: EngineConfig, out: Path, record: bool = F
         "precision": config.precision,
         "attention": config.attention,
     }
+    claim_file(out, "a report of selftest", _is_report, do="give another name with --out")
     _write_report(out, report)  # fails before the work if it cannot be written
     try:
         passed = _run(bundle, config, report)
@@ -110,6 +116,13 @@ def selftest(bundle_name: str, config: EngineConfig, out: Path, record: bool = F
         _write_report(out, report)
         print(f"report: {out}")
     return 0 if passed else FAILED
+
+
+def _is_report(path: Path) -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        report = read_json(path)
+        return isinstance(report, dict) and REPORT_FIELDS <= report.keys()
+    return False
 
 
 def _write_report(path: Path, report: Mapping[str, Any]) -> None:

@@ -60,7 +60,7 @@ class Terminal:
         if manifest.origin == RANDOM_WEIGHTS:
             self._say("random weights: for measuring time and memory only; the pictures mean nothing", "bold red")
         if folder.replaced:
-            self._say("the game that was in this folder is replaced", "yellow")
+            self._say("the game in this folder is replaced once a turn of this one is finished", "yellow")
         if interactive:
             self._say("")
             self.help()
