@@ -1,6 +1,6 @@
 """`python -m animegamer_rt` is the command `animegamer-rt`.
 
-Knows Ctrl-C alone: importing takes a moment, and is part of the command like all the rest.
+Knows Ctrl-C and failures of the system alone: importing takes a moment, and is part of the command like all the rest.
 """
 
 import os
@@ -19,6 +19,10 @@ def main() -> int:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return INTERRUPTED
+    except (ImportError, MemoryError, OSError) as error:  # too little memory, for example, to load a library
+        from .failures import report
+
+        return report(error)
 
 
 def _leave_current_folder() -> None:

@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
         self.register("type", Path, _argument(untrusted.path))
         self.register("type", None, _text)
 
-    def add_subparsers(self, **options: Any) -> Any:
+    def add_subparsers(self, **options: Any) -> argparse._SubParsersAction[Any]:  # type: ignore[override]
         """As argparse has it; the words of a subcommand are left to that subcommand's own parser."""
         commands = super().add_subparsers(**options)
         commands.type = str

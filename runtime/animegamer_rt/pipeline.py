@@ -51,7 +51,7 @@ class Pipeline:
     @classmethod
     def open(cls, bundle: Bundle, engines: Engines, plan: str | None = None) -> Pipeline:
         """The stages of a bundle with one of its plans (None: its default). Raises PlanError for an unknown plan."""
-        plan_name = plan or bundle.default_plan
+        plan_name = bundle.default_plan if plan is None else plan
         denoise_plan = DenoisePlan.from_dict(bundle.plan(plan_name))
         return cls(
             bundle=bundle,
@@ -76,10 +76,11 @@ class Pipeline:
 
         The session gains the turn after its last frame. A turn that fails, or whose generator is closed, leaves the
         session as it was. `prediction`: the predictor's for this session and instruction, if it was made ahead.
-        Raises InstructionError if the instruction does not fit the model's window, ConfigError for an unknown format.
+        Raises InstructionError if the instruction does not fit the model's window, ConfigError for an unknown format,
+        SessionError if the session got another turn, or was rewound, before this one ended.
         """
         started = time.perf_counter()
-        game, turn, sequence = session.id, session.turns + 1, itertools.count()
+        game, turn, sequence, before = session.id, session.turns + 1, itertools.count(), session.log
 
         # 1. Predict the state and the shot. Another thread draws the denoiser's noise meanwhile.
         noise = self.denoiser.draw_noise(session.seed, turn)
@@ -117,7 +118,7 @@ class Pipeline:
             yield FrameReady(session=game, turn=turn, sequence=next(sequence), index=index, frame=frame)
 
         # 4. Commit the turn to the session.
-        session.commit(instruction, prediction)
+        session.commit(instruction, prediction, after=before)
         seconds = StageSeconds(
             predictor=prediction.seconds,
             denoiser=denoiser_seconds,

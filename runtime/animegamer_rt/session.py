@@ -100,8 +100,21 @@ class Session:
         """The kept shots by turn number, for saving."""
         return dict(self._shots)
 
-    def commit(self, instruction: Instruction, prediction: Prediction) -> None:
-        """Adds a finished turn to the game. Call it once a turn, after the last frame."""
+    def commit(
+        self, instruction: Instruction, prediction: Prediction, after: tuple[TurnRecord, ...] | None = None
+    ) -> None:
+        """Adds a finished turn to the game. Call it once a turn, after the last frame.
+
+        after: the `log` that the turn was predicted from. Raises SessionError if the game has moved on since, by
+        another turn or a rewind: the turn would follow turns that it has not seen.
+        """
+        if after is not None and self.log is not after:
+            raise SessionError(
+                "the game moved on while this turn was played; the turn does not count",
+                found=f"{self.turns} turns",
+                expected=f"{self.omitted_turns + len(after)}",
+                do="play one turn of a game at a time",
+            )
         self.log += (TurnRecord(instruction.text, prediction.game_state),)
         self.character = self.character.after(prediction.game_state)
         self._shots[self.turns] = prediction.shot.astype(np.float16)

@@ -6,7 +6,6 @@ only when it is complete.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import errno
 import json
@@ -20,6 +19,7 @@ from typing import Any
 from animegamer_export.support.disk import require_space
 from animegamer_export.tensorrt.builder import BuildJob, BuildResult, Ranges
 from animegamer_export.tensorrt.graph import HALVES
+from animegamer_rt.arguments import Parser, whole
 from animegamer_rt.backends.tensorrt.engine_id import ENGINE_PARTS, RTX_ARCHES, engine_name, library_for
 from animegamer_rt.bundle.claims import claim_file
 from animegamer_rt.bundle.files import lock_folder, make_folder, write_file
@@ -241,7 +241,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _options(argv: Sequence[str] | None) -> Options:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="animegamer-rt export tensorrt",
         description="Build TensorRT engines from a bundle's ONNX files. TensorRT-RTX (RTX cards) needs no GPU for it.",
     )
@@ -249,7 +249,9 @@ def _options(argv: Sequence[str] | None) -> Options:
     parser.add_argument("--gpu", required=True, metavar="LIST", help=f"of {', '.join(_arches())}, joined by commas")
     parser.add_argument("--parts", metavar="LIST", help="of predictor, denoiser, vae, encoder (default: all)")
     parser.add_argument("--precision", choices=tuple(HALVES), default="fp16", help="inside the engine (default: fp16)")
-    parser.add_argument("--longest-prompt", type=int, metavar="TOKENS", help="default: twice a full history's")
+    parser.add_argument(
+        "--longest-prompt", type=whole(1, 1_000_000), metavar="TOKENS", help="default: twice a full history's"
+    )
     parser.add_argument("--no-weight-streaming", action="store_true", help="for GPUs that can hold all weights")
     parser.add_argument(
         "--results",

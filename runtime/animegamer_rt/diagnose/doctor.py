@@ -142,7 +142,10 @@ def _memory(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
     weights = sum(bundle.manifest.files[file].bytes for file in files)
     size = bundle.manifest.geometry
     predictor = bundle.manifest.sizes.get("predictor", gpu_specs.FULL_PREDICTOR)
-    needed = weights + gpu_specs.overhead_bytes(size.height, size.width, predictor)
+    try:
+        needed = weights + gpu_specs.overhead_bytes(size.height, size.width, predictor)
+    except (KeyError, TypeError, ZeroDivisionError):  # other sizes than a predictor's
+        needed = weights + gpu_specs.overhead_bytes(size.height, size.width, gpu_specs.FULL_PREDICTOR)
     for card in cards:
         enough = needed <= card.total_mib * 2**20
         do = "" if enough else "export it at a smaller precision (see the table); TensorRT streams what does not fit"

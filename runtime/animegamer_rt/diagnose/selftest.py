@@ -12,8 +12,6 @@ import contextlib
 import io
 import json
 import time
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -40,6 +38,8 @@ from animegamer_rt.stages.image_start import motion_ids
 from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
+
+from .recorded_outputs import read_arrays
 
 RECORD = "selftest.npz"
 RECORDED_ON = EngineConfig("cpu-fp32")
@@ -245,14 +245,12 @@ def _expected(bundle: Bundle) -> tuple[Answers, str]:
     path = bundle.folder / RECORD
     if path.is_file():
         try:
-            with zipfile.ZipFile(path) as held:  # zip checksums first: numpy would trip over damage
-                members = {name.removesuffix(".npy"): held.read(name) for name in held.namelist()}
-            recorded = {name: np.load(io.BytesIO(member)) for name, member in members.items()}
-        except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+            made_of, recorded = read_arrays(path)
+        except (OSError, ValueError) as error:
             raise ConfigError(
                 "the recorded outputs cannot be read", where=path, found=str(error), do="restore the file, or delete it"
             ) from error
-        if str(recorded.pop("bundle", "")) == _weights(bundle):
+        if made_of == _weights(bundle):
             return recorded, "recorded beside the bundle"
     return _made(bundle), MADE_NOW
 
@@ -267,8 +265,16 @@ def write_record(bundle: Bundle) -> Path:
     file = io.BytesIO()
     np.savez_compressed(file, bundle=np.array(_weights(bundle)), **_made(bundle))  # type: ignore[arg-type]
     path = bundle.folder / RECORD
+    claim_file(path, "a record of selftest", _is_record, do="take it out of the bundle's folder")
     write_file(path, file.getvalue())
     return path
+
+
+def _is_record(path: Path) -> bool:
+    try:
+        return read_arrays(path)[0] != ""
+    except (OSError, ValueError):
+        return False
 
 
 def _weights(bundle: Bundle) -> str:

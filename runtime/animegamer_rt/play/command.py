@@ -6,7 +6,6 @@ Opens the game, asks for instructions, plays the turns and writes them to the ga
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import secrets
@@ -22,6 +21,7 @@ from types import FrameType
 import numpy as np
 
 from animegamer_rt.api import Game, Player
+from animegamer_rt.arguments import Parser
 from animegamer_rt.backends.interface import PartCache
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.files import lock_folder, make_folder
@@ -162,7 +162,7 @@ def warm_start(bundle: str, plan: str, out: str, *engine_arguments: str) -> str 
 
     engine_arguments: those of `EngineConfig.to_args`. Returns the text of a user error, or None.
     """
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     add_engine_options(parser)
     try:
         engines = EngineConfig.from_arguments(parser.parse_args(engine_arguments))
