@@ -125,6 +125,7 @@ class Session:
 
         Raises SessionError if the turn was not played.
         """
+        _check_whole(turn=turn)
         if not 0 <= turn <= self.turns:
             raise SessionError("no such turn to rewind to", found=turn, expected=f"0 to {self.turns}")
         self._need_all_turns("rewind the game")
@@ -192,7 +193,15 @@ class Session:
             )
 
 
+def _check_whole(**values: int) -> None:
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            found = f"{value!r:.60} ({type(value).__name__})"
+            raise SessionError(f"{name} is not a whole number", found=found, expected="a whole number from 0 (int)")
+
+
 def _check_not_negative(**values: int) -> None:
+    _check_whole(**values)
     for name, value in values.items():
         if value < 0:
             raise SessionError(f"{name} is negative", found=value, expected="0 or more")

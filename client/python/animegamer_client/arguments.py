@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,12 @@ class Parser(argparse.ArgumentParser):
         self.register("type", Path, _path)
         self.register("type", None, _text)
 
-    def add_subparsers(self, **options: Any) -> argparse._SubParsersAction[Any]:  # type: ignore[override]
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print as argparse does, but keep the error of a stdout that cannot be written: argparse would hide it."""
+        with contextlib.suppress(*(() if file is sys.stdout else (OSError, ValueError))):
+            (file or sys.stderr).write(message)
+
+    def add_subparsers(self, **options: Any) -> argparse._SubParsersAction[Any]:
         """As argparse has it; the words of a subcommand are left to that subcommand's own parser."""
         commands = super().add_subparsers(**options)
         commands.type = str

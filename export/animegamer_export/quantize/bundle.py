@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -92,7 +92,8 @@ def quantize_bundle(
     require_space(out, sum(sizes.values()) + sum(bundle.manifest.files[name].bytes for name in copied), NO_SPACE_HINT)
     work = out.with_name(f".{out.name}.quantize")
     make_folder(work)
-    with lock_folder(work), _clean_folder(work), disk_full_error(out, "it starts again"):
+    ours = {*bundle.manifest.files, MANIFEST, *(f"{name}.weights" for name in precisions)}
+    with lock_folder(work), _clean_folder(work, ours), disk_full_error(out, "it starts again"):
         _copy(bundle, copied, work, step)
         reports = {}
         for name, scheme in precisions.items():
@@ -115,13 +116,18 @@ def quantize_bundle(
 
 
 @contextmanager
-def _clean_folder(work: Path) -> Iterator[None]:
+def _clean_folder(work: Path, ours: Collection[str]) -> Iterator[None]:
     """Empties the folder that a killed run left, and removes it at the end in any case.
 
-    A folder without the mark of this command, but with files, is another's: OutputError.
+    A folder without this command's mark, but with other files than those that it writes, is another's: OutputError.
     """
     mark = work / MARK
-    claim_folder(work, "a copy under way", lambda _: [] if _is_mark(mark) else None, do=MOVE_IT)
+
+    def listed(folder: Path) -> list[str] | None:
+        left = {path.name.removeprefix(".").removesuffix(".part") for path in folder.iterdir()}
+        return [] if _is_mark(mark) or (left and left <= {*ours, MARK}) else None
+
+    claim_folder(work, "a copy under way", listed, do=MOVE_IT)
     try:
         write_file(mark, MARKED)
         for path in work.iterdir():

@@ -244,13 +244,14 @@ def _expected(bundle: Bundle) -> tuple[Answers, str]:
     """The recorded outputs, or those of onnxruntime on this machine's CPU if none were recorded for this bundle."""
     path = bundle.folder / RECORD
     if path.is_file():
+        weights = _weights(bundle)
         try:
-            made_of, recorded = read_arrays(path)
+            made_of, recorded = read_arrays(path, weights)
         except (OSError, ValueError) as error:
             raise ConfigError(
                 "the recorded outputs cannot be read", where=path, found=str(error), do="restore the file, or delete it"
             ) from error
-        if made_of == _weights(bundle):
+        if made_of == weights:
             return recorded, "recorded beside the bundle"
     return _made(bundle), MADE_NOW
 

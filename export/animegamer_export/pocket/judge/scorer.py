@@ -45,9 +45,18 @@ def open_scorer(path: Path) -> JudgeScorer:
         raise ConfigError(
             "not a judge of pocket",
             where=path,
-            found=getattr(error, "strerror", None) or str(error).partition("\n")[0],
+            found=_reason(error),
             expected="judge.pt of a pocket build's work folder",
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """In our words: torch's advise to load the file without its protection, which nobody should."""
+    if isinstance(error, OSError):
+        return error.strerror or "a file that cannot be read"
+    if isinstance(error, (RuntimeError, TypeError)) and not isinstance(error, pickle.UnpicklingError):
+        return "weights of another network, or a damaged file"
+    return "no file of weights"
 
 
 def _matches(reading: Reading, text: str) -> Iterator[bool]:
