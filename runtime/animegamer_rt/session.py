@@ -137,6 +137,7 @@ class Session:
 
     def branch(self, turn: int, predict: Predict, seed: int | None = None) -> Session:
         """A new game with this one's turns up to `turn`; this game stays as it is. Raises SessionError as `rewind`."""
+        _check_not_negative(seed=self.seed if seed is None else seed)
         other = Session(
             self.bundle_name,
             self.bundle_fingerprint,

@@ -35,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except OSError as error:
             return _output_lost(error)
         raise
+    except OSError as error:
+        return _output_lost(error)
     if options.command == "play" and options.resume is not None and options.seed is not None:
         parser.error("--seed is of a new game, and --resume continues an earlier one: give one of them")
     if (options.server_key is None) != (options.client_keys is None):
