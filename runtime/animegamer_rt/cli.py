@@ -137,7 +137,9 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
         help="how many earlier turns the model sees (default: the bundle's)",
     )
     play.add_argument("--image", type=Path, metavar="FILE", help="start from this picture; needs --motion")
-    play.add_argument("--motion", metavar="TEXT", help="what happens in the picture, for example 'gently wave'")
+    play.add_argument(
+        "--motion", type=str, metavar="TEXT", help="what happens in the picture, for example 'gently wave'"
+    )
     add_engine_options(play, simulated=True)
     play.add_argument("--fps", type=whole(1, 120), help="frames per second of the clips (default: the bundle's)")
     play.add_argument(

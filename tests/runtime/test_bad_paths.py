@@ -101,9 +101,7 @@ def test_calibration_needs_a_turn(capsys: pytest.CaptureFixture[str], turns: str
     assert "from 1 to" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "command", [("bench", "--bundle"), ("play", "--plan"), ("verify", "pocket", "--against"), ("play", "--motion")]
-)
+@pytest.mark.parametrize("command", [("bench", "--bundle"), ("play", "--plan"), ("verify", "pocket", "--against")])
 def test_an_empty_value_is_no_default(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*command, "") == (2, "argparse")
     assert "is a variable of the shell not set?" in capsys.readouterr().err
