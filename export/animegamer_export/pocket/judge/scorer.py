@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +41,9 @@ class JudgeScorer:
 def open_scorer(path: Path) -> JudgeScorer:
     """Open judge.pt, which a pocket build leaves in its work folder. Raises ConfigError if it is not a judge."""
     try:
-        return JudgeScorer(load_judge(path))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, about files that are refused here
+            return JudgeScorer(load_judge(path))
     except (OSError, EOFError, LookupError, RuntimeError, TypeError, ValueError, pickle.UnpicklingError) as error:
         raise ConfigError(
             "not a judge of pocket",
@@ -51,7 +54,7 @@ def open_scorer(path: Path) -> JudgeScorer:
 
 
 def _reason(error: Exception) -> str:
-    """In our words: torch's advise to load the file without its protection, which nobody should."""
+    """In our words: torch's advises to load the file without its protection, which nobody should."""
     if isinstance(error, OSError):
         return error.strerror or "a file that cannot be read"
     if isinstance(error, (RuntimeError, TypeError)) and not isinstance(error, pickle.UnpicklingError):
