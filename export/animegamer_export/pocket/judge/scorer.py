@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,14 +41,25 @@ class JudgeScorer:
 def open_scorer(path: Path) -> JudgeScorer:
     """Open judge.pt, which a pocket build leaves in its work folder. Raises ConfigError if it is not a judge."""
     try:
-        return JudgeScorer(load_judge(path))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, about files that are refused here
+            return JudgeScorer(load_judge(path))
     except (OSError, EOFError, LookupError, RuntimeError, TypeError, ValueError, pickle.UnpicklingError) as error:
         raise ConfigError(
             "not a judge of pocket",
             where=path,
-            found=getattr(error, "strerror", None) or str(error).partition("\n")[0],
+            found=_reason(error),
             expected="judge.pt of a pocket build's work folder",
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """In our words: torch's advises to load the file without its protection, which nobody should."""
+    if isinstance(error, OSError):
+        return error.strerror or "a file that cannot be read"
+    if isinstance(error, (RuntimeError, TypeError)) and not isinstance(error, pickle.UnpicklingError):
+        return "weights of another network, or a damaged file"
+    return "no file of weights"
 
 
 def _matches(reading: Reading, text: str) -> Iterator[bool]:

@@ -20,6 +20,7 @@ import zmq
 
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.errors import ProtocolError, StoreError
+from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.serving.wire import WORKER_LIMITS, WORKER_SECRET, Buffer, Message, decode, encode
 from animegamer_rt.serving.wire.worker_messages import LOADING, READY, STOP, WorkerReady
 
@@ -53,7 +54,7 @@ class WorkerProcess:
     def __init__(self, options: ServeOptions, bundle: Bundle, socket: zmq.Socket[bytes], address: str) -> None:
         self._options, self._socket = options, socket
         self._fingerprint, self._descriptors = bundle.fingerprint, KeptDescriptors()
-        self._command = [sys.executable, "-m", "animegamer_rt.serving.worker", "--server", address]
+        self._command = child_command("animegamer_rt.serving.worker", "--server", address)
         self._command += ["--bundle", str(bundle.folder), *options.engines.to_args()]
         self._command += ["--plan", options.plan] if options.plan else []
         self._command += ["--trace", str(options.trace)] if options.trace else []
