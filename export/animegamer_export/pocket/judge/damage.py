@@ -21,6 +21,7 @@ from .shown import Figure, Frames, Mask, Shown, empty_place
 
 IGNORED = -100
 PLAIN_SHARE, PASTED_SHARE = 0.42, 0.3  # the rest is damaged
+_GROUPS = ((False, False, 0.45), (True, False, 0.37), (True, True, 0.18))  # drawn, smeared, share of the examples
 _SAME_SHARE = 0.55  # of pasted figures are second copies of one that is there
 _MOST_OVERLAP = 0.35  # of the smaller figure's pixels that a pasted one may cover
 _EDGE_PX = 14  # a moved figure stays this far from the picture's sides
@@ -58,9 +59,17 @@ class Mixer:
         self._material, self._rng = material, random.Random(seed)
         self._singles: dict[tuple[str, bool, bool], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for row, shown in enumerate(material.shown):
-            if len(shown.figures) == 1:
+            if len(shown.figures) == 1 and not shown.smeared:
                 key = shown.place, shown.night, bool(material.drawn[row])
                 self._singles[key][shown.figures[0].name].append(row)
+        self._groups: list[tuple[list[int], float]] = []
+        for drawn, smeared, share in _GROUPS:
+            rows = [
+                row
+                for row, shown in enumerate(material.shown)
+                if material.drawn[row] == drawn and (shown.smeared is True) == smeared
+            ]
+            self._groups += [(rows, share)] if rows else []
         self._damages: tuple[Callable[[int], Example], ...] = (
             self._ghost,
             self._ghost,
@@ -74,8 +83,9 @@ class Mixer:
 
     def example(self) -> Example:
         """A random example of any kind."""
-        row, kind = self._rng.randrange(len(self._material.shown)), self._rng.random()
-        if kind < PLAIN_SHARE:
+        (rows,) = self._rng.choices([rows for rows, _ in self._groups], [share for _, share in self._groups])
+        row, kind = self._rng.choice(rows), self._rng.random()
+        if kind < PLAIN_SHARE or self._material.shown[row].smeared:
             return self.plain(row)
         if kind < PLAIN_SHARE + PASTED_SHARE:
             return self.pasted(row)
@@ -83,8 +93,9 @@ class Mixer:
 
     def plain(self, row: int) -> Example:
         """The clip as it is."""
-        material = self._material
-        return Example(material.frames[row].astype(np.float32), material.shown[row], bool(material.drawn[row]))
+        material, shown = self._material, self._material.shown[row]
+        unsure = self._names(shown) if shown.smeared else frozenset()
+        return Example(material.frames[row].astype(np.float32), shown, bool(material.drawn[row]), unsure)
 
     def pasted(self, row: int, same: bool | None = None) -> Example:
         """The clip with one figure more, often a second copy of one that is there; as it is if there is no room."""

@@ -1,7 +1,8 @@
 """Clips that a bundle draws of known content: what generated clips look like, for the judge to learn from.
 
-A third come from a caption, as first turns of a game. The others come from the first frame of a rendered clip, through
-the bundle's encoder, so that figures stand anywhere; a few of these frames hold a character twice. They are written in
+Some come from a caption, as first turns of a game. The others come from the first frame of a rendered clip, through the
+bundle's encoder, so that figures stand anywhere. A few of these frames hold a character twice. Others are the mean of
+two shots, which looks as the later turns of a game do when the predictor is unsure who is there. They are written in
 parts, and a run goes on where the last one ended.
 """
 
@@ -16,16 +17,27 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-import animegamer_rt
 from animegamer_export.pocket.world.captions import caption
 from animegamer_export.pocket.world.drawing import downsample
 from animegamer_export.pocket.world.places import paint_place
 from animegamer_export.pocket.world.render import render
 from animegamer_export.pocket.world.sampling import sample_scene
-from animegamer_export.pocket.world.scene import ADVERBS, Scene, position_x, strengths
-from animegamer_rt.backends.registry import open_towers
+from animegamer_export.pocket.world.scene import (
+    ADVERBS,
+    CHARACTERS,
+    MOTIONS,
+    OUTFITS,
+    Scene,
+    position_x,
+    strengths,
+    x_range,
+)
+from animegamer_rt.backends.interface import FloatArray
+from animegamer_rt.backends.registry import open_engines, open_towers
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
+from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.engine_config import EngineConfig
+from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.stages.image import prepare
 from animegamer_rt.stages.image_start import motion_ids
 from animegamer_rt.state.game import GameState, motion_scope
@@ -35,7 +47,7 @@ from .reading import halve
 from .shown import Figure, Frames, Mask, Shown, figure_mask
 
 PART_CLIPS = 50
-_CAPTION_SHARE, _DOUBLED_SHARE = 0.35, 0.18
+_CAPTION_SHARE, _DOUBLED_SHARE, _UNSURE_SHARE = 0.2, 0.15, 0.3
 _APART_PX = 34
 """A character's second copy stands at least this far from the first."""
 
@@ -44,29 +56,32 @@ class Artist:
     """Draws clips with a bundle: from captions, and from a first frame with its motion."""
 
     def __init__(self, bundle: str | Path, threads: int = 1) -> None:
-        self._player = animegamer_rt.open(bundle, plan="fast", threads=threads)
-        self._bundle = self._player.bundle
-        self._towers = open_towers(self._bundle, EngineConfig(threads=threads))
+        config = EngineConfig(threads=threads)
+        self._bundle = open_bundle(bundle)
+        self._engines, self._towers = open_engines(self._bundle, config), open_towers(self._bundle, config)
+        self._pipeline = Pipeline.open(self._bundle, self._engines, "fast")
         balanced = DenoisePlan.from_dict(self._bundle.plan("balanced"))
-        fast = self._player.pipeline.denoiser
+        fast = self._pipeline.denoiser
         self._denoisers = (fast, fast, fast.with_plan(balanced))
 
-    def draw(self, scene: Scene, first_frame: npt.NDArray[np.uint8] | None, seed: int) -> npt.NDArray[np.uint8]:
-        """The clip of a scene, uint8 [17, 96, 144, 3]. first_frame: uint8 [96, 144, 3]; None: from its caption."""
-        pipeline, rules = self._player.pipeline, self._bundle.manifest.compatibility
-        if first_frame is None:
-            prediction = pipeline.predictor.predict((), Instruction.parse(caption(scene)))
-            shot, state = prediction.shot, prediction.game_state
-        else:
-            picture = prepare(first_frame, self._towers.height, self._towers.width, 1.5)
-            ids = motion_ids(self._bundle, f"{ADVERBS[scene.level - 1]} {scene.motion}", self._towers.tokens)
-            assert self._player._engines is not None and self._player._engines.encoder is not None
-            shot = self._player._engines.encoder.encode(self._towers.text(ids), self._towers.image(picture))
-            state = GameState(*strengths(scene))
-        scope = motion_scope(state, rules.motion_table, rules.motion_source)
+    def caption_shot(self, scene: Scene) -> FloatArray:
+        """The predictor's shot for a scene's caption as the first turn of a game, float32 [226, D]."""
+        return self._pipeline.predictor.predict((), Instruction.parse(caption(scene))).shot
+
+    def picture_shot(self, scene: Scene, first_frame: npt.NDArray[np.uint8]) -> FloatArray:
+        """The encoder's shot of a first frame, uint8 [96, 144, 3], and a scene's motion, float32 [226, D]."""
+        picture = prepare(first_frame, self._towers.height, self._towers.width, first_frame.shape[1] / len(first_frame))
+        ids = motion_ids(self._bundle, f"{ADVERBS[scene.level - 1]} {scene.motion}", self._towers.tokens)
+        assert self._engines.encoder is not None
+        return self._engines.encoder.encode(self._towers.text(ids), self._towers.image(picture))
+
+    def draw(self, shot: FloatArray, scene: Scene, seed: int) -> Frames:
+        """The clip of a shot with a scene's strength of motion, at half size."""
+        rules = self._bundle.manifest.compatibility
+        scope = motion_scope(GameState(*strengths(scene)), rules.motion_table, rules.motion_source)
         denoiser = self._denoisers[seed % len(self._denoisers)]
         *_, last = denoiser.denoise(shot, scope, denoiser.draw_noise(seed, 1))
-        return np.stack(list(pipeline.vae.decode(last.latent)))
+        return halve(np.stack(list(self._pipeline.vae.decode(last.latent))))
 
 
 def draw_one(artist: Artist, rng: random.Random, train: bool) -> tuple[Frames, Mask, Shown]:
@@ -76,14 +91,40 @@ def draw_one(artist: Artist, rng: random.Random, train: bool) -> tuple[Frames, M
         scene = dataclasses.replace(scene, start_x=position_x("centre", len(scene.characters)))
     rendered, shown = render(scene), Shown.of(scene)
     mask = figure_mask(halve(rendered), scene.place, scene.night)
-    first = None if kind < _CAPTION_SHARE else rendered[0]
-    if kind > 1 - _DOUBLED_SHARE and (copy := _copy_of_one(scene, shown, rng)) is not None:
-        again = render(copy)
-        away = np.abs(again[0].astype(int) - downsample(paint_place(scene.place, scene.night))).sum(axis=2) > 14
-        first = np.where(away[..., None], again[0], rendered[0])
-        mask |= figure_mask(halve(again), scene.place, scene.night)
-        shown = dataclasses.replace(shown, figures=(*shown.figures, *Shown.of(copy).figures), smeared=None)
-    return halve(artist.draw(scene, first, seed)), mask, shown
+    if kind < _CAPTION_SHARE:
+        return artist.draw(artist.caption_shot(scene), scene, seed), mask, shown
+    shot, second = artist.picture_shot(scene, rendered[0]), None
+    if kind > 1 - _UNSURE_SHARE:
+        second = _another(scene, rng)
+        share = rng.uniform(0.4, 0.6)
+        shot = shot + share * (artist.picture_shot(second, render(second, 1)[0]) - shot)
+        motion = scene.motion if scene.motion == second.motion else None
+        shown = dataclasses.replace(shown, smeared=True, motion=motion)
+    elif kind > 1 - _UNSURE_SHARE - _DOUBLED_SHARE and (second := _copy_of_one(scene, shown, rng)) is not None:
+        again = render(second, 1)[0]
+        empty = downsample(paint_place(scene.place, scene.night))
+        away = np.abs(again.astype(int) - empty).sum(axis=2, keepdims=True) > 14
+        shot = artist.picture_shot(scene, np.where(away, again, rendered[0]))
+        shown = dataclasses.replace(shown, smeared=None)
+    if second is not None:
+        mask |= figure_mask(halve(render(second)), scene.place, scene.night)
+        shown = dataclasses.replace(shown, figures=(*shown.figures, *Shown.of(second).figures))
+    return artist.draw(shot, scene, seed), mask, shown
+
+
+def _another(scene: Scene, rng: random.Random) -> Scene:
+    """A scene of other characters in the same place at the same hour, mostly with the same motion."""
+    others = [name for name in CHARACTERS if name not in scene.characters]
+    characters = tuple(rng.sample(others, 2 if rng.random() < 0.25 else 1))
+    near = scene.start_x + rng.choice((-16, -8, 0, 0, 8, 16))
+    low, high = x_range(len(characters))
+    return dataclasses.replace(
+        scene,
+        characters=characters,
+        outfits=tuple(rng.choice(OUTFITS) for _ in characters),
+        motion=scene.motion if rng.random() < 0.7 else rng.choice(MOTIONS),
+        start_x=min(high, max(low, near)),
+    )
 
 
 def _copy_of_one(scene: Scene, shown: Shown, rng: random.Random) -> Scene | None:
