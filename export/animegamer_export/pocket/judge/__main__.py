@@ -1,6 +1,6 @@
 """Make the judge again: draw clips with a bundle, train on them and on renders, measure, and write judge.onnx.
 
-    python -m animegamer_export.pocket.judge draw --work judge-work --clips 1000
+    python -m animegamer_export.pocket.judge draw --work judge-work --clips 600
     python -m animegamer_export.pocket.judge train --work judge-work
     python -m animegamer_export.pocket.judge measure --work judge-work
 
@@ -36,9 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("do", choices=("draw", "train", "measure"))
     parser.add_argument("--work", type=Path, required=True, help="folder of drawn clips and of the training's state")
     parser.add_argument("--bundle", default="pocket", help="draw: the bundle that draws (default: pocket)")
-    parser.add_argument("--clips", type=int, default=1000, help="draw: how many to train on (default: %(default)s)")
+    parser.add_argument("--clips", type=int, default=600, help="draw: how many to train on (default: %(default)s)")
     parser.add_argument("--renders", type=int, default=4000, help="train: rendered clips (default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=2200, help="train: of 32 examples (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=4000, help="train: of 16 examples (default: %(default)s)")
     parser.add_argument("--judge", type=Path, default=SHIPPED, help="the ONNX file to write or to measure")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(argv)
