@@ -209,7 +209,7 @@ class Mixer:
     def _cut(self, row: int) -> Example:
         """One half of a figure is missing: above, below, left or right."""
         base, mask = self.plain(row), _wider(self._material.masks[row])
-        removed = np.zeros_like(mask)
+        removed: Mask = np.zeros(mask.shape, np.bool_)
         if base.shown.figures and mask.any():
             figure = self._rng.choice(base.shown.figures)
             middle_x = np.linspace(figure.start_x, figure.end_x, len(mask)) / 2

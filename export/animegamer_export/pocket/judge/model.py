@@ -6,6 +6,7 @@ there it starts and ends. A character's count is read off its row of columns by 
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -97,15 +98,18 @@ def export(network: Network, path: Path) -> None:
     """Write the network as ONNX with weights in float16; it computes in float32 and takes any number of clips."""
     network.eval()
     example = torch.zeros(2, 3 * len(SEEN_FRAMES), HEIGHT // 2, WIDTH // 2)
-    program = torch.onnx.export(
-        network,
-        (example,),
-        input_names=["clips"],
-        output_names=list(OUTPUTS),
-        dynamic_shapes=({0: torch.export.Dim("clips_count")},),
-        dynamo=True,
-        verbose=False,
-    )
+    with warnings.catch_warnings():
+        # torch warns about its own use of itself (torch 2.13).
+        warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+        program = torch.onnx.export(
+            network,
+            (example,),
+            input_names=["clips"],
+            output_names=list(OUTPUTS),
+            dynamic_shapes=({0: torch.export.Dim("clips_count")},),
+            dynamo=True,
+            verbose=False,
+        )
     assert program is not None
     model = program.model_proto
     for weight in list(model.graph.initializer):
