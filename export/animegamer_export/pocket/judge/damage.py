@@ -231,9 +231,8 @@ class Mixer:
         if found is None:
             return self._half_there(row)
         frames, mask, other = found
-        weight = _soft(mask | self._material.masks[row] & (mask.any(axis=(0, 1))[None, None])) * self._rng.uniform(
-            0.4, 0.6
-        )
+        near = np.broadcast_to(np.any(mask, axis=(0, 1), keepdims=True), mask.shape)  # not the other one of a pair
+        weight = _soft(mask | (self._material.masks[row] & near)) * self._rng.uniform(0.4, 0.6)
         shown = dataclasses.replace(base.shown, motion=None, level=None)
         mixed = _over(base.frames, frames, weight)
         return dataclasses.replace(base, frames=mixed, shown=shown, unsure=self._names(other))
