@@ -27,6 +27,7 @@ COMMAND_GROUP = "animegamer_rt.commands"
 """Entry-point group of the subcommands that other packages add: a function that takes argv and returns an exit code."""
 ADDED: Mapping[str, str] = MappingProxyType(
     {
+        "evaluate": "measure a bundle without labels: its state, its clips, its plans",
         "export": "make a bundle from checkpoints; export tensorrt: make engines from a bundle",
         "parity": "compare our networks with recorded numbers of the reference",
         "quantize": "make a bundle whose parts have another precision",

@@ -27,8 +27,8 @@ WHAT = "Find cheaper plans for a bundle, and write them with their measured fide
 DEFAULT = "balanced"
 
 
-def main(arguments: Sequence[str], open_judge: Callable[[Path], ClipScorer]) -> int:
-    """Parses, measures, writes the record and the bundle's plans; `open_judge` reads the file of --judge."""
+def main(arguments: Sequence[str], open_judge: Callable[[], ClipScorer]) -> int:
+    """Parses, measures, writes the record and the bundle's plans; `open_judge` opens the judge of --judge."""
     parser = Parser(prog="animegamer-rt search-plans", description=WHAT)
     parser.add_argument(
         "bundle", nargs="?", default="pocket", help="name or folder; its plans balanced and fast are replaced"
@@ -42,10 +42,7 @@ def main(arguments: Sequence[str], open_judge: Callable[[Path], ClipScorer]) -> 
         help="turns of the search; the check uses as many others",
     )
     parser.add_argument(
-        "--judge",
-        type=Path,
-        metavar="FILE",
-        help="judge.pt of a pocket build's work folder: scores how well clips show their instructions",
+        "--judge", action="store_true", help="for pocket's world: score how well clips show their instructions"
     )
     parser.add_argument(
         "--results",
@@ -63,7 +60,7 @@ def main(arguments: Sequence[str], open_judge: Callable[[Path], ClipScorer]) -> 
     texts = (
         read_script(options.instructions) if options.instructions is not None else example_script(bundle.manifest.world)
     )
-    scorer = open_judge(options.judge) if options.judge is not None else None
+    scorer = open_judge() if options.judge else None
     config = EngineConfig.from_arguments(options)
     engines = open_engines(bundle, config)
     points = measure_plans(bundle, engines, texts, SearchBudget(turns=options.turns), _print_line, scorer)
