@@ -114,43 +114,4 @@ Link::Outcome Link::read(std::string &trouble) {
     return Outcome::fine;
 }
 
-PartReceiver::Place Link::place(std::size_t index, std::size_t size, bool last) {
-    Place place;
-    if (index == 0) {
-        buffer_bytes_ = 0;
-        place.memory = magic_;
-        if (size != sizeof magic_ || last) {
-            place.fault = protocol_fault("protocol", "what arrived is not a message of this protocol");
-        }
-    } else if (index == 1) {
-        if (size > max_header_bytes) {
-            place.fault = protocol_fault("too_large", "received a header of " + std::to_string(size) + " bytes; expected at most 262144");
-            return place;
-        }
-        // No more than has arrived is ever claimed: 256 KiB at most, kept for the next header.
-        header_bytes_.resize(size + 1); // one more: data() is memory even of an empty header
-        place.memory = header_bytes_.data();
-    } else if (index == 2 && last) {
-        place = owner_.place_buffer(header_, size);
-    } else {
-        place.fault = protocol_fault("too_large", "received a message with more than one buffer");
-    }
-    return place;
-}
-
-Fault Link::part(std::size_t index, bool last) {
-    if (index == 0) {
-        return read_magic(magic_, sizeof magic_);
-    }
-    if (index == 1) {
-        Fault fault = read_header(header_bytes_.data(), header_bytes_.size() - 1, tree_, header_);
-        if (fault || !last) {
-            return fault;
-        }
-    } else {
-        buffer_bytes_ = zmtp_.part_size();
-    }
-    return owner_.message(header_, tree_, buffer_bytes_);
-}
-
 } // namespace animegamer

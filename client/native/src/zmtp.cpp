@@ -133,7 +133,7 @@ bool Zmtp::end_body() {
     const bool last = (flags_ & more_flag) == 0;
     const std::size_t index = index_;
     index_ = last ? 0 : index_ + 1;
-    fault_ = receiver_.part(index, last);
+    fault_ = receiver_.part(index, static_cast<std::size_t>(length_), last);
     return !fault_;
 }
 

@@ -22,7 +22,7 @@ public:
     /// Part `index` of a message is about to arrive, with so many bytes. Not more than `Zmtp::max_part`.
     virtual Place place(std::size_t index, std::size_t size, bool last) = 0;
     /// All bytes of the part are at its place.
-    virtual Fault part(std::size_t index, bool last) = 0;
+    virtual Fault part(std::size_t index, std::size_t size, bool last) = 0;
 };
 
 class Zmtp {
@@ -51,9 +51,6 @@ public:
     /// So many bytes were written to `rest()`.
     Step filled(std::size_t size);
     const Fault &fault() const { return fault_; }
-
-    /// Bytes of the part that has just arrived.
-    std::size_t part_size() const { return static_cast<std::size_t>(length_); }
 
     /// Append one part of a message to `outgoing`.
     void send(std::string_view part, bool last);
