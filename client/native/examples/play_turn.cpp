@@ -1,5 +1,6 @@
 // Plays one turn and writes its frames as frame-00.png .. in this folder: play_turn [ADDRESS [INSTRUCTION]]
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -10,11 +11,11 @@
 // A PNG without compression: "stored" blocks of deflate, one for each row.
 void write_png(const std::string &path, const ag_frame &frame, const unsigned char *pixels) {
     std::ofstream file(path, std::ios::binary);
-    const auto number = [](unsigned long value) {
+    const auto number = [](std::size_t value) {
         return std::string{char(value >> 24 & 255), char(value >> 16 & 255), char(value >> 8 & 255), char(value & 255)};
     };
     const auto chunk = [&](const std::string &name, const std::string &data) {
-        unsigned long crc = 0xffffffff;
+        std::size_t crc = 0xffffffff;
         for (const char byte : name + data) {
             crc ^= static_cast<unsigned char>(byte);
             for (int bit = 0; bit < 8; ++bit) {
@@ -24,7 +25,7 @@ void write_png(const std::string &path, const ag_frame &frame, const unsigned ch
         file << number(data.size()) << name << data << number(crc ^ 0xffffffff);
     };
     std::string data("\x78\x01", 2);
-    unsigned long a = 1, b = 0;
+    std::size_t a = 1, b = 0;
     for (int y = 0; y < frame.height; ++y) {
         const std::string row = '\0' + std::string(reinterpret_cast<const char *>(pixels) + std::size_t(y) * std::size_t(frame.stride), 4 * std::size_t(frame.width));
         for (const char byte : row) {
@@ -35,7 +36,7 @@ void write_png(const std::string &path, const ag_frame &frame, const unsigned ch
         data += std::string{char(y + 1 == frame.height), char(size & 255), char(size >> 8), char(~size & 255), char(~size >> 8 & 255)} + row;
     }
     file << std::string("\x89PNG\r\n\x1a\n", 8);
-    chunk("IHDR", number(unsigned(frame.width)) + number(unsigned(frame.height)) + std::string("\x08\x06\0\0\0", 5));
+    chunk("IHDR", number(std::size_t(frame.width)) + number(std::size_t(frame.height)) + std::string("\x08\x06\0\0\0", 5));
     chunk("IDAT", data + number(b << 16 | a));
     chunk("IEND", "");
 }

@@ -193,9 +193,9 @@ Request &Request::integers(const char *name, std::initializer_list<std::int64_t>
 }
 
 std::string Request::header(std::string_view id) const {
-    const std::size_t optional = std::size_t{!session_.empty()} + std::size_t{turn_ != 0} + std::size_t{count_ != 0};
+    const std::size_t optional = std::size_t{!session_.empty()} + std::size_t{turn_ != 0};
     Writer writer;
-    writer.map(2 + optional);
+    writer.map(3 + optional);
     writer.text("type");
     writer.text(type_);
     writer.text("id");
@@ -208,11 +208,9 @@ std::string Request::header(std::string_view id) const {
         writer.text("turn");
         writer.integer(turn_);
     }
-    if (count_ != 0) {
-        writer.text("fields");
-        writer.map(count_);
-        writer.bytes += fields_.bytes;
-    }
+    writer.text("fields");
+    writer.map(count_);
+    writer.bytes += fields_.bytes;
     return writer.bytes;
 }
 

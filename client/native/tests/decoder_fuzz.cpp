@@ -119,7 +119,7 @@ std::vector<std::string> conversations() {
 
 /// decoder_fuzz [INPUTS [FOLDER]]: the folder gets the seeds for libFuzzer.
 int main(int count, char **arguments) {
-    const long inputs = count > 1 ? std::atol(arguments[1]) : 100000;
+    const long inputs = count > 1 ? std::atol(arguments[1]) : 20000;
     const auto seeds = conversations();
     for (std::size_t n = 0; count > 2 && n < seeds.size(); ++n) {
         std::ofstream(std::string(arguments[2]) + "/seed-" + std::to_string(n), std::ios::binary) << seeds[n];
