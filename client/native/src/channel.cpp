@@ -264,7 +264,7 @@ void Channel::retry_starved() {
             continue;
         }
         call->heard_at = now_; // the game does not read: the server is not late
-        if (events_.enough_buffers()) {
+        if (events_.has_room()) {
             log(AG_LOG_INFO, "asking again for turn " + std::to_string(call->turn) + " after event " + std::to_string(call->seq));
             send_call(call);
         } else {

@@ -132,9 +132,9 @@ std::size_t EventQueue::largest_buffer() {
     return largest_;
 }
 
-bool EventQueue::enough_buffers() {
+bool EventQueue::has_room() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return !buffers_.empty() && 2 * buffers_.size() >= most_buffers_ && events_ < enough_events / 2;
+    return !buffers_.empty() && events_ < enough_events / 2;
 }
 
 Slot *EventQueue::poll(Slot *&held) {
@@ -158,7 +158,6 @@ bool EventQueue::give(Buffer buffer) {
     const std::lock_guard<std::mutex> lock(mutex_);
     buffers_.push_back(buffer);
     largest_ = std::max(largest_, buffer.bytes);
-    most_buffers_ = std::max(most_buffers_, buffers_.size());
     return starved.load();
 }
 

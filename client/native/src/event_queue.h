@@ -70,8 +70,8 @@ public:
     void put_back(Buffer buffer);
     /// The most bytes that a buffer of the caller has; 0: none was ever given.
     std::size_t largest_buffer();
-    /// Whether so many of the buffers are free that a turn that waited for some should go on.
-    bool enough_buffers();
+    /// Whether a turn that waited for a buffer, or for events to be read, should go on.
+    bool has_room();
 
     // -- the game's side
 
@@ -92,7 +92,7 @@ private:
     Slot *first_ = nullptr, *last_ = nullptr, *free_ = nullptr;
     std::size_t events_ = 0;
     std::vector<Buffer> buffers_;
-    std::size_t largest_ = 0, most_buffers_ = 0;
+    std::size_t largest_ = 0;
 };
 
 } // namespace animegamer

@@ -79,7 +79,7 @@ Link::Outcome Link::step(Zmtp::Step step) {
 }
 
 Link::Outcome Link::read(std::string &trouble) {
-    while (arrived_ < bytes_at_once) {
+    while (arrived_ < bytes_at_once || incoming_at_ < incoming_end_) {
         if (incoming_at_ < incoming_end_ || zmtp_.waits()) {
             std::size_t used = 0;
             const auto result = zmtp_.feed(incoming_.data() + incoming_at_, incoming_end_ - incoming_at_, used);
