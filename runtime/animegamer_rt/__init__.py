@@ -13,6 +13,7 @@ Importing the package does no work: a public name's module is imported when the 
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from .state.scene import Scene
 
 __version__ = "0.1.0"
+
+# onnxruntime reads this when it is imported: without it, it writes a store of telemetry under the home folder.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 __all__ = [
     "AnimeGamerError",

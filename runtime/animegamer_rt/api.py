@@ -16,6 +16,7 @@ PosixPath('turn.mp4')
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ from .backends.interface import Engines
 from .backends.registry import open_engines, open_towers
 from .bundle.loader import Bundle, open_bundle
 from .engine_config import DEFAULT_CONFIG, EngineConfig
-from .errors import ConfigError, InstructionError, SessionError
+from .errors import ConfigError, PictureError, SessionError
 from .events import Done, Event, FrameReady, StageSeconds, StatePredicted, Understood
 from .pipeline import Pipeline
 from .session import Session
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
     from .stages.image_start import ImageStart
     from .stages.prompt import HistoryTurn
     from .state.scene import Scene
+
+
+MAX_SCALE = 16
+"""Largest enlargement of a clip that is saved."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +78,10 @@ class Clip:
         """
         from . import video
 
+        if not isinstance(path, (str, os.PathLike)) or "\0" in os.fsdecode(path):
+            raise ConfigError("not the path of a file", found=f"{path!r:.60}", expected="a path (str or Path)")
+        if scale is not None and (type(scale) is not int or not 1 <= scale <= MAX_SCALE):
+            raise ConfigError("not a scale", found=f"{scale!r:.60}", expected=f"a whole number from 1 to {MAX_SCALE}")
         path = Path(path)
         match path.suffix.lower():
             case ".mp4":
@@ -100,6 +109,7 @@ class Player:
         self._engines: Engines | None = engines
         self._config = config
         self._playing = False
+        self._process = os.getpid()
 
     def __enter__(self) -> Player:
         return self
@@ -116,6 +126,9 @@ class Player:
         """The stages, for running them one by one. Raises SessionError once the player is closed."""
         if self._pipeline is None:
             raise SessionError("the player is closed", do="play inside the `with` block, or open the bundle again")
+        if os.getpid() != self._process:  # its threads have stayed behind: it would wait for them for ever
+            do = "open the bundle in the process that plays (multiprocessing: use spawn, or open it after the fork)"
+            raise SessionError("the player was opened by another process, before a fork", do=do)
         return self._pipeline
 
     @property
@@ -150,6 +163,9 @@ class Player:
         if image is not None and motion is not None:
             from .stages.image_start import read_image_start
 
+            if not isinstance(image, (str, os.PathLike)):
+                found = type(image).__name__
+                raise PictureError("not the path of a picture", found=found, expected="a path (str or Path)")
             start = read_image_start(self.bundle, session.history_turns, Path(image), motion)
             session.start_from(*self.encode_image(start))
         return Game(self, session)
@@ -256,8 +272,6 @@ class Game:
         >>> game.turns
         0
         """
-        if not isinstance(text, str):
-            raise InstructionError("not an instruction", found=type(text).__name__, expected="text (str)")
         instruction = Instruction.parse(text)
         return self._stream(self.player.pipeline, instruction)
 

@@ -54,7 +54,7 @@ class Pipeline:
     @classmethod
     def open(cls, bundle: Bundle, engines: Engines, plan: str | None = None) -> Pipeline:
         """The stages of a bundle with one of its plans (None: its default). Raises PlanError for an unknown plan."""
-        plan_name = plan or bundle.default_plan
+        plan_name = bundle.default_plan if plan is None else plan
         denoise_plan = DenoisePlan.from_dict(bundle.plan(plan_name))
         words, reader = bundle.manifest.reader, engines.reader
         assert (words is None) == (reader is None), "open_engines loads the reader of a bundle that has one"
@@ -93,10 +93,11 @@ class Pipeline:
 
         The session gains the turn after its last frame. A turn that fails, or whose generator is closed, leaves the
         session as it was. `prediction`: that of `predict` for this session and instruction, if it was made ahead.
-        Raises InstructionError if the instruction does not fit the model's window, ConfigError for an unknown format.
+        Raises InstructionError if the instruction does not fit the model's window, ConfigError for an unknown format,
+        SessionError if the game got another turn, or was rewound, while this one ran.
         """
         started = time.perf_counter()
-        game, turn, sequence = session.id, session.turns + 1, itertools.count()
+        game, turn, sequence, before = session.id, session.turns + 1, itertools.count(), session.log
 
         # 0. Read the instruction: everyday words become a scene, and the scene a caption that the predictor knows.
         scene, prompt = None, instruction
@@ -149,7 +150,7 @@ class Pipeline:
             yield FrameReady(session=game, turn=turn, sequence=next(sequence), index=index, frame=frame)
 
         # 4. Commit the turn to the session.
-        session.commit(instruction, prediction, scene)
+        session.commit(instruction, prediction, scene, after=before)
         seconds = StageSeconds(
             predictor=prediction.seconds,
             denoiser=denoiser_seconds,

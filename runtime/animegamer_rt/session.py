@@ -117,8 +117,26 @@ class Session:
         """The kept shots by turn number, for saving."""
         return dict(self._shots)
 
-    def commit(self, instruction: Instruction, prediction: Prediction, scene: Scene | None = None) -> None:
-        """Adds a finished turn to the game; `scene`: as it was read. Call it once a turn, after the last frame."""
+    def commit(
+        self,
+        instruction: Instruction,
+        prediction: Prediction,
+        scene: Scene | None = None,
+        *,
+        after: tuple[TurnRecord, ...] | None = None,
+    ) -> None:
+        """Adds a finished turn to the game. Call it once a turn, after the last frame.
+
+        scene: as it was read. after: the `log` that the turn was predicted from. Raises SessionError if the game has
+        moved on since, by another turn or a rewind: the turn would follow turns that it has not seen.
+        """
+        if after is not None and self.log is not after:
+            raise SessionError(
+                "the game moved on while this turn was played; the turn does not count",
+                found=f"{self.turns} turns",
+                expected=f"{self.omitted_turns + len(after)}",
+                do="play one turn of a game at a time",
+            )
         self.log += (TurnRecord(instruction.text, prediction.game_state, scene),)
         self.scene = scene
         self.character = self.character.after(prediction.game_state)
@@ -130,6 +148,7 @@ class Session:
 
         Raises SessionError if the turn was not played.
         """
+        _check_whole(turn=turn)
         if not 0 <= turn <= self.turns:
             raise SessionError("no such turn to rewind to", found=turn, expected=f"0 to {self.turns}")
         self._need_all_turns("rewind the game")
@@ -142,6 +161,7 @@ class Session:
 
     def branch(self, turn: int, predict: Predict, seed: int | None = None) -> Session:
         """A new game with this one's turns up to `turn`; this game stays as it is. Raises SessionError as `rewind`."""
+        _check_not_negative(seed=self.seed if seed is None else seed)
         other = Session(
             self.bundle_name,
             self.bundle_fingerprint,
@@ -200,7 +220,15 @@ class Session:
             )
 
 
+def _check_whole(**values: int) -> None:
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            found = f"{value!r:.60} ({type(value).__name__})"
+            raise SessionError(f"{name} is not a whole number", found=found, expected="a whole number from 0 (int)")
+
+
 def _check_not_negative(**values: int) -> None:
+    _check_whole(**values)
     for name, value in values.items():
         if value < 0:
             raise SessionError(f"{name} is negative", found=value, expected="0 or more")

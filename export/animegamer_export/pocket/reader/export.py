@@ -89,5 +89,6 @@ def add_readers(folder: Path, reader: Reader, pictures: PictureReader, precision
     written = [export_reader(reader, folder, precision), export_picture_reader(pictures, folder, precision)]
     print("\n".join(one.report() for one in written), flush=True)
     manifest = load(folder).manifest
-    parts = {**manifest.parts, **{name: part for one in written for name, part in one.parts.items()}}
-    return write_manifest(folder, replace(manifest, parts=parts, reader=WORDS))
+    new = {name: part for one in written for name, part in one.parts.items()}
+    changed = [file for part in new.values() for file in part.files]
+    return write_manifest(folder, replace(manifest, parts={**manifest.parts, **new}, reader=WORDS), changed)

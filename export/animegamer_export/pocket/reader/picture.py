@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from animegamer_export.pocket.config import PhaseConfig
 from animegamer_export.pocket.training import checkpoint
 from animegamer_export.pocket.training.optimiser import autocast
 from animegamer_export.pocket.training.progress import run_phase
@@ -29,7 +30,7 @@ from animegamer_export.pocket.world.scene import CHARACTERS, FRAMES, HEIGHT, MOT
 from .model import HEADS
 from .samples import NOT_JUDGED, POSITION_NAMES, position_of
 
-PEAK_RATE, BATCH, EMPTY_SHARE = 2e-3, 48, 0.06
+EMPTY_SHARE = 0.06
 PICTURE_HEADS = {name: shape for name, shape in HEADS.items() if name != "level"}
 CHANNELS = (24, 48, 72, 96, 128)
 
@@ -54,25 +55,27 @@ class PictureReader(nn.Module):
         return tuple(part.unflatten(1, shape) for part, shape in zip(parts, PICTURE_HEADS.values(), strict=True))
 
 
-def train_picture_reader(path: Path, steps: int, seed: int = 3) -> PictureReader:
-    """Train for `steps` steps of 48 pictures; leaves the weights in `path`. A file that exists is loaded instead."""
+def train_picture_reader(path: Path, phase: PhaseConfig, seed: int = 3) -> PictureReader:
+    """Train and leave the weights in `path`. A file that exists is loaded instead."""
     reader = PictureReader()
     if path.exists():
         checkpoint.load(path, ("reader", reader))
         return reader.eval()
     torch.manual_seed(seed)
-    run_phase("picture reader", _losses(reader, steps, seed), steps)
+    run_phase("picture reader", _losses(reader, phase, seed), phase.steps)
     checkpoint.save(path, ("reader", reader))
     return reader.eval()
 
 
-def _losses(reader: PictureReader, steps: int, seed: int) -> Iterator[dict[str, float]]:
-    optimizer = torch.optim.AdamW(reader.parameters(), lr=PEAK_RATE, weight_decay=0.02)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, PEAK_RATE, total_steps=steps, pct_start=0.1)
+def _losses(reader: PictureReader, phase: PhaseConfig, seed: int) -> Iterator[dict[str, float]]:
+    optimizer = torch.optim.AdamW(reader.parameters(), lr=phase.learning_rate, weight_decay=0.02)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, phase.learning_rate, total_steps=phase.steps, pct_start=0.1
+    )
     rng = random.Random(seed)
     reader.train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    for _ in range(steps):
-        pictures, truth = picture_batch(rng, BATCH)
+    for _ in range(phase.steps):
+        pictures, truth = picture_batch(rng, phase.batch)
         with autocast(torch.device("cpu")):
             logits = reader(pictures.contiguous(memory_format=torch.channels_last))
         loss = picture_loss(logits, truth)

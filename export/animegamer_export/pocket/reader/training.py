@@ -9,13 +9,14 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from animegamer_export.pocket.training.optimiser import autocast, exponential_average
+from animegamer_export.pocket.config import PhaseConfig
+from animegamer_export.pocket.training.optimiser import autocast, exponential_average, learning_rate_factor
 from animegamer_export.pocket.world.scene import CHARACTERS
 
 from .model import Reader
 from .samples import NOT_JUDGED, Sample, batches, stack
 
-PEAK_RATE, WARMUP, WEIGHT_DECAY = 1.5e-3, 300, 0.02
+WEIGHT_DECAY = 0.02
 WEIGHTS = {"people": 4.0, "clothes": 2.0, "motion": 2.0, "level": 0.7, "place": 1.5, "night": 1.0, "position": 0.5}
 SAVE_EVERY_S, REPORT_EVERY_S = 120.0, 20.0
 
@@ -38,12 +39,14 @@ def tensors(batch: list[Sample]) -> tuple[Tensor, ...]:
     return tuple(torch.from_numpy(array) for array in stack(batch))
 
 
-def train(path: Path, steps: int, size: int = 256, seed: int = 1) -> Reader:
-    """Train up to `steps` steps of `size` turns and write the averaged weights to `path`; resumes from it."""
+def train_reader(path: Path, phase: PhaseConfig, seed: int = 1) -> Reader:
+    """Train to the phase's end and write the averaged weights to `path`; goes on from the step that stands there."""
     torch.manual_seed(seed)
     reader = Reader().train()
     average = exponential_average(reader)
-    optimizer = torch.optim.AdamW(reader.parameters(), lr=PEAK_RATE, betas=(0.9, 0.98), weight_decay=WEIGHT_DECAY)
+    optimizer = torch.optim.AdamW(
+        reader.parameters(), lr=phase.learning_rate, betas=(0.9, 0.98), weight_decay=WEIGHT_DECAY
+    )
     done = 0
     if path.exists():
         saved = torch.load(path, weights_only=True)
@@ -52,11 +55,12 @@ def train(path: Path, steps: int, size: int = 256, seed: int = 1) -> Reader:
         average.n_averaged.fill_(saved["step"])
         optimizer.load_state_dict(saved["optimizer"])
         done = saved["step"]
-    source = batches(seed * 1_000_003 + done, size)
+    source = batches(seed * 1_000_003 + done, phase.batch)
     started = saved_at = reported = time.monotonic()
     smooth = 0.0
+    steps = phase.steps
     for step in range(done, steps):
-        rate = PEAK_RATE * min((step + 1) / WARMUP, 0.02 + 0.98 * (1 - step / steps))
+        rate = phase.learning_rate * learning_rate_factor(step, phase)
         for group in optimizer.param_groups:
             group["lr"] = rate
         features, scene, mask, truth, unknown = tensors(next(source))
@@ -93,7 +97,7 @@ def _save(path: Path, reader: nn.Module, average: nn.Module, optimizer: torch.op
     unfinished.replace(path)
 
 
-def load(path: Path) -> Reader:
+def load_reader(path: Path) -> Reader:
     """The averaged weights that `train` wrote."""
     reader = Reader()
     reader.load_state_dict(torch.load(path, weights_only=True)["average"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from animegamer_rt.errors import SessionError
+from animegamer_rt.errors import OutputError, SessionError, StoreError
 from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted, Understood
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.game_folder import FinishedTurn, GameFolder
@@ -24,7 +24,19 @@ from .replies import ReplyBuilder
 
 
 def render_game(pipeline: Pipeline, message: Message) -> Generator[Message, None, None]:
-    """`progress` after every denoise step (its `step` counts whole turns), then `finished`. Raises AnimeGamerError."""
+    """`progress` after every denoise step (its `step` counts whole turns), then `finished`.
+
+    Raises StoreError when the folder cannot be written, AnimeGamerError when the game cannot be rendered.
+    """
+    try:
+        yield from _render(pipeline, message)
+    except (OutputError, OSError) as error:
+        found = error.text if isinstance(error, OutputError) else error.strerror or str(error)
+        do = "tell the operator: the state folder needs room, and must be writable"
+        raise StoreError("the export cannot be written", found=found, do=do) from error
+
+
+def _render(pipeline: Pipeline, message: Message) -> Generator[Message, None, None]:
     job, replies = ExportJob.from_message(message), ReplyBuilder(message)
     manifest, size, turns = pipeline.bundle.manifest, pipeline.bundle.manifest.geometry, len(job.history)
     if len(job.seeds) != turns:
