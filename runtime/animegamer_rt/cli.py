@@ -353,7 +353,7 @@ def _run_added(point: EntryPoint, arguments: list[str]) -> int:
         raise ConfigError(
             f"the command {point.name!r} lacks a library",
             found=str(error),
-            do="run in the checkout: make setup, or pip install '.[export]'",
+            do="run in the checkout: make setup, or pip install '.[cpu,export]'",
         ) from error
     code: int = command(arguments)
     return code

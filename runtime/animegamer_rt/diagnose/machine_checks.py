@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
 
 from animegamer_kernels import KernelError
 from animegamer_kernels.library import find_library, open_library
@@ -25,25 +24,12 @@ from animegamer_rt.backends.tensorrt.engine_id import RTX, RTX_ARCHES, library_f
 from animegamer_rt.profiling.host import module_version
 from animegamer_rt.serving.server.options import PORT, ServeOptions
 
+from .check_result import CheckResult
+from .onnxruntime_check import check_onnxruntime
+
 OLDEST_PYTHON = (3, 10)
-INSTALL_GPU = (
-    "run, in an environment of its own: pip uninstall --yes onnxruntime && pip install 'onnxruntime-gpu[cuda,cudnn]'"
-)
 EXPORT_MODULES = ("torch", "onnx", "onnxscript", "onnx_ir", "ml_dtypes", "safetensors", "cv2")
 _QUERY = ("name", "memory.total", "memory.free", "driver_version", "compute_cap")
-
-State = Literal["ok", "limited", "broken"]
-"""limited: it is missing or short, and playing works all the same. broken: playing does not work."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """What was checked, what was found, and what to do about it (empty: nothing)."""
-
-    what: str
-    state: State
-    found: str
-    do: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +69,11 @@ def check_machine(cards: Sequence[Gpu], why_none: str) -> Iterator[CheckResult]:
     enough = sys.version_info >= OLDEST_PYTHON
     yield CheckResult("python", "ok" if enough else "broken", version, "" if enough else "install Python 3.10 or newer")
     yield from _gpu(cards, why_none)
-    yield _library("onnxruntime", lambda: _onnxruntime(bool(cards)))
-    yield _tensorrt(cards)
-    yield _torch(bool(cards))
+    tensorrt, torch = _tensorrt(cards), _torch(bool(cards))
+    others = [check.what for check in (tensorrt, torch) if check.state == "ok"]
+    yield check_onnxruntime(bool(cards), others if cards else [])
+    yield tensorrt
+    yield torch
     yield _kernels(bool(cards))
     yield _export()
     yield _library("sockets", _sockets)
@@ -107,17 +95,8 @@ def _library(what: str, look: Callable[[], CheckResult]) -> CheckResult:
         return look()
     except (ImportError, OSError) as error:
         return CheckResult(
-            what, "broken", str(error), "install it again; in the checkout: pip install --force-reinstall ."
+            what, "broken", str(error), "install it again; in the checkout: pip install --force-reinstall '.[cpu]'"
         )
-
-
-def _onnxruntime(gpu_here: bool) -> CheckResult:
-    import onnxruntime
-
-    providers = onnxruntime.get_available_providers()
-    cuda = "CUDAExecutionProvider" in providers
-    found = f"{onnxruntime.__version__} with {', '.join(providers)}"
-    return CheckResult("onnxruntime", "ok", found, INSTALL_GPU if gpu_here and not cuda else "")
 
 
 def _tensorrt(cards: Sequence[Gpu]) -> CheckResult:
@@ -156,7 +135,7 @@ def _export() -> CheckResult:
     absent = [name for name in EXPORT_MODULES if importlib.util.find_spec(name) is None]
     if absent:
         found = f"not installed: {', '.join(absent)}; needed to make bundles"
-        return CheckResult("export", "limited", found, "in the checkout: pip install '.[export]'")
+        return CheckResult("export", "limited", found, "in the checkout: pip install '.[cpu,export]'")
     return CheckResult("export", "ok", f"libraries to make bundles: {', '.join(EXPORT_MODULES[1:])}")
 
 

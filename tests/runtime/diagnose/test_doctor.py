@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,8 +21,9 @@ from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.cli import main
 from animegamer_rt.diagnose import doctor, machine_checks
+from animegamer_rt.diagnose.check_result import CheckResult
 from animegamer_rt.diagnose.doctor import run_checks
-from animegamer_rt.diagnose.machine_checks import CheckResult, gpus
+from animegamer_rt.diagnose.machine_checks import gpus
 from animegamer_rt.profiling import gpu_specs
 
 
@@ -172,6 +175,55 @@ def test_a_card_is_described_and_its_missing_provider_and_engines_are(
     assert engines.state == "limited" and engines.found == everything
     assert engines.do == f"run: animegamer-rt export tensorrt --bundle {bundle.folder} --gpu sm89"
     assert found(bundle, "memory").state == "ok"
+
+
+CPU_FILES, GPU_FILES = ["CPUExecutionProvider"], ["CUDAExecutionProvider", "CPUExecutionProvider"]
+
+
+def put_onnxruntime(monkeypatch: pytest.MonkeyPatch, distributions: set[str], providers: list[str] | None) -> None:
+    """An environment where pip knows these distributions, in version 1.31.1, and these files are there (None: none)."""
+
+    def version(name: str) -> str:
+        return "1.31.1" if name in distributions else absent(name)
+
+    module = SimpleNamespace(__version__="1.31.1", get_available_providers=lambda: providers)
+    monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace() if providers is None else module)
+
+
+CPU_MEND = "run: pip uninstall --yes onnxruntime-gpu && pip install --force-reinstall --no-deps onnxruntime==1.31.1"
+GPU_MEND = "run: pip uninstall --yes onnxruntime && pip install --force-reinstall --no-deps onnxruntime-gpu==1.31.1"
+
+
+@pytest.mark.parametrize(
+    ("distributions", "providers", "gpu_here", "state", "do"),
+    [
+        ({"onnxruntime"}, CPU_FILES, False, "ok", ""),
+        ({"onnxruntime-gpu"}, GPU_FILES, True, "ok", ""),
+        ({"onnxruntime", "onnxruntime-gpu"}, CPU_FILES, False, "limited", CPU_MEND),
+        ({"onnxruntime", "onnxruntime-gpu"}, CPU_FILES, True, "limited", GPU_MEND),
+        ({"onnxruntime", "onnxruntime-gpu"}, None, True, "broken", GPU_MEND),
+        ({"onnxruntime"}, GPU_FILES, False, "limited", CPU_MEND.replace("pip uninstall --yes onnxruntime-gpu && ", "")),
+        ({"onnxruntime-gpu"}, CPU_FILES, True, "limited", GPU_MEND.replace("pip uninstall --yes onnxruntime && ", "")),
+        ({"onnxruntime-gpu"}, None, False, "broken", GPU_MEND.replace("pip uninstall --yes onnxruntime && ", "")),
+        (set(), None, False, "broken", "run: pip install onnxruntime"),
+    ],
+)
+def test_a_mixed_onnxruntime_is_named_with_the_command_that_mends_it(
+    bundle: Bundle,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    distributions: set[str],
+    providers: list[str] | None,
+    gpu_here: bool,
+    state: str,
+    do: str,
+) -> None:
+    put_card(tmp_path, monkeypatch) if gpu_here else monkeypatch.setenv("PATH", str(tmp_path))
+    put_onnxruntime(monkeypatch, distributions, providers)
+    finding = found(bundle, "onnxruntime")
+    assert (finding.state, finding.do) == (state, do)
+    assert all(f"{name} 1.31.1" in finding.found for name in distributions if do)
 
 
 def test_a_bundle_that_is_too_large_for_the_card_is_told(
