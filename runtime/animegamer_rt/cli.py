@@ -20,7 +20,7 @@ from types import MappingProxyType
 from . import __version__
 from .bench.presets import PRESETS, WHAT_IS_TIMED, Preset
 from .engine_config import EngineConfig, add_engine_options
-from .errors import INTERRUPTED, AnimeGamerError, ConfigError, OutputError
+from .errors import INTERRUPTED, USER_ERROR, AnimeGamerError, ConfigError, OutputError
 
 COMMAND_GROUP = "animegamer_rt.commands"
 """Entry-point group of the subcommands that other packages add: a function that takes argv and returns an exit code."""
@@ -50,7 +50,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = MappingProxyType(
     }
 )
 """Subcommand -> old spelling of an option -> today's. The old ones go on working and are in no help text."""
-NO_READER, USER_ERROR = 1, 2
+NO_READER = 1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except AnimeGamerError as error:
         print(f"error: {error}", file=sys.stderr)
-        return USER_ERROR
+        return error.exit_code
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return INTERRUPTED

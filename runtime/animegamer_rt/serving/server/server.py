@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from types import FrameType
@@ -25,9 +24,11 @@ from .clients import Clients
 from .handlers import CONTROL, TURNS, RequestHandlers
 from .instruction_filter import InstructionFilter
 from .job_queue import JobQueue
+from .log_lines import log_to_stderr
 from .metrics import Metrics, serve_metrics
 from .options import ServeOptions, check
 from .scheduler import Scheduler
+from .service_manager import ServiceManager
 from .sockets import ServerSockets
 from .status import ServerStatus
 from .worker_process import WorkerProcess
@@ -47,7 +48,7 @@ log = logging.getLogger(__name__)
 def serve(options: ServeOptions) -> int:
     """Serve until a signal comes; returns the exit code. Raises AnimeGamerError for what keeps it from starting."""
     check(options)
-    _log_to_stderr()
+    log_to_stderr(options.log_format)
     bundle = open_bundle(options.bundle)
     bundle.plan(options.plan)
     if options.trace is not None:
@@ -94,6 +95,7 @@ class Server:
         self._options, self._sockets, self._store, self._worker = options, sockets, store, worker
         self._queue, self._status, self._scheduler, self._handlers = queue, status, scheduler, handlers
         self._clients, self._metrics = clients, metrics
+        self._service, self._worker_spoke = ServiceManager(), True
         self._signals = 0
         self._announced = False
         self._sweep_at = self._metrics_at = 0.0
@@ -120,6 +122,7 @@ class Server:
             if self._signals and not self._status.draining:
                 self._status.draining = True
                 drain_until = time.monotonic() + self._options.drain_s
+                self._service.stopping()
                 log.info("draining: running turns finish, new ones are refused")
             if self._signals > 1:
                 return INTERRUPTED
@@ -141,6 +144,7 @@ class Server:
             if socket in ready:
                 self._handle_requests(socket, name)
         for message in self._worker.receive(now):
+            self._worker_spoke = True
             self._scheduler.on_worker_message(message, now)
         death = self._worker.watch(now)
         if death is not None:
@@ -150,11 +154,21 @@ class Server:
         if self._worker.serving and not self._announced:
             self._announced = True
             print(f"ready {self._sockets.address} (control {self._sockets.port + 1})", flush=True)
+            self._service.ready()
+        if self._working and self._service.alive(now):
+            self._worker_spoke = False
         if now >= self._sweep_at:
             self._sweep(now)
         if now >= self._metrics_at:
             self._metrics_at = now + METRICS_S
             self._update_metrics(now)
+
+    @property
+    def _working(self) -> bool:
+        """Whether turns run as they should: none waits, the worker loads, or it has spoken since the last WATCHDOG."""
+        if self._worker.degraded:
+            return False
+        return self._worker_spoke or self._queue.idle or not self._worker.serving
 
     def _update_metrics(self, now: float) -> None:
         self._metrics.load(
@@ -201,11 +215,3 @@ def _metrics_port(options: ServeOptions, port: int) -> int:
     if options.metrics_port is not None:
         return options.metrics_port
     return port + 2 if options.port else 0
-
-
-def _log_to_stderr() -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
-    logger = logging.getLogger("animegamer_rt.serving.server")
-    logger.handlers, logger.propagate = [handler], False
-    logger.setLevel(logging.INFO)
