@@ -216,6 +216,7 @@ class ServerError(AnimeGamerError):
 class PortInUseError(ServerError):
     """Another program has the port; it may be free later."""
 
+    code = "port_in_use"
     exit_code = TRY_AGAIN
 
 
