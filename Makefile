@@ -6,7 +6,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
 ARGS ?=
 SETUP_FILES := pyproject.toml constraints.txt
 
-.PHONY: help setup play test check format bench plot picture dist pocket kernels clean
+.PHONY: help setup play test check format bench plot picture dist docs pocket kernels clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,14 @@ dist: $(VENV)/.dev  ## build both wheels and play them in a clean environment wi
 	$(BIN)/python -m build --wheel
 	$(BIN)/python -m build --wheel --outdir dist client/python
 	$(BIN)/python tests/wheel_plays.py dist
+
+$(VENV)/.docs: $(VENV)/.python $(SETUP_FILES)
+	@echo "setting up what the pages need (once) ..."
+	$(PIP_INSTALL) -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs  ## build the pages of docs/ and the API reference into build/site; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 pocket: $(VENV)/.dev  ## train and export the pocket bundle from nothing
 	$(BIN)/python -m animegamer_export.pocket --work pocket-work --out engines/pocket $(ARGS)
