@@ -9,9 +9,7 @@ import importlib
 import importlib.util
 import os
 import platform
-import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from pathlib import Path
 from animegamer_kernels import KernelError
 from animegamer_kernels.library import find_library, open_library
 from animegamer_rt.backends.tensorrt.engine_id import RTX, RTX_ARCHES, library_for
+from animegamer_rt.profiling import nvml
 from animegamer_rt.profiling.host import module_version
 from animegamer_rt.serving.server.options import PORT, ServeOptions
 
@@ -29,7 +28,6 @@ from .onnxruntime_check import check_onnxruntime
 
 OLDEST_PYTHON = (3, 10)
 EXPORT_MODULES = ("torch", "onnx", "onnxscript", "onnx_ir", "ml_dtypes", "safetensors", "cv2")
-_QUERY = ("name", "memory.total", "memory.free", "driver_version", "compute_cap")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +42,26 @@ class Gpu:
 
 
 def gpus() -> tuple[list[Gpu], str]:
-    """The NVIDIA GPUs that the driver's own command lists, and the reason where there is none."""
-    command = shutil.which("nvidia-smi")
-    if command is None:
-        return [], "no NVIDIA driver (no nvidia-smi)"
-    query = [command, f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader,nounits"]
+    """The NVIDIA GPUs that the driver lists, and the reason where there is none."""
     try:
-        result = subprocess.run(query, capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return [], f"nvidia-smi does not answer: {error}"
-    rows = [[field.strip() for field in line.split(",")] for line in result.stdout.splitlines()]
-    found = [
-        Gpu(name, int(total), int(free), driver, "sm" + capability.replace(".", ""))
-        for name, total, free, driver, capability in (row for row in rows if len(row) == len(_QUERY))
-        if total.isdigit() and free.isdigit()
-    ]
-    message = (result.stderr or result.stdout).strip().splitlines() or [f"exit code {result.returncode}"]
-    return found, "" if found else f"nvidia-smi names none: {message[0]}"
+        import pynvml
+    except ModuleNotFoundError:
+        return [], f"not asked, as pynvml is not installed ({nvml.INSTALL})"
+    try:
+        pynvml.nvmlInit()
+        driver = pynvml.nvmlSystemGetDriverVersion()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+    except pynvml.NVMLError as error:
+        return [], f"no NVIDIA driver ({error})"
+    found, why = [], "the NVIDIA driver lists none"
+    for handle in handles:
+        try:
+            memory, arch = pynvml.nvmlDeviceGetMemoryInfo(handle), pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+            mib = (memory.total // 2**20, memory.free // 2**20)
+            found.append(Gpu(pynvml.nvmlDeviceGetName(handle), *mib, driver, "sm{}{}".format(*arch)))
+        except pynvml.NVMLError as error:
+            why = f"the NVIDIA driver does not say what a GPU has ({error})"
+    return found, "" if found else why
 
 
 def check_machine(cards: Sequence[Gpu], why_none: str) -> Iterator[CheckResult]:
