@@ -7,4 +7,5 @@ import psutil
 
 def resident_mib() -> float:
     """Physical memory held now, in MiB."""
-    return round(psutil.Process().memory_info().rss / 2**20, 1)
+    resident: int = psutil.Process().memory_info().rss
+    return round(resident / 2**20, 1)
