@@ -7,7 +7,7 @@ and its name is in the result.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 Record = Mapping[str, Any]
@@ -70,49 +70,13 @@ def goals(records: Sequence[Record]) -> list[dict[str, Any]]:
     return [_judge(goal, ours, peer) for goal in GOALS]
 
 
-def best_single_variant(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """For each precision with goals: the variant that alone reaches most of them, and what it misses.
-
-    Goals of no precision count for each. reached: null if it misses none and not all were measured.
-    """
-    ours, peer = _at_full_size(records)
-    entries = []
-    for precision in dict.fromkeys(goal.precision for goal in GOALS if goal.precision is not None):
-        wanted = [replace(goal, precision=precision) for goal in GOALS if goal.precision in (None, precision)]
-        variants = dict.fromkeys(record["variant"] for record in ours if any(_matches(record, one) for one in wanted))
-        results = [
-            [_judge(goal, [record for record in ours if record["variant"] == variant], peer) for goal in wanted]
-            for variant in variants
-        ] or [[_judge(goal, [], peer) for goal in wanted]]
-        best = max(results, key=lambda found: [sum(one["reached"] is state for one in found) for state in (True, None)])
-        missed, unknown = ([one["goal"] for one in best if one["reached"] is state] for state in (False, None))
-        by = next((one for one in best if one["variant"]), best[0])
-        entries.append(
-            {
-                "precision": precision,
-                "variant": by["variant"],
-                "attention": by["attention"],
-                "gpu": by["gpu"],
-                "reached": False if missed else None if unknown else True,
-                "missed": missed,
-                "not_measured": unknown,
-            }
-        )
-    return entries
-
-
-def lines(results: Sequence[Mapping[str, Any]], best: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The results of both functions above as lines of text."""
+def lines(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The results of `goals` as lines of text."""
     text = []
     for goal in results:
         bound = f"at least {goal['least']}" if "least" in goal else f"at most {goal['most']}"
         found = "" if goal["found"] is None else f"{goal['found']}, by {goal['variant']}, {goal['attention']} attention"
         text.append(f"{WORDS[goal['reached']]:<12} {goal['goal']}: {found or 'nothing'} ({bound})")
-    for one in best:
-        most = f": {one['variant']}, {one['attention']} attention" if one["variant"] else ""
-        misses = f"; misses {', '.join(one['missed'])}" if one["missed"] else ""
-        lacks = f"; not measured: {', '.join(one['not_measured'])}" if most and one["not_measured"] else ""
-        text.append(f"{WORDS[one['reached']]:<12} all of {one['precision']} by one variant{most}{misses}{lacks}")
     return text
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-STAGES = ("build", "checks", "rates", "kernels", "turns", "peers", "queue", "tests", "profile")
+STAGES = ("build", "checks", "rates", "kernels", "turns", "peers", "queue", "profile")
 LIMITS_S: Mapping[str, float] = {
     "machine": 300,
     "build": 400,
@@ -19,7 +19,6 @@ LIMITS_S: Mapping[str, float] = {
     "turns": 300,
     "peers": 540,
     "queue": 200,
-    "tests": 240,
     "profile": 200,
 }
 """Time limit of a job in each stage, in seconds: several times what it should take."""
@@ -111,8 +110,6 @@ CPU_VARIANTS = (
 """Without a GPU: the same code, emulated; the kernels' references run in their place."""
 QUEUED = Variant("fp8", kernels=True)
 """The variant of the stage `queue`, with the plan `balanced`."""
-TESTED: Mapping[str, str] = {"parts": "tests/gpu", "kernels": "tests/kernels"}
-"""Job -> the folder of the tests that it runs."""
 PROFILED = (Variant("bf16", "off"), Variant("fp8", "off", kernels=True))
 FURTHER_CHECKS = (
     Variant("fp32"),
@@ -150,7 +147,7 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
         if variant not in FOR_GOALS and "peers" not in seen:
             seen.add("peers")
             yield from peer_jobs(PEER_MODES[0])
-            yield from queue_and_test_jobs(first, on_gpu)
+            yield queue_job(first, on_gpu)
         if variant.kernels and "kernels" not in seen:
             seen.add("kernels")
             for family in KERNEL_FAMILIES:
@@ -168,7 +165,7 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
     if "timings" not in seen:
         yield from kernel_jobs(on_gpu)
     if "peers" not in seen:
-        yield from queue_and_test_jobs(first, on_gpu)
+        yield queue_job(first, on_gpu)
     for mode in PEER_MODES["peers" in seen : None if on_gpu else 1]:
         yield from peer_jobs(mode)
     for size in others:
@@ -204,13 +201,11 @@ def peer_jobs(mode: str) -> Iterator[Job]:
     return (Job("peers", f"{mode}-{part}", {"mode": mode, "part": part}) for part in PEER_PARTS)
 
 
-def queue_and_test_jobs(size: str, on_gpu: bool) -> Iterator[Job]:
-    """Two turns in a queue, and the tests that need a GPU; without a GPU pytest finds none."""
+def queue_job(size: str, on_gpu: bool) -> Job:
+    """Two turns in a queue."""
     variant = QUEUED if on_gpu else CPU_VARIANTS[0]
     args = {"size": size, "variant": asdict(variant), "kernels": variant.kernels, "plan": "balanced"}
-    yield Job("queue", f"{size}-{variant.name}", args)
-    for name, folder in TESTED.items():
-        yield Job("tests", name, {"folder": folder, "kernels": name == "kernels"})
+    return Job("queue", f"{size}-{variant.name}", args)
 
 
 def kernel_jobs(on_gpu: bool) -> Iterator[Job]:

@@ -117,8 +117,7 @@ def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadl
         if outcome == "timed out" and limit < allowed:
             outcome = "cut"  # by --seconds, which says nothing about the job
         record.end(job, outcome, time.monotonic() - started, output)
-        turns = gpu_record.turn_records(record.data)
-        record.update(goals=gpu_goals.goals(turns), goals_by_one_variant=gpu_goals.best_single_variant(turns))
+        record.update(goals=gpu_goals.goals(gpu_record.turn_records(record.data)))
         print(f"{job.stage:<8} {job.name:<28} {outcome:<10} {time.monotonic() - started:6.1f} s", flush=True)
 
 
@@ -198,13 +197,11 @@ def summary(record: Record) -> int:
         bound, memory = turn["denoiser_floor_seconds"], turn["memory_peak_mib"]
         more = (f"; bound {bound:.3f}" if bound else "") + (f"; {memory:.0f} MiB" if memory else "")
         print(f"{turn['size']} {turn['plan']:<8} {by:<22} {turn['seconds_per_turn_p50']:7.3f} s: {stages}{more}")
-    for line in gpu_goals.lines(gpu_goals.goals(turns), gpu_goals.best_single_variant(turns)):
+    for line in gpu_goals.lines(gpu_goals.goals(turns)):
         print(line)
     for one in record.data.get("queue", []):
         times = f"{one['seconds_apart_p50']:.3f} s apart, {one['seconds_overlapping_p50']:.3f} s overlapping"
         print(f"{one['turns']} turns of {one['plan']} by {one['variant']} in a queue: {times}; {one['trace']}")
-    for one in record.data.get("tests", []):
-        print(f"tests of {one['job']}: {one['summary']}")
     checks = record.data.get("checks", [])
     wrong = [entry for entry in checks if not entry["passed"]]
     for entry in wrong:

@@ -22,7 +22,6 @@ MODULES: Mapping[str, str] = {
     "turns": "turns",
     "peers": "peers",
     "queue": "turn_queue",
-    "tests": "tests",
     "profile": "operator_profile",
 }
 """Stage -> the module whose `entries` yields the results."""

@@ -30,11 +30,12 @@ if TYPE_CHECKING:
         PlanError,
         SessionError,
     )
-    from .events import Done, Event, FrameReady, Progress, StageSeconds, StatePredicted
+    from .events import Done, Event, FrameReady, Progress, StageSeconds, StatePredicted, Understood
     from .pipeline import Pipeline
     from .session import Session
     from .state.game import CharacterState, GameState
     from .state.instruction import Instruction
+    from .state.scene import Scene
 
 __version__ = "0.1.0"
 
@@ -60,10 +61,12 @@ __all__ = [
     "PlanError",
     "Player",
     "Progress",
+    "Scene",
     "Session",
     "SessionError",
     "StageSeconds",
     "StatePredicted",
+    "Understood",
     "__version__",
     "open",
 ]
@@ -83,11 +86,12 @@ _MODULES = {
         "PlanError",
         "SessionError",
     ),
-    "events": ("Done", "Event", "FrameReady", "Progress", "StageSeconds", "StatePredicted"),
+    "events": ("Done", "Event", "FrameReady", "Progress", "StageSeconds", "StatePredicted", "Understood"),
     "pipeline": ("Pipeline",),
     "session": ("Session",),
     "state.game": ("CharacterState", "GameState"),
     "state.instruction": ("Instruction",),
+    "state.scene": ("Scene",),
 }
 
 

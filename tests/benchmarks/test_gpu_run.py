@@ -78,7 +78,7 @@ from benchmarks.gpu import jobs as gpu_jobs, run as gpu, stage as gpu_stage
 torch.set_num_threads(1)  # tiny work, and other tests run beside it
 options = gpu.parse(["--device", "cpu", "--turns", "1"])
 for job in gpu_jobs.jobs("cpu", ["tiny"], ["fast"], lambda variant: variant.name == "fp8-eager-int4-predictor"):
-    if job.stage in ("peers", "profile"):
+    if job.stage in ("peers", "profile", "turns") or (job.stage, job.name) == ("rates", "products"):
         gpu_stage.main(json.dumps(gpu.vars_of(options, job, None)), sys.argv[1] + job.stage)
 """
 
@@ -158,14 +158,6 @@ def test_variant_that_hangs_is_ended_with_all_that_it_started(
     assert not process.exists() or process.read_text().split()[2] == "Z"
 
 
-def test_time_that_is_up_ends_what_runs_and_says_nothing_against_it(run: Run, tmp_path: Path) -> None:
-    assert run("--stages", "turns", "--seconds", "8", faults={"turns full-fp8": "hang"}) == 0
-    path, record = record_in(tmp_path)
-    assert ended(record) == {"turns full-bf16": "well", "turns full-fp8": "cut"}
-    assert run("--stages", "turns", "--continue", str(path)) == 0
-    assert (tmp_path / "log").read_text().splitlines()[1] == "turns full-fp8 balanced,fast"
-
-
 def test_continued_run_measures_what_is_missing_and_what_failed_last(run: Run, tmp_path: Path) -> None:
     faults = {"turns full-bf16": "die"}
     assert run("--stages", "checks,turns", "--plans", "exact,fast", faults=faults) == 1
@@ -181,16 +173,6 @@ def test_continued_run_measures_what_is_missing_and_what_failed_last(run: Run, t
     ]
     _, record = record_in(tmp_path)
     assert sorted(turns_in(record)) == sorted(ALL)
-
-
-def test_record_of_another_commit_is_not_continued(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("--stages", "turns") == 0
-    path, _ = record_in(tmp_path)
-    before = path.read_bytes()
-    assert run("--stages", "turns", "--continue", str(path), "--commit", "def") == 2
-    assert path.read_bytes() == before and "another commit" in capsys.readouterr().err
 
 
 def test_record_is_whole_when_it_cannot_be_written_any_more(
@@ -210,16 +192,6 @@ def test_record_is_whole_when_it_cannot_be_written_any_more(
     _, record = record_in(tmp_path)
     assert turns_in(record) == ALL[:2]
     assert not list((tmp_path / "results").glob(".*"))
-
-
-def test_library_that_is_not_there_any_more_is_built_again(run: Run, tmp_path: Path) -> None:
-    assert run("--stages", "build") == 0
-    path, record = record_in(tmp_path)
-    for library, again in ((path, []), (tmp_path / "gone.so", ["build library "])):
-        record["build"][0]["library"] = str(library)
-        path.write_text(json.dumps(record))
-        assert run("--stages", "build", "--continue", str(path)) == 0
-        assert (tmp_path / "log").read_text().splitlines()[1:] == again
 
 
 def test_failed_check_is_the_exit_status_and_stops_nothing(run: Run, tmp_path: Path) -> None:
@@ -245,11 +217,14 @@ def test_turns_and_peers_are_unpacked_as_records_of_turns(run: Run, tmp_path: Pa
     assert any("**fast**" in row and "fp8" in row and "| 12.0 |" in row for row in rows)
 
 
-def test_peers_and_profile_run_on_a_cpu_at_tiny_size(tmp_path: Path) -> None:
+def test_turns_peers_rates_and_profile_run_on_a_cpu_at_tiny_size(tmp_path: Path) -> None:
     # In a process of its own: the peers' libraries warn when they are imported.
     done = subprocess.run([sys.executable, "-c", TINY, f"{tmp_path}/"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = {path.name: [*map(json.loads, path.read_text().splitlines())] for path in tmp_path.iterdir()}
+    (turn,) = found["turns"]
+    assert (turn["size"], turn["plan"], turn["n"], turn["precision"]["predictor"]) == ("tiny", "fast", 1, "int4-qdq")
+    assert [one["what"] for one in found["rates"] if not one["passed"]] == []
     assert len(found["profile"]) == 3 and all(entry["top"] for entry in found["profile"])
     (peer,) = gpu_record.turn_records({**dict.fromkeys(gpu_record.HEADING, ""), "peers": found["peers"]})
     assert (peer["size"], peer["peer"], peer["branches"]) == ("tiny", "diffusers eager", 100)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.records import device_label, newest
+from benchmarks.records import newest
 from project import ROOT
 
 from animegamer_rt.bench.records import read_records
@@ -36,19 +36,6 @@ def test_only_the_newest_of_a_kind_is_shown_and_the_slowest_comes_first() -> Non
     assert shown == [("exact", 4.0), ("fast", 1.0)]
 
 
-def test_each_setting_of_pytorch_is_a_row_of_its_own() -> None:
-    settings = [("bf16", "torch", 3.0), ("fp8", "torch", 2.0), ("fp8", "int8", 1.0), ("fp8", "int8", 1.5)]
-    records = [
-        record(f"2026-01-0{day}", total=total, device="torch", attention=attention, precision={"denoiser": precision})
-        for day, (precision, attention, total) in enumerate(settings, 1)
-    ]
-    assert [(one["seconds_per_turn_p50"], device_label(one)) for one in newest(records)] == [
-        (3.0, ", torch, bf16"),
-        (2.0, ", torch, fp8"),
-        (1.5, ", torch, fp8, int8 attention"),
-    ]
-
-
 def test_the_fastest_variant_of_a_precision_is_shown_by_its_newest_record() -> None:
     timed = [("fp8-kernels", "01", 1.0), ("fp8", "01", 4.0), ("fp8-compiled", "01", 5.0), ("fp8-kernels", "02", 3.0)]
     records = [record(f"2026-01-{day}", total=total, device="torch", variant=name) for name, day, total in timed]
@@ -67,15 +54,6 @@ def test_quick_runs_are_not_cited() -> None:
     assert tables.cited({"peer": None}), "a record from before there were presets"
     assert not tables.cited({"preset": "quick", "peer": None}) and not tables.cited({"preset": None, "peer": None})
     assert tables.cited({"preset": None, "peer": None, "variant": "bf16"})
-
-
-def test_turns_are_compared_with_the_eager_peer_of_their_size() -> None:
-    ours, peer = record(), record(peer="diffusers eager", total=30.0)
-    tiny, compiled = {**peer, "size": "tiny"}, {**peer, "peer": "diffusers compiled"}
-    assert tables.baseline(ours, [tiny, compiled, ours]) is None
-    assert tables.baseline(ours, [tiny, compiled, peer, ours]) is peer
-    cells = dict(zip(tables.COLUMNS, tables.row(ours, peer), strict=True))
-    assert (cells["diffusers eager / this"], cells["denoiser / roofline bound"]) == ("3.0", "1.50")
 
 
 def test_tables_are_up_to_date() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import animegamer_client
-from animegamer_client import Progress, ServerRefused, aio
+from animegamer_client import Progress, aio
 from client.fake_server import FakeServer
 
 
@@ -75,17 +75,3 @@ def test_cancelled_task_cancels_its_turn(server: FakeServer) -> None:
 
     run(server, play)
     assert server.kinds().count("cancel") == 1
-
-
-def test_cancel_from_another_task_ends_the_turn(server: FakeServer) -> None:
-    server.faults[3] = "hold"
-
-    async def play(client: aio.Client) -> None:
-        game = await client.open()
-        with pytest.raises(ServerRefused) as caught:
-            async for event in game.turn("Mia waves."):
-                if isinstance(event, Progress):
-                    assert await game.cancel()
-        assert caught.value.code == "cancelled"
-
-    run(server, play)

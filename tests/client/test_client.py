@@ -25,32 +25,25 @@ from client.fake_server import FRAMES, HEIGHT, WIDTH, FakeServer, frame_rows
 MakeClient = Callable[..., Any]
 
 
-def test_events_hold_what_the_server_said(make_client: MakeClient, server: FakeServer) -> None:
-    with make_client(server.address, timeout_s=5) as client:
-        accepted, state, progress, *_, done = client.open(seed=3).turn(" Mia waves. ", turn_id="mine")
+def test_events_hold_what_the_server_said(server: FakeServer) -> None:
+    with Client(f"localhost:{server.port}", timeout_s=5, pixel_format="bgra32") as client:
+        accepted, state, progress, *frames, done = client.open(seed=3).turn(" Mia waves. ", turn_id="mine")
+        assert client.status()["worker"]["pid"] == 42 and 0 < client.ping() < 5
     assert isinstance(accepted, Accepted) and isinstance(state, State) and isinstance(progress, Progress)
     assert (accepted.turn_id, accepted.instruction, accepted.replayed) == ("mine", "Mia waves.", False)
     assert (state.motion_level, state.social, state.character.social, state.shown.entertainment) == (2, 1, 55, 45)
     assert (progress.step, progress.steps) == (1, 2)
     assert isinstance(done, Done) and done.seconds.total == 0.6 and done.turns == 1
+    for index, frame in enumerate(event for event in frames if isinstance(event, Frame)):
+        assert (frame.index, frame.count, frame.pixels.shape) == (index, FRAMES, (HEIGHT, WIDTH, 4))
+        assert frame.pixels.strides[0] == frame.stride > WIDTH * 4
+        assert np.array_equal(frame.pixels, frame_rows(3, 1, index, 4)[:, :-2].reshape(HEIGHT, WIDTH, -1))
+        assert np.shares_memory(frame.pixels, np.frombuffer(frame.data, np.uint8)), "a view, not a copy"
+        assert not frame.pixels.flags.writeable
 
 
-@pytest.mark.parametrize(("pixel_format", "channels"), [("rgb24", 3), ("rgba32", 4), ("bgra32", 4)])
-def test_frame_is_a_view_of_what_came(
-    make_client: MakeClient, server: FakeServer, pixel_format: str, channels: int
-) -> None:
-    with make_client(server.address, timeout_s=5, pixel_format=pixel_format) as client:
-        frames = [event for event in client.open(seed=3).turn("Mia waves.") if isinstance(event, Frame)]
-    for index, frame in enumerate(frames):
-        assert (frame.index, frame.count, frame.pixels.shape) == (index, FRAMES, (HEIGHT, WIDTH, channels))
-        assert frame.pixels.strides[0] == frame.stride > WIDTH * channels
-        assert np.array_equal(frame.pixels, frame_rows(3, 1, index, channels)[:, :-2].reshape(HEIGHT, WIDTH, -1))
-        assert not frame.pixels.flags.owndata and not frame.pixels.flags.writeable
-        assert np.shares_memory(frame.pixels, np.frombuffer(frame.data, np.uint8))
-
-
-def test_jpeg_frames_are_files_and_say_so(make_client: MakeClient, server: FakeServer) -> None:
-    with make_client(server.address, timeout_s=5, codec="jpeg") as client:
+def test_jpeg_frames_are_files_and_say_so(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5, codec="jpeg") as client:
         frame = next(event for event in client.open().turn("Mia waves.") if isinstance(event, Frame))
     assert bytes(frame.data).startswith(b"\xff\xd8")
     with pytest.raises(ValueError, match="jpeg"):
@@ -68,19 +61,17 @@ def test_hello_carries_the_options(make_client: MakeClient, server: FakeServer) 
     assert {name: hello.fields[name] for name in wishes} == wishes
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"pixel_format": "rgb"}, {"codec": "png"}, {"jpeg_quality": 0}, {"server_key": "x" * 40}, {"timeout_s": np.nan}],
-)
-def test_options_that_do_not_exist_are_refused_at_once(make_client: MakeClient, wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        make_client("tcp://127.0.0.1:5570", **wrong)
+def test_options_that_do_not_exist_are_refused_at_once() -> None:
+    wrong = {"pixel_format": "rgb", "codec": "png", "jpeg_quality": 0, "server_key": "x" * 40, "timeout_s": np.nan}
+    for name, value in wrong.items():
+        with pytest.raises(ValueError, match=name):
+            Client("tcp://127.0.0.1:5570", **{name: value})
     for address in ("127.0.0.1", "ipc:///tmp/x", "tcp://127.0.0.1:65535", "tcp://127.0.0.1:0"):
         with pytest.raises(ValueError, match="tcp://HOST:PORT"):
-            make_client(address)
+            Client(address)
 
 
-def test_log_of_many_pages_branch_with_a_seed_and_end_of_a_turn(make_client: MakeClient, server: FakeServer) -> None:
+def test_log_branch_replay_and_export_of_a_long_game(make_client: MakeClient, server: FakeServer) -> None:
     with make_client(server.address, timeout_s=5) as client:
         game = client.open(seed=3)
         assert game.log() == []
@@ -92,25 +83,18 @@ def test_log_of_many_pages_branch_with_a_seed_and_end_of_a_turn(make_client: Mak
         other = game.branch(1, seed=9)
         assert (other.turns, other.seed, other.token != game.token) == (1, 9, True)
         assert [event.seq for event in game.replay(1, after_seq=4)] == [5, 6, 7]
+        told = list[tuple[int, int]]()
+        exported = other.export(on_progress=lambda step, steps: told.append((step, steps)))
+        assert told == [(1, 1)] and exported.files == ("turn-001.mp4", "game.json") and exported.turns == 1
 
 
-def test_turns_of_two_games_may_be_read_in_turn(make_client: MakeClient, server: FakeServer) -> None:
-    with make_client(server.address, timeout_s=5) as client:
+def test_turns_of_two_games_may_be_read_in_turn(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5) as client:
         one, two = client.open(seed=1), client.open(seed=2)
         list(two.turn("Mia sleeps."))
         first, second = one.turn("Mia waves."), two.replay(1)
         pairs = list(zip(first, second, strict=True))
         assert {(a.session, b.session) for a, b in pairs} == {(one.session, two.session)}
-
-
-def test_closed_game_refuses_turns(make_client: MakeClient, server: FakeServer) -> None:
-    with make_client(server.address, timeout_s=5) as client:
-        game = client.open()
-        game.close()
-        game.close()
-        with pytest.raises(ServerRefused) as caught:
-            list(game.turn("Mia waves."))
-        assert caught.value.code == "session_closed"
 
 
 def test_leaving_the_loop_cancels_the_turn_and_the_next_one_runs(make_client: MakeClient, server: FakeServer) -> None:
@@ -165,11 +149,6 @@ def test_turn_as_a_context_is_cancelled_at_its_end(make_client: MakeClient, serv
         assert isinstance(events[-1], Done) and server.kinds().count("cancel") == 1
 
 
-def test_localhost_is_found(make_client: MakeClient, server: FakeServer) -> None:
-    with make_client(f"localhost:{server.port}", timeout_s=5) as client:
-        assert client.status()["state"] == "ready"
-
-
 def test_cancel_from_another_thread_ends_the_turn(server: FakeServer) -> None:
     server.faults[3] = "hold"
     with Client(server.address, timeout_s=5) as client:
@@ -186,22 +165,6 @@ def test_cancel_from_another_thread_ends_the_turn(server: FakeServer) -> None:
         assert game.turns == 0 and game.cancel() is False
 
 
-def test_export_tells_how_far_it_is(make_client: MakeClient, server: FakeServer) -> None:
-    with make_client(server.address, timeout_s=5) as client:
-        game, told = client.open(), list[tuple[int, int]]()
-        for text in ("Mia waves.", "Mia runs."):
-            list(game.turn(text))
-        exported = game.export(on_progress=lambda step, steps: told.append((step, steps)))
-        assert told == [(1, 2), (2, 2)]
-        assert exported.files == ("turn-001.mp4", "turn-002.mp4", "game.json") and exported.turns == 2
-
-
-def test_status_and_ping_go_past_the_frames(make_client: MakeClient, server: FakeServer) -> None:
-    with make_client(server.address, timeout_s=5) as client:
-        assert client.status()["worker"]["pid"] == 42
-        assert 0 < client.ping() < 5
-
-
 def test_closed_client_says_so(make_client: MakeClient, server: FakeServer) -> None:
     client = make_client(server.address, timeout_s=5)
     game = client.open()
@@ -215,7 +178,7 @@ def test_closed_client_says_so(make_client: MakeClient, server: FakeServer) -> N
         client.status()
 
 
-def test_token_is_not_shown(make_client: MakeClient, server: FakeServer) -> None:
-    with make_client(server.address, timeout_s=5) as client:
+def test_token_is_not_shown(server: FakeServer) -> None:
+    with Client(server.address, timeout_s=5) as client:
         game = client.open()
         assert game.token not in repr(game) and game.session in repr(game)

@@ -13,9 +13,13 @@ import sys
 import time
 from pathlib import Path
 
+import golden_messages as golden
 import pytest
 
 from animegamer_client.__main__ import main
+from animegamer_client.codec import Message
+from animegamer_client.events import read_event
+from animegamer_client.terminal_view import TerminalView
 from client.fake_server import FakeServer
 
 PLAY = [sys.executable, "-m", "animegamer_client", "play"]
@@ -74,15 +78,6 @@ def test_a_rewound_game_keeps_nothing_of_the_turns_it_left(
     assert {path.name for path in tmp_path.iterdir()} == {"turn-009.mp4"}
 
 
-def test_resumed_game_goes_on(
-    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    play(server, monkeypatch, "Mia waves.\n", "--out", tmp_path)
-    assert play(server, monkeypatch, "Mia runs.\n", "--out", tmp_path, "--resume", "token-1") == 0
-    assert "turn 2 > Mia runs." in capsys.readouterr().out
-    assert (tmp_path / "turn-002.mp4").exists()
-
-
 def test_missing_server_and_unknown_token_are_errors_with_advice(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,12 +109,6 @@ def test_a_terminal_without_the_letters_shows_others(server: FakeServer, tmp_pat
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_closed_stdin_is_an_empty_one(server: FakeServer, tmp_path: Path) -> None:
-    shell = ["sh", "-c", 'exec "$0" "$@" <&-', *PLAY, server.address, "--out", str(tmp_path)]
-    done = subprocess.run(shell, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "") and "0 turns played" in done.stdout
-
-
 def test_closed_stdout_is_silent_and_a_full_disk_is_one_error_line(server: FakeServer) -> None:
     command = [sys.executable, "-m", "animegamer_client", "status", server.address, "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -141,10 +130,9 @@ def test_folder_that_cannot_be_written_is_told_before_any_turn(
     assert server.games["token-1"].turns == []
 
 
-@pytest.mark.parametrize("alone", ["--server-key", "--client-keys"])
-def test_one_key_option_without_the_other_is_refused(alone: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_key_option_without_the_other_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main(["status", "tcp://127.0.0.1:5570", alone, "x"])
+        main(["status", "tcp://127.0.0.1:5570", "--server-key", "x"])
     assert "--server-key and --client-keys go together" in capsys.readouterr().err
 
 
@@ -225,3 +213,13 @@ def test_interrupted_script_cancels_its_turn_and_says_how_to_resume(server: Fake
     shown, _ = process.communicate(timeout=60)
     assert process.returncode == 130 and "--resume token-1" in shown
     assert server.kinds().count("cancel") == 1
+
+
+def test_what_was_understood_is_a_line_and_what_was_not_another(capsys: pytest.CaptureFixture[str]) -> None:
+    (vector,) = [vector for vector in golden.MESSAGES if vector["name"] == "understood, with a notice"]
+    event = read_event(Message("understood", vector["header"]["fields"], session="s1", turn=1), 0)
+    assert event is not None
+    TerminalView().event(event)
+    understood, notice = capsys.readouterr().out.splitlines()
+    assert understood == "  understood: Mia in a raincoat and Tobo in everyday clothes run wildly, town, night"
+    assert notice.startswith('  not understood: "explodes"; pocket reads English')

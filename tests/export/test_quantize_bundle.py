@@ -7,24 +7,20 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from project import ROOT
 from watching import Watching
 
-from animegamer_export.evaluate.turns import sample_instructions
 from animegamer_export.quantize import command
 from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.command import parse_precisions
 from animegamer_export.quantize.scheme import scheme
-from animegamer_export.support import disk
 from animegamer_export.verify import command as verify
 from animegamer_export.verify.bundles import SampleCounts, compare
 from animegamer_rt import cli
 from animegamer_rt.bundle.files import lock_folder
 from animegamer_rt.bundle.loader import Bundle, load, open_bundle
-from animegamer_rt.bundle.manifest import World
 from animegamer_rt.errors import BundleError, ConfigError, OutputError
 
 FEW = SampleCounts(instructions=4, turns=1, plan="fast")
@@ -171,19 +167,6 @@ def test_a_disk_that_fills_up_is_told_and_nothing_is_left(pocket: Bundle, tmp_pa
     assert list(tmp_path.rglob("*")) == [tmp_path / "new"]
 
 
-def test_a_disk_that_is_too_small_is_refused_before_writing(
-    pocket: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    free_bytes = sum(record.bytes for record in pocket.manifest.files.values()) // 2
-    monkeypatch.setattr(disk.shutil, "disk_usage", lambda place: SimpleNamespace(free=disk.SPARE_BYTES + free_bytes))
-    watching = Watching()
-    with pytest.raises(
-        OutputError, match="new: not enough space on the disk; .*give another --out, or free some space"
-    ):
-        quantize_bundle(pocket, tmp_path / "new", INT4, step=watching.step)
-    assert watching.steps == [] and list(tmp_path.iterdir()) == []
-
-
 def test_a_part_that_is_not_there_is_named(pocket: Bundle, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no part 'denoisr'.*denoiser"):
         quantize_bundle(pocket, tmp_path / "new", {"denoisr": scheme("int8")})
@@ -200,20 +183,10 @@ def test_precisions_are_read_by_part() -> None:
     assert (found["predictor"].block, found["denoiser"].block) == (32, None)
 
 
-@pytest.mark.parametrize("text", ["nf4", "predictor=nf4,predictor=int8", "predictor=nf5"])
-def test_precisions_that_make_no_sense_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError):
-        parse_precisions(text)
-
-
-def test_instructions_are_the_worlds_and_the_same_for_a_seed() -> None:
-    world = World(("Mia",), ("wave",), ("gently",), ("town",))
-    assert set(sample_instructions(world, 20)) <= {
-        f"Character: Mia; Motion: gently wave; Background: {time} town." for time in ("day", "night")
-    }
-    assert (
-        sample_instructions(World(), 5, 1) == sample_instructions(World(), 5, 1) != sample_instructions(World(), 5, 2)
-    )
+def test_precisions_that_make_no_sense_are_refused() -> None:
+    for text in ("nf4", "predictor=nf4,predictor=int8", "predictor=nf5"):
+        with pytest.raises(ConfigError):
+            parse_precisions(text)
 
 
 def test_bitsandbytes_layers_take_the_place_of_the_matrices_that_are_quantised(pocket: Bundle) -> None:

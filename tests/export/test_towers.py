@@ -100,13 +100,9 @@ def test_towers_that_the_encoder_was_not_trained_on_are_refused(tmp_path: Path) 
     ("change", "said"),
     [
         ({"model_type": "bert"}, r"config\.json: not a T5-v1\.1 model: model_type 'bert'"),
-        ({"feed_forward_proj": "relu"}, "feed_forward_proj 'relu'"),
-        ({"d_model": None}, "d_model is None"),
         ({"layer_norm_epsilon": "x"}, "layer_norm_epsilon is 'x', not a number above 0; download it again"),
-        ({"relative_attention_max_distance": "x"}, "relative_attention_max_distance is 'x'"),
         ({"d_ff": 40}, r"misshapen .*\n.*wi_0\.weight \(found \[48, 32\], expected \[40, 32\]\)"),
         ({"num_layers": 4}, r"missing .*\n.*encoder\.block\.3\."),
-        ({"num_layers": 2}, r"unexpected .*\n.*encoder\.block\.2\."),
     ],
 )
 def test_folder_of_another_model_is_refused(tmp_path: Path, change: dict[str, object], said: str) -> None:

@@ -53,7 +53,7 @@ class FakeDevice:
     ) -> None:
         """most: axis name -> its largest length, as the profiles of the engines would say."""
         self.most, self.arch, self.free_bytes, self.captures = most, arch, free, captures
-        self.streamable, self.streamed_scratch, self.placed_bytes = streamable, 0, 0
+        self.streamable, self.placed_bytes = streamable, 0
         self.blocks: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = {}
         self.next_address = itertools.count(1)
         self.pinned_arrays: list[Array] = []
@@ -209,7 +209,7 @@ class FakeEngine:
 
     def scratch_bytes(self) -> int:
         whole = SCRATCH_BYTES[self.part]
-        return whole + (self.device.streamed_scratch if self.kept < self.streamable_bytes else 0)
+        return whole
 
     def context(
         self, profile: int, stream: FakeStream, scratch: int, scratch_bytes: int, few_shapes: bool

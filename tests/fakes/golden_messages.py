@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,6 @@ def frames(vector: dict[str, Any]) -> list[bytes]:
         bytes.fromhex(frame) if isinstance(frame, str) else bytes.fromhex(frame["hex"]) * frame["times"]
         for frame in vector["frames"]
     ]
-
-
-def names(vectors: Sequence[dict[str, Any]]) -> list[str]:
-    """For pytest's ids."""
-    return [vector["name"] for vector in vectors]
 
 
 def header(message: Any) -> dict[str, Any]:

@@ -36,7 +36,14 @@ class HalfProducts(TorchFunctionMode):
 
 def install() -> None:
     """From now on every thread of this process sums half-precision products in float32."""
-    enter_everywhere(HalfProducts)
+    run = threading.Thread.run
+
+    def with_mode(thread: threading.Thread) -> None:
+        with HalfProducts():
+            run(thread)
+
+    threading.Thread.run = with_mode  # type: ignore[method-assign]
+    HalfProducts().__enter__()
 
 
 def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -60,15 +67,3 @@ def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 def is_half(value: object) -> bool:
     """Whether this is a tensor of half precision."""
     return isinstance(value, Tensor) and value.dtype in HALF
-
-
-def enter_everywhere(mode: type[TorchFunctionMode]) -> None:
-    """Enters this mode in this thread and in each that starts later."""
-    run = threading.Thread.run
-
-    def with_mode(thread: threading.Thread) -> None:
-        with mode():
-            run(thread)
-
-    threading.Thread.run = with_mode  # type: ignore[method-assign]
-    mode().__enter__()

@@ -5,7 +5,6 @@ No GPU has run these tests yet.
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,7 +14,6 @@ from test_torch_parts import PLAN, SHAPE, SKIPPING, Turn, answers, engines, fram
 
 from animegamer_rt.backends.torch.custom_ops import open_kernels
 from animegamer_rt.backends.torch.device import CudaTorchDevice
-from animegamer_rt.backends.torch.rowwise_linear import FP8, RowwiseLinear
 
 # PyTorch warns once about its own checks, and cuDNN about plans that fail.
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
@@ -121,63 +119,3 @@ def test_host_that_runs_ahead_of_the_gpu_overwrites_nothing() -> None:
         with torch_device.use():
             torch.cuda._sleep(10**8)  # some 50 ms in which the host stages steps
         np.testing.assert_array_equal(turn.latents(part)[0], latent)
-
-
-def test_results_on_the_host_are_complete_and_survive_the_next_one() -> None:
-    torch_device = CudaTorchDevice(torch.float32)
-    with torch_device.use():
-        torch.cuda._sleep(10**8)
-        first, second = (torch_device.to_host(torch.full((2, 3), number, device="cuda")) for number in (1.0, 2.0))
-    assert first.tolist() == [[1.0] * 3] * 2 and second.tolist() == [[2.0] * 3] * 2
-
-
-def test_side_stream_has_its_own_stream_and_graph_pool() -> None:
-    torch_device = CudaTorchDevice(torch.bfloat16)
-    side = torch_device.on_side_stream()
-    assert side.stream != torch_device.stream and side._pool != torch_device._pool
-
-
-def test_mark_is_passed_when_the_work_before_it_is_done() -> None:
-    torch_device, started = CudaTorchDevice(torch.float32), time.perf_counter()
-    with torch_device.use():
-        torch.cuda._sleep(10**8)
-        torch_device.wait(torch_device.mark())
-    assert time.perf_counter() - started > 0.02
-
-
-def test_first_capture_takes_the_reserved_block() -> None:
-    torch_device, size = CudaTorchDevice(torch.float32), 2**28
-    buffer = torch_device.zeros((8,))
-    torch_device.reserve(size)
-    with torch_device.use():
-        buffer.add_(1)
-        before = torch.cuda.memory_reserved()
-        torch_device.capture(lambda: buffer.add_(1) and None)
-    assert torch.cuda.memory_reserved() - before >= size
-
-
-def test_prompts_are_read_without_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, attend = set(), torch.nn.functional.scaled_dot_product_attention
-
-    def spy(*given: torch.Tensor, **options: torch.Tensor) -> torch.Tensor:
-        seen.add(("attn_mask" in options, torch.backends.cuda.cudnn_sdp_enabled()))
-        return attend(*given, **options)
-
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", spy)
-    part = engines(CudaTorchDevice(torch.bfloat16, captures=False))
-    answers(part, prompt(2))
-    Turn().latents(part)
-    # cuDNN builds a plan for each length of a prompt; only denoising, without a mask, may use it.
-    assert seen == {(True, False), (False, True)}
-
-
-@pytest.mark.skipif(
-    not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 9), reason="the GPU has no FP8 products"
-)
-def test_product_in_fp8_is_the_emulated_one() -> None:
-    torch.manual_seed(0)
-    linear, x = torch.nn.Linear(64, 48).requires_grad_(False), torch.randn(32, 64)
-    layer = RowwiseLinear(linear.bfloat16(), FP8)
-    expected = layer(x.bfloat16()).float()
-    found = layer.cuda()(x.bfloat16().cuda()).float().cpu()
-    torch.testing.assert_close(found, expected, rtol=1e-2, atol=2e-2)

@@ -37,20 +37,16 @@ class Case:
 
 CASES = (
     Case(1, 1, 1),
-    Case(1, 2, 2, torch.float16, 1, 64),
     Case(2, 63, 1, torch.float16, 7, 128),
     Case(1, 64, 1),
-    Case(1, 65, 3, torch.float16),
     Case(1, 128, 1, torch.float16, 128, 128),
     Case(2, 129, 2, outlier=20.0),
     Case(1, 226 + 17, 2, torch.float16, 32, 192, outlier=20.0),
-    Case(1, 1, 1, products=MmaKind.HALF_SUMS),
     Case(2, 129, 2, torch.float16, products=MmaKind.HALF_SUMS),
     Case(2, 226 + 17, 2, products=MmaKind.HALF_SUMS),
     Case(1, 1, 1, torch.float16, products=MmaKind.WARPGROUPS),
     Case(1, 64, 2, products=MmaKind.WARPGROUPS),
     Case(2, 129, 2, outlier=20.0, products=MmaKind.WARPGROUPS),
-    Case(1, 193, 1, torch.float16, 7, 128, products=MmaKind.WARPGROUPS),
     Case(1, 2 * 192 + 5, 1, torch.float16, 32, 192, outlier=20.0, products=MmaKind.WARPGROUPS),
 )
 FULL = Case(2, 6976, 30)
@@ -112,15 +108,6 @@ def truth(case: Case, heads: Int8Outputs, value: Tensor) -> Tensor:
     return functional.scaled_dot_product_attention(query, key, value.double().transpose(1, 2)).transpose(1, 2)
 
 
-def exact(case: Case) -> Tensor:
-    """PyTorch's float64 attention of the queries and keys without quantisation [B, S, heads, 64]."""
-    qkv, (query_weight, query_bias, key_weight, key_bias) = (array.double() for array in inputs(case))
-    query, key, value = (part.transpose(1, 2) for part in qkv.unbind(2))
-    query = functional.layer_norm(query, (WIDTH,), query_weight, query_bias, HEAD_NORM_EPSILON)
-    key = functional.layer_norm(key, (WIDTH,), key_weight, key_bias, HEAD_NORM_EPSILON)
-    return functional.scaled_dot_product_attention(query, key, value).transpose(1, 2)
-
-
 def assert_rounded_weights(case: Case, found: Tensor, expected: Tensor, value: Tensor) -> None:
     """Asserts the error that rounding the weights to the values' dtype may make: half a step of the largest value.
 
@@ -143,14 +130,6 @@ def test_result_is_pytorchs_attention_of_the_quantised_heads(
         assert_close("out", found, expected)
     else:
         assert_rounded_weights(case, found, expected, value)
-
-
-# A channel of the keys that is 20 times the others leaves these fewer of the eight bits.
-@pytest.mark.parametrize(("outlier", "allowed"), [(1.0, 0.012), (20.0, 0.06)])
-def test_error_of_int8_scores_is_small(reference: Operators, outlier: float, allowed: float) -> None:
-    case = Case(1, 226 + 270, 1, torch.float16, outlier=outlier)
-    heads, value = quantised(case, reference)
-    assert 0 < relative_error(run(case, reference, heads, value), exact(case)) < allowed
 
 
 def test_nan_scale_makes_nan_of_what_depends_on_it(operators: Operators) -> None:
@@ -209,14 +188,14 @@ def test_keys_far_below_the_masked_ones_have_equal_weights(operators: Operators,
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=case_id)
-@pytest.mark.parametrize("size", [2.0**15, 1.0, 2.0**-10])
-def test_half_sums_of_equal_values_are_that_value(operators: Operators, dtype: torch.dtype, size: float) -> None:
+def test_half_sums_of_equal_values_are_that_value(operators: Operators, dtype: torch.dtype) -> None:
     case = Case(1, 70, 1, dtype, products=MmaKind.HALF_SUMS)
     heads, value = quantised(case, operators)
     for array in (heads.query, heads.key):
         array.zero_()
-    found = run(case, operators, heads, torch.full_like(value, size))
-    assert bool((found == size).all())
+    for size in (2.0**15, 1.0, 2.0**-10):
+        found = run(case, operators, heads, torch.full_like(value, size))
+        assert bool((found == size).all()), size
 
 
 @pytest.mark.gpu
@@ -235,21 +214,3 @@ def test_full_size_kernel_agrees_with_pytorch_head_by_head(gpu: Operators, produ
         of_head = value[:, :, head : head + 1]
         expected = truth(one, part, of_head).cpu()
         assert_rounded_weights(one, found[:, :, head : head + 1], expected, of_head.cpu())
-
-
-@pytest.mark.gpu
-def test_same_bytes_every_time_and_in_a_graph(gpu: Operators) -> None:
-    case = Case(2, 497, 30)
-    heads, value = quantised(case, gpu)
-    first, again, captured = (torch.empty_like(value).contiguous() for _ in range(3))
-    groups = case.query_group, case.key_group
-    for out in (first, again):
-        attention_int8(gpu.library, heads, value, out, *groups)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        stream = torch.cuda.current_stream().cuda_stream
-        attention_int8(gpu.library, heads, value, captured, *groups, stream=stream)
-    graph.replay()
-    torch.cuda.synchronize()
-    assert torch.equal(first, again) and torch.equal(first, captured)

@@ -16,7 +16,6 @@ from kernel_arguments import ADDRESS, set_field, valid_arguments
 from torch import Tensor
 
 from animegamer_kernels import (
-    FEW_ROWS,
     Int8Outputs,
     Int32Sums,
     KernelError,
@@ -30,7 +29,6 @@ from animegamer_kernels import (
     guided_step,
     norm_modulate,
     packed_product,
-    unpack,
 )
 from animegamer_kernels.arrays import Dtype
 from animegamer_kernels.library import OPERATORS, Status
@@ -38,13 +36,11 @@ from animegamer_kernels.library import OPERATORS, Status
 REFUSED = (
     ("norm_modulate", "x", None, Status.NULL_POINTER, "x is missing"),
     ("norm_modulate", "x", ADDRESS + 4, Status.UNALIGNED_POINTER, "expected a multiple of 16"),
-    ("norm_modulate", "norm.out", None, Status.NULL_POINTER, "norm.out"),
     ("norm_modulate", "norm.bias", None, Status.NULL_POINTER, "norm.bias"),
     ("norm_modulate", "norm.shot_scale", None, Status.NULL_POINTER, "norm.*_scale"),
     ("norm_modulate", "norm.epsilon", 0.0, Status.BAD_SHAPE, "epsilon"),
     ("norm_modulate", "norm.out_dtype", Dtype.BF16, Status.BAD_DTYPE, "out_dtype 2"),
     ("norm_modulate", "shape.dtype", Dtype.I8, Status.BAD_DTYPE, "dtype 4"),
-    ("norm_modulate", "shape.rows", 0, Status.BAD_SHAPE, "rows 0"),
     ("norm_modulate", "shape.rows", 3, Status.BAD_SHAPE, "multiple of tokens"),
     ("norm_modulate", "shape.shot_tokens", 3, Status.BAD_SHAPE, "shot_tokens 3"),
     ("norm_modulate", "shape.modulation_stride", 6, Status.BAD_SHAPE, "modulation_stride 6"),
@@ -52,49 +48,34 @@ REFUSED = (
     ("norm_modulate", "shape.width", 4100, Status.TOO_WIDE, "at most 16384"),
     ("gate_residual", "branch", None, Status.NULL_POINTER, "branch"),
     ("gate_residual", "image_gate", None, Status.NULL_POINTER, "*_gate"),
-    ("gate_residual", "norm.out_dtype", Dtype.F16, Status.BAD_DTYPE, "out_dtype 1"),
     ("epilogue", "rows", 0, Status.BAD_SHAPE, "rows 0"),
-    ("epilogue", "dtype", Dtype.I8, Status.BAD_DTYPE, "dtype 4"),
     ("epilogue", "width", 9, Status.UNALIGNED_WIDTH, "36 bytes"),
-    ("epilogue", "width", 4100, Status.TOO_WIDE, "at most 16384"),
     ("epilogue", "bias", None, Status.NULL_POINTER, "bias is missing"),
-    ("epilogue", "row_scales", ADDRESS + 4, Status.UNALIGNED_POINTER, "row_scales"),
-    ("epilogue", "out", None, Status.NULL_POINTER, "out is missing"),
     ("epilogue", "out_dtype", Dtype.BF16, Status.BAD_DTYPE, "out_dtype 2"),
     ("unpack", "dtype", Dtype.E4M3, Status.BAD_DTYPE, "dtype 3"),
     ("unpack", "weight.bits", 2, Status.BAD_DTYPE, "bits 2: expected 4 or 8"),
     ("unpack", "weight.block", 12, Status.BAD_SHAPE, "multiple of block"),
     ("unpack", "weight.block", 4, Status.UNALIGNED_WIDTH, "block 4 of 4 bits: expected a multiple of 8"),
     ("unpack", "weight.outputs", 0, Status.BAD_SHAPE, "outputs 0"),
-    ("unpack", "weight.codes", ADDRESS + 4, Status.UNALIGNED_POINTER, "weight.codes"),
-    ("unpack", "out", None, Status.NULL_POINTER, "out is missing"),
     ("packed_product", "rows", 5, Status.BAD_SHAPE, "rows 5: expected 1 to 4"),
-    ("packed_product", "rows", 0, Status.BAD_SHAPE, "rows 0"),
     ("packed_product", "weight.inputs", 2**32, Status.TOO_WIDE, "2^31"),
     ("packed_product", "weight.scales", None, Status.NULL_POINTER, "weight.scales is missing"),
-    ("packed_product", "x", None, Status.NULL_POINTER, "x is missing"),
     ("guided_step", "batch", 3, Status.BAD_SHAPE, "batch 3"),
     ("guided_step", "width", 3, Status.BAD_SHAPE, "width 3"),
-    ("guided_step", "channels", 0, Status.BAD_SHAPE, "channels 0"),
-    ("guided_step", "dtype", Dtype.E4M3, Status.BAD_DTYPE, "dtype 3"),
     ("guided_step", "coefficients", None, Status.NULL_POINTER, "coefficients"),
     ("head_norm", "query", None, Status.NULL_POINTER, "query"),
     ("head_norm", "shape.head_width", 12, Status.UNALIGNED_WIDTH, "48 bytes"),
     ("head_norm", "shape.head_width", 256, Status.TOO_WIDE, "at most 512"),
-    ("head_norm", "shape.tokens", 0, Status.BAD_SHAPE, "tokens 0"),
     ("head_norm", "token_stride", 18, Status.BAD_SHAPE, "stride of 18"),
     ("head_norm_int8", "key_group", 0, Status.BAD_SHAPE, "0 tokens"),
     ("head_norm_int8", "workspace_bytes", 63, Status.SMALL_WORKSPACE, "expected 64"),
     ("head_norm_int8", "key_mean", ADDRESS + 4, Status.UNALIGNED_POINTER, "key_mean"),
     ("attention_int8", "dtype", Dtype.F32, Status.BAD_DTYPE, "AGK_F16 or AGK_BF16"),
     ("attention_int8", "head_width", 128, Status.BAD_SHAPE, "head_width 128: expected 64"),
-    ("attention_int8", "tokens", 0, Status.BAD_SHAPE, "tokens 0"),
     ("attention_int8", "key_group", 32, Status.BAD_SHAPE, "32 keys: expected a positive multiple of 64"),
-    ("attention_int8", "query_group", 0, Status.BAD_SHAPE, "0 tokens"),
     ("attention_int8", "products", 3, Status.BAD_OPTION, "products 3"),
     ("attention_int8", "token_stride", 388, Status.BAD_SHAPE, "stride of 388"),
     ("attention_int8", "value", ADDRESS + 8, Status.UNALIGNED_POINTER, "value"),
-    ("attention_int8", "key_scales", None, Status.NULL_POINTER, "key_scales is missing"),
     ("pixels", "width", 12, Status.UNALIGNED_WIDTH, "multiple of 8"),
     ("pixels", "out_channels", 2, Status.BAD_SHAPE, "out_channels 2"),
     ("pixels", "order", (ctypes.c_int32 * 4)(0, 1, 2, 4), Status.BAD_SHAPE, "order[3] is 4"),
@@ -104,33 +85,23 @@ REFUSED = (
     ("spatial_norm", "latent_width", 3, Status.BAD_SHAPE, "multiples of the latent"),
     ("spatial_norm", "channels", 8192, Status.TOO_WIDE, "32768 bytes"),
     ("spatial_norm", "workspace_bytes", 100, Status.SMALL_WORKSPACE, "expected 8208"),
-    ("guided_step", "next_patches", ADDRESS + 8, Status.UNALIGNED_POINTER, "next_patches"),
 )
-
-
-@pytest.mark.parametrize(
-    ("name", "field", "value", "code", "words"),
-    REFUSED,
-    # No addresses in the ids: two processes that share the tests must find the same ones.
-    ids=[f"{name}-{field}-{code.name}-{number}" for number, (name, field, _, code, _) in enumerate(REFUSED)],
-)
-def test_wrong_argument_is_refused(
-    library: Library, name: str, field: str, value: object, code: Status, words: str
-) -> None:
-    arguments = valid_arguments(name)
-    set_field(arguments, field, value)
-    # A kernel checks its arguments before it looks for a GPU, so this holds on any machine.
-    for stream in (None, 0) if library.has_cuda else (None,):
-        assert library.call(name, arguments, stream) == code
-        assert library.last_error().startswith(name) and words in library.last_error()
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_valid_arguments_are_taken_and_another_versions_struct_is_not(library: Library, name: str) -> None:
-    arguments = valid_arguments(name)
-    assert library.call(name, arguments, None) == Status.OK
-    arguments.struct_bytes += 8
-    assert library.call_unchecked(name, arguments, None) == Status.BAD_STRUCT
+def test_valid_arguments_are_taken_and_wrong_ones_refused_by_name(library: Library, name: str) -> None:
+    assert library.call(name, valid_arguments(name), None) == Status.OK
+    # A kernel checks its arguments before it looks for a GPU, so this holds on any machine.
+    streams = (None, 0) if library.has_cuda else (None,)
+    for field, value, code, words in (row for of, *row in REFUSED if of == name):
+        arguments = valid_arguments(name)
+        set_field(arguments, field, value)
+        for stream in streams:
+            assert library.call(name, arguments, stream) == code, f"{field}: {value}"
+            assert library.last_error().startswith(name) and words in library.last_error()
+    other_version = valid_arguments(name)
+    other_version.struct_bytes += 8
+    assert library.call_unchecked(name, other_version, None) == Status.BAD_STRUCT
 
 
 def test_kernel_without_a_gpu_says_so(library: Library) -> None:
@@ -162,7 +133,7 @@ def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.zeros(shape, dtype=dtype)
 
 
-F16, I8, I32 = torch.float16, torch.int8, torch.int32
+F16, I8 = torch.float16, torch.int8
 X, PAIR, TABLE, ROWS, VECTOR = zeros(1, 2, 8), zeros(2, 2, 8), zeros(2, 8), zeros(2, 8), zeros(8)
 LATENT = zeros(1, 1, 4, 2, 2)
 SUMS = Int32Sums(zeros(2), VECTOR, VECTOR)
@@ -182,7 +153,6 @@ product = partial(packed_product, weight=WEIGHT, x=zeros(2, 16), out=zeros(2, 3)
 attend = partial(attention_int8, heads=HEADS, value=VALUE, out=VALUE, query_group=32, key_group=64)
 latents = dict.fromkeys(("latent", "x0_prev", "noise", "difference"), LATENT)
 step = partial(guided_step, **latents, coefficients=VECTOR, out=StepOutputs(LATENT, LATENT, LATENT))
-sums = partial(epilogue, x=ROWS.to(I32), out=ROWS)
 MISFITS: tuple[tuple[str, Callable[..., None]], ...] = (
     (f"out: {SHAPE}", partial(modulate, x=X, norm=norm(zeros(1, 2, 16)))),
     (f"out: {SHAPE}.*contiguous", partial(modulate, x=X, norm=norm(zeros(1, 2, 16)[..., ::2]))),
@@ -190,32 +160,18 @@ MISFITS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("out: an array on another device", partial(modulate, x=X, norm=norm(torch.empty(1, 2, 8, device="meta")))),
     ("a dtype that no kernel takes", partial(modulate, x=X.double(), norm=norm())),
     ("width 9 is 36 bytes.*code 6", partial(modulate, x=zeros(1, 2, 9), norm=norm(zeros(1, 2, 9)))),
-    (f"image_gate: {SHAPE}", partial(gate, x=X, branch=X, image_gate=zeros(16), shot_gate=None, x_next=X)),
     ("expected one stride", partial(gate, x=PAIR, branch=PAIR, image_gate=TABLE, shot_gate=VECTOR, x_next=PAIR)),
-    (f"x: {SHAPE}", partial(epilogue, x=ROWS[None], out=ROWS)),
     (f"x: {DTYPE}", partial(epilogue, x=ROWS, out=ROWS, sums=SUMS)),
-    (f"row_scales: {SHAPE}", partial(sums, sums=replace(SUMS, row_scales=zeros(3)))),
-    (f"bias: {DTYPE}", partial(sums, sums=replace(SUMS, bias=VECTOR.half()))),
-    (f"out: {DTYPE}", partial(epilogue, x=ROWS.half(), out=ROWS)),
     ("out_scales is missing", partial(epilogue, x=ROWS, out=ROWS.to(I8))),
     (f"out_scales: {SHAPE}", partial(epilogue, x=ROWS, out=ROWS.to(I8), out_scales=zeros(1))),
     (f"scales: {SHAPE}", partial(product, weight=replace(WEIGHT, scales=zeros(3, 1)))),
-    (f"scales: {DTYPE}", partial(unpack, weight=replace(WEIGHT, scales=zeros(3, 2).half()), out=zeros(3, 16))),
-    (f"codes: {SHAPE}", partial(unpack, weight=replace(WEIGHT, codes=zeros(3, 8, dtype=I8)), out=zeros(3, 16))),
-    (f"x: {SHAPE}", partial(product, x=zeros(2, 8))),
-    (f"out: {DTYPE}", partial(product, out=zeros(2, 3).half())),
-    ("rows 5: expected 1 to 4", partial(product, x=zeros(FEW_ROWS + 1, 16), out=zeros(FEW_ROWS + 1, 3))),
     (f"key_scales: {SHAPE}", partial(attend, heads=replace(HEADS, key_scales=HEADS.key_scales[:, :, :1]))),
-    (f"query: {DTYPE}", partial(attend, heads=replace(HEADS, query=CODES.float()))),
     (f"value: {SHAPE}", partial(attend, value=VALUE.flatten(2))),
-    (f"query: {SHAPE}", partial(attend, value=VALUE[..., :32])),
-    (f"out: {DTYPE}", partial(attend, out=VALUE.bfloat16())),
-    (f"out: {SHAPE}.*contiguous", partial(attend, out=VALUE.transpose(1, 2).contiguous().transpose(1, 2))),
     (f"patches: {SHAPE}", partial(step, patches=zeros(1, 2, 16))),
 )
 
 
-@pytest.mark.parametrize(("words", "call"), MISFITS, ids=[f"{i}-{words}" for i, (words, _) in enumerate(MISFITS)])
-def test_array_that_does_not_fit_is_refused_by_name(library: Library, words: str, call: Callable[..., None]) -> None:
-    with pytest.raises(KernelError, match=words):
-        call(library)
+def test_array_that_does_not_fit_is_refused_by_name(library: Library) -> None:
+    for words, call in MISFITS:
+        with pytest.raises(KernelError, match=words):
+            call(library)

@@ -33,19 +33,14 @@ class Case:
 F16, BF16, F8, I8 = torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.int8
 CASES = (
     Case(1, 1, 0, 4),
-    Case(1, 1, 1, 8, BF16),
-    Case(1, 1, 0, 1920, F16, F8),
-    Case(2, 7, 3, 36),
     Case(2, 7, 7, 64, F16, affine=False),
     Case(2, 9, 0, 128, BF16, I8, shared=True),
     Case(3, 5, 2, 264, BF16, modulated=False),
     Case(1, 23, 11, 1920, affine=False, modulated=False),
-    Case(2, 61, 46, 192, BF16, F8),
     Case(2, 61, 46, 192, torch.float32, I8),
     Case(2, 13, 9, 1920, BF16, F8),
     Case(2, 13, 9, 1920, F16, I8, affine=False),
     Case(1, 3, 1, 4096),
-    Case(1, 3, 1, 8192, BF16),
     Case(1, 3, 1, 8192, F16, F8),
 )
 # More rows than any GPU runs blocks: every block takes several, and its run crosses from shot to image and to entry 1.

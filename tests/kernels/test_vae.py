@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import pytest
 import torch
@@ -15,27 +16,28 @@ from animegamer_kernels import SpatialNorm, pixels, spatial_norm, spatial_norm_w
 from animegamer_rt.backends.interface import PIXEL_FORMATS
 from animegamer_rt.models.vae import NORM_EPSILON, LatentNorm, VaeSize
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+@pytest.mark.parametrize("channels", [3, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_pixels_are_the_exported_decoders(operators: Operators, channels: int, dtype: torch.dtype) -> None:
+    formats = [order for order in PIXEL_FORMATS.values() if len(order) == channels]
+    for order, flip, interleaved in product(formats, (False, True), (False, True)):
+        assert_pixels(operators, order, flip, interleaved, dtype)
 
 
-@pytest.mark.parametrize("interleaved", [False, True], ids=["planar", "interleaved"])
-@pytest.mark.parametrize("flip", [False, True], ids=["upright", "flipped"])
-@pytest.mark.parametrize("pixel_format", PIXEL_FORMATS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_pixels_are_the_exported_decoders(
-    operators: Operators, interleaved: bool, flip: bool, pixel_format: str, dtype: torch.dtype
+def assert_pixels(
+    operators: Operators, order: tuple[int, ...], flip: bool, interleaved: bool, dtype: torch.dtype
 ) -> None:
     library, device = operators.library, operators.device
     random = torch.Generator().manual_seed(0)
     frames = (1.2 * torch.randn((3, 2, 5, 24), generator=random)).to(dtype)
     frames[:, 0, 0, :4] = torch.tensor([-1.0, 1.0, 0.0, float("inf")])
-    order = PIXEL_FORMATS[pixel_format]
     expected = exported_pixels(frames.float().transpose(0, 1), torch.tensor(order), torch.tensor([flip]))
     x = frames.permute(1, 2, 3, 0).contiguous() if interleaved else frames
     outputs = Outputs(device)
     out = outputs.new("out", expected.shape, torch.uint8)
     pixels(library, x.to(device), out, order, flip, interleaved)
-    assert torch.equal(outputs.read()["out"], expected)
+    assert torch.equal(outputs.read()["out"], expected), (order, flip, interleaved)
 
 
 @dataclass(frozen=True)
@@ -56,14 +58,11 @@ CASES = (
     Case(1, 1, 1, 8, (1, 1, 1), torch.bfloat16, groups=2),
     Case(1, 2, 3, 4, (1, 2, 3), groups=1),
     Case(3, 2, 6, 512, (3, 2, 3), torch.float16),
-    Case(5, 4, 4, 256, (3, 2, 2), torch.bfloat16),
     Case(9, 6, 8, 128, (3, 3, 1), torch.bfloat16),
-    Case(4, 3, 10, 64, (2, 1, 2), torch.float16, groups=8),
     Case(8, 16, 24, 24, (2, 2, 3), groups=3, mean=100.0),
     Case(2, 3, 3, 2048, (2, 3, 3), torch.float32),
     Case(9, 24, 36, 128, (3, 3, 18), torch.float16, mean=30.0),
 )
-FULL = Case(9, 480, 720, 128, (3, 60, 90), torch.bfloat16)
 
 
 def inputs(case: Case) -> tuple[Tensor, ...]:
@@ -120,20 +119,9 @@ def test_norm_is_the_decoders(operators: Operators, case: Case) -> None:
     assert_close("out", run(case, operators), truth(case), roundings=3 + int(case.mean))
 
 
-@pytest.mark.gpu
-def test_full_size_kernel_agrees_with_pytorch(gpu: Operators) -> None:
-    x, scale, shift, weight, bias = (array.cuda().float() for array in inputs(FULL))
-    planar = x.permute(3, 0, 1, 2)[None]
-    normed = functional.group_norm(planar, FULL.groups, weight, bias, NORM_EPSILON)[0].permute(1, 2, 3, 0)
-    times = torch.tensor([0, 1, 1, 1, 1, 2, 2, 2, 2], device="cuda")
-    gain, offset = (array[times].repeat_interleave(8, 1).repeat_interleave(8, 2) for array in (scale, shift))
-    expected = functional.silu(normed * gain + offset)
-    assert_close("out", run(FULL, gpu), expected.cpu(), roundings=4)
-
-
 def test_norm_may_overwrite_its_input(operators: Operators) -> None:
     library, device = operators.library, operators.device
-    case = CASES[4]
+    case = CASES[3]
     x, scale, shift, weight, bias = (array.to(device) for array in inputs(case))
     expected = run(case, operators)
     workspace = torch.empty(1 << 20, dtype=torch.uint8, device=device)

@@ -19,18 +19,14 @@ def parsed(*arguments: str) -> EngineConfig:
     return EngineConfig.from_arguments(parser.parse_args(arguments))
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        *(EngineConfig(device) for device in DEVICES),
+def test_another_process_gets_the_same_configuration() -> None:
+    more = (
         EngineConfig("cpu-fp32", threads=3),
         EngineConfig("torch", "fp8", "int8"),
         EngineConfig("simulated:0.5:overlapping"),
-    ],
-    ids=lambda config: config.device,
-)
-def test_another_process_gets_the_same_configuration(config: EngineConfig) -> None:
-    assert parsed(*config.to_args()) == config
+    )
+    for config in (*map(EngineConfig, DEVICES), *more):
+        assert parsed(*config.to_args()) == config
 
 
 def test_simulated_engines_say_their_seconds() -> None:
@@ -77,20 +73,19 @@ OLD_SPELLINGS = {
 }
 
 
-@pytest.mark.parametrize("old", OLD_SPELLINGS, ids=" ".join)
 def test_old_spellings_go_on_working_and_are_in_no_help(
-    old: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[argparse.Namespace] = []
     for run in ("_play", "_serve", "_bench"):
         monkeypatch.setattr(animegamer_rt.cli, run, lambda options: asked.append(options) or 0)
-    assert main([word for word in old if word]) == 0
-    name, value = OLD_SPELLINGS[old]
-    found = getattr(asked[0], name)
-    assert (found if isinstance(value, int | float) else str(found)) == value
-    with pytest.raises(SystemExit):
-        main([old[0], "--help"])
-    assert re.search(rf"{old[1].partition('=')[0]}(?![-\w])", capsys.readouterr().out) is None
+    for old, (name, value) in OLD_SPELLINGS.items():
+        assert main([word for word in old if word]) == 0
+        found = getattr(asked.pop(), name)
+        assert (found if isinstance(value, int | float) else str(found)) == value
+        with pytest.raises(SystemExit):
+            main([old[0], "--help"])
+        assert re.search(rf"{old[1].partition('=')[0]}(?![-\w])", capsys.readouterr().out) is None
 
 
 def test_every_renamed_option_is_in_the_table_above() -> None:

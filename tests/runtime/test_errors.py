@@ -22,16 +22,6 @@ def test_every_error_is_in_the_tree_drawn_and_has_a_code_of_its_own() -> None:
     assert all(kind.__name__ in (errors.__doc__ or "") for kind in kinds)
 
 
-def test_checkpoint_error_lists_every_kind_of_wrong_key() -> None:
-    error = CheckpointError(
-        "not a denoiser", where="x.pt", missing=["a"], unexpected=["b", "c"], misshapen={"d": ((1, 2), (2, 1))}
-    )
-    text = str(error)
-    assert "missing (1):\n    a" in text
-    assert "unexpected (2):\n    b\n    c" in text
-    assert "d (found (1, 2), expected (2, 1))" in text
-
-
 def test_long_lists_are_cut_in_the_text_and_whole_in_the_attributes() -> None:
     error = CheckpointError("not a denoiser", missing=[f"key.{n}" for n in range(100)])
     assert "missing (100)" in str(error) and "and 60 more" in str(error)

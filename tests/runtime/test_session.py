@@ -47,19 +47,12 @@ def test_window_is_the_bundles_unless_given(bundle: Bundle) -> None:
     assert Session.start(bundle, 7, history_turns=0).history_turns == 0
 
 
-@pytest.mark.parametrize("window", [0, 1, 2, 5])
+@pytest.mark.parametrize("window", [0, 5])
 def test_only_the_windows_shots_are_kept(pipeline: Pipeline, window: int) -> None:
     session = played(pipeline, 6, history_turns=window)
     assert sorted(session.shots) == list(range(7 - min(window, 6), 7))
     assert [turn.text for turn in session.history] == TEXTS[6 - window :]
     assert all(turn.shot.dtype == np.float16 for turn in session.history)
-
-
-def test_window_of_zero_sends_no_history(bundle: Bundle) -> None:
-    predictor = fakes.FakePredictor()
-    pipeline = Pipeline.open(bundle, fakes.fake_engines(predictor))
-    played(pipeline, 3, history_turns=0)
-    assert all((tokens.history_index == -1).all() for tokens in predictor.read)
 
 
 def test_hundred_turns_are_no_limit(pipeline: Pipeline) -> None:
@@ -76,7 +69,7 @@ def test_earlier_shots_change_the_next_turn(pipeline: Pipeline) -> None:
     assert not (play(pipeline, one, "Mia runs.") == play(pipeline, other, "Mia runs.")).all()
 
 
-@pytest.mark.parametrize("turn", range(7))
+@pytest.mark.parametrize("turn", [0, 3, 5])
 def test_rewound_game_goes_on_to_the_same_bytes(pipeline: Pipeline, turn: int) -> None:
     session = played(pipeline, 6)
     session.rewind(turn, pipeline.predictor.predict)
@@ -91,11 +84,11 @@ def test_short_rewind_within_the_kept_shots_predicts_nothing(pipeline: Pipeline)
     assert session.turns == 3
 
 
-@pytest.mark.parametrize("turn", [-1, 4])
-def test_turn_that_was_not_played_cannot_be_gone_back_to(pipeline: Pipeline, turn: int) -> None:
+def test_turn_that_was_not_played_cannot_be_gone_back_to(pipeline: Pipeline) -> None:
     session = played(pipeline, 3)
-    with pytest.raises(SessionError, match=f"no such turn to rewind to; found {turn}; expected 0 to 3"):
-        session.rewind(turn, pipeline.predictor.predict)
+    for turn in (-1, 4):
+        with pytest.raises(SessionError, match=f"no such turn to rewind to; found {turn}; expected 0 to 3"):
+            session.rewind(turn, pipeline.predictor.predict)
     assert session.turns == 3
 
 
@@ -141,7 +134,7 @@ def forbidden(*_: object) -> Prediction:
     raise AssertionError("nothing needs to be predicted again")
 
 
-@pytest.mark.parametrize("first", range(3))
+@pytest.mark.parametrize("first", [1, 2])
 def test_game_goes_on_to_the_same_bytes_without_its_first_turns(pipeline: Pipeline, first: int) -> None:
     session = played(pipeline, 4)
     other = resumed(pipeline, session, first, session.shots, forbidden)
@@ -151,7 +144,7 @@ def test_game_goes_on_to_the_same_bytes_without_its_first_turns(pipeline: Pipeli
     assert (other.turns, other.character, sorted(other.shots)) == (6, session.character, [5, 6])
 
 
-@pytest.mark.parametrize("kept", [(), (3,), (4,)])
+@pytest.mark.parametrize("kept", [(), (4,)])
 def test_missing_shots_are_predicted_again_to_the_same_bytes(pipeline: Pipeline, kept: tuple[int, ...]) -> None:
     session = played(pipeline, 4)
     shots = {number: session.shots[number] for number in kept}
@@ -159,18 +152,6 @@ def test_missing_shots_are_predicted_again_to_the_same_bytes(pipeline: Pipeline,
     assert sorted(other.shots) == [3, 4]
     assert all((other.shots[number] == shot).all() for number, shot in session.shots.items())
     assert (play(pipeline, other, "Mia flies.") == play(pipeline, session, "Mia flies.")).all()
-
-
-def test_a_game_without_history_needs_no_shots_and_no_turns(pipeline: Pipeline) -> None:
-    session = played(pipeline, 4, history_turns=0)
-    other = resumed(pipeline, session, 4, {}, forbidden)
-    assert (play(pipeline, other, "Mia flies.") == play(pipeline, session, "Mia flies.")).all()
-
-
-def test_shots_beyond_the_window_are_let_go(pipeline: Pipeline) -> None:
-    session = played(pipeline, 4, history_turns=4)
-    session.history_turns = 2
-    assert sorted(resumed(pipeline, session, 0, session.shots, forbidden).shots) == [3, 4]
 
 
 def test_omitted_turns_are_missed_where_they_are_needed(pipeline: Pipeline) -> None:

@@ -53,10 +53,6 @@ def test_sheet_has_a_row_a_turn(tmp_path: Path) -> None:
     assert (decode_png(tmp_path / "sheet.png")[:96] == row).all()
 
 
-def test_full_size_frames_are_thinned_on_the_sheet() -> None:
-    assert contact_row(moving_square(17, 480, 720)).shape[:2] == (96, SHEET_FRAMES * 144 + (SHEET_FRAMES - 1) * 4)
-
-
 def decode_png(path: Path) -> np.ndarray:
     with av.open(str(path)) as container:
         return next(container.decode(video=0)).to_ndarray(format="rgb24")

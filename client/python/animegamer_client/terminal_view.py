@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .events import Accepted, Character, Done, Event, Progress, Restarting, State
+from .events import Accepted, Character, Done, Event, Progress, Restarting, State, Understood
 from .responses import Welcome
 
 HELP = """\
@@ -44,6 +44,10 @@ class TerminalView:
         """Print an event of a running turn."""
         if isinstance(event, Accepted) and event.place:
             self.progress(f"place {event.place} in the queue, about {event.estimate_s:.0f} s")
+        elif isinstance(event, Understood):
+            self.line(f"  understood: {event.text}")
+            if event.notice is not None:
+                self.line(f"  {event.notice}")
         elif isinstance(event, State):
             self.line(f"  motion level   {event.motion_level}")
             for name in ("stamina", "social", "entertainment"):

@@ -28,7 +28,7 @@ from animegamer_rt.errors import (
 from .config import read_record, suggest, suggest_only
 from .denoise_plan import DenoisePlan
 from .files import checkout_folder, sha256
-from .manifest import EXACT, FORMAT_NAME, FORMAT_VERSION, RANDOM_WEIGHTS, Manifest
+from .manifest import EXACT, FORMAT_NAME, FORMAT_VERSION, RANDOM_WEIGHTS, READER_FORMAT_VERSION, Manifest
 
 MANIFEST = "manifest.json"
 MEND_MANIFEST = "build the bundle again, or correct the manifest"
@@ -232,13 +232,13 @@ def _read_manifest(path: Path) -> Manifest:
             do="give a bundle's folder",
         )
     version = data.get("format_version")
-    if version != FORMAT_VERSION:
+    if version not in (FORMAT_VERSION, READER_FORMAT_VERSION):
         newer = isinstance(version, int) and version > FORMAT_VERSION
         raise BundleFormatError(
             f"the bundle's format is {'newer' if newer else 'older'} than this program",
             where=path,
             found=f"format_version {version!r}",
-            expected=FORMAT_VERSION,
+            expected=f"{FORMAT_VERSION} or {READER_FORMAT_VERSION}",
             do="update animegamer-rt" if newer else "build the bundle again",
         )
     try:

@@ -9,13 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from animegamer_rt.errors import ConfigError
 from animegamer_rt.state.game import MOTION_SOURCES, MOTION_TABLES
+from animegamer_rt.state.scene import LEVELS
 
 from .config import check_choice
 
 FORMAT_NAME = "animegamer-bundle"
 FORMAT_VERSION = 2
 """Increased whenever one version of the program would misread bundles of another. 2: the predictor is one part."""
+READER_FORMAT_VERSION = 3
+"""Of bundles with a part `reader`: programs that do not know it refuse them and say that they are too old."""
 
 RANDOM_WEIGHTS = "random weights"
 ORIGINS = ("trained", "checkpoints", RANDOM_WEIGHTS)
@@ -160,6 +164,38 @@ class World:
 
 
 @dataclass(frozen=True, slots=True)
+class ReaderWords:
+    """What the outputs of the part `reader` stand for: a caption's words, in the order of each output.
+
+    clothes, positions: names, as clients and the store have them; clothes_words, position_words: the same in a caption
+    ("raincoat": "a raincoat"; "left": "on the left"). The first clothes are what everybody wears when a game starts.
+    manners: one for each of the five levels of motion, weakest first.
+    """
+
+    people: tuple[str, ...]
+    clothes: tuple[str, ...]
+    clothes_words: tuple[str, ...]
+    motions: tuple[str, ...]
+    manners: tuple[str, ...]
+    places: tuple[str, ...]
+    positions: tuple[str, ...]
+    position_words: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _check_count("clothes_words", self.clothes_words, len(self.clothes))
+        _check_count("position_words", self.position_words, len(self.positions))
+        _check_count("manners", self.manners, len(LEVELS))
+        for name in self.__slots__:
+            if not getattr(self, name):
+                raise ConfigError("a list of words is empty", where=f"reader: {name}", expected="at least one word")
+
+
+def _check_count(name: str, words: tuple[str, ...], expected: int) -> None:
+    if len(words) != expected:
+        raise ConfigError("a list of words has another length", where=f"reader: {name}", found=words, expected=expected)
+
+
+@dataclass(frozen=True, slots=True)
 class Engine:
     """A built engine and what it was built for; for anything else it is refused as stale.
 
@@ -193,6 +229,13 @@ class Manifest:
     engines: Mapping[str, Engine] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     licence: str = ""
+    reader: ReaderWords | None = None
+    """Given where the bundle has the part `reader`."""
 
     def __post_init__(self) -> None:
         check_choice(self.origin, ORIGINS, "origin")
+        if ("reader" in self.parts) != (self.reader is not None):
+            found = "the part alone" if self.reader is None else "the words alone"
+            raise ConfigError(
+                "a part `reader` and its words go together", where="reader", found=found, expected="both, or neither"
+            )

@@ -25,6 +25,7 @@ PART_ROLES = {
     "encoder": "picture and motion words -> shot; not needed to play",
     "text_tower": "motion words -> features for the encoder",
     "image_tower": "picture -> features for the encoder",
+    "reader": "everyday words and the scene so far -> the new scene",
     "predictor": "prompt -> shot and the first state choice; a choice -> the next",
     "denoiser": "shot -> latent, one call a step",
     "vae_first": "first 3 latent frames -> 9 video frames",
@@ -53,6 +54,8 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
     console.print(_table("", ("", ""), facts.items(), headed=False))
     world = manifest.world
     words = {"characters": world.characters, "motions": world.motions, "adverbs": world.adverbs, "places": world.places}
+    if manifest.reader is not None:  # these it knows in everyday words; clothes and positions beside them
+        words |= {"clothes": manifest.reader.clothes_words, "positions": manifest.reader.position_words}
     if any(words.values()):
         known = [(name, ", ".join(listed)) for name, listed in words.items() if listed]
         console.print(_table("Words that the model knows", ("", ""), known, headed=False))

@@ -34,6 +34,7 @@ from animegamer_rt.errors import AnimeGamerError, ConfigError
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling.host import environment
 from animegamer_rt.stages.image_start import motion_ids
+from animegamer_rt.stages.instruction_words import split_words, word_features
 from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
@@ -157,6 +158,12 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray
         features = [noise(*inputs[name]["shape"]) for name in ("text_features", "image_features")]
         started = time.perf_counter()
         yield "encoder.shot", engines.encoder.encode(*features), time.perf_counter() - started
+    if engines.reader is not None and bundle.manifest.reader is not None:
+        scene = np.zeros((1, len(bundle.manifest.reader.people) + 5), np.int64)
+        started = time.perf_counter()
+        read = engines.reader.read(word_features(split_words(text))[None], scene)
+        seconds = time.perf_counter() - started
+        yield "reader.logits", np.concatenate([getattr(read, name).ravel() for name in read.__slots__]), seconds
 
 
 def tower_answers(bundle: Bundle, config: EngineConfig) -> Iterator[tuple[str, npt.NDArray[Any], float]]:

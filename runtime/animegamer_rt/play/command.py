@@ -34,7 +34,7 @@ from animegamer_rt.errors import (
     InstructionError,
     PlanError,
 )
-from animegamer_rt.events import Done, FrameReady, StatePredicted
+from animegamer_rt.events import Done, FrameReady, StatePredicted, Understood
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import ImageStart, read_image_start
 
@@ -90,13 +90,15 @@ class PlayedGame:
         """Play one turn and write it to the folder. An error or an interrupt leaves the game as it was before."""
         self.folder.check_free_space(self._frames_bytes)
         events = self.game.stream(text)
-        frames = []
+        frames, caption = [], None
         deferred: list[int] = []
         with contextlib.ExitStack() as stack:
             view = stack.enter_context(terminal.turn())
             for event in events:
                 view.show(event)
-                if isinstance(event, StatePredicted):
+                if isinstance(event, Understood):
+                    caption = event.scene.caption
+                elif isinstance(event, StatePredicted):
                     predicted = event
                 elif isinstance(event, FrameReady):
                     frames.append(event.frame)
@@ -105,7 +107,7 @@ class PlayedGame:
                         deferred = stack.enter_context(_defer_interrupt())
                 elif isinstance(event, Done):
                     seconds = event.seconds
-            turn = FinishedTurn(text.strip(), predicted.game_state, predicted.shown, seconds, np.stack(frames))
+            turn = FinishedTurn(text.strip(), predicted.game_state, predicted.shown, seconds, np.stack(frames), caption)
             clip = self.folder.add(turn)
         terminal.finished(clip, seconds, len(frames) / self.folder.fps)
         if deferred:
@@ -130,7 +132,7 @@ def open_game(options: PlayOptions, bundle: Bundle, cache: PartCache | None = No
         engines = open_engines(bundle, options.engines, cache)
         player = Player(bundle, engines, plan=plan, config=options.engines)
         if start is not None:
-            session.initial_turn = player.encode_image(start)
+            session.start_from(player.encode_image(start))
     except BaseException:
         if new:
             with contextlib.suppress(OSError):

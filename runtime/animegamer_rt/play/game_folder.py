@@ -32,13 +32,17 @@ MARGIN_BYTES = 8 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class FinishedTurn:
-    """One turn as it is written. `character`: the values to display; `frames`: uint8 [T, H, W, 3]."""
+    """One turn as it is written. `character`: the values to display; `frames`: uint8 [T, H, W, 3].
+
+    `caption`: what a reader made of the instruction; None for a bundle without one.
+    """
 
     instruction: str
     state: GameState
     character: CharacterState
     seconds: StageSeconds
     frames: Frames
+    caption: str | None = None
 
 
 class GameFolder:
@@ -114,6 +118,7 @@ class GameFolder:
             {
                 "turn": number,
                 "instruction": turn.instruction,
+                **({} if turn.caption is None else {"caption": turn.caption}),
                 "state": game_state_to_fields(turn.state),
                 "character": character_to_fields(turn.character),
                 "frames": count,

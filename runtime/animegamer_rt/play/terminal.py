@@ -68,12 +68,13 @@ class Terminal:
     def help(self) -> None:
         """Print what can be typed."""
         table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-        world = self._world
+        world, reader = self._world, self._bundle.manifest.reader
         for name, words in {
             "characters": world.characters,
             "motions": world.motions,
             "how": world.adverbs,
             "places": world.places,
+            "clothes": () if reader is None else reader.clothes_words,
         }.items():
             if words:
                 table.add_row(Text(name, "cyan"), Text(", ".join(words)))
@@ -119,6 +120,12 @@ class Terminal:
         self._frames = []
         with bar:
             yield TurnDisplay(self, bar, self._vae_seconds)
+
+    def understood(self, event: events.Understood) -> None:
+        """Print what the instruction was taken to mean, and what of it was not understood."""
+        self._console.print(Text.assemble("  ", ("understood: ", "cyan"), event.text))
+        if event.notice is not None:
+            self._say(f"  {event.notice}", "yellow")
 
     def state(self, event: events.StatePredicted) -> None:
         """Print the predicted state: the motion level, and the character's three values with their change."""
@@ -185,7 +192,9 @@ class TurnDisplay:
 
     def show(self, event: events.Event) -> None:
         """Show an event."""
-        if isinstance(event, events.StatePredicted):
+        if isinstance(event, events.Understood):
+            self._terminal.understood(event)
+        elif isinstance(event, events.StatePredicted):
             self._terminal.state(event)
         elif isinstance(event, events.Progress):
             decoding = event.step == event.steps

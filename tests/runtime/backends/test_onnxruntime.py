@@ -13,7 +13,6 @@ import pytest
 
 import fakes
 from animegamer_rt.backends import onnxruntime as backend
-from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle import loader as bundles
 from animegamer_rt.bundle.denoise_plan import even_plan
@@ -25,7 +24,6 @@ from animegamer_rt.errors import BackendError, BundleError, BundleFileError, Dev
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
-from animegamer_rt.stages.denoiser import Denoiser
 from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
@@ -85,24 +83,6 @@ def test_denoising_leaves_the_callers_noise_and_earlier_latents_alone(bundle: Bu
     assert all((held == copied).all() for held, copied in results)
 
 
-def test_denoising_hands_on_the_noise_that_was_drawn() -> None:
-    given, noises = [], [latent() for _ in range(4)]
-
-    class Part(fakes.FakeDenoiser):
-        def start(self, start: np.ndarray, shot: np.ndarray, motion_scope: float) -> Part:
-            given.append(start)
-            return self
-
-        def step(self, coefficients: np.ndarray, timestep: float, rows: tuple, noise: np.ndarray, blocks: None) -> None:
-            given.append(noise)
-
-        def latent(self) -> np.ndarray:
-            return noises[0]
-
-    list(Denoiser(Part(), even_plan(4), (1, 5, 16, 2, 3)).denoise(SHOT, 10.0, iter(noises)))
-    assert [id(array) for array in given] == [id(array) for array in (*noises, noises[-1])]
-
-
 def test_predictor_extends_the_cache_of_its_prefill(bundle: Bundle) -> None:
     predictor, prompt_builder = open_engines(bundle).predictor, PromptBuilder.from_bundle(bundle)
     prompt = prompt_builder.build(
@@ -156,71 +136,6 @@ def test_silent_fall_back_to_the_cpu_is_refused_with_the_loaders_reason(
     backend._load_cuda.cache_clear()
 
 
-def test_sessions_that_start_on_cuda_are_taken_and_hold_their_values_there(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A session that says it runs on CUDA: every value that passes from one execution to the next is bound there."""
-
-    class Session(onnxruntime.InferenceSession):
-        def __init__(self, path: str, options: onnxruntime.SessionOptions, providers: list[str]) -> None:
-            asked.append(providers)
-            super().__init__(path, options, ["CPUExecutionProvider"])
-
-        def get_providers(self) -> list[str]:
-            return ["CUDAExecutionProvider", "CPUExecutionProvider"]
-
-    class Binding(onnxruntime.IOBinding):
-        def bind_output(self, name: str, device: str = "cpu") -> None:
-            placed[name] = device
-            super().bind_output(name, "cpu")
-
-    class Values:
-        """OrtValue, with what was asked to lie on CUDA put on the CPU."""
-
-        @staticmethod
-        def ortvalue_from_numpy(array: np.ndarray, device: str, number: int) -> onnxruntime.OrtValue:
-            devices.add(device)
-            return real_values.ortvalue_from_numpy(array, "cpu", number)
-
-        @staticmethod
-        def ortvalue_from_shape_and_type(shape: list[int], kind: type, device: str, number: int) -> object:
-            devices.add(device)
-            return real_values.ortvalue_from_shape_and_type(shape, kind, "cpu", number)
-
-    asked: list[list[str]] = []
-    placed: dict[str, str] = {}
-    devices: set[str] = set()
-    real_values = onnxruntime.OrtValue
-    expected = _first_clip(open_engines(bundle, EngineConfig(threads=1)), PromptBuilder.from_bundle(bundle))
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
-    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None, raising=False)
-    monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
-    monkeypatch.setattr(onnxruntime, "OrtValue", Values)
-    monkeypatch.setattr(Session, "io_binding", lambda session: Binding(session))
-    engines = open_engines(bundle, EngineConfig("cuda", threads=1))
-    assert (_first_clip(engines, PromptBuilder.from_bundle(bundle)) == expected).all()
-    assert asked == [["CUDAExecutionProvider"]] * 4 and "on cuda" in engines.device
-    assert devices == {"cuda"}
-    on_host = {name for name, device in placed.items() if device == "cpu"}
-    assert on_host == {"shot", "logits", "frames"}
-    assert {"next_keys", "next_values", "cache_00"} == placed.keys() - on_host
-
-
-def _first_clip(engines: Engines, prompt_builder: PromptBuilder) -> np.ndarray:
-    """All parts once, from fixed numbers."""
-    random = np.random.default_rng(3)
-    start = random.normal(size=(1, 5, 16, 2, 3)).astype(np.float32)
-    prefill = prefill_prompt(engines.predictor, prompt_builder.build("Mia waves.", []))
-    _, cache = engines.predictor.extend(np.array([3, 4, 5]), prefill.cache)
-    engines.predictor.extend(np.array([6]), cache)
-    denoising = engines.denoiser.start(start, prefill.shot, 10.0)
-    for step in even_plan(3):
-        denoising.step(np.array(step.coefficients, np.float32), 500.0, step.rows, start)
-    whole = denoising.latent()
-    first, caches = engines.vae.first(whole[:, :3], (0, 1, 2), False)
-    return np.concatenate([first, engines.vae.next(whole[:, 3:], caches, (0, 1, 2), False)])
-
-
 def test_part_with_other_inputs_is_refused_and_named(tmp_path: Path) -> None:
     bundle = fakes.write_bundle(tmp_path / "tiny")
     parts = dict(bundle.manifest.parts)
@@ -259,13 +174,9 @@ ILLEGAL = "CUDA failure 700: an illegal memory access was encountered ; GPU=0 ; 
     ("text", "lost"),
     [
         (f"[ONNXRuntimeError] : 1 : FAIL : cuda_call.cc:121 onnxruntime::CudaCall {ILLEGAL}", True),
-        ("CUDA failure 46: CUDA-capable device(s) is/are busy or unavailable ; GPU=0", True),
-        ("CUDA failure 214: uncorrectable ECC error encountered ; GPU=0", True),
         ("CUDNN failure 5000: CUDNN_STATUS_EXECUTION_FAILED ; GPU=0", True),
-        ("CUBLAS failure 13: CUBLAS_STATUS_EXECUTION_FAILED ; GPU=0", True),
         ("CUDA failure 2: out of memory ; GPU=0 ; expr=cudaMalloc((void**)&p, size);", False),
         ("CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED ; GPU=0", False),
-        ("bfc_arena.cc:376 Failed to allocate memory for requested buffer of size 1048576", False),
         ("[ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Got invalid dimensions for input: shot", False),
     ],
 )
@@ -280,18 +191,6 @@ def test_cuda_failure_of_a_session_means_a_lost_device_unless_memory_is_missing(
     with pytest.raises(BackendError, match="lost to this process" if lost else "a part failed to run") as caught:
         denoising.step(np.zeros(8, np.float32), 500.0, (1,), latent())
     assert isinstance(caught.value, DeviceLostError) == lost and text in str(caught.value)
-
-
-def test_copy_to_a_lost_gpu_is_told_as_such_too(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Values:
-        @staticmethod
-        def ortvalue_from_numpy(array: np.ndarray, device: str, number: int) -> onnxruntime.OrtValue:
-            raise RuntimeError(ILLEGAL)
-
-    denoiser = open_engines(bundle).denoiser
-    monkeypatch.setattr(onnxruntime, "OrtValue", Values)
-    with pytest.raises(DeviceLostError):
-        denoiser.start(latent(), SHOT, 10.0)
 
 
 def test_weights_in_a_data_file_are_loaded_and_verified(tmp_path: Path) -> None:

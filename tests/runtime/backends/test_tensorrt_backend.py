@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import errno
-import gc
 import hashlib
 import os
 import subprocess
 import sys
-import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from enum import IntEnum
@@ -17,7 +15,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_device import ALIGNMENT, SCRATCH_BYTES, FakeDevice
+from fake_device import SCRATCH_BYTES, FakeDevice
 
 import fakes
 from animegamer_rt.backends import onnxruntime as ort_backend
@@ -90,8 +88,9 @@ def frames_of(bundle: Bundle, engines: Engines) -> str:
 
 @pytest.mark.parametrize("captures", [True, False])
 def test_game_is_the_one_that_onnxruntime_plays(bundle: Bundle, captures: bool) -> None:
-    engines, _ = opened(bundle, captures=captures)
+    engines, device = opened(bundle, captures=captures)
     assert frames_of(bundle, engines) == frames_of(bundle, ort_backend.load(bundle, EngineConfig(threads=1)))
+    assert ("launch" in device.calls) == captures
 
 
 def test_all_memory_is_allocated_before_the_first_turn(bundle: Bundle) -> None:
@@ -99,20 +98,6 @@ def test_all_memory_is_allocated_before_the_first_turn(bundle: Bundle) -> None:
     before = list(device.blocks)
     frames_of(bundle, engines)
     assert list(device.blocks) == before and len(before) == 3, "one block of buffers, two scratches"
-
-
-def test_each_kind_of_step_is_captured_once_and_launched_after(bundle: Bundle) -> None:
-    engines, device = opened(bundle)
-    steps = list(even_plan(9, pair_every=2))
-    denoising = engines.denoiser.start(latent(), SHOT, 10.0)
-    device.calls.clear()
-    for step in steps:
-        denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, latent())
-    kinds = {step.rows for step in steps}
-    assert kinds == {(0, 1), (1,)}
-    # Each kind runs once plainly and is noted once; from its second step on it is launched.
-    assert device.calls.count("execute") == 2 * len(kinds)
-    assert device.calls.count("launch") == len(steps) - len(kinds)
 
 
 def test_host_values_are_not_overwritten_while_the_gpu_may_read_them(bundle: Bundle) -> None:
@@ -235,42 +220,11 @@ def test_predictor_has_its_own_scratch_only_where_no_weights_are_streamed_for_it
         assert frames_of(bundle, short) == frames_of(bundle, roomy)
 
 
-def test_nothing_that_holds_the_device_outlives_the_engines(bundle: Bundle) -> None:
-    engines = opened(bundle)[0]
-    frames_of(bundle, engines)
-    held = weakref.ref(engines.denoiser.parts)  # type: ignore[attr-defined]
-    gc.collect()
-    gc.disable()
-    try:
-        del engines
-        assert held() is None, "another bundle's engines may need the memory at once"
-    finally:
-        gc.enable()
-
-
 def test_weights_that_loading_has_placed_are_not_counted_twice(bundle: Bundle) -> None:
     device = opened(bundle)[1]
     needed = sum(len(block) for block in device.blocks.values()) + device.placed_bytes + RESERVE_BYTES
     assert opened(bundle, free=needed)[0].concurrent_prediction
     assert not opened(bundle, free=needed - 1)[0].concurrent_prediction
-
-
-def test_cache_in_memory_that_a_failed_run_may_have_written_is_refused(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse() -> None:
-        raise BackendError("an engine failed to run")
-
-    predictor = opened(bundle)[0].predictor
-    prefill = predictor.prefill(PromptBuilder.from_bundle(bundle).build("Mia waves.", ()).turn)
-    _, longer = predictor.extend(np.array([3, 4, 5]), prefill.cache)
-    with monkeypatch.context() as patch:
-        patch.setattr(predictor._context, "execute", refuse)  # type: ignore[attr-defined]
-        with pytest.raises(BackendError, match="failed to run"):
-            predictor.extend(np.array([6]), longer)
-    with pytest.raises(BackendError, match="after a later prompt or extend"):
-        predictor.extend(np.array([6]), prefill.cache)
-    predictor.extend(np.array([6]), longer)
 
 
 def two_players(bundle: Bundle, engines: Engines, *, ahead: bool) -> str:
@@ -299,73 +253,6 @@ def test_game_with_turns_predicted_ahead_is_the_one_without(bundle: Bundle, capt
     assert engines.concurrent_prediction
     expected = two_players(bundle, ort_backend.load(bundle, EngineConfig(threads=1)), ahead=False)
     assert [two_players(bundle, engines, ahead=ahead) for ahead in (True, False, True)] == [expected] * 3
-
-
-def test_prediction_neither_waits_for_the_denoising_nor_disturbs_it(bundle: Bundle) -> None:
-    engines, device = opened(bundle)
-    prompt = PromptBuilder.from_bundle(bundle).build("Mia waves.", ()).turn
-    start, noise, latents = latent(), latent(), []
-    for between in (lambda: None, lambda: engines.predictor.prefill(prompt)):
-        denoising = engines.denoiser.start(start, SHOT, 10.0)
-        for step in even_plan(4, pair_every=2):
-            denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, noise)
-            queued = [list(stream.queue) for stream in device.streams]
-            between()
-            assert queued[0] and [stream.queue for stream in device.streams] == queued
-        latents.append(denoising.latent())
-    np.testing.assert_array_equal(*latents)
-
-
-def test_two_streams_on_one_memory_with_nothing_between_them_are_found_out(bundle: Bundle) -> None:
-    engines, device = opened(bundle)
-    one, other = device.streams
-    address = device.allocate(ALIGNMENT)
-    one.copy_in(address, np.ones(4, np.float32))
-    with pytest.raises(AssertionError, match="nothing orders them"):
-        other.copy_out(np.empty(4, np.float32), address)
-    one.synchronize()
-    other.copy_out(np.empty(4, np.float32), address)
-    contexts = engines.denoiser.contexts  # type: ignore[attr-defined]
-    engines.predictor._context.scratch = contexts[0, 1].scratch  # type: ignore[attr-defined]
-    step = next(iter(even_plan(4)))
-    denoising = engines.denoiser.start(latent(), SHOT, 10.0)
-    denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, latent())
-    with pytest.raises(AssertionError, match="nothing orders them"):
-        engines.predictor.prefill(PromptBuilder.from_bundle(bundle).build("Mia waves.", ()).turn)
-
-
-def test_capture_that_fails_leaves_the_stream_usable(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    engines, device = opened(bundle)
-    coefficients = [np.array(step.coefficients, np.float32) for step in even_plan(4)]
-    start, noise = latent(), latent()
-
-    def denoised() -> np.ndarray:
-        denoising = engines.denoiser.start(start, SHOT, 10.0)
-        for row in coefficients[:3]:
-            denoising.step(row, 500.0, (0, 1), noise)
-        return denoising.latent()
-
-    def refuse() -> None:
-        raise BackendError("an engine failed to run")
-
-    with monkeypatch.context() as patch:
-        denoising = engines.denoiser.start(start, SHOT, 10.0)
-        denoising.step(coefficients[0], 500.0, (0, 1), noise)
-        patch.setattr(engines.denoiser.contexts[0, 1], "execute", refuse)  # type: ignore[attr-defined]
-        with pytest.raises(BackendError, match="failed to run"):
-            denoising.step(coefficients[1], 500.0, (0, 1), noise)
-    after = denoised()
-    assert "launch" in device.calls
-    engines, device = opened(bundle)
-    np.testing.assert_array_equal(after, denoised())
-
-
-def test_game_is_the_same_with_streamed_weights_and_their_larger_scratch(bundle: Bundle) -> None:
-    device = FakeDevice(MOST, streamable=10**9, free=3 * 10**9)
-    device.streamed_scratch = 5000
-    engines = load(bundle, EngineConfig("tensorrt"), device=device, tell=lambda _: None)
-    assert "streamed" in engines.device
-    assert frames_of(bundle, engines) == frames_of(bundle, opened(bundle)[0])
 
 
 def test_memory_is_given_back_when_opening_fails(bundle: Bundle) -> None:

@@ -60,14 +60,12 @@ class Case:
 
 
 CASES = (
-    Case("bf16"),
-    Case("turns", graphs="turn"),
+    Case("packed-turns", four_bits=True, graphs="turn"),
     Case("fp8", FP8),
     Case("int8", INT8),
     Case("kernels", kernels=True, four_bits=True),
     Case("fp8-kernels", FP8, kernels=True, attention="cudnn"),
     Case("int8-kernels", INT8, kernels=True, attention="int8"),
-    Case("packed", four_bits=True),
     Case("little-memory", free=0.0),
     Case("little-memory-kernels", kernels=True, free=0.0),
 )

@@ -87,12 +87,3 @@ def test_weights_stay_packed_and_keep_their_type_in_16_bits(bundle: Bundle) -> N
     assert {layer.codes.dtype for layer in packed} == {torch.int8}
     assert {layer.scales.dtype for layer in packed} == {torch.float32}
     assert network.head.weight.dtype == torch.bfloat16
-
-
-@pytest.mark.parametrize("four_bits", [True, False])
-def test_codes_come_back_whatever_their_sign(four_bits: bool) -> None:
-    low, high = (-8, 8) if four_bits else (-128, 128)
-    codes = torch.arange(low, high, dtype=torch.int16).to(torch.int8).repeat(2, 4)
-    layer = PackedLinear.pack(codes, torch.ones(2, 2), four_bits)
-    assert layer.shape == tuple(codes.shape)
-    assert torch.equal(layer.weight(torch.float32), codes.float())

@@ -89,6 +89,7 @@ def engines(
     plan: DenoisePlan = PLAN,
     rowwise: torch.dtype | None = None,
     kernels: Kernels | None = None,
+    compiled: bool = False,
 ) -> Engines:
     torch_device = torch_device or TorchDevice()
     with torch_device.use():
@@ -103,6 +104,8 @@ def engines(
             if kernels is None
             else FusedTransformer(denoiser, torch_device.dtype, kernels)
         )
+        if compiled:
+            transformer.compile(backend="aot_eager")
         return Engines(
             PredictorPart(torch_device.on_side_stream(), predictor, WINDOW),
             DenoiserPart(torch_device, transformer, unconditional, [step.timestep for step in plan], whole_turns),
@@ -250,7 +253,7 @@ def x0(
     return denoising.latent()
 
 
-@pytest.mark.parametrize("span", [(0, 0), (1, 1), (0, 1)])
+@pytest.mark.parametrize("span", [(0, 0), (0, 1)])
 def test_skipped_blocks_add_what_they_added_to_the_same_row_before(span: tuple[int, int]) -> None:
     part, turn = engines(), Turn()
     keep, reuse = BlockCache(*span, reused=False), BlockCache(*span, reused=True)
@@ -303,7 +306,7 @@ def test_steps_that_cannot_be_are_refused() -> None:
         part.denoiser.start(turn.start[:, :3], turn.shot, 10.0)
 
 
-@pytest.mark.parametrize(("order", "flip"), [((0, 1, 2), False), ((2, 1, 0, 3), True), ((0, 1, 2, 3), False)])
+@pytest.mark.parametrize(("order", "flip"), [((0, 1, 2), False), ((2, 1, 0, 3), True)])
 def test_vae_paints_what_its_network_does(order: tuple[int, ...], flip: bool) -> None:
     part, expected = engines(), reference()
     for _ in range(2):
@@ -368,9 +371,8 @@ def narrowing() -> VaeDecoder:
     return network
 
 
-@pytest.mark.parametrize("frames_at_once", [2, 3])
-def test_frames_decoded_in_parts_are_those_decoded_whole(frames_at_once: int) -> None:
-    network = narrowing()
+def test_frames_decoded_in_parts_are_those_decoded_whole() -> None:
+    network, frames_at_once = narrowing(), 2
     caches: dict[int | None, list[Tensor] | None] = {None: None, frames_at_once: None}
     for chunk in (3, 2):
         found, latent = [], torch.from_numpy(noise(chunk, 4, 6, 16))
@@ -478,14 +480,8 @@ def test_half_precision_stays_near(dtype: torch.dtype, tolerance: float) -> None
 
 
 def test_compiled_blocks_are_one_graph_each_and_the_same_network() -> None:
-    turn, (_, denoiser, encoder, _) = Turn(), networks()
-    torch_device = TorchDevice()
-    network = Transformer(cast_for_inference(denoiser, torch_device.dtype), torch_device.dtype)
-    network.compile(backend="aot_eager")
-    with torch.no_grad():
-        unconditional = encoder.unconditional()
-    part = DenoiserPart(torch_device, network, unconditional, [step.timestep for step in PLAN])
-    close(turn.latents(Engines(None, part, None))[0], turn.latents(engines())[0])  # type: ignore[arg-type]
+    turn = Turn()
+    close(turn.latents(engines(compiled=True))[0], turn.latents(engines())[0])
 
 
 @pytest.mark.parametrize("rowwise", [FP8, INT8], ids=["fp8", "int8"])

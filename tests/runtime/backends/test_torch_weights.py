@@ -140,11 +140,11 @@ def test_part_of_another_size_is_refused_by_the_weight_that_does_not_fit(tmp_pat
         weight_names.load_encoder(wider, read_weights(tmp_path / "encoder.onnx"), Tensor.float)
 
 
-@pytest.mark.parametrize("content", [b"", b"not onnx at all", b"\x3a\x7f\x0a"])
-def test_file_that_is_no_onnx_is_refused(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "part.onnx").write_bytes(content)
-    with pytest.raises(BackendError, match=r"part\.onnx: the part cannot be read as ONNX"):
-        read_weights(tmp_path / "part.onnx")
+def test_file_that_is_no_onnx_is_refused(tmp_path: Path) -> None:
+    for content in (b"", b"not onnx at all", b"\x3a\x7f\x0a"):
+        (tmp_path / "part.onnx").write_bytes(content)
+        with pytest.raises(BackendError, match=r"part\.onnx: the part cannot be read as ONNX"):
+            read_weights(tmp_path / "part.onnx")
 
 
 def test_data_file_that_is_cut_short_is_named(tmp_path: Path) -> None:

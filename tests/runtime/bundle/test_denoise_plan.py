@@ -34,11 +34,10 @@ def test_first_step_has_no_signal_and_the_full_schedule_spans_one_to_zero() -> N
     assert (np.diff(full) < 0).all()
 
 
-@pytest.mark.parametrize(
-    ("index", "expected"), [(0, 2.2915), (1, 2.5435), (2, 6.9744), (3, 6.4204), (6, 1.0376), (10, 1.0048)]
-)
-def test_the_wave_has_the_published_values(index: int, expected: float) -> None:
-    assert exact_plan().steps[index].guidance == pytest.approx(expected, abs=5e-5)
+def test_the_wave_has_the_published_values() -> None:
+    steps = exact_plan().steps
+    for index, expected in {0: 2.2915, 1: 2.5435, 2: 6.9744, 3: 6.4204, 6: 1.0376, 10: 1.0048}.items():
+        assert steps[index].guidance == pytest.approx(expected, abs=5e-5)
 
 
 def test_a_reduced_plan_takes_its_guidance_from_the_curve_of_50_steps() -> None:
@@ -126,10 +125,6 @@ def test_a_step_keeps_blocks_only_for_the_steps_that_skip_them() -> None:
     assert (plan.network_rows, plan.cost(4)) == (11, 11 - 0.5 - 2 * 0.5 - 1)
 
 
-def test_a_plan_that_skips_nothing_costs_its_rows_whatever_the_network() -> None:
-    assert even_plan(4).cost(0) == even_plan(4).cost(30) == 8
-
-
 def _steps(**change: Any) -> dict[str, Any]:
     steps = [{"timestep": t, "guidance": 2.0, "branch": "pair"} for t in (999, 500)]
     steps[1].update(change)
@@ -139,21 +134,14 @@ def _steps(**change: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        ([], "not an object"),
-        ({}, "missing key 'steps'"),
         ({"steps": 3}, "not a list"),
         ({"steps": []}, "too few steps"),
-        ({"stochastic": 1, "steps": []}, "not a boolean"),
         ({"stepps": []}, "did you mean 'steps'"),
         (_steps(timestep=999), "step 1: impossible timestep"),
-        (_steps(timestep=1.5), "impossible timestep"),
         (_steps(guidance=float("nan")), "impossible guidance"),
         (_steps(branch="both"), "unknown branch"),
-        (_steps(skip_blocks=[-1, 2]), "impossible blocks"),
         (_steps(skip_blocks=[2, 1]), "impossible blocks"),
         (_steps(skip_blocks=[1]), "impossible blocks"),
-        (_steps(skip_blocks="0"), "impossible blocks"),
-        (_steps(giudance=1), "did you mean 'guidance'"),
         ({"steps": [{"timestep": 999, "guidance": 1}]}, "missing key 'branch'"),
         ({"steps": [{"timestep": t, "guidance": 1, "branch": "reuse"} for t in (9, 5)]}, "reuse before any pair"),
     ],

@@ -55,26 +55,7 @@ def test_the_past_is_seen_and_the_future_is_not() -> None:
         assert not torch.allclose(seen, decoder(latent(5)[:, :, 3:], caches)[0])
 
 
-def test_one_latent_frame_is_one_video_frame() -> None:
-    with torch.no_grad():
-        assert tiny()(latent(1))[0].shape == (1, 3, 1, 16, 24)
-
-
 def test_every_parameter_learns() -> None:
     decoder = tiny()
     decoder.decode(latent(5)).square().mean().backward()
     assert all(parameter.grad is not None and parameter.grad.abs().sum() > 0 for parameter in decoder.parameters())
-
-
-def test_bfloat16_channels_last_stays_near_float32() -> None:
-    decoder = tiny()
-    with torch.no_grad():
-        exact = decoder.decode(latent(5))
-        decoder = decoder.to(memory_format=torch.channels_last_3d)
-        with torch.autocast("cpu", torch.bfloat16):
-            rough = decoder.decode(latent(5).to(memory_format=torch.channels_last_3d))
-    assert (rough.float() - exact).abs().mean() < 0.05 * exact.abs().mean()
-
-
-def test_full_size_is_the_default() -> None:
-    assert VaeSize().widths == (128, 256, 256, 512) and VaeSize().upscale == 8

@@ -22,19 +22,12 @@ def test_a_line_is_a_turn_and_blanks_and_comments_are_not(tmp_path: Path) -> Non
     assert read_script(source) == ["Mia waves.", "Mia sleeps."]
 
 
-def test_story_form_and_other_alphabets_are_instructions(tmp_path: Path) -> None:
-    lines = ["<S>Mia</S><MD>wave</MD><EV>day town</EV><ML>2</ML><MA>calmly</MA>", "ミアが走る", "Мия танцует"]
-    assert read_script(script(tmp_path, "\n".join(lines))) == lines
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "no instructions"),
-        (" \n\t\n# only talk\n", "no instructions"),
+        ("\n# only talk\n", "no instructions"),
         ("Mia waves.\n" + "x" * 10_000, "line 2: the instruction is too long"),
         ("Mia waves.\nMia \x07 rings.\n", "line 2: .*control character"),
-        ("Mia waves.\n...\n", "line 2: the instruction is empty"),
         ("<S>Mia</S><XX>?</XX>\n", "line 1: unknown story tag"),
         (b"Mia \xff waves.\n", "not UTF-8"),
     ],

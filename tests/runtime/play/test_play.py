@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -13,17 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import av
-import numpy as np
 import pytest
+import tiny_reader
 
 import animegamer_rt.play.command
 import fakes
 from animegamer_rt.cli import main
 from animegamer_rt.errors import BackendError
-from animegamer_rt.events import FrameReady
-from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.session import Session
-from animegamer_rt.state.instruction import Instruction
 
 LINES = ["Character: Mia; Motion: gently wave; Background: day town.", "Tobo runs to the forest.", "ミアは森へ走る"]
 
@@ -46,6 +41,20 @@ def play(bundle: Path, script: Path, out: Path, *options: str) -> tuple[int, dic
     return code, json.loads((out / "game.json").read_text(encoding="utf-8"))
 
 
+def test_reader_says_what_was_understood_and_what_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle, script = tiny_reader.add_reader(fakes.write_bundle(tmp_path / "tiny")).folder, tmp_path / "story.txt"
+    script.write_text("Mia waves wildly in a raincoat\nshe explodes, and it is night\n", encoding="utf-8")
+    code, game = play(bundle, script, tmp_path / "out", "--seed", "7")
+    assert code == 0
+    assert [turn["caption"] for turn in game["turns"]] == [
+        "Character: Mia in a raincoat on the left; Motion: wildly wave; Background: day town.",
+        "Character: Mia in a raincoat on the left; Motion: wildly wave; Background: night town.",
+    ]
+    said = capsys.readouterr().out
+    assert "understood: Mia in a raincoat waves wildly, town, day" in said
+    assert 'not understood: "explodes"; tiny reads English and knows Mia, Tobo; wave, run,' in said
+
+
 def test_every_turn_is_a_clip_a_row_and_a_record(bundle: Path, script: Path, tmp_path: Path) -> None:
     code, game = play(bundle, script, tmp_path / "out", "--seed", "7")
     assert code == 0
@@ -59,26 +68,6 @@ def test_every_turn_is_a_clip_a_row_and_a_record(bundle: Path, script: Path, tmp
             assert len(list(clip.decode(video=0))) == 17
     with av.open(str(tmp_path / "out" / "contact-sheet.png")) as sheet:
         assert next(sheet.decode(video=0)).height == 3 * 16 + 2 * 4
-
-
-def test_recorded_hash_is_of_the_rgb_frames_in_order(bundle: Path, script: Path, tmp_path: Path) -> None:
-    _, game = play(bundle, script, tmp_path / "out", "--seed", "7")
-    opened = animegamer_rt.play.command.open_bundle(bundle)
-    pipeline = Pipeline.open(opened, animegamer_rt.play.command.open_engines(opened))
-    session = Session.start(opened, seed=7)
-    for text, turn in zip(LINES, game["turns"], strict=True):
-        events = list(pipeline.run_turn(session, Instruction.parse(text)))
-        frames = np.stack([event.frame for event in events if isinstance(event, FrameReady)])
-        assert turn["frames_sha256"] == hashlib.sha256(frames.tobytes()).hexdigest()
-
-
-def test_same_seed_same_frames_and_another_seed_others(bundle: Path, script: Path, tmp_path: Path) -> None:
-    hashes = []
-    for name, seed in (("a", "7"), ("b", "7"), ("c", "8")):
-        _, game = play(bundle, script, tmp_path / name, "--seed", seed)
-        hashes.append([turn["frames_sha256"] for turn in game["turns"]])
-    assert hashes[0] == hashes[1]
-    assert not set(hashes[0]) & set(hashes[2])
 
 
 def test_options_reach_the_game(bundle: Path, script: Path, tmp_path: Path) -> None:
@@ -186,12 +175,11 @@ def test_what_the_user_can_mend_is_one_line_and_code_2(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("options", [["--seed", "-1"], ["--seed", "x"], ["--fps", "0"], ["--history-turns", "-1"]])
-def test_a_number_out_of_range_is_refused(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["play", *options])
-    assert stopped.value.code == 2
-    assert "is not a whole number from" in capsys.readouterr().err
+def test_a_number_out_of_range_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for options in (["--seed", "-1"], ["--seed", "x"], ["--fps", "0"], ["--history-turns", "-1"]):
+        with pytest.raises(SystemExit, match="2"):
+            main(["play", *options])
+        assert "is not a whole number from" in capsys.readouterr().err
 
 
 def test_unwritable_folder_is_refused_before_any_turn(

@@ -35,8 +35,3 @@ def test_free_text_offers_words_that_go_on_from_the_last_ones() -> None:
 def test_places_without_a_time_of_day_are_offered_with_both() -> None:
     world = World(places=("town",))
     assert completions("Background: ", world) == ["Background: town", "Background: day town", "Background: night town"]
-
-
-def test_unknown_words_offer_nothing() -> None:
-    assert completions("xyzzy", WORLD) == []
-    assert completions("anything", World()) == []

@@ -12,7 +12,7 @@ from rich.console import Console
 
 import fakes
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.events import Progress, StageSeconds, StatePredicted
+from animegamer_rt.events import StageSeconds, StatePredicted
 from animegamer_rt.play.terminal import Terminal
 from animegamer_rt.state.game import CharacterState, GameState
 
@@ -49,8 +49,8 @@ def finish_turn(terminal: Terminal) -> None:
 
 @pytest.mark.parametrize(
     ("screen", "pictures"),
-    [(Screen(), True), (Screen(no_color=True), False), (Screen("ascii"), False), (Screen("latin-1"), False)],
-    ids=["all", "no colours", "ascii", "latin-1"],
+    [(Screen(), True), (Screen(no_color=True), False), (Screen("latin-1"), False)],
+    ids=["all", "no colours", "latin-1"],
 )
 def test_clips_are_shown_only_where_colours_and_blocks_are(bundle: Bundle, screen: Screen, pictures: bool) -> None:
     finish_turn(Terminal(bundle, preview=True, console=screen.console))
@@ -75,20 +75,3 @@ def test_state_bars_are_of_letters_that_the_terminal_has(bundle: Bundle, encodin
     )
     Terminal(bundle, preview=False, console=screen.console).state(event)
     assert bar in screen.text and "?" not in screen.text
-
-
-def last_progress(terminal: Terminal, screen: Screen, step: int, seconds_left: float) -> str:
-    with terminal.turn() as view:
-        view.show(Progress(session="game", turn=1, sequence=0, step=step, steps=10, seconds_left=seconds_left))
-    return next(line for line in reversed(screen.text.splitlines()) if re.search("thinking|drawing|decoding", line))
-
-
-def test_after_the_last_step_the_time_left_is_that_of_decoding_if_it_is_known(bundle: Bundle) -> None:
-    screen = Screen()
-    terminal = Terminal(bundle, preview=False, console=screen.console)
-    assert re.search(r"drawing .* 1\.8 s left", last_progress(terminal, screen, 1, 1.8))
-    first = last_progress(terminal, screen, 10, 0.0)
-    assert "decoding" in first and "left" not in first
-    finish_turn(terminal)
-    assert re.search(r"drawing .* 2\.3 s left", last_progress(terminal, screen, 1, 1.8))
-    assert re.search(r"decoding .* 0\.5 s left", last_progress(terminal, screen, 10, 0.0))

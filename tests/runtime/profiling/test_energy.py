@@ -29,20 +29,6 @@ def zone(folder: Path, name: str, words: str, microjoules: int) -> Path:
     return path / "energy_uj"
 
 
-def test_a_card_tells_clocks_limit_and_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake(monkeypatch, "temperature")
-    card, why_not = nvml.open_nvml()
-    assert card is not None and not why_not
-    assert card.facts() == {
-        "name": "Card GPU-a",
-        "driver": "590.48",
-        "sm_clock_mhz": 1980,
-        "memory_clock_mhz": 2619,
-        "temperature_c": None,
-        "power_limit_w": 700.0,
-    }
-
-
 def test_a_card_of_several_is_the_one_that_plays(monkeypatch: pytest.MonkeyPatch) -> None:
     fake(monkeypatch, cards=("GPU-a", "GPU-b"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -53,25 +39,6 @@ def test_a_card_of_several_is_the_one_that_plays(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b,GPU-a")
     card, _ = nvml.open_nvml()
     assert card is not None and card.facts()["name"] == "Card GPU-b"
-
-
-def test_a_cards_energy_is_the_difference_of_its_counter(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake(monkeypatch)
-    with energy.gpu_energy(*nvml.open_nvml()) as meter:
-        pass
-    assert meter.joules == pytest.approx(5.0)
-    assert meter.source == "NVML's energy counter of the card"
-
-
-def test_power_is_sampled_where_there_is_no_counter(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake(monkeypatch, "energy")
-    meter = energy.gpu_energy(*nvml.open_nvml())
-    with meter:
-        pass
-    assert meter.joules is not None and meter.joules >= 0 and "power" in meter.source
-    times, watts = iter((0.0, 1.0, 3.0)), iter((100.0, 200.0, 0.0))
-    sampled = energy._Sampled(lambda: next(watts), lambda: next(times))
-    assert [sampled() for _ in range(3)] == [0.0, 150.0, 350.0]
 
 
 def test_power_is_sampled_while_the_work_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import io
 
 import av
 import numpy as np
-import pytest
 from PIL import Image
 
 from animegamer_rt.serving.worker.encoders import ClipEncoder, Frame, JpegEncoder
@@ -43,29 +42,16 @@ def frames_of(content: bytes) -> list[Frame]:
         return [picture.to_ndarray(format="rgb24") for picture in container.decode(video=0)]
 
 
-@pytest.mark.parametrize(("quality", "least_db"), [(100, 42), (90, 38), (50, 32), (1, 26)])
-def test_a_jpeg_shows_the_frame(quality: int, least_db: float) -> None:
-    assert psnr_db(decoded(JpegEncoder(HEIGHT, WIDTH, quality).encode(frame())), frame()) > least_db
-
-
 def test_a_higher_quality_is_nearer_and_takes_more_bytes() -> None:
-    jpegs = [JpegEncoder(HEIGHT, WIDTH, quality).encode(frame()) for quality in (10, 50, 90, 100)]
+    jpegs = [JpegEncoder(HEIGHT, WIDTH, quality).encode(frame()) for quality in (1, 50, 90, 100)]
     assert sorted(map(len, jpegs)) == list(map(len, jpegs))
     nearness = [psnr_db(decoded(jpeg), frame()) for jpeg in jpegs]
     assert sorted(nearness) == nearness
-
-
-def test_every_frame_is_a_jpeg_of_its_own() -> None:
-    encoder = JpegEncoder(HEIGHT, WIDTH, 90)
-    jpegs = [encoder.encode(frame(shift)) for shift in (0, 40)]
-    for jpeg, shift in zip(jpegs, (0, 40), strict=True):
-        assert psnr_db(decoded(jpeg), frame(shift)) > 38
-
-
-@pytest.mark.parametrize("size", [(16, 24), (15, 23), (1, 1)])
-def test_any_size_can_be_a_jpeg(size: tuple[int, int]) -> None:
-    picture = np.full((*size, 3), 90, np.uint8)
-    assert np.abs(decoded(JpegEncoder(*size, 90).encode(picture)).astype(int) - picture).max() <= 3
+    assert all(found > least for found, least in zip(nearness, (26, 32, 38, 42), strict=True))
+    encoder = JpegEncoder(15, 23, 90)
+    pictures = [np.full((15, 23, 3), grey, np.uint8) for grey in (90, 200)]
+    for picture in pictures:  # of any size, and each is a file of its own
+        assert np.abs(decoded(encoder.encode(picture)).astype(int) - picture).max() <= 3
 
 
 def test_a_clip_shows_its_frames() -> None:
@@ -85,11 +71,10 @@ def test_a_clip_can_be_played_from_its_pieces_in_order() -> None:
     assert b"moof" in b"".join(pieces[1:]) and b"moof" not in pieces[0]
 
 
-@pytest.mark.parametrize(("pixel_format", "order"), [("rgba32", [0, 1, 2, 3]), ("bgra32", [2, 1, 0, 3])])
-def test_a_clip_has_the_same_colours_from_every_pixel_format(pixel_format: str, order: list[int]) -> None:
+def test_a_clip_of_another_pixel_format_has_the_same_colours() -> None:
     opaque = np.full((HEIGHT, WIDTH, 1), 255, np.uint8)
-    other = np.concatenate([frame(), opaque], -1)[..., order]
-    (found,) = frames_of(b"".join(clip([other], pixel_format)))
+    other = np.concatenate([frame(), opaque], -1)[..., [2, 1, 0, 3]]
+    (found,) = frames_of(b"".join(clip([other], "bgra32")))
     assert psnr_db(found, frame()) > 28
 
 

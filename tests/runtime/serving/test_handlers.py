@@ -97,15 +97,6 @@ def test_a_stored_turn_is_not_seen_before_it_is_done(front: Front) -> None:
     assert front.ask("branch", turn=2).fields["turns"] == 2
 
 
-def test_before_the_first_turn_is_done_the_character_is_as_at_the_start(front: Front) -> None:
-    before = front.ask("open", token=front.token).fields
-    front.server.send_result(front.play("one"), social=3)
-    opened = front.ask("open", token=front.token).fields
-    assert (opened["turns"], opened["character"]) == (0, before["character"])
-    assert front.ask("list").fields == {"turns": [], "more": False}
-    assert front.ask("cancel", CONTROL).fields == {"running": True}
-
-
 def test_a_request_on_the_wrong_socket_is_told_the_right_port(front: Front) -> None:
     for request, socket, port in (("open", CONTROL, "below"), ("cancel", TURNS, "above")):
         answer = front.ask(request, socket)
@@ -128,8 +119,8 @@ def test_a_session_keeps_its_newest_exports(front: Front) -> None:
         front.ask("export")
         job: Any = front.server.queue.running
         job.export_folder.mkdir(parents=True)
-        folders.append(job.export_folder)
         front.server.say(job, "finished", files=[])
+        folders.append(job.export_folder)
     assert len({*folders}) == len(folders)
     assert [folder for folder in folders if folder.is_dir()] == folders[-EXPORTS_KEPT:]
 

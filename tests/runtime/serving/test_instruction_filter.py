@@ -17,33 +17,38 @@ def words(tmp_path: Path) -> InstructionFilter:
     return InstructionFilter(path)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Mia is NAKED.",
-        "na\u200bked Mia",
-        "na\u00adked Mia",
-        "na\u034fked Mia",
-        "n\u2060a\ufeffked Mia",
-        "Mia _naked_.",
-        "naked_",
-        "Tobo chop \u200b off it",
-        "Mia \u2665 Tobo",
-    ],
-)
-def test_a_blocked_word_is_found_whatever_hides_in_it(words: InstructionFilter, text: str) -> None:
+@pytest.mark.parametrize("text", ["Mia is NAKED.", "Tobo chop \u200b off it", "Mia \u2665 Tobo", "naked_"])
+def test_a_blocked_word_is_found(words: InstructionFilter, text: str) -> None:
     with pytest.raises(ProtocolError) as error:
         words.read(text)
     assert error.value.code == "blocked"
 
 
-@pytest.mark.parametrize(
-    "text", ["Mia snakedances.", "Mia goes naked2.", "Tobo chops offal.", "caf\u00e9 \U0001f469\u200d\U0001f373"]
-)
-def test_other_words_are_played_as_they_were_written(words: InstructionFilter, text: str) -> None:
-    assert words.read(text).text == text
+def test_what_cannot_be_seen_hides_no_word(words: InstructionFilter) -> None:
+    for hidden in ("na\u200bked", "na\u00adked", "na\u034fked", "n\u2060a\ufeffked"):
+        with pytest.raises(ProtocolError):
+            words.read(f"Mia is {hidden}")
+
+
+def test_other_words_are_played_as_they_were_written(words: InstructionFilter) -> None:
+    for text in ("Mia snakedances.", "Mia goes naked2.", "Tobo chops offal.", "caf\u00e9 \U0001f469\u200d\U0001f373"):
+        assert words.read(text).text == text
 
 
 def test_a_list_that_cannot_be_read_is_named_with_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.txt: .*; found no such file or directory; give --block-list a file"):
         InstructionFilter(tmp_path / "none.txt")
+
+
+@pytest.mark.parametrize("hidden", ["\ufe0f", "\U000e0101", "\u3164", "\uffa0", "\u180b", "\u17b4", "\u2800", "\u0336"])
+def test_no_invisible_character_and_no_accent_hides_a_blocked_word(words: InstructionFilter, hidden: str) -> None:
+    with pytest.raises(ProtocolError, match="does not play"):
+        words.read(f"Mia is na{hidden}ked.")
+
+
+@pytest.mark.parametrize(
+    "text", ["n\u0430k\u0435d", "\uff4eaked", "nak\u00e9d", "\u0578\u0430ked", "\U0001d427aked", "na\u03ba\u03b5d"]
+)
+def test_letters_that_look_like_those_of_a_blocked_word_are_read_as_them(words: InstructionFilter, text: str) -> None:
+    with pytest.raises(ProtocolError, match="does not play"):
+        words.read(f"Mia is {text}.")

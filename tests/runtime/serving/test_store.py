@@ -24,6 +24,7 @@ from animegamer_rt.serving.store import (
     WrongTokenError,
 )
 from animegamer_rt.state.game import CharacterState, GameState
+from animegamer_rt.state.scene import Scene
 
 WINDOW_TURNS = 3
 
@@ -166,29 +167,23 @@ def test_a_turn_id_counts_once_in_its_session(store: Store) -> None:
     assert store.get(session.id).turns == 1
 
 
-@pytest.mark.parametrize("turn", [0, 1, 3, -1])
-def test_a_turn_that_does_not_follow_the_last_one_is_refused(store: Store, turn: int) -> None:
-    session, _ = game(store)
-    play(store, session.id, ["a"])
-    with pytest.raises(NoSuchTurnError, match="expected turn 2") as error:
-        store.finish_turn(session.id, turn, "z", "b", GameState(1, 1, 1, 1), CharacterState(), {})
-    assert error.value.code == "no_such_turn" and store.get(session.id).turns == 1
-
-
-@pytest.mark.parametrize("turn", [-1, 3])
-def test_going_back_to_a_turn_that_was_not_played_is_refused(store: Store, turn: int) -> None:
+def test_a_turn_that_was_not_played_cannot_be_gone_back_to_nor_passed_over(store: Store) -> None:
     session, _ = game(store)
     play(store, session.id, ["a", "b"])
-    for go in (store.rewind, store.branch):
-        with pytest.raises(NoSuchTurnError, match=r"expected 0 to 2"):
-            go(session.id, turn)
+    for turn in (0, 2, 4, -1):
+        with pytest.raises(NoSuchTurnError, match="expected turn 3") as error:
+            store.finish_turn(session.id, turn, "z", "b", GameState(1, 1, 1, 1), CharacterState(), {})
+        assert error.value.code == "no_such_turn"
+    for turn in (-1, 3):
+        for go in (store.rewind, store.branch):
+            with pytest.raises(NoSuchTurnError, match=r"expected 0 to 2"):
+                go(session.id, turn)
     with pytest.raises(NoSuchTurnError):
         store.turn_context(session.id, 4)
     assert store.get(session.id).turns == 2 and store.count() == 1
 
 
-@pytest.mark.parametrize("window_turns", [0, 1, 3])
-@pytest.mark.parametrize("keep", ["window", 5, "all"])
+@pytest.mark.parametrize(("window_turns", "keep"), [(0, "window"), (1, 5), (3, "window"), (3, "all")])
 def test_any_order_of_moves_gives_the_game_of_a_straight_run(
     tmp_path: Path, window_turns: int, keep: ShotRetention
 ) -> None:
@@ -239,3 +234,23 @@ class _Remembered:
     token: str
     texts: list[str] = field(default_factory=list)
     shots: list[bytes] = field(default_factory=list)
+
+
+@pytest.mark.parametrize("window", [0, 2])
+def test_the_next_turn_is_given_the_scene_of_the_last_one_and_the_captions_of_its_window(
+    store: Store, window: int
+) -> None:
+    session, _ = store.open("tiny", "f00d", 7, window)
+    scenes = [Scene((name,), {"Mia": "party"}, "run", 2, "town", "day", "left", f"Caption {name}") for name in "ABC"]
+    for turn, scene in enumerate(scenes, 1):
+        state, after = GameState(1, 1, 1, 1), CharacterState()
+        store.finish_turn(session.id, turn, f"t{turn}", f"typed {turn}", state, after, {turn: b"s"}, scene)
+    branch, _ = store.branch(session.id, 2)
+    captions = ["Caption A", "Caption B", "Caption C"]
+    for other, turns in ((session, 3), (branch, 2), (session, 1)):
+        store.rewind(other.id, turns)
+        context = store.turn_context(other.id, turns + 1)
+        assert context.scene == scenes[turns - 1]
+        assert [row.text for row in context.log] == captions[max(0, turns - window) : turns]
+    assert store.turn_context(session.id, 1).scene is None
+    assert [turn.instruction for turn in store.turns(branch.id, 1, 9)] == ["typed 1", "typed 2"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from typing import Any
 
 import golden_messages as golden
 import pytest
@@ -15,22 +14,22 @@ from animegamer_rt.serving.wire import CLIENT_LIMITS, FIRST_FRAME, SERVER_LIMITS
 LIMITS = {"client": CLIENT_LIMITS, "server": SERVER_LIMITS}
 
 
-@pytest.mark.parametrize("vector", golden.MESSAGES, ids=golden.names(golden.MESSAGES))
-def test_golden_message_is_read_and_written_to_the_byte(vector: dict[str, Any]) -> None:
-    frames = golden.frames(vector)
-    message = decode(frames, LIMITS[vector["sender"]])
-    assert golden.header(message) == vector["header"]
-    assert list(message.buffers) == frames[2:]
-    if vector["canonical"]:
-        assert encode(message) == frames
+def test_golden_messages_are_read_and_written_to_the_byte() -> None:
+    for vector in golden.MESSAGES:
+        frames = golden.frames(vector)
+        message = decode(frames, LIMITS[vector["sender"]])
+        assert golden.header(message) == vector["header"], vector["name"]
+        assert list(message.buffers) == frames[2:], vector["name"]
+        assert not vector["canonical"] or encode(message) == frames, vector["name"]
 
 
-@pytest.mark.parametrize("vector", golden.REFUSED, ids=golden.names(golden.REFUSED))
-def test_broken_message_is_refused_with_its_code(vector: dict[str, Any]) -> None:
-    with pytest.raises(ProtocolError) as refusal:
-        decode(golden.frames(vector), LIMITS[vector["sender"]])
-    assert refusal.value.code == vector["code"]
-    assert refusal.value.code in wire.CODES
+@pytest.mark.parametrize("layer", ["frames", "fields"])
+def test_broken_messages_are_refused_with_their_code(layer: str) -> None:
+    for vector in golden.REFUSED:
+        if vector["layer"] == layer:
+            with pytest.raises(ProtocolError) as refusal:
+                decode(golden.frames(vector), LIMITS[vector["sender"]])
+            assert refusal.value.code == vector["code"] in wire.CODES, vector["name"]
 
 
 def test_every_kind_of_message_has_a_golden_one() -> None:
@@ -67,21 +66,19 @@ def test_a_full_page_of_the_longest_turns_fits_its_header() -> None:
         decode(encode(Message("listed", {"turns": [turn] * 101, "more": True}, session="s")), SERVER_LIMITS)
 
 
-HUGE = [vector for vector in golden.REFUSED if "declared" in vector["name"] or "nested" in vector["name"]]
-
-
-@pytest.mark.parametrize("vector", HUGE, ids=golden.names(HUGE))
 @pytest.mark.parametrize("limits", [CLIENT_LIMITS, SERVER_LIMITS])
-def test_declared_sizes_take_no_memory(vector: dict[str, Any], limits: wire.Limits) -> None:
-    frames = golden.frames(vector)
-    tracemalloc.start()
-    try:
-        with pytest.raises(ProtocolError):
-            decode(frames, limits)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak <= 8 * limits.items * 1024 + 2**20
+def test_declared_sizes_take_no_memory(limits: wire.Limits) -> None:
+    for vector in golden.REFUSED:
+        if "declared" in vector["name"] or "nested" in vector["name"]:
+            frames = golden.frames(vector)
+            tracemalloc.start()
+            try:
+                with pytest.raises(ProtocolError):
+                    decode(frames, limits)
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert peak <= 8 * limits.items * 1024 + 2**20, vector["name"]
 
 
 def test_refusal_names_the_request_and_the_place_and_stays_short() -> None:

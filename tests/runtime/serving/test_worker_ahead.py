@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny_reader
 import zmq
 from worker_client import TIMEOUT_S, Game, WorkerClient, running
 
 import fakes
 from animegamer_rt.backends.interface import Prefill, TokenBatch
+from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.worker.engine_trace import EngineTracer
+from animegamer_rt.serving.worker.turn import play_turn, prepare_turn
 
 
 class Predictor(fakes.FakePredictor):
@@ -126,18 +129,6 @@ def test_a_waiting_turn_is_predicted_ahead(
         assert play.predictor.threads == threads
 
 
-def test_a_turn_whose_shots_are_missing_waits_for_its_time(bundle: Bundle) -> None:
-    with playing(bundle, concurrent_prediction=True) as play:
-        game = Game(session="b")
-        game.history.append(("Tobo runs.", 1, 0, 0, 0))
-        play.send(job("a"), game.job("Mia waves."))
-        assert play.denoiser.reached.wait(TIMEOUT_S)
-        play.denoiser.let_go.set()
-        play.answers()
-        assert play.answers()[-1].type == "finished"
-        assert set(play.predictor.threads) == {"worker"}
-
-
 def test_a_cancelled_turn_that_was_predicted_ahead_is_not_played(bundle: Bundle) -> None:
     with playing(bundle, concurrent_prediction=True) as play:
         play.send(job("a"), job("b", "Tobo runs."))
@@ -180,24 +171,6 @@ def test_the_trace_shows_what_was_done_ahead_beside_what_ran(bundle: Bundle, tmp
     assert history[1].startswith("history: ") and history[2] >= max(span[3] for span in work if span != history)
 
 
-def test_a_trace_that_cannot_be_written_does_not_end_the_worker(bundle: Bundle, tmp_path: Path) -> None:
-    tried = threading.Event()
-
-    class Tried(EngineTracer):
-        def write(self) -> None:
-            tried.set()
-            super().write()
-
-    tracer = Tried(tmp_path / "traces" / "queue.json")
-    (tmp_path / "traces").rmdir()
-    with playing(bundle, concurrent_prediction=False, tracer=tracer) as play:
-        play.denoiser.let_go.set()
-        for session in ("a", "b"):
-            play.send(job(session))
-            assert play.answers()[-1].type == "finished"
-            assert tried.wait(TIMEOUT_S)
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_history_of_a_player_alone_is_read_when_idle(bundle: Bundle, fails: bool) -> None:
     with playing(bundle, concurrent_prediction=False) as play:
@@ -224,3 +197,13 @@ def test_no_history_is_read_ahead_while_players_take_turns(bundle: Bundle) -> No
             for game in games:
                 game.turn(play, text)
         assert len(play.predictor.threads) == 6, "a turn each, then a history and a turn each"
+
+
+def test_a_turn_predicted_ahead_is_predicted_from_what_its_words_mean(tmp_path: Path) -> None:
+    bundle = tiny_reader.add_reader(fakes.write_bundle(tmp_path / "tiny"))
+    pipeline = Pipeline.open(bundle, open_engines(bundle))
+    ahead, straight = (
+        list(play_turn(pipeline, prepare_turn(pipeline, Game().job("Mia runs"), lambda: None, ahead=each)))
+        for each in (True, False)
+    )
+    assert [message.buffers for message in ahead] == [message.buffers for message in straight]

@@ -55,26 +55,6 @@ def noise_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("noise")]
 
 
-def test_noise_is_drawn_from_the_moment_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    all_drawn = threading.Event()
-
-    def draws(self: Denoiser, seed: int, turn: int) -> Iterator[np.ndarray]:
-        for number in range(3):
-            if number == 2:
-                all_drawn.set()
-            yield np.full(LATENT, number, np.float32)
-
-    monkeypatch.setattr(Denoiser, "_draw_noise", draws)
-    part = fakes.FakeDenoiser()
-    denoiser = Denoiser(part, even_plan(3), LATENT)
-    noise = denoiser.draw_noise(7, 1)
-    assert all_drawn.wait(10), "the last step's noise waits for a step"
-    for thread in noise_threads():
-        thread.join(10)
-    assert not noise_threads() and not part.steps
-    assert [int(drawn.flat[0]) for drawn in noise] == [0, 1, 2]
-
-
 def test_a_turn_that_is_broken_off_draws_no_more_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn, broken_off = list[int](), threading.Event()
 

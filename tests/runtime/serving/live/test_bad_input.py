@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import msgpack
-import pytest
 from live_server import LiveServer, RawClient, error_code, frames, until_timeout
 
 from animegamer_rt.serving.wire import FIRST_FRAME
@@ -30,27 +29,22 @@ def packed(**header: Any) -> bytes:
     return data
 
 
-@pytest.mark.parametrize(
-    ("sent", "code"),
-    [
-        ([b"GET / HTTP/1.1", packed(type="ping")], "protocol"),
-        ([FIRST_FRAME, b"\xc1\xc1\xc1"], "protocol"),
-        ([b"AGRT\x02", packed(type="ping")], "version"),
-        ([FIRST_FRAME, packed(type="fly")], "unknown_type"),
-        ([FIRST_FRAME, packed(type="turn", session="s", fields={"turn_id": "t", "token": "t"})], "missing_field"),
-        ([FIRST_FRAME, packed(type="open", fields={"seed": -1})], "bad_field"),
-        ([FIRST_FRAME, packed(type="ping", fields={"filler": "x" * 70_000})], "too_large"),
-    ],
-)
-def test_what_is_no_request_is_refused_with_its_code(player: RawClient, sent: list[bytes], code: str) -> None:
-    player.send_raw(sent)
-    assert error_code(player.receive()) == code
+def test_what_is_no_request_is_refused_with_its_code(player: RawClient) -> None:
+    turn = {"type": "turn", "id": "mine", "session": "s", "fields": {"turn_id": "t", "token": "t"}}
+    for first, header, code in (
+        (b"GET / HTTP/1.1", packed(type="ping"), "protocol"),
+        (FIRST_FRAME, b"\xc1\xc1\xc1", "protocol"),
+        (b"AGRT\x02", packed(type="ping"), "version"),
+        (FIRST_FRAME, packed(type="fly"), "unknown_type"),
+        (FIRST_FRAME, packed(**turn), "missing_field"),
+        (FIRST_FRAME, packed(type="open", fields={"seed": -1}), "bad_field"),
+        (FIRST_FRAME, packed(type="ping", fields={"filler": "x" * 70_000}), "too_large"),
+    ):
+        player.send_raw([first, header])
+        refusal = player.receive()
+        assert error_code(refusal) == code
+        assert refusal.parent == ("mine" if code == "missing_field" else None)
     assert frames(player.play(player.open())), "and the same connection still plays"
-
-
-def test_a_refusal_names_the_request_it_answers(player: RawClient) -> None:
-    player.send_raw([FIRST_FRAME, packed(type="turn", id="mine", session="s", fields={})])
-    assert player.receive().parent == "mine"
 
 
 def test_a_frame_announced_as_a_gigabyte_is_hung_up_on(server: LiveServer, player: RawClient) -> None:
@@ -64,12 +58,6 @@ def test_a_frame_announced_as_a_gigabyte_is_hung_up_on(server: LiveServer, playe
         with contextlib.suppress(ConnectionResetError):
             while line.recv(4096):  # until the server hangs up; a time-out fails the test
                 pass
-    assert frames(player.play(player.open()))
-
-
-def test_a_port_scanner_changes_nothing(server: LiveServer, player: RawClient) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as line:
-        line.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 10)
     assert frames(player.play(player.open()))
 
 
@@ -104,17 +92,13 @@ def test_a_closed_session_plays_no_more(player: RawClient) -> None:
     assert error_code(player.ask("open", {"token": game.token})) == "session_closed"
 
 
-@pytest.mark.parametrize("text", ["", " \t\n", "\u0007\u202e", "?!.", "x" * 10_000, "Mia waves. " * 60])
-def test_text_that_cannot_be_played_is_refused(player: RawClient, text: str) -> None:
+def test_text_that_cannot_be_played_is_refused(player: RawClient) -> None:
     game = player.open()
-    refused = player.play(game, text)
-    assert error_code(refused) == "instruction" and len(refused) == 1
+    for text in ("", " \t\n", "\u0007\u202e", "?!.", "x" * 10_000, "Mia waves. " * 60):
+        refused = player.play(game, text)
+        assert error_code(refused) == "instruction" and len(refused) == 1
+    assert error_code(player.play(game, "ｎａｋｅｄ Mia")) == "blocked"
     assert frames(player.play(game)), "the game is as before"
-
-
-@pytest.mark.parametrize("text", ["Mia is NAKED.", "ｎａｋｅｄ Mia"])
-def test_blocked_words_are_found_in_any_spelling(player: RawClient, text: str) -> None:
-    assert error_code(player.play(player.open(), text)) == "blocked"
 
 
 def test_a_second_turn_while_one_runs_is_refused(player: RawClient) -> None:

@@ -43,13 +43,6 @@ def known_as(folder: Path, client: Path) -> Callable[[Any], None]:
     return configure
 
 
-def test_an_authorized_player_plays(guarded: LiveServer, folder: Path) -> None:
-    with RawClient(guarded.port, configure=known_as(folder, folder / "allow" / "mia.key_secret")) as player:
-        player.ask("hello", HELLO, answer="welcome")
-        assert frames(player.play(player.open()))
-        assert player.ask("status", control=True).fields["state"] == "ready"
-
-
 def test_a_stranger_and_one_without_keys_are_not_heard(guarded: LiveServer, folder: Path) -> None:
     stranger = known_as(folder, folder / "elsewhere" / "stranger.key_secret")
     for configure in (stranger, None):

@@ -6,14 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import zmq
 from live_server import LiveServer, frames
 
 import fakes
 from animegamer_rt.bundle.writer import write_manifest
-from animegamer_rt.serving.server.metrics import Metrics
-from animegamer_rt.serving.server.send_queue import SendQueue
-from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode
 
 
 def full_size(folder: Path, height: int = 480, width: int = 720) -> Path:
@@ -25,33 +21,6 @@ def full_size(folder: Path, height: int = 480, width: int = 720) -> Path:
 
 def stalled(socket: Any) -> None:
     socket.rcvhwm, socket.rcvbuf = 1, 65536
-
-
-class Closed:
-    """A socket whose peer does not read until it is told to: what it takes then, as types and numbers."""
-
-    def __init__(self) -> None:
-        self.reads, self.taken = False, list[tuple[str, int | None]]()
-
-    def send_multipart(self, parts: list[Any], *_: object, **__: object) -> None:
-        if not self.reads:
-            raise zmq.Again
-        message = decode(parts[1:], WORKER_LIMITS, check=False)
-        self.taken.append((message.type, message.seq))
-
-
-def test_a_turn_that_lost_frames_to_another_message_sends_no_more_of_them() -> None:
-    socket = Closed()
-    outbox = SendQueue(socket, b"client", 4096, Metrics())  # type: ignore[arg-type]
-    for seq in (1, 2, 3):
-        outbox.send(Message("frame", seq=seq, buffers=(bytes(1000),)), "turn")
-    outbox.send(Message("pong", {"long": "x" * 2000}))
-    outbox.send(Message("frame", seq=4, buffers=(bytes(1000),)), "turn")
-    outbox.send(Message("done", seq=5), "turn")
-    outbox.send(Message("frame", seq=1, buffers=(bytes(1000),)), "another")
-    socket.reads = True
-    outbox.retry()
-    assert socket.taken == [("pong", None), ("done", 5), ("frame", 1)]
 
 
 def test_a_client_that_vanishes_finds_its_turn_played(bundle: Path, tmp_path: Path) -> None:
