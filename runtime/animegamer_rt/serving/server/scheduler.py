@@ -36,6 +36,7 @@ from .clients import Client
 from .exports import ExportFolders, delete_export
 from .job_queue import JobQueue
 from .jobs import Job, JobState, Subscriber
+from .log_lines import about
 from .metrics import Metrics
 from .options import ServeOptions
 from .removals import TurnRemovals
@@ -305,6 +306,7 @@ class Scheduler:
         else:
             seconds = _by_stage(TurnFinished.from_message(message).seconds, job.queued_s)
             self._metrics.turn_done(seconds)
+            log.info("%s done", job.kind, extra=about(job.session, job.turn, seconds.get("total")))
             done = {"seconds": seconds, "turns": turns}
             job.publish(Message("done", done, session=job.session, turn=job.turn, seq=job.last_seq + 1))
         self._queue.remove(job)
@@ -318,6 +320,7 @@ class Scheduler:
         if job.state is JobState.STORED:
             self._remove_turn(job)
         job.enter(JobState.FAILED)
+        log.warning("%s lost: %s", job.kind, error.code, extra=about(job.session, job.turn))
         to = job.late_subscriber or job.subscriber
         to.client.send_error(error, to.parent, job.session, job.turn)
 

@@ -17,11 +17,13 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from animegamer_rt.errors import StoreError
+from animegamer_rt.errors import TRY_AGAIN, StoreError
 
 
 class StoreLockedError(StoreError):
-    """Another server uses the state folder."""
+    """Another server uses the state folder; it may be free later."""
+
+    exit_code = TRY_AGAIN
 
 
 class StoreFullError(StoreError):
