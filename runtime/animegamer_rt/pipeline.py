@@ -58,14 +58,15 @@ class Pipeline:
         denoise_plan = DenoisePlan.from_dict(bundle.plan(plan_name))
         words, reader = bundle.manifest.reader, engines.reader
         assert (words is None) == (reader is None), "open_engines loads the reader of a bundle that has one"
+        geometry, precision = bundle.manifest.geometry, engines.part_precision
         return cls(
             bundle=bundle,
             plan_name=plan_name,
             plan=denoise_plan,
             reader=InstructionReader(reader, words, bundle.manifest.name) if words and reader else None,
-            predictor=Predictor(engines.predictor, PromptBuilder.from_bundle(bundle)),
-            denoiser=Denoiser(engines.denoiser, denoise_plan, bundle.manifest.geometry.latent_shape),
-            vae=Vae(engines.vae),
+            predictor=Predictor(engines.predictor, PromptBuilder.from_bundle(bundle), precision(bundle, "predictor")),
+            denoiser=Denoiser(engines.denoiser, denoise_plan, geometry.latent_shape, precision(bundle, "denoiser")),
+            vae=Vae(engines.vae, precision(bundle, "vae_first")),
             concurrent_prediction=engines.concurrent_prediction,
         )
 
@@ -91,7 +92,8 @@ class Pipeline:
 
         The session gains the turn after its last frame. A turn that fails, or whose generator is closed, leaves the
         session as it was. `prediction`: that of `predict` for this session and instruction, if it was made ahead.
-        Raises InstructionError if the instruction does not fit the model's window, ConfigError for an unknown format.
+        Raises InstructionError if the instruction does not fit the model's window, ConfigError for an unknown format,
+        UnusableOutputError where a stage gave no usable numbers or frames, BackendError where its engine failed.
         """
         started = time.perf_counter()
         game, turn, sequence = session.id, session.turns + 1, itertools.count()

@@ -228,6 +228,10 @@ class Engines:
     memory: Callable[[], DeviceMemory] | None = None
     reader: ReaderEngine | None = None
 
+    def part_precision(self, bundle: Bundle, part: str) -> str:
+        """What a part computes in, as far as is known: its engine's word, or else the precision of its weights."""
+        return self.precision.get(part) or bundle.manifest.parts[part].precision
+
 
 class EngineProvider(Protocol):
     """A backend: the module that loads a bundle's parts with one library. `registry.open_engines` chooses it."""

@@ -19,7 +19,7 @@ from animegamer_rt.bench.presets import Preset
 from animegamer_rt.bench.roofline import Roofline
 from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.bundle.manifest import Part, PlanEntry
+from animegamer_rt.bundle.manifest import PlanEntry
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import PlanError
@@ -179,17 +179,6 @@ def test_bound_of_a_gpu_is_for_the_denoisers_own_precision(bundle: Bundle, monke
     record = bench._measure(BenchOptions(engines=EngineConfig("torch")), engines, pipeline, fresh)
     assert seen == [(2.0 * STEPS, "a card", "fp8", "int8")]
     assert record["gpu"] == {"name": "a card"} and record["attention"] == "int8" and record["ratio_to_floor"] is None
-
-
-def test_denoiser_in_8_bits_is_recorded_for_the_device_that_plays_it_so() -> None:
-    parts = {"denoiser": Part("denoiser.onnx", "fp16", int8_file="denoiser-int8.onnx"), "vae_next": Part("a", "fp16")}
-    said = {device: bench._precision(parts, fakes.fake_engines(), device) for device in ("cpu", "cpu-fp32", "cuda")}
-    assert {device: found["denoiser"] for device, found in said.items()} == {
-        "cpu": "int8",
-        "cpu-fp32": "fp16",
-        "cuda": "fp16",
-    }
-    assert {found["vae_next"] for found in said.values()} == {"fp16"}
 
 
 def test_unknown_plan_is_refused_before_the_work(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,11 @@ CODES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "The worker died several times on this turn; the session is as before the turn.",
             "Send another instruction; tell the operator `status.worker.last_error`.",
         ),
+        "unusable_output": (
+            "The engines gave NaN, infinity or an empty frame, also in the next higher precision if there is one; "
+            "the session is as before the turn.",
+            "Send another instruction; tell the operator the error's text, which names the stage.",
+        ),
         "storage": (
             "The server could not read or write its sessions (disk full, read-only).",
             "Tell the operator; the session is as after the last `done`.",

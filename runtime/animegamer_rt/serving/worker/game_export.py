@@ -6,7 +6,7 @@ Knows the pipeline and the folder; nothing of sockets. It needs only instruction
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import numpy as np
@@ -20,15 +20,25 @@ from animegamer_rt.serving.wire.worker_messages import ExportFinished, ExportJob
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
+from .precision_retry import HigherPrecision, PrecisionRetry
 from .replies import ReplyBuilder
 
 
-def render_game(pipeline: Pipeline, message: Message) -> Generator[Message, None, None]:
-    """`progress` after every denoise step (its `step` counts whole turns), then `finished`. Raises AnimeGamerError."""
+def render_game(
+    pipeline: Pipeline,
+    message: Message,
+    higher: HigherPrecision | None = None,
+    heartbeat: Callable[[], None] = lambda: None,
+) -> Generator[Message, None, None]:
+    """`progress` after every denoise step (its `step` counts whole turns), then `finished`. Raises AnimeGamerError.
+
+    higher, heartbeat: as of `play_turn`, so that a turn that was played again is rendered in the same way.
+    """
     job, replies = ExportJob.from_message(message), ReplyBuilder(message)
     manifest, size, turns = pipeline.bundle.manifest, pipeline.bundle.manifest.geometry, len(job.history)
     if len(job.seeds) != turns:
         raise SessionError("the job has not one seed a turn", found=len(job.seeds), expected=turns)
+    retry = PrecisionRetry(pipeline, higher, heartbeat)
     session = Session.start(pipeline.bundle, job.seed, job.history_turns)
     folder = GameFolder(Path(job.folder), manifest.name, pipeline.plan_name, job.seed, size.fps)
     files, started = [folder.game_path], time.perf_counter()
@@ -40,7 +50,7 @@ def render_game(pipeline: Pipeline, message: Message) -> Generator[Message, None
     for turn, ((text, *_strengths), seed) in enumerate(zip(job.history, job.seeds, strict=True), 1):
         folder.check_free_space(size.frames * size.height * size.width * 3)
         session.seed, frames, caption = seed, [], None
-        for event in pipeline.run_turn(session, Instruction(text)):
+        for event in retry.run_turn(session, Instruction(text)):
             if isinstance(event, Understood):
                 caption = event.scene.caption
             elif isinstance(event, StatePredicted):
