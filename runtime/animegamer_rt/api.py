@@ -150,7 +150,7 @@ class Player:
             from .stages.image_start import read_image_start
 
             start = read_image_start(self.bundle, session.history_turns, Path(image), motion)
-            session.initial_turn = self.encode_image(start)
+            session.start_from(self.encode_image(start))
         return Game(self, session)
 
     def encode_image(self, start: ImageStart) -> HistoryTurn:

@@ -64,7 +64,7 @@ class Session:
     initial_turn: HistoryTurn | None = None
     scene: Scene | None = None
     initial_scene: Scene | None = None
-    """The scene of the picture that the game starts from; always None, as no network reads scenes from pictures yet."""
+    """The scene of the picture that the game starts from, if a network reads one."""
 
     @classmethod
     def start(cls, bundle: Bundle, seed: int, history_turns: int | None = None) -> Session:
@@ -97,6 +97,10 @@ class Session:
         session.log, session.character, session.scene = tuple(log), character, scene
         session._shots = session._window_shots(session.turns, shots, predict)
         return session
+
+    def start_from(self, turn: HistoryTurn, scene: Scene | None = None) -> None:
+        """Begins the game with a picture: its turn 0, and the scene in it (None: no network reads it)."""
+        self.initial_turn, self.initial_scene, self.scene = turn, scene, scene
 
     @property
     def turns(self) -> int:

@@ -132,7 +132,7 @@ def open_game(options: PlayOptions, bundle: Bundle, cache: PartCache | None = No
         engines = open_engines(bundle, options.engines, cache)
         player = Player(bundle, engines, plan=plan, config=options.engines)
         if start is not None:
-            session.initial_turn = player.encode_image(start)
+            session.start_from(player.encode_image(start))
     except BaseException:
         if new:
             with contextlib.suppress(OSError):

@@ -68,12 +68,13 @@ class Terminal:
     def help(self) -> None:
         """Print what can be typed."""
         table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-        world = self._world
+        world, reader = self._world, self._bundle.manifest.reader
         for name, words in {
             "characters": world.characters,
             "motions": world.motions,
             "how": world.adverbs,
             "places": world.places,
+            "clothes": () if reader is None else reader.clothes_words,
         }.items():
             if words:
                 table.add_row(Text(name, "cyan"), Text(", ".join(words)))

@@ -36,7 +36,9 @@ TURN, EXPORT = "turn", "export"
 """Kinds of job: the field `kind` of `job`."""
 
 HistoryRow = tuple[str, int, int, int, int]
-"""A finished turn: instruction, motion level, social, entertainment, stamina."""
+"""A finished turn: text, motion level, social, entertainment, stamina.
+
+The text is the instruction; in a TurnJob it is what prompts contain, which is the scene's caption if there is one."""
 
 Names = Mapping[str, str]
 """Name on the wire -> name of the Python field."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from live_server import LiveServer, RawClient, frames
 from tiny_reader import CAPTIONS, GAME, add_reader
 
 import fakes
+from animegamer_client import Client, Person, State, Understood, aio
 from animegamer_rt.serving.wire import Message
 
 
@@ -85,3 +87,19 @@ def test_an_export_has_captions_beside_what_was_typed(newer: RawClient) -> None:
     record = json.loads((Path(exported.fields["folder"]) / "game.json").read_text(encoding="utf-8"))
     captions = [(turn["instruction"], turn["caption"]) for turn in record["turns"]]
     assert captions == list(zip(GAME[:2], CAPTIONS[:2], strict=True))
+
+
+def test_both_python_clients_say_what_was_understood_before_the_state(words: LiveServer) -> None:
+    address = f"tcp://127.0.0.1:{words.port}"
+
+    async def play_async() -> list[object]:
+        async with aio.Client(address) as client:
+            return [event async for event in (await client.open()).turn(GAME[0])]
+
+    with Client(address) as client:
+        assert client.connect().bundle.people == ("Mia", "Tobo")
+        events: list[object] = list(client.open().turn(GAME[0]))
+    for turn in (events, asyncio.run(play_async())):
+        understood, state = turn[1:3]
+        assert isinstance(understood, Understood) and isinstance(state, State)
+        assert (understood.people, understood.caption) == ((Person("Mia", "everyday"),), CAPTIONS[0])
