@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from .backends.interface import Engines
 from .bundle.denoise_plan import DenoisePlan
 from .bundle.loader import Bundle
+from .errors import SessionError
 from .events import Done, Event, FrameReady, Progress, StageSeconds, StatePredicted, Understood
 from .session import Session
 from .stages.denoiser import Denoiser
@@ -93,9 +94,10 @@ class Pipeline:
         The session gains the turn after its last frame. A turn that fails, or whose generator is closed, leaves the
         session as it was. `prediction`: that of `predict` for this session and instruction, if it was made ahead.
         Raises InstructionError if the instruction does not fit the model's window, ConfigError for an unknown format,
-        UnusableOutputError where a stage gave no usable numbers or frames, BackendError where its engine failed.
+        UnusableOutputError where a stage gave no usable numbers or frames, BackendError where its engine failed, and
+        SessionError if the game went on, or back, while the turn ran: then this turn does not follow its last one.
         """
-        started = time.perf_counter()
+        started, log = time.perf_counter(), session.log
         game, turn, sequence = session.id, session.turns + 1, itertools.count()
 
         # 0. Read the instruction: everyday words become a scene, and the scene a caption that the predictor knows.
@@ -149,6 +151,14 @@ class Pipeline:
             yield FrameReady(session=game, turn=turn, sequence=next(sequence), index=index, frame=frame)
 
         # 4. Commit the turn to the session.
+        if session.log is not log:
+            raise SessionError(
+                "the game was changed while the turn ran",
+                where=f"turn {turn}",
+                found=f"{session.turns} turns",
+                expected=f"{turn - 1}, as when it began",
+                do="run one turn of a game at a time, and rewind between turns",
+            )
         session.commit(instruction, prediction, scene)
         seconds = StageSeconds(
             predictor=prediction.seconds,

@@ -254,14 +254,15 @@ def test_error_of_an_earlier_turn_does_not_end_this_one(talk: Talk) -> None:
     assert isinstance(call.error, ServerRefused)
 
 
-def test_turn_that_was_left_is_not_asked_for_again(talk: Talk) -> None:
+def test_turn_that_was_left_is_followed_to_its_end_after_a_loss(talk: Talk) -> None:
     call = running_turn(talk)
     call.abandon()
     talk.state.lost("the connection was lost")
-    talk.state.start(ping())
     talk.pass_s(0.25)
     talk.greet()
-    assert talk.flush() == ["ping"] and call.ended
+    assert talk.flush() == ["open", "replay"] and not call.ended
+    talk.say(Message("error", {"code": "cancelled", "text": "stopped"}, session="s1", turn=1))
+    assert call.ended and not call.events
 
 
 def test_export_waits_for_a_starting_server_but_is_not_repeated(talk: Talk) -> None:

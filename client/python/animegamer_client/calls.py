@@ -90,8 +90,11 @@ class TurnCall(Call[None]):
         self.turn, self.seq = turn, after_seq
         self.events: deque[Event] = deque()
         self.abandoned = False
+        self.left = False
+        """Whether a loop over the events was left, and nobody has read on since."""
         self.begun = False
         """Whether an event has arrived."""
+        self._sent = False
         self._done = False
         self._new = turn is None
         self._gap_after: int | None = None
@@ -127,10 +130,14 @@ class TurnCall(Call[None]):
         return None
 
     def to_send(self, again: bool) -> Message | None:
-        """The request itself until the turn has a number, then `replay` of what is missing."""
+        """The request itself until the turn has a number, then `replay` of what is missing.
+
+        A turn that was abandoned is followed to its end as well, so that the game knows when it may go on.
+        """
         if self.abandoned:
-            self._done = True
-            return None
+            self._done = self._done or not self._sent
+            return None if self._done else self._replay(self.turn or self.session.turns + 1)
+        self._sent = True
         return self.request if self.turn is None else self._replay(self.turn)
 
     def on_message(self, message: Message) -> Message | None:
@@ -145,6 +152,8 @@ class TurnCall(Call[None]):
             self.seq = message.seq
             self._add(event)
         elif message.seq > self.seq + 1 and (self._gap_after != self.seq or message.type == "done"):
+            if message.type == "done":
+                self.session.turns = integer(message.fields, "turns")
             # A gap is asked for once, as the server may drop the same messages again; and once more after `done`.
             self._gap_after = self.seq
             return self._replay(message.turn)

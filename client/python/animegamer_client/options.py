@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import zmq
 import zmq.auth
+from zmq.utils import z85
 
 from .codec import MAJOR, MINOR, Message
+
+_HOST = r"\w(?:[\w.-]*\w)?|\[[0-9A-Fa-f:.]+(?:%\w+)?\]"
+"""A name or an IPv4 address; or an IPv6 address in brackets."""
 
 CLIENT_NAME = "animegamer-client (python)"
 PIXEL_FORMATS = ("rgb24", "rgba32", "bgra32")
@@ -52,7 +57,7 @@ class Options:
 
 def addresses(address: str) -> tuple[str, str]:
     """The addresses of a server's turn port and control port (the next one). Raises ValueError."""
-    found = re.fullmatch(r"(?:tcp://)?([\w.:%\[\]-]+):(\d{1,5})", address)
+    found = re.fullmatch(rf"(?:tcp://)?({_HOST}):([0-9]{{1,5}})", address, re.ASCII)
     port = int(found[2]) if found else 0
     if found is None or not 1 <= port <= 65534:
         raise ValueError(
@@ -74,7 +79,7 @@ def read_keys(server_key: str | os.PathLike[str] | None, client_keys: str | os.P
             "server_key and client_keys go together: give the server's public key, and the file of your secret key"
         )
     if isinstance(server_key, str) and len(server_key) == 40 and not Path(server_key).exists():
-        server = server_key.encode()
+        server = _key(server_key.encode(errors="replace"), "server_key")
     else:
         server, _ = _certificate(Path(server_key))
     public, secret = _certificate(Path(client_keys))
@@ -88,7 +93,20 @@ def _certificate(path: Path) -> tuple[bytes, bytes | None]:
         public, secret = zmq.auth.load_certificate(path)
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} is not a key file: {error}; make one with: animegamer-rt keys new NAME") from error
-    return public, secret
+    return _key(public, str(path)), None if secret is None else _key(secret, str(path))
+
+
+def _key(text: bytes, where: str) -> bytes:
+    """The key, if it is one: 40 characters of Z85 for 32 bytes. Raises ValueError, which does not show the key."""
+    try:
+        if len(text) == 40 and z85.encode(z85.decode(text)) == text:
+            return text
+    except (ValueError, KeyError, struct.error):
+        pass
+    raise ValueError(
+        f"{where} holds no key; found {len(text)} characters, expected 40 of Z85; "
+        "copy the whole file, or make one with: animegamer-rt keys new NAME"
+    )
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:

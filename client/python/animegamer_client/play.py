@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from dataclasses import dataclass
@@ -124,7 +125,7 @@ class Player:
             self._play(self.game.turn(text))
             return
         name, _, rest = text[1:].partition(" ")
-        number = int(rest) if rest.strip().isdigit() else None
+        number = int(rest) if re.fullmatch(r"[0-9]{1,18}", rest.strip()) else None
         if name == "rewind" and number is not None:
             turns = self.game.turns
             self.game.rewind(number)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -15,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
+from animegamer_rt.errors import StoreError
 from animegamer_rt.state.game import CharacterState, GameState
 from animegamer_rt.state.scene import Scene
 
@@ -24,6 +26,7 @@ from .errors import NoSuchTurnError, SessionClosedError, StoreFullError, Unknown
 from .records import StoredSession, StoredTurn, TurnContext
 from .retention import WINDOW, Quota, ShotRetention, SweepResult
 
+log = logging.getLogger("animegamer_rt.serving.server.store")
 FILE = "sessions.sqlite"
 ROW_BYTES = 64 * 2**10
 """Upper bound of what a turn's or a session's row takes, with indexes and new pages."""
@@ -77,8 +80,11 @@ class Store:
         if found is None:
             raise UnknownSessionError("no session of that token", do="open a new one")
         session = _unless_closed(found).session
-        with self.database.transaction():
-            self._touch(found.key)
+        try:
+            with self.database.transaction():
+                self._touch(found.key)
+        except StoreError as error:  # a full disk must not lock a player out
+            log.warning("when a session was used could not be noted: %s", error)
         return session
 
     def get(self, session_id: str) -> StoredSession:

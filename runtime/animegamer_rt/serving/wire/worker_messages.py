@@ -209,21 +209,30 @@ class Reply(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WorkerReady:
-    """The engines are loaded. secret: the server's, by which it knows its worker; resident_mib: None if unknown."""
+    """The engines are loaded. secret: the server's, by which it knows its worker; resident_mib: None if unknown.
+
+    fingerprint: of the bundle that the worker has opened.
+    """
 
     secret: str
     warmup_s: float
     resident_mib: float | None
+    fingerprint: str
 
     @classmethod
     def from_message(cls, message: Message) -> WorkerReady:
         """The inverse of `to_fields`."""
         fields = message.fields
-        return cls(fields["secret"], float(fields["warmup_s"]), fields["resident_mib"])
+        return cls(fields["secret"], float(fields["warmup_s"]), fields["resident_mib"], fields["fingerprint"])
 
     def to_fields(self) -> dict[str, Any]:
         """The fields of `ready`."""
-        return {"secret": self.secret, "warmup_s": self.warmup_s, "resident_mib": self.resident_mib}
+        return {
+            "secret": self.secret,
+            "warmup_s": self.warmup_s,
+            "resident_mib": self.resident_mib,
+            "fingerprint": self.fingerprint,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,8 @@ def work(options: argparse.Namespace, secret: str) -> None:
         engines = open_engines(bundle, config)
         pipeline = Pipeline.open(bundle, tracer.wrap(engines) if tracer else engines, options.plan)
         higher = _higher_precision(pipeline, engines, config)
-        ready = WorkerReady(secret, warm_up(PrecisionRetry(pipeline, higher, lambda: None)), resident_mib())
+        warmup_s = warm_up(PrecisionRetry(pipeline, higher, lambda: None))
+        ready = WorkerReady(secret, warmup_s, resident_mib(), bundle.fingerprint)
         socket.send_multipart(encode(Message(READY, ready.to_fields())))
         if tracer:
             tracer.begin(f"Served turns: {bundle.manifest.name}, {pipeline.plan_name}, device {config.device}")

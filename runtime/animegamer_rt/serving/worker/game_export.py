@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from animegamer_rt.errors import SessionError
+from animegamer_rt.errors import OutputError, SessionError, StoreError
 from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted, Understood
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.game_folder import FinishedTurn, GameFolder
@@ -30,15 +30,25 @@ def render_game(
     higher: HigherPrecision | None = None,
     heartbeat: Callable[[], None] = lambda: None,
 ) -> Generator[Message, None, None]:
-    """`progress` after every denoise step (its `step` counts whole turns), then `finished`. Raises AnimeGamerError.
+    """`progress` after every denoise step (its `step` counts whole turns), then `finished`.
 
     higher, heartbeat: as of `play_turn`, so that a turn that was played again is rendered in the same way.
+    Raises StoreError when the folder cannot be written, AnimeGamerError when the game cannot be rendered.
     """
+    try:
+        yield from _render(PrecisionRetry(pipeline, higher, heartbeat), message)
+    except (OutputError, OSError) as error:
+        found = error.text if isinstance(error, OutputError) else error.strerror or str(error)
+        do = "tell the operator: the state folder needs room, and must be writable"
+        raise StoreError("the export cannot be written", found=found, do=do) from error
+
+
+def _render(retry: PrecisionRetry, message: Message) -> Generator[Message, None, None]:
+    pipeline = retry.pipeline
     job, replies = ExportJob.from_message(message), ReplyBuilder(message)
     manifest, size, turns = pipeline.bundle.manifest, pipeline.bundle.manifest.geometry, len(job.history)
     if len(job.seeds) != turns:
         raise SessionError("the job has not one seed a turn", found=len(job.seeds), expected=turns)
-    retry = PrecisionRetry(pipeline, higher, heartbeat)
     session = Session.start(pipeline.bundle, job.seed, job.history_turns)
     folder = GameFolder(Path(job.folder), manifest.name, pipeline.plan_name, job.seed, size.fps)
     files, started = [folder.game_path], time.perf_counter()
