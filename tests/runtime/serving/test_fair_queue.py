@@ -157,3 +157,24 @@ def test_time_that_an_export_takes_is_not_charged_to_those_who_wait(store: Store
     for now in range(1000, 1110):
         server.scheduler.stop_overdue(float(now))
     assert server.queue.running is waits and waits.stop_error is not None
+
+
+def test_time_in_which_a_resumed_game_is_predicted_again_is_not_charged_to_those_who_wait(store: Store) -> None:
+    server, owner, patient = Scheduled(store), Connection(), Connection()
+    session, _ = store.open("tiny", "f", 7, 2)
+    for turn in range(1, 11):
+        result = GameState(1, 1, 1, 1), CharacterState(), {turn: SHOT}
+        store.finish_turn(session.id, turn, f"{turn}", "Mia waves.", *result)
+    store.rewind(session.id, 7)
+    server.scheduler.admit(server.job("turn", session.id, owner, 8), 0.0)
+    running = server.worker.given[0]
+    waits = server.job("replay", played_session(store), patient, 1, deadline_s=100.0)
+    server.scheduler.admit(waits, 0.0)
+    for now in range(500):
+        server.say(running, "heartbeat")
+        server.scheduler.stop_overdue(float(now))
+    assert patient.kinds() == ["accepted"]
+    server.say(running, "state", seq=1)
+    for now in range(500, 610):
+        server.scheduler.stop_overdue(float(now))
+    assert patient.kinds() == ["accepted", "deadline"], "a turn that only runs does count"

@@ -102,7 +102,8 @@ class Scheduler:
         job = self._queue.running
         if job is None or not job.at_worker or message.parent != job.id:
             return
-        job.predicts_again = False
+        if message.type in (PredictedShots.TYPE, "state"):
+            job.predicts_again = False
         try:
             self._process(job, message, now)
         except Exception:  # whatever is wrong with one job ends that job alone
