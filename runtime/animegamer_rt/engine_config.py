@@ -26,6 +26,18 @@ DEVICES: Mapping[str, str] = MappingProxyType(
 )
 """Every device that runs networks, and what runs there."""
 
+KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "cpu": "onnxruntime on the CPU",
+        "cpu-fp32": "onnxruntime on the CPU",
+        "cuda": "onnxruntime on CUDA",
+        "tensorrt": "TensorRT",
+        "torch": "PyTorch on CUDA",
+        "torch-cpu": "PyTorch on the CPU",
+    }
+)
+"""Device -> library and kind of device, as stored sessions name them."""
+
 SIMULATED = "simulated:SECONDS"
 """Engines that compute no picture and take SECONDS for a turn of the bundle's default plan.
 
@@ -144,6 +156,11 @@ class EngineConfig:
     def simulated(self) -> bool:
         """Whether the engines compute no picture."""
         return self.device not in DEVICES
+
+    @property
+    def kind(self) -> str:
+        """Library and kind of device, as stored sessions name them."""
+        return KINDS.get(self.device, "simulated engines")
 
     @property
     def simulated_seconds(self) -> float:

@@ -40,6 +40,7 @@ class Pipeline:
     """A bundle, one of its plans and the stages of a turn, loaded once for any number of sessions.
 
     reader: None for a bundle without one, whose predictor gets the instructions as they are.
+    engines: which kind of engines run it, and in what precision (`Engines.identity`).
     One turn runs at a time. `concurrent_prediction`: the next turn may be predicted in another thread meanwhile.
     """
 
@@ -51,6 +52,7 @@ class Pipeline:
     denoiser: Denoiser
     vae: Vae
     concurrent_prediction: bool
+    engines: str
 
     @classmethod
     def open(cls, bundle: Bundle, engines: Engines, plan: str | None = None) -> Pipeline:
@@ -69,6 +71,7 @@ class Pipeline:
             denoiser=Denoiser(engines.denoiser, denoise_plan, geometry.latent_shape, precision(bundle, "denoiser")),
             vae=Vae(engines.vae, precision(bundle, "vae_first")),
             concurrent_prediction=engines.concurrent_prediction,
+            engines=engines.identity(bundle),
         )
 
     def predict(self, session: Session, instruction: Instruction) -> Prediction:

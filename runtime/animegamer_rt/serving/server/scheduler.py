@@ -277,6 +277,7 @@ class Scheduler:
                 result.character,
                 result.shots,
                 result.scene,
+                result.engines,
             )
             job.enter(JobState.STORED)
         except StoreError as error:

@@ -75,7 +75,7 @@ def work(options: argparse.Namespace, secret: str) -> None:
         pipeline = Pipeline.open(bundle, tracer.wrap(engines) if tracer else engines, options.plan)
         higher = _higher_precision(pipeline, engines, config)
         warmup_s = warm_up(PrecisionRetry(pipeline, higher, lambda: None))
-        ready = WorkerReady(secret, warmup_s, resident_mib(), bundle.fingerprint)
+        ready = WorkerReady(secret, warmup_s, resident_mib(), bundle.fingerprint, pipeline.engines)
         socket.send_multipart(encode(Message(READY, ready.to_fields())))
         if tracer:
             tracer.begin(f"Served turns: {bundle.manifest.name}, {pipeline.plan_name}, device {config.device}")

@@ -116,7 +116,7 @@ def play_turn(
             elif isinstance(event, Progress):
                 yield replies.progress(event.step, event.steps, event.seconds_left)
                 if event.step == event.steps:
-                    yield replies.to_server(_result(job, predicted, scene, predicted_again))
+                    yield replies.to_server(_result(job, predicted, scene, predicted_again, pipeline.engines))
             elif isinstance(event, FrameReady):
                 yield from frames.messages(event)
                 yield from clip.messages(event)
@@ -219,10 +219,12 @@ def _shot(buffer: Buffer, shape: tuple[int, int]) -> npt.NDArray[np.float16]:
     return np.frombuffer(buffer, "<f2").reshape(shape).astype(np.float16)
 
 
-def _result(job: TurnJob, event: StatePredicted, scene: Scene | None, predicted_again: Shots) -> TurnResult:
+def _result(
+    job: TurnJob, event: StatePredicted, scene: Scene | None, predicted_again: Shots, engines: str
+) -> TurnResult:
     """Without a history window no later turn sees a shot, so none is stored."""
     shots = {**_as_bytes(predicted_again), **_as_bytes({event.turn: event.shot})} if job.history_turns else {}
-    return TurnResult(event.game_state, event.character, shots, scene)
+    return TurnResult(event.game_state, event.character, shots, scene, engines)
 
 
 def _as_bytes(shots: Mapping[int, npt.NDArray[Any]]) -> dict[int, bytes]:
