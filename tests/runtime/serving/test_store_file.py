@@ -68,9 +68,10 @@ def test_a_game_of_the_first_schema_goes_on(tmp_path: Path, monkeypatch: pytest.
     with monkeypatch.context() as first:
         first.setattr(database, "SCHEMA_VERSION", 1)
         first.setattr(database, "SCRIPTS", SCRIPTS[:1])
-        with Store(tmp_path) as store:
-            store.database.rows("INSERT INTO sessions VALUES (1, 's', 'hash', 'tiny', 'f00d', 7, 3, 0, 0, 0)")
-            store.database.rows("INSERT INTO turns VALUES (1, 1, 'x', 'a', 7, 1, 2, 3, 4, 5, 6, 7, '{\"total\": 1.0}')")
+        file = database.Database(tmp_path / FILE)
+        file.rows("INSERT INTO sessions VALUES (1, 's', 'hash', 'tiny', 'f00d', 7, 3, 0, 0, 0)")
+        file.rows("INSERT INTO turns VALUES (1, 1, 'x', 'a', 7, 1, 2, 3, 4, 5, 6, 7, '{\"total\": 1.0}')")
+        file.close()
     with Store(tmp_path) as store:
         context = store.turn_context("s", 2)
         assert ([row.text for row in context.log], context.scene) == (["a"], None)

@@ -65,6 +65,12 @@ class Store:
         self.quota = quota or Quota()
         self.database = Database(folder / FILE)
         self._clock = clock
+        try:
+            with self.database.transaction():
+                turns.delete_not_done(self.database)
+        except StoreError:
+            self.database.close()
+            raise
 
     def open(
         self, bundle_name: str, bundle_fingerprint: str, seed: int, history_turns: int
@@ -110,10 +116,12 @@ class Store:
         shots: Mapping[int, bytes],
         scene: Scene | None = None,
         engines: str | None = None,
+        done: bool = True,
     ) -> None:
         """Add the next turn in one transaction. character, scene: after it; shots: turn -> fp16 [226, D].
 
-        engines: what made it; None: unknown.
+        engines: what made it; None: unknown. done: False for a turn whose frames are still to come; it is gone when the
+        store is opened again, unless `confirm_turn` follows.
 
         Does nothing if this very turn is stored already. Raises NoSuchTurnError if it does not follow the last one or
         has the id of another turn, SessionClosedError, StoreFullError.
@@ -129,10 +137,16 @@ class Store:
         kept = retention.kept_shots(self.keep_shots, session.history_turns)
         row = StoredTurn(turn, turn_id, instruction, session.seed, game_state, character, scene)
         with self.database.transaction():
-            turns.insert_turn(self.database, key, row)
+            turns.insert_turn(self.database, key, row, done)
             turns.write_shots(self.database, key, turn, shots, kept)
             self.database.rows("UPDATE sessions SET engines = coalesce(?, engines) WHERE key = ?", engines, key)
             self._touch(key)
+
+    def confirm_turn(self, session_id: str, turn: int) -> None:
+        """Make a turn that was stored with `done` False stay. Its player may be told once this returns."""
+        key = self._get(session_id).key
+        with self.database.transaction():
+            self.database.rows("UPDATE turns SET done = 1 WHERE session = ? AND turn = ?", key, turn)
 
     def add_shots(self, session_id: str, shots: Mapping[int, bytes]) -> None:
         """Store shots of finished turns that were predicted again. Raises SessionClosedError, StoreFullError."""
