@@ -14,7 +14,8 @@ Knows nothing of the code that raises them.
     |-- CheckpointError             a checkpoint whose keys or shapes are not the model's
     |-- EngineStaleError            an engine built for another bundle, GPU or library
     |-- BackendError                the library that runs the networks failed, or lacks the device
-    |   `-- DeviceLostError         the device no longer answers; a new process may help
+    |   |-- DeviceLostError         the device no longer answers; a new process may help
+    |   `-- UnusableOutputError     a stage gave NaN, infinity or a frame that shows nothing
     |-- SessionError                a game that cannot be resumed or rewound, or a closed player
     |-- OutputError                 a file or folder that cannot be written
     |-- ProtocolError               a message that breaks the protocol; `code` says which rule
@@ -168,6 +169,24 @@ class DeviceLostError(BackendError):
     """The device no longer answers this process, whatever it is asked: only a new process may do better."""
 
     code = "device_lost"
+
+
+class UnusableOutputError(BackendError):
+    """A stage computed NaN or infinity, or a frame of equal pixels: the turn ends and does not count.
+
+    The usual reason is a precision whose largest number is too small for the weights (fp16 ends at 65504).
+    """
+
+    code = "unusable_output"
+
+    def __init__(self, what: str, *, stage: str, precision: str = "", found: object, expected: str) -> None:
+        self.stage, self.precision = stage, precision
+        where = f"{stage} ({precision})" if precision else stage
+        do = (
+            "the turn does not count; play it in a higher precision (--device cpu-fp32, or --precision bf16 with "
+            "--device torch), or send another instruction; animegamer-rt selftest tells what is wrong with the engines"
+        )
+        super().__init__(what, where=where, found=found, expected=expected, do=do)
 
 
 class SessionError(AnimeGamerError):

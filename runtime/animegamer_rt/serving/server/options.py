@@ -48,6 +48,8 @@ class ServeOptions:
     """A busy worker that sends nothing for this long is replaced."""
     backoff_s: float = 0.5
     """Wait before a worker that died is started again; doubled with each death in a row."""
+    continue_on_other_engines: bool = False
+    """Play sessions on that another kind of engines began, or another device or precision."""
     keep_shots: str = "window"
     """Shots stored of old turns: `window`, a number of turns, or `all`."""
     quota_gib: float = 8.0
@@ -116,6 +118,11 @@ def add_options(command: argparse.ArgumentParser) -> None:
         type=float,
         metavar="S",
         help="wait before a worker that died is started again (default: %(default)g)",
+    )
+    add(
+        "--continue-on-other-engines",
+        action="store_true",
+        help="play sessions on that another library, device or precision began: earlier turns will look different",
     )
     add("--keep-shots", help="shots stored of old turns: window, a number, or all (default: %(default)s)")
     add("--quota-gib", type=float, metavar="GIB", help="disk space for all sessions (default: %(default)g)")

@@ -4,8 +4,9 @@ Knows the order of a job's life. Requests are in `handlers`, the process in `wor
 
 - The worker has two jobs at most: the one that runs and the next one, so that it never waits for the server. If a job
   comes that goes before the next one, the next one is taken back.
-- A turn's result is stored, in one transaction, while its frames are decoded. If the frames fail to come, the turn is
-  removed again before the client gets the error: a session holds only turns that were `done`.
+- A turn's result is stored, in one transaction, while its frames are decoded, and confirmed after them, before `done`.
+  If the frames fail to come, the turn is removed again before the client gets the error. A turn that was not confirmed
+  is deleted when the store is opened: a session holds only turns that were `done`.
 - When the worker dies, its next process gets both jobs again. Events that were sent are not sent twice.
 """
 
@@ -278,6 +279,8 @@ class Scheduler:
                 result.character,
                 result.shots,
                 result.scene,
+                result.engines,
+                done=False,
             )
             job.enter(JobState.STORED)
         except StoreError as error:
@@ -291,6 +294,8 @@ class Scheduler:
             self._fail(job, job.stop_error)
             return
         try:
+            if job.kind == "turn" and job.turn is not None:
+                self._store.confirm_turn(job.session, job.turn)
             session = self._store.get(job.session)
             turns = session.turns if job.kind == "turn" else self.as_done(session).turns
             if job.export_folder is not None:

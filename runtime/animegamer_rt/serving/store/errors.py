@@ -9,7 +9,8 @@ Knows SQLite's messages; nothing of tables.
     |-- WrongTokenError             a session, but another player's
     |-- SessionClosedError          a session that has been closed
     |-- NoSuchTurnError             a turn that was not played, or that does not follow the last one
-    `-- BundleMismatchError         a session of another bundle
+    |-- BundleMismatchError         a session of another bundle
+    `-- EnginesMismatchError        a session whose turns other engines made
 """
 
 from __future__ import annotations
@@ -58,6 +59,12 @@ class BundleMismatchError(StoreError):
     """The session was played with another bundle; its turns cannot be drawn again with this one."""
 
     code = "bundle_mismatch"
+
+
+class EnginesMismatchError(StoreError):
+    """The session's turns were made by another kind of engines, on another kind of device or in another precision."""
+
+    code = "engines_mismatch"
 
 
 _SQLITE: tuple[tuple[str, type[StoreError], str, str], ...] = (
