@@ -72,7 +72,8 @@ def train_reader(path: Path, phase: PhaseConfig, seed: int = 1) -> Reader:
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         average.update_parameters(reader)
-        smooth = float(loss) if step == done else 0.98 * smooth + 0.02 * float(loss)
+        found = float(loss.detach())
+        smooth = found if step == done else 0.98 * smooth + 0.02 * found
         now = time.monotonic()
         if now - reported > REPORT_EVERY_S or step + 1 == steps:
             reported = now
