@@ -1,0 +1,7 @@
+namespace AnimeGamer.Driver
+{
+    static class Domains
+    {
+        public static void Run(string address, string deadAddress) { }
+    }
+}
