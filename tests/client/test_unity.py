@@ -116,3 +116,9 @@ def test_what_is_no_game_server_is_named(build: MonoBuild) -> None:
     assert said.startswith("timed_out: ") and "nothing listens there" in said and "animegamer-rt serve" in said
     (said,) = build.run("unreachable", "tcp://example.com:5570")
     assert said.startswith("bad_argument: ")
+
+
+def test_code_is_unloaded_twenty_times_without_a_thread_or_socket_left(build: MonoBuild, server: LiveServer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        said = build.run("domains", address_of(server), f"tcp://127.0.0.1:{silent.getsockname()[1]}")
+    assert said == ["unloaded 20 times, 13 turns"]

@@ -173,7 +173,9 @@ namespace AnimeGamer.Driver
             var once = new byte[hex.Length / 2];
             for (int i = 0; i < once.Length; i++) once[i] = Convert.ToByte(hex.Substring(2 * i, 2), 16);
             var bytes = new byte[once.Length * (parts.Length > 1 ? int.Parse(parts[1]) : 1)];
-            for (int at = 0; at < bytes.Length; at += once.Length) Buffer.BlockCopy(once, 0, bytes, at, once.Length);
+            Buffer.BlockCopy(once, 0, bytes, 0, Math.Min(once.Length, bytes.Length));
+            for (int at = once.Length; at > 0 && at < bytes.Length; at *= 2)
+                Buffer.BlockCopy(bytes, 0, bytes, at, Math.Min(at, bytes.Length - at));
             return bytes;
         }
     }
