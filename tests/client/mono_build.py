@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-from collections.abc import Iterable
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "client" / "unity"
-CORE, UNITY, EDITOR, STUBS, DRIVER, SAMPLES = (
-    f"AnimeGamer.{name}.dll" for name in ("Core", "Unity", "Editor", "Stubs", "Driver", "Samples")
-)
+DRIVER = "AnimeGamer.Driver.exe"
 TIMEOUT_S = 120
 """Longest wait for a program; only a failing test waits for so long."""
 
@@ -23,29 +19,33 @@ class MonoBuild:
         if not (shutil.which("mcs") and shutil.which("mono")):
             raise RuntimeError("mcs and mono were not found; on Debian: apt-get install mono-mcs mono-runtime")
         self.folder = folder
-        self._compile(CORE, (PACKAGE / "Runtime" / "Core").glob("*.cs"))
-        self._compile("AnimeGamer.Driver.exe", (PACKAGE / "Tests~" / "Driver").glob("*.cs"), CORE)
+        core, unity, stubs = "AnimeGamer.Core.dll", "AnimeGamer.Unity.dll", "UnityStubs.dll"
+        samples = "AnimeGamer.Samples.dll"
+        self._compile(core, "Runtime/Core/*.cs")
+        self._compile(stubs, "Tests~/Stubs/*.cs")
+        self._compile(unity, "Runtime/Unity/*.cs", core, stubs)
+        self._compile("AnimeGamer.Editor.dll", "Editor/*.cs", core, unity, stubs)
+        self._compile("AnimeGamer.Tests.dll", "Tests/Editor/*.cs", core, unity, stubs)
+        self._compile(samples, "Samples~/*/*.cs", core, unity, stubs)
+        self._compile(DRIVER, "Tests~/Driver/*.cs", core, unity, stubs, samples)
 
-    def _compile(self, name: str, sources: Iterable[Path], *references: str) -> None:
-        """Compile with warnings as errors, in the C# that Unity 2022.3 and 6 both take."""
-        options = ["-langversion:7", "-warn:4", "-warnaserror", "-debug-", f"-out:{name}"]
-        options += [f"-r:{reference}" for reference in references] + (
-            ["-target:library"] if name[-4:] == ".dll" else []
-        )
-        done = subprocess.run(
-            ["mcs", *options, *sorted(map(str, sources))], cwd=self.folder, capture_output=True, text=True
-        )
+    def _compile(self, name: str, sources: str, *references: str) -> None:
+        """Compile with warnings as errors, in a C# that Unity 2022.3 and 6 both take."""
+        options = ["-langversion:7", "-warn:4", "-warnaserror", f"-out:{name}", "-define:UNITY_EDITOR"]
+        options += ["-define:ENABLE_LEGACY_INPUT_MANAGER", *(f"-r:{reference}" for reference in references)]
+        options += ["-target:library"] if name.endswith(".dll") else []
+        files = sorted(map(str, PACKAGE.glob(sources)))
+        done = subprocess.run(["mcs", *options, *files], cwd=self.folder, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start the driver."""
         return subprocess.Popen(
-            ["mono", "AnimeGamer.Driver.exe", *arguments],
+            ["mono", DRIVER, *arguments],
             cwd=self.folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "MONO_THREADS_PER_CPU": "4"},
         )
 
     def run(self, *arguments: str, says: str = "") -> list[str]:

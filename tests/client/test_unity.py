@@ -5,20 +5,33 @@ Unity itself is not here. What needs it is compiled against stubs of the API tha
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import golden_messages as golden
 import pytest
 from live_server import LiveServer
 
+import animegamer_rt
 import fakes
-from client.mono_build import MonoBuild
+from client.mono_build import PACKAGE, MonoBuild
+
+
+def load_make_metas() -> ModuleType:
+    """The program that writes .meta files; its folder's name is no package's."""
+    spec = importlib.util.spec_from_file_location("make_metas", PACKAGE / "Tests~" / "make_metas.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="module")
@@ -122,3 +135,30 @@ def test_code_is_unloaded_twenty_times_without_a_thread_or_socket_left(build: Mo
     with socket.create_server(("127.0.0.1", 0)) as silent:
         said = build.run("domains", address_of(server), f"tcp://127.0.0.1:{silent.getsockname()[1]}")
     assert said == ["unloaded 20 times, 13 turns"]
+
+
+def test_components_and_a_sample_play_in_a_game_loop_of_stubs(build: MonoBuild, server: LiveServer) -> None:
+    assert build.run("engine", address_of(server)) == ["two plays of one game"]
+
+
+def test_the_tests_for_the_editor_pass(build: MonoBuild) -> None:
+    assert len(build.run("tests", "AnimeGamer.Tests.dll")) == 3
+
+
+def test_the_assemblies_hold_nothing_that_il2cpp_cannot_build(build: MonoBuild) -> None:
+    said = build.run("assemblies", *(f"AnimeGamer.{name}.dll" for name in ("Core", "Unity", "Samples")))
+    assert len(said) == 3
+
+
+def test_the_package_is_whole() -> None:
+    manifest = json.loads((PACKAGE / "package.json").read_text(encoding="utf-8"))
+    assert manifest["version"] == animegamer_rt.__version__
+    assert [(PACKAGE / sample["path"]).is_dir() for sample in manifest["samples"]] == [True] * 3
+    metas = {path: path.with_name(f"{path.name}.meta") for path in load_make_metas().assets()}
+    assert [path for path, meta in metas.items() if not meta.is_file()] == [], "run client/unity/Tests~/make_metas.py"
+    guids = [re.findall(r"^guid: ([0-9a-f]{32})$", meta.read_text(), re.MULTILINE)[0] for meta in metas.values()]
+    assert len(set(guids)) == len(guids)
+    names = {json.loads(path.read_text())["name"] for path in metas if path.suffix == ".asmdef"}
+    for path in (path for path in metas if path.suffix == ".asmdef"):
+        ours = {name for name in json.loads(path.read_text()).get("references", []) if name.startswith("AnimeGamer")}
+        assert ours <= names, path

@@ -19,6 +19,7 @@ namespace AnimeGamer
         readonly TaskCompletionSource<string> _address = new TaskCompletionSource<string>(TaskCreationOptions.RunContinuationsAsynchronously);
         readonly Queue<string> _said = new Queue<string>();
         readonly Thread[] _readers;
+        bool _disposed;
 
         /// <summary>
         /// Start it. command: the program, animegamer-rt or a path to it; arguments: before `serve` (as `-m animegamer_rt`
@@ -52,7 +53,7 @@ namespace AnimeGamer
         public Task<string> Address { get { return _address.Task; } }
 
         /// <summary>Whether it runs.</summary>
-        public bool Running { get { return !_process.HasExited; } }
+        public bool Running { get { return !_disposed && !_process.HasExited; } }
 
         /// <summary>What it said last, at most 20 lines.</summary>
         public string LastWords
@@ -63,6 +64,8 @@ namespace AnimeGamer
         /// <summary>End it. A turn that runs is lost; what was finished is kept in its state folder.</summary>
         public void Dispose()
         {
+            if (_disposed) return;
+            _disposed = true;
             try
             {
                 if (!_process.HasExited) _process.Kill();
