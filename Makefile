@@ -6,7 +6,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
 ARGS ?=
 SETUP_FILES := pyproject.toml constraints.txt
 
-.PHONY: help setup play test check format bench plot picture dist pocket kernels clean
+.PHONY: help setup play test check format bench plot picture dist pocket kernels clients clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,13 @@ pocket: $(VENV)/.dev  ## train and export the pocket bundle from nothing
 kernels:  ## the CUDA kernels' library into build/kernels (docs/KERNELS.md); without nvcc, their references
 	cmake -S . -B build/kernels $(ARGS)
 	cmake --build build/kernels --parallel 2
+
+clients: $(VENV)/.play  ## build the native client into build/native and test it against a server
+	@for tool in cmake c++ pkg-config; do command -v $$tool >/dev/null || { echo "error: $$tool is missing; install the Debian \
+packages cmake, g++ and pkg-config"; exit 1; }; done
+	cmake -S client/native -B build/native -DANIMEGAMER_SERVE="$(abspath $(BIN))/animegamer-rt serve" $(ARGS)
+	cmake --build build/native --parallel 2
+	ctest --test-dir build/native --output-on-failure
 
 clean:  ## remove the environment, builds and caches; the bundle, pocket-work, records and your games stay
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache

@@ -64,6 +64,18 @@ def _event(name: str, type: str, seq: int, *buffers: bytes, **fields: Any) -> Sa
 
 
 _FRAME = {"index": 0, "count": 17, "dtype": "uint8", "width": 2, "height": 2}
+_UNDERSTOOD: dict[str, Any] = {
+    "people": [{"name": "Mia", "clothes": "raincoat"}, {"name": "Tobo", "clothes": "everyday"}],
+    "motion": "run",
+    "level": 5,
+    "place": "town",
+    "hour": "night",
+    "position": "left",
+    "caption": "Character: Mia in a raincoat and Tobo in everyday clothes on the left; Motion: wildly run; "
+    "Background: night town.",
+    "unknown": [],
+    "text": "Mia in a raincoat and Tobo in everyday clothes run wildly, town, night",
+}
 _STATUS: dict[str, Any] = {
     "version": "0.2.0",
     "protocol": "1.0",
@@ -107,6 +119,7 @@ SAMPLES = (
     _ask("cancel", "cancel", SESSION, token=TOKEN),
     _ask("ping", "ping"),
     _ask("status, asked", "status"),
+    _ask("hello, of 1.1", "hello", versions=[1], client="example 1.1", minor=1),
     Sample("ping without id", "client", Message("ping")),
     Sample(
         "ping with keys and fields of the future",
@@ -122,6 +135,25 @@ SAMPLES = (
         server="animegamer-rt 0.2.0",
         protocol="1.0",
         bundle=BUNDLE,
+        capabilities=["jpeg", "mp4"],
+        limits=LIMITS,
+        state="ready",
+    ),
+    _answer(
+        "welcome, of a bundle that reads everyday words",
+        "welcome",
+        version=1,
+        server="animegamer-rt 0.2.0",
+        protocol="1.1",
+        bundle={
+            **BUNDLE,
+            "people": ["Mia", "Tobo"],
+            "motions": ["run", "wave"],
+            "places": ["town"],
+            "hours": ["day", "night"],
+            "clothes": ["everyday", "raincoat"],
+            "manners": ["barely", "gently", "smoothly", "quickly", "wildly"],
+        },
         capabilities=["jpeg", "mp4"],
         limits=LIMITS,
         state="ready",
@@ -157,6 +189,26 @@ SAMPLES = (
     _answer("closed", "closed", SESSION),
     _answer("cancelling", "cancelling", SESSION, running=True),
     _event("accepted", "accepted", 0, turn_id="a-1", place=0, estimate_s=1.25, instruction=WAVE, replayed=False),
+    Sample(
+        "understood",
+        "server",
+        Message("understood", _UNDERSTOOD, parent="7", session=SESSION, turn=3),
+    ),
+    Sample(
+        "understood, with a notice",
+        "server",
+        Message(
+            "understood",
+            {
+                **_UNDERSTOOD,
+                "unknown": ["explodes"],
+                "notice": 'not understood: "explodes"; pocket reads English and knows Mia; run; town',
+            },
+            parent="7",
+            session=SESSION,
+            turn=3,
+        ),
+    ),
     _event(
         "state",
         "state",

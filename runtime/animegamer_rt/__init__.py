@@ -13,6 +13,7 @@ Importing the package does no work: a public name's module is imported when the 
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,13 +31,17 @@ if TYPE_CHECKING:
         PlanError,
         SessionError,
     )
-    from .events import Done, Event, FrameReady, Progress, StageSeconds, StatePredicted
+    from .events import Done, Event, FrameReady, Progress, StageSeconds, StatePredicted, Understood
     from .pipeline import Pipeline
     from .session import Session
     from .state.game import CharacterState, GameState
     from .state.instruction import Instruction
+    from .state.scene import Scene
 
 __version__ = "0.1.0"
+
+# onnxruntime reads this when it is imported: without it, it writes a store of telemetry under the home folder.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 __all__ = [
     "AnimeGamerError",
@@ -60,10 +65,12 @@ __all__ = [
     "PlanError",
     "Player",
     "Progress",
+    "Scene",
     "Session",
     "SessionError",
     "StageSeconds",
     "StatePredicted",
+    "Understood",
     "__version__",
     "open",
 ]
@@ -83,11 +90,12 @@ _MODULES = {
         "PlanError",
         "SessionError",
     ),
-    "events": ("Done", "Event", "FrameReady", "Progress", "StageSeconds", "StatePredicted"),
+    "events": ("Done", "Event", "FrameReady", "Progress", "StageSeconds", "StatePredicted", "Understood"),
     "pipeline": ("Pipeline",),
     "session": ("Session",),
     "state.game": ("CharacterState", "GameState"),
     "state.instruction": ("Instruction",),
+    "state.scene": ("Scene",),
 }
 
 

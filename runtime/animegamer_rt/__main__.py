@@ -1,8 +1,9 @@
 """`python -m animegamer_rt` is the command `animegamer-rt`.
 
-Knows Ctrl-C alone: importing takes a moment, and is part of the command like all the rest.
+Knows Ctrl-C and failures of the system alone: importing takes a moment, and is part of the command like all the rest.
 """
 
+import os
 import sys
 
 INTERRUPTED = 130
@@ -10,6 +11,7 @@ INTERRUPTED = 130
 
 def main() -> int:
     """Import the command and run it; returns the exit code."""
+    _leave_current_folder()
     try:
         from .cli import main as run
 
@@ -17,6 +19,20 @@ def main() -> int:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return INTERRUPTED
+    except (ImportError, MemoryError, OSError) as error:  # too little memory, for example, to load a library
+        from .failures import report
+
+        return report(error)
+
+
+def _leave_current_folder() -> None:
+    """Take the current folder from the path, where `python -m` has put it first: a file there is no module of ours."""
+    try:
+        here = os.getcwd()
+    except OSError:
+        return
+    if sys.path[:1] in ([""], [here]):
+        del sys.path[0]
 
 
 if __name__ == "__main__":

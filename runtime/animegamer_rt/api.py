@@ -16,6 +16,7 @@ PosixPath('turn.mp4')
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -30,8 +31,8 @@ from .backends.interface import Engines
 from .backends.registry import open_engines, open_towers
 from .bundle.loader import Bundle, open_bundle
 from .engine_config import DEFAULT_CONFIG, EngineConfig
-from .errors import ConfigError, InstructionError, SessionError
-from .events import Done, Event, FrameReady, StageSeconds, StatePredicted
+from .errors import ConfigError, PictureError, SessionError
+from .events import Done, Event, FrameReady, StageSeconds, StatePredicted, Understood
 from .pipeline import Pipeline
 from .session import Session
 from .state.game import CharacterState, GameState
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
     from .stages.prompt import HistoryTurn
 
 
+MAX_SCALE = 16
+"""Largest enlargement of a clip that is saved."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Clip:
     """One finished turn.
@@ -49,7 +54,8 @@ class Clip:
     turn: its number, from 1. frames: uint8 [17, H, W, 3], RGB, top row first; played at `fps` frames a second.
     state: the four strengths that the model predicted, -5..5. character: the character's values after the turn, 0..100;
     shown: the same values as a game displays them, where a social or entertainment strength of 0 lowers that value by
-    5 for this turn only. seconds: time in each stage.
+    5 for this turn only. seconds: time in each stage. understood: what a bundle with a reader took the instruction to
+    mean; None for other bundles.
     """
 
     turn: int
@@ -60,6 +66,7 @@ class Clip:
     character: CharacterState
     shown: CharacterState
     seconds: StageSeconds
+    understood: Understood | None = None
 
     def save(self, path: str | Path, *, scale: int | None = None) -> Path:
         """Writes the clip as H.264 (`.mp4`), or six of its frames side by side (`.png`); returns the path.
@@ -70,6 +77,10 @@ class Clip:
         """
         from . import video
 
+        if not isinstance(path, (str, os.PathLike)) or "\0" in os.fsdecode(path):
+            raise ConfigError("not the path of a file", found=f"{path!r:.60}", expected="a path (str or Path)")
+        if scale is not None and (type(scale) is not int or not 1 <= scale <= MAX_SCALE):
+            raise ConfigError("not a scale", found=f"{scale!r:.60}", expected=f"a whole number from 1 to {MAX_SCALE}")
         path = Path(path)
         match path.suffix.lower():
             case ".mp4":
@@ -97,6 +108,7 @@ class Player:
         self._engines: Engines | None = engines
         self._config = config
         self._playing = False
+        self._process = os.getpid()
 
     def __enter__(self) -> Player:
         return self
@@ -113,6 +125,9 @@ class Player:
         """The stages, for running them one by one. Raises SessionError once the player is closed."""
         if self._pipeline is None:
             raise SessionError("the player is closed", do="play inside the `with` block, or open the bundle again")
+        if os.getpid() != self._process:  # its threads have stayed behind: it would wait for them for ever
+            do = "open the bundle in the process that plays (multiprocessing: use spawn, or open it after the fork)"
+            raise SessionError("the player was opened by another process, before a fork", do=do)
         return self._pipeline
 
     @property
@@ -147,8 +162,11 @@ class Player:
         if image is not None and motion is not None:
             from .stages.image_start import read_image_start
 
+            if not isinstance(image, (str, os.PathLike)):
+                found = type(image).__name__
+                raise PictureError("not the path of a picture", found=found, expected="a path (str or Path)")
             start = read_image_start(self.bundle, session.history_turns, Path(image), motion)
-            session.initial_turn = self.encode_image(start)
+            session.start_from(self.encode_image(start))
         return Game(self, session)
 
     def encode_image(self, start: ImageStart) -> HistoryTurn:
@@ -200,17 +218,20 @@ class Game:
         """Plays one turn to its end.
 
         text: one instruction of at most 500 characters, in words ("Tofi runs wildly in the night city.") or in the
-        paper's caption or story form. Raises InstructionError for a text that cannot be played, SessionError when the
-        player is closed or in the middle of another turn, BackendError when the engines fail. The game is then as it
-        was before the turn.
+        paper's caption or story form; a bundle with a reader takes everyday words, and what they leave out stays.
+        Raises InstructionError for a text that cannot be played, SessionError when the player is closed or in the
+        middle of another turn, BackendError when the engines fail. The game is then as it was before the turn.
 
         >>> clip = player.start(seed=7).turn("Bixo runs in the city.")
         >>> clip.turn, len(clip.frames), clip.seconds.total > 0
         (1, 17, True)
         """
         frames: list[npt.NDArray[np.uint8]] = []
+        understood = None
         for event in self.stream(text):
             match event:
+                case Understood():
+                    understood = event
                 case StatePredicted():
                     predicted = event
                 case FrameReady():
@@ -226,11 +247,13 @@ class Game:
             character=predicted.character,
             shown=predicted.shown,
             seconds=seconds,
+            understood=understood,
         )
 
     def stream(self, text: str) -> Generator[Event, None, None]:
         """Plays one turn and yields its events: StatePredicted, a Progress a step, a FrameReady a frame, Done.
 
+        Of a bundle with a reader Understood comes first: what the words were taken to mean.
         The first nine frames come while the other eight are decoded. The turn counts once Done has come: a stream that
         is closed or dropped earlier, or that fails, leaves the game as it was. Raises as `turn` does; a text that
         cannot be played is refused at once, all else while the stream is read.
@@ -242,8 +265,6 @@ class Game:
         >>> game.turns
         0
         """
-        if not isinstance(text, str):
-            raise InstructionError("not an instruction", found=type(text).__name__, expected="text (str)")
         instruction = Instruction.parse(text)
         return self._stream(self.player.pipeline, instruction)
 

@@ -8,7 +8,6 @@ Parses options and calls the subcommand, whose module is imported only then.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,14 +17,17 @@ from pathlib import Path
 from types import MappingProxyType
 
 from . import __version__
+from .arguments import Parser, whole
 from .bench.presets import PRESETS, WHAT_IS_TIMED, Preset
 from .engine_config import EngineConfig, add_engine_options
-from .errors import INTERRUPTED, AnimeGamerError, ConfigError, OutputError
+from .errors import ConfigError
+from .failures import output_error, output_lost, report
 
 COMMAND_GROUP = "animegamer_rt.commands"
 """Entry-point group of the subcommands that other packages add: a function that takes argv and returns an exit code."""
 ADDED: Mapping[str, str] = MappingProxyType(
     {
+        "evaluate": "measure a bundle without labels: its state, its clips, its plans",
         "export": "make a bundle from checkpoints; export tensorrt: make engines from a bundle",
         "parity": "compare our networks with recorded numbers of the reference",
         "quantize": "make a bundle whose parts have another precision",
@@ -50,26 +52,21 @@ RENAMED: Mapping[str, Mapping[str, str]] = MappingProxyType(
     }
 )
 """Subcommand -> old spelling of an option -> today's. The old ones go on working and are in no help text."""
-NO_READER, USER_ERROR = 1, 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand; returns the exit code. A user error is one line on stderr, without a traceback."""
+    """Run one subcommand; returns the exit code. What a user can mend is one line on stderr, without a traceback."""
     _ready_streams()
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
         return code
-    except AnimeGamerError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return USER_ERROR
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        return INTERRUPTED
-    except OSError as error:
-        if error.filename is not None or _output_works():
-            raise
-        return _output_lost(error)
+    except SystemExit:  # argparse has printed its help, or an error
+        if (lost := output_error()) is not None:
+            return output_lost(lost)
+        raise
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  an unknown one is raised again
+        return report(error)
 
 
 def _run(arguments: list[str]) -> int:
@@ -103,27 +100,6 @@ def _ready_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _output_works() -> bool:
-    try:
-        print(flush=True)
-    except OSError:
-        return False
-    return True
-
-
-def _output_lost(error: OSError) -> int:
-    """Report that stdout cannot be written, unless its reader just closed it, as `head` does; returns the exit code."""
-    gone = isinstance(error, BrokenPipeError)
-    with contextlib.suppress(OSError):  # a terminal that is gone takes both streams along
-        if not gone:
-            found, do = (error.strerror or str(error)).lower(), "free some space, or redirect it elsewhere"
-            print(f"error: {OutputError('the output cannot be written', found=found, do=do)}", file=sys.stderr)
-    # Buffered output would fail again when Python exits.
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return NO_READER if gone else USER_ERROR
-
-
 def _further(added: list[str]) -> str | None:
     lines = [f"  {name:<14}{ADDED.get(name, '')}".rstrip() for name in added]
     return "\n".join(["further commands, each with its own --help:", *lines]) if lines else None
@@ -132,7 +108,7 @@ def _further(added: list[str]) -> str | None:
 def _parser(added: list[str]) -> argparse.ArgumentParser:
     from .serving.server.options import add_options as add_serve_options
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="animegamer-rt",
         description="Text in, next game state and a 17-frame clip out.",
         epilog=_further(added),
@@ -151,22 +127,24 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     )
     play.add_argument(
         "--seed",
-        type=_seed,
+        type=whole(0, 2**63 - 1),
         help="the same bundle, plan, device, seed and instructions give the same frames (default: random)",
     )
     play.add_argument("--out", type=Path, metavar="DIR", help="folder of the game (default: the next games/game-NNN)")
     play.add_argument(
         "--history-turns",
-        type=_history_turns,
+        type=whole(0, 64),
         metavar="TURNS",
         help="how many earlier turns the model sees (default: the bundle's)",
     )
     play.add_argument("--image", type=Path, metavar="FILE", help="start from this picture; needs --motion")
-    play.add_argument("--motion", metavar="TEXT", help="what happens in the picture, for example 'gently wave'")
-    add_engine_options(play, simulated=True)
-    play.add_argument("--fps", type=_fps, help="frames per second of the clips (default: the bundle's)")
     play.add_argument(
-        "--scale", type=_scale, help="enlarge clips by this factor (default: 4 for pocket, 1 for full size)"
+        "--motion", type=str, metavar="TEXT", help="what happens in the picture, for example 'gently wave'"
+    )
+    add_engine_options(play, simulated=True)
+    play.add_argument("--fps", type=whole(1, 120), help="frames per second of the clips (default: the bundle's)")
+    play.add_argument(
+        "--scale", type=whole(1, 16), help="enlarge clips by this factor (default: 4 for pocket, 1 for full size)"
     )
     play.add_argument("--no-preview", action="store_true", help="do not show the clip in the terminal")
 
@@ -194,7 +172,9 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     _add_bundle(bench)
     bench.set_defaults(bundle=None)
     add_engine_options(bench)
-    bench.add_argument("--turns", type=_turns, help="turns of each measurement (default: 15 of turn, 25 of serve)")
+    bench.add_argument(
+        "--turns", type=whole(1, 10_000), help="turns of each measurement (default: 15 of turn, 25 of serve)"
+    )
     bench.add_argument(
         "--results",
         type=Path,
@@ -279,20 +259,20 @@ def _bench(options: argparse.Namespace) -> int:
     if options.what in ("serve", "wire"):  # wire: the old name
         from .serving.bench.command import ServeBench, bench_serve
 
-        if options.preset or options.trace or engines != EngineConfig():
+        if options.preset is not None or options.trace is not None or engines != EngineConfig():
             what = "--preset, --trace and the options of engines belong to `bench turn`, not to `bench serve`"
             raise ConfigError(what, do="leave them out")
-        bundle = options.bundle or "pocket"
+        bundle = "pocket" if options.bundle is None else options.bundle
         return bench_serve(ServeBench(bundle, options.plan, options.turns or 25, results=options.results))
     from .bench.command import BenchOptions, bench
 
     preset = PRESETS.get(options.preset, Preset())
     settings = replace(
         preset,
-        bundle=options.bundle or preset.bundle,
-        plans=(options.plan,) if options.plan else preset.plans,
-        turns=options.turns or preset.turns,
-        made_by=None if options.bundle else preset.made_by,
+        bundle=preset.bundle if options.bundle is None else options.bundle,
+        plans=preset.plans if options.plan is None else (options.plan,),
+        turns=preset.turns if options.turns is None else options.turns,
+        made_by=preset.made_by if options.bundle is None else None,
     )
     name = options.preset if settings == preset else None
     return bench(BenchOptions(settings, name, engines, options.results, options.trace))
@@ -357,33 +337,3 @@ def _run_added(point: EntryPoint, arguments: list[str]) -> int:
         ) from error
     code: int = command(arguments)
     return code
-
-
-def _number(low: int, high: int, text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = low - 1
-    if not low <= value <= high:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} to {high}")
-    return value
-
-
-def _seed(text: str) -> int:
-    return _number(0, 2**63 - 1, text)
-
-
-def _history_turns(text: str) -> int:
-    return _number(0, 64, text)
-
-
-def _fps(text: str) -> int:
-    return _number(1, 120, text)
-
-
-def _scale(text: str) -> int:
-    return _number(1, 16, text)
-
-
-def _turns(text: str) -> int:
-    return _number(1, 10_000, text)

@@ -88,6 +88,10 @@ class EngineConfig:
     threads: int | None = None
 
     def __post_init__(self) -> None:
+        for name, kind in (("device", str), ("precision", str), ("attention", str), ("threads", int)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, kind) and (value is not None or name == "device"):
+                raise ConfigError("wrong type of value", where=name, found=f"{value!r:.60}", expected=kind.__name__)
         if self.device not in DEVICES and not _SIMULATED.fullmatch(self.device):
             raise ConfigError(
                 "unknown device",

@@ -1,4 +1,4 @@
-"""The events of a turn, in the order in which they come: StatePredicted, Progress, FrameReady, Done.
+"""The events of a turn, in the order in which they come: Understood, StatePredicted, Progress, FrameReady, Done.
 
 Knows nothing of how a turn is played, shown or sent.
 """
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .state.game import CharacterState, GameState
+from .state.scene import Scene
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,21 @@ class Event:
     session: str
     turn: int
     sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Understood(Event):
+    """How the instruction was understood, of a bundle with a reader: others play the text as it is.
+
+    scene: what the turn shows. unknown: the words that ask for what the bundle cannot draw, in lower case; the scene is
+    the nearest that it can. text: the scene in one line for people. notice: a line about what was not understood, and
+    what the bundle knows; None if all was.
+    """
+
+    scene: Scene
+    unknown: tuple[str, ...]
+    text: str
+    notice: str | None
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -1,4 +1,4 @@
-"""One turn, top to bottom: predict -> denoise -> decode -> frames, as a generator of events.
+"""One turn, top to bottom: read -> predict -> denoise -> decode -> frames, as a generator of events.
 
 Knows the stages of a turn and their order; nothing of the libraries that run them, nor of who reads the events.
 `animegamer_rt.open` plays through it with less to write; this is the same turn with its pieces in view:
@@ -23,11 +23,12 @@ from dataclasses import dataclass
 from .backends.interface import Engines
 from .bundle.denoise_plan import DenoisePlan
 from .bundle.loader import Bundle
-from .events import Done, Event, FrameReady, Progress, StageSeconds, StatePredicted
+from .events import Done, Event, FrameReady, Progress, StageSeconds, StatePredicted, Understood
 from .session import Session
 from .stages.denoiser import Denoiser
 from .stages.predictor import Prediction, Predictor
 from .stages.prompt import PromptBuilder
+from .stages.reader import InstructionReader
 from .stages.vae import Vae
 from .state.game import motion_scope
 from .state.instruction import Instruction
@@ -35,14 +36,16 @@ from .state.instruction import Instruction
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A bundle, one of its plans and the three stages of a turn, loaded once for any number of sessions.
+    """A bundle, one of its plans and the stages of a turn, loaded once for any number of sessions.
 
+    reader: None for a bundle without one, whose predictor gets the instructions as they are.
     One turn runs at a time. `concurrent_prediction`: the next turn may be predicted in another thread meanwhile.
     """
 
     bundle: Bundle
     plan_name: str
     plan: DenoisePlan
+    reader: InstructionReader | None
     predictor: Predictor
     denoiser: Denoiser
     vae: Vae
@@ -51,17 +54,29 @@ class Pipeline:
     @classmethod
     def open(cls, bundle: Bundle, engines: Engines, plan: str | None = None) -> Pipeline:
         """The stages of a bundle with one of its plans (None: its default). Raises PlanError for an unknown plan."""
-        plan_name = plan or bundle.default_plan
+        plan_name = bundle.default_plan if plan is None else plan
         denoise_plan = DenoisePlan.from_dict(bundle.plan(plan_name))
+        words, reader = bundle.manifest.reader, engines.reader
+        assert (words is None) == (reader is None), "open_engines loads the reader of a bundle that has one"
         return cls(
             bundle=bundle,
             plan_name=plan_name,
             plan=denoise_plan,
+            reader=InstructionReader(reader, words, bundle.manifest.name) if words and reader else None,
             predictor=Predictor(engines.predictor, PromptBuilder.from_bundle(bundle)),
             denoiser=Denoiser(engines.denoiser, denoise_plan, bundle.manifest.geometry.latent_shape),
             vae=Vae(engines.vae),
             concurrent_prediction=engines.concurrent_prediction,
         )
+
+    def predict(self, session: Session, instruction: Instruction) -> Prediction:
+        """The prediction of a turn, for `run_turn`: it may be made while another session's turn is denoised.
+
+        Raises InstructionError if the instruction does not fit the model's window.
+        """
+        if self.reader is not None:
+            instruction = Instruction(self.reader.read(instruction, session.scene).scene.caption)
+        return self.predictor.predict(session.history, instruction)
 
     def run_turn(
         self,
@@ -75,15 +90,31 @@ class Pipeline:
         """Plays one turn; frames are u8 [H, W, C] in `pixel_format`, bottom row first with `flip`.
 
         The session gains the turn after its last frame. A turn that fails, or whose generator is closed, leaves the
-        session as it was. `prediction`: the predictor's for this session and instruction, if it was made ahead.
-        Raises InstructionError if the instruction does not fit the model's window, ConfigError for an unknown format.
+        session as it was. `prediction`: that of `predict` for this session and instruction, if it was made ahead.
+        Raises InstructionError if the instruction does not fit the model's window, ConfigError for an unknown format,
+        SessionError if the game got another turn, or was rewound, while this one ran.
         """
         started = time.perf_counter()
-        game, turn, sequence = session.id, session.turns + 1, itertools.count()
+        game, turn, sequence, before = session.id, session.turns + 1, itertools.count(), session.log
+
+        # 0. Read the instruction: everyday words become a scene, and the scene a caption that the predictor knows.
+        scene, prompt = None, instruction
+        if self.reader is not None:
+            reading = self.reader.read(instruction, session.scene)
+            scene, prompt = reading.scene, Instruction(reading.scene.caption)
+            yield Understood(
+                session=game,
+                turn=turn,
+                sequence=next(sequence),
+                scene=reading.scene,
+                unknown=reading.unknown,
+                text=reading.text,
+                notice=reading.notice,
+            )
 
         # 1. Predict the state and the shot. Another thread draws the denoiser's noise meanwhile.
         noise = self.denoiser.draw_noise(session.seed, turn)
-        prediction = prediction or self.predictor.predict(session.history, instruction)
+        prediction = prediction or self.predictor.predict(session.history, prompt)
         state, rules = prediction.game_state, self.bundle.manifest.compatibility
         scope = motion_scope(state, rules.motion_table, rules.motion_source)
         character = session.character.after(state)
@@ -117,7 +148,7 @@ class Pipeline:
             yield FrameReady(session=game, turn=turn, sequence=next(sequence), index=index, frame=frame)
 
         # 4. Commit the turn to the session.
-        session.commit(instruction, prediction)
+        session.commit(instruction, prediction, scene, after=before)
         seconds = StageSeconds(
             predictor=prediction.seconds,
             denoiser=denoiser_seconds,

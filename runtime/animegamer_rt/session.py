@@ -20,6 +20,7 @@ from .stages.predictor import Prediction
 from .stages.prompt import HistoryTurn
 from .state.game import CharacterState, GameState
 from .state.instruction import Instruction
+from .state.scene import Scene
 
 Predict = Callable[[Sequence[HistoryTurn], Instruction], Prediction]
 """`Predictor.predict`."""
@@ -27,16 +28,24 @@ Predict = Callable[[Sequence[HistoryTurn], Instruction], Prediction]
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """One finished turn: the instruction's text and the predicted state."""
+    """One finished turn: the instruction's text, the predicted state, and the scene if a reader understood one."""
 
     text: str
     game_state: GameState
+    scene: Scene | None = None
+
+    @property
+    def prompt_text(self) -> str:
+        """The turn's text in the prompts of later turns: the scene's caption, or the instruction itself."""
+        return self.text if self.scene is None else self.scene.caption
 
 
 @dataclass(slots=True)
 class Session:
     """A game. `log`: the finished turns; `character`: its values now; `history`: what the next prompt sees.
 
+    `scene`: what the last turn showed, as the reader understood it: the next instruction changes it. None: no reader,
+    or nothing shown yet.
     The noise of turn k depends on `seed` and k alone, so a resumed or rewound game continues to the same bytes.
     `omitted_turns` turns came before those of `log`: 0 except in a game that was resumed with its last turns only.
     `initial_turn` is turn 0 of a game that starts from an image; it has no clip, and leaves the window like any turn.
@@ -53,6 +62,9 @@ class Session:
     """Turn number -> shot fp16 [226, D]; the last `history_turns` turns only."""
     omitted_turns: int = 0
     initial_turn: HistoryTurn | None = None
+    scene: Scene | None = None
+    initial_scene: Scene | None = None
+    """The scene of the picture that the game starts from, if a network reads one."""
 
     @classmethod
     def start(cls, bundle: Bundle, seed: int, history_turns: int | None = None) -> Session:
@@ -73,17 +85,22 @@ class Session:
         predict: Predict,
         *,
         omitted_turns: int = 0,
+        scene: Scene | None = None,
     ) -> Session:
         """A game that continues after `log`, which itself follows `omitted_turns` turns.
 
-        character: its values now; shots: turn number -> fp16 [226, D]. If a shot of the window is missing, all are
-        predicted again, so `omitted_turns` must then be 0. Raises SessionError when that is not possible.
+        character, scene: as they are now; shots: turn number -> fp16 [226, D]. If a shot of the window is missing, all
+        are predicted again, so `omitted_turns` must then be 0. Raises SessionError when that is not possible.
         """
         _check_not_negative(seed=seed, history_turns=history_turns, omitted_turns=omitted_turns)
         session = cls(bundle.manifest.name, bundle.fingerprint, seed, history_turns, omitted_turns=omitted_turns)
-        session.log, session.character = tuple(log), character
+        session.log, session.character, session.scene = tuple(log), character, scene
         session._shots = session._window_shots(session.turns, shots, predict)
         return session
+
+    def start_from(self, turn: HistoryTurn, scene: Scene | None = None) -> None:
+        """Begins the game with a picture: its turn 0, and the scene in it (None: no network reads it)."""
+        self.initial_turn, self.initial_scene, self.scene = turn, scene, scene
 
     @property
     def turns(self) -> int:
@@ -100,9 +117,28 @@ class Session:
         """The kept shots by turn number, for saving."""
         return dict(self._shots)
 
-    def commit(self, instruction: Instruction, prediction: Prediction) -> None:
-        """Adds a finished turn to the game. Call it once a turn, after the last frame."""
-        self.log += (TurnRecord(instruction.text, prediction.game_state),)
+    def commit(
+        self,
+        instruction: Instruction,
+        prediction: Prediction,
+        scene: Scene | None = None,
+        *,
+        after: tuple[TurnRecord, ...] | None = None,
+    ) -> None:
+        """Adds a finished turn to the game. Call it once a turn, after the last frame.
+
+        scene: as it was read. after: the `log` that the turn was predicted from. Raises SessionError if the game has
+        moved on since, by another turn or a rewind: the turn would follow turns that it has not seen.
+        """
+        if after is not None and self.log is not after:
+            raise SessionError(
+                "the game moved on while this turn was played; the turn does not count",
+                found=f"{self.turns} turns",
+                expected=f"{self.omitted_turns + len(after)}",
+                do="play one turn of a game at a time",
+            )
+        self.log += (TurnRecord(instruction.text, prediction.game_state, scene),)
+        self.scene = scene
         self.character = self.character.after(prediction.game_state)
         self._shots[self.turns] = prediction.shot.astype(np.float16)
         self._drop_old_shots()
@@ -112,6 +148,7 @@ class Session:
 
         Raises SessionError if the turn was not played.
         """
+        _check_whole(turn=turn)
         if not 0 <= turn <= self.turns:
             raise SessionError("no such turn to rewind to", found=turn, expected=f"0 to {self.turns}")
         self._need_all_turns("rewind the game")
@@ -120,9 +157,11 @@ class Session:
         for played in self.log[:turn]:
             character = character.after(played.game_state)
         self.log, self.character, self._shots = self.log[:turn], character, shots
+        self.scene = self.log[-1].scene if self.log else self.initial_scene
 
     def branch(self, turn: int, predict: Predict, seed: int | None = None) -> Session:
         """A new game with this one's turns up to `turn`; this game stays as it is. Raises SessionError as `rewind`."""
+        _check_not_negative(seed=self.seed if seed is None else seed)
         other = Session(
             self.bundle_name,
             self.bundle_fingerprint,
@@ -133,6 +172,8 @@ class Session:
             _shots=dict(self._shots),
             omitted_turns=self.omitted_turns,
             initial_turn=self.initial_turn,
+            scene=self.scene,
+            initial_scene=self.initial_scene,
         )
         other.rewind(turn, predict)
         return other
@@ -153,7 +194,7 @@ class Session:
         shots: dict[int, npt.NDArray[np.float16]] = {}
         for number in range(1, turn + 1):
             history = self._window(number - 1, shots)
-            shots[number] = predict(history, Instruction(self.log[number - 1].text)).shot.astype(np.float16)
+            shots[number] = predict(history, Instruction(self.log[number - 1].prompt_text)).shot.astype(np.float16)
             shots.pop(number - self.history_turns, None)
         return shots
 
@@ -162,7 +203,7 @@ class Session:
         oldest = max(1, turns - self.history_turns + 1)
         window = self.log[oldest - 1 - self.omitted_turns : turns - self.omitted_turns]
         past = tuple(
-            HistoryTurn(turn.text, turn.game_state, shots[number]) for number, turn in enumerate(window, oldest)
+            HistoryTurn(turn.prompt_text, turn.game_state, shots[number]) for number, turn in enumerate(window, oldest)
         )
         return (self.initial_turn, *past) if self.initial_turn is not None and turns < self.history_turns else past
 
@@ -179,7 +220,15 @@ class Session:
             )
 
 
+def _check_whole(**values: int) -> None:
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            found = f"{value!r:.60} ({type(value).__name__})"
+            raise SessionError(f"{name} is not a whole number", found=found, expected="a whole number from 0 (int)")
+
+
 def _check_not_negative(**values: int) -> None:
+    _check_whole(**values)
     for name, value in values.items():
         if value < 0:
             raise SessionError(f"{name} is negative", found=value, expected="0 or more")

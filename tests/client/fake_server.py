@@ -1,8 +1,8 @@
 """A game server in a thread, for the client's tests: it speaks the protocol, and produces the faults that a test sets.
 
 `server.faults[seq] = fault` happens once, when the event with that `seq` of any turn is due: drop (all connections),
-restart (drop, and forget the running turn), silence (no more answers), hold (until cancelled), or garbage (bytes that
-are no message).
+restart (drop, and forget the running turn), silence (no more answers), hold (until cancelled), gap (it is not sent), or
+garbage (bytes that are no message).
 `early_cancels`: that many cancels find no turn, as if they had arrived before it.
 """
 
@@ -71,7 +71,7 @@ class FakeServer:
         self.state = "ready"
         self._greeted: dict[bytes, Message] = {}
         self._jobs: list[Running] = []
-        self._held = self._silent = False
+        self._held = self._silent = self._drop_now = False
         self._context = zmq.Context()
         self._turns = self._control = None
         self.port = 0
@@ -91,6 +91,10 @@ class FakeServer:
 
     def _job(self, game: FakeGame) -> int | None:
         return next((place for place, job in enumerate(self._jobs) if job.game is game), None)
+
+    def drop_soon(self) -> None:
+        """Have the server's thread drop all connections."""
+        self._drop_now = True
 
     def kinds(self) -> list[str]:
         return [message.type for message in self.seen]
@@ -127,6 +131,9 @@ class FakeServer:
 
     def _serve(self) -> None:
         while not self._stop.is_set():
+            if self._drop_now:
+                self._drop_now = False
+                self._drop()
             due = self._running is not None and not self._held and not self._silent
             poller = zmq.Poller()
             poller.register(self._turns, zmq.POLLIN)
@@ -286,6 +293,8 @@ class FakeServer:
         else:
             event = turn_events(running, self._greeted.get(running.route))[running.seq]
             self._jobs[0] = replace(running, seq=running.seq + 1)
+            if fault == "gap":
+                return
             if event.type == "done":
                 del self._jobs[0]
                 if not running.replayed:

@@ -13,9 +13,13 @@ import sys
 import time
 from pathlib import Path
 
+import golden_messages as golden
 import pytest
 
 from animegamer_client.__main__ import main
+from animegamer_client.codec import Message
+from animegamer_client.events import read_event
+from animegamer_client.terminal_view import TerminalView
 from client.fake_server import FakeServer
 
 PLAY = [sys.executable, "-m", "animegamer_client", "play"]
@@ -31,7 +35,7 @@ def test_lines_of_stdin_are_played_and_kept(
 ) -> None:
     out = tmp_path / "out"
     assert play(server, monkeypatch, "# a story\nMia waves.\n\nMia runs.\n", "--seed", 3, "--out", out) == 0
-    assert sorted(path.name for path in out.iterdir()) == ["turn-001.mp4", "turn-002.mp4"]
+    assert sorted(path.name for path in out.glob("turn*")) == ["turn-001.mp4", "turn-002.mp4"]
     assert (out / "turn-001.mp4").read_bytes() == b"ftypmoof"
     shown = capsys.readouterr().out
     assert (
@@ -58,7 +62,7 @@ def test_commands_rewind_branch_export_and_show(
     assert play(server, monkeypatch, lines, "--out", tmp_path / "game-001") == 0
     said = {token: [turn["instruction"] for turn in game.turns] for token, game in server.games.items()}
     assert said == {"token-1": ["a.", "b.", "d."], "token-2": ["a.", "e."]}
-    assert [path.name for path in (tmp_path / "game-002").iterdir()] == ["turn-002.mp4"]
+    assert [path.name for path in (tmp_path / "game-002").glob("turn*")] == ["turn-002.mp4"]
     shown = capsys.readouterr().out
     assert "3 files in exports/s1-1" in shown and "state     ready" in shown and ":rewind N" in shown
     assert "--resume token-2" in shown
@@ -67,11 +71,11 @@ def test_commands_rewind_branch_export_and_show(
 def test_a_rewound_game_keeps_nothing_of_the_turns_it_left(
     server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "turn-009.mp4").write_bytes(b"not the game's")
     assert play(server, monkeypatch, "a.\nb.\nc.\n:rewind 1\n", "--out", tmp_path) == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"turn-001.mp4", "turn-009.mp4"}
+    (tmp_path / "turn-009.mp4").write_bytes(b"not the game's")
+    assert {path.name for path in tmp_path.glob("turn*")} == {"turn-001.mp4", "turn-009.mp4"}
     assert play(server, monkeypatch, ":rewind 0\n", "--out", tmp_path, "--resume", "token-1") == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"turn-009.mp4"}
+    assert {path.name for path in tmp_path.glob("turn*")} == {"turn-009.mp4"}
 
 
 def test_missing_server_and_unknown_token_are_errors_with_advice(
@@ -209,3 +213,13 @@ def test_interrupted_script_cancels_its_turn_and_says_how_to_resume(server: Fake
     shown, _ = process.communicate(timeout=60)
     assert process.returncode == 130 and "--resume token-1" in shown
     assert server.kinds().count("cancel") == 1
+
+
+def test_what_was_understood_is_a_line_and_what_was_not_another(capsys: pytest.CaptureFixture[str]) -> None:
+    (vector,) = [vector for vector in golden.MESSAGES if vector["name"] == "understood, with a notice"]
+    event = read_event(Message("understood", vector["header"]["fields"], session="s1", turn=1), 0)
+    assert event is not None
+    TerminalView().event(event)
+    understood, notice = capsys.readouterr().out.splitlines()
+    assert understood == "  understood: Mia in a raincoat and Tobo in everyday clothes run wildly, town, night"
+    assert notice.startswith('  not understood: "explodes"; pocket reads English')

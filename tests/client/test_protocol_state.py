@@ -8,11 +8,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import golden_messages as golden
 import pytest
 
-from animegamer_client import Accepted, Character, Done, Progress, ServerRefused, TimedOut
+from animegamer_client import (
+    Accepted,
+    Character,
+    Done,
+    Person,
+    Progress,
+    ServerRefused,
+    TimedOut,
+    Understood,
+    Welcome,
+)
 from animegamer_client.calls import Call, TurnCall
 from animegamer_client.codec import Message, encode
+from animegamer_client.options import Options
 from animegamer_client.protocol_state import MAX_BACKOFF_S, ProtocolState
 from animegamer_client.requests import export, new_turn, page, ping, replay
 from animegamer_client.responses import SessionInfo
@@ -242,14 +254,15 @@ def test_error_of_an_earlier_turn_does_not_end_this_one(talk: Talk) -> None:
     assert isinstance(call.error, ServerRefused)
 
 
-def test_turn_that_was_left_is_not_asked_for_again(talk: Talk) -> None:
+def test_turn_that_was_left_is_followed_to_its_end_after_a_loss(talk: Talk) -> None:
     call = running_turn(talk)
     call.abandon()
     talk.state.lost("the connection was lost")
-    talk.state.start(ping())
     talk.pass_s(0.25)
     talk.greet()
-    assert talk.flush() == ["ping"] and call.ended
+    assert talk.flush() == ["open", "replay"] and not call.ended
+    talk.say(Message("error", {"code": "cancelled", "text": "stopped"}, session="s1", turn=1))
+    assert call.ended and not call.events
 
 
 def test_export_waits_for_a_starting_server_but_is_not_repeated(talk: Talk) -> None:
@@ -279,3 +292,25 @@ def test_client_brings_neither_runtime_nor_engine(tmp_path: Path) -> None:
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
     for name in ("animegamer_rt", "onnxruntime", "av", "rich", "torch", "PIL"):
         assert f"'{name}'" not in shown.stdout
+
+
+def test_what_was_understood_is_told_once_however_often_the_turn_is_replayed(talk: Talk) -> None:
+    call = running_turn(talk)
+    (vector,) = [vector for vector in golden.MESSAGES if vector["name"] == "understood, with a notice"]
+    understood = replace(event("understood", None, **vector["header"]["fields"]), parent=talk.asked("turn").id)
+    talk.say(understood, progress(2))
+    assert talk.flush() == ["replay"]
+    talk.say(understood, progress(1), progress(2), done(3))
+    assert [type(found) for found in call.events] == [Accepted, Understood, Progress, Progress, Done]
+    told = call.events[1]
+    assert isinstance(told, Understood)
+    assert told.people == (Person("Mia", "raincoat"), Person("Tobo", "everyday"))
+    assert (told.motion, told.level, told.place, told.hour, told.position) == ("run", 5, "town", "night", "left")
+    assert told.unknown == ("explodes",) and told.notice is not None and told.notice.startswith("not understood")
+
+
+def test_a_client_says_its_minor_version_and_reads_what_a_bundle_knows() -> None:
+    assert Options().hello().fields["minor"] == 1
+    (vector,) = [vector for vector in golden.MESSAGES if vector["name"].startswith("welcome, of a bundle that reads")]
+    bundle = Welcome.read(Message("welcome", vector["header"]["fields"])).bundle
+    assert (bundle.people, bundle.hours) == (("Mia", "Tobo"), ("day", "night"))

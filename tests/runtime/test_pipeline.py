@@ -10,7 +10,7 @@ import pytest
 import fakes
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import REFERENCE
-from animegamer_rt.errors import ConfigError, PlanError
+from animegamer_rt.errors import ConfigError, PlanError, SessionError
 from animegamer_rt.events import Done, Event, FrameReady, Progress, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
@@ -81,3 +81,21 @@ def test_unknown_plan_and_pixel_format_are_refused(bundle: Bundle) -> None:
     with pytest.raises(ConfigError, match="pixel_format: .*yuv"):
         list(pipeline.run_turn(session, WAVE, pixel_format="yuv"))
     assert session.turns == 0
+
+
+@pytest.mark.parametrize("meanwhile", ["turn", "rewind"])
+def test_a_turn_does_not_count_in_a_game_that_was_changed_while_it_ran(bundle: Bundle, meanwhile: str) -> None:
+    pipeline, session = Pipeline.open(bundle, fakes.fake_engines()), Session.start(bundle, seed=7)
+    list(pipeline.run_turn(session, WAVE))
+    slow = pipeline.run_turn(session, WAVE)
+    next(slow)
+    if meanwhile == "turn":
+        list(pipeline.run_turn(session, WAVE))
+    else:
+        session.rewind(0, pipeline.predictor.predict)
+    turns = session.turns
+    with pytest.raises(
+        SessionError, match=f"turn 2: .*found {turns} turns; expected 1, .*one turn of a game at a time"
+    ):
+        list(slow)
+    assert session.turns == turns

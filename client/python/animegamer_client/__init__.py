@@ -9,11 +9,13 @@ from .events import (
     Done,
     Event,
     Frame,
+    Person,
     Preview,
     Progress,
     Restarting,
     Seconds,
     State,
+    Understood,
 )
 from .responses import Bundle, Exported, LoggedTurn, RunningTurn, Welcome
 
@@ -33,6 +35,7 @@ __all__ = [
     "Frame",
     "Game",
     "LoggedTurn",
+    "Person",
     "Preview",
     "Progress",
     "ProtocolError",
@@ -43,5 +46,6 @@ __all__ = [
     "State",
     "TimedOut",
     "Turn",
+    "Understood",
     "Welcome",
 ]

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import __version__
+from .arguments import Parser, whole
 from .client import Client
 from .errors import ClientError
 from .play import INTERRUPTED, PlayOptions, play
-from .terminal_view import TerminalView
+from .terminal_view import TerminalView, plain
 
 STATUS_TIMEOUT_S = 5.0
 FAILED = 2
@@ -26,7 +27,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code."""
     _prepare_streams()
     parser = _parser()
-    options = parser.parse_args(argv)
+    try:
+        options = parser.parse_args(argv)
+    except SystemExit:  # argparse has printed its help, or an error
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            return _output_lost(error)
+        raise
+    except OSError as error:
+        return _output_lost(error)
+    if options.command == "play" and options.resume is not None and options.seed is not None:
+        parser.error("--seed is of a new game, and --resume continues an earlier one: give one of them")
     if (options.server_key is None) != (options.client_keys is None):
         parser.error(
             "--server-key and --client-keys go together: give the server's public key, and the file of your secret key"
@@ -35,16 +47,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _status(options) if options.command == "status" else _play(options)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # the reader has closed the pipe, as `head` does
-        _mute()
-        return 1
     except OSError as error:
-        what = f"{error.filename}: cannot be written" if error.filename else "the output cannot be written"
-        print(f"error: {what}; found {error.strerror or error}; make room, or choose another place", file=sys.stderr)
+        if error.filename is None:
+            return _output_lost(error)
+        _say(
+            f"{error.filename}: cannot be written; found {error.strerror or error}; make room, or choose another place"
+        )
         _mute()
         return FAILED
+    except MemoryError:
+        _say("the memory is full; close other programs")
+        return FAILED
     except (ClientError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        _say(str(error))
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -58,6 +73,20 @@ def _prepare_streams() -> None:
     for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace"), (sys.stderr, "replace")):
         if isinstance(stream, io.TextIOWrapper) and not stream.closed:
             stream.reconfigure(errors=errors)
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # a terminal that is gone takes both streams along
+        print(f"error: {plain(text)}", file=sys.stderr)
+
+
+def _output_lost(error: OSError) -> int:
+    """Say that the output cannot be written, unless its reader has closed the pipe, as `head` does."""
+    _mute()
+    if isinstance(error, BrokenPipeError):
+        return 1
+    _say(f"the output cannot be written; found {error.strerror or error}; make room, or choose another place")
+    return FAILED
 
 
 def _mute() -> None:
@@ -100,11 +129,11 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("animegamer_client", description="Play games on an AnimeGamer server.")
+    parser = Parser("animegamer_client", description="Play games on an AnimeGamer server.")
     parser.add_argument("--version", action="version", version=f"animegamer-client {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     game = commands.add_parser("play", help="play a game in the terminal, or the instructions on stdin, one a line")
-    game.add_argument("--seed", type=int, help="seed of a new game (default: the server chooses one)")
+    game.add_argument("--seed", type=whole(0, 2**63 - 1), help="seed of a new game (default: the server chooses one)")
     game.add_argument("--resume", metavar="TOKEN", help="continue an earlier game")
     game.add_argument("--out", type=Path, metavar="DIR", help="folder for the clips (default: games/game-NNN)")
     status = commands.add_parser("status", help="print the server's status; exit code 0 if it is ready")

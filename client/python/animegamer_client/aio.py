@@ -148,13 +148,15 @@ class Turn(BaseTurn, AsyncIterator[Event]):
     """An asynchronous iterator over one turn's events. The turn is sent when the first event is asked for.
 
     Leaving it early cancels the turn: `break`, the end of an `async with`, or the cancellation of the task that waits.
+    After a `break` a turn that is held by a variable may be read on; it is cancelled when the game's next turn is asked
+    for.
     Raises ServerRefused if the server ends the turn, TimedOut if it is silent.
     """
 
     _client: Client
 
-    def __aiter__(self) -> Turn:
-        return self
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return _Loop(self)
 
     async def __anext__(self) -> Event:
         try:
@@ -176,3 +178,16 @@ class Turn(BaseTurn, AsyncIterator[Event]):
 
     async def close(self) -> None:
         await self._client._run(self._close())
+
+
+class _Loop(AsyncIterator[Event]):
+    """One loop over a turn's events. Python drops it when the loop is left, also by `break`."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+
+    async def __anext__(self) -> Event:
+        return await anext(self._turn)
+
+    def __del__(self) -> None:
+        self._turn._call.left = True

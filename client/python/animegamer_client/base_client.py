@@ -27,6 +27,9 @@ from .responses import LoggedTurn, SessionInfo, Welcome
 CLOSE_TIMEOUT_S = 2.0
 """The longest time for which `close` waits until the server has answered the last cancel requests, in seconds."""
 
+NOT_BESIDE_A_TURN = frozenset({"rewind", "export", "close"})
+"""Requests that the server refuses while a turn of the game runs."""
+
 T = TypeVar("T")
 C = TypeVar("C", bound=Connection)
 
@@ -160,10 +163,13 @@ class BaseGame(GameInfo):
         self._turn_calls: list[TurnCall] = []
 
     def _ask(self, call: Call[T]) -> Steps[T]:
+        if call.request.type in NOT_BESIDE_A_TURN:
+            self._abandon_left()
         yield from self._wait_for_abandoned()
         return (yield from self._client._ask(call))
 
     def _send_turn(self, call: TurnCall) -> Steps[None]:
+        self._abandon_left()
         yield from self._wait_for_abandoned()
         self._client._send(call)
         self._turn_calls.append(call)
@@ -175,6 +181,12 @@ class BaseGame(GameInfo):
             earlier, more = yield from self._ask(requests.page(self._session, turns[0].turn if turns else None))
             turns, more = earlier + turns, more and bool(earlier)
         return turns
+
+    def _abandon_left(self) -> None:
+        """Cancel the turns whose loop was left: the variable that still holds the turn does not keep it running."""
+        for call in self._turn_calls:
+            if call.left and not (call.ended or call.abandoned):
+                self._client._abandon(call)
 
     def _wait_for_abandoned(self) -> Steps[None]:
         """Wait for the end of the turns that were abandoned, and so cancelled."""
@@ -209,6 +221,7 @@ class BaseTurn:
         """The next event; None after the last one, and after the turn was left."""
         if self._call.abandoned:
             return None
+        self._call.left = False
         yield from self._send()
         yield Wait(self._call, on_control=False)
         return self._call.next()

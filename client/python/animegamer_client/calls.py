@@ -12,11 +12,14 @@ from typing import Any, Generic, TypeVar
 
 from .codec import Message
 from .errors import ClientError, ConnectionLost, ServerRefused
-from .events import Character, Done, Event, State, read_event
+from .events import Character, Done, Event, State, Understood, read_event
 from .fields import integer
 from .responses import Exported, SessionInfo
 
 T = TypeVar("T")
+
+UNNUMBERED = ("understood", "restarting")
+"""Messages about a turn that have no `seq`."""
 
 
 class Call(Generic[T]):
@@ -87,11 +90,15 @@ class TurnCall(Call[None]):
         self.turn, self.seq = turn, after_seq
         self.events: deque[Event] = deque()
         self.abandoned = False
+        self.left = False
+        """Whether a loop over the events was left, and nobody has read on since."""
         self.begun = False
         """Whether an event has arrived."""
+        self._sent = False
         self._done = False
         self._new = turn is None
         self._gap_after: int | None = None
+        self._understood = False
         self._character: Character | None = None
 
     @property
@@ -123,15 +130,19 @@ class TurnCall(Call[None]):
         return None
 
     def to_send(self, again: bool) -> Message | None:
-        """The request itself until the turn has a number, then `replay` of what is missing."""
+        """The request itself until the turn has a number, then `replay` of what is missing.
+
+        A turn that was abandoned is followed to its end as well, so that the game knows when it may go on.
+        """
         if self.abandoned:
-            self._done = True
-            return None
+            self._done = self._done or not self._sent
+            return None if self._done else self._replay(self.turn or self.session.turns + 1)
+        self._sent = True
         return self.request if self.turn is None else self._replay(self.turn)
 
     def on_message(self, message: Message) -> Message | None:
         """Add an event if it is the next one; after a gap return a `replay` for it."""
-        if message.turn is None or (message.seq is None and message.type != "restarting"):
+        if message.turn is None or (message.seq is None and message.type not in UNNUMBERED):
             return None
         self.turn, self.begun = message.turn, True
         if message.seq is None:
@@ -141,6 +152,8 @@ class TurnCall(Call[None]):
             self.seq = message.seq
             self._add(event)
         elif message.seq > self.seq + 1 and (self._gap_after != self.seq or message.type == "done"):
+            if message.type == "done":
+                self.session.turns = integer(message.fields, "turns")
             # A gap is asked for once, as the server may drop the same messages again; and once more after `done`.
             self._gap_after = self.seq
             return self._replay(message.turn)
@@ -158,6 +171,10 @@ class TurnCall(Call[None]):
         return session_message(self.session, "replay", {"after_seq": self.seq}, turn=turn)
 
     def _add(self, event: Event | None) -> None:
+        if isinstance(event, Understood):
+            if self._understood:  # every replay of the turn sends it again
+                return
+            self._understood = True
         if isinstance(event, State):
             self._character = event.character
         if isinstance(event, Done):

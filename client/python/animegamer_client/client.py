@@ -178,13 +178,14 @@ class Game(BaseGame):
 class Turn(BaseTurn, Iterator[Event]):
     """An iterator over one turn's events. Raises ServerRefused if the server ends the turn, TimedOut if it is silent.
 
-    Leaving it early cancels the turn: `break`, the end of a `with`, or KeyboardInterrupt while it waits.
+    Leaving it early cancels the turn: `break`, the end of a `with`, or KeyboardInterrupt while it waits. After a
+    `break` a turn that is held by a variable may be read on; it is cancelled when the game's next turn is asked for.
     """
 
     _client: Client
 
-    def __iter__(self) -> Turn:
-        return self
+    def __iter__(self) -> Iterator[Event]:
+        return _Loop(self)
 
     def __next__(self) -> Event:
         try:
@@ -205,3 +206,16 @@ class Turn(BaseTurn, Iterator[Event]):
     def close(self) -> None:
         """Cancel the turn, unless it has ended, and wait for its end."""
         self._client._run(self._close())
+
+
+class _Loop(Iterator[Event]):
+    """One loop over a turn's events. Python drops it when the loop is left, also by `break`."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+
+    def __next__(self) -> Event:
+        return next(self._turn)
+
+    def __del__(self) -> None:
+        self._turn._call.left = True

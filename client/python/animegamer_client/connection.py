@@ -10,12 +10,14 @@ from zmq.utils.monitor import recv_monitor_message
 
 from .calls import Call
 from .codec import FROM_SERVER, encode
-from .errors import ServerRefused
+from .errors import ClientError, ServerRefused
 from .options import Keys
 from .protocol_state import Phase, ProtocolState
 
 MAX_UNREAD = 64
 """Messages that ZeroMQ keeps unread, about two clips; the server then holds back the rest."""
+VANISHED_MS = 60_000
+"""A connection whose other end has acknowledged nothing for this long is given up."""
 MONITORED = (
     zmq.EVENT_HANDSHAKE_SUCCEEDED
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
@@ -90,13 +92,19 @@ class Connection:
         socket.maxmsgsize = max(FROM_SERVER.buffer_bytes, FROM_SERVER.header_bytes)
         socket.reconnect_ivl, socket.reconnect_ivl_max = 100, 2000
         socket.ipv6 = "[" in self.state.address  # with ipv6 set, a name such as localhost is looked up as IPv6 only
-        socket.tcp_keepalive = 1
+        socket.tcp_keepalive, socket.tcp_maxrt = 1, VANISHED_MS
         if self._keys is not None:
             socket.curve_serverkey = self._keys.server
             socket.curve_publickey, socket.curve_secretkey = self._keys.public, self._keys.secret
         self._socket, self._monitor = socket, socket.get_monitor_socket(MONITORED)
         self._monitor.linger = 0
-        socket.connect(self.state.address)
+        try:
+            socket.connect(self.state.address)
+        except zmq.ZMQError as error:
+            self.close()
+            self.state.fail(
+                ClientError(f"{self.state.address} cannot be connected to: {error}", "check the address of the server")
+            )
 
     def _receive(self) -> bool:
         if self._socket is None:

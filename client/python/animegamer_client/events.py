@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .codec import Message
 from .errors import ProtocolError
-from .fields import flag, integer, nested, number, text
+from .fields import flag, integer, nested, number, several, text, words
 
 Pixels = npt.NDArray[np.uint8]
 """A picture, uint8 [height, width, channels], top row first; bottom row first with the client's option `flip`."""
@@ -66,6 +66,36 @@ class Accepted(Event):
     estimate_s: float
     instruction: str
     replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who is shown: name and clothes, in the words of `welcome.bundle`."""
+
+    name: str
+    clothes: str
+
+
+@dataclass(frozen=True, slots=True)
+class Understood(Event):
+    """How the instruction was understood; before `State`, of bundles that read everyday words.
+
+    people: one or two, the first named first. motion, place, hour (day or night), position (left, centre, right): words
+    of the bundle. level: of motion, 1..5. caption: the same in the form that the model is given.
+    unknown: words that ask for what cannot be drawn. text: all of it in one line for a person. notice: what was not
+    understood, for a person; None if all was. seq: that of the event before.
+    """
+
+    people: tuple[Person, ...]
+    motion: str
+    level: int
+    place: str
+    hour: str
+    position: str
+    caption: str
+    unknown: tuple[str, ...]
+    text: str
+    notice: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +221,26 @@ def _accepted(message: Message, session: str, turn: int, seq: int) -> Event:
     )
 
 
+def _understood(message: Message, session: str, turn: int, seq: int) -> Event:
+    fields = message.fields
+    people = (Person(text(person, "name"), text(person, "clothes")) for person in several(fields, "people"))
+    return Understood(
+        session,
+        turn,
+        seq,
+        tuple(people),
+        text(fields, "motion"),
+        integer(fields, "level"),
+        text(fields, "place"),
+        text(fields, "hour"),
+        text(fields, "position"),
+        text(fields, "caption"),
+        words(fields, "unknown"),
+        text(fields, "text"),
+        text(fields, "notice") if "notice" in fields else None,
+    )
+
+
 def _state(message: Message, session: str, turn: int, seq: int) -> Event:
     fields = message.fields
     level, social, entertainment, stamina = (
@@ -236,6 +286,7 @@ def _done(message: Message, session: str, turn: int, seq: int) -> Event:
 
 _READERS: Mapping[str, Callable[[Message, str, int, int], Event]] = {
     "accepted": _accepted,
+    "understood": _understood,
     "state": _state,
     "progress": _progress,
     "preview": _preview,

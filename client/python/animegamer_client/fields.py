@@ -50,6 +50,11 @@ def several(fields: Fields, name: str) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else _bad(name, value, "a list")
 
 
+def words(fields: Fields, name: str) -> tuple[str, ...]:
+    """A list of texts."""
+    return tuple(str(word) for word in several(fields, name))
+
+
 def _field(fields: Fields, name: str) -> object:
     if name not in fields:
         raise ProtocolError(f"the server's message lacks the field {name!r}", code="missing_field")

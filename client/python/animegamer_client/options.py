@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import zmq
 import zmq.auth
 
-from .codec import MAJOR, Message
+from .codec import MAJOR, MINOR, Message
 
 CLIENT_NAME = "animegamer-client (python)"
 PIXEL_FORMATS = ("rgb24", "rgba32", "bgra32")
 CODECS = ("raw", "jpeg", "mp4")
+Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+KEY_CHARACTERS, MAX_KEY_FILE_BYTES = 40, 64 * 2**10
+NEW_KEYS = "make one with: animegamer-rt keys new NAME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +50,14 @@ class Options:
 
     def hello(self) -> Message:
         """The first message on each connection, with these options."""
-        return Message("hello", {"versions": [MAJOR], "client": CLIENT_NAME, **asdict(self)})
+        return Message("hello", {"versions": [MAJOR], "client": CLIENT_NAME, **asdict(self), "minor": MINOR})
 
 
 def addresses(address: str) -> tuple[str, str]:
     """The addresses of a server's turn port and control port (the next one). Raises ValueError."""
-    found = re.fullmatch(r"(?:tcp://)?([\w.:%\[\]-]+):(\d{1,5})", address)
+    found = re.fullmatch(r"(?:tcp://)?(.{1,300}):([0-9]{1,5})", address)
     port = int(found[2]) if found else 0
-    if found is None or not 1 <= port <= 65534:
+    if found is None or not 1 <= port <= 65534 or not _is_host(found[1]):
         raise ValueError(
             f"{address!r} is not the address of a server; expected tcp://HOST:PORT, as in tcp://127.0.0.1:5570"
         )
@@ -73,22 +76,56 @@ def read_keys(server_key: str | os.PathLike[str] | None, client_keys: str | os.P
         raise ValueError(
             "server_key and client_keys go together: give the server's public key, and the file of your secret key"
         )
-    if isinstance(server_key, str) and len(server_key) == 40 and not Path(server_key).exists():
+    if isinstance(server_key, str) and is_key(server_key) and not os.path.exists(server_key):
         server = server_key.encode()
     else:
-        server, _ = _certificate(Path(server_key))
-    public, secret = _certificate(Path(client_keys))
+        server, _ = _certificate(server_key)
+    public, secret = _certificate(client_keys)
     if secret is None:
         raise ValueError(f"{client_keys} holds no secret key; give the file that ends in .key_secret")
+    if zmq.curve_public(secret) != public:
+        raise ValueError(f"{client_keys} holds a public key that does not belong to its secret key; {NEW_KEYS}")
     return Keys(server, public, secret)
 
 
-def _certificate(path: Path) -> tuple[bytes, bytes | None]:
+def is_key(text: str | bytes) -> bool:
+    """Whether this is a CURVE key in Z85: 40 characters that stand for 32 bytes."""
+    characters = text.decode("ascii", "replace") if isinstance(text, bytes) else text
+    if len(characters) != KEY_CHARACTERS or set(characters) - set(Z85):
+        return False
+    groups = (characters[at : at + 5] for at in range(0, KEY_CHARACTERS, 5))
+    return all(sum(Z85.index(one) * 85 ** (4 - k) for k, one in enumerate(group)) < 2**32 for group in groups)
+
+
+def _certificate(path: str | os.PathLike[str]) -> tuple[bytes, bytes | None]:
     try:
+        if not os.path.isfile(path) or os.path.getsize(path) > MAX_KEY_FILE_BYTES:
+            raise ValueError("there is no such file, or it is too large for a key")
         public, secret = zmq.auth.load_certificate(path)
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path} is not a key file: {error}; make one with: animegamer-rt keys new NAME") from error
+        raise ValueError(f"{ascii(os.fspath(path))} is not a key or a key file: {error}; {NEW_KEYS}") from error
+    if not is_key(public) or not (secret is None or is_key(secret)):
+        raise ValueError(f"{path} holds a key that is not {KEY_CHARACTERS} characters of Z85; {NEW_KEYS}")
     return public, secret
+
+
+def _is_host(host: str) -> bool:
+    """Whether this is the name of a host, an IPv4 address, or an IPv6 address in brackets."""
+    if host.startswith("["):
+        return host.endswith("]") and _is_ipv6(host[1:-1])
+    labels = host.removesuffix(".").split(".")
+    if all(label.isascii() and label.isdigit() for label in labels):
+        return len(labels) == 4 and all(len(label) <= 3 and int(label) <= 255 for label in labels)
+    return all(re.fullmatch(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?", label) for label in labels)
+
+
+def _is_ipv6(text: str) -> bool:
+    address, percent, zone = text.partition("%")
+    try:
+        ipaddress.IPv6Address(address)
+    except ValueError:
+        return False
+    return not percent or re.fullmatch(r"[A-Za-z0-9._-]{1,32}", zone) is not None
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:

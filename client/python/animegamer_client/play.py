@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from .client import Client, Game, Turn
 from .errors import ProtocolError, ServerRefused
 from .events import Clip, Done
-from .game_folder import GAMES_FOLDER, GameFolder, next_folder
+from .game_folder import GAMES_FOLDER, FolderRefused, GameFolder, new_folder
 from .terminal_view import HELP, TerminalView
 
 INTERRUPTED = 130
@@ -45,13 +46,14 @@ def play(options: PlayOptions) -> int:
         game = client.open(resume=options.resume) if options.resume else client.open(seed=options.seed)
         view.start(client.connect(), client.address, game.character)
         # Made before the first turn, so that a folder that cannot be written costs no turn.
-        folder = GameFolder(options.out or next_folder(GAMES_FOLDER))
+        folder = GameFolder(new_folder(GAMES_FOLDER) if options.out is None else options.out, game.token)
         player = Player(client, game, folder, view, _key_options(options))
         view.line(f"seed {game.seed}, {_count(game.turns, 'turn')} so far, in {folder.path}")
         try:
             player.finish_running()
             return player.play_prompt() if interactive else player.play_lines()
         finally:
+            player.folder.close()
             player.print_how_to_resume()
 
 
@@ -79,7 +81,7 @@ class Player:
             try:
                 if text:
                     self._run(text)
-            except (ServerRefused, ProtocolError) as error:
+            except (ServerRefused, ProtocolError, FolderRefused) as error:
                 self.view.line(f"error: {error}")
             except KeyboardInterrupt:
                 self.view.line(f"stopped; the next turn is turn {self.game.turns + 1}")
@@ -96,7 +98,7 @@ class Player:
                     self.view.line(f"\nturn {self.game.turns + 1} > {text}")
                     try:
                         self._run(text)
-                    except (ServerRefused, ProtocolError) as error:
+                    except (ServerRefused, ProtocolError, FolderRefused) as error:
                         self.view.line(f"error: {error}")
                         refused = True
         except KeyboardInterrupt:
@@ -121,10 +123,11 @@ class Player:
     def _run(self, text: str) -> None:
         """Run a command, or play a turn."""
         if text[0] not in ":/":  # an instruction never begins with a slash: it was meant to be a colon
+            self.folder.check_clip(self.game.turns + 1)
             self._play(self.game.turn(text))
             return
         name, _, rest = text[1:].partition(" ")
-        number = int(rest) if rest.strip().isdigit() else None
+        number = int(rest) if re.fullmatch(r"\s*[0-9]{1,9}\s*", rest, re.ASCII) else None
         if name == "rewind" and number is not None:
             turns = self.game.turns
             self.game.rewind(number)
@@ -132,7 +135,8 @@ class Player:
             self._moved()
         elif name == "branch" and number is not None:
             self.game = self.game.branch(number)
-            self.folder = GameFolder(next_folder(self.folder.path.parent))
+            self.folder.close()
+            self.folder = GameFolder(new_folder(self.folder.path.parent), self.game.token)
             self._moved()
         elif name == "status" and not rest:
             self.view.status(self.client.status())

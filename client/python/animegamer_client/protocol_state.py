@@ -30,10 +30,18 @@ MAX_TICK_S = 1.0
 
 TEMPORARY = frozenset({"starting"})
 TEMPORARY_AFTER_RECONNECT = frozenset({"starting", "draining", "busy", "rate_limited", "too_many_sessions"})
-"""Error codes after which a request is sent again, and those for a request that was sent on an earlier connection.
+TEMPORARY_IN_A_TURN = TEMPORARY_AFTER_RECONNECT | {"degraded", "turn_running"}
+"""Error codes after which a request is sent again; those for a request that was sent on an earlier connection; and
+those for the rest of a turn of which an event has arrived.
 
-After a reconnect the server may still be the one that is stopping, or still count the connection that was lost.
+After a reconnect the server may still be the one that is stopping, or still count the connection that was lost. A turn
+that has begun may count already: the refusal is of its replay, and a caller who took it for the turn's would play the
+turn twice.
 """
+MAX_HEADER_BYTES = 64 * 1024
+"""The longest header that a server of version 1 takes, unless its `welcome` says otherwise."""
+REQUEST_ID_BYTES = 32
+"""What a request's id may add to its header."""
 
 
 class Phase(Enum):
@@ -86,15 +94,26 @@ class ProtocolState:
     def start(self, call: Call[Any]) -> None:
         """Add a call. It ends with its answer, an error or the time-out.
 
-        Raises ProtocolError, and adds nothing, if its request cannot be encoded.
+        Raises ProtocolError, and adds nothing, if its request cannot be encoded or is too long for the server.
         """
-        encode(call.request)
+        self._check_size(call.request)
         self._update_clock()
         if not self._active():
             self._heard_at = self._now
         self._calls[call] = _CallTiming(self._now)
         if self.phase is Phase.READY:
             self._send_request(call)
+
+    def _check_size(self, request: Message) -> None:
+        """A server can tell nobody whose header was too long: it does not unpack it. So it is not sent."""
+        limit = MAX_HEADER_BYTES if self.welcome is None else self.welcome.limits.get("header_bytes", MAX_HEADER_BYTES)
+        size = len(encode(request)[1]) + REQUEST_ID_BYTES
+        if size > limit:
+            raise ProtocolError(
+                f"`{request.type}` is too long to be sent; found {size} bytes, expected at most {limit}",
+                "shorten its text",
+                code="too_large",
+            )
 
     def _active(self) -> list[Call[Any]]:
         """The calls that have not ended; the others are removed."""
@@ -185,7 +204,8 @@ class ProtocolState:
             timing = self._calls[call]
             heard_at = max(timing.heard_at, self._answer_at) if call.may_be_slow else timing.heard_at
             if self._now - heard_at >= self.timeout_s:
-                call.fail(timing.refused or self._timed_out())
+                kept = isinstance(call, TurnCall) and call.begun
+                call.fail(self._timed_out() if kept or timing.refused is None else timing.refused)
         silent_s = self._now - self._heard_at
         if self.phase is Phase.DOWN or not calls:
             return
@@ -271,7 +291,10 @@ class ProtocolState:
 
     def _refuse(self, call: Call[Any], error: ServerRefused) -> None:
         timing = self._calls[call]
-        if error.code in TEMPORARY or (timing.reconnected and error.code in TEMPORARY_AFTER_RECONNECT):
+        begun = isinstance(call, TurnCall) and call.begun
+        codes = TEMPORARY_IN_A_TURN if begun else TEMPORARY_AFTER_RECONNECT if timing.reconnected else TEMPORARY
+        if error.code in codes:
+            self._trouble = error.text
             timing.refused, timing.retry_at = error, self._now + RETRY_S
         else:
             self._send_follow_up(call, call.on_error(error))

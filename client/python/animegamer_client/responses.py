@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from .codec import Message
 from .events import Character
-from .fields import Fields, flag, integer, nested, number, several, text
+from .fields import Fields, flag, integer, nested, number, text, words
+
+_WORDS = ("people", "motions", "places", "hours", "clothes", "manners")
+"""The fields of a bundle that says what it knows, since 1.1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +19,7 @@ class Bundle:
     name, plan: of the bundle and of its denoise plan. fingerprint: hash of its files; a game belongs to one of them.
     width, height: of a frame, in pixels. frames: frames of a turn. fps: frames a second when shown.
     random_weights: True for a model that only measures time; its pictures are noise.
+    people, motions, places, hours, clothes, manners: the words that it knows, if it reads everyday words; else empty.
     """
 
     name: str
@@ -26,6 +30,12 @@ class Bundle:
     frames: int
     fps: float
     random_weights: bool
+    people: tuple[str, ...] = ()
+    motions: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+    hours: tuple[str, ...] = ()
+    clothes: tuple[str, ...] = ()
+    manners: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +66,13 @@ class Welcome:
             frames=integer(about, "frames"),
             fps=number(about, "fps"),
             random_weights=flag(about, "random_weights"),
+            **{name: words(about, name) for name in _WORDS if name in about},
         )
         return cls(
             server=text(fields, "server"),
             protocol=text(fields, "protocol"),
             bundle=bundle,
-            capabilities=tuple(str(name) for name in several(fields, "capabilities")),
+            capabilities=words(fields, "capabilities"),
             limits=nested(fields, "limits"),
             state=text(fields, "state"),
         )
@@ -133,5 +144,5 @@ class Exported:
     @classmethod
     def read(cls, message: Message) -> Exported:
         """Read an `exported`. Raises ProtocolError."""
-        files = tuple(str(name) for name in several(message.fields, "files"))
-        return cls(text(message.fields, "folder"), integer(message.fields, "turns"), files)
+        fields = message.fields
+        return cls(text(fields, "folder"), integer(fields, "turns"), words(fields, "files"))

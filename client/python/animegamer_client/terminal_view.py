@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-from .events import Accepted, Character, Done, Event, Progress, Restarting, State
+from .events import Accepted, Character, Done, Event, Progress, Restarting, State, Understood
 from .responses import Welcome
+
+
+def plain(text: str) -> str:
+    """Text of a server, or of a file, for a terminal: whatever would move its cursor or reorder letters is written out.
+
+    Line breaks stay.
+    """
+    return "".join(one if one == "\n" or _shown(one) else one.encode("unicode_escape").decode() for one in text)
+
+
+def _shown(character: str) -> bool:
+    # A joiner between letters is part of words and pictures in many scripts; all other format characters are not.
+    return character in "\u200c\u200d" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
+
 
 HELP = """\
 Say who does what and where, for example: Character: Mirel; Motion: gently wave; Background: day city.
@@ -44,6 +59,10 @@ class TerminalView:
         """Print an event of a running turn."""
         if isinstance(event, Accepted) and event.place:
             self.progress(f"place {event.place} in the queue, about {event.estimate_s:.0f} s")
+        elif isinstance(event, Understood):
+            self.line(f"  understood: {event.text}")
+            if event.notice is not None:
+                self.line(f"  {event.notice}")
         elif isinstance(event, State):
             self.line(f"  motion level   {event.motion_level}")
             for name in ("stamina", "social", "entertainment"):
@@ -80,13 +99,13 @@ class TerminalView:
     def line(self, text: str) -> None:
         """Print a line."""
         self.clear_progress()
-        print(text, flush=True)
+        print(plain(text), flush=True)
 
     def progress(self, text: str) -> None:
         """Print a line that the next one overwrites; nothing where lines cannot be overwritten."""
         if self._overwrite:
             self.clear_progress()
-            print(f"  {text}", end="", flush=True)
+            print(f"  {plain(text)[:76]}", end="", flush=True)
             self._progress = True
 
     def clear_progress(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from animegamer_rt.bundle.config import read_record
 from animegamer_rt.bundle.loader import MANIFEST
-from animegamer_rt.bundle.manifest import FORMAT_VERSION, Manifest, clear_fidelity
+from animegamer_rt.bundle.manifest import FORMAT_VERSION, READER_FORMAT_VERSION, Manifest, clear_fidelity
 from animegamer_rt.errors import ConfigError
 
 
@@ -40,7 +40,7 @@ def _read_earlier(path: Path) -> Manifest | None:
         manifest = read_record(Manifest, data, str(path))
     except (OSError, ValueError, ConfigError):
         return None
-    return manifest if manifest.format_version == FORMAT_VERSION else None
+    return manifest if manifest.format_version in (FORMAT_VERSION, READER_FORMAT_VERSION) else None
 
 
 def _denoiser(manifest: Manifest) -> Any:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from animegamer_export.parts.streamed.write import STORED
 from animegamer_export.support.progress import Progress
+from animegamer_rt.arguments import Parser, whole
 from animegamer_rt.bundle.config import suggest
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.errors import ConfigError
@@ -114,7 +115,7 @@ def _source(options: argparse.Namespace, console: Console) -> ExportSource:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="animegamer-rt export",
         description="Make a bundle from the release's checkpoints or random weights. An interrupted export continues "
         "when it is run again. `animegamer-rt export tensorrt` builds engines from a bundle.",
@@ -123,7 +124,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     given = parser.add_mutually_exclusive_group(required=True)
     given.add_argument("--checkpoints", type=Path, metavar="DIR", help="the folder of the checkpoints")
-    given.add_argument("--random-weights", type=int, metavar="SEED", help="random weights, to measure time and memory")
+    given.add_argument(
+        "--random-weights",
+        type=whole(-(2**31), 2**63 - 1),
+        metavar="SEED",
+        help="random weights, to measure time and memory",
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="BUNDLE", help="the bundle's folder")
     parser.add_argument("--parts", default=",".join(PARTS), help=f"default: {','.join(PARTS)}; encoder: with towers")
     parser.add_argument(
@@ -151,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _picture(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d+)x(\d+)", text)
+    match = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})", text)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not height x width, as in 480x720")
     return int(match[1]), int(match[2])

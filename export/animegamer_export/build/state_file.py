@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from animegamer_rt.bundle.files import sha256
+from animegamer_rt.bundle.files import sha256, write_file
+from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.bundle.loader import MANIFEST, UNFINISHED
-from animegamer_rt.bundle.manifest import FORMAT_VERSION, FileRecord
+from animegamer_rt.bundle.manifest import FORMAT_NAME, FORMAT_VERSION, FileRecord
 
+WORK_FOLDER = ".export"
 FORMAT = FORMAT_VERSION
 """All parts of a bundle of another format are exported again."""
 
@@ -31,6 +33,8 @@ class ExportState:
     missing: list[str] = field(default_factory=list)
     whole: bool = False
     """Whether the folder held a complete bundle when it was opened."""
+    unlisted: set[str] = field(default_factory=set)
+    """The export's own files that no step lists: those of a step that is done again, or is putting them into place."""
 
     @classmethod
     def open(cls, folder: Path) -> ExportState:
@@ -39,9 +43,9 @@ class ExportState:
         for name, place in ((UNFINISHED, ()), (MANIFEST, ("provenance", "export"))):
             data = _read(folder / name)
             for key in place:
-                data = data.get(key, {})
-            if data.get("format") == FORMAT:
-                return cls(folder, dict(data["steps"]), whole=whole)
+                data = data.get(key, {}) if isinstance(data, dict) else {}
+            if isinstance(data, dict) and data.get("format") == FORMAT and _are_steps(data.get("steps")):
+                return cls(folder, dict(data["steps"]), whole=whole, unlisted=set(_texts(data.get("unlisted"))))
         return cls(folder, whole=whole)
 
     def done(self, step: str, key: str) -> bool:
@@ -60,12 +64,22 @@ class ExportState:
         self.missing = list(missing)
         self._write()
 
+    def forget(self, step: str) -> None:
+        """Drops the record of a step that is done again. Its files stay the export's own."""
+        self.unlisted |= set(self.steps.pop(step, {}).get("files", ()))
+
+    def announce(self, files: Sequence[str]) -> None:
+        """Notes the files that are put into place next, so that an export that was killed knows them for its own."""
+        self.unlisted |= set(files)
+        self._write()
+
     def record(self, step: str, key: str, files: Sequence[str], **found: Any) -> None:
         """Records a finished step, whose files are in the folder, and its results."""
         sizes = {name: (self.folder / name).stat().st_size for name in files}
         hashes = {name: sha256(self.folder / name) for name in files}
         self.steps[step] = {"key": key, "files": sizes, "sha256": hashes, **found}
         self.missing = [name for name in self.missing if name != step]
+        self.unlisted -= set(files)
         self._write()
 
     def files(self) -> dict[str, FileRecord]:
@@ -85,10 +99,8 @@ class ExportState:
         (self.folder / UNFINISHED).unlink(missing_ok=True)
 
     def _write(self) -> None:
-        partial = self.folder / (UNFINISHED + ".part")
-        data = {"format": FORMAT, "missing": self.missing, "steps": self.steps}
-        partial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-        os.replace(partial, self.folder / UNFINISHED)
+        data = {"format": FORMAT, "missing": self.missing, "steps": self.steps, "unlisted": sorted(self.unlisted)}
+        write_file(self.folder / UNFINISHED, (json.dumps(data, indent=1) + "\n").encode())
 
 
 def step_key(*what: Any) -> str:
@@ -99,10 +111,51 @@ def step_key(*what: Any) -> str:
 def _read(path: Path) -> dict[str, Any]:
     """A JSON object; empty if the file is missing or damaged, and then the steps are done again."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path)
     except (OSError, ValueError):
         return {}
     return data if isinstance(data, dict) else {}
+
+
+def own_files(folder: Path) -> set[str] | None:
+    """The files of an export in the folder, as export.json or the bundle's manifest lists them; None if it has neither.
+
+    A folder with export.json has the export's work folder, too.
+    """
+    state, manifest = _read(folder / UNFINISHED), _read(folder / MANIFEST)
+    if _are_steps(state.get("steps")) and isinstance(state.get("missing"), list):
+        found, steps = {UNFINISHED, WORK_FOLDER, *_texts(state.get("unlisted"))}, state["steps"]
+        found |= {MANIFEST} if _is_bundle(manifest) else set()
+    elif _is_bundle(manifest) and not os.path.lexists(folder / UNFINISHED):
+        found, steps = {MANIFEST}, manifest["provenance"]["export"]["steps"]
+    else:
+        return None
+    if _is_bundle(manifest):
+        found |= set(manifest["files"])
+    return found.union(*(record["files"] for record in steps.values()))
+
+
+def _is_bundle(manifest: Mapping[str, Any]) -> bool:
+    """Whether this is the manifest of a bundle that an export made."""
+    made = manifest.get("provenance")
+    export = made.get("export") if isinstance(made, dict) else None
+    steps = export.get("steps") if isinstance(export, dict) else None
+    return manifest.get("format") == FORMAT_NAME and isinstance(manifest.get("files"), dict) and _are_steps(steps)
+
+
+def _are_steps(steps: Any) -> bool:
+    """Whether this is what the records of steps look like: a key and the sizes and hashes of files."""
+    return isinstance(steps, dict) and all(
+        isinstance(record, dict)
+        and isinstance(record.get("key"), str)
+        and all(isinstance(record.get(name, {}), dict) for name in ("files", "sha256", "parts"))
+        and "files" in record
+        for record in steps.values()
+    )
+
+
+def _texts(value: Any) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
 def _size(path: Path) -> int:

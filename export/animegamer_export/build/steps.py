@@ -24,23 +24,24 @@ from animegamer_export.support.disk import disk_full_error, require_space
 from animegamer_export.support.peak_memory import peak_mib
 from animegamer_export.support.progress import Progress
 from animegamer_export.towers import MOTION_MODEL, TEXT, Towers
+from animegamer_rt.bundle.claims import Claim, claim_folder
 from animegamer_rt.bundle.config import read_record, suggest_only, write_record
 from animegamer_rt.bundle.files import lock_folder, make_folder
-from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.loader import MANIFEST, UNFINISHED, Bundle
 from animegamer_rt.bundle.manifest import Manifest, MotionTokenizer, Part
 from animegamer_rt.bundle.writer import write_manifest
-from animegamer_rt.errors import ConfigError
+from animegamer_rt.errors import ConfigError, OutputError
 
 from . import default_plans
 from .carry_over import carry_over
 from .check_part import check_part
 from .hard_links import hard_link_shared
-from .state_file import ExportState, step_key
+from .state_file import WORK_FOLDER, ExportState, own_files, step_key
 from .weight_source import PLAY_PARTS, ExportSource
 
-WORK_FOLDER = ".export"
 MOTION_STEP = "motion tokenizer"
 TOKENIZER = ("tokenizer.model", "added_tokens.json")
+MOVE_IT = "move it, or give another --out"
 NO_SPACE_HINT = "give another --out, free some space, or export fewer --parts at a time"
 BASE_PRECISION = "fp16"
 """Quantised parts are made from this precision. Its error is a thousandth of that of the most exact scheme."""
@@ -75,6 +76,7 @@ def export(source: ExportSource, request: ExportRequest, progress: Progress) -> 
     if the disk is too small or another process exports to the folder, and ConfigError if a complete bundle would become
     incomplete. Also raises OutputError if the disk fills up.
     """
+    claim = _claim(request.out)
     state = ExportState.open(request.out)
     with progress.busy("reading what is there"):
         steps = list(_pending_steps(source, request, state))
@@ -89,19 +91,41 @@ def export(source: ExportSource, request: ExportRequest, progress: Progress) -> 
     require_space(request.out, sum(step.bytes for step in steps), NO_SPACE_HINT)
     make_folder(request.out)
     with lock_folder(request.out):
-        return _run_steps(steps, lacking, state, source, progress)
+        if claim is None:
+            claim = _claim(request.out)  # as it is now, under the lock
+        assert claim is not None
+        return _run_steps(steps, lacking, state, source, progress, claim)
+
+
+def _claim(out: Path) -> Claim | None:
+    """The right to write there; None while there is no such folder. Raises OutputError for another's files."""
+    if not os.path.lexists(out):
+        return None
+    # A name that ends in .part is what a power cut leaves of the very first record.
+    ignored = [f"{dot}{UNFINISHED}.part" for dot in (".", "")]
+    claim = claim_folder(out, "an export", own_files, ignored=ignored, do="give another folder with --out")
+    if WORK_FOLDER not in claim.listed and os.path.lexists(out / WORK_FOLDER):
+        raise OutputError("this folder is not the export's", where=out / WORK_FOLDER, do=MOVE_IT)
+    for name in (MANIFEST, *TOKENIZER):
+        claim.check(name)
+    return claim
 
 
 def _run_steps(
-    steps: list[Step], lacking: list[str], state: ExportState, source: ExportSource, progress: Progress
+    steps: list[Step],
+    lacking: list[str],
+    state: ExportState,
+    source: ExportSource,
+    progress: Progress,
+    claim: Claim,
 ) -> Bundle | None:
     """Runs the steps in order, and writes the manifest if no part is missing."""
     for step in steps:
         # As soon as the first file is replaced, the record is no longer true.
-        state.steps.pop(step.name, None)
+        state.forget(step.name)
     state.begin([*(step.name for step in steps if not step.into), *lacking, "manifest"])
     for step in steps:
-        _run_step(step, state, progress)
+        _run_step(step, state, progress, claim)
     shutil.rmtree(state.folder / WORK_FOLDER, ignore_errors=True)
     if lacking:
         return None
@@ -189,7 +213,7 @@ def part_scheme(part: str, precision: str) -> Scheme:
     return chosen
 
 
-def _run_step(step: Step, state: ExportState, progress: Progress) -> None:
+def _run_step(step: Step, state: ExportState, progress: Progress, claim: Claim) -> None:
     target, work = state.folder / step.into, state.folder / WORK_FOLDER / "now"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -201,9 +225,13 @@ def _run_step(step: Step, state: ExportState, progress: Progress) -> None:
         found = dict(step.make(work, advance))
     target.mkdir(parents=True, exist_ok=True)
     names = sorted(path.name for path in work.iterdir())
+    files = [f"{step.into}/{name}" if step.into else name for name in names]
+    if not step.into:
+        for name in names:
+            claim.check(name)
+    state.announce(files)
     for name in names:
         os.replace(work / name, target / name)
-    files = [f"{step.into}/{name}" if step.into else name for name in names]
     seconds = round(time.monotonic() - started, 1)
     # The record is written after all files of the step are in place.
     measured = {"seconds": seconds, "process_peak_memory_gib": _peak_memory_gib()}

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from animegamer_export.support.peak_memory import peak_mib
+from animegamer_rt.profiling.child_process import child_command
 
 
 def load_memory_mib(paths: Sequence[Path]) -> float | None:
     """Peak growth in MiB while the files are loaded together; None on Windows."""
     if sys.platform == "win32":
         return None
-    command = [sys.executable, "-m", "animegamer_export.onnx_io.load_memory", *map(str, paths)]
+    command = child_command("animegamer_export.onnx_io.load_memory", *map(str, paths))
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return round(float(done.stdout), 1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import torch
 from animegamer_export.parity import decoding, diffusion, language
 from animegamer_export.parity.checks import Check
 from animegamer_export.parity.fixtures import WEIGHTS, FixtureFolder, FixtureSet, open_folder
+from animegamer_rt.arguments import Parser
 from animegamer_rt.errors import AnimeGamerError, CheckpointError
 
 CHECKS: dict[str, Callable[[FixtureFolder, FixtureSet], list[Check]]] = {
@@ -126,7 +126,7 @@ def _tolerance(check: Check) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command `animegamer-rt parity`: 0 when every set passes, 1 when one fails, 2 when there is none."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="animegamer-rt parity", description="Compare the networks with recorded fixtures, number by number."
     )
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder of NAME.json + NAME.safetensors")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import cycle, islice
@@ -12,6 +11,7 @@ from typing import Any
 from animegamer_export.evaluate.fidelity import ClipScorer
 from animegamer_export.plan_search.measure import SearchBudget, measure_plans
 from animegamer_export.plan_search.results import SKIPPING_SUFFIX, PlanResult, choose_plans
+from animegamer_rt.arguments import Parser, whole
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bench.command import LIBRARIES
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
@@ -27,22 +27,22 @@ WHAT = "Find cheaper plans for a bundle, and write them with their measured fide
 DEFAULT = "balanced"
 
 
-def main(arguments: Sequence[str], open_judge: Callable[[Path], ClipScorer]) -> int:
-    """Parses, measures, writes the record and the bundle's plans; `open_judge` reads the file of --judge."""
-    parser = argparse.ArgumentParser(prog="animegamer-rt search-plans", description=WHAT)
+def main(arguments: Sequence[str], open_judge: Callable[[], ClipScorer]) -> int:
+    """Parses, measures, writes the record and the bundle's plans; `open_judge` opens the judge of --judge."""
+    parser = Parser(prog="animegamer-rt search-plans", description=WHAT)
     parser.add_argument(
         "bundle", nargs="?", default="pocket", help="name or folder; its plans balanced and fast are replaced"
     )
     add_engine_options(parser)
     parser.add_argument("--instructions", metavar="FILE", help="a line a turn (default: the bundle's own examples)")
     parser.add_argument(
-        "--turns", type=_turns, default=SearchBudget().turns, help="turns of the search; the check uses as many others"
+        "--turns",
+        type=whole(1, 10_000),
+        default=SearchBudget().turns,
+        help="turns of the search; the check uses as many others",
     )
     parser.add_argument(
-        "--judge",
-        type=Path,
-        metavar="FILE",
-        help="judge.pt of a pocket build's work folder: scores how well clips show their instructions",
+        "--judge", action="store_true", help="for pocket's world: score how well clips show their instructions"
     )
     parser.add_argument(
         "--results",
@@ -57,8 +57,10 @@ def main(arguments: Sequence[str], open_judge: Callable[[Path], ClipScorer]) -> 
     bundle = open_bundle(options.bundle)
     if not options.dry_run:
         make_folder(bundle.folder)  # a folder that cannot be written is an error before the work
-    texts = read_script(options.instructions) if options.instructions else example_script(bundle.manifest.world)
-    scorer = open_judge(options.judge) if options.judge else None
+    texts = (
+        read_script(options.instructions) if options.instructions is not None else example_script(bundle.manifest.world)
+    )
+    scorer = open_judge() if options.judge else None
     config = EngineConfig.from_arguments(options)
     engines = open_engines(bundle, config)
     points = measure_plans(bundle, engines, texts, SearchBudget(turns=options.turns), _print_line, scorer)
@@ -130,9 +132,3 @@ def _instruction(point: PlanResult) -> str:
 
 def _print_line(line: str) -> None:
     print(line, flush=True)
-
-
-def _turns(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
-    return int(text)

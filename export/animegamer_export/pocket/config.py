@@ -56,8 +56,6 @@ class BuildConfig:
     held_out_games: int
     predictor_games: int  # games of instructions and first frames only
     turns_per_game: int
-    judge_clips: int
-    judge_epochs: int
     evaluated_turns: int
     evaluated_games: int
     evaluated_plans: tuple[str, ...]
@@ -108,8 +106,6 @@ FULL = BuildConfig(
     held_out_games=60,
     predictor_games=8000,
     turns_per_game=5,
-    judge_clips=5000,
-    judge_epochs=8,
     evaluated_turns=40,
     evaluated_games=8,
     evaluated_plans=("balanced", "fast"),
@@ -139,8 +135,6 @@ SHORT = BuildConfig(
     held_out_games=1,
     predictor_games=8,
     turns_per_game=2,
-    judge_clips=8,
-    judge_epochs=1,
     evaluated_turns=1,
     evaluated_games=1,
     evaluated_plans=("fast",),

@@ -1,176 +1,220 @@
-"""How well turns are played: held-out instructions and games, played by any function, judged and counted."""
+"""How often sentences are understood and drawn: plays games from a file with labels; the judge reads each clip.
+
+    python -m animegamer_export.pocket.evaluate --games FILE.jsonl --plan balanced --seeds 1,2 --out REPORT.json
+
+A turn takes about 0.6 s with the plan balanced on one free core: 205 turns with two seeds take some four minutes. The
+judge is `judge/judge.onnx`; how often it is right stands in `judge/judge.json`. The labels are
+described in benchmarks/language/README.md.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import random
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .evaluation.motion import LEVELS, MotionScale, fit_scale, motion_amount, motion_figures
-from .judge.model import Judge, Reading, read_clips
-from .world.captions import caption, said_parts
-from .world.render import render
-from .world.sampling import sample_game, sample_scenes
-from .world.scene import DEFAULT_OUTFIT, Scene, position_x, strengths
+import animegamer_rt
+from animegamer_rt.errors import AnimeGamerError, InstructionError, OutputError
 
-Clip: TypeAlias = npt.NDArray[np.uint8]
-States: TypeAlias = tuple[int, int, int, int]
-"""Motion level, social, entertainment, stamina."""
-PlayGame: TypeAlias = Callable[[list[str], int], Sequence[tuple[Clip, States]]]
-"""Plays a game from its start: (instructions, seed) -> a clip, uint8 [17, 96, 144, 3], and four states per turn."""
+from .judge.reading import Judge, Reading
+from .labelled import LabelledTurn, read_games
 
-POSITION_TOLERANCE_PX = 16
-"""A turn starts where the last ended if the judge reads a position at most this far off (9 % of the width)."""
-_STATES = ("motion_level", "social", "entertainment", "stamina")
+FIELDS = ("who", "motion", "place", "night", "outfits", "level_within_one", "one_of_each")
+MUST_BE_RIGHT = ("who", "one_of_each", "place", "night", "motion")
+"""The fields of FIELDS that `all_right` means, as far as a turn has them."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class JudgedTurn:
-    """A played turn, the scene that it should show, and what the judge read. amount: mean motion, px a frame."""
+@dataclass(frozen=True, slots=True)
+class PlayedTurn:
+    """A turn that was played. reading, clip: None if the text was refused. right: the judged fields."""
 
-    scene: Scene
-    instruction: str
-    turn: int
-    clip: Clip
-    states: States
-    reading: Reading
-    amount: float
+    asked: LabelledTurn
+    first: bool
+    seed: int
+    reading: Reading | None
+    right: dict[str, bool]
+    refused: str = ""
+    clip: npt.NDArray[np.uint8] | None = field(default=None, repr=False)
 
+    @property
+    def all_right(self) -> bool:
+        """Exactly the people asked for, once each, with place, hour and motion where those are given."""
+        return all(self.right.get(name, True) for name in MUST_BE_RIGHT)
 
-def fit_motion_scale(clips_per_level: int = 40, seed: int = 11) -> MotionScale:
-    """Fit the thresholds between motion levels on rendered training clips."""
-    scenes = [
-        dataclasses.replace(scene, level=1 + index % LEVELS)
-        for index, scene in enumerate(sample_scenes(clips_per_level * LEVELS, seed))
-    ]
-    return fit_scale([motion_amount(render(scene)) for scene in scenes], [scene.level for scene in scenes])
-
-
-def held_out_turns(count: int, seed: int) -> list[tuple[Scene, str]]:
-    """First turns with combinations that training never sees, as reference captions; levels 1..5 in turn."""
-    turns = []
-    for index, scene in enumerate(sample_scenes(count, seed, train=False)):
-        start_x = position_x("centre", len(scene.characters))
-        scene = dataclasses.replace(scene, level=1 + index % LEVELS, start_x=start_x)
-        turns.append((scene, caption(scene)))
-    return turns
+    @property
+    def wrong(self) -> list[str]:
+        """The names of the wrong fields."""
+        return [name for name, right in self.right.items() if not right]
 
 
-def held_out_games(count: int, turns: int, seed: int) -> list[list[tuple[Scene, str]]]:
-    """Games whose last turn has a combination that training never sees."""
-    rng = random.Random(seed)
-    return [sample_game(rng, turns, train=False) for _ in range(count)]
+def fields_right(asked: LabelledTurn, reading: Reading | None) -> dict[str, bool]:
+    """Which of the fields that a turn has are right; all are wrong without a reading.
 
-
-def judge_game(play: PlayGame, judge: Judge, game: Sequence[tuple[Scene, str]], seed: int) -> list[JudgedTurn]:
-    """Play a game and judge every turn."""
-    played = list(play([instruction for _, instruction in game], seed))
-    readings = read_clips(judge, np.stack([clip for clip, _ in played]))
-    return [
-        JudgedTurn(scene, instruction, index, clip, states, reading, motion_amount(clip))
-        for index, ((scene, instruction), (clip, states), reading) in enumerate(
-            zip(game, played, readings, strict=True)
-        )
-    ]
-
-
-def evaluate(
-    play: PlayGame,
-    judge: Judge,
-    scale: MotionScale,
-    single_turns: int = 40,
-    games: int = 8,
-    turns: int = 5,
-    seed: int = 2024,
-) -> tuple[dict[str, object], list[JudgedTurn]]:
-    """All figures of a player on held-out instructions with fixed seeds, and the judged turns behind them."""
-    singles = [
-        judge_game(play, judge, [turn], seed + index)[0]
-        for index, turn in enumerate(held_out_turns(single_turns, seed))
-    ]
-    longer = [
-        judge_game(play, judge, game, seed + 500 + index)
-        for index, game in enumerate(held_out_games(games, turns, seed + 1))
-    ]
-    judged = singles + [turn for game in longer for turn in game]
-    figures: dict[str, object] = {
-        "seed": seed,
-        "held_out_single_turns": len(singles),
-        "games": len(longer),
-        "turns_per_game": turns,
-        "instruction": instruction_figures(singles),
-        "motion": motion_figures([turn.amount for turn in singles], [turn.scene.level for turn in singles], scale),
-        "states": state_figures(judged),
-        "game": consistency_figures(longer),
+    Clothes are right if somebody who was asked for is seen, and all of those who are seen wear theirs.
+    """
+    has = {
+        "motion": asked.motion,
+        "place": asked.place,
+        "night": asked.night,
+        "outfits": asked.outfits,
+        "level_within_one": asked.level,
     }
-    return figures, judged
-
-
-def instruction_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]:
-    """The share of turns that show what was asked, by field, and the mean of the fields."""
-    figures = {
-        "characters": _share(turn.reading.characters == frozenset(turn.scene.characters) for turn in judged),
-        "outfits": _share(_outfits_right(turn) for turn in judged),
-        "place": _share(turn.reading.place == turn.scene.place for turn in judged),
-        "day_or_night": _share(turn.reading.night == turn.scene.night for turn in judged),
-        "motion": _share(turn.reading.motion == turn.scene.motion for turn in judged),
+    given = [name for name in FIELDS if has.get(name, True) is not None]
+    if reading is None:
+        return dict.fromkeys(given, False)
+    worn = dict(zip(asked.who, asked.outfits or (), strict=False))
+    seen = [reading.outfits[name] == outfit for name, outfit in worn.items() if name in reading.outfits]
+    right = {
+        "who": reading.shows_once_each(frozenset(asked.who)),
+        "motion": reading.motion == asked.motion,
+        "place": reading.place == asked.place,
+        "night": reading.night == asked.night,
+        "outfits": bool(seen) and all(seen),
+        "level_within_one": asked.level is not None and abs(reading.level - asked.level) <= 1,
+        "one_of_each": reading.one_of_each,
     }
-    known = [value for value in figures.values() if value is not None]
-    return {**figures, "mean": round(float(np.mean(known)), 4) if known else None}
+    return {name: right[name] for name in given}
 
 
-def state_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]:
-    """The share of turns with the right state, for each of the four and for all at once."""
-    pairs = [(turn.states, strengths(turn.scene)) for turn in judged]
-    figures = {
-        name: _share(tuple(states)[index] == truth[index] for states, truth in pairs)
-        for index, name in enumerate(_STATES)
-    }
-    return {**figures, "all_four": _share(tuple(states) == truth for states, truth in pairs)}
+def play_games(
+    player: animegamer_rt.Player, judge: Judge, games: Sequence[Sequence[LabelledTurn]], seed: int
+) -> Iterator[PlayedTurn]:
+    """Play games one after another, each from its start with the same seed, and read every clip."""
+    for turns in games:
+        game = player.start(seed=seed)
+        for number, asked in enumerate(turns):
+            try:
+                clip = game.turn(asked.say).frames
+            except InstructionError as error:
+                yield PlayedTurn(asked, number == 0, seed, None, fields_right(asked, None), str(error))
+                continue
+            (reading,) = judge.read(clip[None])
+            yield PlayedTurn(asked, number == 0, seed, reading, fields_right(asked, reading), clip=clip)
 
 
-def consistency_figures(games: Sequence[Sequence[JudgedTurn]]) -> dict[str, object]:
-    """How often later turns keep what their instruction does not mention, and the score by turn of the game."""
-    later = [turn for game in games for turn in game[1:]]
-    unsaid = {
-        part: [turn for turn in later if part not in said_parts(turn.instruction)]
-        for part in ("characters", "place", "time", "outfit", "position")
-    }
-    worn = [turn for turn in unsaid["outfit"] if any(outfit != DEFAULT_OUTFIT for outfit in turn.scene.outfits)]
-    errors = [abs(turn.reading.start_x - turn.scene.start_x) for turn in unsaid["position"]]
-    length = max((len(game) for game in games), default=0)
+def report(played: Sequence[PlayedTurn]) -> dict[str, Any]:
+    """The shares of right turns, 0..1; None where no turn has the field. Every turn stands under `readings`."""
+    shares = {name: _share([turn.right[name] for turn in played if name in turn.right]) for name in FIELDS}
     return {
-        "characters_kept": _share(t.reading.characters == frozenset(t.scene.characters) for t in unsaid["characters"]),
-        "place_kept": _share(turn.reading.place == turn.scene.place for turn in unsaid["place"]),
-        "day_or_night_kept": _share(turn.reading.night == turn.scene.night for turn in unsaid["time"]),
-        "outfit_kept": _share(_outfits_right(turn) for turn in worn),
-        "position_kept": _share(error <= POSITION_TOLERANCE_PX for error in errors),
-        "position_error_px": round(float(np.mean(errors)), 2) if errors else None,
-        "counted": {
-            "characters": len(unsaid["characters"]),
-            "place": len(unsaid["place"]),
-            "time": len(unsaid["time"]),
-            "outfit": len(worn),
-            "position": len(errors),
-        },
-        "instruction_mean_by_turn": [
-            instruction_figures([game[index] for game in games if index < len(game)])["mean"] for index in range(length)
-        ],
+        "turns": len(played),
+        **shares,
+        "all_right": _share([turn.all_right for turn in played]),
+        "all_right_first": _share([turn.all_right for turn in played if turn.first]),
+        "all_right_later": _share([turn.all_right for turn in played if not turn.first]),
+        "readings": [_entry(turn) for turn in played],
     }
 
 
-def _outfits_right(turn: JudgedTurn) -> bool:
-    """At least one character that was asked for is seen, and all of them that are seen wear the right clothes."""
-    asked = dict(zip(turn.scene.characters, turn.scene.outfits, strict=True))
-    seen = {name: outfit for name, outfit in turn.reading.outfits.items() if name in asked}
-    return bool(seen) and all(asked[name] == outfit for name, outfit in seen.items())
+def _entry(turn: PlayedTurn) -> dict[str, Any]:
+    entry = {
+        "game": turn.asked.game,
+        "turn": turn.asked.turn,
+        "seed": turn.seed,
+        "say": turn.asked.say,
+        "asked": turn.asked.asked,
+        "read": None if turn.reading is None else asdict(turn.reading),
+        "right": turn.right,
+        "all_right": turn.all_right,
+    }
+    return {**entry, "refused": turn.refused} if turn.refused else entry
 
 
-def _share(right: Iterable[bool]) -> float | None:
-    """The share of true values, rounded to four places; None if there are no values."""
-    values = list(right)
-    return round(sum(values) / len(values), 4) if values else None
+def _share(right: Sequence[bool]) -> float | None:
+    return round(sum(right) / len(right), 4) if right else None
+
+
+def worst(played: Sequence[PlayedTurn], count: int) -> list[PlayedTurn]:
+    """The turns with the most wrong fields, worst first."""
+    return sorted(played, key=lambda turn: (turn.all_right, -len(turn.wrong)))[:count]
+
+
+def seen_words(reading: Reading | None) -> str:
+    """A reading in one line: `2 Tofi (party), walk 3, night beach, smeared`."""
+    if reading is None:
+        return "refused"
+    people = [f"{reading.counts[name]} {name} ({outfit})" for name, outfit in reading.outfits.items()]
+    hour = "night" if reading.night else "day"
+    words = [*(people or ["nobody"]), f"{reading.motion} {reading.level}", f"{hour} {reading.place}"]
+    return ", ".join([*words, "smeared"] if reading.smeared else words)
+
+
+def _write_sheet(played: Sequence[PlayedTurn], path: Path) -> None:
+    from .evaluation.contact_sheet import SheetRow, contact_sheet
+
+    rows = []
+    for turn in played:
+        clip = np.zeros((17, 96, 144, 3), np.uint8) if turn.clip is None else turn.clip
+        title = f"{turn.asked.game}.{turn.asked.turn} seed {turn.seed}: {turn.asked.say}"
+        note = f"wrong: {', '.join(turn.wrong)} | seen: {seen_words(turn.reading)}" if turn.wrong else ""
+        rows.append(SheetRow(title, {"": clip}, note))
+    contact_sheet(rows, path)
+
+
+def _play_all(options: argparse.Namespace, games: Sequence[Sequence[LabelledTurn]]) -> list[PlayedTurn]:
+    judge, started = Judge(), time.monotonic()
+    played: list[PlayedTurn] = []
+    total = sum(len(turns) for turns in games) * len(options.seeds)
+    with animegamer_rt.open(options.bundle, plan=options.plan) as player:
+        for seed in options.seeds:
+            for turns in games:
+                played += play_games(player, judge, [turns], seed)
+                left = (time.monotonic() - started) / len(played) * (total - len(played)) / 60
+                right = sum(turn.all_right for turn in played)
+                line = f"{len(played)} of {total} turns, {right} all right, {left:.1f} minutes left"
+                print(line, end="\r" if sys.stdout.isatty() else "\n", flush=True)
+    print()
+    return played
+
+
+def _seeds(text: str) -> list[int]:
+    words = text.split(",")
+    if not all(word.isdecimal() for word in words):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list like 1,2")
+    return [int(word) for word in words]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code, 2 for a user error."""
+    parser = argparse.ArgumentParser(
+        prog="python -m animegamer_export.pocket.evaluate", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--games", type=Path, required=True, metavar="FILE", help="turns with labels, JSON lines")
+    parser.add_argument("--bundle", default="pocket", help="name or folder (default: pocket)")
+    parser.add_argument("--plan", help="exact, balanced or fast (default: the bundle's default)")
+    parser.add_argument("--seeds", type=_seeds, default=[1], metavar="N,N", help="each game is played once a seed")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the report, JSON")
+    parser.add_argument("--sheet", type=Path, metavar="FILE", help="a PNG with a row of frames for each turn")
+    parser.add_argument("--worst", type=int, metavar="N", help="list the worst N turns; the sheet has only these")
+    options = parser.parse_args(argv)
+    try:
+        played = _play_all(options, read_games(options.games))
+        summary = report(played)
+        record = {**summary, "bundle": options.bundle, "plan": options.plan, "seeds": options.seeds}
+        shown = played if options.worst is None else worst(played, options.worst)
+        try:
+            options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            if options.sheet is not None:
+                _write_sheet(shown, options.sheet)
+        except OSError as error:
+            raise OutputError("cannot write", where=error.filename or options.sheet, found=error.strerror) from error
+    except AnimeGamerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for name in ("turns", *FIELDS, "all_right", "all_right_first", "all_right_later"):
+        print(f"{name:18s} {'not judged' if summary[name] is None else summary[name]}")
+    for turn in shown if options.worst is not None else ():
+        print(f"{turn.asked.game}.{turn.asked.turn} seed {turn.seed}: {turn.asked.say}")
+        print(f"    wrong: {', '.join(turn.wrong) or 'nothing'}; seen: {seen_words(turn.reading)}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,7 +1,7 @@
 """The phases of the pocket build in order.
 
 corpus (with the tokenizer) -> frames -> autoencoder -> decoder, denoiser -> predictor -> adapt -> adapt_decoder ->
-bundle, judge -> plans -> answers, quality.
+bundle -> plans -> answers, quality.
 """
 
 from __future__ import annotations
@@ -25,12 +25,10 @@ from . import bundle, quality
 from . import training_phases as train
 from .context import BuildContext
 from .evaluation.reconstruction import vae_figures
-from .judge import training as judge_training
-from .judge.model import load_judge, save_judge
-from .judge.scorer import open_scorer
+from .judge.reading import Judge
+from .judge.scorer import JudgeScorer
 from .training import autoencoder, checkpoint
 from .world.captions import caption
-from .world.clips import render_many
 
 
 def make_bundle(context: BuildContext) -> None:
@@ -62,30 +60,20 @@ def record_selftest(context: BuildContext) -> None:
     write_record(load(context.out))
 
 
-def make_judge(context: BuildContext) -> None:
-    """Train the judge on rendered clips; leaves judge.pt."""
-    if context.weights_path("judge").exists():
-        return
-    scenes = judge_training.judge_scenes(context.config.judge_clips, context.config.seed)
-    judge = judge_training.train_judge(render_many(scenes, 2), scenes, context.config.judge_epochs, context.config.seed)
-    save_judge(judge, context.weights_path("judge"))
-
-
 def calibrate_plans(context: BuildContext) -> None:
     """Search plans on held-out instructions; write the best and their figures into the manifest."""
     config, exported = context.config, load(context.out)
     instructions = [
         caption(scene) for scene in context.held_out.scenes[:: context.held_out.turns][: 2 * config.plan_turns]
     ]
-    scorer = open_scorer(context.weights_path("judge"))
     budget = SearchBudget(config.plan_rows, config.plan_turns)
-    points = measure.measure_plans(exported, open_engines(exported), instructions, budget, scorer=scorer)
+    points = measure.measure_plans(exported, open_engines(exported), instructions, budget, scorer=JudgeScorer(Judge()))
     write_plans(exported, results.choose_plans(points))
 
 
 def measure_quality(context: BuildContext) -> None:
     """Measure the bundle at play: figures go into its manifest, contact sheets into the work folder."""
-    config, judge = context.config, load_judge(context.weights_path("judge"))
+    config, judge = context.config, Judge()
     encoder, decoder = context.new_autoencoder()
     checkpoint.load(context.weights_path("autoencoder"), ("encoder", encoder), ("decoder", decoder))
     exported = load(context.out)
@@ -122,7 +110,6 @@ PHASES: dict[str, Callable[[BuildContext], None]] = {
     "adapt": train.adapt_denoiser,
     "adapt_decoder": train.adapt_decoder,
     "bundle": make_bundle,
-    "judge": make_judge,
     "plans": calibrate_plans,
     "answers": record_selftest,
     "quality": measure_quality,

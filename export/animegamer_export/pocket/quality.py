@@ -16,9 +16,9 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
-from .evaluate import JudgedTurn, PlayGame, States, evaluate, fit_motion_scale
 from .evaluation.contact_sheet import SheetRow, contact_sheet
-from .judge.model import Judge
+from .held_out import JudgedTurn, PlayGame, States, evaluate, fit_motion_scale
+from .judge.reading import Judge
 from .world.captions import caption
 from .world.render import render
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,8 +23,9 @@ from animegamer_export.quantize.weights import Exclude, RewriteReport, expected_
 from animegamer_export.support.disk import disk_full_error, require_space
 from animegamer_rt.backends.onnxruntime import check_device
 from animegamer_rt.backends.registry import open_engines
+from animegamer_rt.bundle.claims import claim_folder
 from animegamer_rt.bundle.config import suggest
-from animegamer_rt.bundle.files import lock_folder, make_folder, write_error
+from animegamer_rt.bundle.files import lock_folder, make_folder, read_bounded, write_error, write_file
 from animegamer_rt.bundle.loader import MANIFEST, Bundle
 from animegamer_rt.bundle.manifest import clear_fidelity
 from animegamer_rt.bundle.writer import write_manifest
@@ -39,6 +40,9 @@ from .smoothing import activation_ranges
 CALIBRATION_TURNS, CALIBRATION_PLAN = 4, "balanced"
 CALIBRATION_SEED = 1000
 """`verify` compares turns from seed 0, so calibration uses other ones."""
+MARK, MARKED = "quantize.unfinished", b"animegamer-rt quantize writes a bundle here\n"
+"""The file by which a later run knows what a killed one left, and its content."""
+MOVE_IT = "move it, or give another --out"
 NO_SPACE_HINT = "give another --out, or free some space"
 
 ProgressStep = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
@@ -88,7 +92,8 @@ def quantize_bundle(
     require_space(out, sum(sizes.values()) + sum(bundle.manifest.files[name].bytes for name in copied), NO_SPACE_HINT)
     work = out.with_name(f".{out.name}.quantize")
     make_folder(work)
-    with lock_folder(work), _clean_folder(work), disk_full_error(out, "it starts again"):
+    ours = {*bundle.manifest.files, MANIFEST, *(f"{name}.weights" for name in precisions)}
+    with lock_folder(work), _clean_folder(work, ours), disk_full_error(out, "it starts again"):
         _copy(bundle, copied, work, step)
         reports = {}
         for name, scheme in precisions.items():
@@ -111,14 +116,32 @@ def quantize_bundle(
 
 
 @contextmanager
-def _clean_folder(work: Path) -> Iterator[None]:
-    """Empties the folder, and removes it at the end in any case."""
+def _clean_folder(work: Path, ours: Collection[str]) -> Iterator[None]:
+    """Empties the folder that a killed run left, and removes it at the end in any case.
+
+    A folder without this command's mark, but with other files than those that it writes, is another's: OutputError.
+    """
+    mark = work / MARK
+
+    def listed(folder: Path) -> list[str] | None:
+        left = {path.name.removeprefix(".").removesuffix(".part") for path in folder.iterdir()}
+        return [] if _is_mark(mark) or (left and left <= {*ours, MARK}) else None
+
+    claim_folder(work, "a copy under way", listed, do=MOVE_IT)
     try:
+        write_file(mark, MARKED)
         for path in work.iterdir():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            if path != mark:
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         yield
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _is_mark(mark: Path) -> bool:
+    with suppress(OSError):
+        return read_bounded(mark, len(MARKED)) == MARKED
+    return False
 
 
 def _write_manifest(
@@ -143,6 +166,7 @@ def _write_manifest(
 def _move_into_place(work: Path, out: Path) -> None:
     """Renames the complete bundle to `out`."""
     try:
+        (work / MARK).unlink()
         if out.exists():
             out.rmdir()  # it is empty; not every system can replace a folder
         os.replace(work, out)

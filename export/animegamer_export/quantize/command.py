@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from rich.console import Console
 from animegamer_export.quantize.bundle import CALIBRATION_TURNS, quantize_bundle
 from animegamer_export.quantize.scheme import SCHEMES, Scheme, scheme
 from animegamer_export.support.progress import Progress
+from animegamer_rt.arguments import Parser, whole
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import ConfigError
 
@@ -19,13 +19,17 @@ WHAT = "Write a copy of a bundle with parts in another precision. A run that is 
 
 def main(arguments: Sequence[str]) -> int:
     """Writes the bundle and prints a line for each part."""
-    parser = argparse.ArgumentParser(prog="animegamer-rt quantize", description=WHAT)
+    parser = Parser(prog="animegamer-rt quantize", description=WHAT)
     parser.add_argument("bundle", help="name or folder of the bundle to start from")
     parser.add_argument("--precision", required=True, help=f"predictor=nf4,denoiser=w8a8 ..; of {', '.join(SCHEMES)}")
-    parser.add_argument("--block", type=int, help="weights a scale, for 4 bits and int8 (default: 64)")
+    parser.add_argument("--block", type=whole(1, 65_536), help="weights a scale, for 4 bits and int8 (default: 64)")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the new bundle")
     parser.add_argument(
-        "--calibration-turns", type=int, default=CALIBRATION_TURNS, metavar="N", help="for fp8 and w8a8 (default: 4)"
+        "--calibration-turns",
+        type=whole(1, 10_000),
+        default=CALIBRATION_TURNS,
+        metavar="N",
+        help="for fp8 and w8a8 (default: 4)",
     )
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), default="cpu", help="where those turns are played (default: cpu)"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from animegamer_rt.bundle.files import write_error
 from animegamer_rt.errors import OutputError
 
 SPARE_BYTES = 64 * 2**20
@@ -20,10 +22,13 @@ def require_space(folder: Path, needed: int, do: str) -> None:
 
     The folder need not exist.
     """
-    place = folder.absolute()
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free
+    try:
+        place = folder.absolute()
+        while not os.path.exists(place):
+            place = place.parent
+        free = shutil.disk_usage(place).free
+    except OSError as error:
+        raise write_error(folder, error) from error
     if needed + SPARE_BYTES > free:
         raise OutputError(
             "not enough space on the disk",
@@ -36,10 +41,14 @@ def require_space(folder: Path, needed: int, do: str) -> None:
 
 @contextmanager
 def disk_full_error(where: Path, then: str) -> Iterator[None]:
-    """Turns "disk full" inside the block into an OutputError; `then` says what another run will do."""
+    """Turns an OSError inside the block into an OutputError; `then` says what another run will do."""
     try:
         yield
     except OSError as error:
-        if error.errno not in DISK_FULL_ERRNOS:
-            raise
-        raise OutputError("the disk is full", where=where, do=f"free some space and run it again: {then}") from error
+        if error.errno in DISK_FULL_ERRNOS:
+            do = f"free some space and run it again: {then}"
+            raise OutputError("the disk is full", where=where, do=do) from error
+        found = (error.strerror or str(error)).lower()
+        place = where if error.filename is None else os.fsdecode(error.filename)
+        do = f"check the disk and its permissions and run it again: {then}"
+        raise OutputError("the system refused it", where=place, found=found, do=do) from error

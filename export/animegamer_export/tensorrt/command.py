@@ -6,7 +6,7 @@ only when it is complete.
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import errno
 import json
 import subprocess
@@ -19,15 +19,20 @@ from typing import Any
 from animegamer_export.support.disk import require_space
 from animegamer_export.tensorrt.builder import BuildJob, BuildResult, Ranges
 from animegamer_export.tensorrt.graph import HALVES
+from animegamer_rt.arguments import Parser, whole
 from animegamer_rt.backends.tensorrt.engine_id import ENGINE_PARTS, RTX_ARCHES, engine_name, library_for
+from animegamer_rt.bundle.claims import claim_file
 from animegamer_rt.bundle.files import lock_folder, make_folder, write_file
+from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import ConfigError
+from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.profiling.host import environment, module_version
 
 FOLDER = "engines"
+KIND = "tensorrt build"
 DONE, FAILED = 0, 1
 DATA_CENTRE_ARCHES = ("sm90", "sm100", "sm103")
 TEXT_TOKENS_PER_TURN = 40
@@ -60,6 +65,7 @@ def run(options: Options) -> int:
     """Runs the command. Raises AnimeGamerError for a bundle or option that cannot be used."""
     if options.results is not None:
         make_folder(options.results.parent)
+        claim_file(options.results, "a record of builds", _is_record, do="give another name with --results")
     bundle = open_bundle(options.bundle)
     wanted = [
         _engine_request(bundle, part, gpu, options)
@@ -182,7 +188,7 @@ def _remove_partial(job: BuildJob) -> None:
 
 def _build_in_subprocess(job: BuildJob) -> BuildResult:
     """Builds in a process of its own; if it is killed (usually for memory), the result has an error."""
-    command = [sys.executable, "-m", "animegamer_export.tensorrt.builder"]
+    command = child_command("animegamer_export.tensorrt.builder")
     done = subprocess.run(command, input=json.dumps(asdict(job)), capture_output=True, text=True)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no word"])[-1]
@@ -195,12 +201,19 @@ def _build_in_subprocess(job: BuildJob) -> BuildResult:
     return BuildResult(**json.loads(done.stdout.splitlines()[-1]))
 
 
+def _is_record(path: Path) -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        record = read_json(path)
+        return isinstance(record, dict) and record.get("kind") == KIND and isinstance(record.get("builds"), list)
+    return False
+
+
 def _record(path: Path, bundle: Bundle, rows: list[dict[str, Any]]) -> None:
     """Merges rows into the record by bundle, part, GPU and precision; other rows stay.
 
     A failed build does not replace a measured one: it is only printed and shown by the exit code.
     """
-    earlier = json.loads(path.read_text(encoding="utf-8"))["builds"] if path.is_file() else []
+    earlier = read_json(path)["builds"] if path.is_file() and path.stat().st_size else []
     name = bundle.manifest.name
     measured = {_key(row) for row in earlier if not row["error"]}
     built = [{"bundle": name, **row} for row in rows if not row["kept"]]
@@ -210,7 +223,7 @@ def _record(path: Path, bundle: Bundle, rows: list[dict[str, Any]]) -> None:
     keys = [_key(row) for row in fresh]
     builds = [row for row in earlier if _key(row) not in keys]
     builds += ({field: value for field, value in row.items() if field != "kept"} for row in fresh)
-    record = {**environment("onnx", "tensorrt-rtx-cu13"), "kind": "tensorrt build"}
+    record = {**environment("onnx", "tensorrt-rtx-cu13"), "kind": KIND}
     write_file(path, (json.dumps({**record, "builds": sorted(builds, key=_key)}, indent=1) + "\n").encode())
 
 
@@ -228,7 +241,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _options(argv: Sequence[str] | None) -> Options:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="animegamer-rt export tensorrt",
         description="Build TensorRT engines from a bundle's ONNX files. TensorRT-RTX (RTX cards) needs no GPU for it.",
     )
@@ -236,7 +249,9 @@ def _options(argv: Sequence[str] | None) -> Options:
     parser.add_argument("--gpu", required=True, metavar="LIST", help=f"of {', '.join(_arches())}, joined by commas")
     parser.add_argument("--parts", metavar="LIST", help="of predictor, denoiser, vae, encoder (default: all)")
     parser.add_argument("--precision", choices=tuple(HALVES), default="fp16", help="inside the engine (default: fp16)")
-    parser.add_argument("--longest-prompt", type=int, metavar="TOKENS", help="default: twice a full history's")
+    parser.add_argument(
+        "--longest-prompt", type=whole(1, 1_000_000), metavar="TOKENS", help="default: twice a full history's"
+    )
     parser.add_argument("--no-weight-streaming", action="store_true", help="for GPUs that can hold all weights")
     parser.add_argument(
         "--results",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from animegamer_rt.arguments import Parser, whole
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.profiling import host as machine
 
@@ -27,7 +27,7 @@ def lines(figures: Mapping[str, Figures]) -> Iterator[str]:
 
 def main(arguments: Sequence[str]) -> int:
     """The command `animegamer-rt verify`; returns 1 if a part's errors are larger than its precision allows."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="animegamer-rt verify",
         description="Compare what a bundle's parts compute with torch, or with another bundle.",
     )
@@ -42,20 +42,23 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument(
         "--parts",
-        default="",
         help=f"of {','.join((*PARTS, *START_PARTS))} (default: all; with --against, those that differ)",
     )
-    parser.add_argument("--instructions", type=int, default=200, metavar="N", help="prompts (default: 200)")
-    parser.add_argument("--turns", type=int, default=4, metavar="N", help="whole turns, texts, pictures (default: 4)")
+    parser.add_argument(
+        "--instructions", type=whole(1, 100_000), default=200, metavar="N", help="prompts (default: 200)"
+    )
+    parser.add_argument(
+        "--turns", type=whole(1, 10_000), default=4, metavar="N", help="whole turns, texts, pictures (default: 4)"
+    )
     parser.add_argument("--plan", help="exact, balanced or fast (default: the bundle's default)")
     parser.add_argument("--results", type=Path, metavar="DIR", help="write a JSON record into this folder")
     options = parser.parse_args(arguments)
-    parts = [name for name in options.parts.split(",") if name]
+    parts = [] if options.parts is None else options.parts.split(",")
     known = (*PARTS, *START_PARTS)
-    if min(options.instructions, options.turns) < 1 or set(parts) - set(known):
-        parser.error(f"numbers from 1, and parts of {', '.join(known)}")
+    if set(parts) - set(known):
+        parser.error(f"--parts is a list of {', '.join(known)}")
     bundle = open_bundle(options.bundle)
-    if options.against:
+    if options.against is not None:
         against = open_bundle(options.against)
         figures = compare(bundle, against, SampleCounts(options.instructions, options.turns, options.plan), parts)
         made_of, wrong = against.fingerprint, exceeds_tolerance(figures)

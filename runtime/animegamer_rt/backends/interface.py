@@ -168,6 +168,32 @@ class TowerEngines(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ReaderLogits:
+    """What the instruction reader answers, float32; P people, C clothes, M motions, L places of the bundle.
+
+    people [P, 3]: absent, named first, named second. clothes [P, C]. motion [M]. level [5]: levels 1..5. place [L].
+    night [2]: day, night. position [N]. unknown [words]: above 0 where a word asks for what cannot be drawn.
+    """
+
+    people: FloatArray
+    clothes: FloatArray
+    motion: FloatArray
+    level: FloatArray
+    place: FloatArray
+    night: FloatArray
+    position: FloatArray
+    unknown: FloatArray
+
+
+class ReaderEngine(Protocol):
+    """Words of an instruction and the scene before it -> the scene that it asks for, as logits."""
+
+    def read(self, features: IntArray, scene: IntArray) -> ReaderLogits:
+        """features i64 [1, words, pieces] of `stages.instruction_words`, scene i64 [1, P + 5] of `stages.reader`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceMemory:
     """Peak memory of the engines on their device since they were opened, loading included; `source` says who counted.
 
@@ -186,6 +212,7 @@ class Engines:
     precision: part -> what it computes in, where that differs from the bundle's.
     attention: the denoiser's attention, of `engine_config.ATTENTIONS`; None where it cannot be chosen.
     memory: reads the peak memory on the device; None where the library does not report it.
+    reader: of a bundle that has one; it always runs on the CPU.
     concurrent_prediction: the predictor may run in one thread while the denoiser or the vae runs in another: true where
     they share no memory that is written to, and where the two together are faster than one after the other.
     """
@@ -199,6 +226,7 @@ class Engines:
     precision: Mapping[str, str] = field(default_factory=dict)
     attention: str | None = None
     memory: Callable[[], DeviceMemory] | None = None
+    reader: ReaderEngine | None = None
 
 
 class EngineProvider(Protocol):

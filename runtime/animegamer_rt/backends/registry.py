@@ -5,6 +5,7 @@ A backend's library is imported when it is chosen, and only then.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from animegamer_rt.engine_config import DEFAULT_CONFIG, TORCH_DEVICES, EngineConfig
@@ -20,11 +21,17 @@ def open_engines(bundle: Bundle, config: EngineConfig = DEFAULT_CONFIG, cache: P
     """The engines of a bundle, loaded.
 
     cache: parts that an earlier bundle left loaded on the same device. onnxruntime takes what it can use from there and
-    leaves this bundle's parts in it; other backends ignore it.
+    leaves this bundle's parts in it; other backends ignore it. The part `reader` runs in onnxruntime on the CPU,
+    whatever the configuration.
 
     Raises BackendError when the library, the device or memory is missing, or a part cannot run there.
     """
-    return _provider(config).load(bundle, config, cache)
+    engines = _provider(config).load(bundle, config, cache)
+    if bundle.manifest.reader is None:
+        return engines
+    from .reader import load_reader
+
+    return replace(engines, reader=load_reader(bundle))
 
 
 def open_towers(bundle: Bundle, config: EngineConfig = DEFAULT_CONFIG) -> TowerEngines:

@@ -29,7 +29,7 @@ from animegamer_rt.events import StageSeconds
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling import energy, nvml
-from animegamer_rt.profiling.child_process import describe_failure
+from animegamer_rt.profiling.child_process import child_command, describe_failure
 from animegamer_rt.profiling.energy import EnergyMeter
 from animegamer_rt.profiling.host import describe_host, environment, percentile, write_record
 from animegamer_rt.profiling.trace import TurnTrace, check_trace, trace_turn, write_trace
@@ -41,8 +41,6 @@ from .roofline import cpu_roofline, gpu_roofline
 
 STAGES = ("predictor", "denoiser", "vae")
 SEED = 7
-READY_PROGRAM = "import sys; from animegamer_rt.play.command import warm_start; sys.exit(warm_start(*sys.argv[1:]))"
-"""What a fresh process runs, to be timed from its start to the first prompt."""
 LIBRARIES: Mapping[str, str] = MappingProxyType(
     {"cuda": "onnxruntime-gpu", "tensorrt": "tensorrt-rtx-cu13", "torch": "torch", "torch-cpu": "torch"}
 )
@@ -229,11 +227,11 @@ def _fresh_process(bundle: Bundle, plan: str, options: BenchOptions) -> dict[str
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         engine_args = [str(bundle.folder), plan, str(Path(folder) / "ready"), *options.engines.to_args()]
-        _run([sys.executable, "-c", READY_PROGRAM, *engine_args])
+        _run(child_command("animegamer_rt.play.command", *engine_args))
         ready = time.perf_counter() - start
         script = Path(folder) / "two-turns.txt"
         script.write_text("\n".join(example_script(bundle.manifest.world)[:2]), encoding="utf-8")
-        command = [sys.executable, "-m", "animegamer_rt", "play", "--bundle", str(bundle.folder), "--plan", plan]
+        command = child_command("animegamer_rt", "play", "--bundle", str(bundle.folder), "--plan", plan)
         command += options.engines.to_args()
         command += ["--instructions", str(script), "--out", str(Path(folder) / "game")]
         peak = _run(command)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from animegamer_rt.errors import ConfigError
+from animegamer_rt.untrusted import plain
 
 from .records import Record, read_json
 
@@ -49,17 +50,18 @@ def compare(paths: Sequence[Path]) -> int:
     for column in ("figure", "A", "B", "B / A"):
         table.add_column(column, justify="left" if column == "figure" else "right")
     for name, a, b in figures(first, second):
-        table.add_row(name, f"{a:.3f}", f"{b:.3f}", f"{b / a:.2f}" if a else "")
+        table.add_row(plain(name), f"{a:.3f}", f"{b:.3f}", f"{b / a:.2f}" if a else "")
     for name, digits in FIDELITY.items():
         table.add_row(f"fidelity {name}", *(_fidelity(record, name, digits) for record in (first, second)), "")
     console = Console(markup=False)
     for label, path, record in zip("AB", paths, (first, second), strict=True):
-        console.print(f"{label}: {path} (n = {record.get('n', 'unknown')} turns)", soft_wrap=True, highlight=False)
+        told = f"{label}: {path} (n = {record.get('n', 'unknown')} turns)"
+        console.print(plain(told), soft_wrap=True, highlight=False)
     if different := [name for name in COMPARABLE if first.get(name) != second.get(name)]:
         console.print(f"The records differ in {', '.join(different)}: the ratios compare more than the software.")
     console.print(table)
     for name, a, b in differences(first, second):
-        console.print(f"{name}: A {a}; B {b}", soft_wrap=True, highlight=False)
+        console.print(plain(f"{name}: A {a}; B {b}"), soft_wrap=True, highlight=False)
     console.print(NOISE, style="dim", soft_wrap=True)
     return 0
 
@@ -67,11 +69,15 @@ def compare(paths: Sequence[Path]) -> int:
 def figures(first: Record, second: Record) -> Iterator[tuple[str, float, float]]:
     """(name, A, B) of each figure that both records have."""
     for name in FIGURES:
-        if first.get(name) is not None and second.get(name) is not None:
+        if _is_number(first.get(name)) and _is_number(second.get(name)):
             yield name, float(first[name]), float(second[name])
     for stage, seconds in first["stages"].items():
         if stage in second["stages"]:
             yield f"{stage} p50", float(seconds["p50"]), float(second["stages"][stage]["p50"])
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def differences(first: Record, second: Record) -> Iterator[tuple[str, Any, Any]]:
@@ -82,8 +88,9 @@ def differences(first: Record, second: Record) -> Iterator[tuple[str, Any, Any]]
 
 
 def _fidelity(record: Record, name: str, digits: int) -> str:
-    found = (record.get("fidelity") or {}).get(name)
-    if found is not None:
+    fidelity = record.get("fidelity")
+    found = fidelity.get(name) if isinstance(fidelity, dict) else None
+    if _is_number(found):
         return f"{found:.{digits}f}"
     return "the reference" if record.get("plan") == "exact" and not record.get("peer") else "not measured"
 
@@ -92,7 +99,7 @@ def _read(path: Path) -> Record:
     record: Record = read_json(path)
     try:
         measured = {name for name, _, _ in figures(record, record)}
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         measured = set()
     if "seconds_per_turn_p50" not in measured:
         raise ConfigError("not a record of turns", where=path, do="give one that `animegamer-rt bench` wrote")

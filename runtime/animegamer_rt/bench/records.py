@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from animegamer_rt.bundle import json_file
 from animegamer_rt.errors import ConfigError
 
 Record = dict[str, Any]
@@ -29,7 +29,7 @@ def read_records(folder: Path, kind: str = "turn") -> list[Record]:
 def read_json(path: Path) -> Any:
     """The content of a JSON file. Raises ConfigError."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json_file.read_json(path)
     except (OSError, ValueError) as error:
         found = (getattr(error, "strerror", None) or str(error)).lower()
         do = "give a file that `animegamer-rt bench` wrote"

@@ -67,6 +67,12 @@ def check_choice(value: str, allowed: tuple[str, ...], where: str) -> str:
     return value
 
 
+def check_range(value: float, low: float, high: float, where: str) -> None:
+    """Raises ConfigError if a number is not within `low` to `high`; NaN is not."""
+    if not low <= value <= high:
+        raise ConfigError("out of range", where=where, found=value, expected=f"{low} to {high}")
+
+
 def _read_value(hint: Any, value: object, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or hint is object:
@@ -90,7 +96,10 @@ def _read_value(hint: Any, value: object, where: str) -> Any:
             raise _mismatch(value, "a JSON object", where)
         return {str(key): _read_value(arguments[1], item, f"{where}: {key}") for key, item in value.items()}
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise ConfigError("out of range", where=where, found="a number of over 300 digits") from error
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise _mismatch(value, hint.__name__, where)
     return value

@@ -5,8 +5,10 @@ Knows paths and bytes; nothing of their meaning. A write succeeds whole, or rais
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,9 +17,14 @@ from pathlib import Path
 
 from animegamer_rt.errors import OutputError
 
+LOCK = ".lock"
+"""The locked file inside a folder, on Windows alone."""
+
 
 def write_file(path: Path, content: bytes) -> None:
     """Replace a file by one of this content in one step: a reader sees the old or the new. Raises OutputError."""
+    if path.name in ("", ".", ".."):
+        raise OutputError("not the name of a file", where=path, found="a folder", do="give a file, as in result.json")
     part = path.with_name(f".{path.name}.part")
     try:
         part.write_bytes(content)
@@ -26,6 +33,28 @@ def write_file(path: Path, content: bytes) -> None:
         raise write_error(path, error) from error
     finally:
         remove(part)
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """The content of a regular file of at most `limit` bytes.
+
+    Raises OSError with the file's name, for a larger file, a folder, a pipe or a device, too: none is waited for.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except ValueError as error:  # a NUL in the name
+        raise OSError(errno.EINVAL, str(error), str(path)) from error
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "Not a regular file", str(path))
+        found = bytearray()
+        while len(found) <= limit and (block := os.read(handle, min(1 << 20, limit + 1 - len(found)))):
+            found += block
+    finally:
+        os.close(handle)
+    if len(found) > limit:
+        raise OSError(errno.EFBIG, f"Larger than {limit} bytes", str(path))
+    return bytes(found)
 
 
 def remove(path: Path) -> None:
@@ -48,25 +77,43 @@ def make_folder(folder: Path) -> None:
 def lock_folder(folder: Path) -> Iterator[None]:
     """Lock a folder against other processes that call this. Raises OutputError if one of them holds it.
 
-    The lock ends with the process, however it ends. On Windows, which cannot lock folders, this does nothing.
+    The lock ends with the process, however it ends. Windows cannot lock folders: there a file inside is locked, and
+    deleted at the end.
     """
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    handle = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT) if sys.platform == "win32" else os.open(folder, 0)
+    except OSError as error:
+        raise write_error(folder, error) from error
+    try:
+        if not _lock(handle):
             do = "wait until it has ended, or choose another folder"
-            raise OutputError("another process is writing here", where=folder, do=do) from error
-        except OSError:
-            pass  # a file system without locks
+            raise OutputError("another process is writing here", where=folder, do=do)
         yield
     finally:
         os.close(handle)
+        if sys.platform == "win32":
+            remove(folder / LOCK)
+
+
+def _lock(handle: int) -> bool:
+    """False if another process holds the lock. A file system without locks counts as locked."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def write_error(path: Path, error: OSError) -> OutputError:

@@ -24,13 +24,19 @@ from animegamer_rt.errors import (
     ConfigError,
     PlanError,
 )
+from animegamer_rt.untrusted import path as as_path
+from animegamer_rt.untrusted import short
 
 from .config import read_record, suggest, suggest_only
 from .denoise_plan import DenoisePlan
 from .files import checkout_folder, sha256
-from .manifest import EXACT, FORMAT_NAME, FORMAT_VERSION, RANDOM_WEIGHTS, Manifest
+from .json_file import read_json
+from .manifest import EXACT, FORMAT_NAME, FORMAT_VERSION, RANDOM_WEIGHTS, READER_FORMAT_VERSION, Manifest
+from .onnx_locations import data_locations
 
 MANIFEST = "manifest.json"
+MAX_SIZE = 2**40
+"""Of a network, in `sizes`; the largest there is the number of positions."""
 MEND_MANIFEST = "build the bundle again, or correct the manifest"
 UNFINISHED = "export.json"
 """This file marks an unfinished export: the folder is no complete bundle yet. Its `missing` lists what lacks."""
@@ -109,13 +115,13 @@ class Bundle:
 
         Raises PlanError if it is unknown or one of `unmeasured_plans`.
         """
-        name = name or self.default_plan
-        if name not in self.manifest.plans:
+        name = self.default_plan if name is None else name
+        if not isinstance(name, str) or name not in self.manifest.plans:
             plans = ", ".join(self.manifest.plans)
             raise PlanError(
                 f"the bundle {self.manifest.name!r} has no plan {name!r}",
                 expected=f"one of {plans}",
-                do=suggest_only(name, self.manifest.plans),
+                do=suggest_only(str(name), self.manifest.plans),
             )
         if name in self.unmeasured_plans:
             raise PlanError(
@@ -134,11 +140,14 @@ def load(folder: str | Path) -> Bundle:
 
 
 def verify(bundle: Bundle) -> None:
-    """Checks size and sha256 of every file that the manifest names. Raises BundleFileError at the first wrong one."""
+    """Checks size and sha256 of every file that the manifest names, and that no part reads another file.
+
+    Raises BundleFileError at the first wrong one.
+    """
     do = f"restore the file, or build the bundle {bundle.manifest.name!r} again"
     for name, record in bundle.manifest.files.items():
         path = bundle.folder / name
-        if not path.is_file():
+        if not _is_file(path):
             raise BundleFileError("the bundle's file is missing", where=path, expected=f"{record.bytes} bytes", do=do)
         size = path.stat().st_size
         if size != record.bytes:
@@ -158,6 +167,28 @@ def verify(bundle: Bundle) -> None:
                 expected=f"{record.sha256[:16]}..",
                 do=do,
             )
+    _check_locations(bundle)
+
+
+def _check_locations(bundle: Bundle) -> None:
+    """Raises BundleFileError if a part reads a data file that the manifest does not list for it."""
+    for part in bundle.manifest.parts.values():
+        for name in filter(None, (part.file, part.int8_file)):
+            path = bundle.folder / name
+            try:
+                used = {str(PurePosixPath(name).parent / one) for one in data_locations(path)}
+            except OSError as error:
+                raise _unreadable(path, error) from error
+            except ValueError as error:
+                raise BundleFileError("not an ONNX file", where=path, found=str(error), do=MEND_MANIFEST) from error
+            if unlisted := sorted(used - set(part.data_files)):
+                raise BundleFileError(
+                    "the part reads a file that the manifest does not list for it",
+                    where=path,
+                    found=short(unlisted[0]),
+                    expected=", ".join(part.data_files) or "no data file",
+                    do=MEND_MANIFEST,
+                )
 
 
 def find(name_or_path: str | Path) -> Path:
@@ -166,8 +197,14 @@ def find(name_or_path: str | Path) -> Path:
     Searched in this order: as a path, in each folder of ANIMEGAMER_BUNDLES, in the checkout's `engines`, in the
     installed package. Raises BundleNotFoundError with all places searched.
     """
-    name = str(name_or_path)
-    places = [Path(name).expanduser()]
+    if not isinstance(name_or_path, (str, os.PathLike)):
+        found = type(name_or_path).__name__
+        raise ConfigError("not the name of a bundle", found=found, expected="a name or a folder (str or Path)")
+    name = os.fsdecode(name_or_path)
+    try:
+        places = [as_path(name)]
+    except ValueError as error:
+        raise BundleNotFoundError(f"no bundle {short(name)}", found=str(error), do="give a name or a folder") from error
     if not _is_path(name):
         for root in _roots():
             places += [root / name, *([root] if root.name == name else [])]
@@ -191,8 +228,8 @@ def list_bundles() -> dict[str, Path]:
     """Name -> folder of all bundles that `find` finds by name, in its order."""
     bundles: dict[str, Path] = {}
     for root in _roots():
-        for folder in [root, *(sorted(root.iterdir()) if root.is_dir() else ())]:
-            if (folder / MANIFEST).is_file():
+        for folder in [root, *_entries(root)]:
+            if _is_file(folder / MANIFEST):
                 bundles.setdefault(folder.name, folder)
     return bundles
 
@@ -201,8 +238,8 @@ def sibling_bundles(folder: str | Path) -> dict[str, Bundle]:
     """The complete bundles beside the one in `folder`, by folder name, not verified; unreadable ones are left out."""
     folder = Path(folder).absolute()
     found = {}
-    for place in sorted(folder.parent.iterdir()):
-        if place != folder and (place / MANIFEST).is_file():
+    for place in _entries(folder.parent):
+        if place != folder and _is_file(place / MANIFEST):
             with contextlib.suppress(BundleError):
                 found[place.name] = Bundle(place, _read_manifest(place / MANIFEST))
     return found
@@ -210,13 +247,13 @@ def sibling_bundles(folder: str | Path) -> dict[str, Bundle]:
 
 def _read_manifest(path: Path) -> Manifest:
     _refuse_unfinished(path.parent)
-    if not path.is_file():
+    if not _is_file(path):
         raise BundleNotFoundError("no bundle here", where=path.parent, expected=f"a folder with a {MANIFEST}")
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path)
     except OSError as error:
         raise _unreadable(path, error) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise BundleFormatError(
             "the manifest is not readable JSON",
             where=path,
@@ -232,13 +269,13 @@ def _read_manifest(path: Path) -> Manifest:
             do="give a bundle's folder",
         )
     version = data.get("format_version")
-    if version != FORMAT_VERSION:
+    if version not in (FORMAT_VERSION, READER_FORMAT_VERSION):
         newer = isinstance(version, int) and version > FORMAT_VERSION
         raise BundleFormatError(
             f"the bundle's format is {'newer' if newer else 'older'} than this program",
             where=path,
             found=f"format_version {version!r}",
-            expected=FORMAT_VERSION,
+            expected=f"{FORMAT_VERSION} or {READER_FORMAT_VERSION}",
             do="update animegamer-rt" if newer else "build the bundle again",
         )
     try:
@@ -259,11 +296,11 @@ def _unreadable(path: Path, error: OSError) -> BundleFileError:
 
 
 def _refuse_unfinished(folder: Path) -> None:
-    if not (folder / UNFINISHED).is_file():
+    if not _is_file(folder / UNFINISHED):
         return
     try:
-        missing = ", ".join(json.loads((folder / UNFINISHED).read_text(encoding="utf-8"))["missing"])
-    except (ValueError, KeyError, TypeError):
+        missing = ", ".join(read_json(folder / UNFINISHED)["missing"])
+    except (OSError, ValueError, KeyError, TypeError):
         missing = ""
     raise BundleFileError(
         "the export of this bundle is not finished",
@@ -276,13 +313,19 @@ def _refuse_unfinished(folder: Path) -> None:
 def check_manifest(manifest: Manifest, path: Path) -> None:
     """Raises BundleFormatError if the manifest names files outside the folder or without a hash, or a broken plan."""
     for name in [*named_files(manifest), *manifest.files]:
-        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\\" in name or ":" in name:
+        parts = PurePosixPath(name).parts
+        if PurePosixPath(name).is_absolute() or ".." in parts or "\\" in name or ":" in name or not name.isprintable():
             raise BundleFormatError(
                 "a file name leads out of the bundle", where=path, found=repr(name), do=MEND_MANIFEST
             )
         if name not in manifest.files:
             raise BundleFormatError(
                 "a file has no size and hash in `files`", where=path, found=repr(name), do=MEND_MANIFEST
+            )
+    for network, sizes in manifest.sizes.items():
+        if not isinstance(sizes, Mapping) or any(_impossible_size(size) for size in sizes.values()):
+            raise BundleFormatError(
+                "not the sizes of a network", where=path, found=f"sizes: {network}", do=MEND_MANIFEST
             )
     defaults = [name for name, entry in manifest.plans.items() if entry.default]
     if len(defaults) != 1:
@@ -294,6 +337,13 @@ def check_manifest(manifest: Manifest, path: Path) -> None:
             DenoisePlan.from_dict(entry.plan)
         except PlanError as error:
             raise BundleFormatError(f"plan {name!r}: {error}", where=path, do=MEND_MANIFEST) from error
+
+
+def _impossible_size(size: object) -> bool:
+    """Sizes are numbers from 0, or lists of them; a network's name or setting may be a text."""
+    if isinstance(size, (list, tuple)):
+        return any(_impossible_size(one) for one in size)
+    return not isinstance(size, str) and not (isinstance(size, (int, float)) and 0 <= size <= MAX_SIZE)
 
 
 def named_files(manifest: Manifest) -> Iterable[str]:
@@ -310,6 +360,14 @@ def named_files(manifest: Manifest) -> Iterable[str]:
 def _is_file(path: Path) -> bool:
     # Path.is_file raises for a name that is too long, or in a folder that we may not look into.
     return os.path.isfile(path)
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What a folder holds, by name; nothing for one that is not there or that we may not look into."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
 
 
 def _is_path(name: str) -> bool:

@@ -5,21 +5,51 @@ Knows the fields and their meaning. `loader` finds, reads and verifies bundles; 
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
+from animegamer_rt.errors import ConfigError
 from animegamer_rt.state.game import MOTION_SOURCES, MOTION_TABLES
+from animegamer_rt.state.scene import LEVELS
+from animegamer_rt.untrusted import short
 
-from .config import check_choice
+from .config import check_choice, check_range
 
 FORMAT_NAME = "animegamer-bundle"
 FORMAT_VERSION = 2
 """Increased whenever one version of the program would misread bundles of another. 2: the predictor is one part."""
+READER_FORMAT_VERSION = 3
+"""Of bundles with a part `reader`: programs that do not know it refuse them and say that they are too old."""
 
 RANDOM_WEIGHTS = "random weights"
 ORIGINS = ("trained", "checkpoints", RANDOM_WEIGHTS)
 """Where weights come from. trained: this project's script; checkpoints: the user's; random weights: for timing only."""
+
+SIZE_LIMITS: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {
+        "height": (1, 16_384),
+        "width": (1, 16_384),
+        "latent_height": (1, 4096),
+        "latent_width": (1, 4096),
+        "shot_width": (1, 65_536),
+        "frames": (1, 1024),
+        "fps": (1, 240),
+        "latent_frames": (1, 1024),
+        "latent_channels": (1, 1024),
+        "shot_tokens": (1, 4096),
+        "window_tokens": (1, 2**20),
+    }
+)
+"""Field of Geometry -> its range. A full-size clip has 17 frames of 480 x 720."""
+MAX_PIXELS = 2**29
+"""Of all frames of a clip together: 1.5 GB of RGB."""
+MAX_TOKEN_ID = 2**31 - 1
+MAX_HISTORY_TURNS = 64
+MAX_FILE_BYTES = 2**50
 
 EXACT = "exact"
 """The plan that all others are compared with."""
@@ -42,6 +72,13 @@ class Geometry:
     window_tokens: int = 4096
     """Longest prompt of the predictor, in tokens."""
 
+    def __post_init__(self) -> None:
+        for name, (low, high) in SIZE_LIMITS.items():
+            check_range(getattr(self, name), low, high, f"geometry: {name}")
+        pixels, numbers = self.frames * self.height * self.width, math.prod(self.latent_shape)
+        check_range(pixels, 1, MAX_PIXELS, "geometry: frames x height x width")
+        check_range(numbers, 1, MAX_PIXELS, "geometry: numbers of a latent")
+
     @property
     def latent_shape(self) -> tuple[int, ...]:
         """Shape of a turn's latent: [1, latent frames, channels, height, width]."""
@@ -56,6 +93,9 @@ class Tokenizer:
     added_tokens: str = "added_tokens.json"
     bos: int = 1
 
+    def __post_init__(self) -> None:
+        check_range(self.bos, 0, MAX_TOKEN_ID, "tokenizer: bos")
+
 
 @dataclass(frozen=True, slots=True)
 class MotionTokenizer:
@@ -67,6 +107,9 @@ class MotionTokenizer:
     model: str = "tokenizer.model"
     space_first: bool = False
     end: int | None = None
+
+    def __post_init__(self) -> None:
+        check_range(0 if self.end is None else self.end, 0, MAX_TOKEN_ID, "motion_tokenizer: end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +135,7 @@ class Compatibility:
         check_choice(self.history_strengths, ("predicted", "zero"), "compatibility: history_strengths")
         check_choice(self.motion_table, tuple(MOTION_TABLES), "compatibility: motion_table")
         check_choice(self.motion_source, MOTION_SOURCES, "compatibility: motion_source")
+        check_range(self.history_turns, 0, MAX_HISTORY_TURNS, "compatibility: history_turns")
 
 
 REFERENCE = Compatibility(
@@ -133,6 +177,11 @@ class FileRecord:
     bytes: int
     sha256: str
 
+    def __post_init__(self) -> None:
+        check_range(self.bytes, 0, MAX_FILE_BYTES, "files: bytes")
+        if not re.fullmatch("[0-9a-f]{64}", self.sha256):
+            raise ConfigError("not a sha256", where="files", found=short(self.sha256), expected="64 hex digits")
+
 
 @dataclass(frozen=True, slots=True)
 class PlanEntry:
@@ -157,6 +206,38 @@ class World:
     adverbs: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderWords:
+    """What the outputs of the part `reader` stand for: a caption's words, in the order of each output.
+
+    clothes, positions: names, as clients and the store have them; clothes_words, position_words: the same in a caption
+    ("raincoat": "a raincoat"; "left": "on the left"). The first clothes are what everybody wears when a game starts.
+    manners: one for each of the five levels of motion, weakest first.
+    """
+
+    people: tuple[str, ...]
+    clothes: tuple[str, ...]
+    clothes_words: tuple[str, ...]
+    motions: tuple[str, ...]
+    manners: tuple[str, ...]
+    places: tuple[str, ...]
+    positions: tuple[str, ...]
+    position_words: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _check_count("clothes_words", self.clothes_words, len(self.clothes))
+        _check_count("position_words", self.position_words, len(self.positions))
+        _check_count("manners", self.manners, len(LEVELS))
+        for name in self.__slots__:
+            if not getattr(self, name):
+                raise ConfigError("a list of words is empty", where=f"reader: {name}", expected="at least one word")
+
+
+def _check_count(name: str, words: tuple[str, ...], expected: int) -> None:
+    if len(words) != expected:
+        raise ConfigError("a list of words has another length", where=f"reader: {name}", found=words, expected=expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +274,13 @@ class Manifest:
     engines: Mapping[str, Engine] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     licence: str = ""
+    reader: ReaderWords | None = None
+    """Given where the bundle has the part `reader`."""
 
     def __post_init__(self) -> None:
         check_choice(self.origin, ORIGINS, "origin")
+        if ("reader" in self.parts) != (self.reader is not None):
+            found = "the part alone" if self.reader is None else "the words alone"
+            raise ConfigError(
+                "a part `reader` and its words go together", where="reader", found=found, expected="both, or neither"
+            )

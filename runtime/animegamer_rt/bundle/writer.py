@@ -13,7 +13,7 @@ from animegamer_rt.errors import BundleFileError
 from .config import write_record
 from .files import sha256
 from .loader import MANIFEST, MEND_MANIFEST, Bundle, check_manifest, named_files
-from .manifest import FORMAT_NAME, FORMAT_VERSION, FileRecord, Manifest
+from .manifest import FORMAT_NAME, FORMAT_VERSION, READER_FORMAT_VERSION, FileRecord, Manifest
 
 
 def write_manifest(folder: str | Path, manifest: Manifest, changed: Collection[str] | None = None) -> Bundle:
@@ -31,8 +31,12 @@ def write_manifest(folder: str | Path, manifest: Manifest, changed: Collection[s
             records[name] = manifest.files[name]
             continue
         records[name] = FileRecord((folder / name).stat().st_size, sha256(folder / name))
-    manifest = replace(manifest, format=FORMAT_NAME, format_version=FORMAT_VERSION, files=records)
-    text = json.dumps(write_record(manifest), indent=1, ensure_ascii=False)
+    version = FORMAT_VERSION if manifest.reader is None else READER_FORMAT_VERSION
+    manifest = replace(manifest, format=FORMAT_NAME, format_version=version, files=records)
+    fields = write_record(manifest)
+    if manifest.reader is None:
+        del fields["reader"]  # programs before READER_FORMAT_VERSION refuse the key
+    text = json.dumps(fields, indent=1, ensure_ascii=False)
     check_manifest(manifest, folder / MANIFEST)
     partial = folder / (MANIFEST + ".part")
     partial.write_text(text + "\n", encoding="utf-8")

@@ -17,14 +17,18 @@ from animegamer_rt.bundle import loader as bundles
 from animegamer_rt.bundle.config import write_record
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import EXACT, RANDOM_WEIGHTS, Manifest, PlanEntry
+from animegamer_rt.untrusted import plain
 
 PLAN_FIGURES = {"psnr_db": "PSNR, dB", "ssim": "SSIM", "latent_relative_error": "latent error"}
 """Columns of the table of plans: field of the fidelity record -> heading."""
 
+UNFOLDED = 20_000
+"""Columns of a pipe: more than any path has."""
 PART_ROLES = {
     "encoder": "picture and motion words -> shot; not needed to play",
     "text_tower": "motion words -> features for the encoder",
     "image_tower": "picture -> features for the encoder",
+    "reader": "everyday words and the scene so far -> the new scene",
     "predictor": "prompt -> shot and the first state choice; a choice -> the next",
     "denoiser": "shot -> latent, one call a step",
     "vae_first": "first 3 latent frames -> 9 video frames",
@@ -35,7 +39,7 @@ PART_ROLES = {
 def print_bundle(bundle: Bundle, console: Console) -> None:
     """Print what the bundle is, what it holds, and how good it was measured to be. Tables fit 80 columns."""
     manifest, geometry = bundle.manifest, bundle.manifest.geometry
-    console.print(Text.assemble((manifest.name, "bold"), f"  {manifest.description}"))
+    console.print(Text.assemble((plain(manifest.name), "bold"), f"  {plain(manifest.description)}"))
     if manifest.origin == RANDOM_WEIGHTS:
         console.print("[bold red]random weights: good for time and memory only; its pictures mean nothing[/]")
     facts = {
@@ -53,6 +57,8 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
     console.print(_table("", ("", ""), facts.items(), headed=False))
     world = manifest.world
     words = {"characters": world.characters, "motions": world.motions, "adverbs": world.adverbs, "places": world.places}
+    if manifest.reader is not None:  # these it knows in everyday words; clothes and positions beside them
+        words |= {"clothes": manifest.reader.clothes_words, "positions": manifest.reader.position_words}
     if any(words.values()):
         known = [(name, ", ".join(listed)) for name, listed in words.items() if listed]
         console.print(_table("Words that the model knows", ("", ""), known, headed=False))
@@ -65,7 +71,7 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
     console.print(_table("Compatibility", ("setting", "value"), write_record(manifest.compatibility).items()))
     _print_quality(manifest, console)
     for engine in manifest.engines.values():
-        console.print(Text(f"engine {engine.file}: built for {_line(engine.built_for)}"))
+        console.print(Text(plain(f"engine {engine.file}: built for {_line(engine.built_for)}")))
 
 
 def describe_size(bundle: Bundle) -> str:
@@ -77,12 +83,14 @@ def describe_size(bundle: Bundle) -> str:
 def list_bundles(console: Console) -> None:
     """Print the bundles that are found by name."""
     rows = [(name, str(folder)) for name, folder in bundles.list_bundles().items()]
+    if not console.is_terminal:
+        console.width = UNFOLDED  # a path on two lines is of no use to a program
     console.print(_table("Bundles found by name", ("name", "folder"), rows))
 
 
 def as_json(bundle: Bundle) -> str:
     """The whole manifest and where it lies, for programs."""
-    return json.dumps({"folder": str(bundle.folder), **write_record(bundle.manifest)}, indent=2, ensure_ascii=False)
+    return json.dumps({"folder": str(bundle.folder), **write_record(bundle.manifest)}, indent=2)
 
 
 def _table(title: str, columns: Sequence[str], rows: Iterable[Iterable[object]], headed: bool = True) -> Table:
@@ -92,7 +100,7 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Iterable[object]],
     for number, column in enumerate(columns):
         table.add_column(column, style="cyan" if number == 0 else None, overflow="fold", header_style="dim")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*(Text(plain(str(cell))) for cell in row))
     return table
 
 
@@ -114,7 +122,7 @@ def _print_plans(plans: Mapping[str, PlanEntry], console: Console) -> None:
             conditions.append(f"{name}: {_line(others)}")
     console.print(_table("Plans, compared with exact", ("plan", "steps", *PLAN_FIGURES.values()), rows))
     for line in conditions:
-        console.print(Padding(Text(line, "dim"), (0, 0, 0, 2)))
+        console.print(Padding(Text(plain(line), "dim"), (0, 0, 0, 2)))
 
 
 def _print_quality(manifest: Manifest, console: Console) -> None:

@@ -29,6 +29,7 @@ from animegamer_rt.bundle.manifest import EXACT
 from animegamer_rt.errors import AnimeGamerError, BundleError, BundleNotFoundError, EngineStaleError
 from animegamer_rt.profiling import gpu_specs
 from animegamer_rt.profiling.host import module_version
+from animegamer_rt.untrusted import plain
 
 from .bundle_info import describe_size
 from .machine_checks import CheckResult, Gpu, check_machine, gpus
@@ -80,9 +81,9 @@ def _print_checks(checks: Sequence[CheckResult], console: Console) -> None:
     for check in checks:
         for number, line in enumerate(textwrap.wrap(check.found, 62, break_on_hyphens=False, break_long_words=False)):
             name = check.what if number == 0 else ""
-            console.print(f"  {name:<14}{line}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"  {name:<14}{plain(line)}", markup=False, highlight=False, soft_wrap=True)
         if check.do:  # on one line, so that a command can be copied
-            console.print(f"{'':16}-> {check.do}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"{'':16}-> {plain(check.do)}", markup=False, highlight=False, soft_wrap=True)
 
 
 def run_checks(bundle_name: str) -> Iterator[CheckResult]:
@@ -142,7 +143,10 @@ def _memory(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
     weights = sum(bundle.manifest.files[file].bytes for file in files)
     size = bundle.manifest.geometry
     predictor = bundle.manifest.sizes.get("predictor", gpu_specs.FULL_PREDICTOR)
-    needed = weights + gpu_specs.overhead_bytes(size.height, size.width, predictor)
+    try:
+        needed = weights + gpu_specs.overhead_bytes(size.height, size.width, predictor)
+    except (KeyError, TypeError, ZeroDivisionError):  # other sizes than a predictor's
+        needed = weights + gpu_specs.overhead_bytes(size.height, size.width, gpu_specs.FULL_PREDICTOR)
     for card in cards:
         enough = needed <= card.total_mib * 2**20
         do = "" if enough else "export it at a smaller precision (see the table); TensorRT streams what does not fit"

@@ -8,11 +8,10 @@ named is the one that fails.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import time
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -25,8 +24,10 @@ import numpy.typing as npt
 from animegamer_rt.api import Player
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.registry import open_engines, open_towers
+from animegamer_rt.bundle.claims import claim_file
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.files import write_file
+from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT
 from animegamer_rt.engine_config import INT8_DEVICES, EngineConfig
@@ -34,9 +35,12 @@ from animegamer_rt.errors import AnimeGamerError, ConfigError
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling.host import environment
 from animegamer_rt.stages.image_start import motion_ids
+from animegamer_rt.stages.instruction_words import split_words, word_features
 from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
+
+from .recorded_outputs import read_arrays
 
 RECORD = "selftest.npz"
 RECORDED_ON = EngineConfig("cpu-fp32")
@@ -62,6 +66,8 @@ TURNS = 2
 MOTION = "gently wave"
 """Input of the text tower."""
 FAILED = 1
+REPORT_FIELDS = frozenset({"format", "date", "machine", "software", "bundle", "device"})
+"""What every report has, by which an earlier one is known."""
 
 Answers = dict[str, npt.NDArray[np.float32]]
 
@@ -100,6 +106,7 @@ def selftest(bundle_name: str, config: EngineConfig, out: Path, record: bool = F
         "precision": config.precision,
         "attention": config.attention,
     }
+    claim_file(out, "a report of selftest", _is_report, do="give another name with --out")
     _write_report(out, report)  # fails before the work if it cannot be written
     try:
         passed = _run(bundle, config, report)
@@ -110,6 +117,13 @@ def selftest(bundle_name: str, config: EngineConfig, out: Path, record: bool = F
         _write_report(out, report)
         print(f"report: {out}")
     return 0 if passed else FAILED
+
+
+def _is_report(path: Path) -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        report = read_json(path)
+        return isinstance(report, dict) and REPORT_FIELDS <= report.keys()
+    return False
 
 
 def _write_report(path: Path, report: Mapping[str, Any]) -> None:
@@ -157,6 +171,12 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray
         features = [noise(*inputs[name]["shape"]) for name in ("text_features", "image_features")]
         started = time.perf_counter()
         yield "encoder.shot", engines.encoder.encode(*features), time.perf_counter() - started
+    if engines.reader is not None and bundle.manifest.reader is not None:
+        scene = np.zeros((1, len(bundle.manifest.reader.people) + 5), np.int64)
+        started = time.perf_counter()
+        read = engines.reader.read(word_features(split_words(text))[None], scene)
+        seconds = time.perf_counter() - started
+        yield "reader.logits", np.concatenate([getattr(read, name).ravel() for name in read.__slots__]), seconds
 
 
 def tower_answers(bundle: Bundle, config: EngineConfig) -> Iterator[tuple[str, npt.NDArray[Any], float]]:
@@ -231,15 +251,14 @@ def _expected(bundle: Bundle) -> tuple[Answers, str]:
     """The recorded outputs, or those of onnxruntime on this machine's CPU if none were recorded for this bundle."""
     path = bundle.folder / RECORD
     if path.is_file():
+        weights = _weights(bundle)
         try:
-            with zipfile.ZipFile(path) as held:  # zip checksums first: numpy would trip over damage
-                members = {name.removesuffix(".npy"): held.read(name) for name in held.namelist()}
-            recorded = {name: np.load(io.BytesIO(member)) for name, member in members.items()}
-        except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+            made_of, recorded = read_arrays(path, weights)
+        except (OSError, ValueError) as error:
             raise ConfigError(
                 "the recorded outputs cannot be read", where=path, found=str(error), do="restore the file, or delete it"
             ) from error
-        if str(recorded.pop("bundle", "")) == _weights(bundle):
+        if made_of == weights:
             return recorded, "recorded beside the bundle"
     return _made(bundle), MADE_NOW
 
@@ -254,8 +273,16 @@ def write_record(bundle: Bundle) -> Path:
     file = io.BytesIO()
     np.savez_compressed(file, bundle=np.array(_weights(bundle)), **_made(bundle))  # type: ignore[arg-type]
     path = bundle.folder / RECORD
+    claim_file(path, "a record of selftest", _is_record, do="take it out of the bundle's folder")
     write_file(path, file.getvalue())
     return path
+
+
+def _is_record(path: Path) -> bool:
+    try:
+        return read_arrays(path)[0] != ""
+    except (OSError, ValueError):
+        return False
 
 
 def _weights(bundle: Bundle) -> str:

@@ -6,13 +6,13 @@ Opens the game, asks for instructions, plays the turns and writes them to the ga
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+import os
 import secrets
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +21,10 @@ from types import FrameType
 import numpy as np
 
 from animegamer_rt.api import Game, Player
+from animegamer_rt.arguments import Parser
 from animegamer_rt.backends.interface import PartCache
 from animegamer_rt.backends.registry import open_engines
+from animegamer_rt.bundle.files import lock_folder, make_folder
 from animegamer_rt.bundle.loader import Bundle, list_bundles, open_bundle, sibling_bundles
 from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig, add_engine_options
 from animegamer_rt.errors import (
@@ -34,11 +36,11 @@ from animegamer_rt.errors import (
     InstructionError,
     PlanError,
 )
-from animegamer_rt.events import Done, FrameReady, StatePredicted
+from animegamer_rt.events import Done, FrameReady, StatePredicted, Understood
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import ImageStart, read_image_start
 
-from .game_folder import FinishedTurn, GameFolder, check_folder, next_folder
+from .game_folder import FinishedTurn, GameFolder, check_folder, new_folder, next_folder
 from .instructions_file import STDIN, example_script, read_script, stdin_has_lines
 from .terminal import OTHER_BUNDLE, Terminal
 
@@ -64,10 +66,10 @@ class PlayOptions:
 
 
 class PlayedGame:
-    """A game and the folder that it is written to."""
+    """A game and the folder that it is written to, which stays locked until `close`."""
 
-    def __init__(self, game: Game, folder: GameFolder) -> None:
-        self.game, self.folder = game, folder
+    def __init__(self, game: Game, folder: GameFolder, close: Callable[[], None] = lambda: None) -> None:
+        self.game, self.folder, self.close = game, folder, close
         self.pipeline, self.session = game.player.pipeline, game.session
         geometry = self.pipeline.bundle.manifest.geometry
         self._frames = geometry.frames
@@ -88,15 +90,18 @@ class PlayedGame:
 
     def play_turn(self, text: str, terminal: Terminal) -> None:
         """Play one turn and write it to the folder. An error or an interrupt leaves the game as it was before."""
+        self.folder.check_next_turn()
         self.folder.check_free_space(self._frames_bytes)
         events = self.game.stream(text)
-        frames = []
+        frames, caption = [], None
         deferred: list[int] = []
         with contextlib.ExitStack() as stack:
             view = stack.enter_context(terminal.turn())
             for event in events:
                 view.show(event)
-                if isinstance(event, StatePredicted):
+                if isinstance(event, Understood):
+                    caption = event.scene.caption
+                elif isinstance(event, StatePredicted):
                     predicted = event
                 elif isinstance(event, FrameReady):
                     frames.append(event.frame)
@@ -105,7 +110,7 @@ class PlayedGame:
                         deferred = stack.enter_context(_defer_interrupt())
                 elif isinstance(event, Done):
                     seconds = event.seconds
-            turn = FinishedTurn(text.strip(), predicted.game_state, predicted.shown, seconds, np.stack(frames))
+            turn = FinishedTurn(text.strip(), predicted.game_state, predicted.shown, seconds, np.stack(frames), caption)
             clip = self.folder.add(turn)
         terminal.finished(clip, seconds, len(frames) / self.folder.fps)
         if deferred:
@@ -115,31 +120,34 @@ class PlayedGame:
 def open_game(options: PlayOptions, bundle: Bundle, cache: PartCache | None = None) -> PlayedGame:
     """Everything up to the first prompt: folder checked, engines loaded. Raises AnimeGamerError.
 
-    An earlier game in the folder is replaced last, when nothing else can fail. A folder made here goes on failure.
+    An earlier game in the folder stays until the first turn of this one is whole. A folder made here goes on failure.
     `cache`: the parts that the game before this one left on the same device (`registry.open_engines`).
     """
-    plan = options.plan or bundle.default_plan
+    plan = bundle.default_plan if options.plan is None else options.plan
     bundle.plan(plan)
     seed = secrets.randbelow(2**31) if options.seed is None else options.seed
     session = Session.start(bundle, seed=seed, history_turns=options.history_turns)
     start = _read_start(options, bundle, session.history_turns)
-    out = options.out or next_folder(GAMES_FOLDER)
-    new = not out.exists()
-    check_folder(out)
+    new = options.out is None or not os.path.lexists(options.out)
+    out = new_folder(GAMES_FOLDER) if options.out is None else options.out
     try:
-        engines = open_engines(bundle, options.engines, cache)
-        player = Player(bundle, engines, plan=plan, config=options.engines)
-        if start is not None:
-            session.initial_turn = player.encode_image(start)
+        make_folder(out)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(lock_folder(out))
+            check_folder(out)
+            engines = open_engines(bundle, options.engines, cache)
+            player = Player(bundle, engines, plan=plan, config=options.engines)
+            if start is not None:
+                session.start_from(player.encode_image(start))
+            image = None if start is None else {"image": start.path.name, "caption": start.caption}
+            fps = options.fps or bundle.manifest.geometry.fps
+            folder = GameFolder(out, bundle.manifest.name, plan, seed, fps, options.scale, image)
+            return PlayedGame(Game(player, session), folder, stack.pop_all().close)
     except BaseException:
         if new:
             with contextlib.suppress(OSError):
                 out.rmdir()
         raise
-    image = None if start is None else {"image": start.path.name, "caption": start.caption}
-    fps = options.fps or bundle.manifest.geometry.fps
-    folder = GameFolder(out, bundle.manifest.name, plan, seed, fps, options.scale, image)
-    return PlayedGame(Game(player, session), folder)
 
 
 def _read_start(options: PlayOptions, bundle: Bundle, history_turns: int) -> ImageStart | None:
@@ -156,7 +164,7 @@ def warm_start(bundle: str, plan: str, out: str, *engine_arguments: str) -> str 
 
     engine_arguments: those of `EngineConfig.to_args`. Returns the text of a user error, or None.
     """
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     add_engine_options(parser)
     try:
         engines = EngineConfig.from_arguments(parser.parse_args(engine_arguments))
@@ -177,8 +185,8 @@ def play(options: PlayOptions) -> int:
         while next_bundle is not None:
             next_bundle = _play_game(options, next_bundle, script, interactive, cache)
             # The next game has its own folder and starts without a picture.
-            parent = GAMES_FOLDER if options.out is None else options.out.parent
-            options = replace(options, out=next_folder(parent), image=None, motion=None)
+            out = None if options.out is None else next_folder(options.out.parent)
+            options = replace(options, out=out, image=None, motion=None)
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
@@ -190,15 +198,16 @@ def _play_game(
     """Play one game to its end; returns the bundle that the player chose for the next one."""
     game = open_game(options, bundle, cache)
     terminal = Terminal(bundle, preview=options.preview and interactive)
-    terminal.opening(game.pipeline.plan_name, game.session.seed, game.folder, interactive)
     next_bundle = None
     try:
+        terminal.opening(game.pipeline.plan_name, game.session.seed, game.folder, interactive)
         if interactive:
             next_bundle = _ask_turns(game, terminal, options)
         for text in script:
             terminal.instruction(game.next_turn, text)
             game.play_turn(text, terminal)
     finally:
+        game.close()
         terminal.closing(game.folder, game.session.turns)
     return next_bundle
 
@@ -260,3 +269,7 @@ def _defer_interrupt() -> Iterator[list[int]]:
         yield held
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+if __name__ == "__main__":  # a fresh process of `bench`, timed from its start to the first prompt
+    sys.exit(warm_start(*sys.argv[1:]))

@@ -1,20 +1,26 @@
 """A game on disk: a folder with one clip a turn, a contact sheet, and `game.json`, complete after every turn.
 
-Knows files and records; it plays no turn.
+Knows files and records; it plays no turn. A new game may replace an earlier one in its folder: the files that the
+earlier game.json lists, and only once the first new turn is whole.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from animegamer_rt.bundle.files import make_folder, write_error, write_file
+from animegamer_rt.bundle.claims import Claim, claim_folder
+from animegamer_rt.bundle.files import make_folder, remove, write_error, write_file
+from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.errors import OutputError
 from animegamer_rt.events import StageSeconds
 from animegamer_rt.stages.image import Picture
@@ -28,23 +34,32 @@ SHEET_TURNS = 40
 """Most turns on the contact sheet; a longer game shows its last ones."""
 MARGIN_BYTES = 8 * 2**20
 """Free space to require beyond the size of a turn's raw frames, which its clip never exceeds."""
+ANOTHER = "choose another folder with --out"
+RECORD_FIELDS: Mapping[str, type] = {"bundle": str, "plan": str, "seed": int, "turns": list}
+TURN_FIELDS: Mapping[str, type] = {"turn": int, "instruction": str, "state": dict, "frames": int, "frames_sha256": str}
+"""Fields, and their types, by which a game.json is known to be a game's."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedTurn:
-    """One turn as it is written. `character`: the values to display; `frames`: uint8 [T, H, W, 3]."""
+    """One turn as it is written. `character`: the values to display; `frames`: uint8 [T, H, W, 3].
+
+    `caption`: what a reader made of the instruction; None for a bundle without one.
+    """
 
     instruction: str
     state: GameState
     character: CharacterState
     seconds: StageSeconds
     frames: Frames
+    caption: str | None = None
 
 
 class GameFolder:
     """The folder of one game.
 
-    The constructor writes the empty game, replacing an earlier one, and raises OutputError as `check_folder` does.
+    The constructor claims the folder and writes the empty game, unless an earlier game is there: that one stays until
+    `add` has the first turn. It raises OutputError as `check_folder` does.
     `start`: name and caption of the picture that the game started from.
     """
 
@@ -62,14 +77,16 @@ class GameFolder:
         self._turns: list[dict[str, object]] = []
         self._record = {"bundle": bundle, "plan": plan, "seed": seed, "turns": self._turns}
         if start is not None:
-            self._record["start"] = dict(start)
+            # A file name may hold bytes that are no text.
+            self._record["start"] = {
+                key: text.encode(errors="backslashreplace").decode() for key, text in start.items()
+            }
         self._rows: list[Picture] = []
-        earlier = check_folder(folder)
-        self.replaced = earlier is not None
-        if earlier is not None:
-            for path in (*map(self.clip_path, range(1, earlier + 1)), self.sheet_path):
-                path.unlink(missing_ok=True)
-        self._write()
+        self._claim = check_folder(folder)
+        self.replaced = self._claim.earlier
+        """Whether the folder holds an earlier game, which the first turn replaces."""
+        if not self.replaced:
+            self._write(self.game_path)
 
     @property
     def game_path(self) -> Path:
@@ -83,7 +100,13 @@ class GameFolder:
 
     def clip_path(self, turn: int) -> Path:
         """Path of a turn's clip; turns count from 1."""
-        return self.folder / f"turn-{turn:03d}.mp4"
+        return self.folder / clip_name(turn)
+
+    def check_next_turn(self) -> None:
+        """Raise OutputError if another's file is in the place of the next turn's clip, or of the contact sheet."""
+        self._claim.check(clip_name(len(self._turns) + 1))
+        if not self._turns:
+            self._claim.check(SHEET_FILE)
 
     def check_free_space(self, frames_bytes: int) -> None:
         """Raise OutputError if a turn with this many bytes of raw frames may not fit on the disk."""
@@ -102,18 +125,21 @@ class GameFolder:
             )
 
     def add(self, turn: FinishedTurn) -> Path:
-        """Write the clip, then the contact sheet, then game.json; returns the clip's path. Raises OutputError."""
+        """Write the clip, the contact sheet and game.json; returns the clip's path. Raises OutputError.
+
+        All three are written under other names first: a turn that does not fit on the disk changes nothing.
+        """
+        self.check_next_turn()
         number = len(self._turns) + 1
         frames = np.ascontiguousarray(turn.frames)
-        path = self.clip_path(number)
-        write_clip(path, frames, self.fps, self.scale)
-        self._rows = [*self._rows, contact_row(frames)][-SHEET_TURNS:]
-        write_contact_sheet(self.sheet_path, self._rows)
+        rows = [*self._rows, contact_row(frames)][-SHEET_TURNS:]
+        path, staged = self.clip_path(number), {}
         count, height, width, _ = frames.shape
         self._turns.append(
             {
                 "turn": number,
                 "instruction": turn.instruction,
+                **({} if turn.caption is None else {"caption": turn.caption}),
                 "state": game_state_to_fields(turn.state),
                 "character": character_to_fields(turn.character),
                 "frames": count,
@@ -124,39 +150,110 @@ class GameFolder:
                 "frames_sha256": hashlib.sha256(frames.tobytes()).hexdigest(),
             }
         )
-        self._write()
+        try:
+            staged[path] = self._stage(path, lambda part: write_clip(part, frames, self.fps, self.scale))
+            staged[self.sheet_path] = self._stage(self.sheet_path, lambda part: write_contact_sheet(part, rows))
+            staged[self.game_path] = self._stage(self.game_path, self._write)
+            if self._claim.earlier:
+                self._delete_earlier()
+            for final, part in staged.items():
+                try:
+                    os.replace(part, final)
+                except OSError as error:
+                    raise write_error(final, error) from error
+        except BaseException:
+            self._turns.pop()
+            raise
+        finally:
+            for part in staged.values():
+                remove(part)
+        self._rows = rows
         return path
 
-    def _write(self) -> None:
-        write_file(self.game_path, (json.dumps(self._record, indent=2, ensure_ascii=False) + "\n").encode())
+    def _stage(self, path: Path, write: Callable[[Path], None]) -> Path:
+        part = path.with_name(f".new-{path.name}")
+        try:
+            write(part)
+        except OutputError as error:  # the user knows the file by its own name
+            raise OutputError(error.what, where=path, found=error.found, do=error.do) from error
+        return part
+
+    def _delete_earlier(self) -> None:
+        """Delete the earlier game's files, its record last."""
+        for name in sorted(self._claim.listed, key=lambda name: name == GAME_FILE):
+            try:
+                (self.folder / name).unlink(missing_ok=True)
+            except OSError as error:
+                raise write_error(self.folder / name, error) from error
+        # From now on the folder's files are this game's own.
+        self._claim = Claim(self.folder, False, frozenset({SHEET_FILE}), ANOTHER)
+
+    def _write(self, path: Path) -> None:
+        write_file(path, (json.dumps(self._record, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def clip_name(turn: int) -> str:
+    """File name of a turn's clip; turns count from 1."""
+    return f"turn-{turn:03d}.mp4"
 
 
 def next_folder(parent: Path) -> Path:
     """The first of `game-001`, `game-002`, .. under `parent` that does not exist yet."""
     number = 1
-    while (parent / f"game-{number:03d}").exists():
+    while os.path.lexists(parent / f"game-{number:03d}"):
         number += 1
     return parent / f"game-{number:03d}"
 
 
-def check_folder(folder: Path) -> int | None:
-    """Make the folder and check that a game may be written there; returns the number of turns of a game in it, or None.
+def new_folder(parent: Path) -> Path:
+    """Make the folder that `next_folder` names, which no other process gets as well. Raises OutputError."""
+    make_folder(parent)
+    while True:
+        folder = next_folder(parent)
+        try:
+            folder.mkdir()
+        except FileExistsError:  # another process was quicker
+            continue
+        except OSError as error:
+            raise write_error(folder, error) from error
+        return folder
 
-    Raises OutputError if the folder cannot be written, or holds a game.json that is not a game's.
+
+def check_folder(folder: Path) -> Claim:
+    """Make the folder and check that a game may be written there.
+
+    Raises OutputError if the folder cannot be written, holds other files, or a game.json that is not a game's.
     """
-    make_folder(folder)
+    claim = claim_folder(folder, "a game", _listed, do=ANOTHER)
+    claim.check(clip_name(1))
+    claim.check(SHEET_FILE)
+    return claim
+
+
+def _listed(folder: Path) -> frozenset[str] | None:
+    """The files of the game in a folder; None where there is no game.json. Raises OutputError if it is not a game's."""
     path = folder / GAME_FILE
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return None
-    except (OSError, ValueError, RecursionError):
+    try:
+        record = read_json(path)
+    except (OSError, ValueError):
         record = None
-    turns = record.get("turns") if isinstance(record, dict) else None
-    if not isinstance(turns, list):
+    if not _is_game(record):
         raise OutputError(
-            f"the folder holds a {GAME_FILE} that is not a game's",
-            where=folder,
-            do="move it, or choose another folder with --out",
+            f"the folder holds a {GAME_FILE} that is not a game's", where=folder, do=f"move it, or {ANOTHER}"
         )
-    return len(turns)
+    turns = range(1, len(record["turns"]) + 1)
+    return frozenset({GAME_FILE, *map(clip_name, turns), *([SHEET_FILE] if turns else [])})
+
+
+def _is_game(record: Any) -> bool:
+    """Whether this is what a game's record looks like, with every turn's number and the hash of its frames."""
+    return _has(record, RECORD_FIELDS) and all(
+        _has(turn, TURN_FIELDS) and turn["turn"] == number and re.fullmatch("[0-9a-f]{64}", turn["frames_sha256"])
+        for number, turn in enumerate(record["turns"], 1)
+    )
+
+
+def _has(record: Any, fields: Mapping[str, type]) -> bool:
+    return isinstance(record, dict) and all(type(record.get(name)) is kind for name, kind in fields.items())

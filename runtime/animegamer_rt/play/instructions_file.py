@@ -18,6 +18,8 @@ from animegamer_rt.errors import InstructionError
 from animegamer_rt.state.instruction import Instruction
 
 STDIN = "-"
+MAX_BYTES = 16 * 2**20
+"""Some thirty thousand turns."""
 PIPE_WAIT_SECONDS = 0.5
 """How long to wait for input from a pipe before the bundle's examples are played instead."""
 
@@ -29,7 +31,7 @@ def read_script(source: str) -> list[str]:
     """
     name = "standard input" if source == STDIN else source
     try:
-        content = sys.stdin.buffer.read() if source == STDIN else Path(source).read_bytes()
+        content = _read(source)
         text = content.decode("utf-8-sig")
     except OSError as error:
         raise InstructionError(
@@ -45,6 +47,8 @@ def read_script(source: str) -> list[str]:
             found=f"byte {error.start + 1} is {content[error.start]:#x}",
             do="save the file as UTF-8",
         ) from error
+    except ValueError as error:
+        raise InstructionError("the instructions cannot be read", where=ascii(name), found=str(error)) from error
     lines = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -57,6 +61,23 @@ def read_script(source: str) -> list[str]:
     if not lines:
         raise InstructionError("there are no instructions", where=name, expected="a line a turn")
     return lines
+
+
+def _read(source: str) -> bytes:
+    """The content of a file, a pipe or standard input, as long as it is no longer than any story."""
+    if source == STDIN:
+        content = sys.stdin.buffer.read(MAX_BYTES + 1)
+    else:
+        with Path(source).open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise InstructionError(
+            "the instructions are too long",
+            where="standard input" if source == STDIN else source,
+            expected=f"at most {MAX_BYTES // 2**20} MiB",
+            do="give a text file with a line a turn",
+        )
+    return content
 
 
 def example_script(world: World) -> list[str]:

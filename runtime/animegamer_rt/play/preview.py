@@ -39,7 +39,9 @@ class BlockPicture:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Rows of cells, as wide as the terminal allows."""
         height, width, _ = self._frame.shape
-        step = -(-width // min(PREVIEW_CELLS, options.max_width))
+        step = -(-width // max(1, min(PREVIEW_CELLS, options.max_width)))
+        if 2 * step > height:  # the terminal is too narrow for a single row of cells
+            return
         cropped = self._frame[: height // (2 * step) * 2 * step, : width // step * step].astype(np.uint16)
         small = cropped.reshape(len(cropped) // step, step, -1, step, 3).mean((1, 3)).astype(int)
         for top, bottom in zip(small[::2], small[1::2], strict=True):

@@ -6,6 +6,7 @@ It shows things and decides nothing. If the output is not a terminal, the same f
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, World
 from animegamer_rt.errors import AnimeGamerError
 from animegamer_rt.stages.image import Picture
 from animegamer_rt.state.game import CharacterState
+from animegamer_rt.untrusted import plain
 
 from .game_folder import GameFolder
 from .preview import show_clip
@@ -42,7 +44,7 @@ class Terminal:
     def __init__(self, bundle: Bundle, preview: bool, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False, soft_wrap=True)
         self._bundle = bundle
-        self._world = bundle.manifest.world
+        self._world = _plain_words(bundle.manifest.world)
         self._preview = preview and self._console.is_terminal and _shows_pictures(self._console)
         self._full, self._empty = "#." if self._console.options.ascii_only else "█░"
         self._character = CharacterState()
@@ -60,7 +62,7 @@ class Terminal:
         if manifest.origin == RANDOM_WEIGHTS:
             self._say("random weights: for measuring time and memory only; the pictures mean nothing", "bold red")
         if folder.replaced:
-            self._say("the game that was in this folder is replaced", "yellow")
+            self._say("the game in this folder is replaced once a turn of this one is finished", "yellow")
         if interactive:
             self._say("")
             self.help()
@@ -68,17 +70,18 @@ class Terminal:
     def help(self) -> None:
         """Print what can be typed."""
         table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-        world = self._world
+        world, reader = self._world, self._bundle.manifest.reader
         for name, words in {
             "characters": world.characters,
             "motions": world.motions,
             "how": world.adverbs,
             "places": world.places,
+            "clothes": () if reader is None else reader.clothes_words,
         }.items():
             if words:
-                table.add_row(Text(name, "cyan"), Text(", ".join(words)))
+                table.add_row(Text(name, "cyan"), Text(plain(", ".join(words))))
         if world.examples:
-            table.add_row(Text("for example", "cyan"), Text(world.examples[0], "italic"))
+            table.add_row(Text("for example", "cyan"), Text(plain(world.examples[0]), "italic"))
         self._console.print(table, soft_wrap=False)
         self._say("Type who does what where. Tab completes, Ctrl-C stops a turn, quit ends the game.", "dim")
         self._say(f"{OTHER_BUNDLE} NAME starts a new game with another bundle.", "dim")
@@ -119,6 +122,12 @@ class Terminal:
         self._frames = []
         with bar:
             yield TurnDisplay(self, bar, self._vae_seconds)
+
+    def understood(self, event: events.Understood) -> None:
+        """Print what the instruction was taken to mean, and what of it was not understood."""
+        self._console.print(Text.assemble("  ", ("understood: ", "cyan"), event.text))
+        if event.notice is not None:
+            self._say(f"  {event.notice}", "yellow")
 
     def state(self, event: events.StatePredicted) -> None:
         """Print the predicted state: the motion level, and the character's three values with their change."""
@@ -173,7 +182,7 @@ class Terminal:
             self._say("no turn was finished")
 
     def _say(self, text: str, style: str = "") -> None:
-        self._console.print(Text(text, style), soft_wrap=True)
+        self._console.print(Text(plain(text, lines=True), style), soft_wrap=True)
 
 
 class TurnDisplay:
@@ -185,7 +194,9 @@ class TurnDisplay:
 
     def show(self, event: events.Event) -> None:
         """Show an event."""
-        if isinstance(event, events.StatePredicted):
+        if isinstance(event, events.Understood):
+            self._terminal.understood(event)
+        elif isinstance(event, events.StatePredicted):
             self._terminal.state(event)
         elif isinstance(event, events.Progress):
             decoding = event.step == event.steps
@@ -196,6 +207,11 @@ class TurnDisplay:
             self._bar.update(self._task, description=description, completed=event.step, total=event.steps, left=left)
         elif isinstance(event, events.FrameReady):
             self._terminal.keep_frame(event.frame)
+
+
+def _plain_words(world: World) -> World:
+    """The words without what a terminal would obey: Tab writes them into the line."""
+    return World(*(tuple(map(plain, getattr(world, field.name))) for field in dataclasses.fields(world)))
 
 
 def _shows_pictures(console: Console) -> bool:

@@ -1,8 +1,30 @@
-"""Describes how a child process failed, from what it printed."""
+"""Starts Python child processes that run none of the current folder's files, and describes how one failed."""
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+from pathlib import Path
+
 KEPT_CHARACTERS = 500
+PROGRAM = (
+    "import sys; sys.path[:] = [one for one in sys.path if one]; sys.argv.pop(0); root = sys.argv.pop(0); "
+    "sys.path += [root] if root not in sys.path else []; "
+    "import runpy; runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+)
+"""`python -m` would look for every module in the current folder first, and `-P` exists from Python 3.11 on. With `-c`
+that folder is the empty entry of the path: it goes before anything is imported, and `sys` is built in."""
+
+
+def child_command(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module as `python -m` does, without the current folder on its path.
+
+    The child finds the module's package where this process found it.
+    """
+    package = importlib.util.find_spec(module.partition(".")[0])
+    assert package is not None and package.submodule_search_locations
+    root = Path(next(iter(package.submodule_search_locations))).absolute().parent
+    return [sys.executable, "-c", PROGRAM, str(root), module, *arguments]
 
 
 def describe_failure(output: str) -> str:

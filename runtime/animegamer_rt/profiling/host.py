@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from animegamer_rt import __version__
+from animegamer_rt.bundle.claims import free_name
 from animegamer_rt.bundle.files import checkout_folder, write_file
 
 RECORD_FORMAT = 1
@@ -39,9 +41,12 @@ def environment(*libraries: str) -> dict[str, Any]:
 
 
 def write_record(results: Path, name: str, record: Mapping[str, Any]) -> Path:
-    """Write a record as TIME-NAME.json; returns the path. Raises OutputError."""
+    """Write a record as TIME-NAME.json, never over another file; returns the path. Raises OutputError.
+
+    A name may come from a bundle: what is no letter, digit or one of `.-_` becomes `_`.
+    """
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    path = results / f"{stamp}-{name}.json"
+    path = free_name(results, f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]', '_', name)[:100]}", ".json")
     write_file(path, (json.dumps(record, indent=2) + "\n").encode())
     return path
 

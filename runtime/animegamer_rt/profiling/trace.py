@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from animegamer_rt.bundle.claims import claim_file
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.files import make_folder, write_file
 from animegamer_rt.errors import ConfigError
@@ -25,6 +27,7 @@ LANES = ("predictor", "denoiser", "vae")
 PREFETCH = "ahead"
 """The lane, and the worker's thread, of what is done for a turn before its time has come."""
 FRAMES = "frames"
+TRACE_BEGINS = b'{"displayTimeUnit": "ms", "otherData": {"title": '
 MICROSECONDS = 1e6
 NO_PIXELS = np.empty((0, 0, 3), np.uint8)
 
@@ -96,6 +99,15 @@ def check_trace(path: Path) -> None:
     make_folder(path.parent)
     if path.is_dir() or path.suffix == ".svg":
         raise ConfigError("not a file for a trace", where="--trace", found=str(path), expected="a file like trace.json")
+    claim_file(path, "a trace", _is_trace, do="give another name with --trace")
+
+
+def _is_trace(path: Path) -> bool:
+    """Whether one of these functions wrote the file. Traces are long, so only their beginning is looked at."""
+    with suppress(OSError):
+        with path.open("rb") as file:
+            return file.read(len(TRACE_BEGINS)) == TRACE_BEGINS
+    return False
 
 
 def write_trace(path: Path, turn: TurnTrace, plan: DenoisePlan, title: str) -> Path:

@@ -6,21 +6,25 @@ the picture shrinks, then bicubic with aligned corners. Both are linear and sepa
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import av
 import numpy as np
 import numpy.typing as npt
 
+from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import PictureError
+
+from .picture_formats import format_of, is_whole
 
 Picture = npt.NDArray[np.uint8]
 """One RGB picture [H, W, 3]."""
 
 MAX_MEGAPIXELS = 50
 """50 megapixels take 150 MB decoded and one second to resize; a small file can claim far more."""
-TEXT = "tty"
-"""FFmpeg's demuxer for .txt files, which it would draw letter by letter."""
+MAX_FILE_BYTES = 512 * 2**20
+"""Of the file: 50 megapixels of 16-bit colours, and room for a video."""
 CUBIC = -0.75
 """The bicubic kernel's parameter in torch (and OpenCV)."""
 
@@ -31,8 +35,14 @@ def read_picture(path: Path) -> Picture:
     Raises PictureError when the file is missing, is not a picture, or has more than 50 megapixels.
     """
     try:
-        with path.open("rb") as file, av.open(file, "r") as container:
-            if not container.streams.video or container.format.name == TEXT:
+        content = read_bounded(path, MAX_FILE_BYTES)
+        kind = format_of(content)
+        if kind is None:
+            raise _no_picture(path, "no image data")
+        if not is_whole(content, kind):
+            raise _no_picture(path, "its end is missing")
+        with av.open(io.BytesIO(content), "r", format=kind) as container:
+            if not container.streams.video:
                 raise _no_picture(path, "no image data")
             codec = container.streams.video[0].codec_context
             if codec is None:  # PyAV's annotations do not know it
@@ -53,6 +63,8 @@ def read_picture(path: Path) -> Picture:
         raise _no_picture(path, (getattr(error, "strerror", None) or str(error)).lower()) from error
     if frame is None:
         raise _no_picture(path, "no image data")
+    if frame.is_corrupt:
+        raise _no_picture(path, "damaged image data")
     rgba = frame.to_ndarray(format="rgba")
     alpha = rgba[..., 3:].astype(np.uint16)
     upright = (rgba[..., :3] * alpha + 255 * (255 - alpha) + 127) // 255

@@ -5,7 +5,6 @@ Knows the tokenizer and the template; nothing of the network. `build_readouts` m
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import sentencepiece
 
+from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.bundle.manifest import Compatibility
+from animegamer_rt.bundle.manifest import MAX_TOKEN_ID, Compatibility
 from animegamer_rt.errors import BundleFileError, InstructionError
 from animegamer_rt.state.game import STRENGTHS, GameState
+from animegamer_rt.untrusted import short
 
 from .readouts import Prompt, build_readouts
 
@@ -29,6 +30,7 @@ REFERENCE_READOUT_SHIFT = 3
 
 _ZEROS = GameState(0, 0, 0, 0)
 
+MAX_TOKENS_BYTES = 4 * 2**20
 BUILD_AGAIN = "build the bundle again"
 
 _NO_DUMMY_PREFIX = b"\x1a\x02\x18\x00"
@@ -178,17 +180,27 @@ def open_sentencepiece(path: Path, space_first: bool = False) -> sentencepiece.S
 
 def _read_added_tokens(path: Path, shot_tokens: int) -> dict[str, int]:
     try:
-        added: dict[str, int] = json.loads(path.read_text(encoding="utf-8"))
+        added = read_json(path, MAX_TOKENS_BYTES)
     except (OSError, ValueError) as error:
         raise BundleFileError(
             "the added tokens cannot be read", where=path, found=str(error), do=BUILD_AGAIN
         ) from error
+    if not isinstance(added, dict):
+        found, expected = type(added).__name__, "a JSON object of tokens and ids"
+        raise BundleFileError("not a table of tokens", where=path, found=found, expected=expected, do=BUILD_AGAIN)
+    wrong = [token for token, number in added.items() if type(number) is not int or not 0 <= number <= MAX_TOKEN_ID]
+    if wrong:
+        found, expected = f"{short(wrong[0])}: {added[wrong[0]]!r:.40}", f"a whole number from 0 to {MAX_TOKEN_ID}"
+        raise BundleFileError("not the id of a token", where=path, found=found, expected=expected, do=BUILD_AGAIN)
+    if len(set(added.values())) < len(added):
+        raise BundleFileError("two added tokens have the same id", where=path, do=BUILD_AGAIN)
     needed = ["<TURN>", "</TURN>", "<img>", "</img>", "<frame>", "</frame>"]
     needed += [f"<{slash}{tag}>" for _, tag in STATE_TAGS for slash in ("", "/")]
     needed += [f"<Strength_{strength}>" for strength in STRENGTHS]
     needed += [f"<frame_{n:05d}>" for n in range(shot_tokens)]
-    missing = [token for token in needed if not isinstance(added.get(token), int)]
+    missing = [token for token in needed if token not in added]
     if missing:
         found = f"no id for {', '.join(missing[:5])}"
         raise BundleFileError("added tokens are missing", where=path, found=found, do=BUILD_AGAIN)
-    return added
+    table: dict[str, int] = added
+    return table

@@ -34,6 +34,8 @@ class Instruction:
 
         Tabs and line breaks count as spaces. Raises InstructionError when empty, too long, or not plain text.
         """
+        if not isinstance(raw, str):
+            raise InstructionError("not an instruction", found=type(raw).__name__, expected="text (str)")
         if len(raw) > 20 * MAX_INSTRUCTION_CHARACTERS:
             raise _too_long(len(raw))
         text = " ".join(unicodedata.normalize("NFC", raw).split())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from animegamer_rt.errors import InstructionError
+from animegamer_rt.untrusted import short, whole_number
 
 CAPTION_TAGS = ("S", "MD", "EV", "ML", "MA")
 LABEL_TAGS = ("SC", "ET", "ST")
@@ -65,11 +66,13 @@ def _adverb(values: dict[str, list[str]]) -> str:
     level = " ".join(values.get("ML", ()))
     if adverb or not level:
         return adverb
-    if not level.lstrip("-").isdigit():
+    if any(one.isalpha() for one in level) and not any(one.isnumeric() for one in level):
         return level
-    if int(level) not in LEVEL_ADVERBS:
-        raise InstructionError("unknown motion level", found=level, expected="1 to 5, or an adverb")
-    return LEVEL_ADVERBS[int(level)]
+    try:
+        return LEVEL_ADVERBS[whole_number(level, min(LEVEL_ADVERBS), max(LEVEL_ADVERBS))]
+    except ValueError as error:
+        found, expected = short(level, 40)[1:-1], "1 to 5, or an adverb"
+        raise InstructionError("unknown motion level", found=found, expected=expected) from error
 
 
 def _unknown_tag(tag: str) -> InstructionError:

@@ -38,7 +38,7 @@ def test_every_phase_runs_in_order(built: tuple[Bundle, str, Path]) -> None:
     _, printed, _ = built
     named = [line[3:] for line in printed.splitlines() if line.startswith("== ")]
     trained = ["corpus", "frames", "autoencoder", "decoder", "denoiser", "predictor", "adapt", "adapt_decoder"]
-    assert named == [*trained, "bundle", "judge", "plans", "answers", "quality"]
+    assert named == [*trained, "bundle", "plans", "answers", "quality"]
 
 
 def test_the_built_bundle_plays_a_turn_with_history(built: tuple[Bundle, str, Path]) -> None:

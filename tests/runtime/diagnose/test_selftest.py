@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tiny_reader
 import tiny_towers
 
 import fakes
@@ -67,6 +68,13 @@ def test_encoder_and_towers_are_held_to_their_record_too(
     assert selftest.selftest(str(bundle.folder), EngineConfig("cpu"), tmp_path / "r.json") == 1
     wrong = [row["output"] for row in report(tmp_path / "r.json")["parts"] if not row["passed"]]
     assert wrong == ["image_tower.image_features"]
+
+
+def test_reader_is_held_to_its_record_too(bundle: Bundle, tmp_path: Path) -> None:
+    bundle = tiny_reader.add_reader(bundle)
+    assert selftest.selftest(str(bundle.folder), EngineConfig("cpu"), tmp_path / "r.json", record=True) == 0
+    assert selftest.selftest(str(bundle.folder), EngineConfig("cpu"), tmp_path / "r.json") == 0
+    assert report(tmp_path / "r.json")["parts"][-1]["output"] == "reader.logits"
 
 
 def test_part_that_answers_otherwise_is_named_and_fails(

@@ -58,8 +58,13 @@ def test_a_new_game_replaces_the_one_in_its_folder_and_nothing_else(tmp_path: Pa
     first.add(TURN)
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "turn-009.mp4").write_text("mine too")
-    assert game(tmp_path).replaced
-    assert {path.name for path in tmp_path.iterdir()} == {"game.json", "notes.txt", "turn-009.mp4"}
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    second = game(tmp_path)
+    assert second.replaced
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before, "no turn of it is whole yet"
+    second.add(TURN)
+    kept = {"notes.txt", "turn-009.mp4"}
+    assert {path.name for path in tmp_path.iterdir()} == {"game.json", "turn-001.mp4", "contact-sheet.png", *kept}
 
 
 @pytest.mark.parametrize("content", ['{"turns": 5}', "no JSON"])

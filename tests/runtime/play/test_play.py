@@ -13,6 +13,7 @@ from typing import Any
 
 import av
 import pytest
+import tiny_reader
 
 import animegamer_rt.play.command
 import fakes
@@ -38,6 +39,20 @@ def play(bundle: Path, script: Path, out: Path, *options: str) -> tuple[int, dic
     command = ["play", "--bundle", str(bundle), "--instructions", str(script), "--out", str(out), *options]
     code = main(command)
     return code, json.loads((out / "game.json").read_text(encoding="utf-8"))
+
+
+def test_reader_says_what_was_understood_and_what_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle, script = tiny_reader.add_reader(fakes.write_bundle(tmp_path / "tiny")).folder, tmp_path / "story.txt"
+    script.write_text("Mia waves wildly in a raincoat\nshe explodes, and it is night\n", encoding="utf-8")
+    code, game = play(bundle, script, tmp_path / "out", "--seed", "7")
+    assert code == 0
+    assert [turn["caption"] for turn in game["turns"]] == [
+        "Character: Mia in a raincoat on the left; Motion: wildly wave; Background: day town.",
+        "Character: Mia in a raincoat on the left; Motion: wildly wave; Background: night town.",
+    ]
+    said = capsys.readouterr().out
+    assert "understood: Mia in a raincoat waves wildly, town, day" in said
+    assert 'not understood: "explodes"; tiny reads English and knows Mia, Tobo; wave, run,' in said
 
 
 def test_every_turn_is_a_clip_a_row_and_a_record(bundle: Path, script: Path, tmp_path: Path) -> None:

@@ -119,8 +119,8 @@ def test_a_session_keeps_its_newest_exports(front: Front) -> None:
         front.ask("export")
         job: Any = front.server.queue.running
         job.export_folder.mkdir(parents=True)
-        folders.append(job.export_folder)
         front.server.say(job, "finished", files=[])
+        folders.append(job.export_folder)
     assert len({*folders}) == len(folders)
     assert [folder for folder in folders if folder.is_dir()] == folders[-EXPORTS_KEPT:]
 

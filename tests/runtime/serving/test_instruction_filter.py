@@ -38,3 +38,17 @@ def test_other_words_are_played_as_they_were_written(words: InstructionFilter) -
 def test_a_list_that_cannot_be_read_is_named_with_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.txt: .*; found no such file or directory; give --block-list a file"):
         InstructionFilter(tmp_path / "none.txt")
+
+
+@pytest.mark.parametrize("hidden", ["\ufe0f", "\U000e0101", "\u3164", "\uffa0", "\u180b", "\u17b4", "\u2800", "\u0336"])
+def test_no_invisible_character_and_no_accent_hides_a_blocked_word(words: InstructionFilter, hidden: str) -> None:
+    with pytest.raises(ProtocolError, match="does not play"):
+        words.read(f"Mia is na{hidden}ked.")
+
+
+@pytest.mark.parametrize(
+    "text", ["n\u0430k\u0435d", "\uff4eaked", "nak\u00e9d", "\u0578\u0430ked", "\U0001d427aked", "na\u03ba\u03b5d"]
+)
+def test_letters_that_look_like_those_of_a_blocked_word_are_read_as_them(words: InstructionFilter, text: str) -> None:
+    with pytest.raises(ProtocolError, match="does not play"):
+        words.read(f"Mia is {text}.")

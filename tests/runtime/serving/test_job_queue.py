@@ -11,8 +11,8 @@ from animegamer_rt.serving.server.options import ServeOptions
 
 def test_a_session_is_in_use_for_an_hour() -> None:
     queue = JobQueue(ServeOptions(sessions=2))
-    queue.use_session("early", 0.0)
-    queue.use_session("late", 10.0)
+    queue.use_session("early", 0.0, "a connection")
+    queue.use_session("late", 10.0, "a connection")
     with pytest.raises(ProtocolError, match="too many sessions"):
         queue.check_sessions(20.0)
     assert queue.sessions_in_use(20.0) == {"early", "late"}

@@ -219,3 +219,15 @@ def test_shots_that_were_predicted_again_stay_though_the_turn_fails(server: Serv
     server.say(job, "failed", code="cancelled", text="the turn was cancelled")
     history = server.store.turn_context(job.session, 8)
     assert (history.first, dict(history.shots)) == (5, {6: b"6", 7: b"7"}) and server.stored(job) == 7
+
+
+def test_what_was_understood_is_told_once_though_another_worker_reads_it_again(server: Server) -> None:
+    job, player = server.turn()
+    server.say(job, "understood")
+    server.say(job, "state", seq=1)
+    server.scheduler.on_worker_death("killed", 1.0)
+    server.scheduler.dispatch(2.0)
+    server.say(job, "understood")
+    server.say(job, "state", seq=1)
+    server.finish(job)
+    assert player.heard == ["accepted", "understood", "state", "restarting", "done"]

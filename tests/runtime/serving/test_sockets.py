@@ -23,6 +23,7 @@ def test_a_broken_network_is_noticed_within_the_minute_that_the_protocol_names()
         for door in (sockets.turns, sockets.control):
             assert door.tcp_keepalive == 1
             assert door.tcp_keepalive_idle + door.tcp_keepalive_intvl * door.tcp_keepalive_cnt <= 60
+            assert door.tcp_maxrt <= 60_000, "also while data is under way, when nothing is asked to be kept alive"
     finally:
         sockets.close()
 

@@ -24,6 +24,7 @@ from animegamer_rt.serving.store import (
     WrongTokenError,
 )
 from animegamer_rt.state.game import CharacterState, GameState
+from animegamer_rt.state.scene import Scene
 
 WINDOW_TURNS = 3
 
@@ -233,3 +234,23 @@ class _Remembered:
     token: str
     texts: list[str] = field(default_factory=list)
     shots: list[bytes] = field(default_factory=list)
+
+
+@pytest.mark.parametrize("window", [0, 2])
+def test_the_next_turn_is_given_the_scene_of_the_last_one_and_the_captions_of_its_window(
+    store: Store, window: int
+) -> None:
+    session, _ = store.open("tiny", "f00d", 7, window)
+    scenes = [Scene((name,), {"Mia": "party"}, "run", 2, "town", "day", "left", f"Caption {name}") for name in "ABC"]
+    for turn, scene in enumerate(scenes, 1):
+        state, after = GameState(1, 1, 1, 1), CharacterState()
+        store.finish_turn(session.id, turn, f"t{turn}", f"typed {turn}", state, after, {turn: b"s"}, scene)
+    branch, _ = store.branch(session.id, 2)
+    captions = ["Caption A", "Caption B", "Caption C"]
+    for other, turns in ((session, 3), (branch, 2), (session, 1)):
+        store.rewind(other.id, turns)
+        context = store.turn_context(other.id, turns + 1)
+        assert context.scene == scenes[turns - 1]
+        assert [row.text for row in context.log] == captions[max(0, turns - window) : turns]
+    assert store.turn_context(session.id, 1).scene is None
+    assert [turn.instruction for turn in store.turns(branch.id, 1, 9)] == ["typed 1", "typed 2"]

@@ -72,6 +72,8 @@ def test_a_game_of_the_first_schema_goes_on(tmp_path: Path, monkeypatch: pytest.
             session, _ = game(store)
             store.database.rows("INSERT INTO turns VALUES (1, 1, 'x', 'a', 7, 1, 2, 3, 4, 5, 6, 7, '{\"total\": 1.0}')")
     with Store(tmp_path) as store:
+        context = store.turn_context(session.id, 2)
+        assert ([row.text for row in context.log], context.scene) == (["a"], None)
         assert [turn.instruction for turn in store.turns(session.id, 1, 9)] == ["a"]
         assert store.get(session.id).character == CharacterState(5, 6, 7)
         play(store, session.id, ["b"])

@@ -146,7 +146,7 @@ def test_a_job_that_cannot_be_played_is_answered(worker: WorkerClient) -> None:
 def test_an_export_to_where_nothing_can_be_written_does_not_tell_the_path(worker: WorkerClient, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     (failed,) = worker.play(Game().export(str(tmp_path / "file" / "out")))
-    assert failed.fields["code"] == "output" and "cannot be written" in failed.fields["text"]
+    assert failed.fields["code"] == "storage" and "cannot be written" in failed.fields["text"]
     assert str(tmp_path) not in failed.fields["text"] + str(failed.fields.get("do"))
 
 

@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny_reader
 import zmq
 from worker_client import TIMEOUT_S, Game, WorkerClient, running
 
 import fakes
 from animegamer_rt.backends.interface import Prefill, TokenBatch
+from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.worker.engine_trace import EngineTracer
+from animegamer_rt.serving.worker.turn import play_turn, prepare_turn
 
 
 class Predictor(fakes.FakePredictor):
@@ -194,3 +197,13 @@ def test_no_history_is_read_ahead_while_players_take_turns(bundle: Bundle) -> No
             for game in games:
                 game.turn(play, text)
         assert len(play.predictor.threads) == 6, "a turn each, then a history and a turn each"
+
+
+def test_a_turn_predicted_ahead_is_predicted_from_what_its_words_mean(tmp_path: Path) -> None:
+    bundle = tiny_reader.add_reader(fakes.write_bundle(tmp_path / "tiny"))
+    pipeline = Pipeline.open(bundle, open_engines(bundle))
+    ahead, straight = (
+        list(play_turn(pipeline, prepare_turn(pipeline, Game().job("Mia runs"), lambda: None, ahead=each)))
+        for each in (True, False)
+    )
+    assert [message.buffers for message in ahead] == [message.buffers for message in straight]

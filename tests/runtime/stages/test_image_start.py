@@ -67,7 +67,7 @@ def test_next_turns_continue_from_the_picture_until_it_leaves_the_window(bundle:
     predictor = Pipeline.open(bundle, open_engines(bundle, EngineConfig(threads=1))).predictor
     begun, plain = Session.start(bundle, seed=7), Session.start(bundle, seed=7)
     assert begun.history_turns == 2
-    begun.initial_turn = opening(bundle, image)
+    begun.start_from(opening(bundle, image))
     shots = []
     for turn in range(1, 4):
         instruction = Instruction(f"Mia waves {turn} times.")
@@ -89,7 +89,7 @@ def test_next_turns_continue_from_the_picture_until_it_leaves_the_window(bundle:
 def test_rewound_game_predicts_the_same_shots_again_behind_the_picture(bundle: Bundle, image: Path) -> None:
     predictor = Pipeline.open(bundle, open_engines(bundle, EngineConfig(threads=1))).predictor
     game = Session.start(bundle, seed=7)
-    game.initial_turn = opening(bundle, image)
+    game.start_from(opening(bundle, image))
     for turn in range(1, 6):
         instruction = Instruction(f"Mia waves {turn} times.")
         game.commit(instruction, predictor.predict(game.history, instruction))

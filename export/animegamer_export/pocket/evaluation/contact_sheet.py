@@ -12,15 +12,19 @@ import numpy.typing as npt
 
 SHEET_FRAMES = (0, 3, 6, 9, 12, 16)
 _CAPTION_PX, _GAP_PX = 18, 4
-_BACKGROUND, _TEXT, _LABEL = (250, 248, 244), (50, 40, 60), (150, 140, 150)
+_BACKGROUND, _TEXT, _LABEL, _NOTE = (250, 248, 244), (50, 40, 60), (150, 140, 150), (200, 20, 20)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SheetRow:
-    """A caption and its clips by label, each uint8 [17, 96, 144, 3]. The clips stand below each other."""
+    """A caption and its clips by label, each uint8 [17, 96, 144, 3]. The clips stand below each other.
+
+    note: a second line, in red.
+    """
 
     caption: str
     clips: dict[str, npt.NDArray[np.uint8]]
+    note: str = ""
 
 
 def contact_sheet(rows: Sequence[SheetRow], path: Path) -> None:
@@ -48,12 +52,15 @@ def _block(row: SheetRow) -> npt.NDArray[np.uint8]:
         label: np.concatenate([clip[frame] for frame in SHEET_FRAMES], axis=1) for label, clip in row.clips.items()
     }
     width = max(strip.shape[1] for strip in strips.values()) + 2 * _GAP_PX
-    height = _CAPTION_PX + sum(strip.shape[0] + _GAP_PX for strip in strips.values())
+    lines = 2 if row.note else 1
+    height = lines * _CAPTION_PX + sum(strip.shape[0] + _GAP_PX for strip in strips.values())
     block = np.full((height, width, 3), _BACKGROUND, np.uint8)
     _write(block, row.caption, _GAP_PX, _TEXT)
     labels = " / ".join(strips)
     _write(block, labels, width - _GAP_PX - _text_width(labels), _LABEL)
-    y = _CAPTION_PX
+    if row.note:
+        _write(block[_CAPTION_PX:], row.note, _GAP_PX, _NOTE)
+    y = lines * _CAPTION_PX
     for strip in strips.values():
         block[y : y + strip.shape[0], _GAP_PX : _GAP_PX + strip.shape[1]] = strip
         y += strip.shape[0] + _GAP_PX

@@ -1,130 +1,130 @@
-"""The judge: a small network that classifies a clip: characters, outfits, place, day or night, motion, positions.
+"""The judge's network, in PyTorch, and its export to ONNX. `reading.py` runs the exported file.
 
-It is trained on rendered clips (training.py) and measures generated ones. It is never shipped.
+Each of 36 columns of the picture says how likely it is that a character stands there, what it wears, and how far from
+there it starts and ends. A character's count is read off its row of columns by the same small network for all five.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import warnings
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
+import onnx
 import torch
+from onnx import numpy_helper
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from animegamer_export.pocket.world.scene import CHARACTERS, FRAMES, HEIGHT, MOTIONS, OUTFITS, PLACES, WIDTH
+from animegamer_export.pocket.world.scene import CHARACTERS, HEIGHT, MOTIONS, OUTFITS, PLACES, WIDTH
 
-_Row: TypeAlias = npt.NDArray[np.float32]
-SEEN_FRAMES = (0, 3, 6, 9, 12, 16)
-"""The frames of a clip that the judge gets."""
-_CHANNELS = (32, 64, 96, 128)
-_SHRINK = 2
-"""Frames are halved: fine blur, which should not count, disappears, and training is four times as fast."""
-_ROWS, _COLUMNS = 3, 9
-_WHOLE = (len(PLACES), 1, len(MOTIONS), 2)
+from .reading import OUTPUTS, SEEN_FRAMES
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reading:
-    """What the judge reads off one clip. start_x and end_x: px, in the first and the last frame."""
-
-    characters: frozenset[str]
-    outfits: dict[str, str]
-    place: str
-    night: bool
-    motion: str
-    start_x: float
-    end_x: float
+LEVELS, COUNTS = 5, 3
+_FINE, _MIDDLE, _COARSE = 32, 64, 128
+_COLUMN = 128
+_COUNT_CHANNELS = 24
+_WHOLE = (len(PLACES), 1, len(MOTIONS), LEVELS)
+_PER_CHARACTER = 1 + len(OUTFITS) + 2
 
 
-class Judge(nn.Module):
-    """Six frames stacked as channels -> logits: characters, their outfits, place, night, motion, two positions.
+class _Residual(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(_conv(channels, channels), nn.Conv2d(channels, channels, 3, padding=1))
+        self.norm = nn.GroupNorm(8, channels)
 
-    Characters and outfits are classified per cell of a 6 x 9 map, so that each of two characters keeps its own clothes:
-    a character's logit is the largest of the map, its outfit is averaged where the character is.
+    def forward(self, x: Tensor) -> Tensor:
+        return F.silu(self.norm(x + self.body(x)))
+
+
+def _conv(channels: int, width: int, stride: int = 1) -> nn.Sequential:
+    convolution = nn.Conv2d(channels, width, 3, stride=stride, padding=1)
+    return nn.Sequential(convolution, nn.GroupNorm(8, width), nn.SiLU())
+
+
+class Network(nn.Module):
+    """float [B, 27, 48, 72], -1..1 -> the logits of `OUTPUTS`, in order.
+
+    counts [B, 5, 3]; where [B, 5, 36]; outfits [B, 5, 3, 36]; offsets [B, 5, 2, 36], picture widths from the column's
+    middle; smeared [B, 1]; place [B, 8]; night [B, 1]; motion [B, 9]; level [B, 5].
     """
 
     def __init__(self) -> None:
         super().__init__()
-        layers: list[nn.Module] = []
-        channels = 3 * len(SEEN_FRAMES)
-        for width, stride in zip(_CHANNELS, (2, 2, 2, 1), strict=True):
-            layers += [
-                nn.Conv2d(channels, width, 3, stride=stride, padding=1),
-                nn.GroupNorm(8, width),
-                nn.SiLU(),
-                nn.Conv2d(width, width, 3, padding=1),
-                nn.GroupNorm(8, width),
-                nn.SiLU(),
-            ]
-            channels = width
-        self.trunk = nn.Sequential(*layers)
-        self.who = nn.Conv2d(channels, len(CHARACTERS), 1)
-        self.worn = nn.Conv2d(channels, len(CHARACTERS) * len(OUTFITS), 1)
-        self.hidden = nn.Linear(channels * _ROWS * _COLUMNS, 256)
-        self.out = nn.Linear(256, sum(_WHOLE))
+        self.fine = nn.Sequential(_conv(3 * len(SEEN_FRAMES), _FINE, 2), _conv(_FINE, _FINE))
+        self.middle = nn.Sequential(_conv(_FINE, _MIDDLE, 2), _Residual(_MIDDLE))
+        self.coarse = nn.Sequential(_conv(_MIDDLE, _COARSE, 2), _Residual(_COARSE))
+        self.context = nn.Conv2d(_COARSE, _MIDDLE, 1)
+        self.refine = _conv(_MIDDLE, _MIDDLE)
+        self.column = nn.Conv2d(_MIDDLE, _COLUMN, (HEIGHT // 8, 1))
+        self.split = nn.ConvTranspose1d(_COLUMN, _COLUMN, 2, stride=2)
+        self.figures = nn.Conv1d(_COLUMN, len(CHARACTERS) * _PER_CHARACTER, 1)
+        self.count = nn.Sequential(
+            nn.Conv1d(1, _COUNT_CHANNELS, 5, padding=2),
+            nn.SiLU(),
+            nn.Conv1d(_COUNT_CHANNELS, _COUNT_CHANNELS, 5, padding=2),
+            nn.SiLU(),
+        )
+        self.count_out = nn.Linear(2 * _COUNT_CHANNELS, COUNTS)
+        self.smear = nn.Conv2d(_MIDDLE, 32, 1)
+        self.smear_out = nn.Linear(64, 1)
+        self.whole = nn.Conv2d(_COARSE, 48, 1)
+        self.hidden = nn.Linear(48 * (HEIGHT // 16) * (WIDTH // 16), 192)
+        self.out = nn.Linear(192, sum(_WHOLE))
 
-    def forward(self, frames: Tensor) -> tuple[Tensor, ...]:
-        """float [B, 18, 48, 72] about -1..1 -> who [B, 5], outfits [B, 15], place [B, 8], night [B, 1],
-        motion [B, 9] and the first and last x in picture widths [B, 2]."""
-        seen = self.trunk(frames)
-        presence = self.who(seen).float().flatten(2)
-        clothes = self.worn(seen).float().flatten(2).unflatten(1, (len(CHARACTERS), len(OUTFITS)))
-        worn = (presence.softmax(dim=2)[:, :, None] * clothes).sum(dim=3).flatten(1)
-        whole = nn.functional.adaptive_avg_pool2d(seen, (_ROWS, _COLUMNS)).flatten(1)
-        groups = self.out(nn.functional.silu(self.hidden(whole))).float().split(_WHOLE, dim=1)
-        return presence.amax(dim=2), worn, *groups
+    @property
+    def size(self) -> int:
+        """The number of parameters."""
+        return sum(weight.numel() for weight in self.parameters())
 
-
-def judge_input(clips: npt.NDArray[np.uint8]) -> Tensor:
-    """Clips uint8 [N, 17, 96, 144, 3] -> the judge's input, float32 [N, 18, 48, 72], -1..1.
-
-    Raises:
-        ValueError: clips of another shape.
-    """
-    if clips.shape[1:] != (FRAMES, HEIGHT, WIDTH, 3):
-        raise ValueError(f"clips are {clips.shape}, expected [N, {FRAMES}, {HEIGHT}, {WIDTH}, 3]")
-    chosen = torch.from_numpy(np.ascontiguousarray(clips[:, list(SEEN_FRAMES)]))
-    frames = chosen.permute(0, 1, 4, 2, 3).reshape(len(clips), -1, HEIGHT, WIDTH)
-    return nn.functional.avg_pool2d(frames.float(), _SHRINK) / 127.5 - 1
-
-
-@torch.inference_mode()
-def read_clips(judge: Judge, clips: npt.NDArray[np.uint8]) -> list[Reading]:
-    """Classify clips, uint8 [N, 17, 96, 144, 3]. A reading has one or two characters."""
-    judge.eval()
-    readings: list[Reading] = []
-    for start in range(0, len(clips), 32):
-        groups = [group.numpy() for group in judge(judge_input(clips[start : start + 32]))]
-        readings += [_reading(*row) for row in zip(*groups, strict=True)]
-    return readings
+    def forward(self, clips: Tensor) -> tuple[Tensor, ...]:
+        middle = self.middle(self.fine(clips))
+        coarse = self.coarse(middle)
+        seen = self.refine(middle + F.interpolate(self.context(coarse), scale_factor=2.0, mode="nearest"))
+        columns = self.split(F.silu(self.column(seen).squeeze(2)))
+        groups = self.figures(F.silu(columns)).float().unflatten(1, (len(CHARACTERS), _PER_CHARACTER))
+        where, outfits, offsets = groups.split((1, len(OUTFITS), 2), dim=2)
+        rows = where.flatten(0, 1)  # [B * 5, 1, 36]: the characters are counted alike
+        counted = self.count(rows)
+        counts = self.count_out(torch.cat([counted.sum(2) / 8, counted.amax(2)], dim=1).float())
+        spots = F.silu(self.smear(seen))
+        smeared = self.smear_out(torch.cat([spots.mean((2, 3)), spots.amax((2, 3))], dim=1))
+        whole = self.out(F.silu(self.hidden(F.silu(self.whole(coarse)).flatten(1)))).float().split(_WHOLE, dim=1)
+        return counts.unflatten(0, (-1, len(CHARACTERS))), where.squeeze(2), outfits, offsets, smeared.float(), *whole
 
 
-def _reading(who: _Row, worn: _Row, place: _Row, night: _Row, motion: _Row, where: _Row) -> Reading:
-    order = np.argsort(-who)
-    present = [index for rank, index in enumerate(order.tolist()) if rank == 0 or (rank == 1 and who[index] > 0)]
-    outfits = worn.reshape(len(CHARACTERS), len(OUTFITS)).argmax(axis=1)
-    return Reading(
-        characters=frozenset(CHARACTERS[index] for index in present),
-        outfits={CHARACTERS[index]: OUTFITS[outfits[index]] for index in present},
-        place=PLACES[int(place.argmax())],
-        night=bool(night[0] > 0),
-        motion=MOTIONS[int(motion.argmax())],
-        start_x=float(where[0]) * WIDTH,
-        end_x=float(where[1]) * WIDTH,
-    )
+def export(network: Network, path: Path) -> None:
+    """Write the network as ONNX with weights in float16; it computes in float32 and takes any number of clips."""
+    network.eval()
+    example = torch.zeros(2, 3 * len(SEEN_FRAMES), HEIGHT // 2, WIDTH // 2)
+    with warnings.catch_warnings():
+        # torch warns about its own use of itself (torch 2.13).
+        warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
+        program = torch.onnx.export(
+            network,
+            (example,),
+            input_names=["clips"],
+            output_names=list(OUTPUTS),
+            dynamic_shapes=({0: torch.export.Dim("clips_count")},),
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None
+    model = program.model_proto
+    for weight in list(model.graph.initializer):
+        if weight.data_type == onnx.TensorProto.FLOAT and len(weight.dims) >= 2:
+            _keep_as_float16(model, weight)
+    onnx.checker.check_model(model)
+    unfinished = path.with_suffix(".part")
+    unfinished.write_bytes(model.SerializeToString())
+    unfinished.replace(path)
 
 
-def save_judge(judge: Judge, path: Path) -> None:
-    """Write the judge's weights."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    torch.save(judge.state_dict(), path)
-
-
-def load_judge(path: Path) -> Judge:
-    """Read a judge that `save_judge` wrote."""
-    judge = Judge()
-    judge.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-    return judge.eval()
+def _keep_as_float16(model: onnx.ModelProto, weight: onnx.TensorProto) -> None:
+    """Replace a float32 weight by a float16 one and a cast, which onnxruntime folds when it loads the file."""
+    name = weight.name
+    small = numpy_helper.from_array(numpy_helper.to_array(weight).astype(np.float16), f"{name}_float16")
+    model.graph.initializer.remove(weight)
+    model.graph.initializer.append(small)
+    model.graph.node.insert(0, onnx.helper.make_node("Cast", [small.name], [name], to=onnx.TensorProto.FLOAT))

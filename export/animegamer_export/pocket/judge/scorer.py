@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -13,7 +11,7 @@ from animegamer_export.evaluate.metrics import Clip
 from animegamer_export.pocket.world.captions import parse, said_parts
 from animegamer_rt.errors import ConfigError
 
-from .model import Judge, Reading, load_judge, read_clips
+from .reading import Judge, Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +19,12 @@ class JudgeScorer:
     """Scores first turns of the pocket world, for the search of plans."""
 
     judge: Judge
-    words: str = "pocket's judge: characters, place and motion"
+    words: str = "pocket's judge: characters once each, place and motion"
 
     def score(self, clips: Sequence[Clip], instructions: Sequence[str]) -> float:
         """The share, 0..1, over all that the instructions name. Raises ConfigError for other clips or instructions."""
         try:
-            readings = read_clips(self.judge, np.stack(clips))
+            readings = self.judge.read(np.stack(clips))
             right = [
                 right for reading, text in zip(readings, instructions, strict=True) for right in _matches(reading, text)
             ]
@@ -37,24 +35,11 @@ class JudgeScorer:
         return sum(right) / len(right)
 
 
-def open_scorer(path: Path) -> JudgeScorer:
-    """Open judge.pt, which a pocket build leaves in its work folder. Raises ConfigError if it is not a judge."""
-    try:
-        return JudgeScorer(load_judge(path))
-    except (OSError, EOFError, LookupError, RuntimeError, TypeError, ValueError, pickle.UnpicklingError) as error:
-        raise ConfigError(
-            "not a judge of pocket",
-            where=path,
-            found=getattr(error, "strerror", None) or str(error).partition("\n")[0],
-            expected="judge.pt of a pocket build's work folder",
-        ) from error
-
-
 def _matches(reading: Reading, text: str) -> Iterator[bool]:
     """Does a first turn show its motion, and its characters and place if the instruction names them?"""
     scene, said = parse(text), said_parts(text)
     yield reading.motion == scene.motion
     if "characters" in said:
-        yield reading.characters == frozenset(scene.characters)
+        yield reading.shows_once_each(frozenset(scene.characters))
     if "place" in said:
         yield reading.place == scene.place

@@ -1,163 +1,228 @@
-"""Trains the judge on rendered clips, degraded as generated clips are.
+"""Trains the judge on rendered and drawn clips, mixed and damaged (damage.py), then blurred and noised.
 
-    python -m animegamer_export.pocket.judge.training --clips 6000 --out judge.pt
-
-Training clips have no held-out combination. The printed accuracy is of clips that all have one.
+A run saves its state every few minutes and goes on from there. What a bundle drew teaches no level: it moves less than
+it was asked to.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import dataclasses
 import random
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import cv2
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from animegamer_export.pocket.training.optimiser import autocast
-from animegamer_export.pocket.world.clips import render_many
-from animegamer_export.pocket.world.sampling import sample_scenes
+from animegamer_export.pocket.world.sampling import sample_scene
 from animegamer_export.pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES, WIDTH, Scene
 
-from .model import SEEN_FRAMES, Judge, judge_input, read_clips, save_judge
+from .damage import IGNORED, Example, Material, Mixer
+from .generated import read_parts
+from .model import Network
+from .reading import COLUMNS, SEEN_FRAMES
+from .shown import Frames, Mask, Shown, figure_mask, render_half
 
-_BATCH = 32
-_PEAK_RATE = 2e-3
-
-
-def targets(scenes: Sequence[Scene]) -> tuple[Tensor, ...]:
-    """The targets of scenes: characters [N, 5], outfits [N, 5] (-100: absent), place, night, motion [N], x [N, 2]."""
-    who = torch.zeros(len(scenes), len(CHARACTERS))
-    worn = torch.full((len(scenes), len(CHARACTERS)), -100)
-    for row, scene in enumerate(scenes):
-        for name, outfit in zip(scene.characters, scene.outfits, strict=True):
-            who[row, CHARACTERS.index(name)] = 1
-            worn[row, CHARACTERS.index(name)] = OUTFITS.index(outfit)
-    place = torch.tensor([PLACES.index(scene.place) for scene in scenes])
-    night = torch.tensor([float(scene.night) for scene in scenes])
-    motion = torch.tensor([MOTIONS.index(scene.motion) for scene in scenes])
-    where = torch.tensor([[scene.start_x / WIDTH, scene.end_x / WIDTH] for scene in scenes])
-    return who, worn, place, night, motion, where
+BATCH, PEAK_RATE = 16, 1.5e-3
+SAVE_EVERY_S = 120.0
+_COLUMN_PX = WIDTH / COLUMNS
+_SPREAD = 1.2  # columns: of the bump that marks a figure in `where`
+_PAIR_SHARE = 0.3
 
 
-def judge_loss(groups: Sequence[Tensor], truth: Sequence[Tensor]) -> Tensor:
-    """The weighted sum of the losses of all outputs; truth: as of `targets`."""
-    who, worn, place, night, motion, where = groups
-    entropy = nn.functional.cross_entropy
-    binary = nn.functional.binary_cross_entropy_with_logits
-    total = binary(who, truth[0]) * 4 + binary(night[:, 0], truth[3])
-    total = total + entropy(worn.reshape(-1, len(OUTFITS)), truth[1].reshape(-1), ignore_index=-100)
-    total = total + entropy(place, truth[2]) + 2 * entropy(motion, truth[4], label_smoothing=0.05)
-    return total + 20 * nn.functional.mse_loss(where, truth[5])
+@dataclasses.dataclass(frozen=True, slots=True)
+class Targets:
+    """Targets of a batch; IGNORED where nothing is to be learned.
+
+    counts [B, 5]; where [B, 5, 36], 0..1; outfits [B, 5, 36]; offsets [B, 5, 2, 36], NaN: ignored; the others [B].
+    """
+
+    counts: Tensor
+    where: Tensor
+    outfits: Tensor
+    offsets: Tensor
+    smeared: Tensor
+    place: Tensor
+    night: Tensor
+    motion: Tensor
+    level: Tensor
+
+
+def targets(examples: Sequence[Example]) -> Targets:
+    """What the network should say about examples."""
+    size = len(examples), len(CHARACTERS)
+    counts = np.zeros(size, np.int64)
+    where = np.zeros((*size, COLUMNS), np.float32)
+    outfits = np.full((*size, COLUMNS), IGNORED, np.int64)
+    offsets = np.full((*size, 2, COLUMNS), np.nan, np.float32)
+    middles = (np.arange(COLUMNS) + 0.5) * _COLUMN_PX
+    for row, example in enumerate(examples):
+        for figure in example.shown.figures:
+            index = CHARACTERS.index(figure.name)
+            away = middles - (figure.start_x + figure.end_x) / 2
+            bump = np.exp(-((away / _COLUMN_PX / _SPREAD) ** 2) / 2)
+            counts[row, index] = min(2, counts[row, index] + 1)
+            where[row, index] = np.maximum(where[row, index], bump)
+            near = bump > 0.6
+            outfits[row, index, near] = OUTFITS.index(figure.outfit)
+            if not example.drawn:
+                offsets[row, index, 0, near] = (figure.start_x - middles[near]) / WIDTH
+                offsets[row, index, 1, near] = (figure.end_x - middles[near]) / WIDTH
+        for name in example.unsure:
+            counts[row, CHARACTERS.index(name)] = IGNORED
+            where[row, CHARACTERS.index(name)] = IGNORED
+    shown = [example.shown for example in examples]
+    levels = [IGNORED if e.drawn or e.shown.level is None else e.shown.level - 1 for e in examples]
+    return Targets(
+        counts=torch.from_numpy(counts),
+        where=torch.from_numpy(where),
+        outfits=torch.from_numpy(outfits),
+        offsets=torch.from_numpy(offsets),
+        smeared=torch.tensor([float(IGNORED if one.smeared is None else one.smeared) for one in shown]),
+        place=torch.tensor([PLACES.index(one.place) for one in shown]),
+        night=torch.tensor([float(one.night) for one in shown]),
+        motion=torch.tensor([IGNORED if one.motion is None else MOTIONS.index(one.motion) for one in shown]),
+        level=torch.tensor(levels),
+    )
+
+
+def judge_loss(found: Sequence[Tensor], truth: Targets) -> Tensor:
+    """The weighted sum of the losses of all outputs."""
+    counts, where, outfits, offsets, smeared, place, night, motion, level = found
+
+    def entropy(logits: Tensor, chosen: Tensor, smoothing: float = 0.0) -> Tensor:
+        summed = F.cross_entropy(logits, chosen, ignore_index=IGNORED, label_smoothing=smoothing, reduction="sum")
+        return summed / max(1, int((chosen != IGNORED).sum()))
+
+    def binary(logits: Tensor, chosen: Tensor) -> Tensor:
+        known = chosen != IGNORED
+        return F.binary_cross_entropy_with_logits(logits[known], chosen[known], reduction="sum") / len(chosen)
+
+    total = 3 * entropy(counts.flatten(0, 1), truth.counts.flatten()) + 0.2 * binary(where, truth.where)
+    total = total + 0.7 * entropy(outfits.transpose(1, 2).flatten(2), truth.outfits.flatten(1))
+    known = ~truth.offsets.isnan()
+    total = total + 8 * (offsets[known] - truth.offsets[known]).abs().sum() / max(1, int(known.sum()))
+    total = total + 1.5 * binary(smeared[:, 0], truth.smeared) + entropy(place, truth.place)
+    total = total + binary(night[:, 0], truth.night) + 1.5 * entropy(motion, truth.motion, 0.05)
+    return total + 0.7 * entropy(level, truth.level, 0.05)
 
 
 def degrade(frames: Tensor, generator: torch.Generator) -> Tensor:
-    """Augment a batch with the faults of a small VAE or denoiser: blur, ghosts of earlier frames, noise, contrast."""
-    batch, channels, height, width = frames.shape
+    """Blur, noise and other light, as a small VAE makes them: float [B, 9, 3, 48, 72], -1..1 -> [B, 27, 48, 72]."""
+    batch, seen, channels, height, width = frames.shape
 
     def uniform(low: float, high: float, *shape: int) -> Tensor:
         return torch.rand(shape or (batch, 1, 1, 1), generator=generator) * (high - low) + low
 
+    flat = frames.reshape(batch, seen * channels, height, width)
     small = float(uniform(0.45, 1.0, 1))
-    blurred = nn.functional.interpolate(frames, scale_factor=small, mode="bilinear", antialias=True)
-    blurred = nn.functional.interpolate(blurred, size=(height, width), mode="bilinear")
-    share = uniform(0.0, 1.0) * (uniform(0.0, 1.0) < 0.7)
-    frames = frames + share * (blurred - frames)
-    by_frame = frames.reshape(batch, len(SEEN_FRAMES), 3, height, width)
+    blurred = F.interpolate(flat, scale_factor=small, mode="bilinear", antialias=True)
+    blurred = F.interpolate(blurred, size=(height, width), mode="bilinear")
+    flat = flat + uniform(0.0, 1.0) * (uniform(0.0, 1.0) < 0.6) * (blurred - flat)
+    by_frame = flat.reshape(frames.shape)
     earlier = torch.cat([by_frame[:, :1], by_frame[:, :-1]], dim=1)
-    ghost = uniform(0.0, 0.35, batch, 1, 1, 1, 1) * (uniform(0.0, 1.0, batch, 1, 1, 1, 1) < 0.4)
-    frames = (by_frame + ghost * (earlier - by_frame)).reshape(batch, channels, height, width)
-    frames = frames * uniform(0.8, 1.15) + uniform(-0.12, 0.12)
-    coarse = torch.randn(batch, channels, height // 8, width // 8, generator=generator)
-    coarse = nn.functional.interpolate(coarse, size=(height, width), mode="bilinear")
-    fine = torch.randn(frames.shape, generator=generator)
-    return (frames + uniform(0.0, 0.08) * coarse + uniform(0.0, 0.06) * fine).clamp(-1, 1)
+    trail = uniform(0.0, 0.25, batch, 1, 1, 1, 1) * (uniform(0.0, 1.0, batch, 1, 1, 1, 1) < 0.3)
+    flat = (by_frame + trail * (earlier - by_frame)).reshape(flat.shape)
+    flat = flat * uniform(0.85, 1.12) + uniform(-0.1, 0.1)
+    noise = torch.randn(4, *flat.shape[1:], generator=generator)  # few for all examples: to draw it takes long
+    coarse = F.interpolate(noise[:, :, ::8, ::8], size=(height, width), mode="bilinear")
+    chosen = torch.randint(0, len(noise), (batch,), generator=generator)
+    return (flat + uniform(0.0, 0.07) * coarse[chosen] + uniform(0.0, 0.05) * noise[chosen]).clamp(-1, 1)
 
 
-def train_judge(clips: npt.NDArray[np.uint8], scenes: Sequence[Scene], epochs: int = 8, seed: int = 0) -> Judge:
-    """Train a judge on rendered clips, in bfloat16 where the processor gains from it."""
+def rendered_material(scenes: Sequence[Scene]) -> tuple[Frames, Mask, list[Shown]]:
+    """Rendered clips of scenes as material: seen frames, masks, contents."""
+    frames, masks = [], []
+    for start in range(0, len(scenes), 64):
+        part = scenes[start : start + 64]
+        halves = render_half(part)[:, list(SEEN_FRAMES)]
+        frames.append(halves)
+        masks += [figure_mask(clip, scene.place, scene.night) for clip, scene in zip(halves, part, strict=True)]
+    return np.concatenate(frames), np.stack(masks), [Shown.of(scene) for scene in scenes]
+
+
+def drawn_material(folder: Path) -> tuple[Frames, Mask, list[Shown]]:
+    """Drawn clips of a folder as material. Their masks are widened: a bundle draws not quite where it is told to."""
+    halves, masks, shown = read_parts(folder)
+    seen, kernel = list(SEEN_FRAMES), np.ones((5, 5), np.uint8)
+    wide = np.stack([[cv2.dilate(frame.astype(np.uint8), kernel) > 0 for frame in clip] for clip in masks[:, seen]])
+    return halves[:, seen], wide, shown
+
+
+def gather(renders: int, drawn: Path | None, seed: int, train: bool = True) -> Material:
+    """Material of random renders and of a folder of drawn clips (None: of renders alone)."""
+    rng = random.Random(seed)
+    scenes = [sample_scene(rng, train) for _ in range(renders)]
+    parts = [(rendered_material(scenes), False)] if scenes else []
+    if drawn is not None:
+        parts.append((drawn_material(drawn), True))
+    return Material(
+        np.concatenate([frames for (frames, _, _), _ in parts]),
+        np.concatenate([masks for (_, masks, _), _ in parts]),
+        [one for (_, _, shown), _ in parts for one in shown],
+        np.concatenate([np.full(len(shown), is_drawn) for (_, _, shown), is_drawn in parts]),
+    )
+
+
+def batch_of(examples: Sequence[Example]) -> Tensor:
+    """Examples as float [B, 9, 3, 48, 72], -1..1."""
+    frames = torch.from_numpy(np.stack([example.frames for example in examples]))
+    return frames.permute(0, 1, 4, 2, 3) / 127.5 - 1
+
+
+def train(material: Material, steps: int, seed: int, state: Path) -> tuple[Network, float]:
+    """Train a judge, or go on with the training that `state` holds, which is saved every two minutes; also: minutes."""
     torch.manual_seed(seed)
-    judge = Judge()
-    stacked = torch.cat([_bytes(clips[start : start + 64]) for start in range(0, len(clips), 64)])
-    truth = targets(scenes)
-    steps = max(1, epochs * len(scenes) // _BATCH)
-    optimizer = torch.optim.AdamW(judge.parameters(), lr=_PEAK_RATE, weight_decay=0.02)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _PEAK_RATE, total_steps=steps, pct_start=0.1)
-    picker, generator = random.Random(seed), torch.Generator().manual_seed(seed)
-    judge.train()
-    for _ in range(steps):
-        rows = sorted(picker.sample(range(len(scenes)), min(_BATCH, len(scenes))))
-        frames = degrade(stacked[rows].float() / 127.5 - 1, generator)
+    network: Network = Network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = torch.optim.AdamW(network.parameters(), lr=PEAK_RATE, weight_decay=0.02)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, PEAK_RATE, total_steps=steps, pct_start=0.08)
+    first, seconds = 0, 0.0
+    if state.exists():
+        saved = torch.load(state, weights_only=True)
+        network.load_state_dict(saved["network"])
+        optimizer.load_state_dict(saved["optimizer"])
+        schedule.load_state_dict(saved["schedule"])
+        first, seconds = saved["step"], saved["seconds"]
+    mixer, generator = Mixer(material, seed + first), torch.Generator().manual_seed(seed + first)
+    started = reported = time.monotonic()
+    smooth = 0.0
+    network.train()
+    for step in range(first, steps):
+        examples = [mixer.example() for _ in range(BATCH)]
+        clips = degrade(batch_of(examples), generator)
         with autocast(torch.device("cpu")):
-            groups = judge(frames)
-        value = judge_loss(groups, [part[rows] for part in truth])
+            found = network(clips.contiguous(memory_format=torch.channels_last))
+        loss = judge_loss([group.float() for group in found], targets(examples))
         optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(value)
+        loss.backward()
+        nn.utils.clip_grad_norm_(network.parameters(), 5.0)
         optimizer.step()
         schedule.step()
-    return judge.eval()
+        smooth = loss.item() if step == first else 0.97 * smooth + 0.03 * loss.item()
+        now = time.monotonic()
+        if now - reported > SAVE_EVERY_S or step + 1 == steps:
+            reported = now
+            _save(state, network, optimizer, schedule, step + 1, seconds + now - started)
+            minutes = (seconds + now - started) / 60
+            print(f"judge {step + 1}/{steps}  loss {smooth:.3f}  {minutes:.1f} minutes", flush=True)
+    return network.eval(), round((seconds + time.monotonic() - started) / 60, 1)
 
 
-def _bytes(clips: npt.NDArray[np.uint8]) -> Tensor:
-    """The judge's input as bytes, 62 MB per thousand clips."""
-    return ((judge_input(clips) + 1) * 127.5).round().to(torch.uint8)
-
-
-def judge_scenes(count: int, seed: int) -> list[Scene]:
-    """Training scenes, half of them with two characters, which are harder."""
-    scenes = sample_scenes(3 * count, seed)
-    pairs = [scene for scene in scenes if scene.is_pair][: count // 2]
-    return pairs + [scene for scene in scenes if not scene.is_pair][: count - len(pairs)]
-
-
-def accuracy(judge: Judge, clips: npt.NDArray[np.uint8], scenes: Sequence[Scene]) -> dict[str, float]:
-    """The share of clips read right, by field; `position_error_px` is the mean error of start_x."""
-    readings = read_clips(judge, clips)
-    pairs = list(zip(readings, scenes, strict=True))
-    right = {
-        "characters": [reading.characters == frozenset(scene.characters) for reading, scene in pairs],
-        "outfits": [
-            reading.outfits == dict(zip(scene.characters, scene.outfits, strict=True)) for reading, scene in pairs
-        ],
-        "place": [reading.place == scene.place for reading, scene in pairs],
-        "day_or_night": [reading.night == scene.night for reading, scene in pairs],
-        "motion": [reading.motion == scene.motion for reading, scene in pairs],
-    }
-    shares = {name: round(float(np.mean(values)), 4) for name, values in right.items()}
-    error = float(np.mean([abs(reading.start_x - scene.start_x) for reading, scene in pairs]))
-    return {**shares, "position_error_px": round(error, 2)}
-
-
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="Train the judge of the pocket world.")
-    parser.add_argument("--clips", type=int, default=6000)
-    parser.add_argument("--held-out-clips", type=int, default=300)
-    parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
-    started = time.perf_counter()
-    scenes = judge_scenes(arguments.clips, arguments.seed)
-    judge = train_judge(render_many(scenes, arguments.processes), scenes, arguments.epochs, arguments.seed)
-    save_judge(judge, arguments.out)
-    held_out = sample_scenes(arguments.held_out_clips, arguments.seed + 1, train=False)
-    figures = accuracy(judge, render_many(held_out, arguments.processes), held_out)
-    record = {
-        "clips": arguments.clips,
-        "held_out_clips": len(held_out),
-        "held_out_accuracy": figures,
-        "seconds": round(time.perf_counter() - started),
-    }
-    arguments.out.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(record))
-
-
-if __name__ == "__main__":
-    main()
+def _save(
+    path: Path,
+    network: Network,
+    optimizer: torch.optim.Optimizer,
+    schedule: torch.optim.lr_scheduler.LRScheduler,
+    step: int,
+    seconds: float,
+) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".part")
+    states = {"network": network.state_dict(), "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict()}
+    torch.save({**states, "step": step, "seconds": seconds}, unfinished)
+    unfinished.replace(path)

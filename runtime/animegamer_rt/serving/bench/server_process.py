@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from animegamer_rt.errors import ServerError
-from animegamer_rt.profiling.child_process import describe_failure
+from animegamer_rt.profiling.child_process import child_command, describe_failure
 
 START_S, END_S, LOOK_S = 300.0, 30.0, 0.05
 MEMORY, DROPPED = "animegamer_process_resident_memory_bytes", "animegamer_frames_dropped_total"
@@ -32,7 +32,7 @@ class ServerProcess:
         self._outputs = state / "stdout.txt", state / "stderr.txt"
         options = {"--bundle": str(bundle), "--state-dir": str(state), "--device": device, "--port": "0", **LIMITS}
         options |= {"--plan": plan} if plan else {}
-        command = [sys.executable, "-m", "animegamer_rt", "serve", *(word for pair in options.items() for word in pair)]
+        command = child_command("animegamer_rt", "serve", *(word for pair in options.items() for word in pair))
         with self._outputs[0].open("wb") as output, self._outputs[1].open("wb") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, **_own_group()

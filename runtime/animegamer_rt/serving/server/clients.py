@@ -12,7 +12,7 @@ from typing import Any
 import zmq
 
 from animegamer_rt.errors import AnimeGamerError
-from animegamer_rt.serving.wire import CODES, Message
+from animegamer_rt.serving.wire import CODES, Message, minor_version
 from animegamer_rt.serving.wire.client_errors import client_text, without_folders
 from animegamer_rt.serving.wire.worker_messages import FrameOptions
 
@@ -25,15 +25,24 @@ REMEMBERED_PER_CONNECTION = 4
 
 @dataclass(slots=True, eq=False)
 class Client:
-    """One connection. `frame_options` is None before its hello."""
+    """One connection. `frame_options` is None before its hello.
+
+    minor: the minor version of the protocol it speaks. `connected` is false once it is known to be gone.
+    """
 
     send_queue: SendQueue
     metrics: Metrics
     frame_options: FrameOptions | None = None
+    minor: int = 0
+    connected: bool = True
 
     def send(self, message: Message, delivery: str | None = None) -> None:
-        """Send or queue a message. `delivery` names the turn whose frames are dropped together if it does not read."""
-        self.send_queue.send(message, delivery)
+        """Send or queue a message, if the client's version has it.
+
+        `delivery` names the turn whose frames are dropped together if the client does not read.
+        """
+        if minor_version(message.type) <= self.minor:
+            self.send_queue.send(message, delivery)
 
     def send_error(
         self, error: AnimeGamerError, parent: str | None = None, session: str | None = None, turn: int | None = None
@@ -48,31 +57,54 @@ class Client:
 
 
 class Clients:
-    """All connections, by socket and routing id. The ones that were silent for longest are forgotten first."""
+    """The connections to the turn socket, by routing id.
+
+    Those that are gone are forgotten when there are too many, the ones that were silent for longest first. A connection
+    to the control socket is not remembered: nothing that it is answered depends on an earlier message.
+    """
 
     def __init__(self, max_connections: int, send_queue_bytes: int, metrics: Metrics) -> None:
         self._max_remembered = REMEMBERED_PER_CONNECTION * max_connections
         self._send_queue_bytes, self._metrics = send_queue_bytes, metrics
-        self._clients: OrderedDict[tuple[zmq.Socket[bytes], bytes], Client] = OrderedDict()
+        self._clients: OrderedDict[bytes, Client] = OrderedDict()
+        self._control: dict[bytes, Client] = {}
+        """Control connections with an answer that they have not taken yet."""
 
     def get_or_add(self, socket: zmq.Socket[bytes], routing: bytes) -> Client:
-        """The client behind a routing id of a socket."""
-        key = socket, routing
-        client = self._clients.get(key)
+        """The client behind a routing id of the turn socket."""
+        client = self._clients.get(routing)
         if client is None or client.send_queue.gone:
-            client = Client(SendQueue(socket, routing, self._send_queue_bytes, self._metrics), self._metrics)
-            self._clients[key] = client
-            while len(self._clients) > self._max_remembered:
-                self._clients.popitem(last=False)
-        self._clients.move_to_end(key)
+            client = self._clients[routing] = self._make(socket, routing)
+            forgettable = [
+                key for key, other in self._clients.items() if not (other.connected or other.send_queue.waiting)
+            ]
+            for key in forgettable[: max(0, len(self._clients) - self._max_remembered)]:
+                del self._clients[key]
+        client.connected = True
+        self._clients.move_to_end(routing)
         return client
 
-    def retry(self) -> bool:
-        """Send what the sockets take now. Returns whether any message is still queued."""
-        waiting = False
-        for key, client in list(self._clients.items()):
-            client.send_queue.retry()
-            waiting = waiting or client.send_queue.waiting
-            if client.send_queue.gone:
-                del self._clients[key]
-        return waiting
+    def for_control(self, socket: zmq.Socket[bytes], routing: bytes) -> Client:
+        """The client behind a routing id of the control socket, for one request."""
+        client = self._control.pop(routing, None) or self._make(socket, routing)
+        self._control[routing] = client
+        return client
+
+    def disconnected(self, routing: bytes) -> Client | None:
+        """Note that a connection to the turn socket is gone. Returns its client, if it is known."""
+        client = self._clients.get(routing)
+        if client is not None:
+            client.connected = False
+        return client
+
+    def retry(self) -> tuple[bool, bool]:
+        """Send what the sockets take now. Returns whether any message is still queued, and whether one was sent."""
+        sent = False
+        for client in [*self._clients.values(), *self._control.values()]:
+            sent = client.send_queue.retry() or sent
+        self._clients = OrderedDict((key, one) for key, one in self._clients.items() if not one.send_queue.gone)
+        self._control = {key: one for key, one in self._control.items() if one.send_queue.waiting}
+        return bool(self._control) or any(one.send_queue.waiting for one in self._clients.values()), sent
+
+    def _make(self, socket: zmq.Socket[bytes], routing: bytes) -> Client:
+        return Client(SendQueue(socket, routing, self._send_queue_bytes, self._metrics), self._metrics)

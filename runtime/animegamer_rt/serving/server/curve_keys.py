@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import zmq
 import zmq.auth
 
+from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import ServerError
+from animegamer_rt.untrusted import is_key, short
 
 SERVER = "server"
 KEYS = Path("keys")
 PUBLIC, SECRET = ".key", ".key_secret"
+MAX_NAME = 50
+MAX_KEY_FILE_BYTES = 64 * 2**10
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +39,46 @@ def new(name: str, folder: Path) -> tuple[Path, Path]:
 
     Raises ServerError when there is such a pair already or the folder cannot be written.
     """
-    if not name.replace("-", "").replace("_", "").isalnum():
-        raise ServerError("not a name for keys", found=repr(name), expected="letters, digits, - and _")
+    if not name.replace("-", "").replace("_", "").isalnum() or len(name) > MAX_NAME:
+        raise ServerError(
+            "not a name for keys", found=short(name), expected=f"letters, digits, - and _, at most {MAX_NAME}"
+        )
     paths = folder / (name + PUBLIC), folder / (name + SECRET)
     for path in paths:
-        if path.exists():
+        if os.path.lexists(path):
             raise ServerError("there are keys of that name", where=path, do="choose another name, or remove both files")
     before = os.umask(0o077)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        zmq.auth.create_certificates(folder, name)
+        with tempfile.TemporaryDirectory(prefix=".new-keys-", dir=folder) as made:
+            zmq.auth.create_certificates(made, name)
+            _move_pair(Path(made), paths)
     except OSError as error:
-        do = "make the folder writable, or give another with --keys"
+        do = "make the folder writable, make room there, or give another with --keys"
         raise ServerError("the keys cannot be written", where=folder, found=error.strerror, do=do) from error
     finally:
         os.umask(before)
     return paths
+
+
+def _move_pair(made: Path, paths: tuple[Path, Path]) -> None:
+    """Moves a whole pair to its place: both files or none, and never over another file."""
+    moved = []
+    try:
+        for path in paths:
+            try:
+                os.link(made / path.name, path)
+            except FileExistsError:
+                raise
+            except OSError:  # a file system without hard links
+                if path.exists():
+                    raise
+                os.rename(made / path.name, path)
+            moved.append(path)
+    except OSError:
+        for path in moved:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def load(folder: Path | None, players: Path | None, host: str) -> Keys:
@@ -87,9 +116,18 @@ def _readable_by_others(path: Path) -> bool:
 
 
 def _read(path: Path) -> tuple[bytes, bytes | None]:
+    do = "run: animegamer-rt keys new NAME"
     try:
-        return zmq.auth.load_certificate(path)
+        read_bounded(path, MAX_KEY_FILE_BYTES)
+        public, secret = zmq.auth.load_certificate(path)
     except (OSError, ValueError) as error:
         raise ServerError(
-            "not a key file", where=path, found=str(error), do="run: animegamer-rt keys new NAME"
+            "not a key file", where=path, found=getattr(error, "strerror", None) or error, do=do
         ) from error
+    for kind, key in (("public", public), ("secret", secret)):
+        if key is not None and not is_key(key):
+            found, expected = f"{len(key)} characters", "40 characters of Z85"
+            raise ServerError(f"the {kind} key is not a key", where=path, found=found, expected=expected, do=do)
+    if secret is not None and zmq.curve_public(secret) != public:
+        raise ServerError("the public key does not belong to the secret key", where=path, do=do)
+    return public, secret

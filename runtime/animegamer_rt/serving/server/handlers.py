@@ -10,20 +10,18 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
 from animegamer_rt.serving.store import Store, StoredSession
 from animegamer_rt.serving.wire import MAJOR, MAX_LISTED, MESSAGES, Buffer, Message, decode
 from animegamer_rt.serving.wire.worker_messages import FrameOptions
-from animegamer_rt.state.game import CharacterState
 from animegamer_rt.state.game_fields import character_to_fields, game_state_to_fields
 
 from .clients import Client
 from .instruction_filter import InstructionFilter
 from .job_queue import JobQueue
-from .jobs import Job, JobKind, JobState, Subscriber
+from .jobs import Job, JobKind, Subscriber
 from .options import ServeOptions
 from .scheduler import Scheduler, degraded
 from .status import ServerStatus
@@ -50,6 +48,9 @@ class RequestHandlers:
     ) -> None:
         self._options, self._status, self._store, self._queue = options, status, store, queue
         self._worker, self._scheduler, self._filter = worker, scheduler, instruction_filter
+        # A game of simulated engines shows nothing of its bundle: it does not go on with engines that do.
+        kind = "+simulated" if options.engines.simulated else ""
+        self._bundle_name, self._fingerprint = status.bundle.manifest.name, status.bundle.fingerprint + kind
         self.handlers: Mapping[str, Callable[[Client, Message], None]] = {
             "hello": self._hello,
             "open": self._open,
@@ -101,7 +102,7 @@ class RequestHandlers:
                 expected=f"at most {self._options.connections}",
                 do="close others, or try again later",
             )
-        client.frame_options = FrameOptions.from_fields(fields)
+        client.frame_options, client.minor = FrameOptions.from_fields(fields), fields.get("minor", 0)
         _reply(client, message, "welcome", self._status.welcome())
 
     def _ping(self, client: Client, message: Message) -> None:
@@ -111,27 +112,28 @@ class RequestHandlers:
         _reply(client, message, "status", self._status.status())
 
     def _open(self, client: Client, message: Message) -> None:
-        fields, bundle = message.fields, self._status.bundle
-        now, name = time.monotonic(), bundle.manifest.name
+        fields, bundle, now = message.fields, self._status.bundle, time.monotonic()
+        self._queue.count_change(client, now)
         if "token" in fields:
             session, token = self._store.resume(fields["token"]), fields["token"]
-            session.require_bundle(name, bundle.fingerprint)
-            self._queue.use_session(session.id, now)
+            session.require_bundle(self._bundle_name, self._fingerprint)
+            self._queue.use_session(session.id, now, client)
         else:
             self._queue.check_sessions(now)
             seed = fields.get("seed", secrets.randbelow(2**31))
             window = fields.get("history_turns", bundle.manifest.compatibility.history_turns)
-            session, token = self._store.open(name, bundle.fingerprint, seed, window)
-            self._queue.use_session(session.id, now)
-        self._opened(client, message, self._as_done(session), token)
+            session, token = self._store.open(self._bundle_name, self._fingerprint, seed, window)
+            self._queue.use_session(session.id, now, client)
+        self._opened(client, message, self._scheduler.as_done(session), token)
 
     def _branch(self, client: Client, message: Message) -> None:
         session, turn = self._session(message), message.fields["turn"]
         if turn > session.turns:
             raise _no_such_turn(session, turn)
+        self._queue.count_change(client, time.monotonic())
         self._queue.check_sessions(time.monotonic())
         other, token = self._store.branch(session.id, turn, message.fields.get("seed"))
-        self._queue.use_session(other.id, time.monotonic())
+        self._queue.use_session(other.id, time.monotonic(), client)
         self._opened(client, message, other, token)
 
     def _turn(self, client: Client, message: Message) -> None:
@@ -139,10 +141,10 @@ class RequestHandlers:
         subscriber, turn_id = Subscriber(client, message.id), fields["turn_id"]
         running = self._queue.of_session(session.id)
         if running is not None and running.turn_id == turn_id:
-            running.subscribe(subscriber)
+            self._scheduler.subscribe(running, subscriber)
             return
         finished = self._store.find_turn(session.id, turn_id)
-        if finished is not None:
+        if finished is not None and finished.turn <= session.turns:
             self._admit_replay(subscriber, session, finished.turn)
             return
         instruction = self._filter.read(fields["instruction"])
@@ -159,13 +161,15 @@ class RequestHandlers:
         subscriber = Subscriber(client, message.id, message.fields.get("after_seq", -1))
         running = self._queue.of_session(session.id)
         if running is not None and running.turn == turn:
-            running.subscribe(subscriber)
+            self._scheduler.subscribe(running, subscriber)
             return
         self._admit_replay(subscriber, session, turn)
 
     def _rewind(self, client: Client, message: Message) -> None:
         session = self._session(message)
         self._check_no_job(session)
+        self._queue.count_change(client, time.monotonic())
+        self._scheduler.removals.finish(session.id)
         session = self._store.rewind(session.id, message.fields["turn"])
         fields = {"turns": session.turns, "character": character_to_fields(session.character)}
         _reply(client, message, "rewound", fields, session.id)
@@ -209,21 +213,13 @@ class RequestHandlers:
         """The session of a request, with the turns that are done. Raises StoreError, also for a wrong token."""
         assert message.session is not None
         session = self._store.check(message.session, message.fields["token"])
-        session.require_bundle(self._status.bundle.manifest.name, self._status.bundle.fingerprint)
-        return self._as_done(session)
-
-    def _as_done(self, session: StoredSession) -> StoredSession:
-        """The session without a turn that is stored but not done: it is removed again if its frames fail to come."""
-        running = self._queue.of_session(session.id)
-        if running is None or running.state is not JobState.STORED:
-            return session
-        last = self._store.turns(session.id, session.turns - 1, session.turns - 1)
-        return replace(session, turns=session.turns - 1, character=last[0].character if last else CharacterState())
+        session.require_bundle(self._bundle_name, self._fingerprint)
+        return self._scheduler.as_done(session)
 
     def _admit_replay(self, subscriber: Subscriber, session: StoredSession, turn: int) -> None:
         """Have a finished turn rendered again: the same bytes, and nothing is added to the session."""
         found = self._store.turns(session.id, turn, turn)
-        if not found:
+        if not found or turn > session.turns:
             raise _no_such_turn(session, turn)
         played, job = found[0], self._new_job("replay", session, subscriber, self._options.turn_deadline_s)
         job.turn, job.turn_id, job.instruction, job.seed = turn, played.turn_id, played.instruction, played.seed
@@ -235,8 +231,8 @@ class RequestHandlers:
         assert frame_options is not None
         self._check_no_job(session)
         self._check_server_state()
-        self._queue.use_session(session.id, now)
-        self._queue.check_free_space()
+        self._queue.use_session(session.id, now, subscriber.client)
+        self._queue.check_free_space(subscriber.client)
         return Job(kind, session.id, subscriber, frame_options, now, now + seconds)
 
     def _check_no_job(self, session: StoredSession) -> None:

@@ -1,7 +1,7 @@
 """Normalises instructions, and refuses those with a word or phrase of the operator's block list.
 
 Knows text only. Blocked words are found as whole words, in any case and any width of letters, even with invisible
-characters between the letters.
+characters or accents among the letters, or letters of other scripts that look the same.
 """
 
 from __future__ import annotations
@@ -13,8 +13,19 @@ from pathlib import Path
 from animegamer_rt.errors import ConfigError, ProtocolError
 from animegamer_rt.state.instruction import Instruction, is_control
 
-_GRAPHEME_JOINER = "\u034f"
-"""Invisible, like the characters of category Cf; Unicode counts it among the accents."""
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Unicode's Default_Ignorable_Code_Point, which Python's tables lack, and the empty Braille pattern."""
+_LOOK_ALIKE = str.maketrans(
+    "\u0430\u0432\u0435\u0455\u0456\u0458\u043a\u043c\u043d\u043e\u0440\u0441\u0442\u0443\u0445\u044c\u04bb\u0501\u051b\u051d"
+    "\u03b1\u03b2\u03b5\u03b7\u03b9\u03ba\u03bd\u03bf\u03c1\u03c3\u03c4\u03c5\u03c7\u03c9"
+    "\u0131\u0237\u0251\u0261\u026a\u0280\u0274\u028f\u1d00\u1d04\u1d05\u1d07\u1d0a\u1d0b\u1d0d\u1d0f\u1d18\u1d1b\u1d1c\u1d20\u1d21\u1d22"
+    "\u00f8\u0111\u0127\u0142\u0180\u0268\u0581\u0585\u0578\u057d",
+    "abesijkmhopctyxbhdqwabenikvoptuuxwijagirnyacdejkmoptuvwzodhlbigonu",
+)
+"""Letters that look like Latin ones -> these: Cyrillic, Greek, Armenian, phonetic, and Latin ones with a stroke."""
 
 
 class InstructionFilter:
@@ -52,6 +63,7 @@ def _pattern(phrases: list[str]) -> re.Pattern[str]:
 
 
 def _plain(text: str) -> str:
-    """The text in the form that is compared: lower case, without invisible characters."""
-    seen = "".join(letter for letter in text if unicodedata.category(letter) != "Cf" and letter != _GRAPHEME_JOINER)
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", seen).casefold())
+    """The text in the form that is compared: lower case, without invisible characters and accents, in Latin letters."""
+    parts = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+    seen = "".join(letter for letter in parts if unicodedata.category(letter) not in ("Cf", "Mn", "Me"))
+    return _INVISIBLE.sub("", seen).translate(_LOOK_ALIKE)

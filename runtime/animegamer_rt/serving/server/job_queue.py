@@ -1,12 +1,19 @@
-"""The queue of jobs and its limits: its length, turns a minute, sessions in use, deadlines.
+"""The queue of jobs and its limits: who comes next, how many may wait, turns a minute, sessions in use, deadlines.
 
 Knows jobs and limits; nothing of messages, of the store or of the worker. Times are seconds of the monotonic clock.
+
+Connections take turns. One that has a job and had none goes to the end of the line, and so does one whose job has
+ended while it has others waiting. So nobody waits for more than one job of each other connection. Within a connection
+the session goes first that was served longest ago, then the job that came first. Jobs of connections that are gone are
+in line as one connection.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count, zip_longest
 
 from animegamer_rt.errors import ProtocolError
 
@@ -15,37 +22,65 @@ from .options import ServeOptions
 
 SESSION_IN_USE_S = 3600.0
 MINUTE_S = 60.0
+CHANGES_PER_TURN, MIN_CHANGES = 2, 30
+"""A connection may open, branch and rewind so many times for each turn that a session may have in a minute, and at
+least so many times."""
+GONE = object()
+"""The owner of what belongs to connections that are gone."""
+
+
+@dataclass(slots=True)
+class _Use:
+    """When a session was last used, and by which connection."""
+
+    at: float
+    owner: object
 
 
 class JobQueue:
-    """One running job and the waiting ones.
-
-    running: the job that the worker runs, or will run when there is a worker again. waiting: the others, oldest first.
-    """
+    """One running job and the waiting ones. running: the job that the worker runs, or will run when there is one."""
 
     def __init__(self, options: ServeOptions) -> None:
         self._options = options
         self.running: Job | None = None
-        self.waiting: deque[Job] = deque()
-        self._session_used_at: dict[str, float] = {}
+        self._waiting: list[Job] = []
+        self._numbers = count(1)
+        self._arrival: dict[Job, int] = {}
+        self._line: dict[object, int] = {}
+        """Connections with a waiting job, and their place in the line: the lowest number is next."""
+        self._session_ended: dict[str, int] = {}
+        """When a session's last job ended, on the same count."""
+        self._sessions: dict[str, _Use] = {}
         self._turn_times: dict[str, deque[float]] = {}
+        self._change_times: dict[object, deque[float]] = {}
 
     @property
     def jobs(self) -> Iterator[Job]:
-        """All jobs, the running one first."""
+        """All jobs, the running one first; the waiting ones in the order of their arrival."""
         if self.running is not None:
             yield self.running
-        yield from list(self.waiting)
+        yield from list(self._waiting)
+
+    @property
+    def waiting(self) -> list[Job]:
+        """The waiting jobs in the order in which they will run if no other comes."""
+        by_owner: dict[object, list[Job]] = {}
+        for job in sorted(self._waiting, key=self._place_in_connection):
+            by_owner.setdefault(job.owner, []).append(job)
+        served = None if self.running is None else self.running.owner
+        line = sorted(by_owner, key=lambda owner: (owner is served, self._line[owner]))
+        rounds = zip_longest(*(by_owner[owner] for owner in line))
+        return [job for round_of_jobs in rounds for job in round_of_jobs if job is not None]
 
     @property
     def next_waiting(self) -> Job | None:
         """The job after the running one."""
-        return self.waiting[0] if self.waiting else None
+        return next(iter(self.waiting), None)
 
     @property
     def idle(self) -> bool:
         """Whether there is no job."""
-        return self.running is None and not self.waiting
+        return self.running is None and not self._waiting
 
     def of_session(self, session: str) -> Job | None:
         """The session's job; there is at most one."""
@@ -53,73 +88,150 @@ class JobQueue:
 
     def place(self, job: Job) -> int:
         """How many jobs come before it; 0: it runs now."""
-        return list(self.jobs).index(job)
+        if job is self.running:
+            return 0
+        return self.waiting.index(job) + (self.running is not None)
 
-    def check_free_space(self) -> None:
-        """Raises ProtocolError `busy` when the queue is full."""
-        if len(list(self.jobs)) > self._options.queue:  # the first one runs, or will run: it does not wait
-            raise ProtocolError(
-                "the queue is full", code="busy", found=f"{len(self.waiting)} turns", do="try again in some seconds"
-            )
+    def check_free_space(self, owner: object) -> None:
+        """Raises ProtocolError `busy` when the connection has its share of the queue, or one waiting and it is full.
+
+        A connection that has nothing waiting always has a place.
+        """
+        waiting = self.waiting[self.running is None :]  # the first one runs, or will run: it does not wait
+        own = sum(job.owner is owner for job in waiting)
+        if own and (own >= self._share or len(waiting) >= self._options.queue):
+            what = "the queue is full" if own < self._share else "this connection has its share of the queue"
+            found = f"{len(waiting)} turns wait, {own} of them yours"
+            raise ProtocolError(what, code="busy", found=found, do="try again in some seconds")
+
+    @property
+    def _share(self) -> int:
+        """Jobs of one connection that may wait: half the queue."""
+        return max(1, self._options.queue // 2)
 
     def count_turn(self, session: str, now: float) -> None:
         """Count a turn or an export of the session. Raises ProtocolError `rate_limited` when it had too many."""
-        limit = self._options.turns_per_minute
-        if not limit:
-            return
-        times = self._turn_times.setdefault(session, deque())
-        while times and times[0] <= now - MINUTE_S:
-            times.popleft()
-        if len(times) >= limit:
-            wait = times[0] + MINUTE_S - now
-            raise ProtocolError(
-                "too many turns in a minute", code="rate_limited", expected=f"at most {limit}", do=f"wait {wait:.0f} s"
-            )
-        times.append(now)
+        _count(self._turn_times.setdefault(session, deque()), now, self._options.turns_per_minute, "turns")
 
-    def use_session(self, session: str, now: float) -> None:
-        """Note that the session is in use. Raises ProtocolError `too_many_sessions` when others fill the server."""
+    def count_change(self, owner: object, now: float) -> None:
+        """Count an open, branch or rewind of the connection: each waits for the disk, and all others wait with it.
+
+        Raises ProtocolError `rate_limited` when it had too many.
+        """
+        turns = self._options.turns_per_minute
+        limit = max(MIN_CHANGES, CHANGES_PER_TURN * turns) if turns else 0
+        _count(self._change_times.setdefault(owner, deque()), now, limit, "games opened or changed")
+
+    def use_session(self, session: str, now: float, owner: object) -> None:
+        """Note that a connection uses the session. Raises ProtocolError `too_many_sessions` when there is no room."""
         self.check_sessions(now, session)
-        self._session_used_at[session] = now
+        self._sessions[session] = _Use(now, owner)
 
     def check_sessions(self, now: float, session: str | None = None) -> None:
-        """Raises ProtocolError `too_many_sessions` when there is no room for one more session beside `session`."""
+        """See that there is room for one more session beside `session`.
+
+        Sessions whose connection is gone make room, those unused longest first. Raises ProtocolError
+        `too_many_sessions` when connected clients use all that are allowed.
+        """
         limit = self._options.sessions
-        if limit and session not in self._session_used_at and len(self.sessions_in_use(now)) >= limit:
+        if not limit or session in self._sessions or len(self.sessions_in_use(now)) < limit:
+            return
+        busy = {job.session for job in self.jobs}
+        left = [name for name, use in self._sessions.items() if use.owner is GONE and name not in busy]
+        if not left:
             raise ProtocolError(
                 "too many sessions are in use",
                 code="too_many_sessions",
-                expected=f"at most {limit} within an hour",
+                expected=f"at most {limit} within an hour by connected clients",
                 do="close one, or try again later",
             )
+        self.forget_session(min(left, key=lambda name: self._sessions[name].at))
 
     def forget_session(self, session: str) -> None:
-        """The session is closed: it no longer counts."""
-        self._session_used_at.pop(session, None)
+        """The session is closed, or made room for another: it no longer counts."""
+        self._sessions.pop(session, None)
         self._turn_times.pop(session, None)
+        self._session_ended.pop(session, None)
 
     def sessions_in_use(self, now: float) -> set[str]:
         """Ids of the sessions used within the last hour."""
-        for session in [name for name, used in self._session_used_at.items() if used < now - SESSION_IN_USE_S]:
+        for session in [name for name, use in self._sessions.items() if use.at < now - SESSION_IN_USE_S]:
             self.forget_session(session)
-        return set(self._session_used_at)
+        return set(self._sessions)
 
     def add(self, job: Job) -> None:
         """Queue a job."""
-        self.waiting.append(job)
+        job.owner = job.subscriber.client
+        self._waiting.append(job)
+        self._arrival[job] = next(self._numbers)
+        self._enter_line(job.owner)
+
+    def move(self, job: Job, owner: object) -> None:
+        """The job's events go to another connection from now on, so it is that one's job."""
+        before, job.owner = job.owner, owner
+        if job in self._arrival and before is not owner:
+            place = self._line[before]
+            self._leave_line(before)
+            if before not in self._line:  # it was the only one: its place in the line goes with it
+                self._line.setdefault(owner, place)
+            self._enter_line(owner)
+
+    def client_gone(self, client: object) -> list[Job]:
+        """The connection is gone. Returns the oldest waiting jobs of such connections that are over their share."""
+        for job in [job for job in self.jobs if job.owner is client]:
+            self.move(job, GONE)
+        self._change_times.pop(client, None)
+        for use in self._sessions.values():
+            use.owner = GONE if use.owner is client else use.owner
+        gone = [job for job in self._waiting if job.owner is GONE]
+        return gone[: max(0, len(gone) - self._share)]
 
     def start_next(self) -> Job | None:
-        """Make the first waiting job the running one."""
-        self.running = self.waiting.popleft() if self.waiting else None
+        """Make the next waiting job the running one."""
+        self.running = self.next_waiting
+        if self.running is not None:
+            self._waiting.remove(self.running)
+            del self._arrival[self.running]
+            self._leave_line(self.running.owner)
         return self.running
 
     def remove(self, job: Job) -> None:
         """The job is over, or will never run."""
         if job is self.running:
             self.running = None
+            if job.session in self._sessions:
+                self._session_ended[job.session] = next(self._numbers)
+            if job.owner in self._line:  # its other jobs go to the end of the line
+                self._line[job.owner] = next(self._numbers)
         else:
-            self.waiting.remove(job)
+            self._waiting.remove(job)
+            del self._arrival[job]
+            self._leave_line(job.owner)
 
     def overdue(self, now: float) -> list[Job]:
         """Jobs past their deadline that nobody has stopped yet."""
         return [job for job in self.jobs if job.stop_error is None and job.deadline_at <= now]
+
+    def _place_in_connection(self, job: Job) -> tuple[int, int]:
+        return self._session_ended.get(job.session, 0), self._arrival[job]
+
+    def _enter_line(self, owner: object) -> None:
+        if owner not in self._line:
+            self._line[owner] = next(self._numbers)
+
+    def _leave_line(self, owner: object) -> None:
+        if not any(job.owner is owner for job in self._waiting):
+            self._line.pop(owner, None)
+
+
+def _count(times: deque[float], now: float, limit: int, what: str) -> None:
+    if not limit:
+        return
+    while times and times[0] <= now - MINUTE_S:
+        times.popleft()
+    if len(times) >= limit:
+        wait = times[0] + MINUTE_S - now
+        raise ProtocolError(
+            f"too many {what} in a minute", code="rate_limited", expected=f"at most {limit}", do=f"wait {wait:.0f} s"
+        )
+    times.append(now)

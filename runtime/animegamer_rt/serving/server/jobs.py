@@ -8,8 +8,10 @@ from __future__ import annotations
 import enum
 import math
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from animegamer_rt.errors import AnimeGamerError
@@ -28,7 +30,7 @@ JobKind = Literal["turn", "replay", "export"]
 
 
 class JobState(enum.Enum):
-    """How far a job is. After the worker died, every job is WAITING again."""
+    """How far a job is. TRANSITIONS has every step that it may take."""
 
     WAITING = enum.auto()
     """In the queue; the worker does not have it."""
@@ -36,6 +38,24 @@ class JobState(enum.Enum):
     """The worker runs it, or will run it next."""
     STORED = enum.auto()
     """Of a turn: the worker has sent its result, which is in the store. Its frames are still to come."""
+    DONE = enum.auto()
+    """Its last message has been sent; a turn is part of its session."""
+    FAILED = enum.auto()
+    """Its error has been sent; a turn is no part of its session."""
+
+
+TRANSITIONS: Mapping[JobState, frozenset[JobState]] = MappingProxyType(
+    {
+        # given to the worker; refused, cancelled or overdue
+        JobState.WAITING: frozenset({JobState.DISPATCHED, JobState.FAILED}),
+        # taken back, or the worker died; the result is stored; a replay or an export is over; stopped
+        JobState.DISPATCHED: frozenset({JobState.WAITING, JobState.STORED, JobState.DONE, JobState.FAILED}),
+        # the worker died and the turn is removed again; its frames were sent; they fail to come
+        JobState.STORED: frozenset({JobState.WAITING, JobState.DONE, JobState.FAILED}),
+        JobState.DONE: frozenset(),
+        JobState.FAILED: frozenset(),
+    }
+)
 
 
 @dataclass(slots=True)
@@ -55,11 +75,14 @@ class Subscriber:
 class Job:
     """One job. Times (`..._at`) are seconds of the monotonic clock; `session` is an id.
 
-    last_seq: of the newest event that the worker sent. worker_deaths: how many workers died while they ran it.
+    owner: the connection that it counts for in the queue. last_seq: of the newest event that the worker sent.
+    worker_deaths: how many workers died while they ran it.
     requested_s: seconds after which its client no longer wants it.
+    predicts_again: whether shots of earlier turns have to be predicted before it begins.
     stop_error: what the client is told once the worker has stopped the job; None while nobody has asked for a stop.
     events: all so far, or None when they became too many bytes to hold.
-    late_subscriber: came back when `events` was None; gets the turn rendered again once this job is over.
+    late_subscriber: came when `events` was None, or wants its frames in another form; gets the turn rendered again once
+        this job is over.
     """
 
     kind: JobKind
@@ -74,11 +97,13 @@ class Job:
     seed: int = 0
     requested_s: float = math.inf
     id: str = field(default_factory=lambda: secrets.token_hex(8))
+    owner: object = None
     state: JobState = JobState.WAITING
     started_at: float | None = None
     last_seq: int = 0
     worker_deaths: int = 0
     deadline_extended: bool = False
+    predicts_again: bool = False
     stop_error: AnimeGamerError | None = None
     export_folder: Path | None = None
     events: list[Message] | None = field(default_factory=list)
@@ -88,7 +113,22 @@ class Job:
     @property
     def at_worker(self) -> bool:
         """Whether the worker has it."""
-        return self.state is not JobState.WAITING
+        return self.state in (JobState.DISPATCHED, JobState.STORED)
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended: nothing more is sent of it."""
+        return not TRANSITIONS[self.state]
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether it takes much longer than a turn now, so that others must not be charged for their waiting."""
+        return self.kind == "export" or self.predicts_again
+
+    def enter(self, state: JobState) -> None:
+        """Go on to the next state."""
+        assert state in TRANSITIONS[self.state], f"a job that is {self.state.name} cannot become {state.name}"
+        self.state = state
 
     @property
     def queued_s(self) -> float:
@@ -102,8 +142,14 @@ class Job:
             self.deadline_at = min(self.deadline_at + seconds, latest)
             self.deadline_extended = True
 
+    def postpone_deadline(self, seconds: float) -> None:
+        """It waited so long for a job that holds up the queue; that does not count, but to a deadline of its client."""
+        latest = max(self.deadline_at, self.accepted_at + self.requested_s)
+        self.deadline_at = min(self.deadline_at + seconds, latest)
+
     def publish(self, message: Message) -> None:
         """Send an event of the turn, and hold it for a client that comes back before the turn's end."""
+        assert not self.over or message.type == "done"
         if self.events is not None:
             self.events_bytes += sum(len(buffer) for buffer in message.buffers) + EVENT_OVERHEAD_BYTES
             self.events.append(message)
@@ -111,12 +157,17 @@ class Job:
                 self.events = None
         self._deliver(message)
 
+    def take_back(self) -> None:
+        """The worker is not to run it now. It gets another id: what the worker still says of this one is not heard."""
+        self.enter(JobState.WAITING)
+        self.id = secrets.token_hex(8)
+
     def subscribe(self, subscriber: Subscriber) -> None:
         """Send the events to another connection (or request) from now on, after those that it lacks."""
-        if self.events is None:
+        if self.events is None or subscriber.client.frame_options != self.frame_options:
             self.late_subscriber = subscriber
             return
-        self.subscriber = subscriber
+        self.subscriber, self.late_subscriber = subscriber, None
         for message in self.events:
             self._deliver(message)
 

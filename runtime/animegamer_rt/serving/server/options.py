@@ -54,6 +54,8 @@ class ServeOptions:
     """Sessions unused for longer are deleted; None: never."""
     metrics_port: int | None = None
     """None: the port after control's. 0: no metrics."""
+    parent: int | None = None
+    """Id of the process that the server belongs to: it drains and ends when that process has ended."""
     trace: Path | None = None
     """A trace of the engines is written there whenever no turn waits."""
 
@@ -114,6 +116,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--keep-shots", help="shots stored of old turns: window, a number, or all (default: %(default)s)")
     add("--quota-gib", type=float, metavar="GIB", help="disk space for all sessions (default: %(default)g)")
     add("--keep-days", type=float, metavar="DAYS", help="delete sessions unused for longer (default: never)")
+    add("--parent", type=int, metavar="PID", help="end, after the running turns, when this process has ended")
     add("--trace", type=Path, metavar="FILE", help="write a trace of the engines, for ui.perfetto.dev")
     add(
         "--metrics-port",
@@ -149,7 +152,13 @@ def check(options: ServeOptions) -> None:
         "keep_days": (0, 36_500),
         "worker_timeout_s": (0.1, 86_400),
         "backoff_s": (0, 30),
+        "parent": (1, 2**31 - 1),
     }
+    try:
+        str(options.state_dir.resolve()).encode()
+    except (OSError, UnicodeEncodeError) as error:  # clients are told of exported folders, in UTF-8
+        what, do = "the path is not UTF-8 text", "give a folder of another name with --state-dir"
+        raise ConfigError(what, where="--state-dir", found=ascii(str(options.state_dir)), do=do) from error
     for name, (low, high) in ranges.items():
         value = getattr(options, name)
         if value is not None and not low <= value <= high:

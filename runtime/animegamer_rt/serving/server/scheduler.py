@@ -2,7 +2,8 @@
 
 Knows the order of a job's life. Requests are in `handlers`, the process in `worker_process`, limits in `job_queue`.
 
-- The worker has two jobs at most: the one that runs and the next one, so that it never waits for the server.
+- The worker has two jobs at most: the one that runs and the next one, so that it never waits for the server. If a job
+  comes that goes before the next one, the next one is taken back.
 - A turn's result is stored, in one transaction, while its frames are decoded. If the frames fail to come, the turn is
   removed again before the client gets the error: a session holds only turns that were `done`.
 - When the worker dies, its next process gets both jobs again. Events that were sent are not sent twice.
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
-from animegamer_rt.serving.store import Store, StoredHistoryRow
+from animegamer_rt.serving.store import Store, StoredHistoryRow, StoredSession
 from animegamer_rt.serving.wire import MAX_FILES, STAGES, Message
 from animegamer_rt.serving.wire.worker_messages import (
     CANCEL,
@@ -31,11 +32,13 @@ from animegamer_rt.serving.wire.worker_messages import (
 )
 from animegamer_rt.state.game import GameState
 
+from .clients import Client
 from .exports import ExportFolders, delete_export
 from .job_queue import JobQueue
 from .jobs import Job, JobState, Subscriber
 from .metrics import Metrics
 from .options import ServeOptions
+from .removals import TurnRemovals
 from .worker_process import MAX_FAILURES, WorkerProcess
 
 PREDICT_AGAIN_S = 1.0
@@ -52,6 +55,8 @@ class Scheduler:
     ) -> None:
         self._store, self._queue = store, queue
         self._worker, self._metrics = worker, metrics
+        self._checked_at: float | None = None
+        self.removals = TurnRemovals(store)
         self.exports = ExportFolders(options.state_dir)
 
     def admit(self, job: Job, now: float) -> None:
@@ -68,7 +73,12 @@ class Scheduler:
             if job is None:
                 return
             job.started_at = job.started_at or now
-            if self._dispatch(job, now) and self._dispatch(self._queue.next_waiting, now):
+            following = self._queue.next_waiting
+            for other in self._queue.jobs:
+                if other.at_worker and other not in (job, following):
+                    self._worker.send(Message(CANCEL, session=other.session, turn=other.turn, id=other.id))
+                    other.take_back()
+            if self._dispatch(job, now) and self._dispatch(following, now):
                 return
 
     def _dispatch(self, job: Job | None, now: float) -> bool:
@@ -76,12 +86,15 @@ class Scheduler:
         if job is None or job.at_worker:
             return True
         try:
-            message = self._job_message(job)
+            self._worker.dispatch(self._job_message(job), now)
         except AnimeGamerError as error:
             self._fail(job, error)
             return False
-        job.state = JobState.DISPATCHED
-        self._worker.dispatch(message, now)
+        except Exception:  # whatever is wrong with one job ends that job alone
+            log.exception("job %s could not be given to the worker", job.id)
+            self._fail(job, _fault())
+            return False
+        job.enter(JobState.DISPATCHED)
         return True
 
     def on_worker_message(self, message: Message, now: float) -> None:
@@ -89,6 +102,16 @@ class Scheduler:
         job = self._queue.running
         if job is None or not job.at_worker or message.parent != job.id:
             return
+        if message.type in (PredictedShots.TYPE, "state"):
+            job.predicts_again = False
+        try:
+            self._process(job, message, now)
+        except Exception:  # whatever is wrong with one job ends that job alone
+            log.exception("what the worker said of job %s could not be handled", job.id)
+            if not job.over:
+                self._stop(job, _fault())
+
+    def _process(self, job: Job, message: Message, now: float) -> None:
         if message.type in (TurnFinished.TYPE, JobFailed.TYPE):
             following = self._queue.next_waiting
             self._worker.job_ended(has_next=following is not None and following.at_worker)
@@ -103,6 +126,8 @@ class Scheduler:
             self._store_shots(job, PredictedShots.from_message(message))
         elif job.kind == "export" and message.type == "progress":
             job.notify(replace(message, seq=None))
+        elif message.type == "understood" and job.last_seq == 0:  # it has no `seq`, and comes before the first
+            job.publish(replace(message, id=None))
         elif message.seq is not None and message.seq > job.last_seq:
             job.last_seq = message.seq
             job.publish(replace(message, session=job.session, turn=job.turn, id=None))
@@ -115,7 +140,8 @@ class Scheduler:
         for job in self._queue.jobs:
             if job.state is JobState.STORED:
                 self._remove_turn(job)
-            job.state = JobState.WAITING
+            if job.at_worker:
+                job.enter(JobState.WAITING)
         if running is not None and ran:
             running.worker_deaths += 1
             if running.stop_error is not None:
@@ -133,7 +159,11 @@ class Scheduler:
                 self._fail(job, degraded(self._worker))
 
     def stop_overdue(self, now: float) -> None:
-        """Stop the jobs that are past their deadline."""
+        """Stop the jobs that are past their deadline. While a job holds up the queue, nobody else's time runs."""
+        if self._checked_at is not None and self._queue.running is not None and self._queue.running.holds_up:
+            for job in self._queue.waiting:
+                job.postpone_deadline(now - self._checked_at)
+        self._checked_at = now
         for job in self._queue.overdue(now):
             self._stop(job, _stopped(job, "deadline"))
 
@@ -145,10 +175,29 @@ class Scheduler:
         self._stop(job, _stopped(job, "cancelled"))
         return True
 
+    def subscribe(self, job: Job, subscriber: Subscriber) -> None:
+        """Send a job's events to another connection (or request) from now on."""
+        self._queue.move(job, subscriber.client)
+        job.subscribe(subscriber)
+
+    def client_gone(self, client: Client) -> None:
+        """A connection is gone: its jobs wait behind others, and the oldest of too many such jobs are given up."""
+        for job in self._queue.client_gone(client):
+            what, do = "the connection was lost and others wait", "send the turn again"
+            self._stop(job, ProtocolError(what, code="busy", do=do))
+
     def end_all(self) -> None:
         """End every job: the server stops now."""
         for job in list(self._queue.jobs):
             self._fail(job, _stopped(job, "draining"))
+        self.removals.finish_all()
+
+    def as_done(self, session: StoredSession) -> StoredSession:
+        """The session without a turn that is stored but not done. Raises StoreError."""
+        running = self._queue.of_session(session.id)
+        if running is not None and running.state is JobState.STORED and running.turn is not None:
+            return self.removals.until(session, running.turn - 1)
+        return self.removals.hide(session)
 
     def _stop(self, job: Job, error: AnimeGamerError) -> None:
         if job.at_worker:
@@ -172,6 +221,7 @@ class Scheduler:
 
     def _job_message(self, job: Job) -> Message:
         """The job as the worker needs it. Raises StoreError, or ProtocolError when the session went on without it."""
+        self.removals.finish(job.session)
         session = self._store.get(job.session)
         if job.kind == "export":
             job.export_folder = job.export_folder or self.exports.next(job.session)
@@ -187,6 +237,7 @@ class Scheduler:
         shot_turns = tuple(sorted(context.shots))
         if session.history_turns and len(shot_turns) < len(context.log):
             job.extend_deadline(len(context.log) * self._predict_again_s())
+            job.predicts_again = True
         turn = TurnJob(
             job.instruction,
             job.seed,
@@ -196,6 +247,7 @@ class Scheduler:
             history=tuple(_row(row.text, row) for row in context.log),
             shot_turns=shot_turns,
             frames=job.frame_options,
+            scene=context.scene,
         )
         buffers = tuple(context.shots[number] for number in shot_turns)
         return Message(JOB, turn.to_fields(), id=job.id, session=job.session, turn=job.turn, buffers=buffers)
@@ -224,8 +276,9 @@ class Scheduler:
                 result.game_state,
                 result.character,
                 result.shots,
+                result.scene,
             )
-            job.state = JobState.STORED
+            job.enter(JobState.STORED)
         except StoreError as error:
             log.error("a turn could not be stored: %s", error)
             self._stop(job, error)
@@ -237,10 +290,14 @@ class Scheduler:
             self._fail(job, job.stop_error)
             return
         try:
-            turns = self._store.get(job.session).turns
+            session = self._store.get(job.session)
+            turns = session.turns if job.kind == "turn" else self.as_done(session).turns
+            if job.export_folder is not None:
+                job.export_folder = self.exports.complete(job.export_folder)
         except StoreError as error:
             self._fail(job, error)
             return
+        job.enter(JobState.DONE)
         if job.kind == "export":
             files = list(ExportFinished.from_message(message).files)[:MAX_FILES]
             job.notify(Message("exported", {"folder": str(job.export_folder), "turns": turns, "files": files}))
@@ -260,16 +317,14 @@ class Scheduler:
             delete_export(job.export_folder)
         if job.state is JobState.STORED:
             self._remove_turn(job)
+        job.enter(JobState.FAILED)
         to = job.late_subscriber or job.subscriber
         to.client.send_error(error, to.parent, job.session, job.turn)
 
     def _remove_turn(self, job: Job) -> None:
         """Remove a stored turn whose frames will not come (from this worker)."""
         assert job.turn is not None
-        try:
-            self._store.rewind(job.session, job.turn - 1)
-        except StoreError as error:
-            log.error("a turn that was not done could not be removed: %s", error)
+        self.removals.remove(job.session, job.turn)
 
 
 def degraded(worker: WorkerProcess) -> ProtocolError:
@@ -292,6 +347,10 @@ def _stopped(job: Job, code: str) -> ProtocolError:
     return ProtocolError(what, code=code, do=do)
 
 
+def _fault() -> ProtocolError:
+    return ProtocolError("a fault of the server", code="internal", do="the operator finds it in the log")
+
+
 def _worker_error(job: Job, failure: JobFailed) -> AnimeGamerError:
     if failure.code == "cancelled":
         return job.stop_error or _stopped(job, "cancelled")
@@ -305,7 +364,7 @@ def _replay_of(job: Job, subscriber: Subscriber, now: float) -> Job:
         "replay",
         job.session,
         subscriber,
-        job.frame_options,
+        subscriber.client.frame_options or job.frame_options,
         accepted_at=now,
         deadline_at=now + job.deadline_at - job.accepted_at,
         turn=job.turn,

@@ -61,13 +61,16 @@ class SendQueue:
             self._queue.append(queued)
             self.bytes += queued.size + _OVERHEAD_BYTES
 
-    def retry(self) -> None:
-        """Send what the socket takes now."""
+    def retry(self) -> bool:
+        """Send what the socket takes now. Returns whether anything was sent."""
+        before = len(self._queue)
         while self._queue and self._sent(self._queue[0]):
             self.bytes -= self._queue.popleft().size + _OVERHEAD_BYTES
+        sent = len(self._queue) < before
         if self.gone:
             self._queue.clear()
             self.bytes = 0
+        return sent
 
     def _sent(self, queued: _Queued) -> bool:
         """Try to send. False: the socket is full, so the message has to be queued."""

@@ -7,7 +7,9 @@ finish, new ones are refused. A second signal ends the server at once.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
+import os
 import signal
 import sys
 import time
@@ -22,18 +24,21 @@ from animegamer_rt.profiling.trace import check_trace
 from animegamer_rt.serving.store import Quota, Store, read_keep_shots
 
 from .clients import Clients
+from .descriptors import raise_limit
 from .handlers import CONTROL, TURNS, RequestHandlers
 from .instruction_filter import InstructionFilter
 from .job_queue import JobQueue
 from .metrics import Metrics, serve_metrics
 from .options import ServeOptions, check
+from .parent_process import ParentProcess
 from .scheduler import Scheduler
 from .sockets import ServerSockets
 from .status import ServerStatus
 from .worker_process import WorkerProcess
 
 IDLE_POLL_MS, RETRY_POLL_MS = 100, 4
-"""Longest sleep of the loop: with nothing to do, and while a message waits for its client to read."""
+"""Longest sleep of the loop: with nothing to do, and while a message waits for its client to read. The second doubles
+up to the first while nothing happens: a client that has stopped reading keeps no processor busy."""
 REQUESTS_PER_ROUND = 32
 """Requests taken from one socket before the other sockets are looked at."""
 SWEEP_S, SWEEP_MORE_S = 60.0, 1.0
@@ -55,8 +60,9 @@ def serve(options: ServeOptions) -> int:
     instruction_filter, keep_shots = InstructionFilter(options.block_list), read_keep_shots(options.keep_shots)
     max_age_s = None if options.keep_days is None else options.keep_days * 86_400
     quota = Quota(max_bytes=int(options.quota_gib * 2**30), max_age_s=max_age_s)
+    parent = None if options.parent is None else ParentProcess(options.parent)
     with contextlib.ExitStack() as stack:
-        sockets = ServerSockets(options)
+        sockets = ServerSockets(options, raise_limit())
         stack.callback(sockets.close)
         store = stack.enter_context(Store(options.state_dir, keep_shots=keep_shots, quota=quota))
         worker = WorkerProcess(options, bundle, sockets.worker, sockets.worker_address)
@@ -67,10 +73,13 @@ def serve(options: ServeOptions) -> int:
         scheduler = Scheduler(options, store, queue, worker, metrics)
         handlers = RequestHandlers(options, status, store, queue, worker, scheduler, instruction_filter)
         clients = Clients(options.connections, int(options.send_queue_mib * 2**20), metrics)
-        server = Server(options, sockets, store, worker, queue, status, scheduler, handlers, clients, metrics)
+        server = Server(options, sockets, store, worker, queue, status, scheduler, handlers, clients, metrics, parent)
+        address = None
         if options.metrics_port != 0:
             address = stack.enter_context(serve_metrics(metrics, _metrics_port(options, sockets.port)))
             log.info("metrics on %s", address)
+        if options.port == 0:
+            say(json.dumps(sockets.describe() | {"pid": os.getpid(), "metrics": address}))
         with server.signals():
             return server.run()
 
@@ -90,7 +99,9 @@ class Server:
         handlers: RequestHandlers,
         clients: Clients,
         metrics: Metrics,
+        parent: ParentProcess | None = None,
     ) -> None:
+        self._parent = parent
         self._options, self._sockets, self._store, self._worker = options, sockets, store, worker
         self._queue, self._status, self._scheduler, self._handlers = queue, status, scheduler, handlers
         self._clients, self._metrics = clients, metrics
@@ -112,11 +123,15 @@ class Server:
     def run(self) -> int:
         """Serve until drained; returns the exit code."""
         log.info("listening on %s, loading the engines", self._sockets.address)
-        waiting, drain_until = False, float("inf")
+        waiting, retry_ms, drain_until = False, RETRY_POLL_MS, float("inf")
         while True:
-            ready = self._sockets.poll(RETRY_POLL_MS if waiting else IDLE_POLL_MS)
+            ready = self._sockets.poll(retry_ms if waiting else IDLE_POLL_MS)
             self._round(ready, time.monotonic())
-            waiting = self._clients.retry()
+            waiting, sent = self._clients.retry()
+            retry_ms = RETRY_POLL_MS if ready or sent or not waiting else min(2 * retry_ms, IDLE_POLL_MS)
+            if self._parent is not None and self._parent.ended and not self._signals:
+                log.info("process %s, which the server belongs to, has ended", self._options.parent)
+                self._signals = 1
             if self._signals and not self._status.draining:
                 self._status.draining = True
                 drain_until = time.monotonic() + self._options.drain_s
@@ -127,7 +142,7 @@ class Server:
                 break
         self._scheduler.end_all()
         flush_until = time.monotonic() + FLUSH_S
-        while self._clients.retry() and time.monotonic() < flush_until and self._signals < 2:
+        while self._clients.retry()[0] and time.monotonic() < flush_until and self._signals < 2:
             self._sockets.poll(RETRY_POLL_MS)
         log.info("stopped")
         return 0
@@ -140,6 +155,10 @@ class Server:
         for socket, name in ((self._sockets.turns, TURNS), (self._sockets.control, CONTROL)):
             if socket in ready:
                 self._handle_requests(socket, name)
+        for routing in self._sockets.take_disconnected():
+            client = self._clients.disconnected(routing)
+            if client is not None:
+                self._scheduler.client_gone(client)
         for message in self._worker.receive(now):
             self._scheduler.on_worker_message(message, now)
         death = self._worker.watch(now)
@@ -149,7 +168,7 @@ class Server:
         self._scheduler.dispatch(now)
         if self._worker.serving and not self._announced:
             self._announced = True
-            print(f"ready {self._sockets.address} (control {self._sockets.port + 1})", flush=True)
+            say(f"ready {self._sockets.address} (control {self._sockets.port + 1})")
         if now >= self._sweep_at:
             self._sweep(now)
         if now >= self._metrics_at:
@@ -166,6 +185,7 @@ class Server:
         self._metrics.health(self._status.state == "ready", self._worker.resident_mib)
 
     def _sweep(self, now: float) -> None:
+        self._scheduler.removals.finish_all()
         try:
             in_use = self._queue.sessions_in_use(now) | {job.session for job in self._queue.jobs}
             swept = self._store.sweep(time.time(), in_use)
@@ -190,10 +210,20 @@ class Server:
                 routing, *frames = self._sockets.receive(socket)
             except zmq.Again:
                 return
-            self._handlers.handle(self._clients.get_or_add(socket, routing), name, frames)
+            find = self._clients.get_or_add if name == TURNS else self._clients.for_control
+            self._handlers.handle(find(socket, routing), name, frames)
 
     def _count_signal(self, number: int, frame: FrameType | None) -> None:
         self._signals += 1
+
+
+def say(line: str) -> None:
+    """Print a line. Who started the server may have closed its end of stdout: that is no reason to stop."""
+    try:
+        print(line, flush=True)
+    except (OSError, ValueError) as error:
+        log.warning("stdout is closed (%s); it would have said: %s", error, line)
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # what is left in its buffer would fail again at the end
 
 
 def _metrics_port(options: ServeOptions, port: int) -> int:

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import ipaddress
 import random
+import socket as tcp
 import struct
 
 import zmq
@@ -20,6 +21,7 @@ from animegamer_rt.errors import ServerError
 from animegamer_rt.serving.wire import CLIENT_LIMITS, WORKER_LIMITS
 
 from .curve_keys import load
+from .descriptors import MOST, RESERVED
 from .options import ServeOptions
 
 HIGH_WATER_MESSAGES = 40
@@ -30,14 +32,24 @@ MAX_FRAME_BYTES = 2 * CLIENT_LIMITS.header_bytes
 LINGER_MS = 2000
 HANDSHAKE_MS = 5000
 """A connection that has not finished its handshake by then is closed."""
+VANISHED_MS = 60_000
+"""A connection whose client acknowledges nothing for so long while data waits for it is closed. Keep-alive does not
+apply then: it asks only while nothing is under way."""
+ACCEPTED_PER_CONNECTION = 4
+"""Connections accepted for each client that may be connected: its two, and as many that are about to be refused."""
 _FREE_PORT_TRIES = 50
 _ANY_PORT = range(20_000, 60_000)
 
 
 class ServerSockets:
-    """All sockets, bound. Raises ServerError for an address that cannot or must not be bound."""
+    """All sockets, bound. Raises ServerError for an address that cannot or must not be bound.
 
-    def __init__(self, options: ServeOptions) -> None:
+    descriptors: how many the process may have. max_accepted: connections that may be open on both ports together; one
+    more closes the oldest that has sent nothing, or itself.
+    """
+
+    def __init__(self, options: ServeOptions, descriptors: int = MOST) -> None:
+        self.max_accepted = max(2, min(ACCEPTED_PER_CONNECTION * options.connections, descriptors - RESERVED))
         host = "127.0.0.1" if options.host == "localhost" else options.host
         self.keys = (
             load(options.keys, options.authorized_keys, host)
@@ -52,28 +64,38 @@ class ServerSockets:
             self.worker.rcvhwm = self.worker.sndhwm = 1000
             self.worker.maxmsgsize = WORKER_LIMITS.buffer_bytes
             self.worker_address = f"tcp://127.0.0.1:{self.worker.bind_to_random_port('tcp://127.0.0.1')}"
-            self._monitor = self.turns.get_monitor_socket(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED)
+            events = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
+            self._monitors = [door.get_monitor_socket(events) for door in (self.turns, self.control)]
         except BaseException:
             self._context.destroy(linger=0)
             raise
         self.address = f"tcp://{_bracketed(host)}:{self.port}"
-        self._connected: set[int] = set()
-        self._sent_something: set[int] = set()
+        self._silent: dict[int, None] = {}
+        """Descriptors of connections to either port that have sent nothing yet, the oldest first."""
+        self._routing: dict[int, bytes] = {}
+        """Descriptor of a connection to the turn socket that has sent something -> its routing id."""
+        self._on_control: set[int] = set()
+        """Descriptors of connections to the control socket that have sent something."""
+        self._disconnected: list[bytes] = []
         self._poller = zmq.Poller()
-        for socket in (self.turns, self.control, self.worker, self._monitor, *([self._zap] if self._zap else [])):
+        for socket in (self.turns, self.control, self.worker, *self._monitors, *([self._zap] if self._zap else [])):
             self._poller.register(socket, zmq.POLLIN)
 
     @property
     def connections(self) -> int:
         """Clients connected to the turn socket that have sent a message; only an authorized client can send one."""
-        return len(self._sent_something)
+        return len(self._routing)
+
+    def describe(self) -> dict[str, str | int]:
+        """The address and both ports, for a program that started the server."""
+        return {"address": self.address, "port": self.port, "control_port": self.port + 1}
 
     def poll(self, milliseconds: int) -> set[zmq.Socket[bytes]]:
         """Wait for messages; returns which of `turns`, `control` and `worker` have some. Others are handled here."""
         ready = {socket for socket, _ in self._poller.poll(milliseconds)}
         if self._zap in ready:
             self._handle_zap()
-        if self._monitor in ready:
+        if ready.intersection(self._monitors):
             self._count_connections()
         return ready & {self.turns, self.control, self.worker}
 
@@ -81,15 +103,30 @@ class ServerSockets:
         """A client's next message, its routing id first. Raises zmq.Again when there is none."""
         frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
         self._count_connections()  # a message may be read before the round that would have seen its connection
+        routing = frames[0].bytes
         with contextlib.suppress(zmq.ZMQError):  # what does not speak ZMTP 3 comes without a descriptor
             descriptor = int(frames[-1].get(zmq.SRCFD))
-            if descriptor in self._connected:
-                self._sent_something.add(descriptor)
+            known = descriptor in self._silent
+            self._silent.pop(descriptor, None)
+            if socket is self.control:
+                self._on_control.update([descriptor] if known else [])
+            elif known or descriptor in self._routing:
+                self._routing[descriptor] = routing
+            else:
+                self._disconnected.append(routing)  # it sent this and left
         return [frame.bytes for frame in frames]
+
+    def take_disconnected(self) -> list[bytes]:
+        """Routing ids of clients whose connection to the turn socket has ended; each is returned once."""
+        connected = set(self._routing.values())
+        gone = [routing for routing in self._disconnected if routing not in connected]
+        self._disconnected = []
+        return gone
 
     def close(self) -> None:
         """Close all sockets; what was handed to them may linger for two seconds."""
         self.turns.disable_monitor()
+        self.control.disable_monitor()
         self._context.destroy(linger=LINGER_MS)
 
     def _router(self) -> zmq.Socket[bytes]:
@@ -108,6 +145,7 @@ class ServerSockets:
         # A client whose network is gone (a cable, a sleeping laptop) is noticed within a minute: 30 s + 3 x 10 s.
         socket.tcp_keepalive, socket.tcp_keepalive_idle = 1, 30
         socket.tcp_keepalive_intvl, socket.tcp_keepalive_cnt = 10, 3
+        socket.tcp_maxrt = VANISHED_MS
         if self.keys is not None:
             socket.curve_server = True
             socket.curve_publickey, socket.curve_secretkey = self.keys.public, self.keys.secret
@@ -146,13 +184,32 @@ class ServerSockets:
         self._zap.send_multipart([version, request, status, text, key if known else b"", b""])
 
     def _count_connections(self) -> None:
-        while self._monitor.poll(0):
-            event, descriptor = struct.unpack("=HI", self._monitor.recv_multipart()[0])
-            self._sent_something.discard(descriptor)
-            if event == zmq.EVENT_ACCEPTED:
-                self._connected.add(descriptor)
-            else:
-                self._connected.discard(descriptor)
+        for monitor in self._monitors:
+            while monitor.poll(0):
+                event, descriptor = struct.unpack("=HI", monitor.recv_multipart()[0])
+                if descriptor in self._routing:
+                    self._disconnected.append(self._routing.pop(descriptor))
+                self._silent.pop(descriptor, None)
+                self._on_control.discard(descriptor)
+                if event == zmq.EVENT_ACCEPTED:
+                    self._silent[descriptor] = None
+                    self._close_surplus()
+
+    def _close_surplus(self) -> None:
+        """Close the connection that has been silent for longest, if there are too many."""
+        if len(self._silent) + len(self._routing) + len(self._on_control) <= self.max_accepted:
+            return
+        descriptor = next(iter(self._silent))
+        del self._silent[descriptor]
+        # libzmq owns the descriptor and cannot be asked to close it; it does when the connection is shut down. The
+        # descriptor may be another file's by now, so its port is looked at.
+        with contextlib.suppress(OSError):
+            connection = tcp.socket(fileno=descriptor)
+            try:
+                if connection.getsockname()[1] in (self.port, self.port + 1):
+                    connection.shutdown(tcp.SHUT_RDWR)
+            finally:
+                connection.detach()
 
 
 def is_loopback(host: str) -> bool:

@@ -10,11 +10,12 @@ from typing import Any
 
 from animegamer_rt import __version__
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS
+from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, ReaderWords
 from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire import CLIENT_LIMITS, MAJOR, VERSION
 from animegamer_rt.serving.wire.client_errors import without_folders
 from animegamer_rt.state.instruction import MAX_INSTRUCTION_CHARACTERS
+from animegamer_rt.state.scene import HOURS
 
 from .job_queue import JobQueue
 from .metrics import Metrics
@@ -75,6 +76,7 @@ class ServerStatus:
                 "frames": size.frames,
                 "fps": float(size.fps),
                 "random_weights": manifest.origin == RANDOM_WEIGHTS or options.engines.simulated,
+                **_words(manifest.reader),
             },
             "capabilities": list(CAPABILITIES),
             "limits": {
@@ -111,3 +113,17 @@ class ServerStatus:
             "worker": worker,
             "seconds": self._metrics.medians(),
         }
+
+
+def _words(words: ReaderWords | None) -> dict[str, list[str]]:
+    """The fields of `welcome.bundle` that say what a bundle with a reader knows."""
+    if words is None:
+        return {}
+    return {
+        "people": list(words.people),
+        "motions": list(words.motions),
+        "places": list(words.places),
+        "hours": list(HOURS),
+        "clothes": list(words.clothes),
+        "manners": list(words.manners),
+    }

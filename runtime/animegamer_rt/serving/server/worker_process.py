@@ -12,17 +12,19 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import zmq
 
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.errors import ProtocolError, StoreError
-from animegamer_rt.serving.wire import WORKER_LIMITS, WORKER_SECRET, Message, decode, encode
+from animegamer_rt.profiling.child_process import child_command
+from animegamer_rt.serving.wire import WORKER_LIMITS, WORKER_SECRET, Buffer, Message, decode, encode
 from animegamer_rt.serving.wire.worker_messages import LOADING, READY, STOP, WorkerReady
 
+from .descriptors import KeptDescriptors
 from .options import ServeOptions
 
 MAX_FAILURES = 3
@@ -51,7 +53,8 @@ class WorkerProcess:
 
     def __init__(self, options: ServeOptions, bundle: Bundle, socket: zmq.Socket[bytes], address: str) -> None:
         self._options, self._socket = options, socket
-        self._command = [sys.executable, "-m", "animegamer_rt.serving.worker", "--server", address]
+        self._fingerprint, self._descriptors = bundle.fingerprint, KeptDescriptors()
+        self._command = child_command("animegamer_rt.serving.worker", "--server", address)
         self._command += ["--bundle", str(bundle.folder), *options.engines.to_args()]
         self._command += ["--plan", options.plan] if options.plan else []
         self._command += ["--trace", str(options.trace)] if options.trace else []
@@ -59,7 +62,7 @@ class WorkerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._killed: list[subprocess.Popen[bytes]] = []
         """Processes that were killed and have not ended yet."""
-        self._secret, self._peer = "", b""
+        self._secret, self._peer, self._unreachable, self._refused = "", b"", False, ""
         self._start_at = self._heard_at = 0.0
         self._ready_at: float | None = None
         self._failures = 0
@@ -103,7 +106,8 @@ class WorkerProcess:
     def open_log(self) -> None:
         """Begin a new worker.log. Raises StoreError when the state folder cannot be written."""
         try:
-            self._log_path.write_bytes(b"")
+            with self._open_log() as worker_log:
+                worker_log.truncate(0)
         except OSError as error:
             raise StoreError(
                 "the worker's log cannot be written",
@@ -128,6 +132,10 @@ class WorkerProcess:
         code = self._process.poll()
         if code is not None:
             return self._clean_up(now, self._reason(code))
+        if self._refused:
+            return self._clean_up(now, self._refused)
+        if self._unreachable:
+            return self._clean_up(now, "the connection to the worker was lost, and it was ended")
         limit = {"busy": self._options.worker_timeout_s, "ready": None}.get(self.state, LOADING_S)
         if limit is not None and now - self._heard_at > limit:
             return self._clean_up(now, f"the worker sent nothing for {limit:g} s and was ended")
@@ -155,20 +163,28 @@ class WorkerProcess:
                 yield message
 
     def dispatch(self, job: Message, now: float) -> None:
-        """Give the worker a job, to be run after those that it has. It must be serving."""
+        """Give the worker a job, to be run after those that it has. It must be serving.
+
+        Raises TypeError or ValueError, and gives nothing, for a job that cannot be encoded.
+        """
         assert self.serving
+        frames = encode(job)
         if self.state == "ready":
             self.state, self._heard_at = "busy", now
-        self.send(job)
+        self._send(job.type, frames)
 
     def send(self, message: Message) -> None:
         """Send the worker a message. A worker that is gone is noticed by `watch`."""
+        self._send(message.type, encode(message))
+
+    def _send(self, type: str, frames: Sequence[Buffer]) -> None:
         try:
-            self._socket.send_multipart([self._peer, *encode(message)], zmq.NOBLOCK, copy=False)
+            self._socket.send_multipart([self._peer, *frames], zmq.NOBLOCK, copy=False)
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 raise
-            log.warning("the worker did not take %s: %s", message.type, error)
+            log.warning("the worker did not take %s: %s", type, error)
+            self._unreachable = True
 
     def job_ended(self, *, has_next: bool) -> None:
         """A job is over, so this worker works. has_next: it has another one."""
@@ -193,8 +209,9 @@ class WorkerProcess:
 
     def _start(self, now: float) -> None:
         self._secret, self._peer, self._ready_at = secrets.token_hex(16), b"", None
+        self._unreachable, self._refused = False, ""
         self._heard_at = now
-        with self._log_path.open("ab") as worker_log:
+        with self._descriptors.released(), self._open_log() as worker_log:
             if worker_log.tell() > MAX_LOG_BYTES:
                 worker_log.truncate(0)
             self._process = subprocess.Popen(
@@ -207,10 +224,19 @@ class WorkerProcess:
             )
         log.info("worker started, process %d", self._process.pid)
 
+    def _open_log(self) -> BinaryIO:
+        """The log, which only this user may read: it may hold players' words."""
+        opened = os.open(self._log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return os.fdopen(opened, "ab")
+
     def _handle_worker_message(self, routing: bytes, message: Message, now: float) -> None:
         self._peer, self._heard_at = routing, now
         if message.type == READY:
-            self.ready_info, self._ready_at, self.state = WorkerReady.from_message(message), now, "ready"
+            ready = WorkerReady.from_message(message)
+            if ready.fingerprint != self._fingerprint:
+                self._refused = "the bundle's files were changed while the server ran; start the server again"
+                return
+            self.ready_info, self._ready_at, self.state = ready, now, "ready"
             self.resident_mib = self.ready_info.resident_mib
             log.info("worker ready")
 
@@ -234,7 +260,7 @@ class WorkerProcess:
         """Plan the next start after a worker that died or could not start. Returns the reason."""
         steady = self._ready_at is not None and now - self._ready_at > STEADY_S
         self._failures = 1 if steady else self._failures + 1
-        self._secret, self._peer = "", b""
+        self._secret, self._peer, self._unreachable, self._refused = "", b"", False, ""
         doublings = min(self._failures - 1, _MAX_DOUBLINGS)
         self._start_at = now + min(MAX_BACKOFF_S, self._options.backoff_s * 2**doublings)
         self.restarts += 1

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from animegamer_rt.state.game import CharacterState, GameState
+from animegamer_rt.state.scene import Scene
 
 from .errors import BundleMismatchError
 
@@ -41,7 +42,10 @@ class StoredSession:
 
 @dataclass(frozen=True, slots=True)
 class StoredTurn:
-    """One finished turn. character: after it. seed: of its noise; a branch with a new seed has turns of the old one."""
+    """One finished turn. character: after it. seed: of its noise; a branch with a new seed has turns of the old one.
+
+    scene: what a reader made of the instruction; None without a reader.
+    """
 
     turn: int
     turn_id: str
@@ -49,10 +53,11 @@ class StoredTurn:
     seed: int
     game_state: GameState
     character: CharacterState
+    scene: Scene | None = None
 
 
 class StoredHistoryRow(NamedTuple):
-    """A past turn as a prompt contains it."""
+    """A past turn as a prompt contains it: with the caption of its scene if it has one, else with its instruction."""
 
     text: str
     motion_level: int
@@ -63,8 +68,9 @@ class StoredHistoryRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TurnContext:
-    """What came before a turn: `log` has the turns `first + 1` .. `turn - 1`, oldest first. character: before the turn.
+    """What came before a turn: `log` has the turns `first + 1` .. `turn - 1`, oldest first.
 
+    character, scene: before the turn.
     If the shots of the whole history window are stored, `log` is that window, and `shots` maps its turns to fp16
     [226, D], row-major. If one is missing, `first` is 0, `log` is complete and `shots` is empty: the worker predicts
     the shots again.
@@ -74,3 +80,4 @@ class TurnContext:
     log: tuple[StoredHistoryRow, ...]
     shots: Mapping[int, bytes]
     character: CharacterState
+    scene: Scene | None = None

@@ -164,9 +164,13 @@ def _idle(
     or_after: float = math.inf,
     only: str = "TRUE",
 ) -> list[tuple[int, str]]:
-    """Key and id of the sessions last used before one time or after the other: closed ones first, then by when."""
-    sql = f"SELECT key, id FROM sessions WHERE (used < ? OR used > ?) AND {only} ORDER BY closed DESC, used"
-    return [(key, session) for key, session in database.rows(sql, used_before, or_after) if session not in in_use]
+    """Key and id of the sessions last used before one time or after the other: closed ones first, then by when.
+
+    As many as one sweep may empty, however many there are: the server's loop waits for the answer.
+    """
+    sql = f"SELECT key, id FROM sessions WHERE (used < ? OR used > ?) AND {only} ORDER BY closed DESC, used LIMIT ?"
+    rows = database.rows(sql, used_before, or_after, SWEEP_SESSIONS + len(in_use))
+    return [(key, session) for key, session in rows if session not in in_use]
 
 
 def _remove(database: Database, key: int) -> None:

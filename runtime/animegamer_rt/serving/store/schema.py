@@ -55,6 +55,8 @@ SCRIPTS: tuple[tuple[str, ...], ...] = (
     ),
     # A turn is stored before it has ended, when its seconds are not known yet.
     ("ALTER TABLE turns DROP COLUMN seconds",),
+    # JSON of `Scene`; NULL where no reader made one of the instruction.
+    ("ALTER TABLE turns ADD COLUMN scene TEXT",),
 )
 """`SCRIPTS[n]` takes the tables from version n to n + 1; version 0 is an empty file."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import secrets
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -15,7 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
+from animegamer_rt.errors import StoreError
 from animegamer_rt.state.game import CharacterState, GameState
+from animegamer_rt.state.scene import Scene
 
 from . import retention, turns
 from .database import Database
@@ -23,6 +26,7 @@ from .errors import NoSuchTurnError, SessionClosedError, StoreFullError, Unknown
 from .records import StoredSession, StoredTurn, TurnContext
 from .retention import WINDOW, Quota, ShotRetention, SweepResult
 
+log = logging.getLogger("animegamer_rt.serving.server.store")
 FILE = "sessions.sqlite"
 ROW_BYTES = 64 * 2**10
 """Upper bound of what a turn's or a session's row takes, with indexes and new pages."""
@@ -76,8 +80,11 @@ class Store:
         if found is None:
             raise UnknownSessionError("no session of that token", do="open a new one")
         session = _unless_closed(found).session
-        with self.database.transaction():
-            self._touch(found.key)
+        try:
+            with self.database.transaction():
+                self._touch(found.key)
+        except StoreError as error:  # a full disk must not lock a player out
+            log.warning("when a session was used could not be noted: %s", error)
         return session
 
     def get(self, session_id: str) -> StoredSession:
@@ -100,8 +107,9 @@ class Store:
         game_state: GameState,
         character: CharacterState,
         shots: Mapping[int, bytes],
+        scene: Scene | None = None,
     ) -> None:
-        """Add the next turn in one transaction. character: after it; shots: turn -> fp16 [226, D].
+        """Add the next turn in one transaction. character, scene: after it; shots: turn -> fp16 [226, D].
 
         Does nothing if this very turn is stored already. Raises NoSuchTurnError if it does not follow the last one or
         has the id of another turn, SessionClosedError, StoreFullError.
@@ -115,7 +123,7 @@ class Store:
             raise _no_such_turn(session, "the turn does not follow the last one", found, f"turn {session.turns + 1}")
         self._make_room(sum(map(len, shots.values())) + ROW_BYTES, session_id)
         kept = retention.kept_shots(self.keep_shots, session.history_turns)
-        row = StoredTurn(turn, turn_id, instruction, session.seed, game_state, character)
+        row = StoredTurn(turn, turn_id, instruction, session.seed, game_state, character, scene)
         with self.database.transaction():
             turns.insert_turn(self.database, key, row)
             turns.write_shots(self.database, key, turn, shots, kept)

@@ -9,20 +9,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from animegamer_rt.state.game import CharacterState, GameState
+from animegamer_rt.state.scene import Scene
 
 from .database import Database
 from .records import StoredHistoryRow, StoredTurn, TurnContext
 
 _STRENGTHS = "motion_level, social, entertainment, stamina"
 _CHARACTER = "character_stamina, character_social, character_entertainment"
-_COLUMNS = f"turn, turn_id, instruction, seed, {_STRENGTHS}, {_CHARACTER}"
+_COLUMNS = f"turn, turn_id, instruction, seed, {_STRENGTHS}, {_CHARACTER}, scene"
 
 
 def insert_turn(database: Database, session: int, turn: StoredTurn) -> None:
     """Adds a finished turn."""
     state, character = turn.game_state, turn.character
     database.rows(
-        f"INSERT INTO turns (session, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO turns (session, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         session,
         turn.turn,
         turn.turn_id,
@@ -35,6 +36,7 @@ def insert_turn(database: Database, session: int, turn: StoredTurn) -> None:
         character.stamina,
         character.social,
         character.entertainment,
+        None if turn.scene is None else turn.scene.to_json(),
     )
 
 
@@ -57,11 +59,12 @@ def read_history(database: Database, session: int, turn: int, history_turns: int
     shots: dict[int, bytes] = dict(database.rows(sql, session, first + 1, turn - 1))
     if len(shots) < turn - 1 - first:
         first, shots = 0, {}
-    sql = f"SELECT {_CHARACTER} FROM turns WHERE session = ? AND turn = ?"
-    character = [CharacterState(*row) for row in database.rows(sql, session, turn - 1)]
-    sql = f"SELECT instruction, {_STRENGTHS} FROM turns WHERE session = ? AND turn BETWEEN ? AND ? ORDER BY turn"
-    log = tuple(StoredHistoryRow(*row) for row in database.rows(sql, session, first + 1, turn - 1))
-    return TurnContext(first, log, shots, character[0] if character else CharacterState())
+    past = read_turns(database, session, first + 1, turn - 1)
+    log = tuple(_history_row(row) for row in past)
+    before = past[-1:] or read_turns(database, session, turn - 1, turn - 1)
+    if not before:
+        return TurnContext(first, log, shots, CharacterState())
+    return TurnContext(first, log, shots, before[0].character, before[0].scene)
 
 
 def write_shots(database: Database, session: int, turns: int, shots: Mapping[int, bytes], kept: int | None) -> None:
@@ -102,4 +105,10 @@ def drop_shots(database: Database, session: int) -> None:
 
 def _turn(row: tuple[Any, ...]) -> StoredTurn:
     turn, turn_id, instruction, seed = row[:4]
-    return StoredTurn(turn, turn_id, instruction, seed, GameState(*row[4:8]), CharacterState(*row[8:11]))
+    scene = None if row[11] is None else Scene.from_json(row[11])
+    return StoredTurn(turn, turn_id, instruction, seed, GameState(*row[4:8]), CharacterState(*row[8:11]), scene)
+
+
+def _history_row(turn: StoredTurn) -> StoredHistoryRow:
+    state, text = turn.game_state, turn.instruction if turn.scene is None else turn.scene.caption
+    return StoredHistoryRow(text, state.motion_level, state.social, state.entertainment, state.stamina)

@@ -21,6 +21,7 @@ from .codec import (
     Message,
     decode,
     encode,
+    minor_version,
 )
 from .error_codes import CODES
 from .fields import CODECS, HEADER, MAX_FILES, MAX_LISTED, STAGES
@@ -51,4 +52,5 @@ __all__ = [
     "allowed",
     "decode",
     "encode",
+    "minor_version",
 ]

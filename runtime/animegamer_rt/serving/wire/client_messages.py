@@ -15,7 +15,7 @@ def _request(
     return MessageType("client", type, doc, sockets, header, fields, answers=(*answers, "error"))
 
 
-_TURN_EVENTS = ("accepted", "state", "progress", "frame", "clip", "done", "restarting")
+_TURN_EVENTS = ("accepted", "understood", "state", "progress", "frame", "clip", "done", "restarting")
 
 REQUESTS = (
     _request(
@@ -50,6 +50,16 @@ REQUESTS = (
         ),
         Field("jpeg_quality", "int", "For codec jpeg.", required=False, default=90, least=1, most=100),
         Field("clip", "bool", "True: also the mp4, after the frames.", required=False, default=False),
+        Field(
+            "minor",
+            "int",
+            "Minor version that the client speaks; the server sends it no messages of later ones.",
+            required=False,
+            default=0,
+            least=0,
+            most=255,
+            since="1.1",
+        ),
         sockets="TC",
         answers=("welcome",),
     ),

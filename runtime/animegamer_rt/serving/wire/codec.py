@@ -24,7 +24,7 @@ Buffer = bytes | memoryview
 
 MAGIC = b"AGRT"
 MAJOR = 1
-VERSION = "1.0"
+VERSION = "1.1"
 """Version of the protocol, `major.minor`; the package has its own version."""
 
 FIRST_FRAME = MAGIC + bytes([MAJOR])
@@ -36,6 +36,11 @@ MESSAGES: Mapping[Sender, Mapping[str, MessageType]] = MappingProxyType(
     }
 )
 """Sender -> type -> message. `status` is both a request and its answer."""
+
+
+def minor_version(type: str) -> int:
+    """The minor version since which a server may send messages of a type."""
+    return int(MESSAGES["server"][type].since.partition(".")[2])
 
 
 @dataclass(frozen=True, slots=True)

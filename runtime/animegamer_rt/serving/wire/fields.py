@@ -72,6 +72,7 @@ STATE = Field(
 )
 PIXEL_FORMATS = ("rgb24", "rgba32", "bgra32")
 CODECS = ("raw", "jpeg", "mp4")
+_WORD = Field("", "str", "", since="1.1")
 BUNDLE = Field(
     "bundle",
     "map",
@@ -88,6 +89,20 @@ BUNDLE = Field(
             "random_weights",
             "bool",
             "True: for timing only; the pictures are noise (random weights, or simulated engines).",
+        ),
+        *(
+            Field(name, "list", doc, required=False, of=(_WORD,), since="1.1")
+            for name, doc in (
+                (
+                    "people",
+                    "Who can be shown; this and the next five: of a bundle that reads everyday words.",
+                ),
+                ("motions", "What they can do."),
+                ("places", "Where they can be."),
+                ("hours", "When."),
+                ("clothes", "What they can wear; the first is what everybody wears when a game starts."),
+                ("manners", "How they can do it, for the levels 1 to 5."),
+            )
         ),
     ),
 )

@@ -5,6 +5,8 @@ Knows no bytes, and nothing of what a client sends.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .fields import (
     BUNDLE,
     CHARACTER,
@@ -31,9 +33,21 @@ _EVENT = ("session", "turn", "seq")
 
 
 def _answer(
-    type: str, doc: str, *fields: Field, sockets: str = "T", header: tuple[str, ...] = (), buffers: int = 0
+    type: str,
+    doc: str,
+    *fields: Field,
+    sockets: str = "T",
+    header: tuple[str, ...] = (),
+    buffers: int = 0,
+    since: str | None = None,
 ) -> MessageType:
-    return MessageType("server", type, doc, sockets, header, fields, buffers)
+    """since: also of all fields; None: 1.0, and the fields say their own."""
+    fields = fields if since is None else _of_version(fields, since)
+    return MessageType("server", type, doc, sockets, header, fields, buffers, since=since or "1.0")
+
+
+def _of_version(fields: tuple[Field, ...], since: str) -> tuple[Field, ...]:
+    return tuple(replace(field, since=since, of=_of_version(field.of, since)) for field in fields)
 
 
 _SESSION_ANSWERS = (
@@ -137,6 +151,33 @@ _TURN_EVENTS = (
         text("instruction", "As it will be played (normalised)."),
         Field("replayed", "bool", "True: the turn was finished before; nothing is added to the session."),
         header=_EVENT,
+    ),
+    _answer(
+        "understood",
+        "How the instruction was understood, before `state`; only if the bundle reads everyday words. It has no `seq`.",
+        Field(
+            "people",
+            "list",
+            "Who is shown, the first named first.",
+            least=1,
+            of=(Field("", "map", "", of=(text("name", "Name."), text("clothes", "What they wear."))),),
+        ),
+        text("motion", "What they do."),
+        Field("level", "int", "Level of motion that was asked for.", least=1, most=5),
+        text("place", "Where."),
+        Field("hour", "str", "When.", choices=("day", "night"), open=True),
+        text("position", "Where in the picture."),
+        text("caption", "The same as a caption: what the model is given in place of the instruction."),
+        Field(
+            "unknown",
+            "list",
+            "Words that ask for what the bundle cannot draw, in lower case; the rest says the nearest that it can.",
+            of=(text("", ""),),
+        ),
+        text("text", "What was understood, in one line for a person."),
+        text("notice", "What was not understood, for a person; absent if all was.", required=False),
+        header=("session", "turn"),
+        since="1.1",
     ),
     _answer(
         "state",

@@ -2,7 +2,7 @@
 
     server -> worker    job (a TurnJob or an ExportJob), cancel, stop
     worker -> server    loading, ready (WorkerReady); then for a job:
-                        events that go on to the client (state, progress, frame, clip), numbered by `seq`,
+                        events that go on to the client (understood; state, progress, frame, clip, numbered by `seq`),
                         shots (PredictedShots), turn_result (TurnResult), heartbeat: for the server only,
                         and at the end finished (TurnFinished, ExportFinished) or failed (JobFailed)
 
@@ -25,6 +25,7 @@ from animegamer_rt.state.game_fields import (
     game_state_from_fields,
     game_state_to_fields,
 )
+from animegamer_rt.state.scene import Scene
 
 from .codec import Buffer, Message
 from .fields import CODECS, PIXEL_FORMATS
@@ -35,7 +36,9 @@ TURN, EXPORT = "turn", "export"
 """Kinds of job: the field `kind` of `job`."""
 
 HistoryRow = tuple[str, int, int, int, int]
-"""A finished turn: instruction, motion level, social, entertainment, stamina."""
+"""A finished turn: text, motion level, social, entertainment, stamina.
+
+The text is the instruction; in a TurnJob it is what prompts contain, which is the scene's caption if there is one."""
 
 Names = Mapping[str, str]
 """Name on the wire -> name of the Python field."""
@@ -86,7 +89,7 @@ _FRAME_OPTIONS: Names = {
 class TurnJob:
     """Play the turn after `history`, which is itself after `omitted_turns` turns that the model no longer sees.
 
-    character: the values before the turn. shot_turns: whose shots the message's buffers are, fp16 [226, D] each.
+    character, scene: before the turn. shot_turns: whose shots the message's buffers are, fp16 [226, D] each.
     """
 
     instruction: str
@@ -97,6 +100,7 @@ class TurnJob:
     history: tuple[HistoryRow, ...] = ()
     shot_turns: tuple[int, ...] = ()
     frames: FrameOptions = FrameOptions()
+    scene: Scene | None = None
 
     @classmethod
     def from_message(cls, message: Message) -> TurnJob:
@@ -112,6 +116,7 @@ class TurnJob:
             own.history,
             own.shot_turns,
             FrameOptions.from_fields(message.fields, where),
+            _scene_from_field(own.scene),
         )
 
     def to_fields(self) -> dict[str, Any]:
@@ -125,6 +130,7 @@ class TurnJob:
             "log": [list(row) for row in self.history],
             "shots": list(self.shot_turns),
             "character": character_to_fields(self.character),
+            "scene": _scene_to_field(self.scene),
             **self.frames.to_fields(),
         }
 
@@ -140,6 +146,7 @@ class _TurnFields:
     omitted_turns: int = 0
     history: tuple[HistoryRow, ...] = ()
     shot_turns: tuple[int, ...] = ()
+    scene: str | None = None
 
 
 _TURN_JOB: Names = {
@@ -150,6 +157,7 @@ _TURN_JOB: Names = {
     "log": "history",
     "shots": "shot_turns",
     "character": "character",
+    "scene": "scene",
 }
 
 
@@ -201,21 +209,30 @@ class Reply(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WorkerReady:
-    """The engines are loaded. secret: the server's, by which it knows its worker; resident_mib: None if unknown."""
+    """The engines are loaded. secret: the server's, by which it knows its worker; resident_mib: None if unknown.
+
+    fingerprint: of the bundle that the worker has opened.
+    """
 
     secret: str
     warmup_s: float
     resident_mib: float | None
+    fingerprint: str
 
     @classmethod
     def from_message(cls, message: Message) -> WorkerReady:
         """The inverse of `to_fields`."""
         fields = message.fields
-        return cls(fields["secret"], float(fields["warmup_s"]), fields["resident_mib"])
+        return cls(fields["secret"], float(fields["warmup_s"]), fields["resident_mib"], fields["fingerprint"])
 
     def to_fields(self) -> dict[str, Any]:
         """The fields of `ready`."""
-        return {"secret": self.secret, "warmup_s": self.warmup_s, "resident_mib": self.resident_mib}
+        return {
+            "secret": self.secret,
+            "warmup_s": self.warmup_s,
+            "resident_mib": self.resident_mib,
+            "fingerprint": self.fingerprint,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,27 +260,30 @@ class PredictedShots:
 class TurnResult:
     """All that is stored of a turn; it comes once the turn is denoised, before its frames.
 
-    character: after the turn. shots: the turn's own and those that were predicted again, as in PredictedShots; none
-    where no later turn will see them.
+    character, scene: after the turn. shots: the turn's own and those that were predicted again, as in PredictedShots;
+    none where no later turn will see them.
     """
 
     TYPE: ClassVar[str] = "turn_result"
     game_state: GameState
     character: CharacterState
     shots: Mapping[int, bytes]
+    scene: Scene | None = None
 
     @classmethod
     def from_message(cls, message: Message) -> TurnResult:
         """The inverse of `to_fields` and `buffers`."""
         fields = message.fields
         character = character_from_fields(fields["character"])
-        return cls(game_state_from_fields(fields), character, _shots_of(message))
+        scene = _scene_from_field(fields.get("scene"))
+        return cls(game_state_from_fields(fields), character, _shots_of(message), scene)
 
     def to_fields(self) -> dict[str, Any]:
         """Its fields."""
         return {
             **game_state_to_fields(self.game_state),
             "character": character_to_fields(self.character),
+            "scene": _scene_to_field(self.scene),
             "shots": list(self.shots),
         }
 
@@ -346,6 +366,14 @@ def _write(record: object, names: Names) -> dict[str, Any]:
 def _read(kind: type[Record], names: Names, fields: Mapping[str, Any], where: str) -> Record:
     """Fields that the table does not name are ignored, as everywhere on the wire."""
     return read_record(kind, {attribute: fields[name] for name, attribute in names.items() if name in fields}, where)
+
+
+def _scene_to_field(scene: Scene | None) -> str | None:
+    return None if scene is None else scene.to_json()
+
+
+def _scene_from_field(text: str | None) -> Scene | None:
+    return None if text is None else Scene.from_json(text)
 
 
 def _shots_of(message: Message) -> dict[int, bytes]:

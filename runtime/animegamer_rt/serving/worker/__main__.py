@@ -18,6 +18,7 @@ from pathlib import Path
 
 import zmq
 
+from animegamer_rt.arguments import Parser
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.engine_config import EngineConfig, add_engine_options
@@ -71,7 +72,7 @@ def work(options: argparse.Namespace, secret: str) -> None:
         bundle = open_bundle(options.bundle)
         engines = open_engines(bundle, config)
         pipeline = Pipeline.open(bundle, tracer.wrap(engines) if tracer else engines, options.plan)
-        ready = WorkerReady(secret, warm_up(pipeline), resident_mib())
+        ready = WorkerReady(secret, warm_up(pipeline), resident_mib(), bundle.fingerprint)
         socket.send_multipart(encode(Message(READY, ready.to_fields())))
         if tracer:
             tracer.begin(f"Served turns: {bundle.manifest.name}, {pipeline.plan_name}, device {config.device}")
@@ -87,7 +88,7 @@ def warm_up(pipeline: Pipeline) -> float:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("animegamer_rt.serving.worker", description="Run turns for `animegamer-rt serve`.")
+    parser = Parser("animegamer_rt.serving.worker", description="Run turns for `animegamer-rt serve`.")
     parser.add_argument("--server", required=True, help="the server's socket for its worker: tcp://127.0.0.1:PORT")
     parser.add_argument("--bundle", required=True, help="name or folder")
     parser.add_argument("--plan", help="denoise plan (default: the bundle's)")

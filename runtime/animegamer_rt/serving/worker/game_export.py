@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from animegamer_rt.errors import SessionError
-from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted
+from animegamer_rt.errors import OutputError, SessionError, StoreError
+from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted, Understood
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.game_folder import FinishedTurn, GameFolder
 from animegamer_rt.serving.wire import Message
@@ -24,7 +24,19 @@ from .replies import ReplyBuilder
 
 
 def render_game(pipeline: Pipeline, message: Message) -> Generator[Message, None, None]:
-    """`progress` after every denoise step (its `step` counts whole turns), then `finished`. Raises AnimeGamerError."""
+    """`progress` after every denoise step (its `step` counts whole turns), then `finished`.
+
+    Raises StoreError when the folder cannot be written, AnimeGamerError when the game cannot be rendered.
+    """
+    try:
+        yield from _render(pipeline, message)
+    except (OutputError, OSError) as error:
+        found = error.text if isinstance(error, OutputError) else error.strerror or str(error)
+        do = "tell the operator: the state folder needs room, and must be writable"
+        raise StoreError("the export cannot be written", found=found, do=do) from error
+
+
+def _render(pipeline: Pipeline, message: Message) -> Generator[Message, None, None]:
     job, replies = ExportJob.from_message(message), ReplyBuilder(message)
     manifest, size, turns = pipeline.bundle.manifest, pipeline.bundle.manifest.geometry, len(job.history)
     if len(job.seeds) != turns:
@@ -39,9 +51,11 @@ def render_game(pipeline: Pipeline, message: Message) -> Generator[Message, None
 
     for turn, ((text, *_strengths), seed) in enumerate(zip(job.history, job.seeds, strict=True), 1):
         folder.check_free_space(size.frames * size.height * size.width * 3)
-        session.seed, frames = seed, []
+        session.seed, frames, caption = seed, [], None
         for event in pipeline.run_turn(session, Instruction(text)):
-            if isinstance(event, StatePredicted):
+            if isinstance(event, Understood):
+                caption = event.scene.caption
+            elif isinstance(event, StatePredicted):
                 predicted = event
             elif isinstance(event, Progress):
                 yield progress(turn - 1, event.step / (event.steps + 1))
@@ -49,7 +63,9 @@ def render_game(pipeline: Pipeline, message: Message) -> Generator[Message, None
                 frames.append(event.frame)
             elif isinstance(event, Done):
                 seconds = event.seconds
-        files.append(folder.add(FinishedTurn(text, predicted.game_state, predicted.shown, seconds, np.stack(frames))))
+        pictures = np.stack(frames)
+        finished = FinishedTurn(text, predicted.game_state, predicted.shown, seconds, pictures, caption)
+        files.append(folder.add(finished))
         yield progress(turn)
     if turns:
         files.append(folder.sheet_path)

@@ -27,6 +27,10 @@ class ReplyBuilder:
         """A message that goes on to the client."""
         return self._make(type, fields, buffers, next(self._seq))
 
+    def unnumbered(self, type: str, fields: Mapping[str, Any]) -> Message:
+        """A message that goes on to the client and is not one of the turn's numbered events."""
+        return self._make(type, fields, (), None)
+
     def progress(self, step: int, steps: int, seconds_left: float) -> Message:
         """The event that says how far the job is."""
         return self.event("progress", {"step": step, "steps": steps, "seconds_left": seconds_left})

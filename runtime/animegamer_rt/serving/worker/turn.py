@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.errors import SessionError
-from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted
+from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted, Understood
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import Buffer, Message
 from animegamer_rt.serving.wire.worker_messages import (
@@ -32,6 +32,7 @@ from animegamer_rt.stages.prompt import HistoryTurn
 from animegamer_rt.state.game import GameState
 from animegamer_rt.state.game_fields import character_to_fields, game_state_to_fields
 from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.scene import Scene
 
 from .encoders import ClipEncoder, Frame, JpegEncoder
 from .memory import resident_mib
@@ -64,7 +65,7 @@ def prepare_turn(
     session = _resume(pipeline, job, message.buffers, heartbeat)
     if message.turn != session.turns + 1:
         raise SessionError("the job is not of the game's next turn", found=message.turn, expected=session.turns + 1)
-    prediction = pipeline.predictor.predict(session.history, Instruction(job.instruction)) if ahead else None
+    prediction = pipeline.predict(session, Instruction(job.instruction)) if ahead else None
     return PreparedTurn(message, job, session, prediction)
 
 
@@ -87,17 +88,21 @@ def play_turn(pipeline: Pipeline, prepared: PreparedTurn) -> Generator[Message, 
         pixel_format=pixel_format,
         flip=job.frames.flip,
     )
+    scene = None
     with contextlib.closing(clip):
         if predicted_again:
             yield replies.to_server(PredictedShots(_as_bytes(predicted_again)))
         for event in events:
-            if isinstance(event, StatePredicted):
+            if isinstance(event, Understood):
+                scene = event.scene
+                yield replies.unnumbered("understood", _understood_fields(event))
+            elif isinstance(event, StatePredicted):
                 predicted = event
                 yield replies.event("state", _state_fields(event))
             elif isinstance(event, Progress):
                 yield replies.progress(event.step, event.steps, event.seconds_left)
                 if event.step == event.steps:
-                    yield replies.to_server(_result(job, predicted, predicted_again))
+                    yield replies.to_server(_result(job, predicted, scene, predicted_again))
             elif isinstance(event, FrameReady):
                 yield from frames.messages(event)
                 yield from clip.messages(event)
@@ -188,6 +193,7 @@ def _resume(pipeline: Pipeline, job: TurnJob, buffers: Sequence[Buffer], heartbe
         shots,
         predict,
         omitted_turns=job.omitted_turns,
+        scene=job.scene,
     )
 
 
@@ -198,14 +204,30 @@ def _shot(buffer: Buffer, shape: tuple[int, int]) -> npt.NDArray[np.float16]:
     return np.frombuffer(buffer, "<f2").reshape(shape).astype(np.float16)
 
 
-def _result(job: TurnJob, event: StatePredicted, predicted_again: Shots) -> TurnResult:
+def _result(job: TurnJob, event: StatePredicted, scene: Scene | None, predicted_again: Shots) -> TurnResult:
     """Without a history window no later turn sees a shot, so none is stored."""
     shots = {**_as_bytes(predicted_again), **_as_bytes({event.turn: event.shot})} if job.history_turns else {}
-    return TurnResult(event.game_state, event.character, shots)
+    return TurnResult(event.game_state, event.character, shots, scene)
 
 
 def _as_bytes(shots: Mapping[int, npt.NDArray[Any]]) -> dict[int, bytes]:
     return {turn: shot.astype("<f2").tobytes() for turn, shot in shots.items()}
+
+
+def _understood_fields(event: Understood) -> dict[str, Any]:
+    scene = event.scene
+    return {
+        "people": [{"name": name, "clothes": scene.clothes[name]} for name in scene.people],
+        "motion": scene.motion,
+        "level": scene.level,
+        "place": scene.place,
+        "hour": scene.hour,
+        "position": scene.position,
+        "caption": scene.caption,
+        "unknown": list(event.unknown),
+        "text": event.text,
+        **({} if event.notice is None else {"notice": event.notice}),
+    }
 
 
 def _state_fields(event: StatePredicted) -> dict[str, Any]:

@@ -1,0 +1,279 @@
+/* The C interface of the AnimeGamer client: connect to a game server, play turns, get state and pictures.
+ *
+ * A request returns at once. Its answers are events, which ag_poll returns one at a time on the game's thread. A thread
+ * inside the client owns the sockets, connects again when a connection is lost, and asks for what is missing.
+ *
+ * Threads: call a client from any thread, but ag_poll, ag_client_close and ag_client_free from one thread only. Callbacks run
+ * inside ag_poll. Text is UTF-8 and ends with a zero byte. No function throws, and none blocks for the network.
+ */
+#ifndef ANIMEGAMER_H
+#define ANIMEGAMER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32) && defined(ANIMEGAMER_SHARED)
+#if defined(ANIMEGAMER_BUILD)
+#define AG_API __declspec(dllexport)
+#else
+#define AG_API __declspec(dllimport)
+#endif
+#elif defined(__GNUC__)
+#define AG_API __attribute__((visibility("default")))
+#else
+#define AG_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Version of this interface: structs only grow at their end while it stays. */
+#define AG_INTERFACE_VERSION 1
+
+typedef struct ag_client ag_client;
+typedef uint64_t ag_request; /* a request's number; 0: none */
+typedef uint32_t ag_game;    /* a game's number in its client, from 1; 0: none */
+
+typedef enum ag_result {
+    AG_OK = 0,
+    AG_INVALID = 1,         /* an argument is missing or out of range; nothing was sent */
+    AG_CLOSED = 2,          /* the client is closed */
+    AG_TIMED_OUT = 3,       /* the server did not answer in time; it keeps the game */
+    AG_REFUSED = 4,         /* the server's error; `code` is one that PROTOCOL.md lists, or a newer one */
+    AG_PROTOCOL = 5,        /* what answers at the address does not speak this protocol */
+    AG_CONNECTION_LOST = 6, /* the connection was lost in a request that is not repeated (export) */
+    AG_BUFFER = 7,          /* a picture is larger than the buffers */
+    AG_MEMORY = 8,          /* no memory, or no thread could be started */
+    AG_INTERNAL = 9         /* a fault of this library */
+} ag_result;
+
+/* kind: for programs. code: for programs, finer: the server's code, or timed_out, closed, ..
+ * text, what_to_do: for people; never NULL, what_to_do may be "". */
+typedef struct ag_error {
+    ag_result kind;
+    const char *code;
+    const char *text;
+    const char *what_to_do;
+} ag_error;
+
+/* -- the client */
+
+typedef enum ag_pixel_format { AG_RGBA32 = 0, AG_BGRA32 = 1, AG_RGB24 = 2 } ag_pixel_format;
+typedef enum ag_codec { AG_RAW = 0, AG_JPEG = 1, AG_MP4 = 2 } ag_codec;
+typedef enum ag_log_level { AG_LOG_DEBUG = 0, AG_LOG_INFO = 1, AG_LOG_WARNING = 2 } ag_log_level;
+
+/* Called inside ag_poll. It may call any function of this library, ag_client_close and ag_client_free too. */
+typedef void (*ag_log_function)(void *user, ag_log_level level, const char *text);
+
+typedef struct ag_options {
+    size_t size;         /* sizeof(ag_options); set by ag_options_init */
+    const char *address; /* tcp://HOST:PORT of the turns; control is the next port. Default tcp://127.0.0.1:5570 */
+    double timeout_s;    /* seconds without an answer after which a request ends with AG_TIMED_OUT; default 30 */
+    ag_pixel_format pixel_format;
+    ag_codec codec;
+    int flip;         /* 1: rows run bottom-up */
+    int jpeg_quality; /* 1..100, default 90 */
+    int clip;         /* 1: the mp4 too, after the frames */
+    ag_log_function log;
+    void *log_user;
+} ag_options;
+
+AG_API void ag_options_init(ag_options *options);
+AG_API uint32_t ag_interface_version(void);
+
+/* A client. Its thread starts; it connects at the first request. NULL: ag_last_error says why. */
+AG_API ag_client *ag_client_new(const ag_options *options);
+/* Disconnect and end the thread, without waiting for the network. The games stay on the server. Afterwards every call
+ * answers AG_CLOSED, and no thread writes to your buffers. Calling it twice is fine. */
+AG_API void ag_client_close(ag_client *client);
+/* Close, and release the memory. NULL is fine. Within a callback the memory goes when ag_poll returns (NULL). */
+AG_API void ag_client_free(ag_client *client);
+/* The error of this thread's last call that did not return AG_OK; valid until this thread's next call. */
+AG_API const ag_error *ag_last_error(void);
+
+/* Memory for one picture or mp4 piece: 16 or more bytes, yours until ag_client_close. welcome.buffer_bytes is enough for each.
+ * A clip's worth of buffers (welcome.frames) is best, two are enough. The client's thread writes into it; an event with
+ * `buffer` hands it to you, and it stays yours until you give it back with the same call. */
+AG_API ag_result ag_give_buffer(ag_client *client, void *data, size_t bytes);
+
+/* -- requests: AG_OK and a number, or an error and nothing was sent. `request` may be NULL. */
+
+/* Connect now. Ends with AG_EVENT_CONNECTED. Every other request connects by itself. */
+AG_API ag_result ag_connect(ag_client *client, ag_request *request);
+/* A new game. seed: -1, the server draws one. history_turns: -1, the bundle's. Ends with AG_EVENT_OPENED. */
+AG_API ag_result ag_open(ag_client *client, int64_t seed, int history_turns, ag_request *request);
+/* Go on with the game of this token. Ends with AG_EVENT_OPENED. */
+AG_API ag_result ag_resume(ag_client *client, const char *token, ag_request *request);
+/* Play a turn. turn_id: NULL, a new one; the same id twice is one turn. deadline_s: 0, none. Ends with AG_EVENT_DONE. */
+AG_API ag_result ag_turn(ag_client *client, ag_game game, const char *instruction, const char *turn_id, double deadline_s,
+                         ag_request *request);
+/* The events of a finished or running turn again, those after after_seq (-1: all). Ends with AG_EVENT_DONE. */
+AG_API ag_result ag_replay(ag_client *client, ag_game game, int64_t turn, int64_t after_seq, ag_request *request);
+/* Stop the running turn: it ends with the error `cancelled`. A turn that you ask for next waits for that end.
+ * Ends with AG_EVENT_CANCELLING. */
+AG_API ag_result ag_cancel(ag_client *client, ag_game game, ag_request *request);
+/* Delete the turns after this one; 0 deletes all. Ends with AG_EVENT_REWOUND. */
+AG_API ag_result ag_rewind(ag_client *client, ag_game game, int64_t turn, ag_request *request);
+/* A second game that shares the turns up to this one. seed: -1, this game's. Ends with AG_EVENT_OPENED. */
+AG_API ag_result ag_branch(ag_client *client, ag_game game, int64_t turn, int64_t seed, ag_request *request);
+/* Up to 100 turns before `before` (0: the newest). Ends with AG_EVENT_LISTED. */
+AG_API ag_result ag_list(ag_client *client, ag_game game, int64_t before, ag_request *request);
+/* Write the game to a folder on the server's machine. Ends with AG_EVENT_EXPORTED. */
+AG_API ag_result ag_export(ag_client *client, ag_game game, ag_request *request);
+/* End the game for good. To continue it later keep its token instead. Ends with AG_EVENT_GAME_CLOSED. */
+AG_API ag_result ag_close_game(ag_client *client, ag_game game, ag_request *request);
+/* The server's state and load. Ends with AG_EVENT_STATUS. */
+AG_API ag_result ag_status(ag_client *client, ag_request *request);
+/* The round trip on the control connection. Ends with AG_EVENT_PONG. */
+AG_API ag_result ag_ping(ag_client *client, ag_request *request);
+
+typedef struct ag_character {
+    int stamina, social, entertainment; /* 0..100 */
+} ag_character;
+
+/* What the client knows of a game without asking; strings are copied. Keep the token: whoever has it has the game. */
+typedef struct ag_game_info {
+    char session[260];
+    char token[516];
+    int64_t seed;
+    int history_turns;
+    int64_t turns;
+    ag_character character;
+    int64_t running_turn; /* a turn that ran when the game was opened; ag_replay follows it. 0: none */
+} ag_game_info;
+
+AG_API ag_result ag_game_get(ag_client *client, ag_game game, ag_game_info *info);
+
+/* -- events */
+
+typedef enum ag_event_type {
+    AG_EVENT_CONNECTED = 1,    /* welcome; also each time it connected again, then with request 0 */
+    AG_EVENT_DISCONNECTED = 2, /* error: why. Requests in progress go on when it has connected again */
+    AG_EVENT_OPENED = 3,       /* game; ag_game_get has the rest */
+    AG_EVENT_ACCEPTED = 4,     /* accepted */
+    AG_EVENT_STATE = 5,        /* state: before any picture */
+    AG_EVENT_PROGRESS = 6,     /* progress: of a turn, or of an export (then turn is 0) */
+    AG_EVENT_FRAME = 7,        /* frame, buffer */
+    AG_EVENT_CLIP = 8,         /* clip, buffer: a piece of the mp4 */
+    AG_EVENT_RESTARTING = 9,   /* restarting: the server's worker died; the turn goes on by itself */
+    AG_EVENT_DONE = 10,        /* done: the turn is part of the game and on the server's disk */
+    AG_EVENT_ERROR = 11,       /* error: the request has ended */
+    AG_EVENT_CANCELLING = 12,  /* cancelling */
+    AG_EVENT_REWOUND = 13,     /* ag_game_get has the state */
+    AG_EVENT_LISTED = 14,      /* listed */
+    AG_EVENT_EXPORTED = 15,    /* exported */
+    AG_EVENT_GAME_CLOSED = 16,
+    AG_EVENT_STATUS = 17, /* status */
+    AG_EVENT_PONG = 18    /* pong */
+} ag_event_type;
+
+typedef struct ag_welcome {
+    const char *server, *protocol, *state; /* state: starting, ready, degraded, draining, or a newer one */
+    const char *bundle, *fingerprint, *plan;
+    int width, height; /* of a frame, in pixels */
+    int frames;        /* of a turn */
+    double fps;        /* at which they are shown */
+    int random_weights;
+    int64_t text_characters, header_bytes, turns_a_minute, sessions, queue; /* limits; see PROTOCOL.md */
+    size_t buffer_bytes; /* bytes of a buffer that holds any picture or piece */
+} ag_welcome;
+
+typedef struct ag_accepted {
+    const char *turn_id, *instruction; /* instruction: as it is played */
+    int64_t place;                     /* turns before it in the queue */
+    double estimate_s;
+    int replayed;
+} ag_accepted;
+
+typedef struct ag_state {
+    int motion_level, social, entertainment, stamina; /* strengths, -5..5 */
+    ag_character character, shown;                     /* after this turn; shown: what to display */
+    double motion_scope;                               /* mean optical flow, pixels a frame */
+} ag_state;
+
+typedef struct ag_progress {
+    int64_t step, steps;
+    double seconds_left;
+} ag_progress;
+
+typedef struct ag_frame {
+    int64_t index, count;
+    int width, height, stride; /* stride: bytes from one row to the next; 0 for jpeg */
+    ag_pixel_format pixel_format;
+    ag_codec codec;
+} ag_frame;
+
+typedef struct ag_clip {
+    int64_t index;
+    int last; /* 1: the file is whole with this piece */
+} ag_clip;
+
+typedef struct ag_restarting {
+    int64_t attempt;
+    double retry_in_s;
+} ag_restarting;
+
+typedef struct ag_done {
+    double queue_s, predictor_s, denoiser_s, vae_s, total_s;
+    int64_t turns; /* finished turns of the game */
+} ag_done;
+
+typedef struct ag_logged_turn {
+    int64_t turn;
+    const char *turn_id, *instruction;
+    int motion_level, social, entertainment, stamina;
+} ag_logged_turn;
+
+typedef struct ag_listed {
+    const ag_logged_turn *turns; /* the newest last */
+    size_t count;
+    int more; /* 1: there are turns before these */
+} ag_listed;
+
+typedef struct ag_exported {
+    const char *folder;
+    int64_t turns;
+    const char *const *files;
+    size_t count;
+} ag_exported;
+
+typedef struct ag_server_status {
+    const char *version, *protocol, *state, *bundle, *plan, *worker_state, *worker_last_error; /* the last may be "" */
+    double uptime_s, median_turn_s; /* median of the last turns; -1: none yet */
+    int64_t turns_done, sessions, connections, queue, running, worker_restarts;
+} ag_server_status;
+
+/* Valid until the next ag_poll of its client, with all that it points to; only `buffer` is yours for longer. */
+typedef struct ag_event {
+    ag_event_type type;
+    ag_game game;       /* 0: about no game */
+    ag_request request; /* that it answers; 0: none */
+    int64_t turn, seq;  /* of the event of a turn, from 1 and from 0; else 0 and -1 */
+    void *buffer;       /* of FRAME and CLIP: one that you gave; NULL else */
+    size_t buffer_bytes; /* bytes used in it */
+    union {
+        ag_welcome welcome;
+        ag_error error;
+        ag_accepted accepted;
+        ag_state state;
+        ag_progress progress;
+        ag_frame frame;
+        ag_clip clip;
+        ag_restarting restarting;
+        ag_done done;
+        int cancelling; /* 1: a turn or export was running */
+        ag_listed listed;
+        ag_exported exported;
+        ag_server_status status;
+        double pong; /* round trip, seconds */
+    } of;
+} ag_event;
+
+/* The next event, or NULL. It never blocks, and allocates no memory. Call it in each tick until it returns NULL. */
+AG_API const ag_event *ag_poll(ag_client *client);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

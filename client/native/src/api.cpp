@@ -1,0 +1,302 @@
+// The C interface: checks arguments, turns exceptions into errors, and nothing else.
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+
+#include "client.h"
+#include "last_error.h"
+
+using namespace animegamer;
+
+struct ag_client {
+    explicit ag_client(Settings settings) : client(std::move(settings)) {}
+    Client client;
+};
+
+namespace {
+
+ag_result check_open(ag_client *client) {
+    if (client == nullptr) {
+        return invalid("the client is NULL", "make one with ag_client_new, and look at ag_last_error if it gives none");
+    }
+    if (client->client.closed()) {
+        return refuse(AG_CLOSED, "closed", "the client is closed", "make another one; the game goes on with ag_resume and its token");
+    }
+    return AG_OK;
+}
+
+/// Start a request. fill: adds its fields, and checks them; given the game, if it is about one.
+template <typename F> ag_result start(ag_client *client, Verb verb, const char *type, ag_request *number, F fill) {
+    if (number != nullptr) {
+        *number = 0;
+    }
+    return guarded([&] {
+        auto result = check_open(client);
+        Request request(type);
+        if (result == AG_OK) {
+            result = fill(request);
+        }
+        if (result != AG_OK) {
+            return result;
+        }
+        ag_request given = 0;
+        const Fault fault = client->client.start(verb, std::move(request), nullptr, 0, -1, given);
+        if (number != nullptr) {
+            *number = given;
+        }
+        return fault ? refuse(fault) : AG_OK;
+    });
+}
+
+template <typename F>
+ag_result start_for(ag_client *client, ag_game game, Verb verb, const char *type, ag_request *number, F fill, std::int64_t turn = 0,
+                    std::int64_t after_seq = -1) {
+    if (number != nullptr) {
+        *number = 0;
+    }
+    return guarded([&] {
+        auto result = check_open(client);
+        if (result != AG_OK) {
+            return result;
+        }
+        auto found = client->client.game(game);
+        if (!found) {
+            return invalid(("there is no game of number " + std::to_string(game)).c_str(), "use `game` of an AG_EVENT_OPENED of this client");
+        }
+        Request request(type);
+        request.session(found->id).text("token", found->token);
+        result = fill(request);
+        if (result != AG_OK) {
+            return result;
+        }
+        ag_request given = 0;
+        const Fault fault = client->client.start(verb, std::move(request), found, turn, after_seq, given);
+        if (number != nullptr) {
+            *number = given;
+        }
+        return fault ? refuse(fault) : AG_OK;
+    });
+}
+
+const auto no_fields = [](Request &) { return AG_OK; };
+
+bool is_text(const char *text, std::size_t least, std::size_t most) {
+    std::size_t characters = 0;
+    return text != nullptr && is_utf8(text, &characters) && characters >= least && characters <= most;
+}
+
+std::string new_turn_id() {
+    std::random_device device;
+    std::string id;
+    for (int n = 0; n < 32; ++n) {
+        id += "0123456789abcdef"[device() & 15];
+    }
+    return id;
+}
+
+ag_result check_turn(std::int64_t turn, std::int64_t least) {
+    return turn >= least ? AG_OK : invalid("the turn's number is too small", "give a number from AG_EVENT_LISTED or AG_EVENT_DONE");
+}
+
+} // namespace
+
+extern "C" {
+
+uint32_t ag_interface_version(void) { return AG_INTERFACE_VERSION; }
+
+void ag_options_init(ag_options *options) {
+    if (options != nullptr) {
+        *options = ag_options{};
+        options->size = sizeof(ag_options);
+        options->address = "tcp://127.0.0.1:5570";
+        options->timeout_s = 30.0;
+        options->jpeg_quality = 90;
+    }
+}
+
+const ag_error *ag_last_error(void) { return last_error(); }
+
+ag_client *ag_client_new(const ag_options *options) {
+    ag_client *client = nullptr;
+    guarded([&] {
+        Settings settings;
+        ag_options defaults;
+        ag_options_init(&defaults);
+        const auto result = read_options(options == nullptr ? defaults : *options, settings);
+        if (result == AG_OK) {
+            client = new ag_client(std::move(settings));
+        }
+        return result;
+    });
+    return client;
+}
+
+void ag_client_close(ag_client *client) {
+    if (client != nullptr) {
+        guarded([&] {
+            client->client.close();
+            return AG_OK;
+        });
+    }
+}
+
+void ag_client_free(ag_client *client) {
+    ag_client_close(client);
+    if (client != nullptr && client->client.polling()) {
+        client->client.free_when_polled();
+    } else {
+        delete client;
+    }
+}
+
+const ag_event *ag_poll(ag_client *client) {
+    if (client == nullptr || client->client.polling()) {
+        return nullptr;
+    }
+    const ag_event *event = nullptr;
+    guarded([&] {
+        event = client->client.poll();
+        return AG_OK;
+    });
+    if (client->client.must_be_freed()) {
+        delete client;
+        return nullptr;
+    }
+    return event;
+}
+
+ag_result ag_give_buffer(ag_client *client, void *data, size_t bytes) {
+    return guarded([&] {
+        const auto result = check_open(client);
+        if (result != AG_OK) {
+            return result;
+        }
+        if (data == nullptr || bytes < 16) {
+            return invalid("the buffer is NULL or has less than 16 bytes", "give welcome.buffer_bytes bytes");
+        }
+        client->client.give({static_cast<std::uint8_t *>(data), bytes});
+        return AG_OK;
+    });
+}
+
+ag_result ag_connect(ag_client *client, ag_request *request) {
+    return start(client, Verb::connect, "hello", request, [&](Request &hello) {
+        hello = client->client.hello();
+        return AG_OK;
+    });
+}
+
+ag_result ag_open(ag_client *client, int64_t seed, int history_turns, ag_request *request) {
+    return start(client, Verb::open, "open", request, [&](Request &open) {
+        if (seed < -1 || history_turns < -1 || history_turns > 16) {
+            return invalid("seed or history_turns is not within its bounds", "give a seed of 0 or more and 0..16 turns; -1: the server chooses");
+        }
+        if (seed >= 0) {
+            open.integer("seed", seed);
+        }
+        if (history_turns >= 0) {
+            open.integer("history_turns", history_turns);
+        }
+        return AG_OK;
+    });
+}
+
+ag_result ag_resume(ag_client *client, const char *token, ag_request *request) {
+    return start(client, Verb::open, "open", request, [&](Request &open) {
+        if (!is_text(token, 1, 128)) {
+            return invalid("the token is not text of 1 to 128 characters", "give the token of ag_game_get, as it was stored");
+        }
+        open.text("token", token);
+        return AG_OK;
+    });
+}
+
+ag_result ag_turn(ag_client *client, ag_game game, const char *instruction, const char *turn_id, double deadline_s, ag_request *request) {
+    return start_for(client, game, Verb::turn, "turn", request, [&](Request &turn) {
+        if (!is_text(instruction, 1, std::numeric_limits<std::size_t>::max())) {
+            return invalid("the instruction is NULL, empty or not UTF-8", "write a sentence");
+        }
+        if (turn_id != nullptr && !is_text(turn_id, 1, 64)) {
+            return invalid("the turn_id is not text of 1 to 64 characters", "give a UUID, or NULL for a new one");
+        }
+        if (!(deadline_s == 0.0 || (deadline_s >= 0.001 && std::isfinite(deadline_s)))) {
+            return invalid("deadline_s is not within its bounds", "give 0 for none, or 0.001 or more");
+        }
+        turn.text("instruction", instruction).text("turn_id", turn_id == nullptr ? new_turn_id() : std::string(turn_id));
+        if (deadline_s > 0.0) {
+            turn.number("deadline_s", deadline_s);
+        }
+        return AG_OK;
+    });
+}
+
+ag_result ag_replay(ag_client *client, ag_game game, int64_t turn, int64_t after_seq, ag_request *request) {
+    const auto fill = [&](Request &replay) {
+        if (after_seq < -1) {
+            return invalid("after_seq is less than -1", "give the last `seq` that you have, or -1 for all");
+        }
+        replay.turn(turn).integer("after_seq", after_seq);
+        return check_turn(turn, 1);
+    };
+    return start_for(client, game, Verb::replay, "replay", request, fill, turn, after_seq);
+}
+
+ag_result ag_cancel(ag_client *client, ag_game game, ag_request *request) {
+    return start_for(client, game, Verb::cancel, "cancel", request, no_fields);
+}
+
+ag_result ag_rewind(ag_client *client, ag_game game, int64_t turn, ag_request *request) {
+    return start_for(client, game, Verb::rewind, "rewind", request, [&](Request &rewind) {
+        rewind.integer("turn", turn);
+        return check_turn(turn, 0);
+    });
+}
+
+ag_result ag_branch(ag_client *client, ag_game game, int64_t turn, int64_t seed, ag_request *request) {
+    return start_for(client, game, Verb::branch, "branch", request, [&](Request &branch) {
+        branch.integer("turn", turn);
+        if (seed >= 0) {
+            branch.integer("seed", seed);
+        }
+        return seed < -1 ? invalid("the seed is less than -1", "give 0 or more, or -1 for this game's") : check_turn(turn, 0);
+    });
+}
+
+ag_result ag_list(ag_client *client, ag_game game, int64_t before, ag_request *request) {
+    return start_for(client, game, Verb::list, "list", request, [&](Request &list) {
+        if (before > 0) {
+            list.integer("before", before);
+        }
+        return check_turn(before, 0);
+    });
+}
+
+ag_result ag_export(ag_client *client, ag_game game, ag_request *request) {
+    return start_for(client, game, Verb::exporting, "export", request, no_fields);
+}
+
+ag_result ag_close_game(ag_client *client, ag_game game, ag_request *request) {
+    return start_for(client, game, Verb::close_game, "close", request, no_fields);
+}
+
+ag_result ag_status(ag_client *client, ag_request *request) { return start(client, Verb::status, "status", request, no_fields); }
+
+ag_result ag_ping(ag_client *client, ag_request *request) { return start(client, Verb::ping, "ping", request, no_fields); }
+
+ag_result ag_game_get(ag_client *client, ag_game game, ag_game_info *info) {
+    return guarded([&] {
+        if (client == nullptr || info == nullptr) {
+            return invalid("the client or info is NULL", "give both");
+        }
+        const auto found = client->client.game(game); // of a closed client as well: its token is needed then
+        if (!found) {
+            return invalid(("there is no game of number " + std::to_string(game)).c_str(), "use `game` of an AG_EVENT_OPENED of this client");
+        }
+        const std::lock_guard<std::mutex> lock(found->mutex);
+        *info = found->info;
+        return AG_OK;
+    });
+}
+
+} // extern "C"

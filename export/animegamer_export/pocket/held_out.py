@@ -1,0 +1,182 @@
+"""How well turns are played: held-out instructions and games, played by any function, judged and counted."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .evaluation.motion import LEVELS, MotionScale, fit_scale, motion_amount, motion_figures
+from .judge.reading import Judge, Reading
+from .world.captions import caption, said_parts
+from .world.render import render
+from .world.sampling import sample_game, sample_scenes
+from .world.scene import DEFAULT_OUTFIT, Scene, position_x, strengths
+
+Clip: TypeAlias = npt.NDArray[np.uint8]
+States: TypeAlias = tuple[int, int, int, int]
+"""Motion level, social, entertainment, stamina."""
+PlayGame: TypeAlias = Callable[[list[str], int], Sequence[tuple[Clip, States]]]
+"""Plays a game from its start: (instructions, seed) -> a clip, uint8 [17, 96, 144, 3], and four states per turn."""
+
+POSITION_TOLERANCE_PX = 16
+"""A turn starts where the last ended if the judge reads a position at most this far off (9 % of the width)."""
+_STATES = ("motion_level", "social", "entertainment", "stamina")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class JudgedTurn:
+    """A played turn, the scene that it should show, and what the judge read. amount: mean motion, px a frame."""
+
+    scene: Scene
+    instruction: str
+    turn: int
+    clip: Clip
+    states: States
+    reading: Reading
+    amount: float
+
+
+def fit_motion_scale(clips_per_level: int = 40, seed: int = 11) -> MotionScale:
+    """Fit the thresholds between motion levels on rendered training clips."""
+    scenes = [
+        dataclasses.replace(scene, level=1 + index % LEVELS)
+        for index, scene in enumerate(sample_scenes(clips_per_level * LEVELS, seed))
+    ]
+    return fit_scale([motion_amount(render(scene)) for scene in scenes], [scene.level for scene in scenes])
+
+
+def held_out_turns(count: int, seed: int) -> list[tuple[Scene, str]]:
+    """First turns with combinations that training never sees, as reference captions; levels 1..5 in turn."""
+    turns = []
+    for index, scene in enumerate(sample_scenes(count, seed, train=False)):
+        start_x = position_x("centre", len(scene.characters))
+        scene = dataclasses.replace(scene, level=1 + index % LEVELS, start_x=start_x)
+        turns.append((scene, caption(scene)))
+    return turns
+
+
+def held_out_games(count: int, turns: int, seed: int) -> list[list[tuple[Scene, str]]]:
+    """Games whose last turn has a combination that training never sees."""
+    rng = random.Random(seed)
+    return [sample_game(rng, turns, train=False) for _ in range(count)]
+
+
+def judge_game(play: PlayGame, judge: Judge, game: Sequence[tuple[Scene, str]], seed: int) -> list[JudgedTurn]:
+    """Play a game and judge every turn."""
+    played = list(play([instruction for _, instruction in game], seed))
+    readings = judge.read(np.stack([clip for clip, _ in played]))
+    return [
+        JudgedTurn(scene, instruction, index, clip, states, reading, motion_amount(clip))
+        for index, ((scene, instruction), (clip, states), reading) in enumerate(
+            zip(game, played, readings, strict=True)
+        )
+    ]
+
+
+def evaluate(
+    play: PlayGame,
+    judge: Judge,
+    scale: MotionScale,
+    single_turns: int = 40,
+    games: int = 8,
+    turns: int = 5,
+    seed: int = 2024,
+) -> tuple[dict[str, object], list[JudgedTurn]]:
+    """All figures of a player on held-out instructions with fixed seeds, and the judged turns behind them."""
+    singles = [
+        judge_game(play, judge, [turn], seed + index)[0]
+        for index, turn in enumerate(held_out_turns(single_turns, seed))
+    ]
+    longer = [
+        judge_game(play, judge, game, seed + 500 + index)
+        for index, game in enumerate(held_out_games(games, turns, seed + 1))
+    ]
+    judged = singles + [turn for game in longer for turn in game]
+    figures: dict[str, object] = {
+        "seed": seed,
+        "held_out_single_turns": len(singles),
+        "games": len(longer),
+        "turns_per_game": turns,
+        "instruction": instruction_figures(singles),
+        "motion": motion_figures([turn.amount for turn in singles], [turn.scene.level for turn in singles], scale),
+        "states": state_figures(judged),
+        "game": consistency_figures(longer),
+    }
+    return figures, judged
+
+
+def instruction_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]:
+    """The share of turns that show what was asked, by field, and the mean of the fields."""
+    figures = {
+        "characters": _share(_all_there(turn) for turn in judged),
+        "outfits": _share(_outfits_right(turn) for turn in judged),
+        "place": _share(turn.reading.place == turn.scene.place for turn in judged),
+        "day_or_night": _share(turn.reading.night == turn.scene.night for turn in judged),
+        "motion": _share(turn.reading.motion == turn.scene.motion for turn in judged),
+    }
+    known = [value for value in figures.values() if value is not None]
+    return {**figures, "mean": round(float(np.mean(known)), 4) if known else None}
+
+
+def state_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]:
+    """The share of turns with the right state, for each of the four and for all at once."""
+    pairs = [(turn.states, strengths(turn.scene)) for turn in judged]
+    figures = {
+        name: _share(tuple(states)[index] == truth[index] for states, truth in pairs)
+        for index, name in enumerate(_STATES)
+    }
+    return {**figures, "all_four": _share(tuple(states) == truth for states, truth in pairs)}
+
+
+def consistency_figures(games: Sequence[Sequence[JudgedTurn]]) -> dict[str, object]:
+    """How often later turns keep what their instruction does not mention, and the score by turn of the game."""
+    later = [turn for game in games for turn in game[1:]]
+    unsaid = {
+        part: [turn for turn in later if part not in said_parts(turn.instruction)]
+        for part in ("characters", "place", "time", "outfit", "position")
+    }
+    worn = [turn for turn in unsaid["outfit"] if any(outfit != DEFAULT_OUTFIT for outfit in turn.scene.outfits)]
+    starts = [(turn.reading.start_x, turn.scene.start_x) for turn in unsaid["position"]]
+    errors = [abs(seen - asked) for seen, asked in starts if seen is not None]
+    length = max((len(game) for game in games), default=0)
+    return {
+        "characters_kept": _share(_all_there(turn) for turn in unsaid["characters"]),
+        "place_kept": _share(turn.reading.place == turn.scene.place for turn in unsaid["place"]),
+        "day_or_night_kept": _share(turn.reading.night == turn.scene.night for turn in unsaid["time"]),
+        "outfit_kept": _share(_outfits_right(turn) for turn in worn),
+        "position_kept": _share(x is not None and abs(x - asked) <= POSITION_TOLERANCE_PX for x, asked in starts),
+        "position_error_px": round(float(np.mean(errors)), 2) if errors else None,
+        "counted": {
+            "characters": len(unsaid["characters"]),
+            "place": len(unsaid["place"]),
+            "time": len(unsaid["time"]),
+            "outfit": len(worn),
+            "position": len(starts),
+        },
+        "instruction_mean_by_turn": [
+            instruction_figures([game[index] for game in games if index < len(game)])["mean"] for index in range(length)
+        ],
+    }
+
+
+def _all_there(turn: JudgedTurn) -> bool:
+    """Exactly the characters that were asked for are seen, each once."""
+    return turn.reading.shows_once_each(frozenset(turn.scene.characters))
+
+
+def _outfits_right(turn: JudgedTurn) -> bool:
+    """At least one character that was asked for is seen, and all of them that are seen wear the right clothes."""
+    asked = dict(zip(turn.scene.characters, turn.scene.outfits, strict=True))
+    seen = {name: outfit for name, outfit in turn.reading.outfits.items() if name in asked}
+    return bool(seen) and all(asked[name] == outfit for name, outfit in seen.items())
+
+
+def _share(right: Iterable[bool]) -> float | None:
+    """The share of true values, rounded to four places; None if there are no values."""
+    values = list(right)
+    return round(sum(values) / len(values), 4) if values else None

@@ -1,0 +1,65 @@
+"""The command line's parser: argparse with strict whole numbers, numbers, paths and texts.
+
+Every command uses `Parser`. Its options say `type=int`, `float` or `Path` as usual and get the strict form.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from . import untrusted
+
+T = TypeVar("T")
+LARGEST = 2**63 - 1
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose values are never read more kindly than they were meant.
+
+    Whole numbers are ASCII digits within 64 bits, numbers are finite, paths can exist, and no value is empty: an empty
+    one is most often a variable of the shell that is not set.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.register("type", int, whole(-LARGEST, LARGEST))
+        self.register("type", float, _argument(untrusted.decimal_number))
+        self.register("type", Path, _argument(untrusted.path))
+        self.register("type", None, _text)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print as argparse does, but keep the error of a stdout that cannot be written: argparse would hide it."""
+        with contextlib.suppress(*(() if file is sys.stdout else (OSError, ValueError))):
+            (file or sys.stderr).write(message)
+
+    def add_subparsers(self, **options: Any) -> argparse._SubParsersAction[Any]:
+        """As argparse has it; the words of a subcommand are left to that subcommand's own parser."""
+        commands = super().add_subparsers(**options)
+        commands.type = str
+        return commands
+
+
+def whole(low: int, high: int) -> Callable[[str], int]:
+    """The `type` of an option that takes a whole number from `low` to `high`."""
+    return _argument(lambda text: untrusted.whole_number(text, low, high))
+
+
+def _argument(read: Callable[[str], T]) -> Callable[[str], T]:
+    def parse(text: str) -> T:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return parse
+
+
+def _text(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("an empty value; give one, or is a variable of the shell not set?")
+    return text

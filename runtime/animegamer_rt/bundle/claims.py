@@ -1,0 +1,80 @@
+"""Which folders and files a command may write to: those that are new or empty, and those that carry its own record.
+
+Every writer asks here first, and replaces or deletes only what its record lists. Knows paths; what a record looks like
+is the writer's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from animegamer_rt.errors import OutputError
+
+from .files import LOCK, make_folder
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A folder that a writer may use. earlier: it holds the writer's own record. listed: the files that it names."""
+
+    folder: Path
+    earlier: bool
+    listed: frozenset[str]
+    do: str
+
+    def check(self, name: str) -> None:
+        """Raises OutputError if the folder has this file and the writer's record does not list it."""
+        path = self.folder / name
+        if os.path.lexists(path) and (name not in self.listed or path.is_dir()):
+            raise OutputError("this file is not ours to replace", where=path, do=f"move it, or {self.do}")
+
+
+def claim_folder(
+    folder: Path,
+    kind: str,
+    listed: Callable[[Path], Collection[str] | None],
+    *,
+    ignored: Collection[str] = (),
+    do: str = "choose another folder with --out",
+) -> Claim:
+    """Makes the folder if need be, and checks that a writer of this kind may use it.
+
+    kind: what the writer makes there, in words ("a game"). listed: reads the writer's own record in the folder and
+    returns the names of its files; None where there is no such record. ignored: names that do not make a folder used.
+    Raises OutputError if the folder cannot be written, or holds what is not the writer's.
+    """
+    make_folder(folder)
+    found = listed(folder)
+    if found is not None:
+        return Claim(folder, True, frozenset(found), do)
+    others = sorted({entry.name for entry in os.scandir(folder)} - {LOCK, *ignored})
+    if others:
+        raise OutputError(
+            f"the folder holds other files, and no record of {kind}",
+            where=folder,
+            found=", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else ""),
+            do=do,
+        )
+    return Claim(folder, False, frozenset(), do)
+
+
+def claim_file(path: Path, kind: str, is_ours: Callable[[Path], bool], *, do: str = "give another name") -> None:
+    """Checks that a file may be written: there is none, it is empty, or `is_ours` knows it. Raises OutputError."""
+    if path.name in ("", ".", "..") or path.is_dir():
+        raise OutputError(f"not a file for {kind}", where=path, found="a folder", do=do)
+    if not os.path.lexists(path) or (path.is_file() and path.stat().st_size == 0):
+        return
+    if not path.is_file() or not is_ours(path):
+        raise OutputError(f"this file is not {kind}, and would be replaced", where=path, do=f"move it, or {do}")
+
+
+def free_name(folder: Path, stem: str, suffix: str) -> Path:
+    """The first of STEM.SUFFIX, STEM-2.SUFFIX, .. that the folder does not have. Raises OutputError as open does."""
+    path, number = folder / f"{stem}{suffix}", 1
+    while os.path.lexists(path):
+        number += 1
+        path = folder / f"{stem}-{number}{suffix}"
+    return path

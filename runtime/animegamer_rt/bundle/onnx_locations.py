@@ -1,0 +1,82 @@
+"""Which data files an ONNX file refers to. They must be files that the manifest lists, or they would not be verified.
+
+Parses only the parts of onnx.proto that can hold a tensor, so that playing needs no onnx package.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+Buffer = mmap.mmap | bytes
+
+_KEY = b"location"
+_FIELDS: Mapping[str, Mapping[int, str]] = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "function": {7: "node", 11: "attribute"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {13: "entry"},
+}
+"""Message -> number of a field -> the message in it; source: onnx.proto. An `entry` is a key (1) and a value (2)."""
+_VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
+
+
+def data_locations(path: Path) -> set[str]:
+    """The locations of external data in an ONNX file. Raises OSError, and ValueError for a file that is not ONNX."""
+    with path.open("rb") as file:
+        if not file.read(1):
+            return set()
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            # Most files have none, and a search for the word takes no time.
+            return set(_locations(data)) if data.find(_KEY) >= 0 else set()
+
+
+def _locations(data: Buffer) -> Iterator[str]:
+    waiting = [("model", 0, len(data))]
+    while waiting:
+        kind, start, end = waiting.pop()
+        entry: dict[int, bytes] = {}
+        for number, first, last in _parts(data, start, end):
+            if kind == "entry":
+                entry[number] = data[first:last]
+            elif number in _FIELDS[kind] and data.find(_KEY, first, last) >= 0:
+                waiting.append((_FIELDS[kind][number], first, last))
+        if entry.get(1) == _KEY:
+            yield entry.get(2, b"").decode("utf-8")
+
+
+def _parts(data: Buffer, at: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """(number, start, end) of each field with a length of a protobuf message; the others are passed over."""
+    while at < end:
+        key, at = _varint(data, at, end)
+        kind = key & 7
+        if kind == _VARINT:
+            _, at = _varint(data, at, end)
+            continue
+        size = {_FOUR_BYTES: 4, _EIGHT_BYTES: 8}.get(kind)
+        if size is None:
+            if kind != _LENGTH:
+                raise ValueError(f"wire type {kind}")
+            size, at = _varint(data, at, end)
+        if at + size > end:
+            raise ValueError("a field is cut short")
+        if kind == _LENGTH:
+            yield key >> 3, at, at + size
+        at += size
+
+
+def _varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < end and shift < 70:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    raise ValueError("a number is cut short")

@@ -1,0 +1,121 @@
+"""The last net of every command: any failure of the system becomes one sentence and an exit code.
+
+Knows kinds of errors; nothing of what was done. An error that is not listed here is a mistake of this program, and
+keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+
+from .errors import INTERRUPTED, AnimeGamerError, BackendError, OutputError
+from .untrusted import plain
+
+NO_READER, USER_ERROR = 1, 2
+_FAILED_WRITES = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG, errno.EIO)
+_FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+
+
+def report(error: BaseException) -> int:
+    """Print what happened to stderr, if it can be printed; returns the exit code. Raises the error if it is no failure.
+
+    1: the reader of stdout is gone, which needs no word. 2: everything that a user can mend. 130: Ctrl-C.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        _say("stopped")
+        return INTERRUPTED
+    if isinstance(error, OSError) and error.filename is None:
+        if isinstance(error, BrokenPipeError):
+            _mute()
+            return NO_READER
+        # Every write to a file names it: what is left is stdout, which may have dropped what it could not write.
+        if (lost := output_error()) is not None or error.errno in _FAILED_WRITES:
+            return output_lost(lost or error)
+    said = describe(error)
+    if said is None:
+        raise error
+    _say(f"error: {plain(said, lines=True)}")
+    if (lost := output_error()) is not None:  # what was printed before the error must not fail again at the exit
+        _mute()
+    return USER_ERROR
+
+
+def describe(error: BaseException) -> str | None:
+    """What happened and what to do, in one sentence; None for an error that is a mistake of this program."""
+    if isinstance(error, AnimeGamerError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return str(BackendError("the memory is full", do="close other programs, or take a smaller bundle"))
+    if isinstance(error, ImportError):
+        do = "free some memory if it is short; else install it again: pip install --force-reinstall animegamer-rt"
+        return str(BackendError("a library cannot be loaded", found=_line(error), do=do))
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        do = "free some memory, or raise the limit on processes (ulimit -u)"
+        return str(BackendError("the system starts no further thread", do=do))
+    if isinstance(error, OSError):
+        return str(_system_error(error))
+    return None
+
+
+def output_error() -> OSError | None:
+    """The error of writing what stdout still holds; None if stdout works. Prints nothing of its own."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        return error
+    except ValueError:  # it is closed
+        return None
+    return None
+
+
+def output_lost(error: OSError) -> int:
+    """Report that stdout cannot be written, unless its reader just closed it, as `head` does; returns the exit code."""
+    _mute()
+    if isinstance(error, BrokenPipeError):
+        return NO_READER
+    found, do = (error.strerror or str(error)).lower(), "free some space, or redirect it elsewhere"
+    _say(f"error: {OutputError('the output cannot be written', found=found, do=do)}")
+    return USER_ERROR
+
+
+def _system_error(error: OSError) -> OutputError:
+    found = (error.strerror or _line(error)).lower()
+    where = None if error.filename is None else os.fsdecode(error.filename) if _is_name(error.filename) else None
+    if error.errno in _FULL:
+        return OutputError("the disk is full", where=where, do="free some space and run it again")
+    if where is None and not _has_current_folder():
+        return OutputError("the current folder is gone", found=found, do="change to another folder")
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return OutputError("too many files are open", where=where, do="close other programs, or raise ulimit -n")
+    do = "check the name and its permissions, or choose another place"
+    return OutputError("the system refused it", where=where, found=found, do=do)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, (str, bytes))
+
+
+def _has_current_folder() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # a terminal that is gone takes both streams along
+        print(text, file=sys.stderr)
+
+
+def _mute() -> None:
+    """Send stdout to the null device: what is still buffered would fail again when Python exits."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,56 @@
+"""File descriptors of the server process: as many as the system allows, and some kept for the worker.
+
+Knows the operating system's limit; nothing of sockets. Windows has no such limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+
+RESERVED = 64
+"""Descriptors that connections may not use: for the worker's start (about 10), files, and other sockets."""
+KEPT = 16
+"""Of these, as many are held open, so that they are there when the worker has to be started again."""
+MOST = 65_536
+"""A higher limit is not asked for: what starts a process may close every possible descriptor, one after the other."""
+
+
+def raise_limit() -> int:
+    """Raise the soft limit to the hard one. Returns how many descriptors the process may have."""
+    if sys.platform == "win32":
+        return MOST
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST if hard == resource.RLIM_INFINITY else min(hard, MOST)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return MOST if soft == resource.RLIM_INFINITY else soft
+
+
+class KeptDescriptors:
+    """Descriptors held open for the worker's start."""
+
+    def __init__(self) -> None:
+        self._held: list[int] = []
+        self._fill()
+
+    @contextlib.contextmanager
+    def released(self) -> Iterator[None]:
+        """Within, they are free. Afterwards as many are held again as there are."""
+        while self._held:
+            os.close(self._held.pop())
+        try:
+            yield
+        finally:
+            self._fill()
+
+    def _fill(self) -> None:
+        with contextlib.suppress(OSError):
+            while len(self._held) < KEPT:
+                self._held.append(os.open(os.devnull, os.O_RDONLY))

@@ -1,0 +1,61 @@
+"""The words of an instruction, and the numbers that stand for them in the instruction reader.
+
+A word is the sum of its pieces: the word itself, its runs of two to four letters, and its pairs of letters with one
+between. A misspelt word shares most pieces with the right one, and no table of words is needed: a piece's number is a
+hash. Training and playing use this same code. It knows nothing of the network.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+BUCKETS = 24576
+"""How many numbers a piece may have; 0 stands for no piece."""
+
+GRAMS = 48
+"""The most pieces of a word. Further ones are left out; English words of up to 11 letters have no more."""
+
+MAX_WORDS = 96
+"""The most words of an instruction. Later ones are not read."""
+
+_SPELLINGS = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201b": "'", "`": "'", "\u00b4": "'", "_": " "})
+_WORD = re.compile(r"[a-z]+(?:'[a-z]+)*|[0-9]+|[^\sa-z0-9]")
+_DROPPED = frozenset(("Mn", "Me", "Cf", "Cc", "Cs", "Sk"))
+"""Unicode categories that are left out: accents, joiners, controls, skin tones."""
+
+_LONG_RUN = re.compile(r"([a-z])\1{2,}")
+
+
+def split_words(text: str) -> list[str]:
+    """The words, numbers, signs and emoji of a text in lower case, without accents; at most `MAX_WORDS`."""
+    text = unicodedata.normalize("NFKD", text.translate(_SPELLINGS)).casefold()
+    kept = "".join(char for char in text if unicodedata.category(char) not in _DROPPED or char in "\n\t")
+    return _WORD.findall(_LONG_RUN.sub(r"\1\1", kept))[:MAX_WORDS]
+
+
+def word_features(words: Sequence[str]) -> npt.NDArray[np.int64]:
+    """The numbers of each word's pieces: int64 [words, GRAMS], 0 where a word has fewer pieces."""
+    if not words:
+        return np.zeros((0, GRAMS), np.int64)
+    return np.stack([_features(word) for word in words])
+
+
+@functools.lru_cache(maxsize=65536)
+def _features(word: str) -> npt.NDArray[np.int64]:
+    marked = f"<{word}>"
+    pieces = [f"w{word}"]
+    pieces += [f"s{marked[i]}{marked[i + 2]}" for i in range(len(marked) - 2)]
+    for size in (2, 3, 4):
+        pieces += [marked[i : i + size] for i in range(len(marked) - size + 1)]
+    row = np.zeros(GRAMS, np.int64)
+    for index, piece in enumerate(pieces[:GRAMS]):
+        row[index] = 1 + zlib.crc32(piece.encode()) % (BUCKETS - 1)
+    row.flags.writeable = False
+    return row

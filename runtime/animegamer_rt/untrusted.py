@@ -1,0 +1,99 @@
+"""Text from outside, read strictly: whole numbers, keys, paths, and foreign text that is shown on a terminal.
+
+Knows characters alone; nothing of what the values are for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from pathlib import Path
+
+MAX_DIGITS = 19
+"""Digits of the largest number of 64 bits."""
+MAX_PATH_BYTES, MAX_NAME_BYTES = 4095, 255
+"""Limits of Linux; those of other systems are not larger."""
+Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+KEY_CHARACTERS = 40
+"""32 bytes in Z85: five characters for every four bytes."""
+_WHOLE = re.compile(rf"-?[0-9]{{1,{MAX_DIGITS}}}")
+_DECIMAL = re.compile(r"-?(?:[0-9]{1,19}(?:\.[0-9]{0,19})?|\.[0-9]{1,19})(?:[eE][+-]?[0-9]{1,2})?")
+
+
+def whole_number(text: str, low: int, high: int) -> int:
+    """The whole number that a text holds: ASCII digits, perhaps with a minus sign. Raises ValueError for others."""
+    if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
+        raise ValueError(f"{short(text)} is not a whole number from {low} to {high}")
+    return int(text)
+
+
+def decimal_number(text: str) -> float:
+    """The number that a text holds, in ASCII digits: 2, 0.5 or 1e-3. Raises ValueError for others, nan and inf too."""
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError(f"{short(text)} is not a number, as in 0.5")
+    return float(text)
+
+
+def path(text: str) -> Path:
+    """The path that a text names; a leading ~ is a home folder. Raises ValueError where it can be the path of nothing.
+
+    It need not exist. A name whose bytes are not UTF-8 is one that Linux allows.
+    """
+    if not text:
+        raise ValueError("an empty path; give one, or is a variable of the shell not set?")
+    if "\0" in text:
+        raise ValueError(f"{short(text)} is not a path: it holds a NUL character")
+    try:
+        found = Path(text).expanduser()
+        encoded = os.fsencode(found)
+    except (RuntimeError, KeyError) as error:
+        raise ValueError(
+            f"{short(text)} is not a path: there is no such user; ./~NAME is a file of that name"
+        ) from error
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{short(text)} is not a path: it is no text that this system can encode") from error
+    if len(encoded) > MAX_PATH_BYTES or any(len(os.fsencode(part)) > MAX_NAME_BYTES for part in found.parts):
+        raise ValueError(
+            f"{short(text)} is not a path: it is too long; expected at most {MAX_NAME_BYTES} bytes for each name"
+        )
+    return found
+
+
+def is_key(text: str | bytes) -> bool:
+    """Whether this is a CURVE key in Z85: 40 characters that stand for 32 bytes."""
+    try:
+        text = text if isinstance(text, str) else text.decode("ascii")
+    except UnicodeDecodeError:
+        return False
+    if len(text) != KEY_CHARACTERS or set(text) - set(Z85):
+        return False
+    groups = (text[at : at + 5] for at in range(0, KEY_CHARACTERS, 5))
+    return all(sum(Z85.index(one) * 85 ** (4 - k) for k, one in enumerate(group)) < 2**32 for group in groups)
+
+
+def plain(text: str, *, lines: bool = False) -> str:
+    """Foreign text for a terminal: controls, escapes, and what reorders or hides letters appear as \\x1b or \\u202e.
+
+    lines: line breaks and tabs stay.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(one if _shown(one, lines) else _escaped(one) for one in text)
+
+
+def short(text: str, length: int = 60) -> str:
+    """A text in quotes, cut to a length that fits a message."""
+    return repr(text if len(text) <= length else text[: length - 2] + "..")
+
+
+def _shown(character: str, lines: bool) -> bool:
+    if character in "\n\t":
+        return lines
+    # A joiner between letters is part of words and pictures in many scripts; all other format characters are not.
+    return character in "\u200c\u200d" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"

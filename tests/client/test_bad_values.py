@@ -1,0 +1,138 @@
+"""Addresses, keys, numbers and paths that cannot be meant, and text of a server that would steer a terminal."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import zmq
+import zmq.auth
+
+from animegamer_client import Client
+from animegamer_client.__main__ import main
+from client.fake_server import FakeServer
+
+GOOD = "tcp://127.0.0.1:5570"
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    zmq.auth.create_certificates(tmp_path, "mia")
+    return tmp_path / "mia.key_secret"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "tcp://%:5570",
+        "tcp://-:5570",
+        "tcp://a-:5570",
+        "tcp://a..b:5570",
+        "tcp://1.2.3:5570",
+        "tcp://1.2.3.256:5570",
+        "tcp://[::1:5570",
+        "tcp://[::x]:5570",
+        "tcp://::1:5570",
+        "tcp://a b:5570",
+        "tcp://é:5570",
+        "tcp://h:٥٥٧٠",
+        f"tcp://{'n' * 64}:5570",
+        "tcp://:5570",
+        "",
+    ],
+    ids=ascii,
+)
+def test_an_address_of_nothing_is_one_line(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        assert main(["status", address]) == 2
+    except SystemExit as stopped:
+        assert stopped.code == 2
+    assert "error: " in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "address", ["localhost:1", "a_b-c.example.:1", "127.0.0.1:1", "[::1]:1", "tcp://[fe80::1%eth0]:1"]
+)
+def test_hosts_of_every_kind_are_taken(address: str) -> None:
+    Client(address).close()
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["~" * 40, "#" * 40, "0" * 39, "0" * 41, "0" * 39 + "é", " " * 40, "a\0b", "n" * 5000],
+    ids=lambda key: ascii(key[:9]),
+)
+def test_a_key_that_is_none_is_one_line(keys: Path, key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", GOOD, "--server-key", key, "--client-keys", str(keys)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and said.count("\n") == 1 and "keys new" in said
+
+
+@pytest.mark.parametrize("key", ["0" * 39, "~" * 40, "#" * 40, ""])
+@pytest.mark.parametrize("kind", ["public", "secret"])
+def test_a_file_of_half_a_key_is_one_line(keys: Path, kind: str, key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pair = zmq.auth.load_certificate(keys)
+    whole = pair[0 if kind == "public" else 1]
+    assert whole is not None
+    keys.write_text(keys.read_text().replace(whole.decode(), key))
+    server = keys.with_suffix(".key")
+    assert main(["status", GOOD, "--server-key", str(server), "--client-keys", str(keys)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "number", ["²", "٣", "1_0", "-1", "", "9" * 400, "1.5", "--3"], ids=lambda text: ascii(text[:9])
+)
+def test_a_seed_is_ascii_digits(number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["play", GOOD, f"--seed={number}"])
+    assert "argument --seed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", ["", "~nosuchuser/x", "n" * 300])
+def test_a_folder_of_nothing_is_refused_before_the_server_is_asked(
+    server: FakeServer, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["play", server.address, f"--out={path}"])
+    assert "argument --out" in capsys.readouterr().err and server.games == {}
+
+
+def test_a_seed_of_an_earlier_game_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["play", GOOD, "--resume", "token", "--seed", "3"])
+    assert "--seed is of a new game" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "number", ["²", "٣", "1_0", "-1", "9" * 5000, "1.0", "+1", ""], ids=lambda text: ascii(text[:9])
+)
+def test_a_rewind_to_no_number_shows_the_help_and_the_game_goes_on(
+    server: FakeServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: str,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"a.\n:rewind {number}\n:branch {number}\nb.\n"))
+    assert main(["play", server.address, "--timeout", "5", "--out", str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().out.count(":rewind N") == 2
+    assert [turn["instruction"] for turn in server.games["token-1"].turns] == ["a.", "b."]
+
+
+def test_help_on_a_full_device_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "animegamer_client", "play", "--help"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("error: the output cannot be written")
+
+
+def test_a_server_does_not_steer_the_terminal(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+    server.state = "x\x1b[31m\x07\u202e"
+    main(["status", server.address])
+    said = capsys.readouterr().out
+    assert not set("\x1b\x07\u202e") & set(said) and "x\\x1b[31m\\x07\\u202e" in said

@@ -1,0 +1,52 @@
+"""The native client as its user gets it: built without a warning, held to the golden bytes and hostile servers, played.
+
+`make clients` runs its other tests: whole games against a live server, and its package.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from live_server import LiveServer
+from PIL import Image
+
+import fakes
+
+NATIVE = Path(__file__).parents[2] / "client" / "native"
+
+
+def run(*command: object, cwd: Path) -> str:
+    """Run a command that must succeed; returns its output."""
+    done = subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("native")
+    options = ("-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON")
+    run("cmake", "-S", NATIVE, "-B", folder, *options, cwd=folder)
+    run("cmake", "--build", folder, "--parallel", 2, cwd=folder)
+    return folder
+
+
+def test_golden_bytes_hostile_servers_and_changed_bytes(build: Path) -> None:
+    run("ctest", "--parallel", 3, "--output-on-failure", "--exclude-regex", "package", cwd=build)
+
+
+def test_example_plays_a_turn_and_writes_its_frames(build: Path, tmp_path: Path) -> None:
+    bundle = fakes.write_bundle(tmp_path / "tiny").folder
+    with LiveServer(bundle, tmp_path / "state") as server:
+        said = run(build / "play_turn", f"tcp://127.0.0.1:{server.ready().port}", "Mia waves.", cwd=tmp_path)
+    assert re.search(r"^stamina \d+, social \d+, entertainment \d+$", said, re.MULTILINE)
+    assert "turn 1 took" in said
+    pictures = sorted(tmp_path.glob("frame-*.png"))
+    assert len(pictures) == 17
+    for picture in pictures:
+        with Image.open(picture) as image:
+            image.load()
+            assert (image.size, image.mode) == ((24, 16), "RGBA")

@@ -1,0 +1,60 @@
+"""`bench compare` of files that `bench` did not write, or that say what would steer a terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from animegamer_rt.cli import main
+
+STAGES = {name: {"p50": 1.0, "p95": 1.0} for name in ("predictor", "denoiser", "vae")}
+RECORD: dict[str, Any] = {"machine": "m", "seconds_per_turn_p50": 1.0, "stages": STAGES, "date": "2026-01-01"}
+
+
+def compare(tmp_path: Path, text: str) -> int:
+    (tmp_path / "a.json").write_text(text)
+    return main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "a.json")])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"a":' * 200 + "1" + "}" * 200,
+        "[]",
+        "null",
+        json.dumps({**RECORD, "seconds_per_turn_p50": "1"}),
+        json.dumps({**RECORD, "seconds_per_turn_p50": [1]}),
+        json.dumps({**RECORD, "seconds_per_turn_p50": True}),
+        json.dumps({**RECORD, "stages": 3}),
+        json.dumps({**RECORD, "stages": {"vae": 3}}),
+        json.dumps({**RECORD, "stages": {"vae": {"p50": None}}}),
+        json.dumps(RECORD).replace("1.0", "NaN"),
+        json.dumps(RECORD).replace("1.0", "1e999"),
+        json.dumps(RECORD).replace("1.0", "9" * 400),
+    ],
+    ids=range(13),
+)
+def test_a_file_that_is_no_record_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    assert compare(tmp_path, text) == 2
+    said = capsys.readouterr().err
+    assert "record" in said and said.startswith("error: ") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("fidelity", [3, [1], {"ssim": "x"}, {"ssim": None}, None])
+def test_a_record_with_odd_fidelity_is_compared(tmp_path: Path, fidelity: object) -> None:
+    assert compare(tmp_path, json.dumps({**RECORD, "fidelity": fidelity})) == 0
+
+
+def test_the_machine_of_a_record_does_not_steer_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, machine in (("a", "x\x1b[2J\u202e"), ("b", "y\x1b]0;z\x07")):
+        stages = {"stage\x1b[31m": {"p50": 1.0}}
+        (tmp_path / f"{name}.json").write_text(json.dumps({**RECORD, "machine": machine, "stages": stages}))
+    assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 0
+    said = capsys.readouterr().out
+    assert not set("\x1b\x07\u202e") & set(said) and "\\x1b[2J" in said

@@ -1,0 +1,109 @@
+"""A server that another program started: it says where it listens, and ends with that program."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import zmq
+from live_server import LiveServer, RawClient, frames, refusal, until_timeout
+
+LOW_LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 160))"
+
+
+def gone(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/stat")
+    return not status.is_file() or status.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_a_server_ends_with_its_program_once_the_running_turn_is_done(bundle: Path, tmp_path: Path) -> None:
+    program = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    limits = ("--parent", str(program.pid))
+    try:
+        with LiveServer(bundle, tmp_path / "state", *limits, device="simulated:1") as server:
+            with server.ready().client() as player:
+                worker = server.status()["worker"]["pid"]
+                turn = player.begin(player.open())
+                events = player.until(turn, "state")
+                program.kill()  # and nobody asks for its exit code yet
+                assert frames([*events, *player.rest(turn)])
+            assert server.process.wait(60) == 0
+            for _ in until_timeout():
+                if gone(worker):
+                    break
+            else:
+                raise AssertionError("the worker still runs")
+    finally:
+        program.kill()
+        program.communicate()
+    code, said = refusal(bundle, tmp_path / "other", "--parent", str(program.pid))
+    assert code == 2 and "--parent" in said and "Traceback" not in said
+
+
+def test_with_port_0_the_first_line_says_where_it_listens(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state") as server:
+        server.listening()
+        for _ in until_timeout():
+            lines = [line for line in server.said if line.startswith("{")]
+            if lines:
+                break
+        place = json.loads(lines[0])
+        assert place["port"] == server.port and place["control_port"] == server.port + 1
+        assert place["address"] == f"tcp://127.0.0.1:{server.port}" and place["pid"] == server.process.pid
+        assert place["metrics"].startswith("http://127.0.0.1:")
+        code, said = refusal(bundle, tmp_path / "other", "--port", str(server.port))
+        assert code == 2 and f"port {server.port}" in said
+        code, said = refusal(bundle, tmp_path / "state")
+        assert code == 2 and "another server" in said
+
+
+def test_a_launcher_that_stops_reading_does_not_end_the_server(bundle: Path, tmp_path: Path) -> None:
+    arguments = ["--bundle", str(bundle), "--state-dir", str(tmp_path / "state"), "--device", "simulated:0"]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "animegamer_rt", "serve", *arguments, "--port", str(port), "--metrics-port", "0"]
+    server = subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    os.close(writing)
+    try:
+        with RawClient(port) as player:
+            for _ in until_timeout():
+                if player.ask("status", control=True, answer="status").fields["state"] == "ready":
+                    break
+            player.ask("hello", {"versions": [1], "client": "test"}, answer="welcome")
+            assert frames(player.play(player.open()))
+        server.send_signal(signal.SIGTERM)
+        said = server.communicate(timeout=60)[1]
+        assert server.returncode == 0 and "stdout is closed" in said and "Traceback" not in said
+    finally:
+        server.kill()
+        server.communicate()
+
+
+def test_connections_that_say_nothing_keep_no_player_and_no_worker_out(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", "--backoff-s", "0.05", device="simulated:0", code=LOW_LIMIT) as server:
+        with server.ready().client() as early:
+            game = early.open()
+            limits = Path(f"/proc/{server.process.pid}/limits").read_text()
+            assert [line.split()[3:5] for line in limits.splitlines() if line.startswith("Max open files")] == [
+                ["160", "160"]
+            ]
+            with zmq.Context() as context:
+                silent = [context.socket(zmq.DEALER) for _ in range(250)]  # their handshakes end, then nothing comes
+                for number, stranger in enumerate(silent):
+                    stranger.linger, stranger.reconnect_ivl = 0, -1
+                    stranger.connect(f"tcp://127.0.0.1:{server.port + number % 2}")
+                os.kill(server.status()["worker"]["pid"], signal.SIGKILL)
+                server.await_status(lambda status: status["worker"]["restarts"] == 1 and status["state"] == "ready")
+                with server.client() as late:
+                    assert frames(late.play(late.open()))
+                assert frames(early.play(game)), "who was there before is still there"
+                open_files = len(os.listdir(f"/proc/{server.process.pid}/fd"))
+                assert open_files < 160
+                context.destroy(linger=0)

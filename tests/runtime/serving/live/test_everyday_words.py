@@ -1,0 +1,105 @@
+"""A server whose bundle reads everyday words: what it understood is told, kept, and the same again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from live_server import LiveServer, RawClient, frames
+from tiny_reader import CAPTIONS, GAME, add_reader
+
+import fakes
+from animegamer_client import Client, Person, State, Understood, aio
+from animegamer_rt.serving.wire import Message
+
+
+@pytest.fixture(scope="module")
+def reading(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return add_reader(fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny")).folder
+
+
+@pytest.fixture(scope="module")
+def words(reading: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with LiveServer(reading, tmp_path_factory.mktemp("state")) as server:
+        yield server.ready()
+
+
+@pytest.fixture
+def newer(words: LiveServer) -> Iterator[RawClient]:
+    with words.client(minor=1) as client:
+        yield client
+
+
+def captions(events: list[Message]) -> list[str]:
+    return [event.fields["caption"] for event in events if event.type == "understood"]
+
+
+@pytest.mark.parametrize("window", [0, 2])
+def test_each_turn_goes_on_from_the_scene_before_it(newer: RawClient, window: int) -> None:
+    game = newer.open(history_turns=window)
+    turns = [newer.play(game, text) for text in GAME]
+    assert [captions(turn) for turn in turns] == [[caption] for caption in CAPTIONS]
+    assert [event.type for event in turns[0][:3]] == ["accepted", "understood", "state"]
+    assert turns[0][0].fields["instruction"] == GAME[0]
+    for turn in turns:
+        frames(turn)
+    branch = newer.ask("branch", {"token": game.token, "turn": 2}, session=game.session, answer="opened")
+    other = newer.open(token=branch.fields["token"])
+    assert captions(newer.play(other, "party, please")) == [CAPTIONS[1].replace("a raincoat", "party clothes")]
+    newer.ask("rewind", {"token": game.token, "turn": 2}, session=game.session, answer="rewound")
+    assert frames(newer.play(game, GAME[2])) == frames(turns[2])
+
+
+def test_a_client_of_version_1_0_is_sent_its_own_messages_only(words: LiveServer, newer: RawClient) -> None:
+    game = newer.open()
+    first = newer.play(game, GAME[0])
+    with words.client() as older:
+        assert older.open(token=game.token).session == game.session
+        again = older.rest(older.send("replay", {"token": game.token}, session=game.session, turn=1))
+    assert frames(again) == frames(first) and not captions(again)
+    assert [event.type for event in again] == [event.type for event in first if event.type != "understood"]
+
+
+def test_a_replay_tells_again_what_was_understood(newer: RawClient) -> None:
+    game = newer.open()
+    turns = [newer.play(game, text) for text in (*GAME[:2], "she explodes")]
+    told = [event.fields for event in turns[2] if event.type == "understood"]
+    assert told[0]["unknown"] == ["explodes"] and told[0]["notice"].startswith('not understood: "explodes"')
+    rest = newer.rest(newer.send("replay", {"token": game.token, "after_seq": 10}, session=game.session, turn=3))
+    assert [event.fields for event in rest if event.type == "understood"] == told
+
+
+def test_welcome_says_what_the_bundle_knows(newer: RawClient) -> None:
+    hello = {"versions": [1], "client": "test", "minor": 1}
+    bundle = newer.ask("hello", hello, answer="welcome").fields["bundle"]
+    assert (bundle["people"], bundle["hours"]) == (["Mia", "Tobo"], ["day", "night"])
+    assert (bundle["places"], bundle["clothes"]) == (["town", "forest"], ["everyday", "raincoat", "party"])
+
+
+def test_an_export_has_captions_beside_what_was_typed(newer: RawClient) -> None:
+    game = newer.open()
+    for text in GAME[:2]:
+        newer.play(game, text)
+    exported = newer.rest(newer.send("export", {"token": game.token}, session=game.session))[-1]
+    record = json.loads((Path(exported.fields["folder"]) / "game.json").read_text(encoding="utf-8"))
+    captions = [(turn["instruction"], turn["caption"]) for turn in record["turns"]]
+    assert captions == list(zip(GAME[:2], CAPTIONS[:2], strict=True))
+
+
+def test_both_python_clients_say_what_was_understood_before_the_state(words: LiveServer) -> None:
+    address = f"tcp://127.0.0.1:{words.port}"
+
+    async def play_async() -> list[object]:
+        async with aio.Client(address) as client:
+            return [event async for event in (await client.open()).turn(GAME[0])]
+
+    with Client(address) as client:
+        assert client.connect().bundle.people == ("Mia", "Tobo")
+        events: list[object] = list(client.open().turn(GAME[0]))
+    for turn in (events, asyncio.run(play_async())):
+        understood, state = turn[1:3]
+        assert isinstance(understood, Understood) and isinstance(state, State)
+        assert (understood.people, understood.caption) == ((Person("Mia", "everyday"),), CAPTIONS[0])

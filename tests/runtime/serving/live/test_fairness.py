@@ -1,0 +1,91 @@
+"""One client's haste is no other client's loss: turns, places in the queue, sessions, deadlines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from live_server import Game, LiveServer, RawClient, error_code, frames
+
+
+def test_a_polite_player_plays_beside_one_that_sends_seventeen_turns_at_once(bundle: Path, tmp_path: Path) -> None:
+    limits = ("--turns-per-minute", "0", "--queue", "16")
+    with LiveServer(bundle, tmp_path / "state", *limits, device="simulated:0.1") as server:
+        with server.ready().client() as greedy, server.client() as polite:
+            games: dict[str, Game] = {}
+            refused = []
+
+            def send(game: Game) -> None:
+                games[greedy.begin(game)] = game
+
+            for game in [greedy.open() for _ in range(17)]:
+                send(game)
+            mine = polite.open()
+            done = 0
+            while done < 6:
+                turn = polite.begin(mine)
+                before_mine = 0
+                while True:
+                    if greedy.turns.poll(1):
+                        message = greedy.receive()
+                        if message.type == "done" and message.parent in games:
+                            before_mine += 1
+                            send(games.pop(message.parent))
+                        elif message.type == "error":
+                            refused.append(error_code(message))
+                            games.pop(str(message.parent))
+                    if polite.turns.poll(1):
+                        message = polite.receive()
+                        assert message.type != "error", message
+                        if message.parent == turn and message.type == "done":
+                            break
+                done += 1
+                assert before_mine <= 3, "the running turn, and those that ended while mine was sent and read"
+            assert set(refused) <= {"busy"} and refused, "the greedy one is told that its share is full"
+
+
+def test_a_newcomer_has_a_place_in_a_full_queue(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", "--queue", "2", device="simulated:0.5") as server:
+        with server.ready().client() as one, server.client() as two, server.client() as three:
+            for client in (one, two):
+                for _ in range(3):
+                    client.begin(client.open())
+            assert frames(three.play(three.open()))
+
+
+def test_programs_that_open_a_game_and_end_shut_nobody_out(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", "--sessions", "3", device="simulated:0") as server:
+        server.ready()
+        tokens = []
+        for played in range(6):
+            with server.client() as program:
+                game = program.open()
+                tokens.append(game.token)
+                if played % 2:
+                    assert frames(program.play(game))
+            server.await_status(lambda status: status["connections"] == 0)
+        with server.client() as player:
+            assert player.open(token=tokens[1]).opened.fields["turns"] == 1, "and every game is there"
+            open_games = [player.open() for _ in range(2)]
+            assert error_code(player.ask("open")) == "too_many_sessions", "those of who is there do count"
+            assert frames(player.play(open_games[0]))
+
+
+def test_status_calls_from_many_peers_do_not_make_an_idle_player_say_hello_again(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", "--connections", "2", device="simulated:0") as server:
+        with server.ready().client() as player:
+            game = player.open()
+            for _ in range(12):
+                server.status()
+            with RawClient(server.port) as stranger:
+                for _ in range(12):
+                    stranger.ask("ping", control=True, answer="pong")
+            assert frames(player.play(game))
+
+
+def test_games_that_a_connection_opens_in_a_minute_are_bounded(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", "--turns-per-minute", "3", device="simulated:0") as server:
+        with server.ready().client() as hasty, server.client() as other:
+            games = [hasty.open() for _ in range(30)]
+            refused = hasty.ask("open")
+            assert error_code(refused) == "rate_limited" and "wait" in refused.fields["do"]
+            assert frames(hasty.play(games[0])) and other.open()

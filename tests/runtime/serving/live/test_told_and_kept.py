@@ -1,0 +1,130 @@
+"""What a client is told and what is kept agree: on a full disk, in another form, after a change of the bundle."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from live_server import LiveServer, RawClient, error_code, frames, refusal
+
+import fakes
+from animegamer_rt.bundle.writer import write_manifest
+
+
+def breakable_disk(broken: Path) -> str:
+    """Program text: no transaction is written while the file `broken` is there."""
+    return f"""
+import contextlib, os
+from animegamer_rt.errors import StoreError
+from animegamer_rt.serving.store.database import Database
+whole = Database.transaction
+@contextlib.contextmanager
+def transaction(self):
+    if os.path.exists({str(broken)!r}):
+        raise StoreError("the disk is full")
+    with whole(self):
+        yield
+Database.transaction = transaction
+"""
+
+
+def cancel(player: RawClient, session: str, token: str) -> None:
+    player.ask("cancel", {"token": token}, session=session, control=True, answer="cancelling")
+
+
+def test_a_turn_that_was_cancelled_on_a_full_disk_does_not_count(bundle: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    code = breakable_disk(broken)
+    with LiveServer(bundle, tmp_path / "state", device="simulated:2", code=code) as server:
+        with server.ready().client() as player:
+            game = player.open()
+            assert frames(player.play(game, "Mia waves."))
+            second = player.begin(game, "Mia runs.", turn_id="lost")
+            player.until(second, "frame")  # so its result is stored
+            broken.touch()
+            cancel(player, game.session, game.token)
+            assert error_code(player.rest(second)) == "cancelled"
+            assert player.open(token=game.token).opened.fields["turns"] == 1, "and who comes back is let in"
+            listed = player.ask("list", {"token": game.token}, session=game.session, answer="listed")
+            assert [turn["instruction"] for turn in listed.fields["turns"]] == ["Mia waves."]
+            replay = player.send("replay", {"token": game.token}, session=game.session, turn=2)
+            assert error_code(player.rest(replay)) == "no_such_turn"
+            assert error_code(player.play(game, "Mia runs.", turn_id="lost")) == "storage"
+            broken.unlink()
+            events = player.play(game, "Mia flies.")
+            assert frames(events) and events[-1].turn == 2 and events[-1].fields["turns"] == 2
+
+
+def test_who_joins_a_turn_in_another_form_gets_that_form(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:1") as server:
+        with server.ready().client() as first, server.client(codec="mp4") as other:
+            game = first.open()
+            turn = first.begin(game, turn_id="one")
+            first.until(turn, "state")
+            events = other.play(game, turn_id="one")
+            kinds = {message.type for message in events}
+            assert "clip" in kinds and "frame" not in kinds and events[-1].type == "done"
+            numbers = [message.seq for message in events if message.seq is not None]
+            assert numbers == list(range(len(numbers)))
+
+
+def test_a_worker_of_another_bundle_plays_nobodys_game(tmp_path: Path) -> None:
+    tiny = fakes.write_bundle(tmp_path / "tiny")
+    with LiveServer(tiny.folder, tmp_path / "state", "--backoff-s", "0.05", device="simulated:0") as server:
+        with server.ready().client() as player:
+            game = player.open()
+            assert frames(player.play(game))
+            kept = {path: path.read_bytes() for path in tiny.folder.iterdir() if path.is_file()}
+            part = tiny.folder / next(iter(tiny.manifest.parts.values())).file
+            part.write_bytes(part.read_bytes() + b"another")
+            assert write_manifest(tiny.folder, tiny.manifest).fingerprint != tiny.fingerprint
+            os.kill(server.status()["worker"]["pid"], signal.SIGKILL)
+            status = server.await_status(lambda status: status["state"] == "degraded")
+            last_error = status["worker"]["last_error"]
+            assert "bundle" in last_error and "start the server again" in last_error
+            assert error_code(player.play(game)) == "degraded"
+            for path, content in kept.items():
+                path.write_bytes(content)
+            server.await_status(lambda status: status["state"] == "ready")
+            assert frames(player.play(game))
+
+
+def test_a_game_of_simulated_engines_does_not_go_on_with_real_ones(bundle: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with LiveServer(bundle, state, device="simulated:0") as server, server.ready().client() as player:
+        game = player.open()
+        assert frames(player.play(game))
+    with LiveServer(bundle, state, device="simulated:0.1") as server, server.listening().client() as player:
+        assert player.open(token=game.token).opened.fields["turns"] == 1
+    with LiveServer(bundle, state, device="cpu") as server, server.listening().client() as player:
+        refused = player.ask("open", {"token": game.token}, answer="error")
+        assert refused.fields["code"] == "bundle_mismatch" and "simulated" in refused.fields["text"]
+
+
+def test_an_export_is_whole_named_in_full_and_private_or_it_is_storage(bundle: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    half = state / "exports" / ".0123456789abcdef-1.partial"
+    half.mkdir(parents=True)
+    with LiveServer(bundle, state, device="simulated:0") as server, server.ready().client() as player:
+        assert not half.exists(), "what a killed server left is removed"
+        game = player.open()
+        assert frames(player.play(game))
+        *_, exported = player.rest(player.send("export", {"token": game.token}, session=game.session))
+        folder = Path(exported.fields["folder"])
+        assert folder.is_absolute() and sorted(exported.fields["files"]) == sorted(
+            path.name for path in folder.iterdir()
+        )
+        assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+        assert (state / "worker.log").stat().st_mode & 0o077 == 0
+        folder.parent.rename(state / "away")
+        folder.parent.write_text("no folder")
+        failed = player.rest(player.send("export", {"token": game.token}, session=game.session))
+        assert error_code(failed) == "storage" and str(tmp_path) not in str(failed[-1].fields)
+        assert frames(player.play(game)), "and the game goes on"
+
+
+def test_a_state_folder_whose_name_is_not_utf8_is_refused(bundle: Path, tmp_path: Path) -> None:
+    state = tmp_path / os.fsdecode(b"caf\xe9")
+    code, said = refusal(bundle, state)
+    assert code == 2 and "--state-dir" in said and "UTF-8" in said and "Traceback" not in said

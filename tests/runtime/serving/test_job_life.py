@@ -1,0 +1,249 @@
+"""A job's life, driven by all events in all orders beside a model: exactly once, in order, nothing after the end."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from scheduled import Connection, Scheduled
+
+from animegamer_rt.errors import StoreError
+from animegamer_rt.serving.server.jobs import Job, JobState
+from animegamer_rt.serving.server.metrics import Metrics
+from animegamer_rt.serving.store import StoredSession, StoredTurn, TurnContext
+from animegamer_rt.serving.wire.worker_messages import FrameOptions
+from animegamer_rt.state.game import CharacterState
+
+FRAMES = 3
+METRICS = Metrics()
+RAW, MP4 = FrameOptions(), FrameOptions(codec="mp4")
+
+
+class Memory:
+    """In the place of Store, without a file, which would take minutes. Nothing is written while it is `broken`."""
+
+    def __init__(self) -> None:
+        self.broken = False
+        self.sessions: dict[str, list[StoredTurn]] = {}
+
+    def get(self, session: str) -> StoredSession:
+        turns = self.sessions[session]
+        character = turns[-1].character if turns else CharacterState()
+        return StoredSession(session, "tiny", "f", 7, 2, len(turns), character, False)
+
+    def turns(self, session: str, first: int, last: int) -> list[StoredTurn]:
+        return self.sessions[session][max(0, first - 1) : last]
+
+    def turn_context(self, session: str, turn: int) -> TurnContext:
+        assert turn <= len(self.sessions[session]) + 1
+        return TurnContext(0, (), {}, CharacterState())
+
+    def finish_turn(self, session: str, turn: int, turn_id: str, instruction: str, *result: Any) -> None:
+        self._write()
+        known = [played.turn for played in self.sessions[session] if played.turn_id == turn_id]
+        if known != [turn]:
+            assert not known and turn == len(self.sessions[session]) + 1
+            self.sessions[session].append(StoredTurn(turn, turn_id, instruction, 7, *result[:2]))
+
+    def rewind(self, session: str, turn: int) -> None:
+        self._write()
+        assert turn <= len(self.sessions[session])
+        del self.sessions[session][turn:]
+
+    def _write(self) -> None:
+        if self.broken:
+            raise StoreError("the disk is full")
+
+
+class Life(RuleBasedStateMachine):
+    """Three sessions on two connections. `told`: of each session, the turns of which a client heard `done`."""
+
+    @initialize()
+    def start(self) -> None:
+        self.disk = Memory()
+        self.clients = [Connection(RAW), Connection(RAW)]
+        self.sessions = ["one", "two", "three"]
+        self.disk.sessions = {session: [] for session in self.sessions}
+        self.told: dict[str, list[str]] = {session: [] for session in self.sessions}
+        self.numbers = itertools.count()
+        self.jobs: list[Job] = []
+        self.now = 0.0
+        self.serve()
+
+    def serve(self) -> None:
+        self.server = Scheduled(self.disk, METRICS)  # type: ignore[arg-type]
+        self.seq: dict[str, int] = {}
+        """Job id at the worker -> the last event that this worker sent of it."""
+        self.live: list[Job] = []
+        self.ended: set[str | None] = set()
+        self.last_seq: dict[str | None, int] = {}
+
+    @rule(which=st.integers(0, 2), who=st.integers(0, 1), hasty=st.booleans())
+    def send_turn(self, which: int, who: int, hasty: bool) -> None:
+        session = self.sessions[which]
+        if self.server.queue.of_session(session) is not None:
+            return
+        stored = self.server.scheduler.as_done(self.disk.get(session))
+        assert stored.turns == len(self.told[session]), "what the client heard is what the store shows"
+        job = self.server.job("turn", session, self.clients[who], stored.turns + 1, self.now, 5.0 if hasty else 1e9)
+        job.turn_id = job.instruction = f"turn {next(self.numbers)}"
+        job.subscriber.parent = job.instruction
+        self.jobs.append(job)
+        self.live.append(job)
+        self.server.scheduler.admit(job, self.now)
+
+    @rule(which=st.integers(0, 2))
+    def replay(self, which: int) -> None:
+        session = self.sessions[which]
+        if self.told[session] and self.server.queue.of_session(session) is None:
+            job = self.server.job("replay", session, self.clients[0], len(self.told[session]), self.now)
+            job.subscriber.parent = f"replay {next(self.numbers)}"
+            self.live.append(job)
+            self.server.scheduler.admit(job, self.now)
+
+    @rule(which=st.integers(0, 2), form=st.sampled_from([RAW, MP4]), seen=st.integers(-1, 4))
+    def come_back(self, which: int, form: FrameOptions, seen: int) -> None:
+        """The client of a job has another connection, which may want another form."""
+        job = self.server.queue.of_session(self.sessions[which])
+        if job is not None:
+            client = Connection(form)
+            jobs = list(self.server.queue.jobs)
+            ears: list[Any] = [job.subscriber.client for job in jobs]
+            ears += [job.late_subscriber.client for job in jobs if job.late_subscriber is not None]
+            self.clients = [*self.clients[:2], *(one for one in self.clients[2:] if one in ears), client]
+            subscriber = type(job.subscriber)(client, f"again {next(self.numbers)}", seen)  # type: ignore[arg-type]
+            self.server.scheduler.subscribe(job, subscriber)
+
+    @rule(who=st.integers(0, 9))
+    def vanish(self, who: int) -> None:
+        if who < len(self.clients):
+            self.server.scheduler.client_gone(self.clients[who])  # type: ignore[arg-type]
+
+    def running(self) -> str | None:
+        return next(iter(self.server.worker.given), None)
+
+    def next_seq(self, job_id: str) -> int:
+        self.seq[job_id] = self.seq.get(job_id, 0) + 1
+        return self.seq[job_id]
+
+    @precondition(lambda self: self.running() is not None)
+    @rule(what=st.sampled_from(["event", "settle", "finish", "finish", "fail"]))
+    def worker_says(self, what: str) -> None:
+        job_id = self.running()
+        job = self.server.queue.running
+        assert job_id is not None
+        turn = job.turn if job is not None and job.id == job_id else None
+        if turn is None or what == "event":
+            self.server.say(job_id, "frame", self.now, seq=self.next_seq(job_id))
+        elif what == "settle":
+            self.server.settle(job_id, turn, self.now)
+        elif what == "fail":
+            code = "cancelled" if job is not None and job.stop_error else "config"
+            self.server.say(job_id, "failed", self.now, code=code, text="it failed")
+        else:
+            while self.seq.get(job_id, 0) < FRAMES:
+                self.server.say(job_id, "frame", self.now, seq=self.next_seq(job_id))
+            self.server.settle(job_id, turn, self.now)
+            self.server.say(job_id, "finished", self.now, seconds={})
+
+    @precondition(lambda self: self.running() is not None)
+    @rule()
+    def disk_breaks_once_a_turn_is_stored(self) -> None:
+        self.worker_says("settle")
+        self.disk.broken = True
+
+    @rule()
+    def worker_dies(self) -> None:
+        self.server.worker.die()
+        self.seq.clear()
+        self.server.worker.serving = False
+        self.server.scheduler.on_worker_death("killed", self.now)
+        self.server.scheduler.dispatch(self.now)
+        self.server.worker.serving = True
+        self.server.scheduler.dispatch(self.now)
+
+    @rule(which=st.integers(0, 2))
+    def cancel(self, which: int) -> None:
+        self.server.scheduler.cancel(self.sessions[which])
+        self.server.scheduler.dispatch(self.now)
+
+    @rule(seconds=st.sampled_from([1.0, 6.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.server.scheduler.stop_overdue(self.now)
+        self.server.scheduler.dispatch(self.now)
+
+    @rule(broken=st.booleans())
+    def disk_breaks_or_is_mended(self, broken: bool) -> None:
+        self.disk.broken = broken
+        self.server.scheduler.removals.finish_all()
+
+    @precondition(lambda self: not self.disk.broken)
+    @rule()
+    def server_stops_and_starts(self) -> None:
+        self.server.scheduler.end_all()
+        self.hear()
+        self.serve()
+
+    def hear(self) -> None:
+        """What the clients heard since the last look: the model of what must be stored."""
+        for client in self.clients:
+            for message in client.heard:
+                if message.type == "done" and message.session is not None and message.turn is not None:
+                    told = self.told[message.session]
+                    assert message.turn <= len(told) + 1, "turns are done in order"
+                    if message.turn == len(told) + 1:
+                        told.append("done")
+            self.check_order(client)
+            client.heard.clear()
+
+    def check_order(self, client: Connection) -> None:
+        ended, last = self.ended, self.last_seq
+        for message in client.heard:
+            assert message.parent not in ended, f"{message.type} after the end of {message.parent}"
+            if message.seq is not None and message.type != "done":
+                assert message.seq > last.get(message.parent, -1), "no event comes twice, or out of order"
+                last[message.parent] = message.seq
+            if message.type in ("done", "error"):
+                ended.add(message.parent)
+
+    @invariant()
+    def client_and_store_agree(self) -> None:
+        if not hasattr(self, "disk"):
+            return
+        self.hear()
+        for job in self.live:  # who came late hears nothing until the turn, which counts, is rendered again
+            if job.kind == "turn" and job.late_subscriber is not None and job.state is JobState.DONE:
+                assert job.turn == len(self.told[job.session]) + 1
+                self.told[job.session].append("late")
+        for session in self.sessions:
+            shown = self.server.scheduler.as_done(self.disk.get(session))
+            assert shown.turns == len(self.told[session])
+        waiting = [job for job in self.live if not job.over]
+        assert set(self.server.queue.jobs) >= set(waiting)
+        self.live = waiting
+
+
+def test_a_jobs_life_in_ten_thousand_steps() -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        Life,
+        settings=settings(
+            max_examples=100,
+            phases=[Phase.generate],
+            stateful_step_count=100,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+            database=None,
+        ),
+    )

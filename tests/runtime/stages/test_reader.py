@@ -1,0 +1,185 @@
+"""Everyday words become a scene and its caption; what they leave out stays, through rewinds and branches too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_reader
+from tiny_reader import CAPTIONS, GAME
+
+import animegamer_rt
+import fakes
+from animegamer_rt.api import Game, Player
+from animegamer_rt.backends.interface import IntArray, ReaderEngine, ReaderLogits
+from animegamer_rt.backends.reader import load_reader
+from animegamer_rt.backends.registry import open_engines
+from animegamer_rt.bundle.loader import Bundle, load
+from animegamer_rt.bundle.manifest import ReaderWords
+from animegamer_rt.bundle.writer import write_manifest
+from animegamer_rt.engine_config import EngineConfig
+from animegamer_rt.errors import BackendError, ConfigError
+from animegamer_rt.events import StatePredicted, Understood
+from animegamer_rt.pipeline import Pipeline
+from animegamer_rt.session import Session
+from animegamer_rt.stages.prompt import PromptBuilder
+from animegamer_rt.stages.reader import InstructionReader
+from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.scene import Scene
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Bundle:
+    return tiny_reader.add_reader(fakes.write_bundle(tmp_path / "tiny"))
+
+
+@pytest.fixture
+def player(bundle: Bundle) -> Player:
+    return animegamer_rt.open(bundle)
+
+
+def caption(game: Game, text: str) -> str:
+    understood = game.turn(text).understood
+    assert understood is not None
+    return understood.scene.caption
+
+
+@dataclass
+class FixedReader:
+    """Answers with these logits."""
+
+    logits: ReaderLogits
+
+    def read(self, features: IntArray, scene: IntArray) -> ReaderLogits:
+        return self.logits
+
+
+def reader(bundle: Bundle, engine: ReaderEngine | None = None) -> InstructionReader:
+    words = bundle.manifest.reader
+    assert words is not None
+    return InstructionReader(engine or load_reader(bundle), words, "tiny")
+
+
+def test_what_an_instruction_leaves_out_stays_and_clothes_come_back_with_their_people(player: Player) -> None:
+    game = player.start(seed=7)
+    assert tuple(caption(game, text) for text in GAME) == CAPTIONS
+
+
+def test_predictor_sees_captions_and_the_game_keeps_what_was_typed(bundle: Bundle) -> None:
+    predictor = fakes.FakePredictor()
+    pipeline = Pipeline.open(bundle, replace(fakes.fake_engines(predictor), reader=load_reader(bundle)))
+    session, prompts = Session.start(bundle, seed=7), PromptBuilder.from_bundle(bundle)
+    for turn, text in enumerate(GAME[:3]):
+        history, events = session.history, list(pipeline.run_turn(session, Instruction(text)))
+        assert [type(event) for event in events[:2]] == [Understood, StatePredicted]
+        assert predictor.read[-1].same_as(prompts.build(CAPTIONS[turn], history).turn)
+        assert session.history[-1].text == CAPTIONS[turn]
+    assert tuple(record.text for record in session.log) == GAME[:3]
+
+
+@pytest.mark.parametrize("window", [0, 2])
+def test_rewound_and_branched_games_remember_the_scene_of_their_last_turn(player: Player, window: int) -> None:
+    game, straight = player.start(seed=7, history_turns=window), player.start(seed=7, history_turns=window)
+    for text in GAME:
+        game.turn(text)
+    for text in GAME[:2]:
+        straight.turn(text)
+    expected, branch = straight.turn("both"), game.branch(2)
+    game.rewind(2)
+    for other in (game, branch):
+        np.testing.assert_array_equal(other.turn("both").frames, expected.frames)
+    game.rewind(0)
+    assert caption(game, GAME[0]) == CAPTIONS[0]
+
+
+def test_a_turn_predicted_ahead_is_the_turn_itself(player: Player) -> None:
+    pipeline, game = player.pipeline, player.start(seed=7)
+    game.turn(GAME[0])
+    events = game.session, Instruction(GAME[1])
+    ahead = pipeline.predict(*events)
+    predicted = next(event for event in pipeline.run_turn(*events) if isinstance(event, StatePredicted))
+    np.testing.assert_array_equal(predicted.shot, ahead.shot)
+
+
+def test_understood_says_the_scene_in_a_line_and_what_it_cannot_draw(bundle: Bundle) -> None:
+    reading = reader(bundle).read(Instruction("Mia in a raincoat flies; a dragon explodes by the dragon"), None)
+    assert reading.text == "Mia in a raincoat flies on a kite barely, town, day"
+    assert reading.unknown == ("dragon", "explodes")
+    assert reading.notice == (
+        'not understood: "dragon", "explodes"; tiny reads English and knows Mia, Tobo; wave, run, fly on a kite; '
+        "town, forest"
+    )
+    assert reader(bundle).read(Instruction("both run"), None).text.endswith("wave barely, town, day")
+
+
+@pytest.mark.parametrize("text", ["ミアが走る。", "миа бежит", "١٢٣", "123 456", "^ ^"])
+def test_a_text_in_another_script_changes_nothing_and_is_answered_with_what_is_read(bundle: Bundle, text: str) -> None:
+    reads = reader(bundle)
+    before = reads.read(Instruction("Tobo flies"), None).scene
+    reading = reads.read(Instruction(text), before)
+    assert reading.scene == before and reading.notice is not None
+    assert reading.notice.startswith("nothing understood; tiny reads English")
+    first = reads.read(Instruction(text), None)
+    assert first.scene.people and first.notice == reading.notice
+
+
+def test_only_the_first_words_of_a_long_text_are_read_and_that_is_said(bundle: Bundle) -> None:
+    reading = reader(bundle).read(Instruction("so " * 96 + "Tobo"), None)
+    assert reading.scene.people == ("Mia",) and reading.notice == "only the first 96 words are read"
+
+
+def test_people_are_the_likeliest_choice_of_one_named_first_and_at_most_one_second(bundle: Bundle) -> None:
+    engine = load_reader(bundle)
+    some = engine.read(np.zeros((1, 1, 48), np.int64), np.zeros((1, 7), np.int64))
+
+    def who(*people: list[float]) -> tuple[str, ...]:
+        logits = replace(some, people=np.array(people, np.float32))
+        return reader(bundle, FixedReader(logits)).read(Instruction("so"), None).scene.people
+
+    assert who([9, 0, 0], [9, 1, 0]) == ("Tobo",)  # each alone would be absent
+    assert who([0, 5, 4], [0, 6, 0]) == ("Tobo", "Mia")  # each alone would be first
+    assert who([0, 5, 4], [0, 0, -9]) == ("Mia",)
+
+
+def test_logits_that_are_not_numbers_are_an_error(bundle: Bundle) -> None:
+    some = load_reader(bundle).read(np.zeros((1, 1, 48), np.int64), np.zeros((1, 7), np.int64))
+    broken = FixedReader(replace(some, place=np.full_like(some.place, np.nan)))
+    with pytest.raises(BackendError, match="not numbers.*selftest"):
+        reader(bundle, broken).read(Instruction("so"), None)
+
+
+def test_scenes_are_stored_as_text(bundle: Bundle) -> None:
+    scene = reader(bundle).read(Instruction("both wave in the forest"), None).scene
+    assert Scene.from_json(scene.to_json()) == scene
+
+
+@pytest.mark.parametrize("device", ["cpu", "simulated:0.01"])
+def test_reader_is_loaded_whatever_device_plays_the_rest(bundle: Bundle, device: str) -> None:
+    assert open_engines(bundle, EngineConfig(device)).reader is not None
+
+
+def test_words_that_do_not_fit_the_part_are_refused(bundle: Bundle) -> None:
+    words = replace(tiny_reader.WORDS, places=("town", "forest", "moon"))
+    with pytest.raises(BackendError, match="other inputs or outputs than its words in the manifest"):
+        open_engines(tiny_reader.add_reader(bundle, words))
+
+
+def test_part_and_words_go_together(bundle: Bundle) -> None:
+    with pytest.raises(ConfigError, match="a part `reader` and its words go together.*the part alone"):
+        replace(bundle.manifest, reader=None)
+    with pytest.raises(ConfigError, match="manners.*another length"):
+        replace(tiny_reader.WORDS, manners=("gently",))
+    with pytest.raises(ConfigError, match="positions.*at least one word"):
+        ReaderWords(
+            **{name: () if "position" in name else getattr(tiny_reader.WORDS, name) for name in ReaderWords.__slots__}
+        )
+
+
+def test_only_a_bundle_with_a_reader_has_the_newer_format(bundle: Bundle) -> None:
+    assert load(bundle.folder).manifest == bundle.manifest
+    assert bundle.manifest.format_version == 3
+    parts = {name: part for name, part in bundle.manifest.parts.items() if name != "reader"}
+    plain = write_manifest(bundle.folder, replace(bundle.manifest, parts=parts, reader=None))
+    assert plain.manifest.format_version == 2 and '"reader"' not in (bundle.folder / "manifest.json").read_text()

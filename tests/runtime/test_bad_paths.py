@@ -1,0 +1,157 @@
+"""Paths and values that cannot be meant, and a system that refuses: one line on stderr and exit code 2 each time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fakes
+from animegamer_rt.cli import main
+
+RT = [sys.executable, "-m", "animegamer_rt"]
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder)
+
+
+def run(*command: str) -> tuple[int, str]:
+    """The exit code of a command in this process, and whether argparse or the command said it."""
+    try:
+        return main(list(command)), "command"
+    except SystemExit as stopped:
+        assert isinstance(stopped.code, int)
+        return stopped.code, "argparse"
+
+
+PATHS = {
+    "empty": "",
+    "no such user": "~nosuchuser/out",
+    "a long name": "n" * 300,
+    "a long path": "a/" * 3000,
+    "a NUL": "a\0b",
+}
+TAKE_A_PATH = {
+    "play": ("play", "--out"),
+    "play, picture": ("play", "--motion", "wave", "--image"),
+    "play, instructions": ("play", "--instructions"),
+    "bench": ("bench", "--results"),
+    "trace": ("bench", "--trace"),
+    "selftest": ("selftest", "--out"),
+    "keys": ("keys", "new", "mia", "--keys"),
+    "info": ("info",),
+    "bundle": ("play", "--bundle"),
+    "serve": ("serve", "--state-dir"),
+}
+
+
+@pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
+@pytest.mark.parametrize("command", TAKE_A_PATH.values(), ids=TAKE_A_PATH)
+def test_a_path_that_names_nothing_is_one_error(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: tuple[str, ...],
+    path: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(*command, path)[0] == 2
+    said = capsys.readouterr().err
+    assert "error: " in said.splitlines()[-1] and "Traceback" not in said
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", [".", "/", ".."])
+def test_a_report_needs_the_name_of_a_file(bundle: str, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert main(["selftest", "--bundle", bundle, "--out", name]) == 2
+    assert "not a file for a report of selftest" in capsys.readouterr().err
+
+
+NUMBERS = ["²", "٣", "１", "1_0", " 1", "+1", "--3", "1e2", "0x1", "", "9" * 30, "9" * 5000, "nan"]
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=ascii)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("play", "--seed"),
+        ("bench", "--turns"),
+        ("play", "--threads"),
+        ("serve", "--queue"),
+        ("quantize", "pocket", "--precision", "predictor=nf4", "--out", "x", "--calibration-turns"),
+        ("verify", "pocket", "--turns"),
+        ("search-plans", "--turns"),
+        ("export", "--out", "x", "--random-weights"),
+    ],
+    ids=" ".join,
+)
+def test_a_number_is_ascii_digits(command: tuple[str, ...], number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*command[:-1], f"{command[-1]}={number}") == (2, "argparse")
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("turns", ["0", "-1"])
+def test_calibration_needs_a_turn(capsys: pytest.CaptureFixture[str], turns: str) -> None:
+    assert run("quantize", "pocket", "--precision", "denoiser=w8a8", "--out", "x", "--calibration-turns", turns)[0] == 2
+    assert "from 1 to" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [("bench", "--bundle"), ("play", "--plan"), ("verify", "pocket", "--against")])
+def test_an_empty_value_is_no_default(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*command, "") == (2, "argparse")
+    assert "is a variable of the shell not set?" in capsys.readouterr().err
+
+
+def test_a_picture_whose_name_is_not_utf8_is_recorded(tmp_path: Path) -> None:
+    from PIL import Image
+
+    picture = os.path.join(os.fsencode(tmp_path), b"mia-\xff.png")
+    Image.new("RGB", (144, 96)).save(os.fsdecode(picture))
+    lines = ["--instructions", "-", "--out", str(tmp_path / "out"), "--image", picture, "--motion", "wave"]
+    done = subprocess.run([*RT, "play", "--plan", "fast", *lines], input=b"Mia waves.\n", capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert r"mia-\\udcff.png" in (tmp_path / "out" / "game.json").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", ["doctor", "doctor --json", "info pocket", "play"])
+def test_a_current_folder_that_is_gone_leaves_no_traceback(tmp_path: Path, command: str) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    program = f"import os; os.rmdir({str(gone)!r}); from animegamer_rt.__main__ import main; raise SystemExit(main())"
+    done = subprocess.run([sys.executable, "-c", program, *command.split()], cwd=gone, capture_output=True, text=True)
+    assert "Traceback" not in done.stderr and done.returncode in (0, 2)
+    if done.returncode == 2:
+        assert (done.stdout, done.stderr.count("\n")) == ("", 1) and done.stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize("command", ["--help", "--version", "play --help", "info pocket --json", "info --list"])
+def test_a_full_device_is_one_line_whatever_is_printed(command: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*RT, *command.split()], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.stderr.startswith("error: the output cannot be written") and done.stderr.count("\n") == 1
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize("mebibytes", [120, 250, 400])
+def test_little_memory_is_no_traceback(mebibytes: int) -> None:
+    shell = f"ulimit -v {mebibytes * 1024}; exec {sys.executable} -m animegamer_rt selftest --out /dev/null/x"
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr and done.returncode != 1
+
+
+def test_an_endless_file_of_instructions_is_refused(bundle: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["play", "--bundle", bundle, "--instructions", "/dev/zero"]) == 2
+    assert "the instructions are too long" in capsys.readouterr().err
+
+
+def test_a_record_that_is_a_pipe_is_not_waited_for(
+    bundle: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "game.json")
+    assert main(["play", "--bundle", bundle, "--out", str(tmp_path)]) == 2
+    assert "game.json that is not a game's" in capsys.readouterr().err

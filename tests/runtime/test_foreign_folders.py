@@ -1,0 +1,147 @@
+"""Files that a command did not make: each is as it was after the command, which says so in one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fakes
+from animegamer_rt.bundle.files import lock_folder
+from animegamer_rt.cli import main
+
+RECORD: dict[str, Any] = {"bundle": "tiny", "plan": "exact", "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder)
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> str:
+    (tmp_path / "story.txt").write_text("Mia waves.\n")
+    return str(tmp_path / "story.txt")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def refused(capsys: pytest.CaptureFixture[str], *command: object) -> str:
+    assert main([*map(str, command)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and said.count("\n") == 1
+    return said
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"turn-001.mp4": "mine", "contact-sheet.png": "mine"},
+        {"holiday.mp4": "mine"},
+        {".hidden": "mine"},
+        {"game.json": json.dumps({"turns": [1, 2, 3]}), "turn-001.mp4": "mine"},
+        {"game.json": json.dumps({"turns": []})},
+        {"game.json": json.dumps({**RECORD, "turns": [{"turn": 1}]}), "turn-001.mp4": "mine"},
+        {"game.json": json.dumps({**RECORD, "turns": []}), "turn-001.mp4": "mine"},
+        {"game.json": json.dumps({**RECORD, "turns": []}), "contact-sheet.png": "mine"},
+        {"game.json": "[" * 100_000},
+        {"animegamer-client.json": "{}", "turn-001.mp4": "a game of the client"},
+    ],
+    ids=lambda files: "+".join(files),
+)
+def test_a_game_is_not_written_among_files_that_are_not_a_games(
+    bundle: str, story: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], files: dict[str, str]
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    for name, text in files.items():
+        (out / name).write_text(text)
+    before = contents(out)
+    said = refused(capsys, "play", "--bundle", bundle, "--instructions", story, "--out", out)
+    assert "--out" in said and str(out) in said
+    assert contents(out) == before
+
+
+def test_an_earlier_game_stays_until_a_turn_of_the_new_one_is_whole(
+    bundle: str, story: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = ("play", "--bundle", bundle, "--instructions", story, "--out", str(tmp_path / "out"))
+    assert main([*play, "--seed", "1"]) == 0
+    before = contents(tmp_path / "out")
+    capsys.readouterr()
+    usage = namedtuple("usage", "total used free")
+    with monkeypatch.context() as full:
+        full.setattr(shutil, "disk_usage", lambda _: usage(1, 1, 1000))
+        assert "too little free space" in refused(capsys, *play, "--seed", "2")
+    assert contents(tmp_path / "out") == before
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    assert main([*play, "--seed", "2"]) == 0
+    after = contents(tmp_path / "out")
+    assert json.loads(after["game.json"])["seed"] == 2 and after["notes.txt"] == b"mine"
+    assert after.keys() == {*before, "notes.txt"}
+
+
+def test_a_folder_in_the_place_of_a_clip_is_one_line(
+    bundle: str, story: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play = ("play", "--bundle", bundle, "--instructions", story, "--out", str(tmp_path / "out"))
+    assert main(list(play)) == 0
+    (tmp_path / "out" / "turn-001.mp4").unlink()
+    (tmp_path / "out" / "turn-001.mp4").mkdir()
+    capsys.readouterr()
+    assert "turn-001.mp4" in refused(capsys, *play)
+
+
+def test_a_second_game_in_a_folder_is_refused_while_the_first_is_played(
+    bundle: str, story: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").mkdir()
+    with lock_folder(tmp_path / "out"):
+        said = refused(capsys, "play", "--bundle", bundle, "--instructions", story, "--out", tmp_path / "out")
+    assert "another process is writing here" in said
+    assert contents(tmp_path / "out") == {}
+
+
+def test_two_games_at_once_without_a_folder_get_one_each(bundle: str, story: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "animegamer_rt", "play", "--bundle", bundle, "--instructions", story]
+    games = [subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL) for _ in range(2)]
+    assert [game.wait() for game in games] == [0, 0]
+    for folder in ("game-001", "game-002"):
+        assert len(json.loads((tmp_path / "games" / folder / "game.json").read_text())["turns"]) == 1
+
+
+@pytest.mark.parametrize("text", ["mine", "{}", '{"device": "cpu"}', "[1]"])
+@pytest.mark.parametrize("kind", ["selftest", "trace"])
+def test_a_report_or_a_trace_replaces_its_own_kind_alone(
+    bundle: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, text: str
+) -> None:
+    (tmp_path / "mine.json").write_text(text)
+    results = ("--results", tmp_path / "results", "--trace") if kind == "trace" else ("--out",)
+    command = ("bench" if kind == "trace" else "selftest", "--bundle", bundle, *results, tmp_path / "mine.json")
+    assert "mine.json" in refused(capsys, *command)
+    assert (tmp_path / "mine.json").read_text() == text
+
+
+def test_selftest_writes_its_report_again(bundle: str, tmp_path: Path) -> None:
+    for _ in range(2):
+        assert main(["selftest", "--bundle", bundle, "--out", str(tmp_path / "report.json")]) == 0
+
+
+def test_keys_are_added_to_a_folder_and_replace_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert main(["keys", "new", "mia", "--keys", str(tmp_path)]) == 0
+    before = contents(tmp_path)
+    assert before.keys() == {"notes.txt", "mia.key", "mia.key_secret"}
+    (tmp_path / "bo.key_secret").symlink_to("nowhere")
+    capsys.readouterr()
+    for name in ("mia", "bo"):
+        assert "there are keys of that name" in refused(capsys, "keys", "new", name, "--keys", tmp_path)
+    assert contents(tmp_path) == before
