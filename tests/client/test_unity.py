@@ -9,6 +9,7 @@ import importlib.util
 import json
 import re
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -103,6 +104,16 @@ def test_a_server_that_is_killed_and_restarted_in_a_turn_is_resumed(
                     assert driver.communicate(timeout=100)[0] == "restart\n"
             finally:
                 driver.kill()
+
+
+def test_a_server_of_the_programs_own_is_played_and_ends_with_it(
+    build: MonoBuild, bundle: Path, tmp_path: Path
+) -> None:
+    options = f"--bundle {bundle} --state-dir {tmp_path} --device simulated:0.2"
+    (said,) = build.run("launch", sys.executable, "-m animegamer_rt", options)
+    assert said == "launched, then ended"
+    (said,) = build.run("launch", sys.executable, "-m animegamer_rt", "--device no-such-device")
+    assert said.startswith("server_process: ") and "no-such-device" in said
 
 
 class Web(BaseHTTPRequestHandler):

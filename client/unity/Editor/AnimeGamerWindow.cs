@@ -91,6 +91,7 @@ namespace AnimeGamer.EditorTools
             while (turn != null && turn == _turn && turn.TryRead(out TurnEvent next))
             {
                 if (next.Kind == TurnEventKind.Frame) _playback.Add(next.Turn, next.Frame);
+                else if (next.Kind == TurnEventKind.Understood) _said = next.Understood.Notice ?? next.Understood.Text;
                 else if (next.Kind == TurnEventKind.State) _said = "motion level " + next.State.MotionLevel;
                 else if (next.Kind == TurnEventKind.Progress) _said = "step " + next.Step + " of " + next.Steps;
                 else if (next.Kind == TurnEventKind.Done) _said = "turn " + next.Turn + ", " + next.Done.TotalSeconds.ToString("0.00") + " s";

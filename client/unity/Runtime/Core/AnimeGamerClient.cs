@@ -57,6 +57,7 @@ namespace AnimeGamer
                 throw new AnimeGamerException("bad_argument", "JpegQuality is " + options.JpegQuality + "; expected 1..100");
             Request hello = new Request("hello")
                 .With("versions", new[] { Codec.Major })
+                .With("minor", Codec.Minor)
                 .With("client", "com.animegamer.client (C#)")
                 .With("pixel_format", options.PixelFormat.ToString().ToLowerInvariant())
                 .With("flip", options.Flip)

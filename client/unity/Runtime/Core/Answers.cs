@@ -34,6 +34,9 @@ namespace AnimeGamer
         public bool RandomWeights;
         public string[] Capabilities;
 
+        /// <summary>What can be shown, of a bundle that reads everyday words; else empty. To offer them to a player.</summary>
+        public string[] People, Motions, Places, Hours, Clothes, Manners;
+
         /// <summary>Longest instruction, in Unicode characters; longest header of a request, in bytes.</summary>
         public int TextCharacters, HeaderBytes;
 
@@ -53,6 +56,12 @@ namespace AnimeGamer
                 FramesPerSecond = bundle.Number("fps"),
                 RandomWeights = bundle.Flag("random_weights"),
                 Capabilities = fields.Texts("capabilities"),
+                People = bundle.TextsOrNone("people"),
+                Motions = bundle.TextsOrNone("motions"),
+                Places = bundle.TextsOrNone("places"),
+                Hours = bundle.TextsOrNone("hours"),
+                Clothes = bundle.TextsOrNone("clothes"),
+                Manners = bundle.TextsOrNone("manners"),
                 TextCharacters = (int)limits.Int("text_characters", 0, int.MaxValue),
                 HeaderBytes = (int)limits.Int("header_bytes", 0, int.MaxValue),
             };

@@ -121,7 +121,7 @@ namespace AnimeGamer
         readonly Queue<TurnEvent> _events = new Queue<TurnEvent>(64);
         readonly Request _request;
         readonly bool _new;
-        bool _wasSent, _begun;
+        bool _wasSent, _begun, _understood;
         long _seq, _gapAfter = -2;
         Character _character;
         bool _hasState;
@@ -184,11 +184,13 @@ namespace AnimeGamer
 
         public override Request OnMessage(Header header, ref Frame frame)
         {
-            bool restarting = header.Type.Is("restarting"), done = header.Type.Is("done");
-            if (header.Turn == 0 || (header.Seq < 0 && !restarting)) return null;
+            bool understood = header.Type.Is("understood"), done = header.Type.Is("done");
+            bool unnumbered = understood || header.Type.Is("restarting");
+            if (header.Turn == 0 || (header.Seq < 0 && !unnumbered) || (understood && _understood)) return null;
             Turn = header.Turn;
             _begun = true;
-            if (restarting) header.Seq = _seq;
+            _understood |= understood;  // a replay sends it again
+            if (unnumbered) header.Seq = _seq;
             else if (header.Seq > _seq + 1)
             {
                 if (_gapAfter == _seq && !done) return null;
@@ -201,7 +203,7 @@ namespace AnimeGamer
                 if (next.Frame != null) frame = null;
                 Add(next);
             }
-            if (!restarting && header.Seq > _seq) _seq = header.Seq;
+            if (!unnumbered && header.Seq > _seq) _seq = header.Seq;
             return null;
         }
 

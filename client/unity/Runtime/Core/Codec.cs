@@ -79,7 +79,7 @@ namespace AnimeGamer
     /// <summary>Frames of version 1 of PROTOCOL.md. Checks frames and header keys; who reads the fields checks those.</summary>
     public static class Codec
     {
-        public const int Major = 1;
+        public const int Major = 1, Minor = 1;
         public static readonly byte[] Magic = { (byte)'A', (byte)'G', (byte)'R', (byte)'T', Major };
 
         /// <summary>Throws `protocol` or `version` unless these bytes are frame 0 of a message.</summary>

@@ -70,6 +70,11 @@ namespace AnimeGamer
             return texts;
         }
 
+        public static string[] TextsOrNone(this MsgView map, string name)
+        {
+            return map.Find(name).Exists ? map.Texts(name) : new string[0];
+        }
+
         static MsgView Require(MsgView map, string name)
         {
             MsgView value = map.Find(name);

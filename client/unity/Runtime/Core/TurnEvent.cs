@@ -1,6 +1,6 @@
 namespace AnimeGamer
 {
-    public enum TurnEventKind { Accepted, State, Progress, Frame, ClipPiece, Restarting, Done, Error }
+    public enum TurnEventKind { Accepted, Understood, State, Progress, Frame, ClipPiece, Restarting, Done, Error }
 
     /// <summary>The server has accepted the turn. Place: turns before it; EstimateSeconds: until it is done.</summary>
     public sealed class Accepted
@@ -11,6 +11,21 @@ namespace AnimeGamer
 
         /// <summary>True: the turn was finished before, and comes again.</summary>
         public bool Replayed;
+    }
+
+    /// <summary>What the instruction was taken to mean, of a bundle that reads everyday words.</summary>
+    public sealed class Understood
+    {
+        /// <summary>A line for the player.</summary>
+        public string Text;
+
+        /// <summary>What was not understood, for the player; null if all was.</summary>
+        public string Notice;
+
+        public string Motion, Place, Hour;
+
+        /// <summary>Words that ask for what the bundle cannot draw, in lower case.</summary>
+        public string[] Unknown;
     }
 
     /// <summary>What the turn does to the game; it comes before the first picture. Strengths are -5..5.</summary>
@@ -52,6 +67,7 @@ namespace AnimeGamer
         internal object Data;
 
         public Accepted Accepted { get { return Data as Accepted; } }
+        public Understood Understood { get { return Data as Understood; } }
         public GameState State { get { return Data as GameState; } }
 
         /// <summary>Of Frame and ClipPiece: call its Release when it was shown.</summary>
@@ -96,6 +112,19 @@ namespace AnimeGamer
                     Place = fields.Int("place", 0),
                     EstimateSeconds = fields.Number("estimate_s"),
                     Replayed = fields.Flag("replayed"),
+                };
+            }
+            else if (type.Is("understood"))
+            {
+                result.Kind = TurnEventKind.Understood;
+                result.Data = new Understood
+                {
+                    Text = fields.Text("text"),
+                    Notice = fields.TextOr("notice", null),
+                    Motion = fields.Text("motion"),
+                    Place = fields.Text("place"),
+                    Hour = fields.Text("hour"),
+                    Unknown = fields.Texts("unknown"),
                 };
             }
             else if (type.Is("state"))

@@ -5,6 +5,7 @@ using UnityEngine.Events;
 
 namespace AnimeGamer
 {
+    [Serializable] public sealed class UnderstoodEvent : UnityEvent<Understood> { }
     [Serializable] public sealed class StateEvent : UnityEvent<GameState> { }
     [Serializable] public sealed class ProgressEvent : UnityEvent<float> { }
     [Serializable] public sealed class DoneEvent : UnityEvent<Done> { }
@@ -33,6 +34,9 @@ namespace AnimeGamer
         public bool connectOnStart = true;
 
         public UnityEvent onReady = new UnityEvent();
+
+        [Tooltip("What the instruction was taken to mean; only of bundles that read everyday words.")]
+        public UnderstoodEvent onUnderstood = new UnderstoodEvent();
         public StateEvent onState = new StateEvent();
 
         [Tooltip("0..1, while a turn is computed.")]
@@ -158,6 +162,7 @@ namespace AnimeGamer
         {
             switch (next.Kind)
             {
+                case TurnEventKind.Understood: onUnderstood.Invoke(next.Understood); break;
                 case TurnEventKind.State: onState.Invoke(next.State); break;
                 case TurnEventKind.Progress: onProgress.Invoke((float)next.Step / next.Steps); break;
                 case TurnEventKind.Frame: _playback.Add(next.Turn, next.Frame); break;

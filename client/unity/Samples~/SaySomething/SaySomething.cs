@@ -25,6 +25,7 @@ namespace AnimeGamer.Samples
             view.onTexture.AddListener(texture => _picture.texture = texture);
             _field.onSubmit.AddListener(Say);
             _session.onReady.AddListener(() => _line.text = "Say what happens next: Mirel waves gently in the meadow.");
+            _session.onUnderstood.AddListener(understood => Debug.Log(understood.Notice ?? understood.Text));
             _session.onState.AddListener(state => _line.text = "stamina " + state.Shown.Stamina + ", social "
                 + state.Shown.Social + ", entertainment " + state.Shown.Entertainment);
             _session.onError.AddListener(error => { if (error.Code != "cancelled") _line.text = error.Message; });

@@ -124,11 +124,18 @@ namespace AnimeGamer.Driver
         /// <summary>A server of this program's own.</summary>
         public static void Launch(string command, string arguments, string options)
         {
-            using (var server = new ServerLauncher(command, arguments, options))
-            using (AnimeGamerClient client = Connect(server.Address.Get()))
+            var server = new ServerLauncher(command, arguments, options);
+            try
             {
-                client.OpenAsync(3).Get().Say(Texts[0]).Pictures();
-                Say("launched " + server.Running);
+                using (AnimeGamerClient client = Connect(server.Address.Get())) client.OpenAsync(3).Get().Say(Texts[0]).Pictures();
+                Help.Check(server.Running, "it runs until it is disposed");
+                server.Dispose();
+                Say(server.Running ? "it goes on" : "launched, then ended");
+            }
+            catch (AnimeGamerException error)
+            {
+                server.Dispose();
+                Say(error.Code + ": " + error.Text.Replace('\n', ' '));
             }
         }
 
