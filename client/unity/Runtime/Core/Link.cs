@@ -1,3 +1,4 @@
+using System;
 using System.Net;
 using System.Net.Sockets;
 using System.Threading;
@@ -92,12 +93,22 @@ namespace AnimeGamer
             }
             catch (AnimeGamerException error)
             {
-                lock (_gate)
-                {
-                    DropWire();
-                    State.Fail(error);
-                    _client.StartWaiting();
-                }
+                Fail(error);
+            }
+            catch (Exception error) when (!(error is ThreadAbortException))
+            {
+                // A fault of this client ends its calls, not the game.
+                Fail(new AnimeGamerException("internal", "a fault of the client: " + error, "report it"));
+            }
+        }
+
+        void Fail(AnimeGamerException error)
+        {
+            lock (_gate)
+            {
+                DropWire();
+                State.Fail(error);
+                _client.StartWaiting();
             }
         }
 

@@ -38,6 +38,7 @@ namespace AnimeGamer
             };
             try
             {
+                if (!string.IsNullOrEmpty(workingFolder)) Directory.CreateDirectory(workingFolder);
                 _process = Process.Start(start);
             }
             catch (Exception error) when (error is System.ComponentModel.Win32Exception || error is IOException)

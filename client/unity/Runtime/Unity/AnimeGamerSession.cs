@@ -48,7 +48,7 @@ namespace AnimeGamer
         AnimeGamerClient _client;
         Task<Game> _connecting;
         Turn _turn;
-        int _asked;
+        int _insteads;
         bool _recalling;
 
         /// <summary>The game, once connected.</summary>
@@ -111,13 +111,13 @@ namespace AnimeGamer
 
         async Task<Done> Play(string instruction, bool instead)
         {
-            int asked = ++_asked;
+            int asked = instead ? ++_insteads : _insteads;
             Game game = Game ?? await ConnectAsync();
-            if (instead && asked != _asked)
-                throw new AnimeGamerException("cancelled", "something else was said while it connected");
+            if (!instead && _turn != null && _recalling) await End(_turn);
+            if (asked != _insteads)
+                throw new AnimeGamerException("cancelled", "something else was said before this was sent");
             if (!instead && _turn != null)
             {
-                if (_recalling) await End(_turn);
                 if (_turn != null && !_turn.Ended)
                     throw new AnimeGamerException("turn_running", "a turn is running", "wait for its end, or call SayInstead");
                 while (_turn != null && _turn.TryRead(out TurnEvent next)) Dispatch(next);

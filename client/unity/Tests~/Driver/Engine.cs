@@ -16,7 +16,7 @@ namespace AnimeGamer.Driver
             Help.Check(saved.Token != "" && saved.Turns == 3, "the story's three turns are in the saved game");
             string token = saved.Token;
             Play(address, saved, true);
-            Help.Check(saved.Token == token && saved.Turns == 4, "the second Play goes on with the game");
+            Help.Check(saved.Token == token && saved.Turns == 5, "the second Play goes on with the game");
             Say("two plays of one game");
         }
 
@@ -54,12 +54,15 @@ namespace AnimeGamer.Driver
             }
             else
             {
-                Until(() => view.Texture != null && !session.Busy, "the last clip is shown again at once");
+                Until(() => view.Texture != null, "the last clip is shown again at once");
+                session.Say("Tofi jumps.");
+                Until(() => saved.Turns == 4, "what is said meanwhile is played after it");
                 session.Say("Tofi dances.");
-                Until(() => session.Busy, "a turn is asked for");
+                session.Say("Tofi flies.");
+                Until(() => error == "turn_running ", "a second turn is refused");
                 session.SayInstead("Tofi sits.");
-                Until(() => !session.Busy, "the turn is over");
-                Help.Check(error == "cancelled ", "the first was cancelled, found: " + error);
+                Until(() => saved.Turns == 5 && !session.Busy, "the turn is over");
+                Help.Check(error == "turn_running cancelled ", "the first was cancelled, found: " + error);
             }
             TurnView late = host.AddComponent<TurnView>();
             late.session = session;

@@ -34,18 +34,29 @@ namespace AnimeGamer.Driver
             Codec.CheckMagic(frames[0], frames[0].Length);
             for (int i = 1; i < frames.Count; i++) Codec.CheckSize(i, (ulong)frames[i].Length, limits);
             Header header = Codec.ReadHeader(frames[1], frames[1].Length);
-            if (frames.Count > 2 && header.Type.Is("frame"))
-            {
-                Frame frame = new FramePool().Take(frames[2].Length);
-                Buffer.BlockCopy(frames[2], 0, frame.Data, 0, frames[2].Length);
-                frame.ReadPicture(header.Fields);
-            }
+            if (parts[0] == "server") ReadFields(header, frames);
             MsgView map = MsgView.Check(frames[1], frames[1].Length);
             var json = new StringBuilder();
             Json(map, json);
             string written = BitConverter.ToString(parts[0] == "client" && map.Find("fields").Exists
                 ? AsRequest(header).Encode(header.Id.Exists ? header.Id.AsText : null) : Again(map));
             return "read " + json + " " + written.Replace("-", "").ToLowerInvariant();
+        }
+
+        // What the client reads of an answer.
+        static void ReadFields(Header header, List<byte[]> frames)
+        {
+            Frame frame = null;
+            if (frames.Count > 2)
+            {
+                frame = new FramePool().Take(frames[2].Length);
+                Buffer.BlockCopy(frames[2], 0, frame.Data, 0, frames[2].Length);
+            }
+            if (header.Turn > 0 && !header.Type.Is("error")) Help.Check(TurnEvent.Read(header, frame, out TurnEvent _), "a known event");
+            if (header.Type.Is("welcome")) Welcome.Read(header.Fields);
+            if (header.Type.Is("opened")) SessionInfo.Read(header);
+            if (header.Type.Is("listed")) LoggedTurn.ReadPage(header.Fields, new List<LoggedTurn>());
+            if (header.Type.Is("status")) ServerStatus.Read(header.Fields);
         }
 
         // A client's message, through what this package sends its requests with.
