@@ -11,6 +11,7 @@ import re
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -19,10 +20,12 @@ from typing import Any
 
 import golden_messages as golden
 import pytest
+import zmq
 from live_server import LiveServer
 
 import animegamer_rt
 import fakes
+from animegamer_client.codec import Message, decode, encode
 from client.mono_build import PACKAGE, MonoBuild
 
 
@@ -121,6 +124,23 @@ def test_a_server_of_the_programs_own_is_played_and_ends_with_it(
     assert said.startswith("server_process: ") and "no-such-device" in said
 
 
+def test_pings_of_the_transport_are_answered_while_nobody_calls(build: MonoBuild) -> None:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    router = context.socket(zmq.ROUTER)
+    try:
+        router.linger, router.router_mandatory, router.rcvtimeo = 0, 1, 60_000
+        router.heartbeat_ivl, router.heartbeat_timeout = 50, 500  # a peer that does not answer is dropped after 0.5 s
+        with build.start("reach", f"tcp://127.0.0.1:{router.bind_to_random_port('tcp://127.0.0.1')}", "20") as driver:
+            for answer in ("welcome", "pong"):
+                routing, *frames = router.recv_multipart()
+                time.sleep(1.2)
+                fields = next(each["header"]["fields"] for each in golden.MESSAGES if each["name"] == answer)
+                router.send_multipart([routing, *encode(Message(answer, fields, parent=decode(frames).id))])
+            assert driver.communicate(timeout=60)[0] == "connected to pocket\n"
+    finally:
+        context.destroy(linger=0)
+
+
 class Web(BaseHTTPRequestHandler):
     """A web server that answers whatever comes."""
 
@@ -135,15 +155,15 @@ def test_what_is_no_game_server_is_named(build: MonoBuild) -> None:
     with HTTPServer(("127.0.0.1", 0), Web) as web, socket.create_server(("127.0.0.1", 0)) as silent:
         thread = threading.Thread(target=web.serve_forever, daemon=True)
         thread.start()
-        (said,) = build.run("unreachable", f"tcp://127.0.0.1:{web.server_port}")
+        (said,) = build.run("reach", f"tcp://127.0.0.1:{web.server_port}", "2")
         assert said.startswith("protocol: ") and "another program" in said and "HTTP/1.1 400" in said
         web.shutdown()
         thread.join()
-        (said,) = build.run("unreachable", f"tcp://127.0.0.1:{silent.getsockname()[1]}")
+        (said,) = build.run("reach", f"tcp://127.0.0.1:{silent.getsockname()[1]}", "2")
         assert said.startswith("timed_out: ") and "does not answer as a game server does" in said
-    (said,) = build.run("unreachable", "tcp://127.0.0.1:1")
+    (said,) = build.run("reach", "tcp://127.0.0.1:1", "2")
     assert said.startswith("timed_out: ") and "nothing listens there" in said and "animegamer-rt serve" in said
-    (said,) = build.run("unreachable", "tcp://example.com:5570")
+    (said,) = build.run("reach", "tcp://example.com:5570", "2")
     assert said.startswith("bad_argument: ")
 
 

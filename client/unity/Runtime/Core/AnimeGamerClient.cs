@@ -2,6 +2,7 @@ using System;
 using System.Collections.Generic;
 using System.Diagnostics;
 using System.Net;
+using System.Threading;
 using System.Threading.Tasks;
 
 namespace AnimeGamer
@@ -176,6 +177,7 @@ namespace AnimeGamer
         internal bool EndClose(int milliseconds)
         {
             LiveClients.Remove(this);
+            if (Monitor.IsEntered(_gate)) return false;  // from within a callback: the threads end when it has returned
             Stopwatch clock = Stopwatch.StartNew();
             bool ended = _turns.Join(milliseconds);
             return _control.Join(Math.Max(0, milliseconds - (int)clock.ElapsedMilliseconds)) && ended;

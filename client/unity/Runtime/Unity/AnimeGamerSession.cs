@@ -88,7 +88,8 @@ namespace AnimeGamer
         async Task<Game> Connect()
         {
             string at = server != null ? await server.Address : address;
-            if (_client != null) _client.Dispose();
+            if (this == null) throw new AnimeGamerException("closed", "the session was destroyed while its server started");
+            _client?.Dispose();
             _client = new AnimeGamerClient(new ClientOptions { Address = at, TimeoutSeconds = timeoutSeconds });
             Welcome = await _client.ConnectAsync();
             _playback.FramesPerSecond = Welcome.FramesPerSecond;

@@ -18,7 +18,7 @@ namespace AnimeGamer.Driver
                     case "vectors": return Vectors.Run();
                     case "play": Scenarios.Play(arguments[1]); break;
                     case "restart": Scenarios.Restart(arguments[1]); break;
-                    case "unreachable": Scenarios.Unreachable(arguments[1]); break;
+                    case "reach": Scenarios.Reach(arguments[1], int.Parse(arguments[2])); break;
                     case "launch": Scenarios.Launch(arguments[1], arguments[2], arguments[3]); break;
                     case "tests": Engine.RunTests(arguments[1]); break;
                     case "engine": Engine.Run(arguments[1]); break;

@@ -80,7 +80,8 @@ namespace AnimeGamer.Driver
                 if (game.RunningTurn != 0) Help.Check(game.RunningTurn == 4, "turn 4 runs on without its client");
                 game.Replay(4).Pictures();
                 Help.Check(Help.Same(game.Replay(1).Pictures(), truth[0]), "a replayed turn is the same");
-                client.Dispose();
+                var closing = game.ExportAsync((done, all) => client.Dispose());
+                Help.Check(closing.Error() == "closed", "a client may be closed within a callback");
                 Help.Check(game.Say("Tofi sits.").Completion.Error() == "closed", "a call after Dispose says so");
                 client.Dispose();
                 Say("resume, replay, closed");
@@ -107,13 +108,12 @@ namespace AnimeGamer.Driver
             }
         }
 
-        /// <summary>Prints the error of connecting to what is no game server.</summary>
-        public static void Unreachable(string address)
+        /// <summary>Prints the server's bundle, or the error of connecting to what is no game server.</summary>
+        public static void Reach(string address, double timeout)
         {
             try
             {
-                using (AnimeGamerClient client = Connect(address, 1.5)) client.ConnectAsync().Get();
-                Say("connected");
+                using (AnimeGamerClient client = Connect(address, timeout)) Say("connected to " + client.ConnectAsync().Get().Bundle);
             }
             catch (AnimeGamerException error)
             {
