@@ -6,7 +6,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
 ARGS ?=
 SETUP_FILES := pyproject.toml constraints.txt
 
-.PHONY: help setup play test check format bench plot picture dist pocket kernels clients clean
+.PHONY: help setup play test check format bench plot picture dist docs pocket kernels clients clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,12 +19,12 @@ needed, this is %d.%d: constraints.txt has no packages for it; run: make PYTHON=
 
 $(VENV)/.play: $(VENV)/.python $(SETUP_FILES)
 	@echo "setting up what playing needs (once) ..."
-	$(PIP_INSTALL) -e .
+	$(PIP_INSTALL) -e '.[cpu]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.play $(SETUP_FILES)
 	@echo "setting up what tests and export need, PyTorch included (once) ..."
-	$(PIP_INSTALL) -e '.[dev,export]'
+	$(PIP_INSTALL) -e '.[cpu,dev,export]'
 	@touch $@
 
 setup: $(VENV)/.dev  ## everything: playing, tests, export
@@ -61,10 +61,19 @@ plot: $(VENV)/.plot  ## draw the plots from benchmarks/results; ARGS='--results 
 picture: $(VENV)/.dev  ## play the game shown in README and make its animated picture
 	$(BIN)/python docs/picture.py $(ARGS)
 
-dist: $(VENV)/.dev  ## build the wheel and play it in a clean environment without the checkout (needs the network)
+dist: $(VENV)/.dev  ## build both wheels and play them in a clean environment without the checkout (needs the network)
 	rm -rf dist
 	$(BIN)/python -m build --wheel
+	$(BIN)/python -m build --wheel --outdir dist client/python
 	$(BIN)/python tests/wheel_plays.py dist
+
+$(VENV)/.docs: $(VENV)/.python $(SETUP_FILES)
+	@echo "setting up what the pages need (once) ..."
+	$(PIP_INSTALL) -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs  ## build the pages of docs/ and the API reference into build/site; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 pocket: $(VENV)/.dev  ## train and export the pocket bundle from nothing
 	$(BIN)/python -m animegamer_export.pocket --work pocket-work --out engines/pocket $(ARGS)

@@ -67,6 +67,9 @@ def test_the_pythons_named_are_those_that_make_takes() -> None:
     first, beyond = re.findall(r"\(3, (\d+)\)", makefile)
     named = f"Python 3.{first} to 3.{int(beyond) - 1}"
     assert named in makefile and named in README
+    workflow = (ROOT / ".github" / "workflows" / "check.yml").read_text(encoding="utf-8")
+    (matrix,) = re.findall(r"^        python: (.*)$", workflow, re.MULTILINE)
+    assert json.loads(matrix) == [f"3.{minor}" for minor in range(int(first), int(beyond))]
 
 
 def headings(page: Path) -> set[str]:

@@ -164,6 +164,7 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
         help="turns alone, the server, or two records (default: turn)",
     )
     bench.add_argument("records", nargs="*", type=Path, metavar="RECORD", help="of compare: two files of --results")
+    bench.add_argument("--json", action="store_true", help="of compare: print JSON")
     bench.add_argument(
         "--preset",
         choices=tuple(PRESETS),
@@ -252,7 +253,9 @@ def _bench(options: argparse.Namespace) -> int:
     if options.what == "compare":
         from .bench.compare import compare
 
-        return compare(options.records)
+        return compare(options.records, options.json)
+    if options.json:
+        raise ConfigError("only `bench compare` prints JSON", do="leave --json out: each record is a JSON file")
     if options.records:
         raise ConfigError("only `bench compare` takes records", found=str(options.records[0]), do="leave them out")
     engines = EngineConfig.from_arguments(options)
@@ -333,7 +336,7 @@ def _run_added(point: EntryPoint, arguments: list[str]) -> int:
         raise ConfigError(
             f"the command {point.name!r} lacks a library",
             found=str(error),
-            do="run in the checkout: make setup, or pip install '.[export]'",
+            do="run in the checkout: make setup, or pip install '.[cpu,export]'",
         ) from error
     code: int = command(arguments)
     return code

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from .bundle.config import suggest_only
@@ -25,6 +25,18 @@ DEVICES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Every device that runs networks, and what runs there."""
+
+KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "cpu": "onnxruntime on the CPU",
+        "cpu-fp32": "onnxruntime on the CPU",
+        "cuda": "onnxruntime on CUDA",
+        "tensorrt": "TensorRT",
+        "torch": "PyTorch on CUDA",
+        "torch-cpu": "PyTorch on the CPU",
+    }
+)
+"""Device -> library and kind of device, as stored sessions name them."""
 
 SIMULATED = "simulated:SECONDS"
 """Engines that compute no picture and take SECONDS for a turn of the bundle's default plan.
@@ -130,10 +142,29 @@ class EngineConfig:
         options = {"--precision": self.precision, "--attention": self.attention, "--threads": threads}
         return ["--device", self.device, *_arguments(options)]
 
+    def in_higher_precision(self, computed: Collection[str]) -> EngineConfig | None:
+        """The same device in the next higher precision; None where there is none.
+
+        computed: what the parts compute in now, from `Engines.precision`. On a GPU bf16 follows fp8, int8 and fp16: its
+        largest number is that of float32. On a GPU without bf16, which is opened in fp16, fp32 follows.
+        """
+        if self.device in INT8_DEVICES and "int8" in computed:
+            return replace(self, device=f"{self.device}-fp32")
+        if self.device == "torch-cpu" and set(computed) - {"fp32"}:
+            return replace(self, precision="fp32")
+        if self.device == "torch" and {"fp16", "fp16-sums", "fp8", "int8"} & set(computed):
+            return replace(self, precision="fp32" if self.precision is None else "bf16")
+        return None
+
     @property
     def simulated(self) -> bool:
         """Whether the engines compute no picture."""
         return self.device not in DEVICES
+
+    @property
+    def kind(self) -> str:
+        """Library and kind of device, as stored sessions name them."""
+        return KINDS.get(self.device, "simulated engines")
 
     @property
     def simulated_seconds(self) -> float:

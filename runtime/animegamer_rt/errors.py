@@ -14,11 +14,13 @@ Knows nothing of the code that raises them.
     |-- CheckpointError             a checkpoint whose keys or shapes are not the model's
     |-- EngineStaleError            an engine built for another bundle, GPU or library
     |-- BackendError                the library that runs the networks failed, or lacks the device
-    |   `-- DeviceLostError         the device no longer answers; a new process may help
+    |   |-- DeviceLostError         the device no longer answers; a new process may help
+    |   `-- UnusableOutputError     a stage gave NaN, infinity or a frame that shows nothing
     |-- SessionError                a game that cannot be resumed or rewound, or a closed player
     |-- OutputError                 a file or folder that cannot be written
     |-- ProtocolError               a message that breaks the protocol; `code` says which rule
-    |-- ServerError                 a server that cannot start: a port in use, an address it must not bind
+    |-- ServerError                 a server that cannot start: an address it must not bind, keys that are missing
+    |   `-- PortInUseError          another program has the port
     |-- StoreError                  stored sessions that are missing or cannot be read or written
     `-- TurnCancelled               the turn was stopped on request; the session is as before
 """
@@ -27,6 +29,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+USER_ERROR = 2
+"""Exit code of a command that cannot work until somebody changes something."""
+TRY_AGAIN = 75
+"""Exit code of a command that may work later, unchanged: EX_TEMPFAIL of sysexits.h."""
 INTERRUPTED = 130
 """Exit code of a process that Ctrl-C ended, as shells have it."""
 
@@ -39,9 +45,11 @@ class AnimeGamerError(Exception):
 
     `what` happened, `where` (a file, an option, a turn), what was `found`, what was `expected`, and what to `do`.
     `str(error)` joins them in one line, `text` all but `do`: a server sends `code`, `text` and `do` apart.
+    `exit_code` is that of a command which the error ends.
     """
 
     code: str = "error"
+    exit_code: int = USER_ERROR
 
     def __init__(
         self,
@@ -163,6 +171,24 @@ class DeviceLostError(BackendError):
     code = "device_lost"
 
 
+class UnusableOutputError(BackendError):
+    """A stage computed NaN or infinity, or a frame of equal pixels: the turn ends and does not count.
+
+    The usual reason is a precision whose largest number is too small for the weights (fp16 ends at 65504).
+    """
+
+    code = "unusable_output"
+
+    def __init__(self, what: str, *, stage: str, precision: str = "", found: object, expected: str) -> None:
+        self.stage, self.precision = stage, precision
+        where = f"{stage} ({precision})" if precision else stage
+        do = (
+            "the turn does not count; play it in a higher precision (--device cpu-fp32, or --precision bf16 with "
+            "--device torch), or send another instruction; animegamer-rt selftest tells what is wrong with the engines"
+        )
+        super().__init__(what, where=where, found=found, expected=expected, do=do)
+
+
 class SessionError(AnimeGamerError):
     """A saved game that cannot be read, or a turn that is no longer kept."""
 
@@ -201,9 +227,16 @@ class ProtocolError(AnimeGamerError):
 
 
 class ServerError(AnimeGamerError):
-    """A server that cannot start: a port in use, or an address that it must not bind without keys."""
+    """A server that cannot start: an address that it must not bind without keys, say."""
 
     code = "server"
+
+
+class PortInUseError(ServerError):
+    """Another program has the port; it may be free later."""
+
+    code = "port_in_use"
+    exit_code = TRY_AGAIN
 
 
 class StoreError(AnimeGamerError):

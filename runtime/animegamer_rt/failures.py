@@ -11,10 +11,10 @@ import errno
 import os
 import sys
 
-from .errors import INTERRUPTED, AnimeGamerError, BackendError, OutputError
+from .errors import INTERRUPTED, USER_ERROR, AnimeGamerError, BackendError, OutputError
 from .untrusted import plain
 
-NO_READER, USER_ERROR = 1, 2
+NO_READER = 1
 _FAILED_WRITES = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG, errno.EIO)
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 
@@ -22,7 +22,8 @@ _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 def report(error: BaseException) -> int:
     """Print what happened to stderr, if it can be printed; returns the exit code. Raises the error if it is no failure.
 
-    1: the reader of stdout is gone, which needs no word. 2: everything that a user can mend. 130: Ctrl-C.
+    1: the reader of stdout is gone, which needs no word. 2: everything that a user can mend. 75: what passes by itself,
+    such as a port in use. 130: Ctrl-C.
     """
     if isinstance(error, KeyboardInterrupt):
         _say("stopped")
@@ -40,7 +41,7 @@ def report(error: BaseException) -> int:
     _say(f"error: {plain(said, lines=True)}")
     if (lost := output_error()) is not None:  # what was printed before the error must not fail again at the exit
         _mute()
-    return USER_ERROR
+    return error.exit_code if isinstance(error, AnimeGamerError) else USER_ERROR
 
 
 def describe(error: BaseException) -> str | None:

@@ -39,6 +39,7 @@ class Pipeline:
     """A bundle, one of its plans and the stages of a turn, loaded once for any number of sessions.
 
     reader: None for a bundle without one, whose predictor gets the instructions as they are.
+    engines: which kind of engines run it, and in what precision (`Engines.identity`).
     One turn runs at a time. `concurrent_prediction`: the next turn may be predicted in another thread meanwhile.
     """
 
@@ -50,6 +51,7 @@ class Pipeline:
     denoiser: Denoiser
     vae: Vae
     concurrent_prediction: bool
+    engines: str
 
     @classmethod
     def open(cls, bundle: Bundle, engines: Engines, plan: str | None = None) -> Pipeline:
@@ -58,15 +60,17 @@ class Pipeline:
         denoise_plan = DenoisePlan.from_dict(bundle.plan(plan_name))
         words, reader = bundle.manifest.reader, engines.reader
         assert (words is None) == (reader is None), "open_engines loads the reader of a bundle that has one"
+        geometry, precision = bundle.manifest.geometry, engines.part_precision
         return cls(
             bundle=bundle,
             plan_name=plan_name,
             plan=denoise_plan,
             reader=InstructionReader(reader, words, bundle.manifest.name) if words and reader else None,
-            predictor=Predictor(engines.predictor, PromptBuilder.from_bundle(bundle)),
-            denoiser=Denoiser(engines.denoiser, denoise_plan, bundle.manifest.geometry.latent_shape),
-            vae=Vae(engines.vae),
+            predictor=Predictor(engines.predictor, PromptBuilder.from_bundle(bundle), precision(bundle, "predictor")),
+            denoiser=Denoiser(engines.denoiser, denoise_plan, geometry.latent_shape, precision(bundle, "denoiser")),
+            vae=Vae(engines.vae, precision(bundle, "vae_first")),
             concurrent_prediction=engines.concurrent_prediction,
+            engines=engines.identity(bundle),
         )
 
     def predict(self, session: Session, instruction: Instruction) -> Prediction:
@@ -92,6 +96,7 @@ class Pipeline:
         The session gains the turn after its last frame. A turn that fails, or whose generator is closed, leaves the
         session as it was. `prediction`: that of `predict` for this session and instruction, if it was made ahead.
         Raises InstructionError if the instruction does not fit the model's window, ConfigError for an unknown format,
+        UnusableOutputError where a stage gave no usable numbers or frames, BackendError where its engine failed, and
         SessionError if the game got another turn, or was rewound, while this one ran.
         """
         started = time.perf_counter()

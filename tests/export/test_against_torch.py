@@ -142,10 +142,11 @@ def test_a_part_of_other_weights_is_named(whole: Bundle, capsys: pytest.CaptureF
     copied = replace(whole.manifest, provenance=made_of)
     write_manifest(whole.folder, copied)
     try:
-        assert main([str(whole.folder), "--parts", "encoder"]) == DIFFERS
+        assert main([str(whole.folder), "--parts", "encoder", "--json"]) == DIFFERS
     finally:
         write_manifest(whole.folder, whole.manifest)
-    assert "WRONG: encoder: shot relative error" in capsys.readouterr().out
+    said = json.loads(capsys.readouterr().out)
+    assert said["wrong"][0].startswith("encoder: shot relative error") and set(said["parts"]) == {"encoder"}
 
 
 def test_what_a_bundle_was_made_of_must_be_there(whole: Bundle) -> None:

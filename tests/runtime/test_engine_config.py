@@ -91,3 +91,24 @@ def test_old_spellings_go_on_working_and_are_in_no_help(
 def test_every_renamed_option_is_in_the_table_above() -> None:
     tried = {(command, option.partition("=")[0]) for command, option, _ in OLD_SPELLINGS}
     assert {(command, option) for command, renamed in RENAMED.items() for option in renamed} <= tried
+
+
+@pytest.mark.parametrize(
+    ("config", "computed", "higher"),
+    [
+        (EngineConfig(threads=3), {"int8"}, EngineConfig("cpu-fp32", threads=3)),
+        (EngineConfig(), set[str](), None),
+        (EngineConfig("cpu-fp32"), set[str](), None),
+        (EngineConfig("torch", "fp16-sums"), {"fp16", "fp16-sums"}, EngineConfig("torch", "bf16")),
+        (EngineConfig("torch", "fp8", "int8"), {"bf16", "fp8"}, EngineConfig("torch", "bf16", "int8")),
+        (EngineConfig("torch"), {"fp16"}, EngineConfig("torch", "fp32")),
+        (EngineConfig("torch"), {"bf16"}, None),
+        (EngineConfig("torch-cpu", "bf16"), {"bf16"}, EngineConfig("torch-cpu", "fp32")),
+        (EngineConfig("torch-cpu"), {"fp32"}, None),
+        (EngineConfig("simulated:1"), set[str](), None),
+    ],
+)
+def test_the_next_higher_precision_is_of_the_same_device(
+    config: EngineConfig, computed: set[str], higher: EngineConfig | None
+) -> None:
+    assert config.in_higher_precision(computed) == higher

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from animegamer_export.quantize.bundle import CALIBRATION_TURNS, quantize_bundle
 from animegamer_export.quantize.scheme import SCHEMES, Scheme, scheme
+from animegamer_export.quantize.weights import RewriteReport
 from animegamer_export.support.progress import Progress
 from animegamer_rt.arguments import Parser, whole
 from animegamer_rt.bundle.loader import open_bundle
@@ -34,11 +37,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), default="cpu", help="where those turns are played (default: cpu)"
     )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON; progress goes to stderr")
     options = parser.parse_args(arguments)
     precisions = parse_precisions(options.precision, options.block)
-    bundle, step = open_bundle(options.bundle), Progress(Console(markup=False)).step
+    bundle, step = open_bundle(options.bundle), Progress(Console(markup=False, stderr=options.json)).step
     turns, device = options.calibration_turns, options.device
     reports = quantize_bundle(bundle, options.out, precisions, turns, step=step, device=device)
+    if options.json:
+        print(json.dumps({"bundle": str(options.out), "parts": {part: _as_json(one) for part, one in reports.items()}}))
+        return 0
     for name, report in reports.items():
         print(
             f"{name}: {report.scheme}, {len(report.errors)} weights (mean relative error {report.mean_error:.4f}), "
@@ -47,6 +54,17 @@ def main(arguments: Sequence[str]) -> int:
     print(f"compare with the original: animegamer-rt verify {options.out} --against {options.bundle}")
     print(f"measure its plans (until then only exact plays): animegamer-rt search-plans {options.out}")
     return 0
+
+
+def _as_json(report: RewriteReport) -> dict[str, Any]:
+    return {
+        "scheme": report.scheme,
+        "weights": len(report.errors),
+        "mean_relative_error": report.mean_error,
+        "kept": list(report.kept),
+        "bytes_before": report.bytes_before,
+        "bytes_after": report.bytes_after,
+    }
 
 
 def parse_precisions(text: str, block: int | None = None) -> dict[str, Scheme]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -52,12 +54,13 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--plan", help="exact, balanced or fast (default: the bundle's default)")
     parser.add_argument("--results", type=Path, metavar="DIR", help="write a JSON record into this folder")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON; progress goes to stderr")
     options = parser.parse_args(arguments)
     parts = [] if options.parts is None else options.parts.split(",")
     known = (*PARTS, *START_PARTS)
     if set(parts) - set(known):
         parser.error(f"--parts is a list of {', '.join(known)}")
-    bundle = open_bundle(options.bundle)
+    bundle, to = open_bundle(options.bundle), sys.stderr if options.json else sys.stdout
     if options.against is not None:
         against = open_bundle(options.against)
         figures = compare(bundle, against, SampleCounts(options.instructions, options.turns, options.plan), parts)
@@ -66,11 +69,14 @@ def main(arguments: Sequence[str]) -> int:
         from . import against_torch
 
         source = against_torch.source_from_provenance(bundle, options.checkpoints)
-        figures = against_torch.compare_with_torch(bundle, source, parts, lambda line: print(line, flush=True))
+        figures = against_torch.compare_with_torch(bundle, source, parts, lambda line: print(line, file=to, flush=True))
         made_of, wrong = source.description, against_torch.failed_figures(figures)
-    print("\n".join([*lines(figures), *(f"WRONG: {what}" for what in wrong)]))
+    if options.json:
+        print(json.dumps({"bundle": bundle.manifest.name, "against": made_of, "parts": figures, "wrong": list(wrong)}))
+    else:
+        print("\n".join([*lines(figures), *(f"WRONG: {what}" for what in wrong)]))
     if options.results is not None:
-        print(write_record(options.results, bundle, made_of, figures))
+        print(write_record(options.results, bundle, made_of, figures), file=to)
     return DIFFERS if wrong else 0
 
 

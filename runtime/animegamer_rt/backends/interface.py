@@ -209,6 +209,7 @@ class DeviceMemory:
 class Engines:
     """The loaded engines of one bundle. `device` describes in words where they run.
 
+    kind: the library and the kind of device, the same words on every machine; `registry.open_engines` sets it.
     precision: part -> what it computes in, where that differs from the bundle's.
     attention: the denoiser's attention, of `engine_config.ATTENTIONS`; None where it cannot be chosen.
     memory: reads the peak memory on the device; None where the library does not report it.
@@ -222,11 +223,21 @@ class Engines:
     vae: VaeEngine
     encoder: EncoderEngine | None = None
     device: str = "CPU"
+    kind: str = ""
     concurrent_prediction: bool = False
     precision: Mapping[str, str] = field(default_factory=dict)
     attention: str | None = None
     memory: Callable[[], DeviceMemory] | None = None
     reader: ReaderEngine | None = None
+
+    def part_precision(self, bundle: Bundle, part: str) -> str:
+        """What a part computes in, as far as is known: its engine's word, or else the precision of its weights."""
+        return self.precision.get(part) or bundle.manifest.parts[part].precision
+
+    def identity(self, bundle: Bundle) -> str:
+        """Kind and precisions in one line: engines of the same line and bundle play a game on as it began."""
+        parts = {"predictor": "predictor", "denoiser": "denoiser", "vae": "vae_first"}
+        return ", ".join([self.kind, *(f"{name} {self.part_precision(bundle, part)}" for name, part in parts.items())])
 
 
 class EngineProvider(Protocol):

@@ -80,13 +80,15 @@ def load(bundle: Bundle, config: EngineConfig, cache: PartCache | None = None) -
         opened = {part: pool.submit(_Part, paths[part], device, threads, *names[part]) for part in missing}
         cache |= {hashes[part]: future.result() for part, future in opened.items()}
     parts: dict[str, _Part] = {part: cache[hashes[part]] for part in names}
+    in_8_bits = [part for part in names if paths[part] != bundle.part_path(part)]
     return Engines(
         _Predictor(parts["predictor"]),
         _Denoiser(parts["denoiser"]),
         _Vae(parts["vae_first"], parts["vae_next"]),
         _Encoder(parts["encoder"]) if "encoder" in parts else None,
         f"onnxruntime {onnxruntime.__version__} on {device}, {threads or available_cores()} threads"
-        + "".join(f", {part} in 8 bits" for part in names if paths[part] != bundle.part_path(part)),
+        + "".join(f", {part} in 8 bits" for part in in_8_bits),
+        precision=dict.fromkeys(in_8_bits, "int8"),
     )
 
 

@@ -5,6 +5,7 @@ A backend's library is imported when it is chosen, and only then.
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,9 +27,10 @@ def open_engines(bundle: Bundle, config: EngineConfig = DEFAULT_CONFIG, cache: P
 
     Raises BackendError when the library, the device or memory is missing, or a part cannot run there.
     """
-    engines = _provider(config).load(bundle, config, cache)
+    engines = replace(_provider(config).load(bundle, config, cache), kind=config.kind)
     if bundle.manifest.reader is None:
         return engines
+    _need_onnxruntime()
     from .reader import load_reader
 
     return replace(engines, reader=load_reader(bundle))
@@ -39,6 +41,7 @@ def open_towers(bundle: Bundle, config: EngineConfig = DEFAULT_CONFIG) -> TowerE
 
     They run once a game, and in onnxruntime only. Raises BundleError when the bundle has none, BackendError.
     """
+    _need_onnxruntime()
     from . import onnxruntime
 
     return onnxruntime.load_towers(bundle, config)
@@ -61,6 +64,13 @@ def _provider(config: EngineConfig) -> EngineProvider:
         from .tensorrt import loader as tensorrt
 
         return tensorrt
+    _need_onnxruntime()
     from . import onnxruntime
 
     return onnxruntime
+
+
+def _need_onnxruntime() -> None:
+    if importlib.util.find_spec("onnxruntime") is None:
+        do = "run: pip install onnxruntime (or for CUDA, in an environment of its own: 'onnxruntime-gpu[cuda,cudnn]')"
+        raise BackendError("onnxruntime is not installed", do=do)

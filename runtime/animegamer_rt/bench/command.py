@@ -22,8 +22,8 @@ from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import Bundle, open_bundle
-from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, Geometry, Part
-from animegamer_rt.engine_config import DEFAULT_CONFIG, INT8_DEVICES, EngineConfig
+from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, Geometry
+from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig
 from animegamer_rt.errors import BackendError, BundleNotFoundError, ConfigError
 from animegamer_rt.events import StageSeconds
 from animegamer_rt.pipeline import Pipeline
@@ -103,7 +103,7 @@ def _measure(
     """The record of one plan. fresh: what a process of its own was measured at."""
     manifest, turns = pipeline.bundle.manifest, options.settings.turns
     playback = manifest.geometry.frames / manifest.geometry.fps
-    precision = _precision(manifest.parts, engines, options.engines.device)
+    precision = {part: engines.part_precision(pipeline.bundle, part) for part in manifest.parts}
     cost = pipeline.plan.cost(engines.denoiser.skippable_blocks)
     if options.engines.device in ON_CPU:
         card, meter, where = None, energy.cpu_energy(), describe_host()
@@ -190,14 +190,6 @@ def summary(measured: list[StageSeconds]) -> dict[str, Any]:
             for stage in STAGES
         },
     }
-
-
-def _precision(parts: Mapping[str, Part], engines: Engines, device: str) -> dict[str, str]:
-    """The precision of each part: that of its engine where the engines tell, else that of its weights."""
-    in_bundle = {
-        name: "int8" if part.int8_file and device in INT8_DEVICES else part.precision for name, part in parts.items()
-    }
-    return {**in_bundle, **engines.precision}
 
 
 def _memory(device: str, engines: Engines, card: nvml.NvmlDevice | None, host_mib: float | None) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Knows records; nothing of how they were measured.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,11 +42,17 @@ COMPARABLE = ("machine", "size", "plan")
 NOISE = "on a shared machine, figures vary by a tenth and more between runs: trust only ratios within one run"
 
 
-def compare(paths: Sequence[Path]) -> int:
-    """Print the figures of two records; returns 0. Raises ConfigError if these are not two records of turns."""
+def compare(paths: Sequence[Path], as_json: bool = False) -> int:
+    """Print the figures of two records, as tables or as JSON; returns 0.
+
+    Raises ConfigError if these are not two records of turns.
+    """
     if len(paths) != 2:
         raise ConfigError("compare needs two records", found=f"{len(paths)}", do="give two files of bench-results")
     first, second = map(_read, paths)
+    if as_json:
+        print(json.dumps(_as_json(first, second), indent=1))
+        return 0
     table = Table(title="seconds, unless the name has another unit")
     for column in ("figure", "A", "B", "B / A"):
         table.add_column(column, justify="left" if column == "figure" else "right")
@@ -64,6 +71,15 @@ def compare(paths: Sequence[Path]) -> int:
         console.print(plain(f"{name}: A {a}; B {b}"), soft_wrap=True, highlight=False)
     console.print(NOISE, style="dim", soft_wrap=True)
     return 0
+
+
+def _as_json(first: Record, second: Record) -> dict[str, Any]:
+    return {
+        "comparable": all(first.get(name) == second.get(name) for name in COMPARABLE),
+        "figures": {name: {"a": a, "b": b, "b_over_a": b / a if a else None} for name, a, b in figures(first, second)},
+        "fidelity": {"a": first.get("fidelity"), "b": second.get("fidelity")},
+        "differences": {name: {"a": a, "b": b} for name, a, b in differences(first, second)},
+    }
 
 
 def figures(first: Record, second: Record) -> Iterator[tuple[str, float, float]]:

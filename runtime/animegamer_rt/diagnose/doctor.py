@@ -32,7 +32,9 @@ from animegamer_rt.profiling.host import module_version
 from animegamer_rt.untrusted import plain
 
 from .bundle_info import describe_size
-from .machine_checks import CheckResult, Gpu, check_machine, gpus
+from .check_result import CheckResult
+from .machine_checks import Gpu, check_machine, gpus
+from .onnxruntime_check import CUDA_PROVIDER
 
 CANNOT_PLAY = 1
 SPARE_BYTES = 10**9
@@ -69,9 +71,10 @@ def verdict(checks: Sequence[CheckResult]) -> str:
     if broken:
         return f"Playing does not work: {', '.join(broken)}."
     ok = {check.what: check.found for check in checks if check.state == "ok"}
-    devices = ["cpu"]
+    onnxruntime = next((check.found for check in checks if check.what == "onnxruntime"), "")
+    devices = ["cpu"] if "CPUExecutionProvider" in onnxruntime else []
     if "gpu" in ok:
-        devices += ["cuda"] if "CUDAExecutionProvider" in ok["onnxruntime"] else []
+        devices += ["cuda"] if CUDA_PROVIDER in onnxruntime else []
         devices += ["tensorrt"] if {"tensorrt", "engines"} <= ok.keys() else []
         devices += ["torch"] if "torch" in ok else []
     return f"Playing works: animegamer-rt play, with --device {' or '.join(devices)}."

@@ -9,41 +9,25 @@ import importlib
 import importlib.util
 import os
 import platform
-import shutil
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
 
 from animegamer_kernels import KernelError
 from animegamer_kernels.library import find_library, open_library
 from animegamer_rt.backends.tensorrt.engine_id import RTX, RTX_ARCHES, library_for
+from animegamer_rt.profiling import nvml
 from animegamer_rt.profiling.host import module_version
 from animegamer_rt.serving.server.options import PORT, ServeOptions
 
+from .check_result import CheckResult
+from .onnxruntime_check import check_onnxruntime
+
 OLDEST_PYTHON = (3, 10)
-INSTALL_GPU = (
-    "run, in an environment of its own: pip uninstall --yes onnxruntime && pip install 'onnxruntime-gpu[cuda,cudnn]'"
-)
 EXPORT_MODULES = ("torch", "onnx", "onnxscript", "onnx_ir", "ml_dtypes", "safetensors", "cv2")
-_QUERY = ("name", "memory.total", "memory.free", "driver_version", "compute_cap")
-
-State = Literal["ok", "limited", "broken"]
-"""limited: it is missing or short, and playing works all the same. broken: playing does not work."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """What was checked, what was found, and what to do about it (empty: nothing)."""
-
-    what: str
-    state: State
-    found: str
-    do: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +42,26 @@ class Gpu:
 
 
 def gpus() -> tuple[list[Gpu], str]:
-    """The NVIDIA GPUs that the driver's own command lists, and the reason where there is none."""
-    command = shutil.which("nvidia-smi")
-    if command is None:
-        return [], "no NVIDIA driver (no nvidia-smi)"
-    query = [command, f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader,nounits"]
+    """The NVIDIA GPUs that the driver lists, and the reason where there is none."""
     try:
-        result = subprocess.run(query, capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return [], f"nvidia-smi does not answer: {error}"
-    rows = [[field.strip() for field in line.split(",")] for line in result.stdout.splitlines()]
-    found = [
-        Gpu(name, int(total), int(free), driver, "sm" + capability.replace(".", ""))
-        for name, total, free, driver, capability in (row for row in rows if len(row) == len(_QUERY))
-        if total.isdigit() and free.isdigit()
-    ]
-    message = (result.stderr or result.stdout).strip().splitlines() or [f"exit code {result.returncode}"]
-    return found, "" if found else f"nvidia-smi names none: {message[0]}"
+        import pynvml
+    except ModuleNotFoundError:
+        return [], f"not asked, as pynvml is not installed ({nvml.INSTALL})"
+    try:
+        pynvml.nvmlInit()
+        driver = pynvml.nvmlSystemGetDriverVersion()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+    except pynvml.NVMLError as error:
+        return [], f"no NVIDIA driver ({error})"
+    found, why = [], "the NVIDIA driver lists none"
+    for handle in handles:
+        try:
+            memory, arch = pynvml.nvmlDeviceGetMemoryInfo(handle), pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+            mib = (memory.total // 2**20, memory.free // 2**20)
+            found.append(Gpu(pynvml.nvmlDeviceGetName(handle), *mib, driver, "sm{}{}".format(*arch)))
+        except pynvml.NVMLError as error:
+            why = f"the NVIDIA driver does not say what a GPU has ({error})"
+    return found, "" if found else why
 
 
 def check_machine(cards: Sequence[Gpu], why_none: str) -> Iterator[CheckResult]:
@@ -83,9 +70,11 @@ def check_machine(cards: Sequence[Gpu], why_none: str) -> Iterator[CheckResult]:
     enough = sys.version_info >= OLDEST_PYTHON
     yield CheckResult("python", "ok" if enough else "broken", version, "" if enough else "install Python 3.10 or newer")
     yield from _gpu(cards, why_none)
-    yield _library("onnxruntime", lambda: _onnxruntime(bool(cards)))
-    yield _tensorrt(cards)
-    yield _torch(bool(cards))
+    tensorrt, torch = _tensorrt(cards), _torch(bool(cards))
+    others = [check.what for check in (tensorrt, torch) if check.state == "ok"]
+    yield check_onnxruntime(bool(cards), others if cards else [])
+    yield tensorrt
+    yield torch
     yield _kernels(bool(cards))
     yield _export()
     yield _library("sockets", _sockets)
@@ -107,17 +96,8 @@ def _library(what: str, look: Callable[[], CheckResult]) -> CheckResult:
         return look()
     except (ImportError, OSError) as error:
         return CheckResult(
-            what, "broken", str(error), "install it again; in the checkout: pip install --force-reinstall ."
+            what, "broken", str(error), "install it again; in the checkout: pip install --force-reinstall '.[cpu]'"
         )
-
-
-def _onnxruntime(gpu_here: bool) -> CheckResult:
-    import onnxruntime
-
-    providers = onnxruntime.get_available_providers()
-    cuda = "CUDAExecutionProvider" in providers
-    found = f"{onnxruntime.__version__} with {', '.join(providers)}"
-    return CheckResult("onnxruntime", "ok", found, INSTALL_GPU if gpu_here and not cuda else "")
 
 
 def _tensorrt(cards: Sequence[Gpu]) -> CheckResult:
@@ -156,7 +136,7 @@ def _export() -> CheckResult:
     absent = [name for name in EXPORT_MODULES if importlib.util.find_spec(name) is None]
     if absent:
         found = f"not installed: {', '.join(absent)}; needed to make bundles"
-        return CheckResult("export", "limited", found, "in the checkout: pip install '.[export]'")
+        return CheckResult("export", "limited", found, "in the checkout: pip install '.[cpu,export]'")
     return CheckResult("export", "ok", f"libraries to make bundles: {', '.join(EXPORT_MODULES[1:])}")
 
 

@@ -18,6 +18,8 @@ from animegamer_rt.bundle.coarse_plan import noise_weights
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.errors import PlanError
 
+from .output_check import OutputCheck
+
 
 @dataclass(frozen=True, slots=True)
 class DenoiseProgress:
@@ -41,23 +43,34 @@ class DenoiseProgress:
 
 
 class Denoiser:
-    """One bundle's denoiser and one plan. Raises PlanError for a plan that this runtime cannot play."""
+    """One bundle's denoiser and one plan. Raises PlanError for a plan that this runtime cannot play.
 
-    def __init__(self, engine: DenoiserEngine, plan: DenoisePlan, latent_shape: tuple[int, ...]) -> None:
+    precision: what the engine computes in, for errors.
+    """
+
+    def __init__(
+        self,
+        engine: DenoiserEngine,
+        plan: DenoisePlan,
+        latent_shape: tuple[int, ...],
+        precision: str = "",
+    ) -> None:
         _check_blocks(engine, plan)
         self._engine = engine
         self._plan = plan
         self._latent_shape = latent_shape
+        self._check = OutputCheck("denoiser", precision)
 
     def with_plan(self, plan: DenoisePlan) -> Denoiser:
         """The same engine with another plan. Raises PlanError as above."""
-        return Denoiser(self._engine, plan, self._latent_shape)
+        return Denoiser(self._engine, plan, self._latent_shape, self._check.precision)
 
     def denoise(self, shot: FloatArray, motion_scope: float, noise: Iterator[FloatArray]) -> Iterator[DenoiseProgress]:
         """Denoises one clip and yields after every step.
 
         shot: f32 [226, D]. noise: from `draw_noise`; its first array is the initial latent. To stop
-        the turn, stop iterating: nothing runs between two steps.
+        the turn, stop iterating: nothing runs between two steps. NaN or infinity of any step stay in the latent, so it
+        is checked once, after the last step: raises UnusableOutputError before that step is reported.
         """
         started = time.perf_counter()
         drawn = next(noise)
@@ -68,7 +81,7 @@ class Denoiser:
             # The last step's noise has coefficient zero, so any array serves.
             drawn = next(noise) if number < last else drawn
             run.step(coefficients, float(step.timestep), step.rows, drawn, step.blocks)
-            latent = run.latent() if number == last else None
+            latent = self._check.numbers("latent", run.latent()) if number == last else None
             seconds += time.perf_counter() - started
             yield DenoiseProgress(number, last, seconds, latent)
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from animegamer_rt.backends.interface import FloatArray, PredictorEngine, Prefill, TokenBatch
-from animegamer_rt.errors import BackendError
 from animegamer_rt.state.game import STRENGTHS, GameState
 from animegamer_rt.state.instruction import Instruction
 
+from .output_check import OutputCheck
 from .prompt import STATE_TAGS, HistoryTurn, PromptBuilder
 from .readouts import Prompt
 
@@ -33,10 +33,14 @@ class Prediction:
 
 
 class Predictor:
-    """One bundle's predictor: engine and tokenizer. Calls from several threads run one at a time."""
+    """One bundle's predictor: engine and tokenizer. Calls from several threads run one at a time.
 
-    def __init__(self, engine: PredictorEngine, prompt_builder: PromptBuilder) -> None:
+    precision: what the engine computes in, for errors.
+    """
+
+    def __init__(self, engine: PredictorEngine, prompt_builder: PromptBuilder, precision: str = "") -> None:
         self._engine = engine
+        self._check = OutputCheck("predictor", precision)
         self._prompt_builder = prompt_builder
         self._strength_ids = np.array(prompt_builder.strength_ids, np.int64)
         self._prepared: tuple[TokenBatch, object] | None = None
@@ -58,7 +62,8 @@ class Predictor:
     def predict(self, history: Sequence[HistoryTurn], instruction: Instruction) -> Prediction:
         """The shot and state of a turn; the same arguments give the same result.
 
-        Raises InstructionError when the instruction does not fit the window.
+        Raises InstructionError when the instruction does not fit the window, UnusableOutputError for a shot or logits
+        that are not finite.
         """
         with self._lock:
             return self._predict(history, instruction)
@@ -75,7 +80,8 @@ class Predictor:
             choices.append(self._choose(logits))
         strengths = {name: STRENGTHS[choice] for (name, _), choice in zip(STATE_TAGS, choices, strict=True)}
         seconds = time.perf_counter() - started
-        return Prediction(prefill.shot, GameState(**strengths), prompt.history_turns, seconds)
+        shot = self._check.numbers("shot", prefill.shot)
+        return Prediction(shot, GameState(**strengths), prompt.history_turns, seconds)
 
     def _take(self, history: TokenBatch | None) -> object | None:
         """The prepared cache, if it is of this history. It serves once: the next prefill may take its memory."""
@@ -85,10 +91,7 @@ class Predictor:
         return prepared[1]
 
     def _choose(self, logits: FloatArray) -> int:
-        allowed = logits[self._strength_ids]
-        if np.isnan(allowed).any():
-            raise BackendError("the predictor's logits are NaN", do="run: animegamer-rt selftest")
-        return int(np.argmax(allowed))
+        return int(np.argmax(self._check.numbers("state's logits", logits[self._strength_ids])))
 
 
 def prefill_prompt(engine: PredictorEngine, prompt: Prompt, past: object | None = None) -> Prefill:

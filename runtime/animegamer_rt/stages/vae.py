@@ -15,24 +15,28 @@ import numpy as np
 from animegamer_rt.backends.interface import PIXEL_FORMATS, FloatArray, Frames, VaeEngine
 from animegamer_rt.bundle.config import check_choice
 
+from .output_check import OutputCheck
+
 FIRST_LATENT_FRAMES = 3
 """The first chunk takes latent frames 0..2 and gives 9 frames; the second takes the rest (MODEL.md section 6)."""
 
 
 class Vae:
-    """One bundle's video decoder. It decodes one clip at a time."""
+    """One bundle's video decoder; `precision`: what it computes in, for errors. It decodes one clip at a time."""
 
-    def __init__(self, engine: VaeEngine) -> None:
+    def __init__(self, engine: VaeEngine, precision: str = "") -> None:
         self._engine = engine
+        self._check = OutputCheck("vae", precision)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="vae")
 
     def decode(self, latent: FloatArray, pixel_format: str = "rgb24", flip: bool = False) -> Decoding:
         """The frames of a latent f32 [1, 5, 16, h, w]: iterate once, each is u8 [H, W, C]; flip = bottom row first.
 
-        A frame stays valid for as long as it is held. Raises ConfigError for an unknown pixel format.
+        A frame stays valid for as long as it is held. Raises ConfigError for an unknown pixel format; the iteration
+        raises UnusableOutputError before it gives any frame of a chunk in which one shows nothing.
         """
         order = PIXEL_FORMATS[check_choice(pixel_format, tuple(PIXEL_FORMATS), "pixel_format")]
-        return Decoding(self._engine, self._thread, latent, order, flip)
+        return Decoding(self._engine, self._check, self._thread, latent, order, flip)
 
 
 class Decoding:
@@ -41,12 +45,13 @@ class Decoding:
     def __init__(
         self,
         engine: VaeEngine,
+        check: OutputCheck,
         thread: ThreadPoolExecutor,
         latent: FloatArray,
         channel_order: tuple[int, ...],
         flip: bool,
     ) -> None:
-        self._engine, self._thread, self._latent = engine, thread, latent
+        self._engine, self._check, self._thread, self._latent = engine, check, thread, latent
         self._channel_order, self._flip = channel_order, flip
         self.seconds = 0.0
 
@@ -54,15 +59,15 @@ class Decoding:
         latent, rest = self._latent[:, :FIRST_LATENT_FRAMES], self._latent[:, FIRST_LATENT_FRAMES:]
         started = time.perf_counter()
         frames, caches = self._engine.first(np.ascontiguousarray(latent), self._channel_order, self._flip)
-        self.seconds = time.perf_counter() - started
+        self.seconds, shown = time.perf_counter() - started, len(frames)
         second_chunk = self._thread.submit(self._decode_rest, np.ascontiguousarray(rest), caches)
         try:
-            yield from frames
+            yield from self._check.frames(0, frames)
         finally:
             wait([second_chunk])  # also when the caller stops early: the engine is free again once this returns
         frames, seconds = second_chunk.result()
         self.seconds += seconds
-        yield from frames
+        yield from self._check.frames(shown, frames)
 
     def _decode_rest(self, latent: FloatArray, caches: object) -> tuple[Frames, float]:
         started = time.perf_counter()

@@ -99,6 +99,8 @@ def test_the_cpu_plays_turns_with_history_in_8_bits_and_in_float32(bundle: Bundl
     for device in ("cpu", "cpu-fp32"):
         engines = open_engines(bundle, EngineConfig(device, threads=1), parts)
         assert ("denoiser in 8 bits" in engines.device) == (device == "cpu")
+        assert engines.part_precision(bundle, "denoiser") == ("int8" if device == "cpu" else "fp16")
+        assert engines.part_precision(bundle, "vae_next") == "fp16"
         pipeline, session, clips = Pipeline.open(bundle, engines, "balanced"), Session.start(bundle, seed=7), []
         for text in ("Mirel runs quickly at the beach.", "Mirel waves."):
             events = list(pipeline.run_turn(session, Instruction.parse(text)))

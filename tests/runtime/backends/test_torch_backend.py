@@ -220,7 +220,7 @@ def test_precision_that_was_asked_for_is_what_opens_and_what_records_say(bundle:
     assert " in bfloat16 and INT8 on " in engines.device
     bf16 = dict.fromkeys(("predictor", "vae_first", "vae_next"), "bf16")
     assert engines.precision == {**bf16, "denoiser": "int8"}
-    recorded = bench._precision(bundle.manifest.parts, engines, "torch-cpu")
+    recorded = {part: engines.part_precision(bundle, part) for part in bundle.manifest.parts}
     assert recorded == {**recorded, **engines.precision} and recorded["encoder"] == "fp16"
     with HalfProducts():
         without_vae = islice(selftest.answers(bundle, engines), 4)

@@ -36,7 +36,7 @@ from animegamer_rt.backends.torch.vae import Vae
 from animegamer_rt.backends.torch.vae_decoder import cache_shapes, decode
 from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan, build_plan
 from animegamer_rt.bundle.noise_schedule import even_timesteps
-from animegamer_rt.errors import BackendError
+from animegamer_rt.errors import BackendError, UnusableOutputError
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
 from animegamer_rt.models.encoder import Encoder, EncoderSize
 from animegamer_rt.models.predictor import Predictor, PredictorSize
@@ -315,6 +315,14 @@ def test_vae_paints_what_its_network_does(order: tuple[int, ...], flip: bool) ->
         assert found.shape == exact.shape == (17, 16, 24, len(order)) and found.std() > 5
         assert np.abs(found.astype(np.int16) - exact).max() <= 1
         assert (found != exact).mean() < 1e-3  # a value near a whole number may round to the other side
+
+
+def test_pixels_that_are_not_finite_are_an_error_and_not_black() -> None:
+    part, latent = engines(), noise(*SHAPE)
+    with torch.no_grad():
+        part.vae.network.conv_out.bias[0] = torch.nan  # type: ignore[attr-defined]
+    with pytest.raises(UnusableOutputError, match=r"vae \(float32\): the frames cannot be used; found NaN or infinite"):
+        frames(part, latent)
 
 
 def test_second_chunk_needs_the_first_of_its_own_clip() -> None:

@@ -18,7 +18,7 @@ from animegamer_rt.bench.presets import Preset
 from animegamer_rt.bench.roofline import Roofline
 from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.bundle.manifest import Part, PlanEntry
+from animegamer_rt.bundle.manifest import PlanEntry
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import PlanError
 from animegamer_rt.events import Done, FrameReady, Progress, StageSeconds, StatePredicted
@@ -148,17 +148,6 @@ def test_turns_are_measured_with_a_full_window_and_metered_alone(bundle: Bundle)
     assert [state.history_turns for state in states] == [window] * 4
     # One more before them than the window holds, so that none is the first of its length.
     assert noted == [False] * (window + 1) + [True] * 4
-
-
-def test_denoiser_in_8_bits_is_recorded_for_the_device_that_plays_it_so() -> None:
-    parts = {"denoiser": Part("denoiser.onnx", "fp16", int8_file="denoiser-int8.onnx"), "vae_next": Part("a", "fp16")}
-    said = {device: bench._precision(parts, fakes.fake_engines(), device) for device in ("cpu", "cpu-fp32", "cuda")}
-    assert {device: found["denoiser"] for device, found in said.items()} == {
-        "cpu": "int8",
-        "cpu-fp32": "fp16",
-        "cuda": "fp16",
-    }
-    assert {found["vae_next"] for found in said.values()} == {"fp16"}
 
 
 def test_unknown_plan_is_refused_before_the_work(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:

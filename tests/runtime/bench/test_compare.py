@@ -32,6 +32,15 @@ def test_two_records_are_compared(
     assert ("energy" in said) == ("energy_j_per_turn" in first), "where only one of them has it, it is not compared"
 
 
+def test_json_has_figures_with_their_ratio_and_what_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(RECORD))
+    (tmp_path / "b.json").write_text(json.dumps({**RECORD, "plan": "fast", "seconds_per_turn_p50": 1.0}))
+    assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["figures"]["seconds_per_turn_p50"] == {"a": 2.0, "b": 1.0, "b_over_a": 0.5}
+    assert said["differences"] == {"plan": {"a": "exact", "b": "fast"}} and said["comparable"] is False
+
+
 @pytest.mark.parametrize("spoilt", ["{}", json.dumps({**RECORD, "seconds_per_turn_p50": "x"})])
 def test_file_that_is_no_record_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], spoilt: str) -> None:
     (tmp_path / "a.json").write_text(json.dumps(RECORD))

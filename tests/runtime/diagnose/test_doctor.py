@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
+import sys
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
 import av
 import pytest
+from fake_nvml import FakeNvml
 
 import fakes
 from animegamer_rt.backends.tensorrt.engine_id import NEEDED_PARTS, RTX, engine_name
@@ -19,8 +21,9 @@ from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.cli import main
 from animegamer_rt.diagnose import doctor, machine_checks
+from animegamer_rt.diagnose.check_result import CheckResult
 from animegamer_rt.diagnose.doctor import run_checks
-from animegamer_rt.diagnose.machine_checks import CheckResult, gpus
+from animegamer_rt.diagnose.machine_checks import gpus
 from animegamer_rt.profiling import gpu_specs
 
 
@@ -29,22 +32,33 @@ def bundle(tmp_path: Path) -> Bundle:
     return fakes.write_bundle(tmp_path / "tiny")
 
 
+class Rtx4070(FakeNvml):
+    """A machine with one card."""
+
+    def __init__(self, total_mib: int = 12282) -> None:
+        super().__init__()
+        self.total_mib = total_mib
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return "580.65"
+
+    def nvmlDeviceGetName(self, handle: str) -> str:
+        return "NVIDIA GeForce RTX 4070"
+
+    def nvmlDeviceGetMemoryInfo(self, handle: str) -> SimpleNamespace:
+        return SimpleNamespace(total=self.total_mib * 2**20, free=11000 * 2**20)
+
+    def nvmlDeviceGetCudaComputeCapability(self, handle: str) -> tuple[int, int]:
+        return 8, 9
+
+
 @pytest.fixture
-def no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(lacks=("driver",)))
 
 
-def put_driver(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """An nvidia-smi that does this, found before any other."""
-    command = folder / "bin" / "nvidia-smi"
-    command.parent.mkdir()
-    command.write_text(f"#!/bin/sh\n{script}\n")
-    command.chmod(0o755)
-    monkeypatch.setenv("PATH", str(command.parent) + os.pathsep + os.environ["PATH"])
-
-
-def put_card(folder: Path, monkeypatch: pytest.MonkeyPatch, total_mib: int = 12282) -> None:
-    put_driver(folder, monkeypatch, f"echo 'NVIDIA GeForce RTX 4070, {total_mib}, 11000, 580.65, 8.9'")
+def put_card(monkeypatch: pytest.MonkeyPatch, total_mib: int = 12282) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", Rtx4070(total_mib))
 
 
 def found(bundle: Bundle, what: str) -> CheckResult:
@@ -163,7 +177,7 @@ def test_a_port_in_use_is_told_and_stops_nothing(bundle: Bundle, monkeypatch: py
 def test_a_card_is_described_and_its_missing_provider_and_engines_are(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put_card(tmp_path, monkeypatch)
+    put_card(monkeypatch)
     monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
     assert found(bundle, "gpu").found == "NVIDIA GeForce RTX 4070 (sm89), 10.7 of 12.0 GiB free, driver 580.65"
     assert "pip install 'onnxruntime-gpu[cuda,cudnn]'" in found(bundle, "onnxruntime").do
@@ -174,25 +188,77 @@ def test_a_card_is_described_and_its_missing_provider_and_engines_are(
     assert found(bundle, "memory").state == "ok"
 
 
+CPU_FILES, GPU_FILES = ["CPUExecutionProvider"], ["CUDAExecutionProvider", "CPUExecutionProvider"]
+
+
+def put_onnxruntime(monkeypatch: pytest.MonkeyPatch, distributions: set[str], providers: list[str] | None) -> None:
+    """An environment where pip knows these distributions, in version 1.31.1, and these files are there (None: none)."""
+
+    def version(name: str) -> str:
+        return "1.31.1" if name in distributions else absent(name)
+
+    module = SimpleNamespace(__version__="1.31.1", get_available_providers=lambda: providers)
+    monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace() if providers is None else module)
+
+
+CPU_MEND = "run: pip uninstall --yes onnxruntime-gpu && pip install --force-reinstall --no-deps onnxruntime==1.31.1"
+GPU_MEND = "run: pip uninstall --yes onnxruntime && pip install --force-reinstall --no-deps onnxruntime-gpu==1.31.1"
+
+
+@pytest.mark.parametrize(
+    ("distributions", "providers", "gpu_here", "state", "do"),
+    [
+        ({"onnxruntime"}, CPU_FILES, False, "ok", ""),
+        ({"onnxruntime-gpu"}, GPU_FILES, True, "ok", ""),
+        ({"onnxruntime", "onnxruntime-gpu"}, CPU_FILES, False, "limited", CPU_MEND),
+        ({"onnxruntime", "onnxruntime-gpu"}, CPU_FILES, True, "limited", GPU_MEND),
+        ({"onnxruntime", "onnxruntime-gpu"}, None, True, "broken", GPU_MEND),
+        ({"onnxruntime"}, GPU_FILES, False, "limited", CPU_MEND.replace("pip uninstall --yes onnxruntime-gpu && ", "")),
+        ({"onnxruntime-gpu"}, CPU_FILES, True, "limited", GPU_MEND.replace("pip uninstall --yes onnxruntime && ", "")),
+        ({"onnxruntime-gpu"}, None, False, "broken", GPU_MEND.replace("pip uninstall --yes onnxruntime && ", "")),
+        (set(), None, False, "broken", "run: pip install onnxruntime"),
+    ],
+)
+def test_a_mixed_onnxruntime_is_named_with_the_command_that_mends_it(
+    bundle: Bundle,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    distributions: set[str],
+    providers: list[str] | None,
+    gpu_here: bool,
+    state: str,
+    do: str,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", Rtx4070() if gpu_here else FakeNvml(lacks=("driver",)))
+    put_onnxruntime(monkeypatch, distributions, providers)
+    finding = found(bundle, "onnxruntime")
+    assert (finding.state, finding.do) == (state, do)
+    assert all(f"{name} 1.31.1" in finding.found for name in distributions if do)
+
+
 def test_a_bundle_that_is_too_large_for_the_card_is_told(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put_card(tmp_path, monkeypatch, total_mib=1)
+    put_card(monkeypatch, total_mib=1)
     finding = found(bundle, "memory")
     assert finding.state == "limited" and "smaller precision" in finding.do
 
 
 @pytest.mark.parametrize(
-    ("script", "why"),
+    ("nvml", "why"),
     [
-        ("echo 'NVIDIA-SMI has failed: no driver' >&2; exit 9", "NVIDIA-SMI has failed: no driver"),
-        ("echo 'GPU, [N/A], [N/A], 1, 8.9'", "[N/A]"),
+        (FakeNvml(lacks=("driver",)), "no NVIDIA driver (Not Supported)"),
+        (FakeNvml(cards=()), "lists none"),
+        (FakeNvml(lacks=("memory",)), "does not say what a GPU has"),
+        (None, "pip install nvidia-ml-py"),
     ],
+    ids=["no driver", "no card", "no memory told", "no library"],
 )
 def test_a_driver_that_does_not_answer_is_no_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, why: str
+    monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml | None, why: str
 ) -> None:
-    put_driver(tmp_path, monkeypatch, script)
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
     none, said = gpus()
     assert none == [] and why in said
 

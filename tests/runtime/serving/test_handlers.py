@@ -40,7 +40,11 @@ class Front:
         self.server, self.guest = server, Guest()
         manifest = SimpleNamespace(name="tiny", compatibility=SimpleNamespace(history_turns=2))
         self.status: Any = SimpleNamespace(
-            bundle=SimpleNamespace(manifest=manifest, fingerprint="f"), state="ready", connections=1, welcome=dict
+            bundle=SimpleNamespace(manifest=manifest, fingerprint="f"),
+            state="ready",
+            connections=1,
+            welcome=dict,
+            engines=None,
         )
         parts: tuple[Any, ...] = (
             self.status,

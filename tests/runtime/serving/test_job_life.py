@@ -48,12 +48,16 @@ class Memory:
         assert turn <= len(self.sessions[session]) + 1
         return TurnContext(0, (), {}, CharacterState())
 
-    def finish_turn(self, session: str, turn: int, turn_id: str, instruction: str, *result: Any) -> None:
+    def finish_turn(self, session: str, turn: int, turn_id: str, instruction: str, *result: Any, done: bool) -> None:
         self._write()
         known = [played.turn for played in self.sessions[session] if played.turn_id == turn_id]
         if known != [turn]:
             assert not known and turn == len(self.sessions[session]) + 1
             self.sessions[session].append(StoredTurn(turn, turn_id, instruction, 7, *result[:2]))
+
+    def confirm_turn(self, session: str, turn: int) -> None:
+        self._write()
+        assert turn == len(self.sessions[session])
 
     def rewind(self, session: str, turn: int) -> None:
         self._write()

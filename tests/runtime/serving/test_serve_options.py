@@ -37,14 +37,15 @@ def test_every_option_reaches_the_server() -> None:
         "queue": 2, "sessions": 3, "connections": 4, "turns_per_minute": 5,
         "turn_deadline_s": 6.5, "send_queue_mib": 7.5, "drain_s": 8.5, "worker_timeout_s": 9.5, "backoff_s": 1.5,
         "keep_shots": "all", "quota_gib": 2.5, "keep_days": 3.5, "metrics_port": 9000,
-        "parent": 4711, "trace": Path("t.json"),
+        "log_format": "json", "parent": 4711, "trace": Path("t.json"),
     }  # fmt: skip
-    assert asked.keys() | {"bundle", "plan", "engines"} == asdict(ServeOptions()).keys()
+    assert asked.keys() | {"bundle", "plan", "engines", "continue_on_other_engines"} == asdict(ServeOptions()).keys()
     options = {"--" + name.replace("_", "-"): str(value) for name, value in asked.items()}
     options["--turn-deadline"] = options.pop("--turn-deadline-s")
     engines = ["--device", "torch", "--precision", "fp8", "--attention", "flash"]
-    found = parsed(*engines, *(word for pair in options.items() for word in pair))
-    assert found == replace(ServeOptions(), engines=EngineConfig("torch", "fp8", "flash"), **asked)
+    found = parsed(*engines, "--continue-on-other-engines", *(word for pair in options.items() for word in pair))
+    config = EngineConfig("torch", "fp8", "flash")
+    assert found == replace(ServeOptions(), engines=config, continue_on_other_engines=True, **asked)
     check(found)
     assert set(re.findall(r"`(--[a-z-]+)`", SERVER_PAGE)) >= options.keys(), "an option that the page does not tell of"
 

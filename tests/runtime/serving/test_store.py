@@ -12,6 +12,7 @@ import pytest
 
 from animegamer_rt.serving.store import (
     BundleMismatchError,
+    EnginesMismatchError,
     NoSuchTurnError,
     Quota,
     SessionClosedError,
@@ -117,6 +118,29 @@ def test_a_session_of_another_bundle_is_refused_by_name(store: Store) -> None:
     with pytest.raises(BundleMismatchError, match=r"found tiny \(f00d\); expected full \(beef\)") as error:
         session.require_bundle("full", "beef")
     assert error.value.code == "bundle_mismatch"
+
+
+def test_a_session_names_the_engines_that_made_its_last_turn(store: Store) -> None:
+    session, _ = game(store)
+
+    def finish(turn: int, engines: str | None) -> None:
+        state = state_of("a")
+        store.finish_turn(session.id, turn, f"{turn}", "a", state, CharacterState(), {turn: b""}, engines=engines)
+
+    store.get(session.id).require_engines("gpu")
+    finish(1, None)
+    store.get(session.id).require_engines("gpu")
+    finish(2, "cpu")
+    finish(3, None)
+    store.get(session.id).require_engines(None)
+    fresh, branch = store.branch(session.id, 0)[0], store.branch(session.id, 1)[0]
+    assert (store.get(session.id).engines, branch.engines, fresh.engines) == ("cpu", "cpu", None)
+    with pytest.raises(EnginesMismatchError, match="found cpu; expected gpu; .*--continue-on-other-engines") as error:
+        store.get(session.id).require_engines("gpu")
+    assert error.value.code == "engines_mismatch"
+    finish(4, "gpu")
+    store.get(session.id).require_engines("gpu")
+    assert store.rewind(session.id, 0).engines is None
 
 
 def test_a_closed_session_can_be_read_and_never_played(store: Store) -> None:

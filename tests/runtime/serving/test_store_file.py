@@ -68,16 +68,17 @@ def test_a_game_of_the_first_schema_goes_on(tmp_path: Path, monkeypatch: pytest.
     with monkeypatch.context() as first:
         first.setattr(database, "SCHEMA_VERSION", 1)
         first.setattr(database, "SCRIPTS", SCRIPTS[:1])
-        with Store(tmp_path) as store:
-            session, _ = game(store)
-            store.database.rows("INSERT INTO turns VALUES (1, 1, 'x', 'a', 7, 1, 2, 3, 4, 5, 6, 7, '{\"total\": 1.0}')")
+        file = database.Database(tmp_path / FILE)
+        file.rows("INSERT INTO sessions VALUES (1, 's', 'hash', 'tiny', 'f00d', 7, 3, 0, 0, 0)")
+        file.rows("INSERT INTO turns VALUES (1, 1, 'x', 'a', 7, 1, 2, 3, 4, 5, 6, 7, '{\"total\": 1.0}')")
+        file.close()
     with Store(tmp_path) as store:
-        context = store.turn_context(session.id, 2)
+        context = store.turn_context("s", 2)
         assert ([row.text for row in context.log], context.scene) == (["a"], None)
-        assert [turn.instruction for turn in store.turns(session.id, 1, 9)] == ["a"]
-        assert store.get(session.id).character == CharacterState(5, 6, 7)
-        play(store, session.id, ["b"])
-        assert store.get(session.id).turns == 2
+        assert [turn.instruction for turn in store.turns("s", 1, 9)] == ["a"]
+        assert store.get("s").character == CharacterState(5, 6, 7)
+        play(store, "s", ["b"])
+        assert (store.get("s").turns, store.get("s").engines) == (2, None)
 
 
 @pytest.mark.parametrize("case", ["text", "someone else's tables", "cut short"])

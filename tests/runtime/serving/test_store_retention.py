@@ -93,7 +93,7 @@ def test_a_turn_of_a_long_game_costs_what_a_turn_of_a_short_one_costs(tmp_path: 
         short = steps(session.id, 11)
         copy = (
             "INSERT INTO turns SELECT session, ?1, ?2, instruction, seed, motion_level, social, entertainment, stamina,"
-            " character_stamina, character_social, character_entertainment, scene FROM turns"
+            " character_stamina, character_social, character_entertainment, scene, done FROM turns"
             " WHERE session = 1 AND turn = 10"
         )
         with store.database.transaction():  # what finish_turn does 4990 times, in one go

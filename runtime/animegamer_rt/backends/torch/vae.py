@@ -13,7 +13,7 @@ from torch import Tensor
 
 from animegamer_rt.backends.interface import FloatArray, Frames
 
-from ...errors import BackendError
+from ...errors import BackendError, UnusableOutputError
 from ...models.vae import CHUNKS, VaeDecoder
 from .custom_ops import Kernels
 from .device import GraphCache, TorchDevice
@@ -99,6 +99,14 @@ class Vae:
             scaled = self.torch_device.to_device(latent[0]).permute(0, 2, 3, 1) / self.network.size.scale
             self._latent[frames].copy_(scaled)
             self._graphs.run(frames, lambda: self._decode(frames))
+            if not torch.isfinite(self._rgb[frames]).all():  # as uint8 they would be black
+                raise UnusableOutputError(
+                    "the frames cannot be used",
+                    stage="vae",
+                    precision=str(self.torch_device.dtype).removeprefix("torch."),
+                    found="NaN or infinite pixels",
+                    expected="finite numbers",
+                )
             # Outside the graph, which would otherwise be captured for each channel order and flip.
             convert = to_uint8 if self._kernels is None else self._kernels.pixels
             pixels = convert(self._rgb[frames], channel_order, flip)

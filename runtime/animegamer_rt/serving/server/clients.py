@@ -25,9 +25,9 @@ REMEMBERED_PER_CONNECTION = 4
 
 @dataclass(slots=True, eq=False)
 class Client:
-    """One connection. `frame_options` is None before its hello.
+    """One connection. `frame_options` is None before its hello. minor: the minor version of the protocol it speaks.
 
-    minor: the minor version of the protocol it speaks. `connected` is false once it is known to be gone.
+    `connected` is false once it is known to be gone.
     """
 
     send_queue: SendQueue

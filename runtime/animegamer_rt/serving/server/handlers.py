@@ -48,9 +48,7 @@ class RequestHandlers:
     ) -> None:
         self._options, self._status, self._store, self._queue = options, status, store, queue
         self._worker, self._scheduler, self._filter = worker, scheduler, instruction_filter
-        # A game of simulated engines shows nothing of its bundle: it does not go on with engines that do.
-        kind = "+simulated" if options.engines.simulated else ""
-        self._bundle_name, self._fingerprint = status.bundle.manifest.name, status.bundle.fingerprint + kind
+        self._bundle_name, self._fingerprint = status.bundle.manifest.name, status.bundle.fingerprint
         self.handlers: Mapping[str, Callable[[Client, Message], None]] = {
             "hello": self._hello,
             "open": self._open,
@@ -117,6 +115,7 @@ class RequestHandlers:
         if "token" in fields:
             session, token = self._store.resume(fields["token"]), fields["token"]
             session.require_bundle(self._bundle_name, self._fingerprint)
+            self._check_engines(session)
             self._queue.use_session(session.id, now, client)
         else:
             self._queue.check_sessions(now)
@@ -231,6 +230,7 @@ class RequestHandlers:
         assert frame_options is not None
         self._check_no_job(session)
         self._check_server_state()
+        self._check_engines(session)
         self._queue.use_session(session.id, now, subscriber.client)
         self._queue.check_free_space(subscriber.client)
         return Job(kind, session.id, subscriber, frame_options, now, now + seconds)
@@ -240,6 +240,11 @@ class RequestHandlers:
         if running is not None:
             what = "the session's export is under way" if running.kind == "export" else "the session's turn is not over"
             raise ProtocolError(what, code="turn_running", do="wait for its end, or send cancel on the control socket")
+
+    def _check_engines(self, session: StoredSession) -> None:
+        """Raises StoreError if other engines made the session's turns, unless the operator allows that."""
+        if not self._options.continue_on_other_engines:
+            session.require_engines(self._status.engines)
 
     def _check_server_state(self) -> None:
         """Raises ProtocolError when the server takes no jobs now."""

@@ -7,13 +7,14 @@ counters and never waits for the server's loop.
 from __future__ import annotations
 
 import contextlib
+import errno
 import statistics
 from collections import deque
 from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, start_http_server
 
-from animegamer_rt.errors import ServerError
+from animegamer_rt.errors import PortInUseError, ServerError
 from animegamer_rt.serving.wire import STAGES
 
 REMEMBERED_TURNS = 100
@@ -114,7 +115,8 @@ def serve_metrics(metrics: Metrics, port: int) -> Iterator[str]:
     try:
         server, thread = start_http_server(port, HOST, metrics.registry)
     except OSError as error:
-        raise ServerError(
+        kind = PortInUseError if error.errno == errno.EADDRINUSE else ServerError
+        raise kind(
             "the metrics' port cannot be bound",
             where=f"port {port}",
             found=error.strerror or str(error),

@@ -13,6 +13,8 @@ from pathlib import Path
 from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig
 from animegamer_rt.errors import ConfigError
 
+from .log_lines import FORMATS
+
 PORT = 5570
 """Port for turns. Control is the next port, metrics the one after it."""
 
@@ -46,6 +48,8 @@ class ServeOptions:
     """A busy worker that sends nothing for this long is replaced."""
     backoff_s: float = 0.5
     """Wait before a worker that died is started again; doubled with each death in a row."""
+    continue_on_other_engines: bool = False
+    """Play sessions on that another kind of engines began, or another device or precision."""
     keep_shots: str = "window"
     """Shots stored of old turns: `window`, a number of turns, or `all`."""
     quota_gib: float = 8.0
@@ -54,6 +58,8 @@ class ServeOptions:
     """Sessions unused for longer are deleted; None: never."""
     metrics_port: int | None = None
     """None: the port after control's. 0: no metrics."""
+    log_format: str = "text"
+    """How the log is written to stderr: `text`, or `json` with one object a line."""
     parent: int | None = None
     """Id of the process that the server belongs to: it drains and ends when that process has ended."""
     trace: Path | None = None
@@ -113,9 +119,15 @@ def add_options(command: argparse.ArgumentParser) -> None:
         metavar="S",
         help="wait before a worker that died is started again (default: %(default)g)",
     )
+    add(
+        "--continue-on-other-engines",
+        action="store_true",
+        help="play sessions on that another library, device or precision began: earlier turns will look different",
+    )
     add("--keep-shots", help="shots stored of old turns: window, a number, or all (default: %(default)s)")
     add("--quota-gib", type=float, metavar="GIB", help="disk space for all sessions (default: %(default)g)")
     add("--keep-days", type=float, metavar="DAYS", help="delete sessions unused for longer (default: never)")
+    add("--log-format", choices=FORMATS, help="of the log on stderr; json: an object a line (default: %(default)s)")
     add("--parent", type=int, metavar="PID", help="end, after the running turns, when this process has ended")
     add("--trace", type=Path, metavar="FILE", help="write a trace of the engines, for ui.perfetto.dev")
     add(

@@ -4,8 +4,9 @@ Knows the order of a job's life. Requests are in `handlers`, the process in `wor
 
 - The worker has two jobs at most: the one that runs and the next one, so that it never waits for the server. If a job
   comes that goes before the next one, the next one is taken back.
-- A turn's result is stored, in one transaction, while its frames are decoded. If the frames fail to come, the turn is
-  removed again before the client gets the error: a session holds only turns that were `done`.
+- A turn's result is stored, in one transaction, while its frames are decoded, and confirmed after them, before `done`.
+  If the frames fail to come, the turn is removed again before the client gets the error. A turn that was not confirmed
+  is deleted when the store is opened: a session holds only turns that were `done`.
 - When the worker dies, its next process gets both jobs again. Events that were sent are not sent twice.
 """
 
@@ -36,6 +37,7 @@ from .clients import Client
 from .exports import ExportFolders, delete_export
 from .job_queue import JobQueue
 from .jobs import Job, JobState, Subscriber
+from .log_lines import about
 from .metrics import Metrics
 from .options import ServeOptions
 from .removals import TurnRemovals
@@ -277,6 +279,8 @@ class Scheduler:
                 result.character,
                 result.shots,
                 result.scene,
+                result.engines,
+                done=False,
             )
             job.enter(JobState.STORED)
         except StoreError as error:
@@ -290,6 +294,8 @@ class Scheduler:
             self._fail(job, job.stop_error)
             return
         try:
+            if job.kind == "turn" and job.turn is not None:
+                self._store.confirm_turn(job.session, job.turn)
             session = self._store.get(job.session)
             turns = session.turns if job.kind == "turn" else self.as_done(session).turns
             if job.export_folder is not None:
@@ -305,6 +311,7 @@ class Scheduler:
         else:
             seconds = _by_stage(TurnFinished.from_message(message).seconds, job.queued_s)
             self._metrics.turn_done(seconds)
+            log.info("%s done", job.kind, extra=about(job.session, job.turn, seconds.get("total")))
             done = {"seconds": seconds, "turns": turns}
             job.publish(Message("done", done, session=job.session, turn=job.turn, seq=job.last_seq + 1))
         self._queue.remove(job)
@@ -318,6 +325,7 @@ class Scheduler:
         if job.state is JobState.STORED:
             self._remove_turn(job)
         job.enter(JobState.FAILED)
+        log.warning("%s lost: %s", job.kind, error.code, extra=about(job.session, job.turn))
         to = job.late_subscriber or job.subscriber
         to.client.send_error(error, to.parent, job.session, job.turn)
 

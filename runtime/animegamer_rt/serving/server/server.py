@@ -28,10 +28,12 @@ from .descriptors import raise_limit
 from .handlers import CONTROL, TURNS, RequestHandlers
 from .instruction_filter import InstructionFilter
 from .job_queue import JobQueue
+from .log_lines import log_to_stderr
 from .metrics import Metrics, serve_metrics
 from .options import ServeOptions, check
 from .parent_process import ParentProcess
 from .scheduler import Scheduler
+from .service_manager import ServiceManager
 from .sockets import ServerSockets
 from .status import ServerStatus
 from .worker_process import WorkerProcess
@@ -52,7 +54,7 @@ log = logging.getLogger(__name__)
 def serve(options: ServeOptions) -> int:
     """Serve until a signal comes; returns the exit code. Raises AnimeGamerError for what keeps it from starting."""
     check(options)
-    _log_to_stderr()
+    log_to_stderr(options.log_format)
     bundle = open_bundle(options.bundle)
     bundle.plan(options.plan)
     if options.trace is not None:
@@ -105,6 +107,7 @@ class Server:
         self._options, self._sockets, self._store, self._worker = options, sockets, store, worker
         self._queue, self._status, self._scheduler, self._handlers = queue, status, scheduler, handlers
         self._clients, self._metrics = clients, metrics
+        self._service, self._worker_spoke = ServiceManager(), True
         self._signals = 0
         self._announced = False
         self._sweep_at = self._metrics_at = 0.0
@@ -135,6 +138,7 @@ class Server:
             if self._signals and not self._status.draining:
                 self._status.draining = True
                 drain_until = time.monotonic() + self._options.drain_s
+                self._service.stopping()
                 log.info("draining: running turns finish, new ones are refused")
             if self._signals > 1:
                 return INTERRUPTED
@@ -160,6 +164,7 @@ class Server:
             if client is not None:
                 self._scheduler.client_gone(client)
         for message in self._worker.receive(now):
+            self._worker_spoke = True
             self._scheduler.on_worker_message(message, now)
         death = self._worker.watch(now)
         if death is not None:
@@ -169,11 +174,21 @@ class Server:
         if self._worker.serving and not self._announced:
             self._announced = True
             say(f"ready {self._sockets.address} (control {self._sockets.port + 1})")
+            self._service.ready()
+        if self._working and self._service.alive(now):
+            self._worker_spoke = False
         if now >= self._sweep_at:
             self._sweep(now)
         if now >= self._metrics_at:
             self._metrics_at = now + METRICS_S
             self._update_metrics(now)
+
+    @property
+    def _working(self) -> bool:
+        """Whether turns run as they should: none waits, the worker loads, or it has spoken since the last WATCHDOG."""
+        if self._worker.degraded:
+            return False
+        return self._worker_spoke or self._queue.idle or not self._worker.serving
 
     def _update_metrics(self, now: float) -> None:
         self._metrics.load(
@@ -231,11 +246,3 @@ def _metrics_port(options: ServeOptions, port: int) -> int:
     if options.metrics_port is not None:
         return options.metrics_port
     return port + 2 if options.port else 0
-
-
-def _log_to_stderr() -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
-    logger = logging.getLogger("animegamer_rt.serving.server")
-    logger.handlers, logger.propagate = [handler], False
-    logger.setLevel(logging.INFO)

@@ -17,7 +17,7 @@ import struct
 import zmq
 from zmq.utils import z85
 
-from animegamer_rt.errors import ServerError
+from animegamer_rt.errors import PortInUseError, ServerError
 from animegamer_rt.serving.wire import CLIENT_LIMITS, WORKER_LIMITS
 
 from .curve_keys import load
@@ -225,7 +225,7 @@ def _bind(socket: zmq.Socket[bytes], host: str, port: int) -> None:
         socket.bind(f"tcp://{_bracketed(host)}:{port}")
     except zmq.ZMQError as error:
         if error.errno == zmq.EADDRINUSE:
-            raise ServerError(
+            raise PortInUseError(
                 "the port is in use",
                 where=f"port {port}",
                 do="stop the other program, or choose another with --port (PORT is for turns, PORT + 1 for control)",

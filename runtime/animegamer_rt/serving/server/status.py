@@ -55,6 +55,11 @@ class ServerStatus:
         return "ready" if self._worker.warm else "starting"
 
     @property
+    def engines(self) -> str | None:
+        """What the worker's engines are (`Engines.identity`); None before it was ready."""
+        return None if self._worker.ready_info is None else self._worker.ready_info.engines
+
+    @property
     def connections(self) -> int:
         """Clients connected now, this one included."""
         return self._sockets.connections

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .errors import (
     BundleMismatchError,
+    EnginesMismatchError,
     NoSuchTurnError,
     SessionClosedError,
     StoreFullError,
@@ -23,6 +24,7 @@ __all__ = [
     "FILE",
     "WINDOW",
     "BundleMismatchError",
+    "EnginesMismatchError",
     "TurnContext",
     "ShotRetention",
     "StoredHistoryRow",

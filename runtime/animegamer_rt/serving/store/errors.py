@@ -9,7 +9,8 @@ Knows SQLite's messages; nothing of tables.
     |-- WrongTokenError             a session, but another player's
     |-- SessionClosedError          a session that has been closed
     |-- NoSuchTurnError             a turn that was not played, or that does not follow the last one
-    `-- BundleMismatchError         a session of another bundle
+    |-- BundleMismatchError         a session of another bundle
+    `-- EnginesMismatchError        a session whose turns other engines made
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from animegamer_rt.errors import StoreError
+from animegamer_rt.errors import TRY_AGAIN, StoreError
 
 
 class StoreLockedError(StoreError):
-    """Another server uses the state folder."""
+    """Another server uses the state folder; it may be free later."""
+
+    exit_code = TRY_AGAIN
 
 
 class StoreFullError(StoreError):
@@ -56,6 +59,12 @@ class BundleMismatchError(StoreError):
     """The session was played with another bundle; its turns cannot be drawn again with this one."""
 
     code = "bundle_mismatch"
+
+
+class EnginesMismatchError(StoreError):
+    """The session's turns were made by another kind of engines, on another kind of device or in another precision."""
+
+    code = "engines_mismatch"
 
 
 _SQLITE: tuple[tuple[str, type[StoreError], str, str], ...] = (

@@ -12,12 +12,15 @@ from typing import NamedTuple
 from animegamer_rt.state.game import CharacterState, GameState
 from animegamer_rt.state.scene import Scene
 
-from .errors import BundleMismatchError
+from .errors import BundleMismatchError, EnginesMismatchError
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """One game as it is stored. turns: how many are finished; character: after the last one; seed: of the next one."""
+    """One game as it is stored. turns: how many are finished; character: after the last one; seed: of the next one.
+
+    engines: what made the last turn (`Engines.identity`); None before the first turn, or if that is unknown.
+    """
 
     id: str
     bundle_name: str
@@ -27,6 +30,7 @@ class StoredSession:
     turns: int
     character: CharacterState
     closed: bool
+    engines: str | None = None
 
     def require_bundle(self, name: str, fingerprint: str) -> None:
         """Raises BundleMismatchError unless the session was played with the bundle of this fingerprint."""
@@ -37,6 +41,18 @@ class StoredSession:
                 found=f"{self.bundle_name} ({self.bundle_fingerprint})",
                 expected=f"{name} ({fingerprint})",
                 do="start the server with the bundle it was played with, or open a new session",
+            )
+
+    def require_engines(self, engines: str | None) -> None:
+        """Raises EnginesMismatchError unless `engines` made the session's turns, or one of the two is unknown."""
+        if engines is not None and self.engines not in (None, engines):
+            raise EnginesMismatchError(
+                "the session was played with other engines, so that its turns would not look the same",
+                where=f"session {self.id}",
+                found=self.engines,
+                expected=engines,
+                do="open a new session, or ask the operator to start the server with those engines, or with "
+                "--continue-on-other-engines",
             )
 
 

@@ -57,6 +57,13 @@ SCRIPTS: tuple[tuple[str, ...], ...] = (
     ("ALTER TABLE turns DROP COLUMN seconds",),
     # JSON of `Scene`; NULL where no reader made one of the instruction.
     ("ALTER TABLE turns ADD COLUMN scene TEXT",),
+    # `Engines.identity` of what made the last turn; NULL before the first turn, and of games of an earlier version.
+    ("ALTER TABLE sessions ADD COLUMN engines TEXT",),
+    # 0: stored, but nobody was told that it is done; deleted when the store is opened. All earlier ones were done.
+    (
+        "ALTER TABLE turns ADD COLUMN done INTEGER NOT NULL DEFAULT 1",
+        "CREATE INDEX turns_not_done ON turns (session, turn) WHERE NOT done",
+    ),
 )
 """`SCRIPTS[n]` takes the tables from version n to n + 1; version 0 is an empty file."""
 

@@ -33,6 +33,7 @@ ROW_BYTES = 64 * 2**10
 
 _SELECT = """
     SELECT s.key, s.token_sha256, s.id, s.bundle_name, s.bundle_fingerprint, s.seed, s.history_turns, s.closed,
+        s.engines,
         t.turn, t.character_stamina, t.character_social, t.character_entertainment
     FROM sessions s LEFT JOIN turns t
         ON t.session = s.key AND t.turn = (SELECT max(turn) FROM turns WHERE session = s.key)
@@ -64,6 +65,12 @@ class Store:
         self.quota = quota or Quota()
         self.database = Database(folder / FILE)
         self._clock = clock
+        try:
+            with self.database.transaction():
+                turns.delete_not_done(self.database)
+        except StoreError:
+            self.database.close()
+            raise
 
     def open(
         self, bundle_name: str, bundle_fingerprint: str, seed: int, history_turns: int
@@ -108,8 +115,13 @@ class Store:
         character: CharacterState,
         shots: Mapping[int, bytes],
         scene: Scene | None = None,
+        engines: str | None = None,
+        done: bool = True,
     ) -> None:
         """Add the next turn in one transaction. character, scene: after it; shots: turn -> fp16 [226, D].
+
+        engines: what made it; None: unknown. done: False for a turn whose frames are still to come; it is gone when the
+        store is opened again, unless `confirm_turn` follows.
 
         Does nothing if this very turn is stored already. Raises NoSuchTurnError if it does not follow the last one or
         has the id of another turn, SessionClosedError, StoreFullError.
@@ -125,9 +137,16 @@ class Store:
         kept = retention.kept_shots(self.keep_shots, session.history_turns)
         row = StoredTurn(turn, turn_id, instruction, session.seed, game_state, character, scene)
         with self.database.transaction():
-            turns.insert_turn(self.database, key, row)
+            turns.insert_turn(self.database, key, row, done)
             turns.write_shots(self.database, key, turn, shots, kept)
+            self.database.rows("UPDATE sessions SET engines = coalesce(?, engines) WHERE key = ?", engines, key)
             self._touch(key)
+
+    def confirm_turn(self, session_id: str, turn: int) -> None:
+        """Make a turn that was stored with `done` False stay. Its player may be told once this returns."""
+        key = self._get(session_id).key
+        with self.database.transaction():
+            self.database.rows("UPDATE turns SET done = 1 WHERE session = ? AND turn = ?", key, turn)
 
     def add_shots(self, session_id: str, shots: Mapping[int, bytes]) -> None:
         """Store shots of finished turns that were predicted again. Raises SessionClosedError, StoreFullError."""
@@ -158,6 +177,8 @@ class Store:
         _check_played(session, turn)
         with self.database.transaction():
             turns.delete_turns_after(self.database, key, turn)
+            if not turn:
+                self.database.rows("UPDATE sessions SET engines = NULL WHERE key = ?", key)
             self._touch(key)
         return self.get(session_id)
 
@@ -177,7 +198,10 @@ class Store:
             branch, token = self._insert(
                 session.bundle_name, session.bundle_fingerprint, new_seed, session.history_turns
             )
-            turns.copy_turns(self.database, key, self._get(branch).key, turn, kept)
+            target = self._get(branch).key
+            turns.copy_turns(self.database, key, target, turn, kept)
+            if turn:
+                self.database.rows("UPDATE sessions SET engines = ? WHERE key = ?", session.engines, target)
         return self.get(branch), token
 
     def close_session(self, session_id: str) -> None:
@@ -232,9 +256,9 @@ class Store:
         rows = self.database.rows(f"{_SELECT} WHERE s.{column} = ?", value)
         if not rows:
             return None
-        key, token, session, name, fingerprint, seed, window, closed, turn, *character = rows[0]
+        key, token, session, name, fingerprint, seed, window, closed, engines, turn, *character = rows[0]
         values = CharacterState() if turn is None else CharacterState(*character)
-        stored = StoredSession(session, name, fingerprint, seed, window, turn or 0, values, bool(closed))
+        stored = StoredSession(session, name, fingerprint, seed, window, turn or 0, values, bool(closed), engines)
         return _Found(key, token, stored)
 
     def _get(self, session_id: str) -> _Found:

@@ -19,11 +19,11 @@ _CHARACTER = "character_stamina, character_social, character_entertainment"
 _COLUMNS = f"turn, turn_id, instruction, seed, {_STRENGTHS}, {_CHARACTER}, scene"
 
 
-def insert_turn(database: Database, session: int, turn: StoredTurn) -> None:
-    """Adds a finished turn."""
+def insert_turn(database: Database, session: int, turn: StoredTurn, done: bool) -> None:
+    """Adds a finished turn; `done`: whether its player may be told so."""
     state, character = turn.game_state, turn.character
     database.rows(
-        f"INSERT INTO turns (session, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO turns (session, {_COLUMNS}, done) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         session,
         turn.turn,
         turn.turn_id,
@@ -37,7 +37,13 @@ def insert_turn(database: Database, session: int, turn: StoredTurn) -> None:
         character.social,
         character.entertainment,
         None if turn.scene is None else turn.scene.to_json(),
+        done,
     )
+
+
+def delete_not_done(database: Database) -> None:
+    """Delete the turns that a server had stored when it was killed, and of which nobody was told that they are done."""
+    database.rows("DELETE FROM turns WHERE NOT done")
 
 
 def read_turns(database: Database, session: int, first: int, last: int) -> list[StoredTurn]:

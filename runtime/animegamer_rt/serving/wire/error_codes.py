@@ -39,6 +39,11 @@ CODES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "The session was played with another bundle; its turns would not look the same here.",
             "Open a new session, or use a server that has that bundle.",
         ),
+        "engines_mismatch": (
+            "Another library, device or precision, or simulated engines, made the session's turns; they would not look "
+            "the same here.",
+            "Open a new session, or ask the operator for those engines, or for `--continue-on-other-engines`.",
+        ),
         "no_such_turn": ("The session has no turn of that number.", "Send `list` and choose one of its turns."),
         "instruction": (
             "The instruction is empty, too long or not plain text.",
@@ -75,6 +80,11 @@ CODES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "worker_failed": (
             "The worker died several times on this turn; the session is as before the turn.",
             "Send another instruction; tell the operator `status.worker.last_error`.",
+        ),
+        "unusable_output": (
+            "The engines gave NaN, infinity or an empty frame, also in the next higher precision if there is one; "
+            "the session is as before the turn.",
+            "Send another instruction; tell the operator the error's text, which names the stage.",
         ),
         "storage": (
             "The server could not read or write its sessions (disk full, read-only).",

@@ -211,19 +211,26 @@ class Reply(Protocol):
 class WorkerReady:
     """The engines are loaded. secret: the server's, by which it knows its worker; resident_mib: None if unknown.
 
-    fingerprint: of the bundle that the worker has opened.
+    fingerprint: of the bundle that the worker has opened. engines: what plays it (`Pipeline.engines`).
     """
 
     secret: str
     warmup_s: float
     resident_mib: float | None
     fingerprint: str
+    engines: str
 
     @classmethod
     def from_message(cls, message: Message) -> WorkerReady:
         """The inverse of `to_fields`."""
         fields = message.fields
-        return cls(fields["secret"], float(fields["warmup_s"]), fields["resident_mib"], fields["fingerprint"])
+        return cls(
+            fields["secret"],
+            float(fields["warmup_s"]),
+            fields["resident_mib"],
+            fields["fingerprint"],
+            fields["engines"],
+        )
 
     def to_fields(self) -> dict[str, Any]:
         """The fields of `ready`."""
@@ -232,6 +239,7 @@ class WorkerReady:
             "warmup_s": self.warmup_s,
             "resident_mib": self.resident_mib,
             "fingerprint": self.fingerprint,
+            "engines": self.engines,
         }
 
 
@@ -261,7 +269,7 @@ class TurnResult:
     """All that is stored of a turn; it comes once the turn is denoised, before its frames.
 
     character, scene: after the turn. shots: the turn's own and those that were predicted again, as in PredictedShots;
-    none where no later turn will see them.
+    none where no later turn will see them. engines: what made it (`Pipeline.engines`); None if that is unknown.
     """
 
     TYPE: ClassVar[str] = "turn_result"
@@ -269,6 +277,7 @@ class TurnResult:
     character: CharacterState
     shots: Mapping[int, bytes]
     scene: Scene | None = None
+    engines: str | None = None
 
     @classmethod
     def from_message(cls, message: Message) -> TurnResult:
@@ -276,7 +285,7 @@ class TurnResult:
         fields = message.fields
         character = character_from_fields(fields["character"])
         scene = _scene_from_field(fields.get("scene"))
-        return cls(game_state_from_fields(fields), character, _shots_of(message), scene)
+        return cls(game_state_from_fields(fields), character, _shots_of(message), scene, fields.get("engines"))
 
     def to_fields(self) -> dict[str, Any]:
         """Its fields."""
@@ -285,6 +294,7 @@ class TurnResult:
             "character": character_to_fields(self.character),
             "scene": _scene_to_field(self.scene),
             "shots": list(self.shots),
+            "engines": self.engines,
         }
 
     def buffers(self) -> tuple[Buffer, ...]:

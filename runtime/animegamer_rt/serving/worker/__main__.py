@@ -19,6 +19,7 @@ from pathlib import Path
 import zmq
 
 from animegamer_rt.arguments import Parser
+from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.engine_config import EngineConfig, add_engine_options
@@ -32,6 +33,7 @@ from animegamer_rt.state.instruction import Instruction
 from .engine_trace import EngineTracer
 from .loop import Worker
 from .memory import resident_mib
+from .precision_retry import HigherPrecision, PrecisionRetry
 
 LINGER_MS = 1000
 """How long the last messages may take to leave."""
@@ -72,19 +74,31 @@ def work(options: argparse.Namespace, secret: str) -> None:
         bundle = open_bundle(options.bundle)
         engines = open_engines(bundle, config)
         pipeline = Pipeline.open(bundle, tracer.wrap(engines) if tracer else engines, options.plan)
-        ready = WorkerReady(secret, warm_up(pipeline), resident_mib(), bundle.fingerprint)
+        higher = _higher_precision(pipeline, engines, config)
+        warmup_s = warm_up(PrecisionRetry(pipeline, higher, lambda: None))
+        ready = WorkerReady(secret, warmup_s, resident_mib(), bundle.fingerprint, pipeline.engines)
         socket.send_multipart(encode(Message(READY, ready.to_fields())))
         if tracer:
             tracer.begin(f"Served turns: {bundle.manifest.name}, {pipeline.plan_name}, device {config.device}")
-        Worker(socket, pipeline, tracer.write if tracer else None).run()
+        Worker(socket, pipeline, tracer.write if tracer else None, higher).run()
 
 
-def warm_up(pipeline: Pipeline) -> float:
+def warm_up(retry: PrecisionRetry) -> float:
     """Play one turn that is sent to nobody, so that a client's first turn is as fast as the others; returns seconds."""
     started = time.perf_counter()
-    for _ in pipeline.run_turn(Session.start(pipeline.bundle, seed=0), Instruction("One waits.")):
+    for _ in retry.run_turn(Session.start(retry.pipeline.bundle, seed=0), Instruction("One waits.")):
         pass
     return time.perf_counter() - started
+
+
+def _higher_precision(pipeline: Pipeline, engines: Engines, config: EngineConfig) -> HigherPrecision | None:
+    """What plays turns whose output cannot be used; None where the device has no higher precision."""
+    bundle, other = pipeline.bundle, config.in_higher_precision(engines.precision.values())
+    if other is None:
+        return None
+    return HigherPrecision(
+        " ".join(other.to_args()), lambda: Pipeline.open(bundle, open_engines(bundle, other), pipeline.plan_name)
+    )
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

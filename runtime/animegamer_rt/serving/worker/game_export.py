@@ -6,7 +6,7 @@ Knows the pipeline and the folder; nothing of sockets. It needs only instruction
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import numpy as np
@@ -20,23 +20,31 @@ from animegamer_rt.serving.wire.worker_messages import ExportFinished, ExportJob
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
+from .precision_retry import HigherPrecision, PrecisionRetry
 from .replies import ReplyBuilder
 
 
-def render_game(pipeline: Pipeline, message: Message) -> Generator[Message, None, None]:
+def render_game(
+    pipeline: Pipeline,
+    message: Message,
+    higher: HigherPrecision | None = None,
+    heartbeat: Callable[[], None] = lambda: None,
+) -> Generator[Message, None, None]:
     """`progress` after every denoise step (its `step` counts whole turns), then `finished`.
 
+    higher, heartbeat: as of `play_turn`, so that a turn that was played again is rendered in the same way.
     Raises StoreError when the folder cannot be written, AnimeGamerError when the game cannot be rendered.
     """
     try:
-        yield from _render(pipeline, message)
+        yield from _render(PrecisionRetry(pipeline, higher, heartbeat), message)
     except (OutputError, OSError) as error:
         found = error.text if isinstance(error, OutputError) else error.strerror or str(error)
         do = "tell the operator: the state folder needs room, and must be writable"
         raise StoreError("the export cannot be written", found=found, do=do) from error
 
 
-def _render(pipeline: Pipeline, message: Message) -> Generator[Message, None, None]:
+def _render(retry: PrecisionRetry, message: Message) -> Generator[Message, None, None]:
+    pipeline = retry.pipeline
     job, replies = ExportJob.from_message(message), ReplyBuilder(message)
     manifest, size, turns = pipeline.bundle.manifest, pipeline.bundle.manifest.geometry, len(job.history)
     if len(job.seeds) != turns:
@@ -52,7 +60,7 @@ def _render(pipeline: Pipeline, message: Message) -> Generator[Message, None, No
     for turn, ((text, *_strengths), seed) in enumerate(zip(job.history, job.seeds, strict=True), 1):
         folder.check_free_space(size.frames * size.height * size.width * 3)
         session.seed, frames, caption = seed, [], None
-        for event in pipeline.run_turn(session, Instruction(text)):
+        for event in retry.run_turn(session, Instruction(text)):
             if isinstance(event, Understood):
                 caption = event.scene.caption
             elif isinstance(event, StatePredicted):

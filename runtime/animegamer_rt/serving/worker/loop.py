@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 import zmq
@@ -32,6 +33,7 @@ from animegamer_rt.serving.wire.worker_messages import CANCEL, EXPORT, JOB, STOP
 from animegamer_rt.session import Session
 
 from .game_export import render_game
+from .precision_retry import HigherPrecision
 from .replies import ReplyBuilder
 from .turn import PreparedTurn, play_turn, prepare_turn
 
@@ -71,13 +73,17 @@ class _QueuedJob:
 class Worker:
     """Runs jobs with `pipeline` until it is told to stop. The socket is a DEALER connected to the server.
 
-    on_idle: called after a job when no other waits.
+    on_idle: called after a job when no other waits. higher: plays turns whose output cannot be used once more.
     """
 
     def __init__(
-        self, socket: zmq.Socket[bytes], pipeline: Pipeline, on_idle: Callable[[], object] | None = None
+        self,
+        socket: zmq.Socket[bytes],
+        pipeline: Pipeline,
+        on_idle: Callable[[], object] | None = None,
+        higher: HigherPrecision | None = None,
     ) -> None:
-        self._socket, self._pipeline, self._on_idle = socket, pipeline, on_idle
+        self._socket, self._pipeline, self._on_idle, self._higher = socket, pipeline, on_idle, higher
         self._jobs: deque[_QueuedJob] = deque()
         self._prefetch = ThreadPoolExecutor(1, PREFETCH)
         self._state_sent = False
@@ -131,14 +137,14 @@ class Worker:
             self._fail(job, JobFailed("internal", without_folders(f"{type(error).__name__}: {error}")))
 
     def _messages(self, job: _QueuedJob) -> Generator[Message, None, None]:
-        message = job.message
+        message, heartbeat = job.message, partial(self._heartbeat, job)
         kind = check_choice(str(message.fields.get("kind")), (TURN, EXPORT), f"job {message.id}: kind")
         if kind == EXPORT:
-            return render_game(self._pipeline, message)
-        prepared = job.prepared_turn() or prepare_turn(self._pipeline, message, lambda: self._heartbeat(job))
+            return render_game(self._pipeline, message, self._higher, heartbeat)
+        prepared = job.prepared_turn() or prepare_turn(self._pipeline, message, heartbeat, self._higher)
         self._likely_next_session = prepared.session if message.session == self._last_session else None
         self._last_session = message.session
-        return play_turn(self._pipeline, prepared)
+        return play_turn(self._pipeline, prepared, self._higher, heartbeat)
 
     def _read_history(self, session: Session) -> None:
         """Have the predictor read the session's history now, so that the next turn reads only its own instruction.

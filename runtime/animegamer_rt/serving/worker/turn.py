@@ -36,6 +36,7 @@ from animegamer_rt.state.scene import Scene
 
 from .encoders import ClipEncoder, Frame, JpegEncoder
 from .memory import resident_mib
+from .precision_retry import HigherPrecision, PrecisionRetry
 from .replies import ReplyBuilder
 
 Shots = Mapping[int, npt.NDArray[np.float16]]
@@ -53,24 +54,37 @@ class PreparedTurn:
 
 
 def prepare_turn(
-    pipeline: Pipeline, message: Message, heartbeat: Callable[[], None], *, ahead: bool = False
+    pipeline: Pipeline,
+    message: Message,
+    heartbeat: Callable[[], None],
+    higher: HigherPrecision | None = None,
+    *,
+    ahead: bool = False,
 ) -> PreparedTurn:
     """Read a job and restore its session.
 
     heartbeat: called before each earlier turn that is predicted again, while there is nothing else to send; it may
-    raise to stop. ahead: also predict the turn, which may be done while another one is denoised.
+    raise to stop. higher: predicts those that `pipeline` cannot. ahead: also predict the turn, which may be done while
+    another one is denoised.
     Raises AnimeGamerError when the turn cannot be played.
     """
     job = TurnJob.from_message(message)
-    session = _resume(pipeline, job, message.buffers, heartbeat)
+    session = _resume(PrecisionRetry(pipeline, higher, heartbeat), job, message.buffers)
     if message.turn != session.turns + 1:
         raise SessionError("the job is not of the game's next turn", found=message.turn, expected=session.turns + 1)
     prediction = pipeline.predict(session, Instruction(job.instruction)) if ahead else None
     return PreparedTurn(message, job, session, prediction)
 
 
-def play_turn(pipeline: Pipeline, prepared: PreparedTurn) -> Generator[Message, None, None]:
+def play_turn(
+    pipeline: Pipeline,
+    prepared: PreparedTurn,
+    higher: HigherPrecision | None = None,
+    heartbeat: Callable[[], None] = lambda: None,
+) -> Generator[Message, None, None]:
     """All messages that answer the job; the last is `finished`. Raises AnimeGamerError when it cannot be played.
+
+    higher: plays on where the output of `pipeline` cannot be used; heartbeat: called while it loads.
 
     Shots of earlier turns that had to be predicted again come first, so that they are kept even if the turn fails.
     The turn's result comes as soon as it is denoised: the server stores it while the vae decodes.
@@ -81,7 +95,7 @@ def play_turn(pipeline: Pipeline, prepared: PreparedTurn) -> Generator[Message, 
     pixel_format = job.frames.pixel_format if job.frames.codec == "raw" else "rgb24"
     frames = _FrameStream(job.frames, geometry, replies)
     clip = _ClipStream(job.frames, geometry, pixel_format, replies)
-    events = pipeline.run_turn(
+    events = PrecisionRetry(pipeline, higher, heartbeat).run_turn(
         session,
         Instruction(job.instruction),
         prediction=prepared.prediction,
@@ -102,7 +116,7 @@ def play_turn(pipeline: Pipeline, prepared: PreparedTurn) -> Generator[Message, 
             elif isinstance(event, Progress):
                 yield replies.progress(event.step, event.steps, event.seconds_left)
                 if event.step == event.steps:
-                    yield replies.to_server(_result(job, predicted, scene, predicted_again))
+                    yield replies.to_server(_result(job, predicted, scene, predicted_again, pipeline.engines))
             elif isinstance(event, FrameReady):
                 yield from frames.messages(event)
                 yield from clip.messages(event)
@@ -173,11 +187,12 @@ class _ClipStream:
             yield self._replies.event("clip", fields, content)
 
 
-def _resume(pipeline: Pipeline, job: TurnJob, buffers: Sequence[Buffer], heartbeat: Callable[[], None]) -> Session:
+def _resume(retry: PrecisionRetry, job: TurnJob, buffers: Sequence[Buffer]) -> Session:
     def predict(history: Sequence[HistoryTurn], instruction: Instruction) -> Prediction:
-        heartbeat()
-        return pipeline.predictor.predict(history, instruction)
+        retry.heartbeat()
+        return retry.predict(history, instruction)
 
+    pipeline = retry.pipeline
     geometry = pipeline.bundle.manifest.geometry
     shape = (geometry.shot_tokens, geometry.shot_width)
     if len(buffers) != len(job.shot_turns):
@@ -204,10 +219,12 @@ def _shot(buffer: Buffer, shape: tuple[int, int]) -> npt.NDArray[np.float16]:
     return np.frombuffer(buffer, "<f2").reshape(shape).astype(np.float16)
 
 
-def _result(job: TurnJob, event: StatePredicted, scene: Scene | None, predicted_again: Shots) -> TurnResult:
+def _result(
+    job: TurnJob, event: StatePredicted, scene: Scene | None, predicted_again: Shots, engines: str
+) -> TurnResult:
     """Without a history window no later turn sees a shot, so none is stored."""
     shots = {**_as_bytes(predicted_again), **_as_bytes({event.turn: event.shot})} if job.history_turns else {}
-    return TurnResult(event.game_state, event.character, shots, scene)
+    return TurnResult(event.game_state, event.character, shots, scene, engines)
 
 
 def _as_bytes(shots: Mapping[int, npt.NDArray[Any]]) -> dict[int, bytes]:

@@ -13,6 +13,8 @@ from pathlib import Path
 import zmq
 from live_server import LiveServer, RawClient, frames, refusal, until_timeout
 
+from animegamer_rt.errors import TRY_AGAIN
+
 LOW_LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 160))"
 
 
@@ -57,9 +59,9 @@ def test_with_port_0_the_first_line_says_where_it_listens(bundle: Path, tmp_path
         assert place["address"] == f"tcp://127.0.0.1:{server.port}" and place["pid"] == server.process.pid
         assert place["metrics"].startswith("http://127.0.0.1:")
         code, said = refusal(bundle, tmp_path / "other", "--port", str(server.port))
-        assert code == 2 and f"port {server.port}" in said
+        assert code == TRY_AGAIN and f"port {server.port}" in said
         code, said = refusal(bundle, tmp_path / "state")
-        assert code == 2 and "another server" in said
+        assert code == TRY_AGAIN and "another server" in said
 
 
 def test_a_launcher_that_stops_reading_does_not_end_the_server(bundle: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from live_server import LiveServer, error_code, frames, refusal, until_timeout
 from prometheus_client.parser import text_string_to_metric_families
 
+from animegamer_rt.errors import TRY_AGAIN
 from animegamer_rt.serving.server.metrics import Metrics, serve_metrics
 
 Numbers = dict[tuple[str, ...], float]
@@ -88,7 +89,7 @@ def test_page_is_beside_the_servers_ports_and_a_taken_port_is_said(bundle: Path,
                 break
         holder.listen()
         code, said = refusal(bundle, tmp_path, "--port", str(port))
-    assert code == 2
+    assert code == TRY_AGAIN
     assert f"error: port {port + 2}: the metrics' port cannot be bound" in said and "--metrics-port" in said
 
 

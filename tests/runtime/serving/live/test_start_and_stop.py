@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from live_server import LiveServer, error_code, frames, refusal, until_timeout
 
-from animegamer_rt.errors import ServerError
+from animegamer_rt.errors import TRY_AGAIN, ServerError
 from animegamer_rt.serving.server.curve_keys import load, new
 from animegamer_rt.serving.store import Store
 
@@ -109,7 +109,7 @@ def test_a_port_in_use_is_named(bundle: Path, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         code, said = refusal(bundle, tmp_path / "state", "--port", str(port))
-        assert code == 2 and f"port {port}" in said and "--port" in said and "Traceback" not in said
+        assert code == TRY_AGAIN and f"port {port}" in said and "--port" in said and "Traceback" not in said
 
 
 def test_other_addresses_need_keys_and_a_list_of_players(
@@ -155,7 +155,7 @@ def test_a_trace_that_cannot_be_written_is_refused_at_the_start(bundle: Path, tm
 
 def test_two_servers_do_not_share_a_state_folder(bundle: Path, server: LiveServer) -> None:
     code, said = refusal(bundle, server.state)
-    assert code == 2 and "another server" in said
+    assert code == TRY_AGAIN and "another server" in said
 
 
 def test_a_full_disk_costs_the_turn_and_nothing_that_was_kept(bundle: Path, tmp_path: Path) -> None:

@@ -90,18 +90,6 @@ def test_a_worker_of_another_bundle_plays_nobodys_game(tmp_path: Path) -> None:
             assert frames(player.play(game))
 
 
-def test_a_game_of_simulated_engines_does_not_go_on_with_real_ones(bundle: Path, tmp_path: Path) -> None:
-    state = tmp_path / "state"
-    with LiveServer(bundle, state, device="simulated:0") as server, server.ready().client() as player:
-        game = player.open()
-        assert frames(player.play(game))
-    with LiveServer(bundle, state, device="simulated:0.1") as server, server.listening().client() as player:
-        assert player.open(token=game.token).opened.fields["turns"] == 1
-    with LiveServer(bundle, state, device="cpu") as server, server.listening().client() as player:
-        refused = player.ask("open", {"token": game.token}, answer="error")
-        assert refused.fields["code"] == "bundle_mismatch" and "simulated" in refused.fields["text"]
-
-
 def test_an_export_is_whole_named_in_full_and_private_or_it_is_storage(bundle: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     half = state / "exports" / ".0123456789abcdef-1.partial"

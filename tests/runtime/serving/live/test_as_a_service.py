@@ -1,0 +1,82 @@
+"""As systemd and a collector of logs see the server: a real datagram socket, and a JSON object on each line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from live_server import TIMEOUT_S, LiveServer, error_code
+
+WATCHDOG_US = "400000"
+
+
+@pytest.fixture(params=["path", "abstract"])
+def manager(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """The service manager's socket; a server that is started now tells it."""
+    name = str(tmp_path / "notify") if request.param == "path" else f"@animegamer-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.bind(name.replace("@", "\0"))
+        channel.settimeout(TIMEOUT_S)
+        monkeypatch.setenv("NOTIFY_SOCKET", name)
+        monkeypatch.setenv("WATCHDOG_USEC", WATCHDOG_US)
+        yield channel
+
+
+def until(channel: socket.socket, state: str) -> list[str]:
+    """What the server tells, up to a state; fails the test when it never comes."""
+    told: list[str] = []
+    while not told or told[-1] != state:
+        told.append(channel.recv(100).decode())
+    return told
+
+
+def test_ready_comes_after_the_warm_up_and_stopping_before_the_end(
+    bundle: Path, tmp_path: Path, manager: socket.socket
+) -> None:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0.3") as server:
+        assert set(until(manager, "READY=1")) <= {"WATCHDOG=1", "READY=1"}
+        assert server.ready().status()["state"] == "ready"
+        until(manager, "WATCHDOG=1")
+        assert server.end(signal.SIGTERM) == 0
+        until(manager, "STOPPING=1")
+
+
+def test_the_watchdog_is_not_fed_while_a_turn_stands_still(
+    bundle: Path, tmp_path: Path, manager: socket.socket
+) -> None:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:2") as server, server.ready().client() as player:
+        turn = player.begin(player.open())
+        player.until(turn, "state")
+        worker = server.status()["worker"]["pid"]
+        os.kill(worker, signal.SIGSTOP)
+        manager.settimeout(1.0)
+        with pytest.raises(TimeoutError):
+            while True:
+                manager.recv(100)
+        assert server.status()["running"] == 1, "the server itself still answers"
+        os.kill(worker, signal.SIGCONT)
+        manager.settimeout(TIMEOUT_S)
+        until(manager, "WATCHDOG=1")
+        assert player.rest(turn)[-1].type == "done"
+
+
+def test_json_lines_tell_what_became_of_each_turn(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", "--log-format", "json") as server:
+        with server.ready().client() as player:
+            game = player.open()
+            seconds = player.play(game)[-1].fields["seconds"]["total"]
+            assert error_code(player.play(game, deadline_s=0.01)) == "deadline"
+        assert server.end() == 0
+        server.process.wait()
+    lines = [json.loads(line) for line in server.said if '"event": ' in line]
+    assert all(datetime.fromisoformat(line["time"]).tzinfo and line["level"] and line["event"] for line in lines)
+    done, lost = [line for line in lines if "session" in line]
+    about = {"session": game.session, "turn": 1, "seconds": round(seconds, 3)}
+    assert {"level": "info", "event": "turn done", **about}.items() <= done.items()
+    assert (lost["level"], lost["event"], lost["turn"]) == ("warning", "turn lost: deadline", 2)
