@@ -62,13 +62,19 @@ namespace AnimeGamer.EditorTools
             {
                 _game = token == "" ? await _client.OpenAsync() : await _client.ResumeAsync(token);
             }
-            catch (AnimeGamerException error) when (error.Code == "unknown_session" || error.Code == "bundle_mismatch")
+            catch (AnimeGamerException error) when (CannotGoOn(error.Code))
             {
                 _game = await _client.OpenAsync();
             }
             token = _game.Token;
             _said = welcome.Server + " plays " + welcome.Bundle + ", " + welcome.Width + " x " + welcome.Height + ", "
                 + _game.Turns + " turns so far";
+        }
+
+        // The window's games are for trying out: where one cannot go on, another begins.
+        static bool CannotGoOn(string code)
+        {
+            return code == "unknown_session" || code == "session_closed" || code == "bundle_mismatch" || code == "engines_mismatch";
         }
 
         async Task Say()

@@ -209,7 +209,7 @@ namespace AnimeGamer
 
         static bool IsGone(string code)
         {
-            return code == "unknown_session" || code == "session_closed" || code == "bundle_mismatch" || code == "wrong_token";
+            return code == "unknown_session" || code == "session_closed";
         }
     }
 }
