@@ -1,0 +1,66 @@
+using System;
+using System.Diagnostics;
+using System.IO;
+using System.Text;
+using System.Threading.Tasks;
+
+namespace AnimeGamer.EditorTools
+{
+    /// <summary>Finds out why nothing is played: asks the server, then the program's own doctor.</summary>
+    public static class Doctor
+    {
+        const int LimitMs = 120000;
+
+        /// <summary>A report for a person. Does not throw.</summary>
+        public static async Task<string> RunAsync(string address, string command)
+        {
+            var report = new StringBuilder();
+            try
+            {
+                await AskServer(address, report);
+            }
+            catch (AnimeGamerException error)
+            {
+                report.AppendLine("server: " + error.Text);
+                if (error.Do != null) report.AppendLine("  do: " + error.Do);
+            }
+            report.AppendLine().AppendLine("$ " + command + " doctor");
+            report.Append(await Task.Run(() => RunProgram(command)));
+            return report.ToString();
+        }
+
+        static async Task AskServer(string address, StringBuilder report)
+        {
+            using (var client = new AnimeGamerClient(new ClientOptions { Address = address, TimeoutSeconds = 5 }))
+            {
+                Welcome welcome = await client.ConnectAsync();
+                report.AppendLine("server: " + welcome.Server + " at " + address + ", protocol " + welcome.Protocol + ", " + welcome.State);
+                report.AppendLine("bundle: " + welcome.Bundle + ", " + welcome.Width + " x " + welcome.Height + ", plan " + welcome.Plan);
+                ServerStatus status = await client.StatusAsync();
+                report.AppendLine("turns: " + status.TurnsDone + " done, " + status.Queue + " wait, " + status.Sessions + " games");
+                if (status.WorkerLastError != null) report.AppendLine("worker: it last died of: " + status.WorkerLastError);
+                if (welcome.RandomWeights) report.AppendLine("pictures: noise, as this bundle has no trained weights");
+            }
+        }
+
+        static string RunProgram(string command)
+        {
+            try
+            {
+                var start = new ProcessStartInfo(command, "doctor")
+                    { UseShellExecute = false, CreateNoWindow = true, RedirectStandardOutput = true };
+                using (Process process = Process.Start(start))
+                {
+                    Task<string> said = process.StandardOutput.ReadToEndAsync();
+                    if (process.WaitForExit(LimitMs)) return said.Result;
+                    process.Kill();
+                    return "it did not end within " + LimitMs / 1000 + " s\n";
+                }
+            }
+            catch (Exception error) when (error is System.ComponentModel.Win32Exception || error is IOException)
+            {
+                return "cannot start it: " + error.Message + "\n  do: pip install animegamer-rt, or give its whole path\n";
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+using System;
+using System.Collections.Generic;
+using System.Diagnostics;
+using System.Net;
+using System.Threading;
+using System.Threading.Tasks;
+
+namespace AnimeGamer
+{
+    /// <summary>How to reach the server, and the form of the pictures.</summary>
+    public sealed class ClientOptions
+    {
+        /// <summary>tcp://ADDRESS:PORT, as the server printed it; the next port is the control port. An address is
+        /// localhost or numbers.</summary>
+        public string Address = "tcp://127.0.0.1:5570";
+
+        /// <summary>Seconds without an answer after which a call fails with timed_out. Before that a lost connection is
+        /// opened again, and what was under way continues.</summary>
+        public double TimeoutSeconds = 30;
+
+        public Codecs Codec = Codecs.Raw;
+        public PixelFormats PixelFormat = PixelFormats.Rgba32;
+
+        /// <summary>True: the first row is the lowest, as in Unity's textures.</summary>
+        public bool Flip = true;
+
+        /// <summary>1..100, for Codecs.Jpeg.</summary>
+        public int JpegQuality = 90;
+
+        /// <summary>True: send the mp4 too, after the frames.</summary>
+        public bool Clip;
+    }
+
+    /// <summary>
+    /// One server. Use it from any thread; no call waits. What it returns is a Task that ends within the time limit, with
+    /// an <see cref="AnimeGamerException"/> where it fails.
+    /// </summary>
+    public sealed class AnimeGamerClient : IDisposable
+    {
+        /// <summary>Longest time that <see cref="Dispose"/> waits for the client's two threads.</summary>
+        public const int JoinMilliseconds = 1000;
+
+        readonly object _gate = new object();
+        readonly List<Game> _waiting = new List<Game>();
+        readonly Link _turns, _control;
+        volatile bool _closed;
+
+        internal readonly FramePool Pool = new FramePool();
+
+        /// <summary>Starts the threads; connects when a call needs it. Throws `bad_argument`.</summary>
+        public AnimeGamerClient(ClientOptions options)
+        {
+            IPEndPoint at = ReadAddress(options.Address);
+            if (!(options.TimeoutSeconds > 0))
+                throw new AnimeGamerException("bad_argument", "TimeoutSeconds is " + options.TimeoutSeconds
+                    + "; expected seconds, more than 0");
+            if (options.JpegQuality < 1 || options.JpegQuality > 100)
+                throw new AnimeGamerException("bad_argument", "JpegQuality is " + options.JpegQuality + "; expected 1..100");
+            Request hello = new Request("hello")
+                .With("versions", new[] { Codec.Major })
+                .With("minor", Codec.Minor)
+                .With("client", "com.animegamer.client (C#)")
+                .With("pixel_format", options.PixelFormat.ToString().ToLowerInvariant())
+                .With("flip", options.Flip)
+                .With("codec", options.Codec.ToString().ToLowerInvariant())
+                .With("jpeg_quality", options.JpegQuality)
+                .With("clip", options.Clip);
+            string name = "tcp://" + at;
+            lock (LiveClients.Gate)
+            {
+                _turns = new Link(this, _gate, at, new ProtocolState(name, options.TimeoutSeconds, hello), "AnimeGamer turns");
+                var next = new IPEndPoint(at.Address, at.Port + 1);
+                _control = new Link(this, _gate, next, new ProtocolState(name, options.TimeoutSeconds, null), "AnimeGamer control");
+                LiveClients.Add(this);
+            }
+        }
+
+        /// <summary>Whether <see cref="Dispose"/> was called.</summary>
+        public bool Closed { get { return _closed; } }
+
+        /// <summary>Connect, and return what the server says of itself. Every other call connects when needed.</summary>
+        public async Task<Welcome> ConnectAsync()
+        {
+            await Start(new Ask<bool>(new Request("ping"), "pong", _ => true)).ConfigureAwait(false);
+            lock (_gate) return _turns.State.Welcome;
+        }
+
+        /// <summary>Start a game. seed: 0..2^63-1; historyTurns: 0..16; the server chooses what is null.</summary>
+        public Task<Game> OpenAsync(long? seed = null, int? historyTurns = null)
+        {
+            return Open(new Request("open").With("seed", seed).With("history_turns", historyTurns));
+        }
+
+        /// <summary>Continue the game of this token.</summary>
+        public Task<Game> ResumeAsync(string token) { return Open(new Request("open").With("token", token)); }
+
+        /// <summary>The server's state and load.</summary>
+        public Task<ServerStatus> StatusAsync()
+        {
+            return StartControl(new Ask<ServerStatus>(new Request("status"), "status", header => ServerStatus.Read(header.Fields)));
+        }
+
+        /// <summary>The round-trip time to the server, in seconds.</summary>
+        public async Task<double> PingAsync()
+        {
+            Stopwatch clock = Stopwatch.StartNew();
+            await StartControl(new Ask<bool>(new Request("ping"), "pong", _ => true)).ConfigureAwait(false);
+            return clock.Elapsed.TotalSeconds;
+        }
+
+        /// <summary>Disconnect, and end the threads. Games stay on the server: ResumeAsync continues one.</summary>
+        public void Dispose()
+        {
+            BeginClose();
+            EndClose(JoinMilliseconds);
+        }
+
+        internal Task<Game> Open(Request request, SessionInfo of = null)
+        {
+            return Start(new Ask<Game>(request, "opened", header => new Game(this, SessionInfo.Read(header)), of));
+        }
+
+        internal Task<T> Start<T>(Ask<T> call)
+        {
+            StartCall(call, _turns);
+            return call.Result;
+        }
+
+        internal Task<T> StartControl<T>(Ask<T> call)
+        {
+            StartCall(call, _control);
+            return call.Result;
+        }
+
+        internal void StartTurn(Call call) { StartCall(call, _turns); }
+
+        /// <summary>Run code under the lock that all of this client's state is under.</summary>
+        internal object Gate { get { return _gate; } }
+
+        internal void AddWaiting(Game game)
+        {
+            if (!_waiting.Contains(game)) _waiting.Add(game);
+        }
+
+        // Start what waited for the end of a turn that nobody reads any more. Under the lock.
+        internal void StartWaiting()
+        {
+            for (int i = _waiting.Count - 1; i >= 0; i--)
+                if (_waiting[i].StartWaiting()) _waiting.RemoveAt(i);
+        }
+
+        void StartCall(Call call, Link link)
+        {
+            lock (_gate)
+            {
+                if (_closed) call.Fail(ClosedError());
+                else link.Start(call);
+            }
+        }
+
+        // The first half of Dispose: everything that does not wait.
+        internal void BeginClose()
+        {
+            lock (_gate)
+            {
+                if (_closed) return;
+                _closed = true;
+                _turns.State.Fail(ClosedError());
+                _control.State.Fail(ClosedError());
+                foreach (Game game in _waiting) game.FailWaiting(ClosedError());
+                _waiting.Clear();
+                _turns.Stop();
+                _control.Stop();
+            }
+        }
+
+        internal bool EndClose(int milliseconds)
+        {
+            LiveClients.Remove(this);
+            if (Monitor.IsEntered(_gate)) return false;  // from within a callback: the threads end when it has returned
+            Stopwatch clock = Stopwatch.StartNew();
+            bool ended = _turns.Join(milliseconds);
+            return _control.Join(Math.Max(0, milliseconds - (int)clock.ElapsedMilliseconds)) && ended;
+        }
+
+        static AnimeGamerException ClosedError()
+        {
+            return new AnimeGamerException("closed", "the client is closed",
+                "make another one; the game goes on with ResumeAsync(token)");
+        }
+
+        static IPEndPoint ReadAddress(string address)
+        {
+            string rest = address ?? "";
+            if (rest.StartsWith("tcp://", StringComparison.Ordinal)) rest = rest.Substring(6);
+            int colon = rest.LastIndexOf(':');
+            string host = colon > 0 ? rest.Substring(0, colon).Trim('[', ']') : "";
+            if (host == "localhost") host = "127.0.0.1";
+            if (int.TryParse(rest.Substring(colon + 1), out int port) && port >= 1 && port <= 65534
+                && IPAddress.TryParse(host, out IPAddress ip))
+                return new IPEndPoint(ip, port);
+            throw new AnimeGamerException("bad_argument", "\"" + address + "\" is not the address of a server",
+                "give tcp://ADDRESS:PORT, as in tcp://127.0.0.1:5570; an address is localhost or numbers");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+using System;
+using System.Collections.Generic;
+using System.Threading.Tasks;
+
+namespace AnimeGamer
+{
+    /// <summary>One request in progress: what to send on each connection, and what to do with each answer. Knows neither
+    /// sockets nor the clock. All members are used under the client's lock.</summary>
+    abstract class Call
+    {
+        public readonly SessionInfo Session;
+
+        /// <summary>The number of the request, for its `id`; of the newest if it was sent again.</summary>
+        public long RequestId;
+
+        // Times of ProtocolState's clock, in seconds; RetryAt is negative if nothing is to be sent again.
+        public double HeardAt, SentAt, RetryAt = -1;
+        public bool Sent, Reconnected;
+        public AnimeGamerException Refused;
+
+        protected Call(SessionInfo session) { Session = session; }
+
+        public bool Ended { get; protected set; }
+
+        /// <summary>As long as the server answers pings, this call does not time out.</summary>
+        public virtual bool MayBeSlow { get { return false; } }
+
+        /// <summary>An event has arrived, so that a refusal is of its replay.</summary>
+        public virtual bool Begun { get { return false; } }
+
+        /// <summary>What to send; null: nothing. again: it was sent on an earlier connection.</summary>
+        public abstract Request ToSend(bool again);
+
+        /// <summary>Process an answer; returns what to send in turn, or null. Takes `frame` over by setting it null.</summary>
+        public abstract Request OnMessage(Header header, ref Frame frame);
+
+        /// <summary>Process the server's refusal; returns what to send in turn. If that is null the call has ended.</summary>
+        public virtual Request OnError(AnimeGamerException error)
+        {
+            Fail(error);
+            return null;
+        }
+
+        /// <summary>End the call, unless it has ended.</summary>
+        public abstract void Fail(AnimeGamerException error);
+    }
+
+    delegate T ReadAnswer<T>(Header header);
+
+    /// <summary>A request with one answer of type `answer`.</summary>
+    sealed class Ask<T> : Call
+    {
+        // Asynchronous, so that no code of the game runs on the I/O thread or under the lock.
+        readonly TaskCompletionSource<T> _result = new TaskCompletionSource<T>(TaskCreationOptions.RunContinuationsAsynchronously);
+        readonly Request _request;
+        readonly string _answer;
+        readonly ReadAnswer<T> _read;
+
+        /// <summary>False: it fails with connection_lost where it would be sent a second time.</summary>
+        public bool MayRepeat = true;
+
+        /// <summary>A code that is taken as an answer; the result is then default(T).</summary>
+        public string AlsoFine;
+
+        /// <summary>Called on the I/O thread for a `progress`: turns written, and turns in all.</summary>
+        public Action<int, int> OnProgress;
+        public bool Slow;
+
+        public Ask(Request request, string answer, ReadAnswer<T> read, SessionInfo session = null) : base(session)
+        {
+            _request = request;
+            _answer = answer;
+            _read = read;
+        }
+
+        public Task<T> Result { get { return _result.Task; } }
+        public override bool MayBeSlow { get { return Slow; } }
+
+        public override Request ToSend(bool again)
+        {
+            if (!again || MayRepeat) return _request;
+            Fail(new AnimeGamerException("connection_lost",
+                "the connection was lost during `" + _request.Type + "`", "ask for it again"));
+            return null;
+        }
+
+        public override Request OnMessage(Header header, ref Frame frame)
+        {
+            if (OnProgress != null && header.Type.Is("progress"))
+                OnProgress((int)header.Fields.Int("step"), (int)header.Fields.Int("steps"));
+            if (header.Type.Is(_answer)) End(_read(header));
+            return null;
+        }
+
+        public override Request OnError(AnimeGamerException error)
+        {
+            if (error.Code == AlsoFine) End(default(T));
+            else Fail(error);
+            return null;
+        }
+
+        public override void Fail(AnimeGamerException error)
+        {
+            if (Ended) return;
+            Ended = true;
+            _result.TrySetException(error);
+            AggregateException seen = _result.Task.Exception;  // a result that nobody awaits is no fault of the program
+        }
+
+        void End(T value)
+        {
+            Ended = true;
+            _result.TrySetResult(value);
+        }
+    }
+
+    /// <summary>The events of one turn, in order, each once, however often the connection or the server is lost.</summary>
+    sealed class TurnCall : Call
+    {
+        readonly TaskCompletionSource<Done> _done = new TaskCompletionSource<Done>(TaskCreationOptions.RunContinuationsAsynchronously);
+        readonly Queue<TurnEvent> _events = new Queue<TurnEvent>(64);
+        readonly Request _request;
+        readonly bool _new;
+        bool _wasSent, _begun, _understood;
+        long _seq, _gapAfter = -2;
+        Character _character;
+        bool _hasState;
+
+        public long Turn;
+
+        /// <summary>Nobody reads it any more; it is cancelled, and followed to its end.</summary>
+        public bool Abandoned;
+
+        /// <summary>A cancel was sent for it; another follows if the first came before its first event.</summary>
+        public bool CancelWanted;
+
+        /// <summary>A cancel was sent for it after its first event had come, so that it cannot have come too early.</summary>
+        public bool CancelSentInTime;
+
+        public TurnCall(SessionInfo session, Request request, long turn = 0, long afterSeq = -1) : base(session)
+        {
+            _request = request;
+            _new = turn == 0;
+            Turn = turn;
+            _seq = afterSeq;
+        }
+
+        public Task<Done> Completion { get { return _done.Task; } }
+        public override bool MayBeSlow { get { return Turn != 0; } }
+        public override bool Begun { get { return _begun; } }
+
+        /// <summary>The next event, if there is one. Any thread, without the client's lock.</summary>
+        public bool TryRead(out TurnEvent next)
+        {
+            lock (_events)
+            {
+                if (_events.Count > 0)
+                {
+                    next = _events.Dequeue();
+                    return true;
+                }
+            }
+            next = new TurnEvent();
+            return false;
+        }
+
+        public void Abandon()
+        {
+            Abandoned = true;
+            while (TryRead(out TurnEvent unread)) unread.Frame?.Release();
+        }
+
+        public override Request ToSend(bool again)
+        {
+            if (Abandoned && !_wasSent)
+            {
+                Fail(Cancelled());
+                return null;
+            }
+            _wasSent = true;
+            if (Turn != 0) return Replay(Turn);
+            return Abandoned && again ? Replay(Session.Turns + 1) : _request;
+        }
+
+        public override Request OnMessage(Header header, ref Frame frame)
+        {
+            bool understood = header.Type.Is("understood"), done = header.Type.Is("done");
+            bool unnumbered = understood || header.Type.Is("restarting");
+            if (header.Turn == 0 || (header.Seq < 0 && !unnumbered) || (understood && _understood)) return null;
+            Turn = header.Turn;
+            _begun = true;
+            _understood |= understood;  // a replay sends it again
+            if (unnumbered) header.Seq = _seq;
+            else if (header.Seq > _seq + 1)
+            {
+                if (_gapAfter == _seq && !done) return null;
+                _gapAfter = _seq;  // asked for once, as the server may drop the same again; and once more after `done`
+                return Replay(Turn);
+            }
+            else if (header.Seq <= _seq && !done) return null;
+            if (TurnEvent.Read(header, frame, out TurnEvent next))
+            {
+                if (next.Frame != null) frame = null;
+                Add(next);
+            }
+            if (!unnumbered && header.Seq > _seq) _seq = header.Seq;
+            return null;
+        }
+
+        public override Request OnError(AnimeGamerException error)
+        {
+            if (error.Code == "no_such_turn" && _new && Turn != 0 && !Abandoned)
+            {
+                Turn = 0;  // the server has lost it: the same turn_id plays it again, and what was seen is skipped
+                return _request;
+            }
+            Fail(Abandoned && error.Code == "no_such_turn" ? Cancelled() : error);
+            return null;
+        }
+
+        public override void Fail(AnimeGamerException error)
+        {
+            if (Ended) return;
+            Ended = true;
+            Put(new TurnEvent { Kind = TurnEventKind.Error, Turn = Turn, Seq = _seq, Data = error });
+            _done.TrySetException(error);
+            AggregateException seen = _done.Task.Exception;
+        }
+
+        void Add(TurnEvent next)
+        {
+            if (next.State != null)
+            {
+                _character = next.State.Character;
+                _hasState = true;
+            }
+            Put(next);
+            if (next.Done == null) return;
+            Ended = true;
+            Session.Turns = next.Done.Turns;
+            if (_hasState && next.Turn == next.Done.Turns) Session.Character = _character;
+            _done.TrySetResult(next.Done);
+        }
+
+        void Put(TurnEvent next)
+        {
+            if (Abandoned) next.Frame?.Release();
+            else
+                lock (_events) _events.Enqueue(next);
+        }
+
+        Request Replay(long turn) { return Session.Request("replay", turn).With("after_seq", _seq); }
+
+        static AnimeGamerException Cancelled() { return new AnimeGamerException("cancelled", "the turn was cancelled"); }
+    }
+}

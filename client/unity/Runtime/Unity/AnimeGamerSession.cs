@@ -1,0 +1,215 @@
+using System;
+using System.Threading.Tasks;
+using UnityEngine;
+using UnityEngine.Events;
+
+namespace AnimeGamer
+{
+    [Serializable] public sealed class UnderstoodEvent : UnityEvent<Understood> { }
+    [Serializable] public sealed class StateEvent : UnityEvent<GameState> { }
+    [Serializable] public sealed class ProgressEvent : UnityEvent<float> { }
+    [Serializable] public sealed class DoneEvent : UnityEvent<Done> { }
+    [Serializable] public sealed class ErrorEvent : UnityEvent<AnimeGamerException> { }
+
+    /// <summary>
+    /// One game on a server, and what is played of it. All its members belong to the main thread; none of them waits. Its
+    /// network runs on threads of its own, which answer the server while the game is paused.
+    /// </summary>
+    [AddComponentMenu("AnimeGamer/Session")]
+    public sealed class AnimeGamerSession : MonoBehaviour
+    {
+        [Tooltip("As animegamer-rt serve printed it. Not used with Server.")]
+        public string address = "tcp://127.0.0.1:5570";
+
+        [Tooltip("Optional: a component that starts a server.")]
+        public ServerProcess server;
+
+        [Tooltip("Optional: the game to go on with, and where a new one is kept.")]
+        public SavedGame savedGame;
+
+        [Tooltip("Seconds without an answer after which a call fails.")]
+        public float timeoutSeconds = 30;
+
+        [Tooltip("Connect at Start. Otherwise the first Say connects.")]
+        public bool connectOnStart = true;
+
+        public UnityEvent onReady = new UnityEvent();
+
+        [Tooltip("What the instruction was taken to mean; only of bundles that read everyday words.")]
+        public UnderstoodEvent onUnderstood = new UnderstoodEvent();
+        public StateEvent onState = new StateEvent();
+
+        [Tooltip("0..1, while a turn is computed.")]
+        public ProgressEvent onProgress = new ProgressEvent();
+        public DoneEvent onDone = new DoneEvent();
+        public ErrorEvent onError = new ErrorEvent();
+
+        readonly ClipPlayback _playback = new ClipPlayback();
+        AnimeGamerClient _client;
+        Task<Game> _connecting;
+        Turn _turn;
+        int _insteads;
+        bool _recalling;
+
+        /// <summary>The game, once connected.</summary>
+        public Game Game { get; private set; }
+
+        /// <summary>What the server said of itself, once connected.</summary>
+        public Welcome Welcome { get; private set; }
+
+        /// <summary>Whether a turn is asked for and not over.</summary>
+        public bool Busy { get { return _turn != null; } }
+
+        /// <summary>The picture that is due; TurnView shows it.</summary>
+        public ClipPlayback Playback { get { return _playback; } }
+
+        /// <summary>Connect and open the game, or go on with the saved one. A second call returns the same.</summary>
+        public Task<Game> ConnectAsync()
+        {
+            if (_connecting == null || _connecting.IsFaulted || _connecting.IsCanceled) _connecting = Connect();
+            return _connecting;
+        }
+
+        /// <summary>Play the next turn. Errors come by onError.</summary>
+        public void Say(string instruction) { Report(SayAsync(instruction)); }
+
+        /// <summary>Say this instead of what is played now: cancels the running turn, and plays this one.</summary>
+        public void SayInstead(string instruction) { Report(SayInsteadAsync(instruction)); }
+
+        /// <summary>Play the next turn; ends when it is done. Its events come meanwhile. Throws AnimeGamerException.</summary>
+        public Task<Done> SayAsync(string instruction) { return Play(instruction, false); }
+
+        /// <summary>As SayInstead; ends when the new turn is done.</summary>
+        public Task<Done> SayInsteadAsync(string instruction) { return Play(instruction, true); }
+
+        /// <summary>Stop the running turn: it ends with the error `cancelled`.</summary>
+        public void Cancel() { _turn?.Cancel(); }
+
+        async Task<Game> Connect()
+        {
+            string at = server != null ? await server.Address : address;
+            if (this == null) throw new AnimeGamerException("closed", "the session was destroyed while its server started");
+            _client?.Dispose();
+            _client = new AnimeGamerClient(new ClientOptions { Address = at, TimeoutSeconds = timeoutSeconds });
+            Welcome = await _client.ConnectAsync();
+            _playback.FramesPerSecond = Welcome.FramesPerSecond;
+            string token = savedGame != null ? savedGame.Token : "";
+            try
+            {
+                Game = token == "" ? await _client.OpenAsync() : await _client.ResumeAsync(token);
+            }
+            catch (AnimeGamerException error) when (token != "" && IsGone(error.Code))
+            {
+                Debug.LogWarning("AnimeGamer: the saved game cannot go on, a new one begins: " + error.Text, this);
+                Game = await _client.OpenAsync();
+            }
+            Save();
+            if (Game.RunningTurn != 0) Follow(Game.Replay(Game.RunningTurn), false);
+            else if (Game.Turns > 0 && _turn == null) Follow(Game.Replay(Game.Turns), true);  // for a picture
+            onReady.Invoke();
+            return Game;
+        }
+
+        async Task<Done> Play(string instruction, bool instead)
+        {
+            int asked = instead ? ++_insteads : _insteads;
+            Game game = Game ?? await ConnectAsync();
+            if (!instead && _turn != null && _recalling) await End(_turn);
+            if (asked != _insteads)
+                throw new AnimeGamerException("cancelled", "something else was said before this was sent");
+            if (!instead && _turn != null)
+            {
+                if (_turn != null && !_turn.Ended)
+                    throw new AnimeGamerException("turn_running", "a turn is running", "wait for its end, or call SayInstead");
+                while (_turn != null && _turn.TryRead(out TurnEvent next)) Dispatch(next);
+            }
+            Turn turn = instead ? game.SayInstead(instruction) : game.Say(instruction);
+            Follow(turn, false);
+            return await turn.Completion;
+        }
+
+        void Follow(Turn turn, bool recalling)
+        {
+            _playback.EndClip();
+            _turn = turn;
+            _recalling = recalling;
+        }
+
+        static async Task End(Turn turn)
+        {
+            try
+            {
+                await turn.Completion;
+            }
+            catch (AnimeGamerException)
+            {
+                // What matters is that it is over.
+            }
+        }
+
+        void Start()
+        {
+            if (connectOnStart) Report(ConnectAsync());
+        }
+
+        void Update()
+        {
+            Turn turn = _turn;
+            while (turn != null && turn == _turn && turn.TryRead(out TurnEvent next)) Dispatch(next);
+            _playback.Advance(Time.realtimeSinceStartupAsDouble);
+        }
+
+        void Dispatch(TurnEvent next)
+        {
+            switch (next.Kind)
+            {
+                case TurnEventKind.Understood: onUnderstood.Invoke(next.Understood); break;
+                case TurnEventKind.State: onState.Invoke(next.State); break;
+                case TurnEventKind.Progress: onProgress.Invoke((float)next.Step / next.Steps); break;
+                case TurnEventKind.Frame: _playback.Add(next.Turn, next.Frame); break;
+                case TurnEventKind.ClipPiece: next.Frame.Release(); break;
+                case TurnEventKind.Done:
+                    _turn = null;
+                    _playback.EndClip();
+                    Save();
+                    onDone.Invoke(next.Done);
+                    break;
+                case TurnEventKind.Error:
+                    _turn = null;
+                    _playback.EndClip();
+                    break;
+            }
+        }
+
+        void OnDestroy()
+        {
+            _playback.Clear();
+            _turn = null;
+            Game = null;
+            _client?.Dispose();
+        }
+
+        void Save()
+        {
+            if (savedGame != null && Game != null) savedGame.Set(Game.Token, Game.Turns);
+        }
+
+        // Errors of calls that nobody awaits. The component may be destroyed when it ends.
+        async void Report(Task task)
+        {
+            try
+            {
+                await task;
+            }
+            catch (AnimeGamerException error)
+            {
+                if (this != null && error.Code != "closed") onError.Invoke(error);
+            }
+        }
+
+        static bool IsGone(string code)
+        {
+            return code == "unknown_session" || code == "session_closed";
+        }
+    }
+}

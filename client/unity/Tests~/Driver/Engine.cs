@@ -1,0 +1,100 @@
+using System;
+using System.Reflection;
+using System.Threading;
+using AnimeGamer.Samples;
+using UnityEngine;
+
+namespace AnimeGamer.Driver
+{
+    /// <summary>Runs the Unity layer's components and samples in a game loop of stubs, against a live server.</summary>
+    static class Engine
+    {
+        public static void Run(string address)
+        {
+            var saved = ScriptableObject.CreateInstance<SavedGame>();
+            Play(address, saved, false);
+            Help.Check(saved.Token != "" && saved.Turns == 3, "the story's three turns are in the saved game");
+            string token = saved.Token;
+            Play(address, saved, true);
+            Help.Check(saved.Token == token && saved.Turns == 5, "the second Play goes on with the game");
+            Say("two plays of one game");
+        }
+
+        /// <summary>Runs the tests that Unity's test runner would run.</summary>
+        public static void RunTests(string file)
+        {
+            foreach (Type type in Assembly.LoadFrom(file).GetTypes())
+                foreach (MethodInfo method in type.GetMethods())
+                {
+                    if (method.GetCustomAttributes(typeof(NUnit.Framework.TestAttribute), false).Length == 0) continue;
+                    method.Invoke(Activator.CreateInstance(type), null);
+                    Say(method.Name);
+                }
+        }
+
+        static void Play(string address, SavedGame saved, bool instead)
+        {
+            Lifetime.CloseAll();
+            var host = new GameObject("game");
+            AnimeGamerSession session = host.AddComponent<AnimeGamerSession>();
+            session.address = address;
+            session.savedGame = saved;
+            string error = "";
+            session.onError.AddListener(each => error += each.Code + " ");
+            TurnView view = host.AddComponent<TurnView>();
+            view.session = session;
+            Cutscene cutscene = null;
+            if (!instead)
+            {
+                bool finished = false;
+                cutscene = host.AddComponent<Cutscene>();
+                cutscene.story = new TextAsset("# A story\nMirel walks.\nMirel waves.\r\n\nMirel sits.\n");
+                cutscene.onFinished.AddListener(() => finished = true);
+                Until(() => finished, "the story is told, and its last clip was played");
+            }
+            else
+            {
+                Until(() => view.Texture != null, "the last clip is shown again at once");
+                session.Say("Tofi jumps.");
+                Until(() => saved.Turns == 4, "what is said meanwhile is played after it");
+                session.Say("Tofi dances.");
+                session.Say("Tofi flies.");
+                Until(() => error == "turn_running ", "a second turn is refused");
+                session.SayInstead("Tofi sits.");
+                Until(() => saved.Turns == 5 && !session.Busy, "the turn is over");
+                Help.Check(error == "turn_running cancelled ", "the first was cancelled, found: " + error);
+            }
+            TurnView late = host.AddComponent<TurnView>();
+            late.session = session;
+            StubLoop.Frame();
+            Help.Check(late.Texture != null && Equal(late.Texture.Applied, session.Playback.Shown.Data),
+                "a view that is added late shows the picture at once");
+            Help.Check(Equal(view.Texture.Applied, late.Texture.Applied), "both show the same picture");
+            foreach (MonoBehaviour each in new MonoBehaviour[] { late, view, cutscene, session })
+                if (each != null) UnityEngine.Object.Destroy(each);
+            Help.Check(Texture2D.Alive == 0, "all textures are destroyed");
+            Help.Check(LiveClients.Count == 0, "all clients are closed");
+        }
+
+        static void Until(Func<bool> condition, string claim)
+        {
+            for (int waited = 0; waited < Help.LimitMs; waited += 8)
+            {
+                StubLoop.Frame();
+                if (condition()) return;
+                Thread.Sleep(8);
+            }
+            Help.Check(false, claim);
+        }
+
+        static bool Equal(byte[] a, byte[] b)
+        {
+            if (a.Length != b.Length) return false;
+            for (int i = 0; i < a.Length; i++)
+                if (a[i] != b[i]) return false;
+            return true;
+        }
+
+        static void Say(string line) { Console.WriteLine(line); }
+    }
+}

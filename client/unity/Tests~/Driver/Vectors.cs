@@ -1,0 +1,193 @@
+using System;
+using System.Collections.Generic;
+using System.Globalization;
+using System.Text;
+
+namespace AnimeGamer.Driver
+{
+    /// <summary>Decodes the messages on standard input, one a line: sender, frames in hex. Prints what it read as JSON,
+    /// and the header written again.</summary>
+    static class Vectors
+    {
+        public static int Run()
+        {
+            for (string line = Console.ReadLine(); line != null; line = Console.ReadLine())
+            {
+                try
+                {
+                    Console.WriteLine(Read(line.Split(' ')));
+                }
+                catch (AnimeGamerException error)
+                {
+                    Console.WriteLine("refused " + error.Code);
+                }
+            }
+            return 0;
+        }
+
+        static string Read(string[] parts)
+        {
+            Limits limits = parts[0] == "server" ? Limits.FromServer : new Limits { HeaderBytes = 64 * 1024 };
+            var frames = new List<byte[]>();
+            for (int i = 1; i < parts.Length; i++) frames.Add(FromHex(parts[i]));
+            if (frames.Count < 2) throw new AnimeGamerException("protocol", "too few frames");
+            Codec.CheckMagic(frames[0], frames[0].Length);
+            for (int i = 1; i < frames.Count; i++) Codec.CheckSize(i, (ulong)frames[i].Length, limits);
+            Header header = Codec.ReadHeader(frames[1], frames[1].Length);
+            if (parts[0] == "server") ReadFields(header, frames);
+            MsgView map = MsgView.Check(frames[1], frames[1].Length);
+            var json = new StringBuilder();
+            Json(map, json);
+            string written = BitConverter.ToString(parts[0] == "client" && map.Find("fields").Exists
+                ? AsRequest(header).Encode(header.Id.Exists ? header.Id.AsText : null) : Again(map));
+            return "read " + json + " " + written.Replace("-", "").ToLowerInvariant();
+        }
+
+        // What the client reads of an answer.
+        static void ReadFields(Header header, List<byte[]> frames)
+        {
+            Frame frame = null;
+            if (frames.Count > 2)
+            {
+                frame = new FramePool().Take(frames[2].Length);
+                Buffer.BlockCopy(frames[2], 0, frame.Data, 0, frames[2].Length);
+            }
+            if (header.Turn > 0 && !header.Type.Is("error")) Help.Check(TurnEvent.Read(header, frame, out TurnEvent _), "a known event");
+            if (header.Type.Is("welcome")) Welcome.Read(header.Fields);
+            if (header.Type.Is("opened")) SessionInfo.Read(header);
+            if (header.Type.Is("listed")) LoggedTurn.ReadPage(header.Fields, new List<LoggedTurn>());
+            if (header.Type.Is("status")) ServerStatus.Read(header.Fields);
+        }
+
+        // A client's message, through what this package sends its requests with.
+        static Request AsRequest(Header header)
+        {
+            var request = new Request(header.Type.AsText, header.Session.Exists ? header.Session.AsText : null, header.Turn);
+            foreach (KeyValuePair<string, MsgView> pair in Pairs(header.Fields))
+            {
+                MsgView value = pair.Value;
+                if (value.Kind == MsgKind.Text) request.With(pair.Key, value.AsText);
+                else if (value.Kind == MsgKind.Bool) request.With(pair.Key, value.AsBool);
+                else if (value.Kind == MsgKind.Float) request.With(pair.Key, value.AsNumber);
+                else if (value.Kind == MsgKind.Int && value.AsInt(out long number)) request.With(pair.Key, number);
+                else if (value.Kind == MsgKind.List)
+                {
+                    var items = new List<int>();
+                    foreach (MsgView item in Items(value))
+                        if (item.AsInt(out long whole)) items.Add((int)whole);
+                    request.With(pair.Key, items.ToArray());
+                }
+            }
+            return request;
+        }
+
+        static byte[] Again(MsgView value)
+        {
+            var writer = new MsgWriter();
+            Write(value, writer);
+            return writer.ToArray();
+        }
+
+        static void Write(MsgView value, MsgWriter writer)
+        {
+            switch (value.Kind)
+            {
+                case MsgKind.Text: writer.Text(value.AsText); break;
+                case MsgKind.Bool: writer.Bool(value.AsBool); break;
+                case MsgKind.Float: writer.Float(value.AsNumber); break;
+                case MsgKind.Int:
+                    value.AsInt(out long number);
+                    writer.Int(number);
+                    break;
+                case MsgKind.List:
+                    writer.ListHeader(value.Count);
+                    foreach (MsgView item in Items(value)) Write(item, writer);
+                    break;
+                case MsgKind.Map:
+                    writer.MapHeader(value.Count);
+                    foreach (KeyValuePair<string, MsgView> pair in Pairs(value))
+                    {
+                        writer.Text(pair.Key);
+                        Write(pair.Value, writer);
+                    }
+                    break;
+                default: writer.Nil(); break;
+            }
+        }
+
+        static void Json(MsgView value, StringBuilder json)
+        {
+            string comma = "";
+            switch (value.Kind)
+            {
+                case MsgKind.Text: json.Append(Quoted(value.AsText)); break;
+                case MsgKind.Bool: json.Append(value.AsBool ? "true" : "false"); break;
+                case MsgKind.Float: json.Append(value.AsNumber.ToString("R", CultureInfo.InvariantCulture)); break;
+                case MsgKind.Int: json.Append(value.AsInt(out long number) ? number.ToString() : "\"too large\""); break;
+                case MsgKind.List:
+                    json.Append('[');
+                    foreach (MsgView item in Items(value))
+                    {
+                        json.Append(comma);
+                        comma = ",";
+                        Json(item, json);
+                    }
+                    json.Append(']');
+                    break;
+                case MsgKind.Map:
+                    json.Append('{');
+                    foreach (KeyValuePair<string, MsgView> pair in Pairs(value))
+                    {
+                        json.Append(comma).Append(Quoted(pair.Key)).Append(':');
+                        comma = ",";
+                        Json(pair.Value, json);
+                    }
+                    json.Append('}');
+                    break;
+                default: json.Append("null"); break;
+            }
+        }
+
+        static string Quoted(string text)
+        {
+            var quoted = new StringBuilder("\"");
+            foreach (char letter in text) quoted.Append("\\u").Append(((int)letter).ToString("x4"));
+            return quoted.Append('"').ToString();
+        }
+
+        static IEnumerable<MsgView> Items(MsgView list)
+        {
+            MsgView item = list;
+            for (int i = 0; i < list.Count; i++)
+            {
+                item = i == 0 ? list.First() : item.Next();
+                yield return item;
+            }
+        }
+
+        static IEnumerable<KeyValuePair<string, MsgView>> Pairs(MsgView map)
+        {
+            MsgView value = map;
+            for (int i = 0; i < map.Count; i++)
+            {
+                MsgView name = i == 0 ? map.First() : value.Next();
+                value = name.Next();
+                yield return new KeyValuePair<string, MsgView>(name.AsText, value);
+            }
+        }
+
+        // Bytes in hex; "c0*3" are those bytes three times.
+        static byte[] FromHex(string text)
+        {
+            string[] parts = text.Split('*');
+            string hex = parts[0];
+            var once = new byte[hex.Length / 2];
+            for (int i = 0; i < once.Length; i++) once[i] = Convert.ToByte(hex.Substring(2 * i, 2), 16);
+            var bytes = new byte[once.Length * (parts.Length > 1 ? int.Parse(parts[1]) : 1)];
+            Buffer.BlockCopy(once, 0, bytes, 0, Math.Min(once.Length, bytes.Length));
+            for (int at = once.Length; at > 0 && at < bytes.Length; at *= 2)
+                Buffer.BlockCopy(bytes, 0, bytes, at, Math.Min(at, bytes.Length - at));
+            return bytes;
+        }
+    }
+}

@@ -1,0 +1,72 @@
+using System;
+using System.Collections.Generic;
+using System.Reflection;
+using System.Threading;
+
+namespace UnityEngine
+{
+    /// <summary>Of the stubs: calls the messages of components as a game loop does, and continues what was awaited on the
+    /// thread that calls <see cref="Frame"/>, as Unity's main thread does.</summary>
+    public static class StubLoop
+    {
+        sealed class Queue : SynchronizationContext
+        {
+            readonly Queue<KeyValuePair<SendOrPostCallback, object>> _posted = new Queue<KeyValuePair<SendOrPostCallback, object>>();
+
+            public override void Post(SendOrPostCallback d, object state)
+            {
+                lock (_posted) _posted.Enqueue(new KeyValuePair<SendOrPostCallback, object>(d, state));
+            }
+
+            public void Run()
+            {
+                while (true)
+                {
+                    KeyValuePair<SendOrPostCallback, object> next;
+                    lock (_posted)
+                    {
+                        if (_posted.Count == 0) return;
+                        next = _posted.Dequeue();
+                    }
+                    next.Key(next.Value);
+                }
+            }
+        }
+
+        static readonly Queue Main = new Queue();
+        static readonly List<MonoBehaviour> Components = new List<MonoBehaviour>();
+        static readonly HashSet<MonoBehaviour> Started = new HashSet<MonoBehaviour>();
+
+        public static void Add(MonoBehaviour component)
+        {
+            SynchronizationContext.SetSynchronizationContext(Main);
+            Components.Add(component);
+            Call(component, "Awake");
+            Call(component, "OnEnable");
+        }
+
+        public static void Remove(MonoBehaviour component)
+        {
+            Call(component, "OnDisable");
+            Call(component, "OnDestroy");
+            Components.Remove(component);
+        }
+
+        /// <summary>One frame of the game.</summary>
+        public static void Frame()
+        {
+            Main.Run();
+            foreach (MonoBehaviour component in Components.ToArray())
+                if (Started.Add(component)) Call(component, "Start");
+            foreach (string message in new[] { "Update", "LateUpdate" })
+                foreach (MonoBehaviour component in Components.ToArray()) Call(component, message);
+        }
+
+        static void Call(MonoBehaviour component, string message)
+        {
+            MethodInfo method = component.GetType().GetMethod(message,
+                BindingFlags.Instance | BindingFlags.NonPublic | BindingFlags.Public, null, Type.EmptyTypes, null);
+            method?.Invoke(component, null);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+"""The Unity package: compiled by Mono, its engine-free core played against live servers.
+
+Unity itself is not here. What needs it is compiled against stubs of the API that it uses, and not run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import golden_messages as golden
+import pytest
+import zmq
+from live_server import LiveServer
+
+import animegamer_rt
+import fakes
+from animegamer_client.codec import Message, decode, encode
+from client.mono_build import PACKAGE, MonoBuild
+
+
+def load_make_metas() -> ModuleType:
+    """The program that writes .meta files; its folder's name is no package's."""
+    spec = importlib.util.spec_from_file_location("make_metas", PACKAGE / "Tests~" / "make_metas.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> MonoBuild:
+    return MonoBuild(tmp_path_factory.mktemp("mono"))
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder
+
+
+@pytest.fixture(scope="module")
+def server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    options = ("--turns-per-minute", "0")
+    with LiveServer(bundle, tmp_path_factory.mktemp("state"), *options, device="simulated:0.2") as running:
+        yield running.ready()
+
+
+def address_of(server: LiveServer) -> str:
+    return f"tcp://127.0.0.1:{server.port}"
+
+
+def in_hex(frame: str | dict[str, Any]) -> str:
+    """A frame of a vector as the driver takes it."""
+    return frame if isinstance(frame, str) else f"{frame['hex']}*{frame['times']}"
+
+
+def must_be_refused(vector: dict[str, Any]) -> bool:
+    """By this client: what no decoder may take, and answers whose fields it reads. An event without seq it ignores."""
+    return vector["layer"] == "frames" or (vector["sender"] == "server" and "without seq" not in vector["name"])
+
+
+def test_golden_messages_are_read_and_written_to_the_byte(build: MonoBuild) -> None:
+    vectors = golden.MESSAGES + [each for each in golden.REFUSED if must_be_refused(each)]
+    lines = [" ".join([each["sender"], *map(in_hex, each["frames"])]) for each in vectors]
+    answers = build.run("vectors", says="\n".join(lines))
+    assert len(answers) == len(vectors)
+    for vector, answer in zip(vectors, answers, strict=True):
+        if "code" in vector:
+            assert answer == f"refused {vector['code']}", vector["name"]
+            continue
+        read, header, written = answer.split(" ")
+        assert read == "read", vector["name"]
+        seen = json.loads(header)
+        if vector["canonical"]:
+            assert seen == vector["header"], vector["name"]
+            assert written == golden.frames(vector)[1].hex(), vector["name"]
+        else:
+            assert seen["type"] == vector["header"]["type"], vector["name"]
+
+
+def test_a_game_is_played_cancelled_rewound_branched_exported_and_resumed(build: MonoBuild, server: LiveServer) -> None:
+    assert build.run("play", address_of(server)) == [
+        "three turns",
+        "cancel",
+        "say instead",
+        "refusals",
+        "rewind, branch, export, close",
+        "resume, replay, closed",
+    ]
+
+
+def test_a_server_that_is_killed_and_restarted_in_a_turn_is_resumed(
+    build: MonoBuild, bundle: Path, tmp_path: Path
+) -> None:
+    with LiveServer(bundle, tmp_path, device="simulated:0.5") as first:
+        with build.start("restart", address_of(first.ready())) as driver:
+            try:
+                assert driver.stdout is not None and driver.stdout.readline() == "kill the server\n"
+                first.process.kill()
+                first.process.wait()
+                with LiveServer(bundle, tmp_path, "--port", str(first.port)):
+                    assert driver.communicate(timeout=100)[0] == "restart\n"
+            finally:
+                driver.kill()
+
+
+def test_a_server_of_the_programs_own_is_played_and_ends_with_it(
+    build: MonoBuild, bundle: Path, tmp_path: Path
+) -> None:
+    options = f"--bundle {bundle} --state-dir {tmp_path} --device simulated:0.2"
+    (said,) = build.run("launch", sys.executable, "-m animegamer_rt", options)
+    assert said == "launched, then ended"
+    (said,) = build.run("launch", sys.executable, "-m animegamer_rt", "--device no-such-device")
+    assert said.startswith("server_process: ") and "no-such-device" in said
+
+
+def test_pings_of_the_transport_are_answered_while_nobody_calls(build: MonoBuild) -> None:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    router = context.socket(zmq.ROUTER)
+    try:
+        router.linger, router.router_mandatory, router.rcvtimeo = 0, 1, 60_000
+        router.heartbeat_ivl, router.heartbeat_timeout = 50, 500  # a peer that does not answer is dropped after 0.5 s
+        with build.start("reach", f"tcp://127.0.0.1:{router.bind_to_random_port('tcp://127.0.0.1')}", "20") as driver:
+            for answer in ("welcome", "pong"):
+                routing, *frames = router.recv_multipart()
+                time.sleep(1.2)
+                fields = next(each["header"]["fields"] for each in golden.MESSAGES if each["name"] == answer)
+                router.send_multipart([routing, *encode(Message(answer, fields, parent=decode(frames).id))])
+            assert driver.communicate(timeout=60)[0] == "connected to pocket\n"
+    finally:
+        context.destroy(linger=0)
+
+
+class Web(BaseHTTPRequestHandler):
+    """A web server that answers whatever comes."""
+
+    def handle(self) -> None:
+        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+def test_what_is_no_game_server_is_named(build: MonoBuild) -> None:
+    with HTTPServer(("127.0.0.1", 0), Web) as web, socket.create_server(("127.0.0.1", 0)) as silent:
+        thread = threading.Thread(target=web.serve_forever, daemon=True)
+        thread.start()
+        (said,) = build.run("reach", f"tcp://127.0.0.1:{web.server_port}", "2")
+        assert said.startswith("protocol: ") and "another program" in said and "HTTP/1.1 400" in said
+        web.shutdown()
+        thread.join()
+        (said,) = build.run("reach", f"tcp://127.0.0.1:{silent.getsockname()[1]}", "2")
+        assert said.startswith("timed_out: ") and "does not answer as a game server does" in said
+    (said,) = build.run("reach", "tcp://127.0.0.1:1", "2")
+    assert said.startswith("timed_out: ") and "nothing listens there" in said and "animegamer-rt serve" in said
+    (said,) = build.run("reach", "tcp://example.com:5570", "2")
+    assert said.startswith("bad_argument: ")
+
+
+def test_code_is_unloaded_twenty_times_without_a_thread_or_socket_left(build: MonoBuild, server: LiveServer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        said = build.run("domains", address_of(server), f"tcp://127.0.0.1:{silent.getsockname()[1]}")
+    assert said == ["unloaded 20 times, 13 turns"]
+
+
+def test_components_and_a_sample_play_in_a_game_loop_of_stubs(build: MonoBuild, server: LiveServer) -> None:
+    assert build.run("engine", address_of(server)) == ["two plays of one game"]
+
+
+def test_the_tests_for_the_editor_pass(build: MonoBuild) -> None:
+    assert len(build.run("tests", "AnimeGamer.Tests.dll")) == 3
+
+
+def test_the_assemblies_hold_nothing_that_il2cpp_cannot_build(build: MonoBuild) -> None:
+    said = build.run("assemblies", *(f"AnimeGamer.{name}.dll" for name in ("Core", "Unity", "Samples")))
+    assert len(said) == 3
+
+
+def test_the_package_is_whole() -> None:
+    manifest = json.loads((PACKAGE / "package.json").read_text(encoding="utf-8"))
+    assert manifest["version"] == animegamer_rt.__version__
+    assert [(PACKAGE / sample["path"]).is_dir() for sample in manifest["samples"]] == [True] * 3
+    metas = {path: path.with_name(f"{path.name}.meta") for path in load_make_metas().assets()}
+    assert [path for path, meta in metas.items() if not meta.is_file()] == [], "run client/unity/Tests~/make_metas.py"
+    guids = [re.findall(r"^guid: ([0-9a-f]{32})$", meta.read_text(), re.MULTILINE)[0] for meta in metas.values()]
+    assert len(set(guids)) == len(guids)
+    names = {json.loads(path.read_text())["name"] for path in metas if path.suffix == ".asmdef"}
+    for path in (path for path in metas if path.suffix == ".asmdef"):
+        ours = {name for name in json.loads(path.read_text()).get("references", []) if name.startswith("AnimeGamer")}
+        assert ours <= names, path
