@@ -43,9 +43,27 @@ WORDS = ReaderWords(
 _EXAMPLE = "Tofi waves gently in the meadow, at night."
 
 
+class _PackedPieces(nn.Module):
+    """The table of pieces in 8 bits, a scale a row: half the bytes of float16."""
+
+    codes: Tensor
+    scales: Tensor
+
+    def __init__(self, table: Tensor) -> None:
+        super().__init__()
+        scales = table.abs().amax(1, keepdim=True).clamp(min=1e-8) / 127
+        self.register_buffer("codes", (table / scales).round().to(torch.int8))
+        self.register_buffer("scales", scales)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.codes[features].to(torch.float32) * self.scales[features]
+
+
 def export_reader(reader: Reader, folder: Path, precision: Precision = "fp16") -> ExportResult:
     """Write reader.onnx: features int64 [1, W, GRAMS] and scene int64 [1, 10] -> logits f32 of `OUTPUTS`."""
     reader = export_copy(reader, precision)
+    if precision == "fp16":
+        reader.pieces = _PackedPieces(reader.pieces.weight.detach())  # type: ignore[assignment]
     inputs = {
         "features": torch.from_numpy(word_features(split_words(_EXAMPLE)))[None],
         "scene": torch.from_numpy(no_scene())[None],
