@@ -243,8 +243,12 @@ class Engines:
     picture_reader: PictureReaderEngine | None = None
 
     def part_precision(self, bundle: Bundle, part: str) -> str:
-        """What a part computes in, as far as is known: its engine's word, or else the precision of its weights."""
-        return self.precision.get(part) or bundle.manifest.parts[part].precision
+        """What a part computes in, as far as is known: its engine's word, or else the precision of its weights.
+
+        Simulated engines play bundles without parts too: "no weights".
+        """
+        found = bundle.manifest.parts.get(part)
+        return self.precision.get(part) or (found.precision if found is not None else "no weights")
 
     def identity(self, bundle: Bundle) -> str:
         """Kind and precisions in one line: engines of the same line and bundle play a game on as it began."""

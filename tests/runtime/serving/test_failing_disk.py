@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +14,7 @@ from failing_disk import DISKS, STATEMENTS, FailingDisk, after_a_kill
 from scheduled import Connection, Scheduled
 
 from animegamer_rt.serving.server.jobs import Job
-from animegamer_rt.serving.store import Store
+from animegamer_rt.serving.store import FILE, Store
 
 ENDS = ("done", "storage", "cancelled", "draining")
 
@@ -150,3 +153,20 @@ def test_a_kill_between_a_turns_result_and_its_last_frame_costs_this_turn_alone(
         game.end(job)
         with after_a_kill(state, tmp_path / "after") as found:
             assert stored(found, game.session.id) == game.heard == 2
+
+
+def test_a_power_cut_that_undid_what_was_not_synced_costs_no_turn_that_was_heard(tmp_path: Path) -> None:
+    state, cut = tmp_path / "state", tmp_path / "cut"
+    with Store(state) as store:
+        game = Game(store, state)
+        game.play()
+        job = game.send()
+        game.result(job)
+        shutil.copytree(state, cut)
+        game.end(job)
+        assert game.heard == 2
+    with contextlib.closing(sqlite3.connect(cut / FILE)) as file, file:
+        file.execute("UPDATE store SET boot = 'before the power cut'")
+    for _ in range(2):
+        with Store(cut) as found:
+            assert stored(found, game.session.id) == game.heard

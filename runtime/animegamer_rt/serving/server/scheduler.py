@@ -6,7 +6,8 @@ Knows the order of a job's life. Requests are in `handlers`, the process in `wor
   comes that goes before the next one, the next one is taken back.
 - A turn's result is stored, in one transaction, while its frames are decoded, and confirmed after them, before `done`.
   If the frames fail to come, the turn is removed again before the client gets the error. A turn that was not confirmed
-  is deleted when the store is opened: a session holds only turns that were `done`.
+  when the server was killed is deleted when the store is opened: a session holds only turns that were `done`. Writing
+  the shot takes up to ten times as long as confirming, so it is not left until after the last frame.
 - When the worker dies, its next process gets both jobs again. Events that were sent are not sent twice.
 """
 

@@ -20,10 +20,19 @@ from .schema import SCHEMA_VERSION, SCRIPTS
 
 WAL_BYTES = 64 * 2**20
 """Size that the write-ahead log is cut to after it was copied into the file."""
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot_id() -> str | None:
+    """A name that the machine has until it is started again; None where the system gives none (Linux gives one)."""
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return None
 
 
 class Database:
-    """The open file. A `transaction` is written completely or not at all, and is on the disk when it returns.
+    """The open file. A `transaction` is written completely or not at all; nothing in it is lost when the process dies.
 
     Raises StoreError when the folder or file cannot be written, is of a newer version, or another process has it.
     """
@@ -59,8 +68,12 @@ class Database:
             raise storage_error(error, self.path) from error
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Run all statements inside, or none: an error inside leaves the file as it was. Raises StoreError."""
+    def transaction(self, *, sync: bool = True) -> Iterator[None]:
+        """Run all statements inside, or none: an error inside leaves the file as it was. Raises StoreError.
+
+        sync: wait until it is on the disk. Otherwise a power cut within the next seconds may undo it.
+        """
+        self.rows(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
         self.rows("BEGIN IMMEDIATE")
         try:
             yield
@@ -111,7 +124,6 @@ class Database:
             )
         self.rows("PRAGMA auto_vacuum = INCREMENTAL")  # takes effect in an empty file only
         self.rows("PRAGMA journal_mode = WAL")
-        self.rows("PRAGMA synchronous = FULL")  # NORMAL loses the last turns when the power goes
         self.rows("PRAGMA foreign_keys = ON")
         self.rows(f"PRAGMA journal_size_limit = {WAL_BYTES}")
         with self.transaction():

@@ -59,10 +59,12 @@ SCRIPTS: tuple[tuple[str, ...], ...] = (
     ("ALTER TABLE turns ADD COLUMN scene TEXT",),
     # `Engines.identity` of what made the last turn; NULL before the first turn, and of games of an earlier version.
     ("ALTER TABLE sessions ADD COLUMN engines TEXT",),
-    # 0: stored, but nobody was told that it is done; deleted when the store is opened. All earlier ones were done.
+    # 0: stored, but not confirmed, so nobody was told that it is done. All earlier ones were done.
+    # boot: `boot_id` when the file was last opened: whether the machine has been started again since.
     (
         "ALTER TABLE turns ADD COLUMN done INTEGER NOT NULL DEFAULT 1",
         "CREATE INDEX turns_not_done ON turns (session, turn) WHERE NOT done",
+        "ALTER TABLE store ADD COLUMN boot TEXT",
     ),
 )
 """`SCRIPTS[n]` takes the tables from version n to n + 1; version 0 is an empty file."""

@@ -21,7 +21,7 @@ from animegamer_rt.state.game import CharacterState, GameState
 from animegamer_rt.state.scene import Scene
 
 from . import retention, turns
-from .database import Database
+from .database import Database, boot_id
 from .errors import NoSuchTurnError, SessionClosedError, StoreFullError, UnknownSessionError, WrongTokenError
 from .records import StoredSession, StoredTurn, TurnContext
 from .retention import WINDOW, Quota, ShotRetention, SweepResult
@@ -49,8 +49,9 @@ class _Found(NamedTuple):
 class Store:
     """All sessions in `folder`/sessions.sqlite. One Store at a time may use the folder, from one thread.
 
-    A change is on the disk when its method returns, and nothing is changed if the method raises. Every method raises
-    StoreError when the file cannot be read or written, and UnknownSessionError for a session that is not stored.
+    A change is on the disk when its method returns (see also `confirm_turn`), and nothing is changed if the method
+    raises. Every method raises StoreError when the file cannot be read or written, and UnknownSessionError for a
+    session that is not stored.
     """
 
     def __init__(
@@ -65,9 +66,10 @@ class Store:
         self.quota = quota or Quota()
         self.database = Database(folder / FILE)
         self._clock = clock
+        self._boot = boot_id()
         try:
             with self.database.transaction():
-                turns.delete_not_done(self.database)
+                turns.settle_not_done(self.database, self._boot)
         except StoreError:
             self.database.close()
             raise
@@ -120,8 +122,8 @@ class Store:
     ) -> None:
         """Add the next turn in one transaction. character, scene: after it; shots: turn -> fp16 [226, D].
 
-        engines: what made it; None: unknown. done: False for a turn whose frames are still to come; it is gone when the
-        store is opened again, unless `confirm_turn` follows.
+        engines: what made it; None: unknown. done: False for a turn whose frames are still to come; when this process
+        dies before `confirm_turn`, it is gone when the store is opened again.
 
         Does nothing if this very turn is stored already. Raises NoSuchTurnError if it does not follow the last one or
         has the id of another turn, SessionClosedError, StoreFullError.
@@ -143,9 +145,13 @@ class Store:
             self._touch(key)
 
     def confirm_turn(self, session_id: str, turn: int) -> None:
-        """Make a turn that was stored with `done` False stay. Its player may be told once this returns."""
+        """Make a turn that was stored with `done` False stay. Its player may be told once this returns.
+
+        This does not wait for the disk, where the turn is already: what the process wrote outlives it, and a turn whose
+        confirmation was lost with the power is kept (`settle_not_done`).
+        """
         key = self._get(session_id).key
-        with self.database.transaction():
+        with self.database.transaction(sync=self._boot is None):
             self.database.rows("UPDATE turns SET done = 1 WHERE session = ? AND turn = ?", key, turn)
 
     def add_shots(self, session_id: str, shots: Mapping[int, bytes]) -> None:

@@ -41,9 +41,17 @@ def insert_turn(database: Database, session: int, turn: StoredTurn, done: bool) 
     )
 
 
-def delete_not_done(database: Database) -> None:
-    """Delete the turns that a server had stored when it was killed, and of which nobody was told that they are done."""
-    database.rows("DELETE FROM turns WHERE NOT done")
+def settle_not_done(database: Database, boot: str | None) -> None:
+    """Delete or keep the turns that were stored and not confirmed when the file was last closed; boot: `boot_id` now.
+
+    If the machine has run since, their server was killed before anybody was told that they are done: they are deleted.
+    If it was started again, a confirmation may have been lost with the power: they are kept.
+    """
+    if database.rows("SELECT boot FROM store") == [(boot,)]:
+        database.rows("DELETE FROM turns WHERE NOT done")
+    else:
+        database.rows("UPDATE turns SET done = 1 WHERE NOT done")
+        database.rows("UPDATE store SET boot = ?", boot)
 
 
 def read_turns(database: Database, session: int, first: int, last: int) -> list[StoredTurn]:

@@ -20,10 +20,10 @@ from animegamer_rt.errors import StoreError
 from animegamer_rt.serving.store.database import Database
 whole = Database.transaction
 @contextlib.contextmanager
-def transaction(self):
+def transaction(self, **how):
     if os.path.exists({str(broken)!r}):
         raise StoreError("the disk is full")
-    with whole(self):
+    with whole(self, **how):
         yield
 Database.transaction = transaction
 """
