@@ -124,7 +124,8 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Exp
         model,
         tokens,
         "checkpoints",
-        f"AnimeGamer, {release}: from " + ("checkpoints of other sizes" if unpublished else "the published checkpoints"),
+        f"AnimeGamer, {release}: from "
+        + ("checkpoints of other sizes" if unpublished else "the published checkpoints"),
         {"checkpoints": stamps, "release": release, "picture": [height, width], "unlike_published": unpublished},
         made_of,
         towers,

@@ -31,8 +31,8 @@ class KeyNaming:
     """The naming of one checkpoint format.
 
     `ours`: (pattern of our names, their name), first match wins. `pieces`: (pattern of their keys, weight, role); the
-    group "index" numbers low-rank pairs. `unused`: (pattern, why such a key is never used). `trained`: (pattern of their
-    name of a weight that training touched, the keys that training left for it).
+    group "index" numbers low-rank pairs. `unused`: (pattern, why such a key is never used). `trained`: (pattern of
+    their name of a weight that training touched, the keys that training left for it).
     """
 
     ours: tuple[tuple[str, str], ...]

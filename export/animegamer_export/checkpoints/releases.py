@@ -151,7 +151,9 @@ def _check_positions(file: TensorFile, size: DenoiserSize, upscale: int) -> None
         return  # named with all other misshapen keys
     if shape[1] == rows and _is_table(file.read(POSITIONS)[0, size.shot_tokens :], size):
         return
-    found = [one for one in _frame_sizes(size, shape[1] - size.shot_tokens) if _first_rows_fit(file.read(POSITIONS), one)]
+    found = [
+        one for one in _frame_sizes(size, shape[1] - size.shot_tokens) if _first_rows_fit(file.read(POSITIONS), one)
+    ]
     given = f"{size.latent_height * upscale}x{size.latent_width * upscale}"
     if not found:
         raise CheckpointError(
