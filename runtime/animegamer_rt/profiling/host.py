@@ -25,6 +25,8 @@ from animegamer_rt.bundle.files import checkout_folder, write_file
 
 RECORD_FORMAT = 1
 COMMIT_VARIABLE = "ANIMEGAMER_COMMIT"
+NUMBERS = re.compile(r"\[[-+\d.eE,\s]+\]")
+"""A list of numbers, which is written on one line."""
 MEASURED = ("runtime", "engines", "kernels", "benchmarks/*.py")
 """Paths whose changes mark a commit with `+`: a measurement depends on them."""
 
@@ -47,7 +49,8 @@ def write_record(results: Path, name: str, record: Mapping[str, Any]) -> Path:
     """
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     path = free_name(results, f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]', '_', name)[:100]}", ".json")
-    write_file(path, (json.dumps(record, indent=2) + "\n").encode())
+    text = NUMBERS.sub(lambda found: " ".join(found[0].split()), json.dumps(record, indent=2))
+    write_file(path, (text + "\n").encode())
     return path
 
 
