@@ -38,7 +38,7 @@ from .report import SAMPLES, print_record
 from .roofline import Roofline, cpu_roofline, gpu_roofline
 from .statistics import percentiles
 from .steadiness import differ, unsteady
-from .suite import Suite
+from .suite import Suite, load_suite
 
 STAGES = ("predictor", "denoiser", "vae")
 LIBRARIES: Mapping[str, str] = MappingProxyType(
@@ -166,7 +166,8 @@ def _measure(
         "device": options.engines.device,
         "runs_on": engines.device,
         "preset": options.preset,
-        "suite": suite.number if suite else None,
+        # A suite that was shortened is no suite.
+        "suite": suite.number if suite and suite == load_suite(suite.number) else None,
         "suite_sha256": suite.sha256 if suite else None,
         "timed": f"{TIMED} {SUITE_GAMES if suite else ONE_GAME}",
         "bundle": manifest.name,
