@@ -6,6 +6,7 @@ refused: their ratio would say nothing about the software.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,8 @@ NO_SAMPLES = "no verdict: a record without every turn's seconds has no spread; m
 UNSTEADY = "no verdict: {} unsteady; run again on a quiet machine"
 
 
-def compare(paths: Sequence[Path]) -> int:
-    """Print the figures of two records; returns 0.
+def compare(paths: Sequence[Path], as_json: bool = False) -> int:
+    """Print the figures of two records, as tables or as JSON; returns 0.
 
     Raises ConfigError if these are not two records of turns, or not of one cohort.
     """
@@ -66,6 +67,9 @@ def compare(paths: Sequence[Path]) -> int:
             expected="the same machine, bundle, plan, suite and precision",
             do="compare records of one kind; the tables show the others apart",
         )
+    if as_json:
+        print(json.dumps(_as_json(first, second), indent=1))
+        return 0
     table = Table(title="seconds, unless the name has another unit")
     for column in ("figure", "A", "B", "B / A"):
         table.add_column(column, justify="left" if column == "figure" else "right")
@@ -79,6 +83,14 @@ def compare(paths: Sequence[Path]) -> int:
         console.print(plain(f"{name}: A {a}; B {b}"), soft_wrap=True, highlight=False)
     console.print(verdict(first, second), soft_wrap=True, highlight=False)
     return 0
+
+
+def _as_json(first: Record, second: Record) -> dict[str, Any]:
+    return {
+        "figures": {name: {"a": a, "b": b, "b_over_a": b / a if a else None} for name, a, b in figures(first, second)},
+        "differences": {name: {"a": a, "b": b} for name, a, b in differences(first, second, SETTINGS)},
+        "verdict": verdict(first, second),
+    }
 
 
 def verdict(first: Record, second: Record) -> str:
