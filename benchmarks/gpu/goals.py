@@ -82,7 +82,7 @@ def lines(results: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _at_full_size(records: Sequence[Record]) -> tuple[list[Record], float | None]:
     """This project's turns, and the seconds of the baseline's turn."""
-    full = [record for record in records if record["size"] == "full"]
+    full = [record for record in records if record["bundle"] == "full"]
     peer = next((seconds(record) for record in full if record["peer"] == BASELINE), None)
     return [record for record in full if record["peer"] is None], peer
 

@@ -22,7 +22,7 @@ def turn(plan: str, seconds: float, **changes: Any) -> Entry:
     """A record of turns at full size, in bf16 where nothing else is said."""
     stages = {name: {"p50": seconds / 2, "p95": seconds} for name in ("predictor", "denoiser", "vae")}
     record = {
-        "size": "full",
+        "bundle": "full",
         "plan": plan,
         "peer": None,
         "variant": f"{seconds:g} s",
@@ -151,8 +151,13 @@ def peer_turns(entries: list[Entry]) -> list[Entry]:
 def test_peers_turn_is_the_sum_of_its_parts() -> None:
     eager = [peer(part, "eager", seconds) for part, seconds in (("denoiser", 9.0), ("vae", 2.0), ("predictor", 1.0))]
     (found,) = peer_turns(eager)
-    assert (found["seconds_per_turn_p50"], found["seconds_per_turn_p95"]) == (12.0, 24.0)
-    assert (found["peer"], found["plan"], found["steps"], found["branches"]) == ("diffusers eager", "exact", 50, 100)
+    assert (found["seconds_per_turn_p50"], found["seconds_per_turn_p95"]) == (12.0, None)
+    assert (found["peer"], found["plan"], found["steps"], found["network_rows"]) == (
+        "diffusers eager",
+        "exact",
+        50,
+        100,
+    )
     # What could not be compiled counts as it runs eagerly; but a turn whose denoiser was not is none of its own.
     _, compiled = peer_turns([*eager, peer("denoiser", "compiled", 5.0)])
     assert (compiled["peer"], compiled["seconds_per_turn_p50"]) == ("diffusers compiled", 8.0)
@@ -189,5 +194,5 @@ def test_goal_is_held_to_the_best_of_its_own_plan_and_precision() -> None:
         "balanced, times as fast as diffusers eager": (6.0, False, "2 s"),
         "fast, times as fast as diffusers eager": (24.0, True, "0.5 s"),
     }
-    nothing = judged(turn("exact", 0.1, size="pocket"), turn("exact", 0.1, peer="diffusers compiled", variant=None))
+    nothing = judged(turn("exact", 0.1, bundle="pocket"), turn("exact", 0.1, peer="diffusers compiled", variant=None))
     assert {(one["found"], one["reached"]) for one in nothing.values()} == {(None, None)}

@@ -17,6 +17,7 @@ from project import ROOT
 
 from animegamer_rt.bench.compare import compare
 from animegamer_rt.bench.records import read_records
+from animegamer_rt.errors import ConfigError
 from benchmarks import tables
 
 Run = Callable[..., int]
@@ -206,12 +207,10 @@ def test_turns_and_peers_are_unpacked_as_records_of_turns(run: Run, tmp_path: Pa
     assert list(results.iterdir()) == [path], "a run leaves one file"
     assert run("--unpack", str(path), "--patience", "2") == 0
     assert len(read_records(results)) == len(ALL) + 2
-    newest = max((ROOT / "benchmarks" / "results").glob("*-pocket-exact.json"))
-    wanted = set(json.loads(newest.read_text()))
-    assert all(wanted <= set(record) for record in read_records(results))
     (peer,), (fast,) = results.glob("*-full-exact-diffusers-eager.json"), results.glob("*-full-fast-fp8.json")
     assert json.loads(peer.read_text())["seconds_per_turn_p50"] == 12.0
-    assert compare([peer, fast]) == 0
+    with pytest.raises(ConfigError, match="plan: A exact, B fast.*peer: A diffusers eager, B None"):
+        compare([peer, fast])
     rows = tables.table(read_records(results)).splitlines()
     assert any("| full, **exact**, torch | diffusers eager |" in row for row in rows)
     assert any("**fast**" in row and "fp8" in row and "| 12.0 |" in row for row in rows)
@@ -227,4 +226,4 @@ def test_turns_peers_rates_and_profile_run_on_a_cpu_at_tiny_size(tmp_path: Path)
     assert [one["what"] for one in found["rates"] if not one["passed"]] == []
     assert len(found["profile"]) == 3 and all(entry["top"] for entry in found["profile"])
     (peer,) = gpu_record.turn_records({**dict.fromkeys(gpu_record.HEADING, ""), "peers": found["peers"]})
-    assert (peer["size"], peer["peer"], peer["branches"]) == ("tiny", "diffusers eager", 100)
+    assert (peer["bundle"], peer["peer"], peer["network_rows"]) == ("tiny", "diffusers eager", 100)
