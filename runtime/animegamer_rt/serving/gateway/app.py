@@ -24,7 +24,7 @@ READY_TIMEOUT_S = 2.0
 WRONG_PASSWORD_S = 1.0
 """Wait before a wrong password is refused."""
 MAX_FORM_BYTES = 4096
-UNSUPPORTED, NOT_ALLOWED, TRY_LATER = 1002, 1008, 1013
+UNSUPPORTED, TRY_LATER = 1002, 1013
 """WebSocket close codes."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
@@ -73,12 +73,8 @@ def make_app(settings: GatewaySettings) -> Starlette:
         return response
 
     async def web_socket(browser: WebSocket) -> None:
-        if not (access.host_allowed(browser) and access.origin_allowed(browser)):
-            text = "This page may not connect here; start the server with --origin and the page's origin.\n"
-            await browser.send_denial_response(PlainTextResponse(text, 403))
-            return
-        if not access.knows_password(browser):
-            await browser.send_denial_response(PlainTextResponse("A password is needed.\n", 401))
+        if not (access.host_allowed(browser) and access.origin_allowed(browser) and access.knows_password(browser)):
+            await browser.close()  # before it is accepted: status 403
             return
         form = next((name for name in SUBPROTOCOLS if name in browser.scope["subprotocols"]), None)
         await browser.accept(form)

@@ -203,7 +203,7 @@ def test_beyond_loopback_a_password_is_asked(bundle: Path, tmp_path: Path) -> No
             assert b'type="password"' in answer.read()
         with pytest.raises(InvalidStatus) as refused:
             Browser(url)
-        assert refused.value.response.status_code == 401
+        assert refused.value.response.status_code == 403
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         with opener.open(url + "login", b"password=wrong") as answer:
             assert b'type="password"' in answer.read()
