@@ -94,7 +94,8 @@ def play(page: Chromium, server: Serve, shots: Path) -> None:
         chosen = [f'#chips [data-word="{word}"]' for word in chips] if words else [f"{EXAMPLE}:nth-child({number})"]
         for selector in chosen:
             click(page, selector)
-        assert page.evaluate("document.querySelector('#sentence').textContent").startswith(chips[0])
+        sentence = page.evaluate("document.querySelector('#sentence').textContent")
+        assert sentence.endswith("."), f"the chips compose no sentence: {sentence}"
         click(page, "#draw")
         await_turns(page, number)
     say(page, TEXT)
